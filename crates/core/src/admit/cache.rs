@@ -1,0 +1,167 @@
+//! Decides which answers are kept, and how old one may be: fresh ones end a call, stale ones rescue it.
+//!
+//! Only successes are kept, under a key that holds the caller. A write to a server makes every copy taken
+//! before it unfresh at once; what was read while the write ran is unfresh too.
+
+use std::time::Duration;
+
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use super::key::{AsItIs, CallKey};
+use crate::model::invalid::{self, Invalid};
+use crate::model::time::{Clock, Moment};
+
+/// How long answers are good for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CachePolicy {
+    /// Answers calls without asking the server for this long; `None`: never.
+    pub fresh: Option<Duration>,
+    /// Rescues calls that failed for this long, labelled with its age; `None`: never.
+    pub stale: Option<Duration>,
+}
+
+impl CachePolicy {
+    /// Keeps the last good answer for an hour, to be served when the server fails.
+    pub const RESCUE: CachePolicy = CachePolicy { fresh: None, stale: Some(Duration::from_secs(3600)) };
+
+    /// Checks the settings.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        self.fresh.map_or(Ok(()), |fresh| invalid::positive("ttl", fresh))?;
+        self.stale.map_or(Ok(()), |stale| invalid::positive("stale", stale))
+    }
+
+    /// Whether an answer is worth keeping.
+    pub(crate) fn keeps(&self) -> bool {
+        self.fresh.is_some() || self.stale.is_some()
+    }
+}
+
+/// A kept answer that is no longer fresh.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stale<T> {
+    /// The answer.
+    pub value: T,
+    /// How old it is.
+    pub age: Duration,
+    /// Something was written to the server since.
+    pub before_a_write: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Copy<T> {
+    value: T,
+    at: Moment,
+    /// How many writes the server had seen when the call began.
+    writes: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Weight<T>(fn(&T) -> usize);
+
+impl<T> Weighter<CallKey, Copy<T>> for Weight<T> {
+    fn weight(&self, _: &CallKey, copy: &Copy<T>) -> u64 {
+        const OVERHEAD: usize = 64;
+        u64::try_from((self.0)(&copy.value).saturating_add(OVERHEAD)).unwrap_or(u64::MAX)
+    }
+}
+
+/// The kept answers, bounded by their weight in bytes.
+#[derive(Debug)]
+pub struct Copies<T> {
+    copies: Cache<CallKey, Copy<T>, Weight<T>, AsItIs>,
+    clock: Clock,
+}
+
+impl<T: Clone> Copies<T> {
+    /// Room for `bytes` of answers, each weighed by `weigh`.
+    pub fn new(bytes: u64, weigh: fn(&T) -> usize, clock: Clock) -> Self {
+        const TYPICAL: u64 = 1024;
+        let items = usize::try_from(bytes / TYPICAL).unwrap_or(usize::MAX).clamp(16, 65_536);
+        let copies = Cache::with(items, bytes, Weight(weigh), AsItIs::default(), Default::default());
+        Self { copies, clock }
+    }
+
+    /// Keeps the answer of a call that began when the server had seen `writes` writes.
+    pub fn keep(&self, key: CallKey, value: T, writes: u64) {
+        self.keep_at(self.clock.now(), key, value, writes);
+    }
+
+    /// An answer not older than `fresh`, taken after the server's last write.
+    pub fn fresh(&self, key: CallKey, fresh: Duration, writes: u64) -> Option<T> {
+        self.fresh_at(self.clock.now(), key, fresh, writes)
+    }
+
+    pub(crate) fn keep_at(&self, now: Moment, key: CallKey, value: T, writes: u64) {
+        self.copies.insert(key, Copy { value, at: now, writes });
+    }
+
+    pub(crate) fn fresh_at(&self, now: Moment, key: CallKey, fresh: Duration, writes: u64) -> Option<T> {
+        let copy = self.copies.get(&key)?;
+        (copy.writes == writes && now.since(copy.at) < fresh).then_some(copy.value)
+    }
+
+    /// An answer not older than `stale`.
+    pub fn stale(&self, key: CallKey, stale: Duration, writes: u64) -> Option<Stale<T>> {
+        let copy = self.copies.get(&key)?;
+        let age = self.clock.now().since(copy.at);
+        (age <= stale).then_some(Stale { value: copy.value, age, before_a_write: copy.writes != writes })
+    }
+
+    /// How many answers are kept.
+    pub fn len(&self) -> usize {
+        self.copies.len()
+    }
+
+    /// Whether nothing is kept.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::key::Keys;
+    use super::*;
+    use serde_json::json;
+
+    fn copies(bytes: u64) -> (Copies<String>, Clock, CallKey) {
+        let clock = Clock::manual();
+        (Copies::new(bytes, String::len, clock.clone()), clock, Keys::default().key(&[], &json!({})))
+    }
+
+    #[test]
+    fn an_answer_is_fresh_then_stale_then_gone() {
+        let (copies, clock, key) = copies(10_000);
+        let (fresh, stale) = (Duration::from_secs(30), Duration::from_secs(3600));
+        copies.keep(key, "v".into(), 0);
+
+        clock.advance(Duration::from_secs(29));
+        assert_eq!(copies.fresh(key, fresh, 0), Some("v".into()));
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(copies.fresh(key, fresh, 0), None);
+        assert_eq!(copies.stale(key, stale, 0), Some(Stale { value: "v".into(), age: fresh, before_a_write: false }));
+        clock.advance(stale);
+        assert_eq!(copies.stale(key, stale, 0), None);
+    }
+
+    #[test]
+    fn a_write_ends_freshness_but_not_the_rescue() {
+        let (copies, _, key) = copies(10_000);
+        copies.keep(key, "v".into(), 4);
+
+        assert_eq!(copies.fresh(key, Duration::from_secs(30), 5), None);
+        assert!(copies.stale(key, Duration::from_secs(30), 5).is_some_and(|stale| stale.before_a_write));
+    }
+
+    #[test]
+    fn memory_is_bounded_by_weight() {
+        let (copies, _, _) = copies(100_000);
+        let keys = Keys::default();
+        for n in 0..10_000 {
+            copies.keep(keys.key(&[], &json!(n)), "x".repeat(1000), 0);
+        }
+
+        assert!(copies.len() <= 100, "{}", copies.len());
+    }
+}

@@ -1,0 +1,210 @@
+//! Decides when two calls are the same: server, tool, caller and arguments, whatever the order of keys.
+//!
+//! A key is 128 bits of SipHash under keys drawn at random for each process, so that nobody can craft two
+//! calls that collide.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::LazyLock;
+
+use serde_json::{Map, Number, Value};
+
+/// The identity of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CallKey(u64, u64);
+
+/// Hashes what is a hash already: a key's halves were drawn under secret keys.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AsItIs(u64);
+
+impl BuildHasher for AsItIs {
+    type Hasher = Self;
+
+    fn build_hasher(&self) -> Self {
+        Self(0)
+    }
+}
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, half: u64) {
+        self.0 ^= half;
+    }
+}
+
+/// Makes keys; those of different makers never compare equal by design.
+#[derive(Clone, Debug, Default)]
+pub struct Keys(RandomState, RandomState);
+
+impl Keys {
+    /// The key of a call of `parts` (server, tool, caller …) with `arguments`.
+    pub fn key(&self, parts: &[&str], arguments: &Value) -> CallKey {
+        let mut writer =
+            Writer { one: self.0.build_hasher(), two: self.1.build_hasher(), gathered: [0; GATHER], length: 0 };
+        parts.iter().for_each(|part| writer.text(part));
+        writer.value(arguments);
+        writer.pass_on();
+        CallKey(writer.one.finish(), writer.two.finish())
+    }
+}
+
+/// A value is many small pieces; hashing them in larger ones takes half the time.
+const GATHER: usize = 256;
+/// No text holds this byte, so no two texts run into each other.
+const END_OF_TEXT: u8 = 0xFF;
+
+/// Whether this build's JSON objects keep their members sorted; if so, nobody has to sort them again.
+static OBJECTS_ARE_SORTED: LazyLock<bool> = LazyLock::new(|| {
+    let members = Map::from_iter([("b".to_owned(), Value::Null), ("a".to_owned(), Value::Null)]);
+    members.keys().is_sorted()
+});
+
+/// Writes a value so that only its meaning matters, for two hashers to hear.
+struct Writer<H> {
+    one: H,
+    two: H,
+    gathered: [u8; GATHER],
+    length: usize,
+}
+
+impl<H: Hasher> Writer<H> {
+    fn value(&mut self, value: &Value) {
+        match value {
+            Value::Null => self.byte(0),
+            Value::Bool(truth) => self.byte(1 + u8::from(*truth)),
+            Value::Number(number) => self.number(number),
+            Value::String(text) => {
+                self.byte(4);
+                self.text(text);
+            }
+            Value::Array(items) => {
+                self.byte(5);
+                self.word(items.len() as u64);
+                items.iter().for_each(|item| self.value(item));
+            }
+            Value::Object(members) => self.object(members),
+        }
+    }
+
+    /// Objects by sorted names, at every depth.
+    fn object(&mut self, members: &Map<String, Value>) {
+        self.byte(6);
+        self.word(members.len() as u64);
+        let mut write = |(name, value): (&String, &Value)| {
+            self.text(name);
+            self.value(value);
+        };
+        if *OBJECTS_ARE_SORTED {
+            members.iter().for_each(write);
+        } else {
+            let mut sorted: Vec<_> = members.iter().collect();
+            sorted.sort_by_key(|(name, _)| *name);
+            sorted.into_iter().for_each(&mut write);
+        }
+    }
+
+    fn number(&mut self, number: &Number) {
+        let (kind, bits) = match (number.as_i64(), number.as_u64(), number.as_f64()) {
+            (Some(number), _, _) => (7, number.cast_unsigned()),
+            (None, Some(number), _) => (8, number),
+            (None, None, number) => (9, number.unwrap_or_default().to_bits()),
+        };
+        self.byte(kind);
+        self.word(bits);
+    }
+
+    fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+        self.byte(END_OF_TEXT);
+    }
+
+    #[inline]
+    fn byte(&mut self, byte: u8) {
+        self.bytes(&[byte]);
+    }
+
+    #[inline]
+    fn word(&mut self, word: u64) {
+        self.bytes(&word.to_le_bytes());
+    }
+
+    #[inline]
+    fn bytes(&mut self, bytes: &[u8]) {
+        if self.length + bytes.len() > GATHER {
+            self.pass_on();
+        }
+        match self.gathered.get_mut(self.length..self.length + bytes.len()) {
+            Some(room) => {
+                room.copy_from_slice(bytes);
+                self.length += bytes.len();
+            }
+            None => {
+                self.one.write(bytes);
+                self.two.write(bytes);
+            }
+        }
+    }
+
+    fn pass_on(&mut self) {
+        let gathered = &self.gathered[..self.length];
+        self.one.write(gathered);
+        self.two.write(gathered);
+        self.length = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_order_of_keys_does_not_matter_at_any_depth() {
+        let keys = Keys::default();
+        let parse = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+
+        let a = keys.key(&["s", "t"], &parse(r#"{"a": 1, "b": {"x": [1, 2], "y": null}}"#));
+        let b = keys.key(&["s", "t"], &parse(r#"{"b": {"y": null, "x": [1, 2]}, "a": 1}"#));
+
+        assert_eq!(a, b);
+    }
+
+    #[test]
+    fn long_texts_are_hashed_whole() {
+        let keys = Keys::default();
+        let long = "x".repeat(1000);
+        let key = |text: &str| keys.key(&["s"], &json!({"a": "short", "b": text, "c": 1}));
+
+        assert_eq!(key(&long), key(&long));
+        assert_ne!(key(&long), key(&format!("{}y", &long[1..])));
+    }
+
+    #[test]
+    fn everything_else_does_matter() {
+        let keys = Keys::default();
+        let calls = [
+            keys.key(&["s", "t", ""], &json!({})),
+            keys.key(&["s", "t", "alice"], &json!({})),
+            keys.key(&["st", "", ""], &json!({})),
+            keys.key(&["s", "t", ""], &json!({"a": [1, 2]})),
+            keys.key(&["s", "t", ""], &json!({"a": [2, 1]})),
+            keys.key(&["s", "t", ""], &json!({"a": "1"})),
+            keys.key(&["s", "t", ""], &json!({"a": 1})),
+            keys.key(&["s", "t", ""], &json!({"a": true})),
+            keys.key(&["s", "t", ""], &json!({"a": null})),
+            keys.key(&["s", "t", ""], &json!([["a"]])),
+            keys.key(&["s", "t", ""], &json!(["a", []])),
+        ];
+
+        let distinct: std::collections::HashSet<_> = calls.iter().collect();
+
+        assert_eq!(distinct.len(), calls.len());
+    }
+}

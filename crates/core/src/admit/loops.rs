@@ -1,0 +1,239 @@
+//! Decides when an agent is going in circles: the same call, failing again and again in one session.
+//!
+//! By default only failing calls count and any success starts afresh, so that polling and repeated
+//! snapshots are left alone. Internal retries are attempts, not calls, and never count.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use quick_cache::sync::Cache;
+
+use super::key::CallKey;
+use crate::model::invalid::{self, Invalid};
+use crate::model::time::{Clock, Moment};
+
+/// What counts as going in circles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LoopMode {
+    /// Identical calls that failed; after `repeats` of them the next one is answered instead.
+    #[default]
+    Failures,
+    /// Identical calls, well or badly ended; the `repeats`th is answered instead.
+    Calls,
+    /// Nothing.
+    Off,
+}
+
+/// When a call is answered with a warning instead of being executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopPolicy {
+    /// What counts.
+    pub mode: LoopMode,
+    /// How many identical ones are too many.
+    pub repeats: u32,
+    /// Among how many of the session's last calls.
+    pub window: u32,
+}
+
+impl LoopPolicy {
+    /// Not guarded.
+    pub const OFF: LoopPolicy = LoopPolicy { mode: LoopMode::Off, repeats: 3, window: 10 };
+
+    /// Checks the settings.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        if self.repeats < 2 {
+            return Err(Invalid::new("repeats", "must be at least 2"));
+        }
+        invalid::at_least_one("window", self.window)?;
+        if self.window > LONGEST_WINDOW {
+            return Err(Invalid::new("window", format!("must not exceed {LONGEST_WINDOW}")));
+        }
+        Ok(())
+    }
+}
+
+impl Default for LoopPolicy {
+    fn default() -> Self {
+        Self { mode: LoopMode::Failures, repeats: 3, window: 10 }
+    }
+}
+
+const LONGEST_WINDOW: u32 = 1000;
+/// How many sessions are remembered.
+const SESSIONS: usize = 10_000;
+/// A call this long ago is no part of a loop.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
+
+/// A call; one that was refused has no key, and only moves the window on.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    key: Option<CallKey>,
+    at: Moment,
+}
+
+/// The recent calls of every session.
+#[derive(Debug)]
+pub struct LoopGuard {
+    sessions: Cache<Arc<str>, Arc<Mutex<VecDeque<Seen>>>>,
+    seen_any: AtomicBool,
+    clock: Clock,
+}
+
+impl LoopGuard {
+    /// Nothing seen yet.
+    pub fn new(clock: Clock) -> Self {
+        Self { sessions: Cache::new(SESSIONS), seen_any: AtomicBool::new(false), clock }
+    }
+
+    /// How often the call was repeated, if that is too often for it to be executed.
+    /// In the mode `Calls` this counts the call itself.
+    pub fn check(&self, policy: &LoopPolicy, session: &Arc<str>, key: impl FnOnce() -> CallKey) -> Option<u32> {
+        match policy.mode {
+            LoopMode::Off => None,
+            LoopMode::Failures => {
+                let seen = self.has_seen_any().then(|| self.sessions.get(session))??;
+                let key = key();
+                let repeats = self.count(&mut lock(&seen), key);
+                // The refused call moves the window on: after a while the agent may try for real again.
+                (repeats >= policy.repeats).then(|| self.remember(policy, session, None)).map(|()| repeats)
+            }
+            LoopMode::Calls => {
+                let key = key();
+                self.remember(policy, session, Some(key));
+                let seen = self.sessions.get(session)?;
+                let repeats = self.count(&mut lock(&seen), key);
+                (repeats >= policy.repeats).then_some(repeats)
+            }
+        }
+    }
+
+    /// A call of the session failed. Gives how often it has failed.
+    pub fn failed(&self, policy: &LoopPolicy, session: &Arc<str>, key: impl FnOnce() -> CallKey) -> u32 {
+        if policy.mode != LoopMode::Failures {
+            return 1;
+        }
+        let key = key();
+        self.remember(policy, session, Some(key));
+        self.sessions.get(session).map_or(1, |seen| self.count(&mut lock(&seen), key))
+    }
+
+    /// A call of the session succeeded: what failed before may work now.
+    pub fn succeeded(&self, policy: &LoopPolicy, session: &Arc<str>) {
+        if policy.mode == LoopMode::Failures && self.has_seen_any() {
+            self.sessions.remove(session);
+        }
+    }
+
+    /// While nothing ever failed, there is nothing to look up.
+    fn has_seen_any(&self) -> bool {
+        self.seen_any.load(Ordering::Relaxed)
+    }
+
+    fn remember(&self, policy: &LoopPolicy, session: &Arc<str>, key: Option<CallKey>) {
+        self.seen_any.store(true, Ordering::Relaxed);
+        let fresh = || Ok::<_, std::convert::Infallible>(Arc::default());
+        let Ok(seen) = self.sessions.get_or_insert_with(session, fresh);
+        let mut seen = lock(&seen);
+        while seen.len() >= usize::try_from(policy.window).unwrap_or(usize::MAX) {
+            seen.pop_front();
+        }
+        seen.push_back(Seen { key, at: self.clock.now() });
+    }
+
+    fn count(&self, seen: &mut VecDeque<Seen>, key: CallKey) -> u32 {
+        let now = self.clock.now();
+        seen.retain(|seen| now.since(seen.at) < FORGOTTEN_AFTER);
+        u32::try_from(seen.iter().filter(|seen| seen.key == Some(key)).count()).unwrap_or(u32::MAX)
+    }
+}
+
+fn lock(seen: &Mutex<VecDeque<Seen>>) -> std::sync::MutexGuard<'_, VecDeque<Seen>> {
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::key::Keys;
+    use super::*;
+    use serde_json::json;
+
+    struct Session {
+        guard: LoopGuard,
+        keys: Keys,
+        policy: LoopPolicy,
+        clock: Clock,
+    }
+
+    impl Session {
+        fn new(mode: LoopMode) -> Self {
+            let clock = Clock::manual();
+            let policy = LoopPolicy { mode, ..LoopPolicy::default() };
+            Self { guard: LoopGuard::new(clock.clone()), keys: Keys::default(), policy, clock }
+        }
+
+        fn check(&self, n: u32) -> Option<u32> {
+            self.guard.check(&self.policy, &"s".into(), || self.keys.key(&["t"], &json!(n)))
+        }
+
+        fn fail(&self, n: u32) {
+            self.guard.failed(&self.policy, &"s".into(), || self.keys.key(&["t"], &json!(n)));
+        }
+    }
+
+    #[test]
+    fn three_identical_failures_stop_the_fourth_call() {
+        let session = Session::new(LoopMode::Failures);
+        for _ in 0..3 {
+            assert_eq!(session.check(1), None);
+            session.fail(1);
+        }
+
+        assert_eq!(session.check(1), Some(3));
+        assert_eq!(session.check(2), None);
+    }
+
+    #[test]
+    fn any_success_starts_afresh() {
+        let session = Session::new(LoopMode::Failures);
+        (0..3).for_each(|_| session.fail(1));
+
+        session.guard.succeeded(&session.policy, &"s".into());
+
+        assert_eq!(session.check(1), None);
+    }
+
+    #[test]
+    fn a_loop_is_let_through_again_after_a_while() {
+        let session = Session::new(LoopMode::Failures);
+        (0..3).for_each(|_| session.fail(1));
+
+        let refused = (0..).take_while(|_| session.check(1).is_some()).count();
+        assert_eq!(refused, 8, "refused calls move the window of ten on");
+
+        (0..3).for_each(|_| session.fail(1));
+        session.clock.advance(FORGOTTEN_AFTER);
+        assert_eq!(session.check(1), None);
+    }
+
+    #[test]
+    fn counting_calls_stops_the_third_even_when_others_lie_between() {
+        let session = Session::new(LoopMode::Calls);
+
+        let answers: Vec<_> = [1, 2, 1, 2, 1].map(|n| session.check(n)).into();
+
+        assert_eq!(answers, [None, None, None, None, Some(3)]);
+    }
+
+    #[test]
+    fn off_is_off_and_bad_settings_name_their_field() {
+        let session = Session { policy: LoopPolicy::OFF, ..Session::new(LoopMode::Off) };
+        assert!((0..20).all(|_| session.check(1).is_none()));
+
+        let field = |policy: LoopPolicy| policy.validate().unwrap_err().field;
+        assert_eq!(field(LoopPolicy { repeats: 1, ..LoopPolicy::OFF }), "repeats");
+        assert_eq!(field(LoopPolicy { window: 0, ..LoopPolicy::OFF }), "window");
+        assert_eq!(field(LoopPolicy { window: u32::MAX, ..LoopPolicy::OFF }), "window");
+    }
+}

@@ -1,0 +1,130 @@
+//! Decides whether a call may start: loop guard, then fresh copy or shared flight, then the caller's rate.
+
+pub(crate) mod cache;
+mod ended;
+mod flight;
+pub(crate) mod key;
+pub(crate) mod loops;
+pub(crate) mod rate;
+mod tat;
+
+use std::sync::Arc;
+use std::sync::atomic;
+
+use quick_cache::sync::Cache;
+
+use crate::model::answer::Outcome;
+use crate::model::effect::Effect;
+use crate::model::failure::{Cause, Failure};
+use crate::model::invalid::Invalid;
+use crate::model::time::Clock;
+use crate::report::event::Event;
+use crate::run::Run;
+pub(crate) use flight::Lead;
+use flight::{Flights, Joined};
+use loops::LoopMode;
+use rate::{Rate, RateLimit};
+
+/// How a call leaves this stage.
+pub(crate) enum Admitted<'a, T> {
+    /// It goes on; if others wait for the same answer, it leads them.
+    Go(Option<Lead<'a, T>>),
+    /// It already has its answer.
+    Answered(Outcome<T>),
+    /// It may not start.
+    Refused(Failure),
+    /// An identical call that it waited for has failed.
+    Failed(Failure),
+}
+
+/// What this stage remembers between calls.
+#[derive(Debug)]
+pub(crate) struct Gatekeeper<T> {
+    pub(crate) loops: loops::LoopGuard,
+    pub(crate) copies: cache::Copies<T>,
+    flights: Flights<T>,
+    callers: Option<CallerRates>,
+}
+
+impl<T: Clone> Gatekeeper<T> {
+    pub(crate) fn new(
+        caller_rate: Option<Rate>,
+        kept_bytes: u64,
+        weigh: fn(&T) -> usize,
+        clock: &Clock,
+    ) -> Result<Self, Invalid> {
+        Ok(Self {
+            loops: loops::LoopGuard::new(clock.clone()),
+            copies: cache::Copies::new(kept_bytes, weigh, clock.clone()),
+            flights: Flights::default(),
+            callers: caller_rate.map(|rate| CallerRates::new(rate, clock)).transpose()?,
+        })
+    }
+
+    /// Asks the four questions in order.
+    pub(crate) async fn admit<'a>(&'a self, run: &Run<'a, T>) -> Admitted<'a, T> {
+        let policy = &run.tool.policy;
+        if let Some(repeats) = self.loops.check(&policy.loops, &run.call.session, || run.key()) {
+            let did = if policy.loops.mode == LoopMode::Failures { "failed" } else { "was made" };
+            return Admitted::Refused(run.refuse(Cause::Loop, None, format!("{did} {repeats} times")));
+        }
+        let mut lead = None;
+        if let (Some(fresh), Effect::ReadOnly) = (policy.cache.fresh, policy.effect) {
+            if let Some(copy) = self.copies.fresh_at(run.started, run.key(), fresh, run.tool.server.writes()) {
+                return run.answer_at_once(copy, false);
+            }
+            match self.flights.join((run.key(), run.writes), || run.remaining()).await {
+                Joined::Lead(first) => lead = Some(first),
+                Joined::Landed(outcome) => return run.answer_with_flight(outcome),
+                Joined::TimedOut => return Admitted::Failed(run.timed_out()),
+            }
+        }
+        if let Some(Err(wait)) = self.callers.as_ref().map(|callers| callers.check(&run.call.caller)) {
+            return Admitted::Refused(run.refuse(Cause::RateLimited, Some(wait), "this caller's rate is used up"));
+        }
+        Admitted::Go(lead)
+    }
+}
+
+impl<T: Clone> Run<'_, T> {
+    fn refuse(&self, cause: Cause, retry_after: Option<std::time::Duration>, message: impl Into<String>) -> Failure {
+        self.emit(|server, tool| Event::Refused { server, tool, cause });
+        Failure::local(cause, retry_after, message)
+    }
+
+    fn answer_at_once<'a>(&self, value: T, shared_flight: bool) -> Admitted<'a, T> {
+        self.emit(|server, tool| Event::CacheHit { server, tool, shared_flight });
+        Admitted::Answered(Outcome::Live(value))
+    }
+
+    fn answer_with_flight<'a>(&self, landed: Result<T, Failure>) -> Admitted<'a, T> {
+        match landed {
+            Ok(value) => self.answer_at_once(value, true),
+            Err(failure) => Admitted::Failed(failure),
+        }
+    }
+}
+
+/// How many callers are remembered; one that was long silent starts afresh.
+const CALLERS: usize = 10_000;
+
+/// One rate limit per caller.
+#[derive(Debug)]
+struct CallerRates {
+    rate: Rate,
+    clock: Clock,
+    limits: Cache<Arc<str>, Arc<RateLimit>>,
+}
+
+impl CallerRates {
+    fn new(rate: Rate, clock: &Clock) -> Result<Self, Invalid> {
+        rate.validate().map_err(|error| error.within("caller_rate"))?;
+        Ok(Self { rate, clock: clock.clone(), limits: Cache::new(CALLERS) })
+    }
+
+    fn check(&self, caller: &Arc<str>) -> Result<(), std::time::Duration> {
+        let limit = self.limits.get_or_insert_with(caller, || RateLimit::new(self.rate, &self.clock).map(Arc::new));
+        // The rate was checked when the pipeline was built.
+        limit.map_or(Ok(()), |limit| limit.check())
+    }
+}

@@ -1,0 +1,39 @@
+//! Decides when the next cell of a rate fits: the generic cell rate algorithm in one atomic word.
+
+use super::atomic::{AtomicU64, Ordering};
+
+/// The theoretical arrival time of the next cell, in nanoseconds of the clock, shifted by one
+/// burst so that the start of the clock is a full burst in the past.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    next: AtomicU64,
+    /// Nanoseconds one cell takes.
+    cell: u64,
+    /// Nanoseconds a whole burst takes.
+    burst: u64,
+}
+
+impl Arrival {
+    pub(crate) fn new(cell: u64, burst: u64) -> Self {
+        Self { next: AtomicU64::new(0), cell, burst }
+    }
+
+    /// Books the next cell if it may start within `patience` nanoseconds of `now`; gives the wait.
+    /// Otherwise books nothing and gives the wait that would be needed.
+    #[inline]
+    pub(crate) fn book(&self, now: u64, patience: u64) -> Result<u64, u64> {
+        // A cell may start once the cells booked before it leave room for it within the burst.
+        let mut next = self.next.load(Ordering::Relaxed);
+        loop {
+            let booked = next.max(now).saturating_add(self.cell);
+            let wait = booked.saturating_sub(now.saturating_add(self.burst));
+            if wait > patience {
+                return Err(wait);
+            }
+            match self.next.compare_exchange_weak(next, booked, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Ok(wait),
+                Err(seen) => next = seen,
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Decides admission without a lock while all is well: one word says whether there is anything to decide.
+//!
+//! The word is a copy of what the guarded state machine said last, published before its lock is let go.
+//! While it says `QUIET`, admitting and succeeding touch nothing but this word; while it says `OPEN`,
+//! refusing reads only the word and the time of the next probe.
+
+use std::time::Duration;
+
+use super::states::{Change, Ended, States, Ticket};
+use super::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
+use super::tally::Tally;
+use super::{Clock, Mode, Moment};
+
+/// Closed, and a success would change nothing.
+const QUIET: u64 = 0;
+/// Closed, but every result has to be counted.
+const COUNTING: u64 = 1;
+/// Open; `until` says how long.
+const OPEN: u64 = 2;
+/// Half-open, or measured in shadow: ask the state machine.
+const ASK: u64 = 3;
+/// Refuses everything, whatever happens.
+const FORCED: u64 = 4;
+/// Lets everything pass and counts nothing.
+const DISABLED: u64 = 5;
+
+/// Closed, and a success only has to be tallied.
+const TALLYING: u64 = 6;
+
+const TAG_BITS: u32 = 3;
+/// A ticket that is never recorded.
+const UNTRACKED: Ticket = Ticket { generation: u64::MAX, probe: None, since: Moment(0) };
+
+fn tag(word: u64) -> u64 {
+    word & ((1 << TAG_BITS) - 1)
+}
+
+/// What an admission found that could not be decided at a glance.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    pub(crate) verdict: Result<Ticket, Duration>,
+    pub(crate) changes: Vec<Change>,
+    /// In shadow mode: the wait that would have been imposed.
+    pub(crate) would_wait: Option<Duration>,
+}
+
+impl Admission {
+    fn plain(verdict: Result<Ticket, Duration>) -> Self {
+        Self { verdict, changes: Vec::new(), would_wait: None }
+    }
+}
+
+/// The state machine behind its lock, and the word in front of it. The word keeps to its own cache
+/// lines, so that neighbours being written do not slow its readers.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Gate {
+    word: AtomicU64,
+    until: AtomicU64,
+    needs_time: bool,
+    tally: Option<Tally>,
+    guarded: Mutex<Guarded>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Guarded {
+    pub(crate) states: States,
+    pub(crate) mode: Mode,
+}
+
+impl Gate {
+    pub(crate) fn new(states: States) -> Self {
+        let gate = Self {
+            word: AtomicU64::new(0),
+            until: AtomicU64::new(0),
+            needs_time: states.needs_time(),
+            tally: states.policy.window.as_ref().map(Tally::new),
+            guarded: Mutex::new(Guarded { states, mode: Mode::Auto }),
+        };
+        gate.change(|_| ());
+        gate
+    }
+
+    /// The generation to which a call is admitted, where the word alone decides.
+    #[inline]
+    pub(crate) fn admits_at_a_glance(&self) -> Option<u64> {
+        let word = self.word.load(Ordering::Acquire);
+        let is_closed = matches!(tag(word), QUIET | COUNTING | TALLYING);
+        (is_closed && !self.needs_time).then_some(word >> TAG_BITS)
+    }
+
+    /// The wait that is imposed, where the word and the time of the next probe decide.
+    #[inline]
+    pub(crate) fn refuses_at_a_glance(&self, clock: &Clock) -> Option<Duration> {
+        if tag(self.word.load(Ordering::Acquire)) != OPEN {
+            return None;
+        }
+        let (until, now) = (Moment(self.until.load(Ordering::Acquire)), clock.now());
+        (now < until).then(|| until.since(now))
+    }
+
+    /// Whether nothing has to be done about a success of this generation, or only a tally.
+    #[inline]
+    pub(crate) fn succeeds_at_a_glance(&self, clock: &Clock, generation: u64) -> bool {
+        let word = self.word.load(Ordering::Acquire);
+        if word == (generation << TAG_BITS | QUIET) {
+            return true;
+        }
+        match &self.tally {
+            Some(tally) if word == (generation << TAG_BITS | TALLYING) => {
+                tally.add(clock.now());
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Admits a call or tells how long to wait. `lease` bounds a probe.
+    pub(crate) fn admit(&self, clock: &Clock, lease: Duration) -> Admission {
+        let word = self.word.load(Ordering::Acquire);
+        match tag(word) {
+            QUIET | COUNTING | TALLYING => {
+                let since = if self.needs_time { clock.now() } else { Moment(0) };
+                Admission::plain(Ok(Ticket { generation: word >> TAG_BITS, probe: None, since }))
+            }
+            _ => match self.refuses_at_a_glance(clock) {
+                Some(wait) => Admission::plain(Err(wait)),
+                None => self.ask(clock.now(), lease),
+            },
+        }
+    }
+
+    /// How long a call would have to wait, without reserving anything.
+    #[inline]
+    pub(crate) fn peek(&self, clock: &Clock) -> Option<Duration> {
+        match tag(self.word.load(Ordering::Acquire)) {
+            QUIET | COUNTING | TALLYING | DISABLED => None,
+            OPEN => self.refuses_at_a_glance(clock),
+            _ => self.look(|guarded| match guarded.mode {
+                Mode::ForcedOpen => Some(guarded.states.policy.cooldown.base),
+                Mode::Disabled | Mode::Shadow => None,
+                Mode::Auto => guarded.states.wait(clock.now()),
+            }),
+        }
+    }
+
+    /// Whether an operator holds it open.
+    pub(crate) fn is_forced(&self) -> bool {
+        tag(self.word.load(Ordering::Acquire)) == FORCED
+    }
+
+    /// Records how an admitted call ended.
+    pub(crate) fn record(&self, clock: &Clock, ticket: Ticket, ended: Ended) -> Option<Change> {
+        let word = self.word.load(Ordering::Acquire);
+        let changes_nothing = ended != Ended::Badly && word == (ticket.generation << TAG_BITS | QUIET);
+        let has_passed = word >> TAG_BITS != ticket.generation;
+        if changes_nothing || has_passed {
+            return None;
+        }
+        let now = clock.now();
+        let tallied = || self.tally.as_ref().map_or(0, |tally| tally.sum(now));
+        let change = self.change(|guarded| match guarded.mode {
+            Mode::Disabled => None,
+            _ => guarded.states.record(now, ticket, ended, tallied),
+        });
+        if let (Some(Change { to: super::Status::Closed, .. }), Some(tally)) = (change, &self.tally) {
+            tally.clear();
+        }
+        change
+    }
+
+    /// Changes the state machine and publishes what it says now.
+    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Guarded) -> R) -> R {
+        let mut guarded = self.lock();
+        let result = change(&mut guarded);
+        let states = &guarded.states;
+        let tag = match (guarded.mode, states.open_until()) {
+            (Mode::ForcedOpen, _) => FORCED,
+            (Mode::Disabled, _) => DISABLED,
+            (Mode::Auto, Some(until)) => {
+                self.until.store(until.0, Ordering::Release);
+                OPEN
+            }
+            (Mode::Auto | Mode::Shadow, None) if states.is_quiet() => QUIET,
+            (Mode::Auto | Mode::Shadow, None) if states.only_tallies() => TALLYING,
+            (Mode::Auto | Mode::Shadow, None) if states.status() == super::Status::Closed => COUNTING,
+            (Mode::Auto | Mode::Shadow, _) => ASK,
+        };
+        self.word.store(states.generation << TAG_BITS | tag, Ordering::Release);
+        result
+    }
+
+    /// Looks at the state machine.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&Guarded) -> R) -> R {
+        look(&self.lock())
+    }
+
+    #[cold]
+    fn ask(&self, now: Moment, lease: Duration) -> Admission {
+        self.change(|guarded| {
+            // A switch that was thrown after the word was read is obeyed all the same.
+            match guarded.mode {
+                Mode::Disabled => return Admission::plain(Ok(UNTRACKED)),
+                Mode::ForcedOpen => return Admission::plain(Err(guarded.states.policy.cooldown.base)),
+                Mode::Auto | Mode::Shadow => {}
+            }
+            let (verdict, changes) = guarded.states.admit(now, lease);
+            match verdict {
+                Err(wait) if guarded.mode == Mode::Shadow => {
+                    Admission { verdict: Ok(UNTRACKED), changes, would_wait: Some(wait) }
+                }
+                verdict => Admission { verdict, changes, would_wait: None },
+            }
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Guarded> {
+        self.guarded.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

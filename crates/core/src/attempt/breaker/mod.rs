@@ -1,0 +1,393 @@
+//! Decides whether an attempt may start while its server is suspect.
+//!
+//! At most `probes` attempts are in flight while half-open. A [`Permit`] carries the generation in which
+//! it was given: dropped, it releases its probe and decides nothing; late, it decides nothing either.
+//! Time runs on the injected clock only.
+
+mod gate;
+mod policy;
+mod registry;
+mod states;
+mod tally;
+mod window;
+
+pub use policy::{BreakerPolicy, Cooldown, SlowRule, WindowRule};
+pub use registry::CircuitBreaker;
+
+use std::fmt;
+use std::future::Future;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::classify::{Classifier, Describe};
+use crate::env::Env;
+use crate::model::failure::{Blame, Cause, Failure};
+use crate::model::invalid::Invalid;
+use crate::model::rng::Rng;
+use crate::model::signals::Signals;
+use crate::model::time::{Clock, Moment, millis, nanos};
+use crate::report::event::Event;
+use gate::Gate;
+use states::{Change, Ended, States, Ticket};
+
+/// What the lock-free parts stand on; swapped for a model checker's in `tests/loom.rs`.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicU64, Ordering};
+    pub(super) use std::sync::{Mutex, MutexGuard};
+}
+
+/// What a breaker shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// Calls pass.
+    Closed,
+    /// Calls are refused.
+    Open,
+    /// A few calls pass as probes.
+    HalfOpen,
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Status::Closed => "closed",
+            Status::Open => "open",
+            Status::HalfOpen => "half-open",
+        })
+    }
+}
+
+/// Who decides: the state machine, or an operator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// The state machine.
+    #[default]
+    Auto,
+    /// Refuses every call until an operator says otherwise.
+    ForcedOpen,
+    /// Lets every call pass and counts nothing.
+    Disabled,
+    /// Counts and changes state, and lets every call pass all the same.
+    Shadow,
+}
+
+/// A breaker as it can be stored: time as what remains, never as a date.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The state.
+    pub status: Status,
+    /// Who decides.
+    pub mode: Mode,
+    /// Failures in a row.
+    pub failures: u32,
+    /// How long ago the last failure was.
+    pub last_failure_ago: Option<Duration>,
+    /// How long until a probe may pass, while open.
+    pub remaining: Option<Duration>,
+    /// How often it has opened.
+    pub trips: u64,
+    /// How far the cool-down has grown.
+    pub level: u32,
+}
+
+/// A refusal: the breaker is open. Borrows the breaker's name, so that refusing costs next to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Circuit breaker open for \"{name}\". Retry in {}ms.", millis(*retry_after))]
+pub struct Refused<'a> {
+    /// The breaker's name.
+    pub name: &'a str,
+    /// When a call may be tried.
+    pub retry_after: Duration,
+    /// An operator holds it open; no time will close it.
+    pub forced: bool,
+}
+
+impl Refused<'_> {
+    pub(crate) fn failure(&self) -> Failure {
+        if self.forced {
+            return Failure::local(Cause::Unavailable, None, "an operator switched it off");
+        }
+        Failure::local(Cause::CircuitOpen, Some(self.retry_after), self.to_string())
+    }
+}
+
+/// A call that was refused because the breaker is open.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.refused())]
+pub struct CircuitOpen {
+    /// The breaker's name.
+    pub name: Arc<str>,
+    /// When a call may be tried.
+    pub retry_after: Duration,
+    /// An operator holds it open; no time will close it.
+    pub forced: bool,
+}
+
+impl CircuitOpen {
+    fn refused(&self) -> Refused<'_> {
+        Refused { name: &self.name, retry_after: self.retry_after, forced: self.forced }
+    }
+}
+
+/// One circuit breaker.
+#[derive(Debug)]
+pub struct Breaker {
+    name: Arc<str>,
+    gate: Gate,
+    counts_throttling: bool,
+    env: Env,
+}
+
+impl Breaker {
+    /// A closed breaker.
+    pub fn new(name: impl Into<Arc<str>>, policy: BreakerPolicy, env: &Env) -> Result<Self, Invalid> {
+        policy.validate()?;
+        let counts_throttling = policy.count_throttling;
+        let gate = Gate::new(States::new(policy, env.rng.clone()));
+        Ok(Self { name: name.into(), gate, counts_throttling, env: env.clone() })
+    }
+
+    /// Its name: a tool, a server, or `global`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Takes a permit for one attempt, or is refused. Checking and reserving are one step.
+    #[inline]
+    pub fn admit(&self) -> Result<Permit<'_>, Refused<'_>> {
+        self.admit_for(Duration::MAX)
+    }
+
+    /// The same, for an attempt that ends within `lease` in any case.
+    #[inline]
+    pub fn admit_for(&self, lease: Duration) -> Result<Permit<'_>, Refused<'_>> {
+        match self.gate.admits_at_a_glance() {
+            Some(generation) => Ok(Permit { breaker: self, generation, probe: None, since: Moment(0) }),
+            None => self.ask_for(lease),
+        }
+    }
+
+    /// Whether a call would be refused now, without reserving anything.
+    #[inline]
+    pub fn peek(&self) -> Result<(), Refused<'_>> {
+        self.gate.peek(&self.env.clock).map_or(Ok(()), |wait| Err(self.refuse(wait)))
+    }
+
+    /// How long a call would have to wait now; asking is no refusal.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        self.gate.peek(&self.env.clock)
+    }
+
+    /// Runs `work` under a permit. What its error means for the breaker is decided by its text and
+    /// signals: callers' faults, denials and cancellations do not count.
+    pub async fn call<T, E, F>(&self, work: impl FnOnce() -> F) -> Result<T, Guarded<E>>
+    where
+        F: Future<Output = Result<T, E>>,
+        E: Describe,
+    {
+        let permit = self.admit().map_err(|refused| Guarded::Open(self.owned(refused)))?;
+        match work().await {
+            Ok(value) => {
+                permit.well();
+                Ok(value)
+            }
+            Err(error) => {
+                permit.blame(error.failure(&Classifier::new()).cause.blame());
+                Err(Guarded::Failed(error))
+            }
+        }
+    }
+
+    /// The state, by name: an open breaker shows `open` until a call finds its cool-down over.
+    pub fn status(&self) -> Status {
+        self.gate.look(|guarded| guarded.states.status())
+    }
+
+    /// Everything there is to know, with times as durations.
+    pub fn snapshot(&self) -> Snapshot {
+        let now = self.env.clock.now();
+        self.gate.look(|guarded| {
+            let states = &guarded.states;
+            Snapshot {
+                status: states.status(),
+                mode: guarded.mode,
+                failures: states.failures(),
+                last_failure_ago: states.last_failure().map(|last| now.since(last)),
+                remaining: states.open_until().map(|until| until.since(now)),
+                trips: states.trips,
+                level: states.level(),
+            }
+        })
+    }
+
+    /// Takes over what a snapshot remembers. A half-open breaker comes back open with no time left,
+    /// so that its next call probes.
+    pub fn restore(&self, snapshot: &Snapshot) {
+        let now = self.env.clock.now();
+        let remaining = match snapshot.status {
+            Status::Closed => None,
+            Status::Open | Status::HalfOpen => Some(snapshot.remaining.unwrap_or_default()),
+        };
+        let change = self.gate.change(|guarded| {
+            guarded.mode = snapshot.mode;
+            guarded.states.trips = snapshot.trips;
+            guarded.states.restore(now, remaining, snapshot.failures, snapshot.level)
+        });
+        self.tell(change.into_iter().collect(), None);
+    }
+
+    /// Closes the breaker and forgets its failures.
+    pub fn reset(&self) {
+        let now = self.env.clock.now();
+        let change = self.gate.change(|guarded| guarded.states.reset(now));
+        self.tell(change.into_iter().collect(), None);
+    }
+
+    /// Says who decides from now on. Coming back to [`Mode::Auto`] starts closed.
+    pub fn set_mode(&self, mode: Mode) {
+        let now = self.env.clock.now();
+        let change = self.gate.change(|guarded| {
+            let is_back = mode == Mode::Auto && guarded.mode != mode;
+            guarded.mode = mode;
+            is_back.then(|| guarded.states.reset(now)).flatten()
+        });
+        self.tell(change.into_iter().collect(), None);
+    }
+
+    /// Whether it is at rest, so that it may make room for another.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.gate.look(|guarded| {
+            guarded.mode == Mode::Auto && guarded.states.status() == Status::Closed && guarded.states.failures() == 0
+        })
+    }
+
+    /// Not inlined: its parts would cost the happy path registers.
+    #[inline(never)]
+    fn ask_for(&self, lease: Duration) -> Result<Permit<'_>, Refused<'_>> {
+        if let Some(wait) = self.gate.refuses_at_a_glance(&self.env.clock) {
+            return Err(self.refuse(wait));
+        }
+        let admission = self.gate.admit(&self.env.clock, lease);
+        self.tell(admission.changes, admission.would_wait);
+        match admission.verdict {
+            Ok(Ticket { generation, probe, since }) => Ok(Permit { breaker: self, generation, probe, since }),
+            Err(wait) => Err(self.refuse(wait)),
+        }
+    }
+
+    #[inline]
+    fn refuse(&self, retry_after: Duration) -> Refused<'_> {
+        self.env.events.emit(|| Event::BreakerRejected { name: self.name.to_string(), retry_after, shadow: false });
+        Refused { name: &self.name, retry_after, forced: self.gate.is_forced() }
+    }
+
+    fn owned(&self, refused: Refused<'_>) -> CircuitOpen {
+        CircuitOpen { name: self.name.clone(), retry_after: refused.retry_after, forced: refused.forced }
+    }
+
+    /// Takes its parts one by one: passing a ticket would cost the happy path a copy.
+    #[cold]
+    #[inline(never)]
+    fn record(&self, generation: u64, probe: Option<NonZeroU64>, since: Moment, ended: Ended) {
+        let change = self.gate.record(&self.env.clock, Ticket { generation, probe, since }, ended);
+        self.tell(change.into_iter().collect(), None);
+    }
+
+    #[cold]
+    fn tell(&self, changes: Vec<Change>, would_wait: Option<Duration>) {
+        for Change { from, to } in changes {
+            self.env.events.emit(|| Event::BreakerChanged { name: self.name.to_string(), from, to });
+        }
+        if let Some(retry_after) = would_wait {
+            self.env.events.emit(|| Event::BreakerRejected { name: self.name.to_string(), retry_after, shadow: true });
+        }
+    }
+}
+
+/// Leave to make one attempt. Say how it ended; dropped in silence (cancelled, panicked), it releases
+/// its probe and decides nothing.
+#[derive(Debug)]
+#[must_use = "a permit that is dropped decides nothing"]
+pub struct Permit<'a> {
+    breaker: &'a Breaker,
+    generation: u64,
+    probe: Option<NonZeroU64>,
+    since: Moment,
+}
+
+impl Permit<'_> {
+    /// The attempt worked, or the server answered and so proved alive.
+    #[inline]
+    pub fn well(self) {
+        let Permit { breaker, generation, probe, since } = self;
+        std::mem::forget(self);
+        if !breaker.gate.succeeds_at_a_glance(&breaker.env.clock, generation) {
+            breaker.record(generation, probe, since, Ended::Well);
+        }
+    }
+
+    /// The attempt failed and the server is to blame.
+    pub fn badly(self) {
+        self.end(Ended::Badly);
+    }
+
+    /// The attempt failed; who is to blame decides.
+    pub fn blame(self, blame: Blame) {
+        let ended = match blame {
+            Blame::Server => Ended::Badly,
+            Blame::Throttle if self.breaker.counts_throttling => Ended::Badly,
+            Blame::Alive => Ended::Well,
+            Blame::Throttle | Blame::Nobody => Ended::Unknown,
+        };
+        self.end(ended);
+    }
+
+    fn end(self, ended: Ended) {
+        let Permit { breaker, generation, probe, since } = self;
+        // Its ending is told here; dropping it would tell another one.
+        std::mem::forget(self);
+        breaker.record(generation, probe, since, ended);
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        self.breaker.record(self.generation, self.probe, self.since, Ended::Unknown);
+    }
+}
+
+/// Why a call under a breaker gave no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Guarded<E> {
+    /// The breaker is open; nothing was called.
+    #[error(transparent)]
+    Open(CircuitOpen),
+    /// The call itself failed.
+    #[error("{0}")]
+    Failed(E),
+}
+
+impl<E: Describe> Describe for Guarded<E> {
+    fn signals(&self) -> Signals {
+        match self {
+            Guarded::Open(open) => Signals::text(open.to_string()),
+            Guarded::Failed(error) => error.signals(),
+        }
+    }
+
+    /// An open breaker is told by its type, never by its text.
+    fn failure(&self, classifier: &Classifier) -> Failure {
+        match self {
+            Guarded::Open(open) => open.refused().failure(),
+            Guarded::Failed(error) => error.failure(classifier),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+//! Decides what a breaker trips on and how long it stays open: plain data, checked once.
+
+use std::time::Duration;
+
+use crate::model::invalid::{self, Invalid};
+
+/// When a breaker opens, how long, and what closes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BreakerPolicy {
+    /// Opens at this many counted failures in a row; 0 turns this rule off.
+    pub failures: u32,
+    /// A row of failures is forgotten after this long without another one.
+    pub memory: Duration,
+    /// Opens on a share of failed or slow calls, beside the row of failures.
+    pub window: Option<WindowRule>,
+    /// How long it stays open.
+    pub cooldown: Cooldown,
+    /// How many probes may be in flight while half-open.
+    pub probes: u32,
+    /// How many probes must succeed to close it.
+    pub successes: u32,
+    /// A probe that has not ended after this long has failed.
+    pub lease: Duration,
+    /// Whether a server that asks for a pause (429) counts as failing.
+    pub count_throttling: bool,
+}
+
+/// Opens when too many of the recent calls failed or were slow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WindowRule {
+    /// How far back calls count.
+    pub length: Duration,
+    /// Below this many calls nothing is concluded.
+    pub min_calls: u32,
+    /// Opens at this share of failures.
+    pub failure_rate: f64,
+    /// Opens at a share of slow calls.
+    pub slow: Option<SlowRule>,
+}
+
+/// Opens when too many of the recent calls were slow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SlowRule {
+    /// A call that takes longer is slow.
+    pub after: Duration,
+    /// Opens at this share of slow calls.
+    pub rate: f64,
+}
+
+/// How long a breaker stays open.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cooldown {
+    /// The first time.
+    pub base: Duration,
+    /// The longest, when it grows.
+    pub max: Duration,
+    /// Multiplies with each opening in a row; 1 keeps it fixed. Each healthy `base` undoes one step.
+    pub growth: f64,
+    /// Adds up to this share, so that a fleet does not probe together.
+    pub jitter: f64,
+}
+
+impl Cooldown {
+    /// Always the same.
+    pub const fn fixed(base: Duration) -> Self {
+        Self { base, max: base, growth: 1.0, jitter: 0.0 }
+    }
+
+    /// Doubles with each opening in a row up to `max`, plus up to 10 %.
+    pub const fn growing(base: Duration, max: Duration) -> Self {
+        Self { base, max, growth: 2.0, jitter: 0.1 }
+    }
+
+    /// How long this time, `level` openings into a row.
+    pub(crate) fn length(&self, level: u32, chance: f64) -> Duration {
+        let steps = i32::try_from(level).unwrap_or(i32::MAX).min(64);
+        let grown = self.base.as_secs_f64() * self.growth.powi(steps);
+        let capped = grown.min(self.max.as_secs_f64());
+        Duration::try_from_secs_f64(capped * (1.0 + self.jitter * chance)).unwrap_or(self.max)
+    }
+}
+
+impl BreakerPolicy {
+    /// Opens after `failures` in a row, for `cooldown`; one successful probe closes it.
+    pub const fn new(failures: u32, cooldown: Duration) -> Self {
+        Self {
+            failures,
+            memory: Duration::from_secs(600),
+            window: None,
+            cooldown: Cooldown::fixed(cooldown),
+            probes: 1,
+            successes: 1,
+            lease: Duration::from_secs(120),
+            count_throttling: true,
+        }
+    }
+
+    /// Checks the settings.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        if self.failures == 0 && self.window.is_none() {
+            return Err(Invalid::new("failures", "must be at least 1, unless a window rule is set"));
+        }
+        invalid::at_least_one("probes", self.probes)?;
+        invalid::at_least_one("successes", self.successes)?;
+        invalid::positive("memory", self.memory)?;
+        invalid::positive("lease", self.lease)?;
+        self.cooldown.validate().map_err(|error| error.within("cooldown"))?;
+        self.window.as_ref().map_or(Ok(()), |window| window.validate().map_err(|error| error.within("window")))
+    }
+}
+
+impl Default for BreakerPolicy {
+    fn default() -> Self {
+        Self::new(5, Duration::from_secs(30))
+    }
+}
+
+impl Cooldown {
+    fn validate(&self) -> Result<(), Invalid> {
+        invalid::positive("base", self.base)?;
+        invalid::sane("max", self.max)?;
+        invalid::share("jitter", self.jitter)?;
+        if self.max < self.base {
+            return Err(Invalid::new("max", "must not be shorter than base"));
+        }
+        if !(1.0..=10.0).contains(&self.growth) {
+            return Err(Invalid::new("growth", format!("must lie between 1 and 10, not {}", self.growth)));
+        }
+        Ok(())
+    }
+}
+
+impl WindowRule {
+    fn validate(&self) -> Result<(), Invalid> {
+        invalid::positive("length", self.length)?;
+        invalid::at_least_one("min_calls", self.min_calls)?;
+        above_zero("failure_rate", self.failure_rate)?;
+        if let Some(slow) = self.slow {
+            invalid::positive("slow.after", slow.after)?;
+            above_zero("slow.rate", slow.rate)?;
+        }
+        Ok(())
+    }
+}
+
+/// A rate of zero would open on the first healthy call.
+fn above_zero(field: &str, rate: f64) -> Result<(), Invalid> {
+    invalid::share(field, rate)?;
+    if rate == 0.0 {
+        return Err(Invalid::new(field, "must be above 0"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_settings_name_their_field() {
+        let good = BreakerPolicy::default();
+        let window = WindowRule { length: Duration::from_secs(10), min_calls: 10, failure_rate: 0.5, slow: None };
+        let cooldown = good.cooldown;
+        for (policy, field) in [
+            (BreakerPolicy { failures: 0, ..good.clone() }, "failures"),
+            (BreakerPolicy { probes: 0, ..good.clone() }, "probes"),
+            (BreakerPolicy { successes: 0, ..good.clone() }, "successes"),
+            (BreakerPolicy { lease: Duration::ZERO, ..good.clone() }, "lease"),
+            (BreakerPolicy { memory: Duration::ZERO, ..good.clone() }, "memory"),
+            (BreakerPolicy::new(5, Duration::ZERO), "cooldown.base"),
+            (BreakerPolicy::new(5, Duration::MAX), "cooldown.base"),
+            (BreakerPolicy { cooldown: Cooldown { growth: 0.5, ..cooldown }, ..good.clone() }, "cooldown.growth"),
+            (BreakerPolicy { cooldown: Cooldown { jitter: 2.0, ..cooldown }, ..good.clone() }, "cooldown.jitter"),
+            (
+                BreakerPolicy { cooldown: Cooldown { max: Duration::from_secs(1), ..cooldown }, ..good.clone() },
+                "cooldown.max",
+            ),
+            (
+                BreakerPolicy { window: Some(WindowRule { length: Duration::ZERO, ..window.clone() }), ..good.clone() },
+                "window.length",
+            ),
+            (
+                BreakerPolicy { window: Some(WindowRule { min_calls: 0, ..window.clone() }), ..good.clone() },
+                "window.min_calls",
+            ),
+            (
+                BreakerPolicy { window: Some(WindowRule { failure_rate: 0.0, ..window.clone() }), ..good.clone() },
+                "window.failure_rate",
+            ),
+            (
+                BreakerPolicy { window: Some(WindowRule { failure_rate: f64::NAN, ..window.clone() }), ..good.clone() },
+                "window.failure_rate",
+            ),
+        ] {
+            assert_eq!(policy.validate().unwrap_err().field, field);
+        }
+        assert_eq!(BreakerPolicy { failures: 0, window: Some(window), ..good }.validate(), Ok(()));
+    }
+
+    #[test]
+    fn a_growing_cooldown_doubles_up_to_its_cap() {
+        let cooldown = Cooldown { jitter: 0.0, ..Cooldown::growing(Duration::from_secs(30), Duration::from_secs(300)) };
+
+        let lengths: Vec<u64> = (0..6).map(|level| cooldown.length(level, 0.0).as_secs()).collect();
+
+        assert_eq!(lengths, [30, 60, 120, 240, 300, 300]);
+        assert_eq!(cooldown.length(u32::MAX, 0.0).as_secs(), 300);
+    }
+}

@@ -1,0 +1,303 @@
+//! Decides what state a breaker is in: pure values that read no clock and take no lock.
+//!
+//! Every entry to a state starts a new generation with counters at zero. A result whose generation has
+//! passed decides nothing, so a late success cannot close and a late failure cannot extend.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::window::Window;
+use super::{BreakerPolicy, Moment, Rng, Status};
+
+/// What became of an admitted call, as far as the breaker cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It worked, or the server answered and so proved alive.
+    Well,
+    /// It failed, and the server is to blame.
+    Badly,
+    /// It says nothing about the server: cancelled, refused locally.
+    Unknown,
+}
+
+/// Proof of admission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    pub(crate) generation: u64,
+    /// Which reserved probe this is, while half-open.
+    pub(crate) probe: Option<NonZeroU64>,
+    /// When it was admitted, where a rule needs to know.
+    pub(crate) since: Moment,
+}
+
+/// A probe in flight and the moment it counts as failed.
+#[derive(Clone, Copy, Debug)]
+struct Lease {
+    probe: NonZeroU64,
+    until: Moment,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Closed { failures: u32, window: Option<Window> },
+    Open { until: Moment },
+    HalfOpen { successes: u32, leases: Vec<Lease> },
+}
+
+/// A change of state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) from: Status,
+    pub(crate) to: Status,
+}
+
+/// While half-open and all probes are out, others are told to come back after this.
+const PROBE_PAUSE: Duration = Duration::from_secs(1);
+
+/// The state machine. Its owner guards it and tells it the time.
+#[derive(Debug)]
+pub(crate) struct States {
+    pub(crate) policy: BreakerPolicy,
+    rng: Arc<Rng>,
+    phase: Phase,
+    pub(crate) generation: u64,
+    last_failure: Option<Moment>,
+    /// How many openings in a row the cool-down has grown by.
+    level: u32,
+    closed_since: Moment,
+    pub(crate) trips: u64,
+    last_probe: NonZeroU64,
+}
+
+impl States {
+    pub(crate) fn new(policy: BreakerPolicy, rng: Arc<Rng>) -> Self {
+        let phase = Self::closed(&policy);
+        Self {
+            policy,
+            rng,
+            phase,
+            generation: 0,
+            last_failure: None,
+            level: 0,
+            closed_since: Moment::default(),
+            trips: 0,
+            last_probe: NonZeroU64::MIN,
+        }
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        match self.phase {
+            Phase::Closed { .. } => Status::Closed,
+            Phase::Open { .. } => Status::Open,
+            Phase::HalfOpen { .. } => Status::HalfOpen,
+        }
+    }
+
+    pub(crate) fn failures(&self) -> u32 {
+        match self.phase {
+            Phase::Closed { failures, .. } => failures,
+            Phase::Open { .. } | Phase::HalfOpen { .. } => self.policy.failures,
+        }
+    }
+
+    pub(crate) fn last_failure(&self) -> Option<Moment> {
+        self.last_failure
+    }
+
+    pub(crate) fn level(&self) -> u32 {
+        self.level
+    }
+
+    /// The moment an open breaker lets a probe through.
+    pub(crate) fn open_until(&self) -> Option<Moment> {
+        match self.phase {
+            Phase::Open { until } => Some(until),
+            _ => None,
+        }
+    }
+
+    /// Whether a success would change nothing at all.
+    pub(crate) fn is_quiet(&self) -> bool {
+        matches!(self.phase, Phase::Closed { failures: 0, window: None })
+    }
+
+    /// Whether a success only has to be tallied: no row to end, and its duration does not matter.
+    pub(crate) fn only_tallies(&self) -> bool {
+        matches!(self.phase, Phase::Closed { failures: 0, window: Some(_) }) && !self.needs_time()
+    }
+
+    /// Whether a rule asks how long calls take.
+    pub(crate) fn needs_time(&self) -> bool {
+        self.policy.window.as_ref().is_some_and(|window| window.slow.is_some())
+    }
+
+    /// How long a call would have to wait; `None` if it would be admitted.
+    pub(crate) fn wait(&self, now: Moment) -> Option<Duration> {
+        match &self.phase {
+            Phase::Closed { .. } => None,
+            Phase::Open { until } => (now < *until).then(|| until.since(now)),
+            Phase::HalfOpen { leases, .. } => (self.is_full(leases) && !is_overdue(leases, now)).then_some(PROBE_PAUSE),
+        }
+    }
+
+    /// Admits a call, as a probe if need be, or tells how long to wait.
+    pub(crate) fn admit(&mut self, now: Moment, lease: Duration) -> (Result<Ticket, Duration>, Vec<Change>) {
+        let mut changes = Vec::new();
+        changes.extend(self.fail_overdue_probes(now));
+        if let Phase::Open { until } = self.phase
+            && now >= until
+        {
+            changes.push(self.enter(Phase::HalfOpen { successes: 0, leases: Vec::new() }));
+        }
+        if let Some(wait) = self.wait(now) {
+            return (Err(wait), changes);
+        }
+        let probe = self.reserve_probe(now.plus(lease.min(self.policy.lease)));
+        (Ok(Ticket { generation: self.generation, probe, since: now }), changes)
+    }
+
+    /// Records how an admitted call ended. `tallied` gives the successes that were not recorded here.
+    pub(crate) fn record(
+        &mut self,
+        now: Moment,
+        ticket: Ticket,
+        ended: Ended,
+        tallied: impl FnOnce() -> u32,
+    ) -> Option<Change> {
+        if ticket.generation != self.generation {
+            return None;
+        }
+        if ended == Ended::Badly {
+            self.forget_an_old_row(now);
+            self.last_failure = Some(now);
+        }
+        let threshold = self.policy.successes;
+        match &mut self.phase {
+            Phase::Closed { failures, window } => {
+                let slow_after = self.policy.window.as_ref().and_then(|window| window.slow).map(|slow| slow.after);
+                let is_slow = slow_after.is_some_and(|after| now.since(ticket.since) > after);
+                let in_row = count(failures, ended, self.policy.failures);
+                let in_window = ended != Ended::Unknown
+                    && window
+                        .as_mut()
+                        .is_some_and(|window| window.record(now, ended == Ended::Badly, is_slow, tallied));
+                (in_row || in_window).then(|| self.open(now))
+            }
+            Phase::HalfOpen { successes, leases } => {
+                let held = leases.iter().position(|lease| Some(lease.probe) == ticket.probe)?;
+                leases.swap_remove(held);
+                match ended {
+                    Ended::Unknown => None,
+                    Ended::Badly => Some(self.open(now)),
+                    Ended::Well => {
+                        *successes += 1;
+                        (*successes >= threshold).then(|| self.close(now))
+                    }
+                }
+            }
+            Phase::Open { .. } => None,
+        }
+    }
+
+    /// Closes at once and forgets the failures. No change if it was closed.
+    pub(crate) fn reset(&mut self, now: Moment) -> Option<Change> {
+        self.level = 0;
+        self.last_failure = None;
+        let change = self.close(now);
+        (change.from != change.to).then_some(change)
+    }
+
+    /// Opens at once for `remaining`, as a snapshot remembers it.
+    pub(crate) fn restore(
+        &mut self,
+        now: Moment,
+        remaining: Option<Duration>,
+        failures: u32,
+        level: u32,
+    ) -> Option<Change> {
+        self.level = level;
+        let change = match remaining {
+            Some(remaining) => {
+                let longest = self.policy.cooldown.length(u32::MAX, 1.0);
+                self.enter(Phase::Open { until: now.plus(remaining.min(longest)) })
+            }
+            None => {
+                let change = self.close(now);
+                if let Phase::Closed { failures: counted, .. } = &mut self.phase {
+                    *counted = failures.min(self.policy.failures.saturating_sub(1));
+                    self.last_failure = (*counted > 0).then_some(now);
+                }
+                change
+            }
+        };
+        (change.from != change.to).then_some(change)
+    }
+
+    fn closed(policy: &BreakerPolicy) -> Phase {
+        Phase::Closed { failures: 0, window: policy.window.clone().map(Window::new) }
+    }
+
+    fn close(&mut self, now: Moment) -> Change {
+        self.closed_since = now;
+        let phase = Self::closed(&self.policy);
+        self.enter(phase)
+    }
+
+    fn open(&mut self, now: Moment) -> Change {
+        if matches!(self.phase, Phase::Closed { .. }) {
+            let healthy = now.since(self.closed_since).as_nanos() / self.policy.cooldown.base.as_nanos().max(1);
+            self.level = self.level.saturating_sub(u32::try_from(healthy).unwrap_or(u32::MAX));
+        }
+        let length = self.policy.cooldown.length(self.level, self.rng.unit());
+        self.level = self.level.saturating_add(1);
+        self.trips = self.trips.saturating_add(1);
+        self.enter(Phase::Open { until: now.plus(length) })
+    }
+
+    fn enter(&mut self, phase: Phase) -> Change {
+        let from = self.status();
+        self.phase = phase;
+        self.generation += 1;
+        Change { from, to: self.status() }
+    }
+
+    fn forget_an_old_row(&mut self, now: Moment) {
+        let is_old = self.last_failure.is_some_and(|last| now.since(last) > self.policy.memory);
+        if let (true, Phase::Closed { failures, .. }) = (is_old, &mut self.phase) {
+            *failures = 0;
+        }
+    }
+
+    fn is_full(&self, leases: &[Lease]) -> bool {
+        leases.len() >= usize::try_from(self.policy.probes).unwrap_or(usize::MAX)
+    }
+
+    fn reserve_probe(&mut self, until: Moment) -> Option<NonZeroU64> {
+        let Phase::HalfOpen { leases, .. } = &mut self.phase else { return None };
+        self.last_probe = self.last_probe.saturating_add(1);
+        leases.push(Lease { probe: self.last_probe, until });
+        Some(self.last_probe)
+    }
+
+    /// A probe that outlived its lease has failed, at the moment its lease ended.
+    fn fail_overdue_probes(&mut self, now: Moment) -> Option<Change> {
+        let Phase::HalfOpen { leases, .. } = &self.phase else { return None };
+        let overdue = leases.iter().map(|lease| lease.until).filter(|until| now >= *until).min()?;
+        Some(self.open(overdue))
+    }
+}
+
+fn is_overdue(leases: &[Lease], now: Moment) -> bool {
+    leases.iter().any(|lease| now >= lease.until)
+}
+
+/// Counts a row of failures; tells whether it reached `limit`.
+fn count(failures: &mut u32, ended: Ended, limit: u32) -> bool {
+    match ended {
+        Ended::Well => *failures = 0,
+        Ended::Badly if limit > 0 => *failures = failures.saturating_add(1),
+        Ended::Badly | Ended::Unknown => {}
+    }
+    limit > 0 && *failures >= limit
+}

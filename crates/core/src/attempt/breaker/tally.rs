@@ -1,0 +1,91 @@
+//! Decides how many calls went well lately, counted without a lock: a ring of buckets for each of a few threads.
+
+use std::cell::Cell;
+
+use super::sync::{AtomicU64, Ordering};
+use super::window::{BUCKETS, bucket_nanos};
+use super::{Moment, WindowRule};
+
+/// Threads share stripes, but neighbours do not share cache lines.
+const STRIPES: usize = 8;
+
+/// One ring; each bucket is its number since the clock began (upper half) and its count (lower half).
+#[derive(Debug)]
+#[repr(align(128))]
+struct Stripe([AtomicU64; BUCKETS]);
+
+/// The successes of the last `length`.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    bucket_nanos: u64,
+    stripes: Box<[Stripe]>,
+}
+
+impl Tally {
+    pub(crate) fn new(rule: &WindowRule) -> Self {
+        let stripe = |_| Stripe(std::array::from_fn(|_| AtomicU64::new(0)));
+        Self { bucket_nanos: bucket_nanos(rule), stripes: (0..STRIPES).map(stripe).collect() }
+    }
+
+    /// Counts a success.
+    #[inline]
+    pub(crate) fn add(&self, now: Moment) {
+        let number = now.0 / self.bucket_nanos;
+        let bucket = &self.stripes[own_stripe()].0[place(number)];
+        let mut seen = bucket.load(Ordering::Relaxed);
+        loop {
+            // The lower half is full after four billion successes in one bucket; then it stays full.
+            let is_full = seen & u64::from(u32::MAX) == u64::from(u32::MAX);
+            let counted = match seen >> 32 == upper(number) {
+                true if is_full => return,
+                true => seen + 1,
+                false => upper(number) << 32 | 1,
+            };
+            match bucket.compare_exchange_weak(seen, counted, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(other) => seen = other,
+            }
+        }
+    }
+
+    /// The successes that still count at `now`.
+    pub(crate) fn sum(&self, now: Moment) -> u32 {
+        let newest = now.0 / self.bucket_nanos;
+        let numbers = (0..BUCKETS as u64).filter_map(|back| newest.checked_sub(back));
+        numbers.map(|number| self.count_of(number)).fold(0, u32::saturating_add)
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&self) {
+        for bucket in self.stripes.iter().flat_map(|stripe| &stripe.0) {
+            bucket.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn count_of(&self, number: u64) -> u32 {
+        let buckets = self.stripes.iter().map(|stripe| stripe.0[place(number)].load(Ordering::Relaxed));
+        buckets.filter(|bucket| bucket >> 32 == upper(number)).fold(0, |sum, bucket| sum.saturating_add(bucket as u32))
+    }
+}
+
+fn place(number: u64) -> usize {
+    (number % BUCKETS as u64) as usize
+}
+
+/// As much of a bucket's number as fits; it repeats after four billion buckets.
+fn upper(number: u64) -> u64 {
+    number & u64::from(u32::MAX)
+}
+
+/// Each thread keeps to one stripe.
+fn own_stripe() -> usize {
+    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    thread_local! {
+        static OWN: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+    OWN.get().unwrap_or_else(|| {
+        let own = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % STRIPES;
+        OWN.set(Some(own));
+        own
+    })
+}

@@ -1,0 +1,163 @@
+//! Decides whether a server can bear another retry: one budget per server, shared by retries and hedges.
+//!
+//! Every call deposits a share of a token; a retry takes a whole one when it is *scheduled*, so retries
+//! that sleep are already counted. Beside that a floor of retries a second is always there, so that low
+//! traffic can retry too. A saved token comes back when its retry succeeds or is cancelled.
+
+use super::balance::{Balance, TOKEN};
+use crate::admit::rate::{Rate, RateLimit};
+use crate::model::invalid::{self, Invalid};
+use crate::model::time::Clock;
+
+/// How many retries a server gets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BudgetPolicy {
+    /// Retries per call, as a share.
+    pub share: f64,
+    /// Retries a second that are allowed whatever the traffic; zero means none.
+    pub floor: u32,
+    /// The most retries that can be saved up.
+    pub saved: u32,
+}
+
+impl BudgetPolicy {
+    /// 20 % of calls, and 10 a second in any case.
+    pub const DEFAULT: BudgetPolicy = BudgetPolicy { share: 0.2, floor: 10, saved: 100 };
+
+    /// Checks the settings.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        invalid::share("share", self.share)
+    }
+}
+
+impl Default for BudgetPolicy {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// The retry budget of one server.
+#[derive(Debug)]
+pub struct Budget {
+    balance: Balance,
+    deposit: u64,
+    floor: Option<RateLimit>,
+}
+
+impl Budget {
+    /// A budget with nothing saved up yet.
+    pub fn new(policy: BudgetPolicy, clock: &Clock) -> Result<Self, Invalid> {
+        policy.validate()?;
+        let floor = match policy.floor {
+            0 => None,
+            floor => Some(RateLimit::new(Rate::per_second(floor), clock)?),
+        };
+        // The share is validated to lie in 0..=1.
+        let deposit = (policy.share * TOKEN as f64) as u64;
+        Ok(Self { balance: Balance::new(0, u64::from(policy.saved) * TOKEN), deposit, floor })
+    }
+
+    /// A call happened.
+    pub fn deposit(&self) {
+        self.balance.add(self.deposit);
+    }
+
+    /// Takes a token for a retry that is about to be scheduled; `None` when none is left.
+    pub fn withdraw(&self) -> Option<Token<'_>> {
+        // Built only when granted: a token that is dropped unspent pays in.
+        if self.balance.take() {
+            return Some(Token { budget: self, goes_back: true });
+        }
+        let floor = self.floor.as_ref().filter(|floor| floor.check().is_ok());
+        floor.map(|_| Token { budget: self, goes_back: false })
+    }
+
+    /// Whole retries saved up, beside the floor.
+    pub fn saved(&self) -> u64 {
+        self.balance.left() / TOKEN
+    }
+}
+
+/// A retry that is paid for. Dropped unspent (success, cancellation), it goes back.
+#[derive(Debug)]
+#[must_use = "a token that is dropped goes back into the budget"]
+pub struct Token<'a> {
+    budget: &'a Budget,
+    /// Tokens of the floor do not: they would pile up beside it.
+    goes_back: bool,
+}
+
+impl Token<'_> {
+    /// The retry failed: the token is gone.
+    pub fn spend(mut self) {
+        self.goes_back = false;
+    }
+}
+
+impl Drop for Token<'_> {
+    fn drop(&mut self) {
+        if self.goes_back {
+            self.budget.balance.add(TOKEN);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn budget(share: f64, floor: u32, saved: u32) -> (Budget, Clock) {
+        let clock = Clock::manual();
+        (Budget::new(BudgetPolicy { share, floor, saved }, &clock).unwrap(), clock)
+    }
+
+    #[test]
+    fn a_fifth_of_the_calls_may_be_retried() {
+        let (budget, _) = budget(0.2, 0, 100);
+        (0..50).for_each(|_| budget.deposit());
+
+        let granted = (0..50).filter(|_| budget.withdraw().map(Token::spend).is_some()).count();
+
+        assert_eq!(granted, 10);
+    }
+
+    #[test]
+    fn low_traffic_retries_from_the_floor() {
+        let (budget, clock) = budget(0.2, 10, 100);
+        let granted = |n| (0..n).filter(|_| budget.withdraw().map(Token::spend).is_some()).count();
+
+        assert_eq!(granted(50), 10);
+        clock.advance(Duration::from_millis(500));
+        assert_eq!(granted(50), 5);
+    }
+
+    #[test]
+    fn a_dropped_token_goes_back_and_a_spent_one_does_not() {
+        let (budget, _) = budget(1.0, 0, 100);
+        budget.deposit();
+
+        drop(budget.withdraw());
+        assert_eq!(budget.saved(), 1);
+        budget.withdraw().unwrap().spend();
+
+        assert!(budget.withdraw().is_none());
+    }
+
+    #[test]
+    fn the_floor_is_not_saved_up() {
+        let (budget, _) = budget(0.0, 10, 100);
+        (0..10).for_each(|_| drop(budget.withdraw()));
+
+        assert_eq!(budget.saved(), 0);
+        assert!(budget.withdraw().is_none());
+    }
+
+    #[test]
+    fn savings_are_capped() {
+        let (budget, _) = budget(1.0, 0, 3);
+        (0..1000).for_each(|_| budget.deposit());
+
+        assert_eq!(budget.saved(), 3);
+    }
+}

@@ -1,0 +1,98 @@
+//! Decides when waiting ends: the call's deadline, seen by everything that runs under it.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::model::time::{Clock, Moment};
+
+/// The time was up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("deadline exceeded")]
+pub struct Elapsed;
+
+/// Runs `work` for at most `limit`. Work that is ready at once never touches a timer.
+/// When the time is up, `work` is dropped: what it already sent must be cancelled by its own drop.
+pub async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, Elapsed> {
+    let mut work = pin!(work);
+    if let Some(done) = poll_once(work.as_mut()).await {
+        return Ok(done);
+    }
+    tokio::time::timeout(limit, work).await.map_err(|_| Elapsed)
+}
+
+/// Polls once and gives up the result if there is one. The waker stays registered.
+async fn poll_once<T>(mut work: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    poll_fn(|context| {
+        Poll::Ready(match work.as_mut().poll(context) {
+            Poll::Ready(done) => Some(done),
+            Poll::Pending => None,
+        })
+    })
+    .await
+}
+
+/// A moment by which a call has to be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline(Option<Moment>);
+
+impl Deadline {
+    /// No limit.
+    pub const NEVER: Deadline = Deadline(None);
+
+    /// `limit` from `now`.
+    pub fn after(now: Moment, limit: Duration) -> Self {
+        Self(Some(now.plus(limit)))
+    }
+
+    /// What is left; [`Duration::MAX`] when there is no limit.
+    pub fn remaining(self, clock: &Clock) -> Duration {
+        self.0.map_or(Duration::MAX, |end| end.since(clock.now()))
+    }
+
+    /// What is left at `now`.
+    pub(crate) fn remaining_at(self, now: Moment) -> Duration {
+        self.0.map_or(Duration::MAX, |end| end.since(now))
+    }
+
+    /// Whether something that takes `wait` would still leave time for an attempt.
+    pub fn allows(self, wait: Duration, clock: &Clock) -> bool {
+        self.0.is_none() || wait < self.remaining(clock)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn work_is_cut_off_at_the_limit_exactly() {
+        let start = tokio::time::Instant::now();
+
+        let outcome = within(Duration::from_secs(3), std::future::pending::<()>()).await;
+
+        assert_eq!(outcome, Err(Elapsed));
+        assert_eq!(start.elapsed(), Duration::from_secs(3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_waits_a_little_is_awaited() {
+        let outcome = within(Duration::from_secs(3), async {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            7
+        });
+
+        assert_eq!(outcome.await, Ok(7));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_as_long_as_the_rest_leaves_no_time() {
+        let clock = Clock::tokio();
+        let deadline = Deadline::after(clock.now(), Duration::from_secs(10));
+
+        assert!(deadline.allows(Duration::from_secs(9), &clock));
+        assert!(!deadline.allows(Duration::from_secs(10), &clock));
+        assert!(Deadline::NEVER.allows(Duration::MAX, &clock));
+    }
+}

@@ -1,0 +1,158 @@
+//! Decides when a slow read gets a second attempt beside it, and which of the two answers.
+//!
+//! Read-only tools only. The second attempt is paid from the server's retry budget; without a token the
+//! first simply goes on. Whoever loses is dropped, which no breaker counts.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+
+use super::budget::Budget;
+use crate::model::invalid::{self, Invalid};
+
+/// When the second attempt starts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum HedgePolicy {
+    /// After this long.
+    After(Duration),
+    /// After the time in which this share of the tool's recent attempts had ended, e.g. 0.95.
+    Quantile(f64),
+}
+
+impl HedgePolicy {
+    /// Checks the settings.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        match self {
+            HedgePolicy::After(delay) => invalid::positive("delay", *delay),
+            HedgePolicy::Quantile(share) => invalid::share("quantile", *share),
+        }
+    }
+}
+
+/// How many attempts are remembered, and how many are needed before anything is concluded.
+const REMEMBERED: usize = 64;
+const NEEDED: usize = 16;
+
+/// How long a tool's recent attempts took.
+#[derive(Debug, Default)]
+pub(crate) struct Latencies(Mutex<(Vec<Duration>, usize)>);
+
+impl Latencies {
+    pub(crate) fn record(&self, took: Duration) {
+        let (recent, next) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if recent.len() < REMEMBERED {
+            recent.push(took);
+        } else {
+            recent[*next % REMEMBERED] = took;
+            *next += 1;
+        }
+    }
+
+    /// When to start the second attempt; `None` while too little is known.
+    pub(crate) fn delay(&self, policy: HedgePolicy) -> Option<Duration> {
+        let share = match policy {
+            HedgePolicy::After(delay) => return Some(delay),
+            HedgePolicy::Quantile(share) => share,
+        };
+        let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
+        if recent.len() < NEEDED {
+            return None;
+        }
+        recent.sort_unstable();
+        // The share is validated to lie in 0..=1.
+        let index = ((recent.len() as f64 * share) as usize).min(recent.len() - 1);
+        recent.get(index).copied()
+    }
+}
+
+/// Runs `first`, and after `delay` `second` beside it. The first success wins, and so does a failure that
+/// is final; if both fail otherwise, the first's failure is told. The second attempt is load in any case,
+/// so its token is spent.
+pub(crate) async fn race<T, E>(
+    delay: Duration,
+    budget: &Budget,
+    first: impl Future<Output = Result<T, E>>,
+    second: impl Future<Output = Result<T, E>>,
+    is_final: impl Fn(&E) -> bool,
+    on_hedge: impl FnOnce(),
+) -> Result<T, E> {
+    let mut first = pin!(first);
+    if let Either::Left((done, _)) = select(first.as_mut(), pin!(tokio::time::sleep(delay))).await {
+        return done;
+    }
+    let Some(token) = budget.withdraw() else { return first.await };
+    token.spend();
+    on_hedge();
+    match select(first, pin!(second)).await {
+        Either::Left((Ok(value), _)) | Either::Right((Ok(value), _)) => Ok(value),
+        Either::Left((Err(error), _)) | Either::Right((Err(error), _)) if is_final(&error) => Err(error),
+        Either::Left((Err(error), second)) => second.await.map_err(|_| error),
+        Either::Right((Err(_), first)) => first.await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::budget::BudgetPolicy;
+    use super::*;
+    use crate::model::time::Clock;
+
+    async fn after(ms: u64, result: Result<&'static str, &'static str>) -> Result<&'static str, &'static str> {
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+        result
+    }
+
+    fn budget(floor: u32) -> Budget {
+        Budget::new(BudgetPolicy { floor, ..BudgetPolicy::DEFAULT }, &Clock::manual()).unwrap()
+    }
+
+    const DELAY: Duration = Duration::from_millis(100);
+
+    #[tokio::test(start_paused = true)]
+    async fn the_faster_of_the_two_answers() {
+        let raced = race(DELAY, &budget(1), after(5000, Ok("slow")), after(50, Ok("fast")), |_| false, || ()).await;
+        assert_eq!(raced, Ok("fast"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quick_first_needs_no_second_and_no_token() {
+        let budget = budget(1);
+        let never = async { panic!("hedged") };
+        assert_eq!(race(DELAY, &budget, after(50, Ok("first")), never, |_| false, || ()).await, Ok("first"));
+        assert!(budget.withdraw().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_token_the_first_goes_on_alone() {
+        let never = async { panic!("hedged") };
+        assert_eq!(race(DELAY, &budget(0), after(500, Ok("first")), never, |_| false, || ()).await, Ok("first"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_of_one_waits_for_the_other() {
+        let budget = budget(2);
+        assert_eq!(race(DELAY, &budget, after(150, Err("a")), after(500, Ok("b")), |_| false, || ()).await, Ok("b"));
+        assert_eq!(race(DELAY, &budget, after(900, Err("a")), after(50, Err("b")), |_| false, || ()).await, Err("a"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_final_failure_is_told_at_once() {
+        let start = tokio::time::Instant::now();
+        let raced = race(DELAY, &budget(1), after(150, Err("422")), after(60_000, Ok("late")), |_| true, || ()).await;
+        assert_eq!((raced, start.elapsed().as_millis()), (Err("422"), 150));
+    }
+
+    #[test]
+    fn the_quantile_needs_some_history() {
+        let latencies = Latencies::default();
+        assert_eq!(latencies.delay(HedgePolicy::Quantile(0.95)), None);
+
+        (1..=100).for_each(|ms| latencies.record(Duration::from_millis(ms)));
+
+        let delay = latencies.delay(HedgePolicy::Quantile(0.95)).unwrap();
+        assert!((95..=100).contains(&delay.as_millis()), "{delay:?}");
+    }
+}

@@ -1,0 +1,307 @@
+//! Decides how a call is tried: the one retry loop around breaker, slot, rate, permit, deadline and server.
+//!
+//! The breaker is peeked before queueing and its permit taken last, so that no permit waits in a line.
+
+pub(crate) mod backoff;
+mod balance;
+pub(crate) mod breaker;
+pub(crate) mod budget;
+pub(crate) mod deadline;
+pub(crate) mod hedge;
+pub(crate) mod retry;
+pub(crate) mod slot;
+
+use std::future::Future;
+use std::sync::{Arc, atomic};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::env::Env;
+use crate::model::call::Attempt;
+use crate::model::duration::seconds;
+use crate::model::effect::Effect;
+use crate::model::failure::{Blame, Cause, Disposition, Failure, Sent};
+use crate::model::policy::Scope;
+use crate::model::signals::Signals;
+use crate::model::time::Moment;
+use crate::report::event::Event;
+use crate::run::Run;
+use crate::state::Tool;
+use breaker::{Breaker, Permit, Refused};
+use deadline::within;
+use retry::{Failed, RetryPolicy, Rules, try_until};
+
+/// Why an attempt gave no good answer; and the tool's own words where it answered with an error.
+pub(crate) type Missed<T> = Failed<Option<T>>;
+
+impl<T: Clone> Run<'_, T> {
+    /// Tries the call until it works or giving up is right. A tool's own words are its answer in the end.
+    pub(crate) async fn attempt<F>(&self, send: &impl Fn(Attempt) -> F) -> Result<T, Box<Failure>>
+    where
+        F: Future<Output = Result<T, Signals>>,
+    {
+        let tool = self.tool;
+        tool.server.budget.deposit();
+        let once = RetryPolicy { attempts: 1, ..tool.policy.retry };
+        let rules = Rules {
+            policy: if self.call.retried_outside { &once } else { &tool.policy.retry },
+            effect: tool.policy.effect,
+            deadline: self.deadline,
+            budget: Some(&tool.server.budget),
+            env: self.env(),
+            names: (&tool.server.name, &tool.name),
+        };
+        let tried = try_until(&rules, |_| self.hedged(send), || wait(tool).is_some()).await;
+        match tried {
+            Ok(retried) => Ok(retried.value),
+            Err(gave_up) => match gave_up.error {
+                Some(words) => Ok(words),
+                None => Err(Box::new(gave_up.failure)),
+            },
+        }
+    }
+
+    async fn hedged<F>(&self, send: &impl Fn(Attempt) -> F) -> Result<T, Missed<T>>
+    where
+        F: Future<Output = Result<T, Signals>>,
+    {
+        let once = || self.once(self.tool, &self.call.arguments, send);
+        match self.tool.hedge_delay() {
+            None => once().await,
+            Some(delay) => {
+                let tell = || self.emit(|server, tool| Event::Hedged { server, tool });
+                let is_final = |missed: &Missed<T>| missed.0.disposition != Disposition::Transient;
+                hedge::race(delay, &self.tool.server.budget, once(), once(), is_final, tell).await
+            }
+        }
+    }
+
+    /// One attempt at `tool`, through all gates. Fallbacks use it too.
+    pub(crate) async fn once<F>(
+        &self,
+        tool: &Tool,
+        arguments: &Arc<Value>,
+        send: &impl Fn(Attempt) -> F,
+    ) -> Result<T, Missed<T>>
+    where
+        F: Future<Output = Result<T, Signals>>,
+    {
+        let local = |failure: Failure| Box::new((failure, None));
+        peek(tool).map_err(|open| local(open.failure()))?;
+        let _slot = self.wait_for_slot(tool).await.map_err(local)?;
+        let now = self.wait_for_rate(tool).await.map_err(local)?;
+        let limit = self.deadline.remaining_at(now).min(tool.policy.attempt_timeout.unwrap_or(Duration::MAX));
+        if limit.is_zero() {
+            return Err(local(self.timed_out()));
+        }
+        let permits = Permits::take(tool, limit).map_err(|open| local(open.failure()))?;
+
+        let number = self.count_attempt();
+        let attempt = Attempt {
+            number,
+            server: tool.server.name.clone(),
+            tool: tool.name.clone(),
+            arguments: arguments.clone(),
+            timeout: limit,
+        };
+        let watch = Watch::start(self.env(), tool, number);
+        let written = Written::by(tool);
+        let answered = within(limit, send(attempt)).await;
+        let timed_out = answered.is_err();
+        let result = match answered {
+            Ok(Ok(value)) => self.judge(tool, value),
+            Ok(Err(signals)) => Err(local(self.classifier().classify(&signals))),
+            Err(_) => Err(local(self.no_answer(tool, limit))),
+        };
+        written.unless_never_sent(&result);
+        if let Err(missed) = &result {
+            self.remember(number, tool.policy.effect, &missed.0);
+        }
+        // Who was given little time proves little: a short deadline or a long line is not the server's doing.
+        let was_hurried = timed_out && limit < tool.policy.attempt_timeout.unwrap_or(tool.policy.timeout) / 2;
+        if was_hurried {
+            drop(permits);
+        } else {
+            permits.settle(tool, &result);
+        }
+        watch.stop(result.as_ref().err().map(|missed| missed.0.cause));
+        result
+    }
+
+    /// A tool's own error is an answer, unless it plainly carries an upstream failure.
+    fn judge(&self, tool: &Tool, value: T) -> Result<T, Missed<T>> {
+        if !tool.policy.soft_errors {
+            return Ok(value);
+        }
+        match self.error_text(&value).and_then(|text| self.classifier().classify_soft(&text)) {
+            // Not repeated on the tool's word alone: only what may be repeated in any case.
+            Some(failure) if tool.policy.effect.is_replayable() => Err(Box::new((failure, Some(value)))),
+            Some(failure) => {
+                let failure = Failure { disposition: Disposition::Permanent, sent: Sent::Yes, ..failure };
+                Err(Box::new((failure, Some(value))))
+            }
+            None => Ok(value),
+        }
+    }
+
+    /// The limit that is told is the tool's own, unless the call ran out of time altogether.
+    fn no_answer(&self, tool: &Tool, limit: Duration) -> Failure {
+        let own = tool.policy.attempt_timeout.filter(|own| *own == limit).unwrap_or(self.timeout);
+        Failure {
+            sent: Sent::Maybe,
+            ..Failure::local(Cause::Timeout, None, format!("Tool '{}' exceeded timeout of {}", tool.name, seconds(own)))
+        }
+    }
+
+    async fn wait_for_slot<'t>(&self, tool: &'t Tool) -> Result<Option<slot::Slot<'t>>, Failure> {
+        let Some(slots) = &tool.server.slots else { return Ok(None) };
+        if let Some(slot) = slots.try_take() {
+            return Ok(Some(slot));
+        }
+        let full = |_| Failure::local(Cause::Overloaded, Some(Duration::from_secs(1)), "all slots are taken");
+        slots.take(self.remaining()).await.map(Some).map_err(full)
+    }
+
+    /// Waits for the server's next turn and tells the time then.
+    async fn wait_for_rate(&self, tool: &Tool) -> Result<Moment, Failure> {
+        let now = self.env().clock.now();
+        let Some(rate) = &tool.server.rate else { return Ok(now) };
+        let wait = rate
+            .book_at(now, self.deadline.remaining_at(now))
+            .map_err(|wait| Failure::local(Cause::RateLimited, Some(wait), "the server's rate is used up"))?;
+        if wait.is_zero() {
+            return Ok(now);
+        }
+        tokio::time::sleep(wait).await;
+        Ok(self.env().clock.now())
+    }
+}
+
+/// Counts a write when it ends, in whatever way: what was read before it is no longer fresh.
+struct Written<'a>(Option<&'a Tool>);
+
+impl<'a> Written<'a> {
+    fn by(tool: &'a Tool) -> Self {
+        Self((tool.policy.effect != Effect::ReadOnly).then_some(tool))
+    }
+
+    /// Ends it; one that certainly never arrived changed nothing.
+    fn unless_never_sent<T>(mut self, result: &Result<T, Missed<T>>) {
+        if result.as_ref().is_err_and(|missed| missed.0.sent == Sent::Never) {
+            self.0 = None;
+        }
+    }
+}
+
+impl Drop for Written<'_> {
+    fn drop(&mut self) {
+        if let Some(tool) = self.0 {
+            tool.server.count_write();
+        }
+    }
+}
+
+/// Tells when an attempt starts and ends. Reads the clock only if somebody wants to know.
+struct Watch<'a> {
+    env: &'a Env,
+    tool: &'a Tool,
+    attempt: u32,
+    since: Option<Moment>,
+}
+
+impl<'a> Watch<'a> {
+    fn start(env: &'a Env, tool: &'a Tool, attempt: u32) -> Self {
+        env.events.emit(|| Event::AttemptStarted {
+            server: tool.server.name.to_string(),
+            tool: tool.name.to_string(),
+            attempt,
+        });
+        let is_wanted = env.events.has_listeners() || tool.policy.hedge.is_some();
+        Self { env, tool, attempt, since: is_wanted.then(|| env.clock.now()) }
+    }
+
+    fn stop(mut self, cause: Option<Cause>) {
+        self.tell(cause);
+        self.since = None;
+    }
+
+    fn tell(&self, cause: Option<Cause>) {
+        let Some(since) = self.since else { return };
+        let elapsed = self.env.clock.now().since(since);
+        if cause.is_none() {
+            self.tool.record_latency(elapsed);
+        }
+        self.env.events.emit(|| Event::AttemptEnded {
+            server: self.tool.server.name.to_string(),
+            tool: self.tool.name.to_string(),
+            attempt: self.attempt,
+            elapsed,
+            cause,
+        });
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.tell(Some(Cause::Cancelled));
+    }
+}
+
+/// How long a breaker would make the tool wait now.
+pub(crate) fn wait(tool: &Tool) -> Option<Duration> {
+    let connection = tool.server.connection.as_ref().and_then(Breaker::wait);
+    connection.max(tool.breaker.as_ref().and_then(|breaker| breaker.wait()))
+}
+
+/// Refuses the tool if a breaker would.
+fn peek(tool: &Tool) -> Result<(), Refused<'_>> {
+    tool.server.connection.as_ref().map_or(Ok(()), |breaker| breaker.peek())?;
+    tool.breaker.as_ref().map_or(Ok(()), |breaker| breaker.peek())
+}
+
+/// Leave from every breaker that watches a tool. Dropped in silence, none of them concludes anything.
+struct Permits<'a> {
+    own: Option<Permit<'a>>,
+    connection: Option<Permit<'a>>,
+}
+
+impl<'a> Permits<'a> {
+    fn take(tool: &'a Tool, lease: Duration) -> Result<Self, Refused<'a>> {
+        let connection = tool.server.connection.as_ref().map(|breaker| breaker.admit_for(lease)).transpose()?;
+        let own = tool.breaker.as_ref().map(|breaker| breaker.admit_for(lease)).transpose()?;
+        Ok(Self { own, connection })
+    }
+
+    /// Tells each breaker what concerns it: a tool's own error concerns the tool's breaker only, and the
+    /// connection's breaker learns only whether the server could be reached.
+    fn settle<T>(self, tool: &Tool, result: &Result<T, Missed<T>>) {
+        let (own, connection) = match result.as_ref().map_err(|missed| (&missed.0, &missed.1)) {
+            Ok(_) => (None, None),
+            Err((failure, Some(_))) if tool.policy.scope == Scope::Tool => (Some(failure.cause.blame()), None),
+            Err((_, Some(_))) => (None, None),
+            Err((failure, None)) => (Some(failure.cause.blame()), reached(failure)),
+        };
+        settle(self.own, own);
+        settle(self.connection, connection);
+    }
+}
+
+fn settle(permit: Option<Permit<'_>>, blame: Option<Blame>) {
+    match (permit, blame) {
+        (Some(permit), None) => permit.well(),
+        (Some(permit), Some(blame)) => permit.blame(blame),
+        (None, _) => {}
+    }
+}
+
+/// What a failure says about the connection; `None`: the server answered, so it is fine.
+fn reached(failure: &Failure) -> Option<Blame> {
+    match failure.cause {
+        Cause::Network => Some(Blame::Server),
+        // No connection was made in time.
+        Cause::Timeout if failure.sent == Sent::Never => Some(Blame::Server),
+        Cause::Timeout | Cause::Starting | Cause::Cancelled | Cause::SessionLost => Some(Blame::Nobody),
+        _ => None,
+    }
+}

@@ -1,0 +1,292 @@
+//! Decides whether and when to try again: the one retry loop, usable alone as [`Retry`].
+//!
+//! A retry is scheduled only if the failure is transient, repeating cannot execute a write twice, the
+//! deadline leaves time for it, nothing has blocked the server meanwhile, and the server's budget pays.
+//! All of that is asked before the pause, never after it.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::backoff::Backoff;
+use super::budget::{Budget, Token};
+use super::deadline::Deadline;
+use crate::classify::{Classifier, Describe};
+use crate::env::Env;
+use crate::model::effect::Effect;
+use crate::model::failure::{Cause, Failure, Sent};
+use crate::model::invalid::{self, Invalid};
+use crate::report::event::Event;
+
+/// How often and how patiently to try.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RetryPolicy {
+    /// Attempts in all, the first included.
+    pub attempts: u32,
+    /// The pauses between them.
+    pub backoff: Backoff,
+    /// A server that asks for a longer pause than this is not waited for.
+    pub longest_pause: Duration,
+}
+
+impl RetryPolicy {
+    /// `attempts` in all, with the pauses of `backoff`.
+    pub const fn new(attempts: u32, backoff: Backoff) -> Self {
+        Self { attempts, backoff, longest_pause: Duration::from_secs(300) }
+    }
+
+    /// Checks the settings.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        invalid::at_least_one("attempts", self.attempts)?;
+        invalid::sane("longest_pause", self.longest_pause)?;
+        self.backoff.validate()
+    }
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self::new(3, Backoff::TOOL_CALL)
+    }
+}
+
+/// A value, and what it took to get it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retried<T> {
+    /// The value.
+    pub value: T,
+    /// Attempts made.
+    pub attempts: u32,
+    /// Time spent in pauses.
+    pub total_delay: Duration,
+}
+
+/// The last failure, and what was tried.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{error}")]
+pub struct GaveUp<E> {
+    /// The last error, unchanged.
+    pub error: E,
+    /// What it means.
+    pub failure: Failure,
+    /// Attempts made.
+    pub attempts: u32,
+    /// Time spent in pauses.
+    pub total_delay: Duration,
+}
+
+/// A failed attempt: what it means, and what it left. Boxed, so that values are not carried in its size.
+pub(crate) type Failed<E> = Box<(Failure, E)>;
+
+/// What the loop needs to know besides the work itself.
+pub(crate) struct Rules<'a> {
+    pub(crate) policy: &'a RetryPolicy,
+    pub(crate) effect: Effect,
+    pub(crate) deadline: Deadline,
+    pub(crate) budget: Option<&'a Budget>,
+    pub(crate) env: &'a Env,
+    /// Server and tool, for events.
+    pub(crate) names: (&'a str, &'a str),
+}
+
+/// Tries until it works or giving up is right. `blocked` says whether something has meanwhile made
+/// another attempt pointless, such as a breaker that opened.
+pub(crate) async fn try_until<T, E, F>(
+    rules: &Rules<'_>,
+    mut attempt: impl FnMut(u32) -> F,
+    blocked: impl Fn() -> bool,
+) -> Result<Retried<T>, Box<GaveUp<E>>>
+where
+    F: Future<Output = Result<T, Failed<E>>>,
+{
+    match attempt(1).await {
+        Ok(value) => Ok(Retried { value, attempts: 1, total_delay: Duration::ZERO }),
+        Err(failed) => try_again(rules, failed, attempt, blocked).await,
+    }
+}
+
+/// The loop proper: what follows a first attempt that failed.
+async fn try_again<T, E, F>(
+    rules: &Rules<'_>,
+    mut failed: Failed<E>,
+    mut attempt: impl FnMut(u32) -> F,
+    blocked: impl Fn() -> bool,
+) -> Result<Retried<T>, Box<GaveUp<E>>>
+where
+    F: Future<Output = Result<T, Failed<E>>>,
+{
+    let mut total_delay = Duration::ZERO;
+    let mut attempts = 1;
+    let mut next = rules.pause_after(&failed.0, attempts);
+    while let Some((delay, token)) = next.filter(|_| !blocked()).and_then(|delay| rules.pay(delay)) {
+        rules.tell_retry(attempts, delay, &failed.0);
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        total_delay += delay;
+        attempts += 1;
+        let latest = match attempt(attempts).await {
+            Ok(value) => return Ok(Retried { value, attempts, total_delay }),
+            Err(failed) => failed,
+        };
+        // A refusal of our own put no load on the server.
+        if let Some(token) = token.filter(|_| !is_own_refusal(&latest.0)) {
+            token.spend();
+        }
+        next = rules.pause_after(&latest.0, attempts);
+        failed = rules.whole_story(failed, latest);
+    }
+    let (failure, error) = *failed;
+    Err(Box::new(GaveUp { error, failure, attempts, total_delay }))
+}
+
+impl<'a> Rules<'a> {
+    /// The pause, and a token from the budget if there is one to keep to. `None` if the budget is spent.
+    fn pay(&self, delay: Duration) -> Option<(Duration, Option<Token<'a>>)> {
+        let Some(budget) = self.budget else { return Some((delay, None)) };
+        let token = budget.withdraw();
+        if token.is_none() {
+            self.env.events.emit(|| Event::RetryBudgetSpent { server: self.names.0.into(), tool: self.names.1.into() });
+        }
+        token.map(|token| (delay, Some(token)))
+    }
+
+    /// What is to be told after several attempts: a refusal of our own does not replace the failure that
+    /// was seen, and what an earlier attempt may have done stays possible.
+    fn whole_story<E>(&self, mut earlier: Failed<E>, mut latest: Failed<E>) -> Failed<E> {
+        if is_own_refusal(&latest.0) {
+            earlier.0.retry_after = latest.0.retry_after;
+            return earlier;
+        }
+        if earlier.0.may_have_executed(self.effect) && latest.0.sent == Sent::Never {
+            latest.0.sent = Sent::Maybe;
+        }
+        latest
+    }
+
+    /// The pause before the next attempt; `None` if there must not be one.
+    fn pause_after(&self, failure: &Failure, attempts: u32) -> Option<Duration> {
+        if attempts >= self.policy.attempts || !failure.may_repeat(self.effect) {
+            return None;
+        }
+        let asked = failure.retry_after.unwrap_or_default();
+        if asked > self.policy.longest_pause {
+            return None;
+        }
+        // Those who were asked to wait equally long are spread by the jitter above the nominal delay.
+        let backoff = self.policy.backoff.delay(attempts, &self.env.rng);
+        let spread = backoff.saturating_sub(self.policy.backoff.nominal(attempts));
+        let delay = if asked.is_zero() { backoff } else { backoff.max(asked + spread) };
+        self.deadline.allows(delay, &self.env.clock).then_some(delay)
+    }
+
+    fn tell_retry(&self, attempt: u32, delay: Duration, failure: &Failure) {
+        self.env.events.emit(|| Event::RetryScheduled {
+            server: self.names.0.into(),
+            tool: self.names.1.into(),
+            attempt,
+            of: self.policy.attempts,
+            delay,
+            error: failure.message.clone(),
+        });
+    }
+}
+
+/// Whether the attempt was refused in this process and never made.
+fn is_own_refusal(failure: &Failure) -> bool {
+    matches!(failure.cause, Cause::CircuitOpen | Cause::Overloaded)
+}
+
+/// Retries any async work: the front door to retrying.
+///
+/// What the work does when it is repeated has to be said: a write is tried again only when its failure
+/// proves that nothing was executed.
+#[derive(Clone, Debug)]
+pub struct Retry {
+    effect: Effect,
+    policy: RetryPolicy,
+    timeout: Option<Duration>,
+    classifier: Classifier,
+    budget: Option<Arc<Budget>>,
+    env: Env,
+}
+
+impl Retry {
+    /// Three attempts, 1 s and 2 s apart plus up to 20 %.
+    pub fn new(effect: Effect) -> Self {
+        Self {
+            effect,
+            policy: RetryPolicy::default(),
+            timeout: None,
+            classifier: Classifier::new(),
+            budget: None,
+            env: Env::new(),
+        }
+    }
+
+    /// With another policy.
+    pub fn policy(mut self, policy: RetryPolicy) -> Result<Self, Invalid> {
+        policy.validate()?;
+        self.policy = policy;
+        Ok(self)
+    }
+
+    /// With a limit over all attempts and pauses: no pause is begun that would outlast it.
+    /// An attempt that hangs has to be bounded inside the work, see [`crate::within`].
+    pub fn timeout(mut self, timeout: Duration) -> Result<Self, Invalid> {
+        invalid::positive("timeout", timeout)?;
+        self.timeout = Some(timeout);
+        Ok(self)
+    }
+
+    /// With other rules for what is worth retrying.
+    pub fn classifier(mut self, classifier: Classifier) -> Self {
+        self.classifier = classifier;
+        self
+    }
+
+    /// With a budget, shared by everything that calls the same server.
+    pub fn budget(mut self, budget: Arc<Budget>) -> Self {
+        self.budget = Some(budget);
+        self
+    }
+
+    /// In other surroundings.
+    pub fn env(mut self, env: Env) -> Self {
+        self.env = env;
+        self
+    }
+
+    /// Runs `work` until it succeeds or giving up is right. It is told the number of the attempt, from 1.
+    pub async fn call<T, E, F>(&self, mut work: impl FnMut(u32) -> F) -> Result<Retried<T>, GaveUp<E>>
+    where
+        F: Future<Output = Result<T, E>>,
+        E: Describe,
+    {
+        let deadline = match self.timeout {
+            Some(timeout) => Deadline::after(self.env.clock.now(), timeout),
+            None => Deadline::NEVER,
+        };
+        if let Some(budget) = &self.budget {
+            budget.deposit();
+        }
+        // The first attempt stands apart, so that a call that works pays for nothing else.
+        let error = match work(1).await {
+            Ok(value) => return Ok(Retried { value, attempts: 1, total_delay: Duration::ZERO }),
+            Err(error) => error,
+        };
+        let rules = Rules {
+            policy: &self.policy,
+            effect: self.effect,
+            deadline,
+            budget: self.budget.as_deref(),
+            env: &self.env,
+            names: ("", ""),
+        };
+        let classified = |error: E| Box::new((error.failure(&self.classifier), error));
+        let attempt = |number| {
+            let running = work(number);
+            async move { running.await.map_err(classified) }
+        };
+        try_again(&rules, classified(error), attempt, || false).await.map_err(|gave_up| *gave_up)
+    }
+}

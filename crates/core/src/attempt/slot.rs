@@ -1,0 +1,166 @@
+//! Decides how many attempts run at one server at a time, and who waits in a line of bounded length.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::deadline::within;
+use crate::model::invalid::{self, Invalid};
+
+/// How many at a time, and how long the line may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotPolicy {
+    /// Attempts at a time.
+    pub concurrency: u32,
+    /// How many may wait for a slot; more are refused at once.
+    pub waiting: u32,
+    /// How long one may wait, within the deadline of its call.
+    pub patience: Duration,
+}
+
+impl SlotPolicy {
+    /// `concurrency` at a time, eight times as many waiting, for up to 30 s.
+    pub const fn new(concurrency: u32) -> Self {
+        Self { concurrency, waiting: concurrency.saturating_mul(8), patience: Duration::from_secs(30) }
+    }
+
+    /// Checks the settings.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        invalid::at_least_one("concurrency", self.concurrency)?;
+        if as_count(self.concurrency) > Semaphore::MAX_PERMITS {
+            return Err(Invalid::new("concurrency", "is more than a machine can run"));
+        }
+        invalid::sane("patience", self.patience)
+    }
+}
+
+/// All slots are taken, and the line is full or was too slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("all slots are taken")]
+pub struct Full;
+
+/// The slots of one server: a bulkhead. First come, first served.
+#[derive(Debug)]
+pub struct Slots {
+    policy: SlotPolicy,
+    free: Semaphore,
+    line: AtomicUsize,
+}
+
+/// One taken slot; dropped, it is free again.
+pub type Slot<'a> = SemaphorePermit<'a>;
+
+impl Slots {
+    /// All slots free.
+    pub fn new(policy: SlotPolicy) -> Result<Self, Invalid> {
+        policy.validate()?;
+        Ok(Self { policy, free: Semaphore::new(as_count(policy.concurrency)), line: AtomicUsize::new(0) })
+    }
+
+    /// Takes a slot, waiting in line for as long as the policy and `remaining` allow.
+    pub async fn take(&self, remaining: Duration) -> Result<Slot<'_>, Full> {
+        match self.try_take() {
+            Some(slot) => Ok(slot),
+            None => self.wait(remaining).await,
+        }
+    }
+
+    /// Takes a slot if one is free now.
+    pub fn try_take(&self) -> Option<Slot<'_>> {
+        self.free.try_acquire().ok()
+    }
+
+    async fn wait(&self, remaining: Duration) -> Result<Slot<'_>, Full> {
+        let _place = Place::in_line(&self.line, as_count(self.policy.waiting))?;
+        match within(self.policy.patience.min(remaining), self.free.acquire()).await {
+            Ok(Ok(slot)) => Ok(slot),
+            Ok(Err(_)) | Err(_) => Err(Full),
+        }
+    }
+
+    /// Attempts running now.
+    pub fn in_flight(&self) -> usize {
+        as_count(self.policy.concurrency).saturating_sub(self.free.available_permits())
+    }
+
+    /// Calls waiting in line now.
+    pub fn waiting(&self) -> usize {
+        self.line.load(Ordering::Relaxed)
+    }
+}
+
+fn as_count(count: u32) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+/// A place in line; dropped, it is given up.
+struct Place<'a>(&'a AtomicUsize);
+
+impl<'a> Place<'a> {
+    fn in_line(line: &'a AtomicUsize, longest: usize) -> Result<Self, Full> {
+        let room = |length: usize| (length < longest).then_some(length + 1);
+        line.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).map_err(|_| Full)?;
+        Ok(Self(line))
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slots(concurrency: u32, waiting: u32, patience: Duration) -> Slots {
+        Slots::new(SlotPolicy { concurrency, waiting, patience }).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_line_refuses_at_once() {
+        let slots = slots(1, 0, Duration::from_secs(30));
+        let _held = slots.take(Duration::MAX).await.unwrap();
+
+        let start = tokio::time::Instant::now();
+        assert_eq!(slots.take(Duration::MAX).await.err(), Some(Full));
+        assert!(start.elapsed().is_zero());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn patience_and_the_deadline_both_end_the_wait() {
+        let slots = slots(1, 4, Duration::from_secs(30));
+        let _held = slots.take(Duration::MAX).await.unwrap();
+
+        for (remaining, waits) in [(Duration::MAX, 30), (Duration::from_secs(7), 7)] {
+            let start = tokio::time::Instant::now();
+            assert_eq!(slots.take(remaining).await.err(), Some(Full));
+            assert_eq!(start.elapsed().as_secs(), waits);
+        }
+        assert_eq!(slots.waiting(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_freed_slot_goes_to_the_first_in_line() {
+        let slots = slots(1, 4, Duration::from_secs(30));
+        let held = slots.take(Duration::MAX).await.unwrap();
+
+        let (waited, ()) = tokio::join!(slots.take(Duration::MAX), async {
+            assert_eq!((slots.in_flight(), slots.waiting()), (1, 1));
+            drop(held);
+        });
+
+        assert!(waited.is_ok());
+        assert_eq!((slots.in_flight(), slots.waiting()), (1, 0));
+    }
+
+    #[test]
+    fn bad_settings_name_their_field() {
+        let field = |policy: SlotPolicy| Slots::new(policy).unwrap_err().field;
+
+        assert_eq!(field(SlotPolicy::new(0)), "concurrency");
+        assert_eq!(field(SlotPolicy { patience: Duration::MAX, ..SlotPolicy::new(1) }), "patience");
+    }
+}

@@ -1,0 +1,117 @@
+//! Decides what a failure means: the only place where meaning is given to an error.
+//!
+//! Structured signals come first (transport, process, HTTP status, JSON-RPC code, body), text last.
+//! Loading a server and calling a tool read the same rules; only their conclusions differ where
+//! [`Verdict::when_loading`] says so.
+
+mod describe;
+mod rules;
+mod text;
+
+pub use describe::Describe;
+pub use rules::{Phrases, Rule, Test, Verdict, built_in};
+pub use text::Prepared;
+
+use crate::model::failure::{Cause, Disposition, Failure, Sent};
+use crate::model::signals::Signals;
+use crate::report::without_credentials;
+
+/// Classifies failures by the operator's rules, then by the built-in ones.
+#[derive(Clone, Debug, Default)]
+pub struct Classifier {
+    extra: Vec<Rule>,
+}
+
+/// Nobody knows this text: it is not retried.
+const UNKNOWN: Verdict = Verdict::new(Cause::Misbehaved, Disposition::Permanent);
+
+impl Classifier {
+    /// The built-in rules only.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a rule that is asked before the built-in ones, after those added earlier.
+    pub fn with_rule(mut self, rule: Rule) -> Self {
+        self.extra.push(rule);
+        self
+    }
+
+    /// What a failed attempt of a call means.
+    pub fn classify(&self, signals: &Signals) -> Failure {
+        let (verdict, status) = self.verdict(signals);
+        failure(signals, verdict, verdict.disposition, status)
+    }
+
+    /// What a failed attempt to load a server means.
+    pub fn classify_load(&self, signals: &Signals) -> Failure {
+        let (verdict, status) = self.verdict(signals);
+        failure(signals, verdict, verdict.when_loading, status)
+    }
+
+    /// What a tool's own error result carries, if it plainly carries a transient upstream failure.
+    /// Everything else a tool says is an answer, and an answer proves liveness.
+    pub fn classify_soft(&self, text: &str) -> Option<Failure> {
+        let signals = Signals::text(text).with_sent(Sent::Yes);
+        let prepared = Prepared::new([text]);
+        let status = prepared.status();
+        let verdict =
+            self.extra.iter().chain(rules::soft()).find(|rule| rule.fits(&signals, status, &prepared))?.verdict;
+        let verdict = Verdict { sent: None, ..verdict };
+        (verdict.disposition == Disposition::Transient).then(|| failure(&signals, verdict, verdict.disposition, status))
+    }
+
+    /// Whether the text hides what happened, so that a load should probe once more.
+    pub(crate) fn is_opaque(&self, signals: &Signals) -> bool {
+        rules::is_opaque(signals, &Prepared::new([signals.message.as_str()]))
+    }
+
+    fn verdict(&self, signals: &Signals) -> (Verdict, Option<u16>) {
+        let text = Prepared::new([signals.message.as_str(), signals.body.as_deref().unwrap_or_default()]);
+        let status = signals.status.or_else(|| text.status());
+        let rule = self.extra.iter().chain(built_in()).find(|rule| rule.fits(signals, status, &text));
+        let mut verdict = rule.map_or(UNKNOWN, |rule| rule.verdict);
+        if !rule.is_some_and(|rule| proves(rule, signals, &text)) {
+            verdict.sent = None;
+        }
+        (verdict, status)
+    }
+}
+
+/// Whether what a rule looked at is a fact. Words in an error can speak of a later step of a tool that has
+/// already acted: they prove nothing, except a text that consists of its status.
+fn proves(rule: &Rule, signals: &Signals, text: &Prepared) -> bool {
+    let is_fact = |test: &Test| match test {
+        Test::Status(..) => signals.status.is_some() || (signals.sent != Sent::Yes && text.leads_with_status()),
+        Test::Transport(_) => signals.sent != Sent::Yes,
+        Test::Code(..) | Test::Exited | Test::InSession => true,
+        Test::AsksToWait | Test::Says(_) => false,
+    };
+    rule.tests.iter().any(is_fact)
+}
+
+fn failure(signals: &Signals, verdict: Verdict, disposition: Disposition, status: Option<u16>) -> Failure {
+    Failure {
+        cause: verdict.cause,
+        disposition,
+        sent: verdict.sent.unwrap_or(signals.sent),
+        retry_after: signals.retry_after,
+        status,
+        message: without_credentials(&signals.message),
+    }
+}
+
+/// What a failed attempt means, by the built-in rules.
+pub fn classify(signals: &Signals) -> Failure {
+    Classifier::new().classify(signals)
+}
+
+/// Whether a server that failed to load with this text is starting, broken or closed to us.
+/// An explicit `status` outranks one that the text names; an ambiguous 403 is a denial.
+pub fn classify_load_error(message: &str, status: Option<u16>) -> Disposition {
+    let signals = Signals { status, ..Signals::text(message) };
+    Classifier::new().classify_load(&signals).disposition
+}
+
+#[cfg(test)]
+mod tests;

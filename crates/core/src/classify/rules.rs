@@ -1,0 +1,393 @@
+//! Decides, in order, what each known signal of a failure means. Rules are data: the first that fits wins.
+
+use std::borrow::Cow;
+
+use super::text::Prepared;
+use crate::model::failure::{Cause, Disposition, Sent};
+use crate::model::signals::{Signals, Transport};
+
+/// A list of phrases; see [`crate::classify::Prepared::says`].
+pub type Phrases = Cow<'static, [Cow<'static, str>]>;
+
+/// One thing a rule looks at.
+#[derive(Clone, Debug)]
+pub enum Test {
+    /// The transport failed in one of these ways.
+    Transport(&'static [Transport]),
+    /// The server's process ended.
+    Exited,
+    /// The HTTP status lies in this range.
+    Status(u16, u16),
+    /// The JSON-RPC code lies in this range.
+    Code(i64, i64),
+    /// The request belonged to a session the server had issued.
+    InSession,
+    /// The server named a pause.
+    AsksToWait,
+    /// The text or the body contains one of these phrases.
+    Says(Phrases),
+}
+
+/// What a rule concludes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Why it failed.
+    pub cause: Cause,
+    /// What a call may do about it.
+    pub disposition: Disposition,
+    /// What loading a server may do about it, where that differs.
+    pub when_loading: Disposition,
+    /// What the signal proves about execution, where it is a fact and not only words; `None` leaves it
+    /// to the transport.
+    pub sent: Option<Sent>,
+}
+
+impl Verdict {
+    /// The same for calls and loading; leaves `sent` to the transport.
+    pub const fn new(cause: Cause, disposition: Disposition) -> Self {
+        Self { cause, disposition, when_loading: disposition, sent: None }
+    }
+
+    /// The signal proves that the server did not act.
+    pub const fn not_executed(mut self) -> Self {
+        self.sent = Some(Sent::Never);
+        self
+    }
+
+    /// Nobody is there: worth another try for a call, final for one loading.
+    const fn nobody_there() -> Self {
+        Self { when_loading: Disposition::Permanent, ..transient(Cause::Network).not_executed() }
+    }
+}
+
+/// One rule: if every test holds, the verdict does.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// Its name, for `explain` and tests.
+    pub name: Cow<'static, str>,
+    /// All of these must hold.
+    pub tests: Cow<'static, [Test]>,
+    /// Then this is so.
+    pub verdict: Verdict,
+}
+
+impl Rule {
+    /// A rule of the operator's: a text or body with one of `phrases` means `verdict`.
+    pub fn phrases(
+        name: impl Into<String>,
+        phrases: impl IntoIterator<Item = impl Into<String>>,
+        verdict: Verdict,
+    ) -> Self {
+        // An empty phrase would fit every text.
+        let phrases = phrases.into_iter().map(|phrase| Cow::Owned(phrase.into()));
+        let phrases =
+            phrases.filter(|phrase: &Cow<'static, str>| !phrase.trim_matches(['*', ' ']).is_empty()).collect();
+        Self { name: Cow::Owned(name.into()), tests: Cow::Owned(vec![Test::Says(Cow::Owned(phrases))]), verdict }
+    }
+
+    /// Whether every test holds. `status` is the explicit one or the one the text names.
+    pub fn fits(&self, signals: &Signals, status: Option<u16>, text: &Prepared) -> bool {
+        self.tests.iter().all(|test| match test {
+            Test::Transport(kinds) => signals.transport.is_some_and(|kind| kinds.contains(&kind)),
+            Test::Exited => signals.exit.is_some(),
+            Test::Status(low, high) => status.is_some_and(|status| (*low..=*high).contains(&status)),
+            Test::Code(low, high) => signals.code.is_some_and(|code| (*low..=*high).contains(&code)),
+            Test::InSession => signals.in_session,
+            Test::AsksToWait => signals.retry_after.is_some(),
+            Test::Says(phrases) => phrases.iter().any(|phrase| text.says(phrase)),
+        })
+    }
+}
+
+const fn transient(cause: Cause) -> Verdict {
+    Verdict::new(cause, Disposition::Transient)
+}
+
+const fn permanent(cause: Cause) -> Verdict {
+    Verdict::new(cause, Disposition::Permanent)
+}
+
+const fn denied(cause: Cause) -> Verdict {
+    Verdict::new(cause, Disposition::Denied)
+}
+
+const fn rule(name: &'static str, tests: &'static [Test], verdict: Verdict) -> Rule {
+    Rule { name: Cow::Borrowed(name), tests: Cow::Borrowed(tests), verdict }
+}
+
+macro_rules! says {
+    ($($phrase:literal),+ $(,)?) => { Test::Says(Cow::Borrowed(&[$(Cow::Borrowed($phrase)),+])) };
+}
+
+/// What the transport and the process table know outranks everything that was said.
+const FACTS: &[Rule] = &[
+    rule(
+        "nobody there",
+        &[Test::Transport(&[Transport::Refused, Transport::UnknownHost, Transport::Unreachable])],
+        Verdict::nobody_there(),
+    ),
+    rule("lookup failed", &[Test::Transport(&[Transport::LookupFailed])], transient(Cause::Network).not_executed()),
+    rule("tls", &[Test::Transport(&[Transport::Tls])], permanent(Cause::Network).not_executed()),
+    rule("connect timeout", &[Test::Transport(&[Transport::ConnectTimeout])], transient(Cause::Timeout).not_executed()),
+    rule("no answer", &[Test::Transport(&[Transport::Timeout])], transient(Cause::Timeout)),
+    rule("connection lost", &[Test::Transport(&[Transport::Lost])], transient(Cause::Network)),
+    rule("garbage", &[Test::Transport(&[Transport::Garbage])], transient(Cause::Misbehaved)),
+    rule("exited", &[Test::Exited], transient(Cause::Network)),
+];
+
+/// A server that forgot a session did not act on the request.
+const SESSION: &[Rule] = &[
+    rule("session gone", &[Test::Status(404, 404), Test::InSession], transient(Cause::SessionLost).not_executed()),
+    rule(
+        "session rejected",
+        &[Test::Status(400, 401), Test::InSession, says!("session*")],
+        transient(Cause::SessionLost).not_executed(),
+    ),
+];
+
+/// 401 and 403 are denials unless somebody plainly says that the authorizer itself failed.
+const AUTHORIZATION: &[Rule] = &[
+    rule(
+        "denied in words",
+        &[
+            Test::Status(403, 403),
+            says!(
+                "external authorization failed",
+                "authorization failed",
+                "denied by openfga",
+                "lacks",
+                "missing authenticated subject",
+                "missing or invalid signed agent context"
+            ),
+        ],
+        denied(Cause::Denied).not_executed(),
+    ),
+    rule(
+        "authorizer failed",
+        &[
+            Test::Status(401, 403),
+            says!(
+                "authorization service unavailable",
+                "authorization service timeout",
+                "openfga check error",
+                "upstream call timeout",
+                "upstream call failed",
+                "request timeout",
+                "no healthy backends",
+                "dns resolution which failed",
+            ),
+        ],
+        transient(Cause::Misbehaved).not_executed(),
+    ),
+    rule(
+        "throttled as forbidden",
+        &[Test::Status(403, 403), Test::AsksToWait],
+        transient(Cause::RateLimited).not_executed(),
+    ),
+    rule(
+        "rate limit as forbidden",
+        &[Test::Status(403, 403), says!("rate limit*")],
+        transient(Cause::RateLimited).not_executed(),
+    ),
+    rule("unauthorized", &[Test::Status(401, 401)], denied(Cause::AuthExpired).not_executed()),
+    rule("forbidden", &[Test::Status(403, 403)], denied(Cause::Denied).not_executed()),
+];
+
+/// JSON-RPC codes whose meaning the protocol fixes as the caller's fault.
+const CALLERS_FAULT: &[Rule] = &[
+    rule("parse error", &[Test::Code(-32700, -32700)], permanent(Cause::InvalidInput).not_executed()),
+    rule(
+        "invalid request, method or params",
+        &[Test::Code(-32602, -32600)],
+        permanent(Cause::InvalidInput).not_executed(),
+    ),
+    rule("resource not found", &[Test::Code(-32002, -32002)], permanent(Cause::InvalidInput).not_executed()),
+];
+
+/// HTTP statuses.
+const STATUS: &[Rule] = &[
+    rule("too many requests", &[Test::Status(429, 429)], transient(Cause::RateLimited).not_executed()),
+    rule("request timeout", &[Test::Status(408, 408)], transient(Cause::Timeout)),
+    rule("too early", &[Test::Status(425, 425)], transient(Cause::Misbehaved).not_executed()),
+    rule("client error", &[Test::Status(400, 499)], permanent(Cause::InvalidInput).not_executed()),
+    rule("gateway timeout", &[Test::Status(504, 504)], transient(Cause::Timeout)),
+    rule("server error", &[Test::Status(500, 599)], transient(Cause::Misbehaved)),
+];
+
+/// JSON-RPC codes that speak of the server, where the text named no status.
+const CODES: &[Rule] = &[
+    rule(
+        "local timeout of an SDK",
+        &[Test::Code(-32001, -32001), says!("timed out", "timeout*")],
+        transient(Cause::Timeout),
+    ),
+    rule("internal error", &[Test::Code(-32603, -32603)], transient(Cause::Misbehaved)),
+];
+
+/// What is left is text.
+const WORDS: &[Rule] = &[
+    rule(
+        "lookup failed in words",
+        &[says!("temporary failure in name resolution", "eai_again")],
+        transient(Cause::Network).not_executed(),
+    ),
+    rule(
+        "unknown host in words",
+        &[says!(
+            "name or service not known",
+            "nodename nor servname*",
+            "getaddrinfo*",
+            "no address associated*",
+            "failed to resolve",
+            "name resolution",
+            "enotfound",
+            "unknown host"
+        )],
+        Verdict::nobody_there(),
+    ),
+    rule(
+        "refused in words",
+        &[says!(
+            "connection refused",
+            "econnrefused",
+            "connect call failed",
+            "all connection attempts failed",
+            "no route to host",
+            "ehostunreach",
+            "enetunreach",
+            "network is unreachable"
+        )],
+        Verdict::nobody_there(),
+    ),
+    rule(
+        "tls in words",
+        &[says!("certificate*", "certificate_verify_failed", "ssl", "tls handshake*")],
+        permanent(Cause::Network).not_executed(),
+    ),
+    rule("not configured", &[says!("not configured", "malformed", "unsupported")], permanent(Cause::InvalidInput)),
+    rule(
+        "rate limit in words",
+        &[says!("rate limit*", "rate_limit*", "rate_limit_exceeded", "ratelimit*", "rate-limit*", "too many requests")],
+        transient(Cause::RateLimited),
+    ),
+    rule(
+        "timeout in words",
+        &[says!("timeout*", "timed out", "etimedout", "readtimeout*", "connecttimeout*", "deadline exceeded")],
+        transient(Cause::Timeout),
+    ),
+    rule("stream ended", OPAQUE, transient(Cause::Network)),
+    rule(
+        "connection lost in words",
+        &[says!(
+            "econnreset",
+            "connection reset*",
+            "connection aborted",
+            "connection closed",
+            "connection lost",
+            "broken pipe",
+            "epipe",
+            "server disconnected",
+            "remotedisconnected",
+            "incomplete read",
+            "incompleteread",
+            "peer closed connection",
+            "socket hang up",
+            "network error",
+            "network failure",
+            "unexpected eof",
+        )],
+        transient(Cause::Network),
+    ),
+    rule(
+        "server error in words",
+        &[says!(
+            "internal server error",
+            "service unavailable",
+            "bad gateway",
+            "server error",
+            "temporarily unavailable"
+        )],
+        transient(Cause::Misbehaved),
+    ),
+    rule(
+        "refusal in words",
+        &[says!(
+            "content policy",
+            "content_policy*",
+            "content_policy_violation",
+            "content filter*",
+            "content_filter*",
+            "policy violation"
+        )],
+        permanent(Cause::Refusal),
+    ),
+    rule(
+        "credentials in words",
+        &[says!(
+            "unauthorized",
+            "unauthenticated",
+            "token expired",
+            "expired token",
+            "token revoked",
+            "invalid token",
+            "invalid api key"
+        )],
+        denied(Cause::AuthExpired),
+    ),
+    rule("denied in plain words", &[says!("forbidden", "access denied")], denied(Cause::Denied)),
+    rule(
+        "invalid in words",
+        &[says!(
+            "invalid param*",
+            "invalid argument*",
+            "invalid input*",
+            "invalid request*",
+            "validation error*",
+            "validation failed",
+            "missing required*",
+            "bad request",
+            "unprocessable*",
+            "not found",
+            "unknown tool*",
+            "no such tool*",
+        )],
+        permanent(Cause::InvalidInput),
+    ),
+];
+
+/// Texts that hide what happened; a load probes once more before it believes them.
+const OPAQUE: &[Test] = &[says!("session terminated", "session closed", "stream ended")];
+
+/// Phrases by which a tool's own error result plainly carries an upstream failure.
+const SOFT: &[Rule] = &[
+    rule(
+        "soft rate limit",
+        &[says!("too many requests", "rate limit exceeded", "rate_limit_exceeded")],
+        transient(Cause::RateLimited),
+    ),
+    rule("soft timeout", &[says!("gateway timeout", "request timed out", "etimedout")], transient(Cause::Timeout)),
+    rule("soft reset", &[says!("econnreset")], transient(Cause::Network)),
+    rule(
+        "soft server error",
+        &[says!("service unavailable", "internal server error", "bad gateway")],
+        transient(Cause::Misbehaved),
+    ),
+];
+
+/// The built-in rules, in the order in which they are asked.
+pub fn built_in<'a>() -> impl Iterator<Item = &'a Rule> {
+    [FACTS, SESSION, AUTHORIZATION, CALLERS_FAULT, STATUS, CODES, WORDS].into_iter().flatten()
+}
+
+/// The rules for a tool's own error result: its status, else the soft phrases.
+pub(crate) fn soft<'a>() -> impl Iterator<Item = &'a Rule> {
+    [STATUS, SOFT].into_iter().flatten()
+}
+
+/// Whether a text hides what happened, so that a probe should ask again.
+pub(crate) fn is_opaque(signals: &Signals, text: &Prepared) -> bool {
+    let bare = signals.status.is_none() && signals.transport.is_none();
+    bare && OPAQUE
+        .iter()
+        .all(|test| matches!(test, Test::Says(phrases) if phrases.iter().any(|phrase| text.says(phrase))))
+}

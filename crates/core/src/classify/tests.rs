@@ -1,0 +1,179 @@
+use super::*;
+use crate::model::failure::Sent;
+use crate::model::signals::{Exit, Transport};
+use std::time::Duration;
+
+fn cause(signals: Signals) -> (Cause, Disposition, Sent) {
+    let failure = classify(&signals);
+    (failure.cause, failure.disposition, failure.sent)
+}
+
+#[test]
+fn structured_signals_outrank_what_the_text_says() {
+    use Disposition::*;
+    for (signals, expected) in [
+        (Signals::transport(Transport::Refused, "503"), (Cause::Network, Transient, Sent::Never)),
+        (Signals::transport(Transport::Timeout, "HTTP 403"), (Cause::Timeout, Transient, Sent::Maybe)),
+        (Signals::http(422, "timeout must be positive"), (Cause::InvalidInput, Permanent, Sent::Never)),
+        (Signals::http(429, "x"), (Cause::RateLimited, Transient, Sent::Never)),
+        (Signals::http(503, "x"), (Cause::Misbehaved, Transient, Sent::Maybe)),
+        (Signals::http(504, "x"), (Cause::Timeout, Transient, Sent::Maybe)),
+        (Signals::http(401, "x"), (Cause::AuthExpired, Denied, Sent::Never)),
+        (Signals::rpc(-32602, "HTTP 503 timeout"), (Cause::InvalidInput, Permanent, Sent::Never)),
+        (Signals::rpc(-32603, "boom"), (Cause::Misbehaved, Transient, Sent::Yes)),
+        (Signals::rpc(-32603, "GitHub API: 429 Too Many Requests"), (Cause::RateLimited, Transient, Sent::Yes)),
+        (Signals::rpc(-32001, "Request timed out"), (Cause::Timeout, Transient, Sent::Yes)),
+        (Signals::rpc(-32000, "Connection closed"), (Cause::Network, Transient, Sent::Yes)),
+        (Signals::exited(Exit::Signal(9), "x").with_sent(Sent::Never), (Cause::Network, Transient, Sent::Never)),
+        (Signals::http(404, "x").with_session(), (Cause::SessionLost, Transient, Sent::Never)),
+        (
+            Signals::http(400, "Bad Request: no valid session").with_session(),
+            (Cause::SessionLost, Transient, Sent::Never),
+        ),
+        (Signals::http(400, "Bad Request").with_session(), (Cause::InvalidInput, Permanent, Sent::Never)),
+    ] {
+        assert_eq!(cause(signals.clone()), expected, "{signals:?}");
+    }
+}
+
+#[test]
+fn every_retryable_pattern_of_the_seed_is_transient() {
+    for text in [
+        "429",
+        "502",
+        "503",
+        "504",
+        "timeout",
+        "timed out",
+        "rate limit",
+        "rate_limit",
+        "too many requests",
+        "ECONNRESET",
+        "ETIMEDOUT",
+        "network error",
+        "network failure",
+        "internal server error",
+        "service unavailable",
+    ] {
+        assert_eq!(classify(&text.into()).disposition, Disposition::Transient, "{text}");
+        assert_eq!(classify(&text.to_uppercase().as_str().into()).disposition, Disposition::Transient, "{text}");
+    }
+}
+
+#[test]
+fn numbers_in_ids_ports_and_names_are_not_statuses() {
+    for text in
+        ["row 4290 not found in table 503_archive", "issue 503 is locked", "tool timeout_report has no such field"]
+    {
+        assert_eq!(classify(&text.into()).disposition, Disposition::Permanent, "{text}");
+    }
+}
+
+#[test]
+fn words_about_a_later_step_do_not_prove_that_nothing_ran() {
+    for text in [
+        "Issue created; webhook failed: connect ECONNREFUSED",
+        "Issue #12 created; adding labels failed: 429 Too Many Requests",
+        "row inserted, then getaddrinfo failed",
+        "certificate issued, but upload failed",
+        "malformed response body from server",
+        "Issue #12 created; adding label failed: label not found",
+    ] {
+        assert_eq!(classify(&text.into()).sent, Sent::Maybe, "{text}");
+        assert_eq!(classify(&Signals::rpc(-32000, text)).sent, Sent::Yes, "{text}");
+    }
+    let second_step = Signals::transport(Transport::Refused, "refused").with_sent(Sent::Yes);
+    assert_eq!(classify(&second_step).sent, Sent::Yes);
+}
+
+#[test]
+fn a_text_that_speaks_of_a_rate_limit_does_not_prove_that_nothing_ran() {
+    assert_eq!(classify(&"created, then hit the rate limit while labelling".into()).sent, Sent::Maybe);
+    assert_eq!(classify(&"429 Too Many Requests".into()).sent, Sent::Never);
+}
+
+#[test]
+fn callers_faults_prove_life_and_denials_blame_nobody() {
+    use crate::model::failure::Blame;
+    for (blame, texts) in [
+        (Blame::Alive, ["422 invalid", "Invalid params: title", "HTTP 404 Not Found"]),
+        (Blame::Nobody, ["401 Unauthorized", "403 Forbidden", "blocked by content policy"]),
+        (Blame::Server, ["fail", "503", "request timed out"]),
+    ] {
+        for text in texts {
+            assert_eq!(classify(&text.into()).cause.blame(), blame, "{text}");
+        }
+    }
+}
+
+#[test]
+fn soft_errors_are_plain_upstream_statuses_and_nothing_else() {
+    let classifier = Classifier::new();
+    for (text, cause) in [
+        ("Error: GitHub API: 503 Service Unavailable", Cause::Misbehaved),
+        ("GitHub API: 429 Too Many Requests", Cause::RateLimited),
+        ("upstream said: 504 Gateway Timeout", Cause::Timeout),
+        ("read ECONNRESET", Cause::Network),
+    ] {
+        assert_eq!(classifier.classify_soft(text).map(|f| f.cause), Some(cause), "{text}");
+    }
+    for text in [
+        "Error: GitHub API: 404 Not Found",
+        "invalid timeout value",
+        "issue 503 not found",
+        "no such user",
+        "422 invalid",
+        "",
+    ] {
+        assert_eq!(classifier.classify_soft(text), None, "{text}");
+    }
+}
+
+#[test]
+fn an_operators_rule_is_asked_first() {
+    let busy = Verdict::new(Cause::RateLimited, Disposition::Transient);
+    let classifier = Classifier::new().with_rule(Rule::phrases("busy", ["bank is closed"], busy));
+
+    let failure = classifier.classify(&"400: the bank is closed today".into());
+
+    assert_eq!((failure.cause, failure.disposition), (Cause::RateLimited, Disposition::Transient));
+    assert_eq!(classify(&"400: the bank is closed today".into()).cause, Cause::InvalidInput);
+}
+
+#[test]
+fn github_throttling_dressed_as_403_is_a_rate_limit() {
+    let asks_to_wait = Signals { retry_after: Some(Duration::from_secs(60)), ..Signals::http(403, "Forbidden") };
+    assert_eq!(classify(&asks_to_wait).cause, Cause::RateLimited);
+
+    let in_words = Signals::http(403, "Forbidden").with_body("You have exceeded a secondary rate limit");
+    assert_eq!(classify(&in_words).cause, Cause::RateLimited);
+}
+
+#[test]
+fn every_rule_has_its_own_name_and_can_fire() {
+    let mut names: Vec<_> = built_in().map(|rule| rule.name.clone()).collect();
+    let count = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), count);
+
+    for rule in built_in() {
+        let mut signals = Signals::default();
+        for test in rule.tests.iter() {
+            match test {
+                Test::Transport(kinds) => signals.transport = kinds.first().copied(),
+                Test::Exited => signals.exit = Some(Exit::Code(1)),
+                Test::Status(low, _) => signals.status = Some(*low),
+                Test::Code(low, _) => signals.code = Some(*low),
+                Test::InSession => signals.in_session = true,
+                Test::AsksToWait => signals.retry_after = Some(Duration::from_secs(1)),
+                Test::Says(phrases) => signals.message = phrases[0].trim_end_matches('*').to_owned(),
+            }
+        }
+        let text = Prepared::new([signals.message.as_str()]);
+        let first = built_in().find(|candidate| candidate.fits(&signals, signals.status, &text));
+        // A 403 needs no words to be tried against the broader range of the rule before it.
+        assert!(rule.fits(&signals, signals.status, &text), "{} never fits", rule.name);
+        assert_eq!(first.map(|rule| rule.verdict), Some(rule.verdict), "{} is shadowed", rule.name);
+    }
+}

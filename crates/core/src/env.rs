@@ -1,0 +1,37 @@
+//! Decides what a policy may know of the world: the time, chance, and who listens.
+
+use std::sync::Arc;
+
+use crate::model::rng::Rng;
+use crate::model::time::Clock;
+use crate::report::event::Events;
+
+/// The injected surroundings. Clones share the same clock, chance and listeners.
+#[derive(Clone, Debug, Default)]
+pub struct Env {
+    /// The one clock.
+    pub clock: Clock,
+    /// The one source of chance.
+    pub rng: Arc<Rng>,
+    /// The one stream of events.
+    pub events: Events,
+}
+
+impl Env {
+    /// Tokio's clock, chance from the system, nobody listening.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With another clock.
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// With other chances.
+    pub fn with_rng(mut self, rng: Rng) -> Self {
+        self.rng = Arc::new(rng);
+        self
+    }
+}

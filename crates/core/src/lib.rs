@@ -1,0 +1,126 @@
+//! Keeps AI agents working when their tools fail.
+//!
+//! A call passes these stages, in this order; the folders of the same names hold them.
+//!
+//! 1. `admit`: is the agent going in circles? is there a fresh answer? has the caller used up its rate?
+//! 2. `attempt`: the one retry loop around breaker, slot, rate, permit, deadline and the server itself.
+//! 3. `classify`: what does the failure mean, and may the server have executed the call?
+//! 4. `recover`: the first fallback that can answer, labelled as one.
+//! 5. `report`: an event for everything, and words for models and people.
+//!
+//! Four front doors, each usable alone: [`Retry`], [`CircuitBreaker`], [`FallbackChain`], and [`ToolCaller`],
+//! which combines them. [`load_tools`] gets an agent its tools at the start; [`Pipeline`] is what a gateway builds on.
+//!
+//! # Retry
+//! ```
+//! # use seawall::{Effect, Retry};
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+//! let mut calls = 0;
+//! let result = Retry::new(Effect::ReadOnly).call(|_| {
+//!     calls += 1;
+//!     let flaky = if calls < 3 { Err("429 rate limit exceeded") } else { Ok("success!") };
+//!     async move { flaky }
+//! }).await.unwrap();
+//! assert_eq!((result.value, result.attempts), ("success!", 3));
+//! # }
+//! ```
+//!
+//! # Circuit breaker
+//! ```
+//! # use seawall::{BreakerPolicy, CircuitBreaker, Env, Guarded};
+//! # use std::time::Duration;
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Invalid> {
+//! let breaker = CircuitBreaker::new(BreakerPolicy::new(5, Duration::from_secs(1)), &Env::new())?;
+//! for _ in 0..5 {
+//!     let _ = breaker.call("flaky", || async { Err::<(), _>("fail") }).await;
+//! }
+//! let sixth = breaker.call("flaky", || async { Ok::<_, &str>("should not reach") }).await;
+//! assert!(matches!(sixth, Err(Guarded::Open(_))));
+//! # Ok(()) }
+//! ```
+//!
+//! # Fallback chain
+//! ```
+//! # use seawall::{FallbackChain, Step};
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Invalid> {
+//! let chain = FallbackChain::new(vec![
+//!     Step::new("primary", || async { Err("503 Service Unavailable".into()) }),
+//!     Step::new("backup", || async { Ok("from the backup") }),
+//! ])?;
+//! let result = chain.run().await.unwrap();
+//! assert_eq!((result.value, result.final_step.as_str(), result.attempts), ("from the backup", "backup", 2));
+//! # Ok(()) }
+//! ```
+//!
+//! # All together
+//! ```
+//! # use seawall::{Settings, ToolCaller};
+//! # use serde_json::json;
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), seawall::Invalid> {
+//! let tools = ToolCaller::<String>::new(Settings::default())?;
+//! let answer = tools.call("get_issue", json!({"issue_number": 7}), |attempt| async move {
+//!     if attempt.number < 3 { Err("503 Service Unavailable".into()) } else { Ok("issue 7".to_owned()) }
+//! }).await;
+//! assert_eq!((answer.value().map(String::as_str), answer.attempts), (Some("issue 7"), 3));
+//! # Ok(()) }
+//! ```
+
+mod pipeline;
+mod run;
+mod settings;
+
+mod model;
+
+mod admit;
+
+mod attempt;
+
+mod classify;
+
+mod recover;
+
+mod report;
+
+mod caller;
+mod env;
+mod load;
+mod state;
+
+pub use admit::cache::{CachePolicy, Copies, Stale};
+pub use admit::key::{CallKey, Keys};
+pub use admit::loops::{LoopGuard, LoopMode, LoopPolicy};
+pub use admit::rate::{Rate, RateLimit};
+pub use attempt::backoff::{Backoff, Jitter};
+pub use attempt::breaker::{
+    Breaker, BreakerPolicy, CircuitBreaker, CircuitOpen, Cooldown, Guarded, Mode, Permit, Refused, SlowRule, Snapshot,
+    Status, WindowRule,
+};
+pub use attempt::budget::{Budget, BudgetPolicy, Token};
+pub use attempt::deadline::{Deadline, Elapsed, within};
+pub use attempt::hedge::HedgePolicy;
+pub use attempt::retry::{GaveUp, Retried, Retry, RetryPolicy};
+pub use attempt::slot::{Full, Slot, SlotPolicy, Slots};
+pub use caller::{CallerOptions, ToolCaller};
+pub use classify::{
+    Classifier, Describe, Phrases, Prepared, Rule, Test, Verdict, built_in, classify, classify_load_error,
+};
+pub use env::Env;
+pub use load::{Connect, LoadOptions, LoadReport, ServerOutcome, Warnings, legacy_denied_text, load_each, load_tools};
+pub use model::answer::{Answer, Body, Item, Outcome, Served};
+pub use model::call::{Attempt, Call};
+pub use model::duration::{parse_duration, parse_env_timeout};
+pub use model::effect::{Annotations, Effect, Kind, ToolFacts};
+pub use model::failure::{Blame, Cause, Disposition, Failure, Sent};
+pub use model::invalid::Invalid;
+pub use model::policy::{Fallback, Policy, Scope, ServerPolicy};
+pub use model::preset::{Preset, Tiers, debug_from_env};
+pub use model::rng::Rng;
+pub use model::signals::{Exit, Signals, Transport, parse_retry_after};
+pub use model::time::{Clock, Moment, whole_seconds};
+pub use recover::chain::{ChainError, Chained, FallbackChain, Step};
+pub use recover::{page::previous_page, simplify::simplified, split::one_by_one};
+pub use report::event::{Event, Events, Listener};
+pub use report::{Code, Debug, Format, Rendering, Report, Style, sanitize};
+pub use settings::{Pipeline, Settings};
+pub use state::durable::{Durable, NotQueued, Promise, Queued};
+pub use state::{MemoryQueue, Server, Tool};

@@ -1,0 +1,265 @@
+//! Decides which servers' tools an agent gets at the start: all that can be had, and an honest word about the rest.
+//!
+//! Servers load at the same time and apart: a slow or broken one delays no other. A server that works costs
+//! one attempt and no pause. What will be retried, what needs attention and what was denied are told apart.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, Stream, StreamExt};
+
+use crate::attempt::backoff::Backoff;
+use crate::attempt::deadline::{Deadline, within};
+use crate::attempt::retry::{RetryPolicy, Rules, try_until};
+use crate::classify::{Classifier, Describe};
+use crate::env::Env;
+use crate::model::effect::Effect;
+use crate::model::failure::{Disposition, Failure};
+use crate::model::invalid::{self, Invalid};
+use crate::model::signals::Signals;
+use crate::report::event::Event;
+use crate::report::one_line;
+
+/// How servers are loaded.
+#[derive(Clone, Debug)]
+pub struct LoadOptions {
+    /// Attempts for each server; 0 means 1.
+    pub attempts: u32,
+    /// The pauses between them.
+    pub backoff: Backoff,
+    /// The limit of one attempt.
+    pub attempt_timeout: Duration,
+    /// The limit for each server over all its attempts.
+    pub timeout: Duration,
+    /// The limit of the one question that is asked after an error that hides what happened.
+    pub probe_timeout: Duration,
+    /// What errors mean.
+    pub classifier: Classifier,
+    /// The surroundings.
+    pub env: Env,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self {
+            attempts: 3,
+            backoff: Backoff::LOAD,
+            attempt_timeout: Duration::from_secs(30),
+            timeout: Duration::from_secs(95),
+            probe_timeout: Duration::from_secs(5),
+            classifier: Classifier::new(),
+            env: Env::new(),
+        }
+    }
+}
+
+impl LoadOptions {
+    /// Checks the settings.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        self.backoff.validate().map_err(|error| error.within("backoff"))?;
+        invalid::positive("attempt_timeout", self.attempt_timeout)?;
+        invalid::positive("timeout", self.timeout)?;
+        invalid::positive("probe_timeout", self.probe_timeout)
+    }
+}
+
+/// Connects to a server and lists its tools. Any `Fn(String) -> Future` is one.
+pub trait Connect<T> {
+    /// The server's tools.
+    fn connect(&self, server: &str) -> impl Future<Output = Result<Vec<T>, Signals>>;
+
+    /// Asks once more, plainly, after an error that hides what happened; `None` if that tells nothing.
+    fn probe(&self, server: &str) -> impl Future<Output = Option<Signals>> {
+        let _ = server;
+        async { None }
+    }
+}
+
+impl<T, C, F> Connect<T> for C
+where
+    C: Fn(String) -> F,
+    F: Future<Output = Result<Vec<T>, Signals>>,
+{
+    fn connect(&self, server: &str) -> impl Future<Output = Result<Vec<T>, Signals>> {
+        self(server.to_owned())
+    }
+}
+
+/// What became of one server.
+#[derive(Clone, Debug)]
+pub struct ServerOutcome<T> {
+    /// The server.
+    pub server_id: String,
+    /// Its tools, or why there are none.
+    pub result: Result<Vec<T>, Failure>,
+    /// How many attempts it took.
+    pub attempts: u32,
+}
+
+impl<T> ServerOutcome<T> {
+    /// `available`, `transient`, `permanent` or `denied`.
+    pub fn status(&self) -> &'static str {
+        match &self.result {
+            Ok(_) => "available",
+            Err(failure) => match failure.disposition {
+                Disposition::Transient => "transient",
+                Disposition::Permanent => "permanent",
+                Disposition::Denied => "denied",
+            },
+        }
+    }
+
+    /// Why it failed.
+    pub fn error(&self) -> Option<String> {
+        self.result.as_ref().err().map(|failure| one_line(&failure.message))
+    }
+}
+
+/// Loads all servers at once and gives each outcome as soon as it is known.
+pub fn load_each<'a, T: 'a>(
+    servers: impl IntoIterator<Item = impl Into<String>>,
+    connect: &'a impl Connect<T>,
+    options: &'a LoadOptions,
+) -> impl Stream<Item = ServerOutcome<T>> + 'a {
+    servers.into_iter().map(|server| load_one(server.into(), connect, options)).collect::<FuturesUnordered<_>>()
+}
+
+/// Loads all servers at once and waits for every one of them.
+pub async fn load_tools<T>(
+    servers: impl IntoIterator<Item = impl Into<String>>,
+    connect: &impl Connect<T>,
+    options: &LoadOptions,
+) -> LoadReport<T> {
+    let order: Vec<String> = servers.into_iter().map(Into::into).collect();
+    let place: HashMap<&str, usize> =
+        order.iter().enumerate().map(|(place, server)| (server.as_str(), place)).collect();
+    let mut outcomes: Vec<ServerOutcome<T>> = load_each(order.iter().cloned(), connect, options).collect().await;
+    outcomes.sort_by_key(|outcome| place.get(outcome.server_id.as_str()).copied());
+    LoadReport { outcomes }
+}
+
+async fn load_one<T>(server: String, connect: &impl Connect<T>, options: &LoadOptions) -> ServerOutcome<T> {
+    let env = &options.env;
+    let policy = RetryPolicy::new(options.attempts.max(1), options.backoff);
+    let deadline = Deadline::after(env.clock.now(), options.timeout);
+    let rules = Rules { policy: &policy, effect: Effect::ReadOnly, deadline, budget: None, env, names: (&server, "") };
+    let probed = AtomicBool::new(false);
+    let attempt = |_| {
+        let (server, probed) = (&server, &probed);
+        async move {
+            let limit = options.attempt_timeout.min(deadline.remaining(&env.clock));
+            let signals = match within(limit, connect.connect(server)).await {
+                Ok(Ok(tools)) => return Ok(tools),
+                Ok(Err(signals)) => signals,
+                Err(elapsed) => elapsed.signals(),
+            };
+            let plainer = probe(server, &signals, connect, options, deadline, probed).await;
+            Err(Box::new((options.classifier.classify_load(plainer.as_ref().unwrap_or(&signals)), ())))
+        }
+    };
+    let (result, attempts) = match try_until(&rules, attempt, || false).await {
+        Ok(loaded) => (Ok(loaded.value), loaded.attempts),
+        Err(gave_up) => (Err(gave_up.failure), gave_up.attempts),
+    };
+    env.events.emit(|| Event::ServerLoaded {
+        server: server.clone(),
+        failed: result.as_ref().err().map(|failure| failure.disposition),
+        attempts,
+        tools: result.as_ref().map_or(0, Vec::len),
+    });
+    ServerOutcome { server_id: server, result, attempts }
+}
+
+/// Asks once more after an error that hides what happened. Once is enough: a second answer is no plainer.
+async fn probe<T>(
+    server: &str,
+    signals: &Signals,
+    connect: &impl Connect<T>,
+    options: &LoadOptions,
+    deadline: Deadline,
+    probed: &AtomicBool,
+) -> Option<Signals> {
+    if !options.classifier.is_opaque(signals) || probed.swap(true, Ordering::Relaxed) {
+        return None;
+    }
+    let limit = options.probe_timeout.min(deadline.remaining(&options.env.clock));
+    within(limit, connect.probe(server)).await.ok().flatten()
+}
+
+/// What became of all servers, in the order in which they were given.
+#[derive(Clone, Debug)]
+pub struct LoadReport<T> {
+    /// One for each server.
+    pub outcomes: Vec<ServerOutcome<T>>,
+}
+
+/// What is said about servers whose tools are missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Warnings {
+    /// Lines for the model's instructions.
+    pub prompt: Vec<String>,
+    /// Lines for the user, one for each server.
+    pub streamed: Vec<String>,
+}
+
+impl<T> LoadReport<T> {
+    /// The tools of all servers that loaded.
+    pub fn all_tools(&self) -> Vec<&T> {
+        self.outcomes.iter().filter_map(|outcome| outcome.result.as_ref().ok()).flatten().collect()
+    }
+
+    /// The servers that did not load.
+    pub fn failed_servers(&self) -> Vec<&str> {
+        self.failed().map(|outcome| outcome.server_id.as_str()).collect()
+    }
+
+    /// Why each of them did not.
+    pub fn failed_errors(&self) -> HashMap<&str, String> {
+        self.failed().map(|outcome| (outcome.server_id.as_str(), outcome.error().unwrap_or_default())).collect()
+    }
+
+    /// Whether each of them is starting, broken or closed to us. Empty if all loaded.
+    pub fn failed_status(&self) -> HashMap<&str, &'static str> {
+        self.failed().map(|outcome| (outcome.server_id.as_str(), outcome.status())).collect()
+    }
+
+    /// The exact lines about servers that did not load; none if all did.
+    pub fn warnings(&self) -> Warnings {
+        let joined = |status, line: fn(&ServerOutcome<T>) -> String, by: &str| {
+            let lines: Vec<String> = self.failed().filter(|outcome| outcome.status() == status).map(line).collect();
+            (!lines.is_empty()).then(|| lines.join(by))
+        };
+        let with_error =
+            |outcome: &ServerOutcome<T>| format!("{}: {}", outcome.server_id, outcome.error().unwrap_or_default());
+        let starting = joined("transient", |outcome| outcome.server_id.clone(), ", ")
+            .map(|ids| format!("**MCP servers still starting up (will retry; tools may appear shortly):** {ids}"));
+        let broken = joined("permanent", with_error, "; ")
+            .map(|ids| format!("**MCP servers that failed to load (tools unavailable — needs attention):** {ids}"));
+        let closed = joined("denied", with_error, "; ").map(|ids| format!("**MCP servers that denied access:** {ids}"));
+        Warnings {
+            prompt: [starting, broken, closed].into_iter().flatten().collect(),
+            streamed: self.failed().map(streamed).collect(),
+        }
+    }
+
+    fn failed(&self) -> impl Iterator<Item = &ServerOutcome<T>> {
+        self.outcomes.iter().filter(|outcome| outcome.result.is_err())
+    }
+}
+
+fn streamed<T>(outcome: &ServerOutcome<T>) -> String {
+    let (id, error) = (&outcome.server_id, outcome.error().unwrap_or_default());
+    let reason = error.trim_end_matches('.');
+    match outcome.status() {
+        "transient" => format!("MCP server '{id}' is starting up and not ready yet — it will be retried."),
+        "denied" => format!("MCP server '{id}' denied access: {reason}."),
+        _ => format!("MCP server '{id}' is unavailable: {reason}. Tools from this server will not work."),
+    }
+}
+
+/// The sentence about a denied server from before denials were told apart, for those who match on it.
+pub fn legacy_denied_text(server: &str) -> String {
+    format!("MCP server '{server}' is unavailable. Tools from this server will not work.")
+}

@@ -1,0 +1,101 @@
+//! Decides what a client gets: the server's own answer, a fallback's, or an honest failure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::failure::Failure;
+use crate::report::Report;
+
+/// What became of a call.
+#[derive(Clone, Debug)]
+pub struct Answer<T> {
+    /// What the client gets.
+    pub outcome: Outcome<T>,
+    /// The tool that was called.
+    pub tool: Arc<str>,
+    /// How often a tool was really executed for it, fallbacks included.
+    pub attempts: u32,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// What went wrong on the way, one line for each step.
+    pub warnings: Vec<String>,
+}
+
+/// What the client gets.
+#[derive(Clone, Debug)]
+pub enum Outcome<T> {
+    /// The server's own answer.
+    Live(T),
+    /// A fallback's answer, to be labelled as such.
+    Served(Served<T>),
+    /// No answer, and why.
+    Failed(Box<Report>),
+}
+
+/// A fallback's answer.
+#[derive(Clone, Debug)]
+pub struct Served<T> {
+    /// Which fallback: `cached`, `simplify`, `queue` …
+    pub by: String,
+    /// What it says about itself, for people and models.
+    pub note: String,
+    /// How old it is, where that matters.
+    pub age: Option<Duration>,
+    /// The queue's number for it, where it was queued.
+    pub id: Option<String>,
+    /// The answer.
+    pub body: Body<T>,
+}
+
+/// The substance of a fallback's answer.
+#[derive(Clone, Debug)]
+pub enum Body<T> {
+    /// A tool's answer.
+    Value(T),
+    /// One answer for each item of a batch.
+    Items(Vec<Item<T>>),
+    /// The note is all there is.
+    Nothing,
+}
+
+/// What became of one item of a batch.
+#[derive(Clone, Debug)]
+pub struct Item<T> {
+    /// The item, as it stood in the arguments.
+    pub input: Value,
+    /// Its answer.
+    pub result: Result<T, Failure>,
+    /// It failed, and may have been executed all the same.
+    pub may_have_executed: bool,
+}
+
+impl<T> Answer<T> {
+    /// The tool's value, whether live or from a fallback.
+    pub fn value(&self) -> Option<&T> {
+        match &self.outcome {
+            Outcome::Live(value) => Some(value),
+            Outcome::Served(Served { body: Body::Value(value), .. }) => Some(value),
+            Outcome::Served(_) | Outcome::Failed(_) => None,
+        }
+    }
+
+    /// Why there is no answer.
+    pub fn report(&self) -> Option<&Report> {
+        match &self.outcome {
+            Outcome::Failed(report) => Some(report),
+            Outcome::Live(_) | Outcome::Served(_) => None,
+        }
+    }
+
+    /// The step that answered: the tool, `<tool>-<fallback>`, or `graceful-degradation`.
+    pub fn final_step(&self) -> String {
+        match &self.outcome {
+            Outcome::Live(_) => self.tool.to_string(),
+            Outcome::Served(served) => format!("{}-{}", self.tool, served.by),
+            Outcome::Failed(report) if report.is_degradation() => "graceful-degradation".to_owned(),
+            Outcome::Failed(_) => self.tool.to_string(),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Decides what a call is: what the client asked for, once. And what one try of it is told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// What a client asked for, once.
+#[derive(Clone, Debug, Default)]
+pub struct Call {
+    /// The tool's arguments.
+    pub arguments: Arc<Value>,
+    /// Who asks. Answers are never shared between callers.
+    pub caller: Arc<str>,
+    /// In which session. Loops are looked for within a session.
+    pub session: Arc<str>,
+    /// The client's own limit, if it is shorter than the policy's.
+    pub timeout: Option<Duration>,
+    /// The client retries by itself, so one attempt is enough here.
+    pub retried_outside: bool,
+    /// The client wants to know details of a failure.
+    pub debug: bool,
+}
+
+impl Call {
+    /// A call without caller or session.
+    pub fn new(arguments: Value) -> Self {
+        Self { arguments: Arc::new(arguments), ..Self::default() }
+    }
+
+    /// Asked by `caller`.
+    pub fn by(mut self, caller: impl Into<Arc<str>>) -> Self {
+        self.caller = caller.into();
+        self
+    }
+
+    /// Asked in `session`.
+    pub fn in_session(mut self, session: impl Into<Arc<str>>) -> Self {
+        self.session = session.into();
+        self
+    }
+
+    /// To be answered within `timeout`.
+    pub fn within(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// With details of a failure.
+    pub fn with_debug(mut self) -> Self {
+        self.debug = true;
+        self
+    }
+}
+
+impl From<Value> for Call {
+    fn from(arguments: Value) -> Self {
+        Self::new(arguments)
+    }
+}
+
+/// One try of a call at a server, as the code that makes it sees it.
+///
+/// A fallback may try another tool, other arguments, or another server: use what stands here, not what
+/// the call said.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    /// 1 for the first try of the call.
+    pub number: u32,
+    /// The server to ask.
+    pub server: Arc<str>,
+    /// The tool to call.
+    pub tool: Arc<str>,
+    /// With these arguments.
+    pub arguments: Arc<Value>,
+    /// How long it may take before it is dropped.
+    pub timeout: Duration,
+}

@@ -1,0 +1,253 @@
+//! Decides what a tool does when it is repeated, and which policy family it belongs to.
+//!
+//! Kind and effect come from the operator's config, else from annotations, else from the name. A name
+//! never widens against an annotation, and what nobody knows is a `Write`.
+
+use serde::{Deserialize, Serialize};
+
+/// What repeating an attempt would do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Changes nothing.
+    ReadOnly,
+    /// Changes something once; repeating it changes nothing more.
+    Idempotent,
+    /// Changes something each time. What is unknown is a write.
+    Write,
+    /// Destroys something; never repeated on doubt, never queued.
+    Destructive,
+}
+
+impl Effect {
+    /// Whether an attempt that may have been executed can be sent again without harm.
+    pub fn is_replayable(self) -> bool {
+        matches!(self, Effect::ReadOnly | Effect::Idempotent)
+    }
+}
+
+/// The policy family of a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Reads one thing.
+    Read,
+    /// Changes something.
+    Write,
+    /// Finds things by a query.
+    Search,
+    /// Lists things, often in pages.
+    List,
+    /// Does many things in one call.
+    Batch,
+}
+
+/// The hints a server gives about a tool; `None` where it gives none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Annotations {
+    /// The tool changes nothing.
+    pub read_only_hint: Option<bool>,
+    /// The tool may destroy something.
+    pub destructive_hint: Option<bool>,
+    /// Repeating the tool changes nothing more.
+    pub idempotent_hint: Option<bool>,
+}
+
+/// What is known about a tool before its first call.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ToolFacts<'a> {
+    /// The tool's name at its server.
+    pub name: &'a str,
+    /// The kind the operator's config gives it.
+    pub kind: Option<Kind>,
+    /// The effect the operator's config gives it.
+    pub effect: Option<Effect>,
+    /// The server's hints.
+    pub annotations: Annotations,
+    /// The hints come from a server nobody vouches for: they may only narrow, never widen.
+    pub distrust_annotations: bool,
+}
+
+impl<'a> ToolFacts<'a> {
+    /// A tool of which only the name is known.
+    pub fn named(name: &'a str) -> Self {
+        Self { name, ..Self::default() }
+    }
+
+    /// The tool's effect.
+    pub fn effect(&self) -> Effect {
+        if let Some(effect) = self.effect {
+            return effect;
+        }
+        let hints = self.annotations;
+        if !self.distrust_annotations {
+            if hints.read_only_hint == Some(true) {
+                return Effect::ReadOnly;
+            }
+            if hints.idempotent_hint == Some(true) {
+                return Effect::Idempotent;
+            }
+        }
+        if hints.destructive_hint == Some(true) {
+            return Effect::Destructive;
+        }
+        let says_it_writes = hints.read_only_hint == Some(false) || hints.destructive_hint.is_some();
+        if !says_it_writes && Verbs::of(self.name).only_read() {
+            return Effect::ReadOnly;
+        }
+        Effect::Write
+    }
+
+    /// The tool's kind; `None` where neither config, hints nor name tell.
+    pub fn kind(&self) -> Option<Kind> {
+        if self.kind.is_some() {
+            return self.kind;
+        }
+        let by_name = Verbs::of(self.name).kind();
+        let hinted = self.annotations != Annotations::default();
+        match (self.effect(), by_name) {
+            (_, Some(Kind::Batch)) => Some(Kind::Batch),
+            (Effect::ReadOnly, Some(Kind::Write) | None) => Some(Kind::Read),
+            (Effect::ReadOnly, reading) => reading,
+            (_, Some(_)) => Some(Kind::Write),
+            (_, None) if hinted || self.effect.is_some() => Some(Kind::Write),
+            (_, None) => None,
+        }
+    }
+}
+
+const READ: &[&str] = &["get", "read", "fetch", "describe", "show", "view", "count", "lookup", "peek"];
+const SEARCH: &[&str] = &["search", "find", "grep"];
+const LIST: &[&str] = &["list", "browse"];
+const BATCH: &[&str] = &["batch", "bulk"];
+const WRITE: &[&str] = &[
+    "add", "append", "apply", "approve", "archive", "assign", "cancel", "close", "commit", "copy", "create", "delete",
+    "deploy", "disable", "drop", "edit", "enable", "execute", "insert", "install", "invite", "kill", "merge", "move",
+    "patch", "post", "publish", "purge", "push", "put", "remove", "rename", "replace", "reset", "restart", "revoke",
+    "run", "save", "send", "set", "start", "stop", "submit", "transfer", "trigger", "update", "upload", "upsert",
+    "write",
+];
+
+const JOINTS: &[&str] = &["and", "or", "then"];
+
+/// The words of a tool's name: `getUser`, `get_user` and `get-user` read the same.
+struct Verbs(Vec<String>);
+
+impl Verbs {
+    fn of(name: &str) -> Self {
+        let mut words = vec![String::new()];
+        let mut after_lower = false;
+        for c in name.chars() {
+            let starts_word = !c.is_alphanumeric() || (c.is_uppercase() && after_lower);
+            if starts_word {
+                words.push(String::new());
+            }
+            if let (true, Some(word)) = (c.is_alphanumeric(), words.last_mut()) {
+                word.extend(c.to_lowercase());
+            }
+            after_lower = c.is_lowercase() || c.is_numeric();
+        }
+        words.retain(|word| !word.is_empty());
+        Self(words)
+    }
+
+    fn has(&self, verbs: &[&str]) -> bool {
+        self.0.iter().any(|word| verbs.contains(&word.as_str()))
+    }
+
+    fn starts_with(&self, verbs: &[&str]) -> bool {
+        self.0.first().is_some_and(|word| verbs.contains(&word.as_str()))
+    }
+
+    fn only_read(&self) -> bool {
+        let reads = [READ, SEARCH, LIST].iter().any(|verbs| self.starts_with(verbs));
+        // `get_and_lock`, `find_or_make`: whatever stands behind the joint may change something.
+        reads && !self.has(WRITE) && !self.has(JOINTS)
+    }
+
+    fn kind(&self) -> Option<Kind> {
+        if self.has(BATCH) {
+            return Some(Kind::Batch);
+        }
+        if self.has(WRITE) {
+            return Some(Kind::Write);
+        }
+        [(SEARCH, Kind::Search), (LIST, Kind::List), (READ, Kind::Read)]
+            .into_iter()
+            .find(|(verbs, _)| self.starts_with(verbs))
+            .map(|(_, kind)| kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hints(read_only: Option<bool>, destructive: Option<bool>, idempotent: Option<bool>) -> Annotations {
+        Annotations { read_only_hint: read_only, destructive_hint: destructive, idempotent_hint: idempotent }
+    }
+
+    #[test]
+    fn clear_read_verbs_make_a_read_and_everything_else_is_a_write() {
+        for (name, effect) in [
+            ("get_issue", Effect::ReadOnly),
+            ("listIssues", Effect::ReadOnly),
+            ("search-issues", Effect::ReadOnly),
+            ("get_or_create_user", Effect::Write),
+            ("find_and_replace", Effect::Write),
+            ("get_next_job_and_lock", Effect::Write),
+            ("lookup_and_reserve_seat", Effect::Write),
+            ("list_then_clear", Effect::Write),
+            ("create_issue", Effect::Write),
+            ("test-tool", Effect::Write),
+            ("forget_user", Effect::Write),
+            ("query", Effect::Write),
+            ("", Effect::Write),
+        ] {
+            assert_eq!(ToolFacts::named(name).effect(), effect, "{name}");
+        }
+    }
+
+    #[test]
+    fn config_outranks_annotations_and_annotations_outrank_the_name() {
+        let says_write = ToolFacts { annotations: hints(Some(false), None, None), ..ToolFacts::named("get_issue") };
+        assert_eq!(says_write.effect(), Effect::Write);
+
+        let configured = ToolFacts { effect: Some(Effect::ReadOnly), ..says_write };
+        assert_eq!(configured.effect(), Effect::ReadOnly);
+
+        let says_read = ToolFacts { annotations: hints(Some(true), None, None), ..ToolFacts::named("create_report") };
+        assert_eq!(says_read.effect(), Effect::ReadOnly);
+        assert_eq!(says_read.kind(), Some(Kind::Read));
+    }
+
+    #[test]
+    fn distrusted_annotations_only_narrow() {
+        let distrust = |name, annotations| {
+            ToolFacts { annotations, distrust_annotations: true, ..ToolFacts::named(name) }.effect()
+        };
+
+        assert_eq!(distrust("create_issue", hints(Some(true), None, None)), Effect::Write);
+        assert_eq!(distrust("create_issue", hints(None, None, Some(true))), Effect::Write);
+        assert_eq!(distrust("get_issue", hints(Some(false), None, None)), Effect::Write);
+        assert_eq!(distrust("get_issue", hints(None, Some(true), None)), Effect::Destructive);
+        assert_eq!(distrust("get_issue", Annotations::default()), Effect::ReadOnly);
+    }
+
+    #[test]
+    fn kinds_follow_the_name_within_the_effect() {
+        for (name, kind) in [
+            ("get_issue", Some(Kind::Read)),
+            ("create_issue", Some(Kind::Write)),
+            ("search_issues", Some(Kind::Search)),
+            ("list_issues_paginated", Some(Kind::List)),
+            ("batch_label_issues", Some(Kind::Batch)),
+            ("test-tool", None),
+        ] {
+            assert_eq!(ToolFacts::named(name).kind(), kind, "{name}");
+        }
+        let writes = ToolFacts { annotations: hints(Some(false), None, None), ..ToolFacts::named("list_and_mark") };
+        assert_eq!(writes.kind(), Some(Kind::Write));
+    }
+}

@@ -1,0 +1,181 @@
+//! Decides the words for what went wrong: cause × disposition × sent × retry_after.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::effect::Effect;
+
+/// How far the request got; decides whether a write may be tried again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sent {
+    /// The server certainly did not act on it.
+    Never,
+    /// Nobody can tell. The default.
+    #[default]
+    Maybe,
+    /// The server certainly received it.
+    Yes,
+}
+
+/// What may be done about a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Disposition {
+    /// Trying again later can help.
+    Transient,
+    /// Trying again unchanged cannot help.
+    Permanent,
+    /// Somebody said no; never retried, never called "starting up".
+    Denied,
+}
+
+/// Why a call or an attempt failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// The server asked for a pause (429), or our own limit for it did.
+    RateLimited,
+    /// No answer in time.
+    Timeout,
+    /// The credentials are missing, expired or revoked.
+    AuthExpired,
+    /// Access was refused by policy.
+    Denied,
+    /// The caller's request is wrong and stays wrong.
+    InvalidInput,
+    /// The connection could not be made or was lost.
+    Network,
+    /// The server no longer knows the session; a new handshake helps.
+    SessionLost,
+    /// The tool or its server answered with an internal error, or with nonsense.
+    Misbehaved,
+    /// A content policy refused the request.
+    Refusal,
+    /// The same failing call was repeated too often.
+    Loop,
+    /// The circuit breaker is open.
+    CircuitOpen,
+    /// Too many calls are in flight and the wait line is full.
+    Overloaded,
+    /// The server is being started or reconnected.
+    Starting,
+    /// The server is down for good until a person acts.
+    Unavailable,
+    /// The caller left.
+    Cancelled,
+}
+
+/// Whose doing a failure is, as a circuit breaker sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blame {
+    /// The server's: counts against it.
+    Server,
+    /// The server asked for a pause: counts only where the policy says so.
+    Throttle,
+    /// The caller's, and the answer proves the server alive.
+    Alive,
+    /// Nobody's: it says nothing about the server, or the server was never asked.
+    Nobody,
+}
+
+impl Cause {
+    /// Whose doing it is. Callers' faults, denials and local rejections never count against a server.
+    pub fn blame(self) -> Blame {
+        match self {
+            Cause::Timeout | Cause::Network | Cause::Misbehaved => Blame::Server,
+            Cause::RateLimited => Blame::Throttle,
+            Cause::InvalidInput => Blame::Alive,
+            _ => Blame::Nobody,
+        }
+    }
+
+    /// Whether another tool, a cached copy or a simpler query could still help the caller.
+    /// A wrong request stays wrong on every fallback, and a denial must not be worked around.
+    pub fn allows_fallback(self) -> bool {
+        !matches!(
+            self,
+            Cause::InvalidInput | Cause::Denied | Cause::AuthExpired | Cause::Refusal | Cause::Loop | Cause::Cancelled
+        )
+    }
+}
+
+/// What went wrong with a call or an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Why.
+    pub cause: Cause,
+    /// What may be done about it.
+    pub disposition: Disposition,
+    /// How far the request got.
+    pub sent: Sent,
+    /// How long the server, or our own limit, asks to wait.
+    pub retry_after: Option<Duration>,
+    /// The HTTP status behind it, if there is one.
+    pub status: Option<u16>,
+    /// The original text, without credentials.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure that never left this process: the server was not asked.
+    pub fn local(cause: Cause, retry_after: Option<Duration>, message: impl Into<String>) -> Self {
+        let disposition = match cause {
+            Cause::Denied => Disposition::Denied,
+            Cause::Loop | Cause::InvalidInput | Cause::Unavailable => Disposition::Permanent,
+            _ => Disposition::Transient,
+        };
+        Self { cause, disposition, sent: Sent::Never, retry_after, status: None, message: message.into() }
+    }
+
+    /// Whether the attempt can be sent again unchanged without risking a second execution.
+    pub fn may_repeat(&self, effect: Effect) -> bool {
+        let rejected_here =
+            matches!(self.cause, Cause::CircuitOpen | Cause::Loop | Cause::Cancelled | Cause::Unavailable);
+        self.disposition == Disposition::Transient
+            && !rejected_here
+            && (self.sent == Sent::Never || effect.is_replayable())
+    }
+
+    /// Whether the call may have changed something although it failed.
+    pub fn may_have_executed(&self, effect: Effect) -> bool {
+        effect != Effect::ReadOnly && self.sent != Sent::Never
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(cause: Cause, sent: Sent) -> Failure {
+        Failure { sent, ..Failure::local(cause, None, "x") }
+    }
+
+    #[test]
+    fn writes_repeat_only_when_the_server_was_certainly_not_reached() {
+        for effect in [Effect::Write, Effect::Destructive] {
+            assert!(failure(Cause::Network, Sent::Never).may_repeat(effect));
+            assert!(!failure(Cause::Network, Sent::Maybe).may_repeat(effect));
+            assert!(!failure(Cause::Network, Sent::Yes).may_repeat(effect));
+        }
+        for effect in [Effect::ReadOnly, Effect::Idempotent] {
+            assert!(failure(Cause::Timeout, Sent::Yes).may_repeat(effect));
+        }
+    }
+
+    #[test]
+    fn rejections_denials_and_cancellations_never_repeat() {
+        for cause in [Cause::CircuitOpen, Cause::Loop, Cause::Cancelled, Cause::Denied, Cause::InvalidInput] {
+            assert!(!failure(cause, Sent::Never).may_repeat(Effect::ReadOnly), "{cause:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_certainly_never_arrived_was_not_executed() {
+        assert!(failure(Cause::Timeout, Sent::Maybe).may_have_executed(Effect::Idempotent));
+        assert!(!failure(Cause::Timeout, Sent::Maybe).may_have_executed(Effect::ReadOnly));
+        assert!(failure(Cause::InvalidInput, Sent::Yes).may_have_executed(Effect::Write));
+        assert!(!failure(Cause::InvalidInput, Sent::Never).may_have_executed(Effect::Write));
+    }
+}

@@ -1,0 +1,61 @@
+//! Decides how a bad setting is told: which field, what is wrong, what would be right.
+
+use std::time::Duration;
+
+/// A setting that cannot be used. Raised when a policy is built, never while a call runs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {problem}")]
+pub struct Invalid {
+    /// The setting, as the config spells it (`retry.attempts`).
+    pub field: String,
+    /// What is wrong and what would be right.
+    pub problem: String,
+}
+
+/// No policy waits longer than a week; a longer setting is a slip of units.
+const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+
+impl Invalid {
+    /// A problem with `field`.
+    pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { field: field.into(), problem: problem.into() }
+    }
+
+    /// The same problem, seen from an enclosing section.
+    pub fn within(mut self, section: &str) -> Self {
+        self.field = format!("{section}.{}", self.field);
+        self
+    }
+}
+
+/// Checks that a count is at least one.
+pub(crate) fn at_least_one(field: &str, count: u32) -> Result<(), Invalid> {
+    if count == 0 {
+        return Err(Invalid::new(field, "must be at least 1"));
+    }
+    Ok(())
+}
+
+/// Checks that a wait is not absurdly long; zero is allowed.
+pub(crate) fn sane(field: &str, wait: Duration) -> Result<(), Invalid> {
+    if wait > LONGEST {
+        return Err(Invalid::new(field, "must not exceed 7 days"));
+    }
+    Ok(())
+}
+
+/// Checks that a limit in time is neither zero nor absurdly long.
+pub(crate) fn positive(field: &str, limit: Duration) -> Result<(), Invalid> {
+    if limit.is_zero() {
+        return Err(Invalid::new(field, "must be longer than zero"));
+    }
+    sane(field, limit)
+}
+
+/// Checks that a share lies in `[0, 1]`.
+pub(crate) fn share(field: &str, share: f64) -> Result<(), Invalid> {
+    if !(0.0..=1.0).contains(&share) {
+        return Err(Invalid::new(field, format!("must lie between 0 and 1, not {share}")));
+    }
+    Ok(())
+}

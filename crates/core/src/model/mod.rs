@@ -1,0 +1,13 @@
+//! Decides the words: what a call, an attempt, a failure, an answer and a policy are.
+
+pub(crate) mod answer;
+pub(crate) mod call;
+pub(crate) mod duration;
+pub(crate) mod effect;
+pub(crate) mod failure;
+pub(crate) mod invalid;
+pub(crate) mod policy;
+pub(crate) mod preset;
+pub(crate) mod rng;
+pub(crate) mod signals;
+pub(crate) mod time;

@@ -1,0 +1,158 @@
+//! Decides what a tool's and a server's policy consist of: plain data, checked as a whole.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::effect::{Effect, Kind};
+use super::invalid::{self, Invalid};
+use crate::admit::cache::CachePolicy;
+use crate::admit::loops::LoopPolicy;
+use crate::admit::rate::Rate;
+use crate::attempt::breaker::BreakerPolicy;
+use crate::attempt::budget::BudgetPolicy;
+use crate::attempt::hedge::HedgePolicy;
+use crate::attempt::retry::RetryPolicy;
+use crate::attempt::slot::SlotPolicy;
+
+/// Everything that decides how calls of one tool are treated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// The policy family, where it is known.
+    pub kind: Option<Kind>,
+    /// What repeating the tool would do.
+    pub effect: Effect,
+    /// The limit over the whole call: all attempts, pauses and fallbacks.
+    pub timeout: Duration,
+    /// The limit of one attempt, within what is left of the call's.
+    pub attempt_timeout: Option<Duration>,
+    /// How often to try.
+    pub retry: RetryPolicy,
+    /// When to stop trying; `None` turns the breaker off. A shared breaker follows the policy of those who
+    /// share it: see [`ServerPolicy::shared`] and [`crate::Settings::global_breaker`].
+    pub breaker: Option<BreakerPolicy>,
+    /// With whom the breaker is shared.
+    pub scope: Scope,
+    /// How long answers are good for.
+    pub cache: CachePolicy,
+    /// What to do when the tool fails, in this order.
+    pub fallback: Vec<Fallback>,
+    /// When an agent is going in circles.
+    pub loops: LoopPolicy,
+    /// A second attempt beside a slow one; read-only tools only.
+    pub hedge: Option<HedgePolicy>,
+    /// Whether a tool's own error that plainly carries an upstream status is retried.
+    pub soft_errors: bool,
+}
+
+/// With whom a tool shares its breaker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// With nobody.
+    #[default]
+    Tool,
+    /// With the tools of its server.
+    Server,
+    /// With all tools.
+    Global,
+}
+
+/// One step to take when a tool fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fallback {
+    /// The last good answer, labelled with its age.
+    Cached,
+    /// The same search with a simpler query. The query's argument is found by name unless given.
+    Simplify(Option<String>),
+    /// The page before. The page's argument is found by name unless given.
+    PreviousPage(Option<String>),
+    /// Each item of a batch on its own. The list's argument is found by name unless given.
+    OneByOne(Option<String>),
+    /// Keeps a write until the server is back.
+    Queue,
+    /// Another tool, with its arguments taken from these (`theirs → ours`); empty: the same arguments.
+    Alternate {
+        /// The other tool's server.
+        server: String,
+        /// The other tool.
+        tool: String,
+        /// The other tool's argument names, and whose value each gets.
+        map: BTreeMap<String, String>,
+    },
+    /// A fixed text.
+    Text(String),
+}
+
+/// Everything that decides how one server is treated.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServerPolicy {
+    /// How many attempts run at a time.
+    pub slots: Option<SlotPolicy>,
+    /// How many attempts start in a time; calls wait for their turn within their deadline.
+    pub rate: Option<Rate>,
+    /// How many retries it bears.
+    pub budget: BudgetPolicy,
+    /// Opens when connections fail, for all its tools at once.
+    pub connection: Option<BreakerPolicy>,
+    /// The breaker of those of its tools that share one ([`Scope::Server`]).
+    pub shared: BreakerPolicy,
+    /// Appended to the texts of its failures.
+    pub hint: Option<String>,
+}
+
+impl Policy {
+    /// Checks the settings and how they fit together.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        invalid::positive("timeout", self.timeout)?;
+        self.attempt_timeout.map_or(Ok(()), |limit| invalid::positive("attempt_timeout", limit))?;
+        self.retry.validate().map_err(|error| error.within("retry"))?;
+        self.breaker.as_ref().map_or(Ok(()), |breaker| breaker.validate().map_err(|error| error.within("breaker")))?;
+        self.cache.validate().map_err(|error| error.within("cache"))?;
+        if self.cache.fresh.is_some() && self.effect != Effect::ReadOnly {
+            return Err(Invalid::new("cache.ttl", "is for read-only tools; a write has to reach its server each time"));
+        }
+        self.loops.validate().map_err(|error| error.within("loop"))?;
+        if let Some(hedge) = &self.hedge {
+            hedge.validate().map_err(|error| error.within("hedge"))?;
+            if self.effect != Effect::ReadOnly {
+                return Err(Invalid::new(
+                    "hedge",
+                    "is for read-only tools; a second attempt of this one could act twice",
+                ));
+            }
+        }
+        self.fallback.iter().try_for_each(|step| self.validate_fallback(step))
+    }
+
+    fn validate_fallback(&self, step: &Fallback) -> Result<(), Invalid> {
+        match step {
+            Fallback::Cached if self.cache.stale.is_none() => {
+                Err(Invalid::new("fallback", "\"cached\" needs cache.stale to be set"))
+            }
+            Fallback::Cached if self.effect != Effect::ReadOnly => Err(Invalid::new(
+                "fallback",
+                "\"cached\" is for read-only tools; an old answer of a write would be a lie",
+            )),
+            Fallback::Queue if self.effect == Effect::ReadOnly => {
+                Err(Invalid::new("fallback", "\"queue\" is for writes; nobody waits for a read"))
+            }
+            Fallback::Queue if self.effect == Effect::Destructive => {
+                Err(Invalid::new("fallback", "\"queue\" is not for destructive tools"))
+            }
+            Fallback::Text(text) if text.trim().is_empty() => Err(Invalid::new("fallback", "a text must not be empty")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl ServerPolicy {
+    /// Checks the settings.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        self.slots.map_or(Ok(()), |slots| slots.validate())?;
+        self.rate.map_or(Ok(()), |rate| rate.validate().map_err(|error| error.within("rate")))?;
+        self.budget.validate().map_err(|error| error.within("budget"))?;
+        self.shared.validate().map_err(|error| error.within("shared"))?;
+        self.connection
+            .as_ref()
+            .map_or(Ok(()), |breaker| breaker.validate().map_err(|error| error.within("connection")))
+    }
+}

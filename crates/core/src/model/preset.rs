@@ -1,0 +1,244 @@
+//! Decides the built-in policy of a tool: the table by kind, the timeout tiers, and the presets.
+
+use std::time::Duration;
+
+use super::duration::parse_env_timeout;
+use super::effect::{Effect, Kind, ToolFacts};
+use super::invalid::Invalid;
+use super::policy::{Fallback, Policy, Scope};
+use crate::admit::cache::CachePolicy;
+use crate::admit::loops::{LoopMode, LoopPolicy};
+use crate::attempt::backoff::Backoff;
+use crate::attempt::breaker::BreakerPolicy;
+use crate::attempt::retry::RetryPolicy;
+
+/// A named set of defaults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Preset {
+    /// The union of the seeds, made safe.
+    #[default]
+    Default,
+    /// The three-layer article: its values, one breaker per tool, repeated calls are loops.
+    Blog,
+    /// GitNexus: no retries, one breaker for all, timeouts by tier.
+    Gitnexus,
+    /// CAIPE: one breaker per server.
+    Caipe,
+}
+
+/// Two limits for whole calls, and which tools get the longer one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tiers {
+    /// For most tools.
+    pub quick: Duration,
+    /// For heavy tools.
+    pub heavy: Duration,
+    /// The heavy tools.
+    pub heavy_tools: Vec<String>,
+}
+
+/// The variables of each tier, the first that is set wins.
+const QUICK: [&str; 2] = ["SEAWALL_TIMEOUT_QUICK", "GITNEXUS_TIMEOUT_QUICK"];
+const HEAVY: [&str; 2] = ["SEAWALL_TIMEOUT_HEAVY", "GITNEXUS_TIMEOUT_HEAVY"];
+const DEBUG: [&str; 2] = ["SEAWALL_DEBUG", "GITNEXUS_DEBUG"];
+
+impl Tiers {
+    /// Takes over the limits that environment variables set; empty ones set nothing.
+    pub fn from_env(mut self, lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Invalid> {
+        for (variables, limit) in [(QUICK, &mut self.quick), (HEAVY, &mut self.heavy)] {
+            let set =
+                variables.iter().find_map(|name| lookup(name).filter(|text| !text.is_empty()).map(|text| (name, text)));
+            if let Some((name, text)) = set {
+                *limit = parse_env_timeout(name, &text)?;
+            }
+        }
+        Ok(self)
+    }
+
+    /// The limit of a tool; one that nobody listed is quick.
+    pub fn limit(&self, tool: &str) -> Duration {
+        if self.heavy_tools.iter().any(|heavy| heavy == tool) { self.heavy } else { self.quick }
+    }
+}
+
+impl Default for Tiers {
+    fn default() -> Self {
+        Self {
+            quick: Duration::from_secs(60),
+            heavy: Duration::from_secs(120),
+            heavy_tools: ["cypher", "impact", "explore"].map(str::to_owned).into(),
+        }
+    }
+}
+
+/// Whether the environment asks for debug details: exactly `true`, as the seed has it.
+pub fn debug_from_env(lookup: impl Fn(&str) -> Option<String>) -> bool {
+    DEBUG.iter().find_map(|name| lookup(name)).as_deref() == Some("true")
+}
+
+impl Kind {
+    /// What a degraded tool of this kind means for its user.
+    pub fn label(self) -> &'static str {
+        match self {
+            Kind::Read => "Live data unavailable",
+            Kind::Write => "Try again later",
+            Kind::Search => "Search unavailable",
+            Kind::List => "Browsing limited",
+            Kind::Batch => "Batch unavailable",
+        }
+    }
+}
+
+impl Preset {
+    /// The built-in policy of a tool.
+    pub fn policy(self, tool: &ToolFacts<'_>, tiers: &Tiers) -> Policy {
+        let (kind, effect) = (tool.kind(), tool.effect());
+        let (attempts, base) = attempts(kind);
+        let (failures, cooldown) = breaker(kind);
+        let mut policy = Policy {
+            kind,
+            effect,
+            timeout: tiers.limit(tool.name),
+            attempt_timeout: None,
+            retry: RetryPolicy::new(attempts, Backoff { base, ..Backoff::TOOL_CALL }),
+            breaker: Some(BreakerPolicy::new(failures, cooldown)),
+            scope: Scope::Tool,
+            cache: if effect == Effect::ReadOnly { CachePolicy::RESCUE } else { CachePolicy::default() },
+            fallback: fallback(kind, effect, tool.annotations.destructive_hint == Some(true)),
+            loops: LoopPolicy::default(),
+            hedge: None,
+            soft_errors: true,
+        };
+        self.adjust(&mut policy);
+        policy
+    }
+
+    fn adjust(self, policy: &mut Policy) {
+        match self {
+            Preset::Default => {}
+            Preset::Blog => policy.loops.mode = LoopMode::Calls,
+            Preset::Gitnexus => {
+                policy.retry.attempts = 1;
+                policy.scope = Scope::Global;
+                policy.breaker = Some(BreakerPolicy::default());
+                policy.loops = LoopPolicy::OFF;
+            }
+            Preset::Caipe => policy.scope = Scope::Server,
+        }
+    }
+}
+
+/// The seed's table: attempts and the first pause.
+fn attempts(kind: Option<Kind>) -> (u32, Duration) {
+    match kind {
+        Some(Kind::Read | Kind::Search) | None => (3, Duration::from_secs(1)),
+        Some(Kind::Write) => (2, Duration::from_secs(2)),
+        Some(Kind::List) => (2, Duration::from_secs(1)),
+        Some(Kind::Batch) => (1, Duration::from_secs(1)),
+    }
+}
+
+/// The seed's table: failures in a row and the cool-down.
+fn breaker(kind: Option<Kind>) -> (u32, Duration) {
+    match kind {
+        Some(Kind::Read | Kind::Search | Kind::List) | None => (5, Duration::from_secs(30)),
+        Some(Kind::Write) => (3, Duration::from_secs(60)),
+        Some(Kind::Batch) => (2, Duration::from_secs(120)),
+    }
+}
+
+/// The seed's table: what to do when all attempts failed. Only what is safe for the effect.
+fn fallback(kind: Option<Kind>, effect: Effect, destroys: bool) -> Vec<Fallback> {
+    let reads = effect == Effect::ReadOnly;
+    match kind {
+        Some(Kind::Read) if reads => vec![Fallback::Cached],
+        Some(Kind::Search) if reads => vec![Fallback::Cached, Fallback::Simplify(None)],
+        Some(Kind::List) if reads => vec![Fallback::Cached, Fallback::PreviousPage(None)],
+        Some(Kind::Batch) => vec![Fallback::OneByOne(None)],
+        // What destroys is not put off: delivered late, it could destroy what is newer.
+        Some(Kind::Write) if matches!(effect, Effect::Write | Effect::Idempotent) && !destroys => vec![Fallback::Queue],
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::effect::Annotations;
+    use std::collections::HashMap;
+
+    fn policy(preset: Preset, name: &str) -> Policy {
+        let policy = preset.policy(&ToolFacts::named(name), &Tiers::default());
+        assert_eq!(policy.validate(), Ok(()), "{name}");
+        policy
+    }
+
+    #[test]
+    fn the_table_by_kind_is_the_contracts() {
+        let row = |name: &str| {
+            let policy = policy(Preset::Default, name);
+            let breaker = policy.breaker.unwrap();
+            (
+                policy.retry.attempts,
+                policy.retry.backoff.base.as_secs(),
+                breaker.failures,
+                breaker.cooldown.base.as_secs(),
+                policy.fallback,
+            )
+        };
+
+        assert_eq!(row("get_issue"), (3, 1, 5, 30, vec![Fallback::Cached]));
+        assert_eq!(row("create_issue"), (2, 2, 3, 60, vec![Fallback::Queue]));
+        assert_eq!(row("search_issues"), (3, 1, 5, 30, vec![Fallback::Cached, Fallback::Simplify(None)]));
+        assert_eq!(row("list_issues"), (2, 1, 5, 30, vec![Fallback::Cached, Fallback::PreviousPage(None)]));
+        assert_eq!(row("batch_label_issues"), (1, 1, 2, 120, vec![Fallback::OneByOne(None)]));
+        assert_eq!(row("test-tool"), (3, 1, 5, 30, vec![]));
+    }
+
+    #[test]
+    fn what_destroys_is_not_queued_even_if_it_may_be_repeated() {
+        let annotations =
+            Annotations { destructive_hint: Some(true), idempotent_hint: Some(true), read_only_hint: None };
+        let facts = ToolFacts { annotations, ..ToolFacts::named("update_issue") };
+        let policy = Preset::Default.policy(&facts, &Tiers::default());
+
+        assert_eq!((policy.effect, policy.fallback), (Effect::Idempotent, vec![]));
+    }
+
+    #[test]
+    fn presets_differ_where_the_seeds_do() {
+        assert_eq!(policy(Preset::Blog, "get_issue").loops.mode, LoopMode::Calls);
+        assert_eq!(policy(Preset::Caipe, "get_issue").scope, Scope::Server);
+        let gitnexus = policy(Preset::Gitnexus, "search");
+        assert_eq!((gitnexus.retry.attempts, gitnexus.scope), (1, Scope::Global));
+    }
+
+    #[test]
+    fn tiers_follow_the_tool_and_the_environment() {
+        let env = |pairs: &[(&str, &str)]| {
+            let set: HashMap<String, String> = pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+            Tiers::default().from_env(move |name| set.get(name).cloned())
+        };
+        let secs = |tiers: &Tiers, tool| tiers.limit(tool).as_secs();
+
+        let tiers = env(&[]).unwrap();
+        assert_eq!((secs(&tiers, "search"), secs(&tiers, "cypher"), secs(&tiers, "unheard_of")), (60, 120, 60));
+        assert_eq!(secs(&env(&[("GITNEXUS_TIMEOUT_QUICK", "30000")]).unwrap(), "search"), 30);
+        assert_eq!(secs(&env(&[("GITNEXUS_TIMEOUT_QUICK", "30s")]).unwrap(), "search"), 30);
+        assert_eq!(
+            secs(&env(&[("SEAWALL_TIMEOUT_HEAVY", "2m"), ("GITNEXUS_TIMEOUT_HEAVY", "1s")]).unwrap(), "cypher"),
+            120
+        );
+        assert_eq!(secs(&env(&[("GITNEXUS_TIMEOUT_QUICK", "")]).unwrap(), "search"), 60);
+        for bad in ["abc", "0", "-1"] {
+            assert_eq!(env(&[("GITNEXUS_TIMEOUT_QUICK", bad)]).unwrap_err().field, "GITNEXUS_TIMEOUT_QUICK");
+        }
+    }
+
+    #[test]
+    fn debug_is_exactly_true() {
+        for (text, on) in [("true", true), ("1", false), ("TRUE", false), ("", false)] {
+            assert_eq!(debug_from_env(|name| (name == "GITNEXUS_DEBUG").then(|| text.into())), on, "{text}");
+        }
+    }
+}

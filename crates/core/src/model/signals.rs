@@ -1,0 +1,233 @@
+//! Decides what is worth knowing about a failed attempt: the facts, before anybody gives them meaning.
+
+use std::error::Error;
+use std::io;
+use std::time::{Duration, SystemTime};
+
+use super::failure::Sent;
+
+/// How a connection failed, as the transport saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// Nothing listens there.
+    Refused,
+    /// The name does not exist.
+    UnknownHost,
+    /// The name could not be looked up just now.
+    LookupFailed,
+    /// The network or host cannot be reached.
+    Unreachable,
+    /// The certificate or the handshake was not acceptable.
+    Tls,
+    /// The connection was not made in time.
+    ConnectTimeout,
+    /// No answer in time.
+    Timeout,
+    /// The connection broke before an answer came.
+    Lost,
+    /// The peer broke the protocol.
+    Garbage,
+}
+
+/// How a server's process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Exit {
+    /// With this exit code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// The facts of a failed attempt. Fill in what is known; the classifier ranks it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Signals {
+    /// The error text.
+    pub message: String,
+    /// How far the request got, as the transport knows it.
+    pub sent: Sent,
+    /// How the connection failed.
+    pub transport: Option<Transport>,
+    /// The HTTP status.
+    pub status: Option<u16>,
+    /// The response body, as far as it was read.
+    pub body: Option<String>,
+    /// The JSON-RPC error code.
+    pub code: Option<i64>,
+    /// How the server's process ended.
+    pub exit: Option<Exit>,
+    /// How long the server asks to wait.
+    pub retry_after: Option<Duration>,
+    /// The request belonged to a session the server had issued.
+    pub in_session: bool,
+}
+
+impl Signals {
+    /// Only a text is known.
+    pub fn text(message: impl Into<String>) -> Self {
+        Self { message: message.into(), ..Self::default() }
+    }
+
+    /// The transport failed.
+    pub fn transport(transport: Transport, message: impl Into<String>) -> Self {
+        Self { transport: Some(transport), ..Self::text(message) }
+    }
+
+    /// An HTTP answer that is not a success.
+    pub fn http(status: u16, message: impl Into<String>) -> Self {
+        Self { status: Some(status), ..Self::text(message) }
+    }
+
+    /// A JSON-RPC error.
+    pub fn rpc(code: i64, message: impl Into<String>) -> Self {
+        Self { code: Some(code), sent: Sent::Yes, ..Self::text(message) }
+    }
+
+    /// The server's process ended.
+    pub fn exited(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit: Some(exit), ..Self::text(message) }
+    }
+
+    /// Any error: the texts of its whole chain, and what an [`io::Error`] in it tells.
+    pub fn from_error(error: &(dyn Error + 'static)) -> Self {
+        let mut signals = Self::text(error.to_string());
+        let mut next = Some(error);
+        while let Some(cause) = next {
+            let text = cause.to_string();
+            // Many errors repeat the text of their source; saying it once is enough.
+            if !signals.message.contains(&text) {
+                signals.message = format!("{}: {text}", signals.message);
+            }
+            if let Some(io) = cause.downcast_ref::<io::Error>() {
+                signals.transport = signals.transport.or(transport_of(io.kind())).or(lookup_of(&text));
+            }
+            next = cause.source();
+        }
+        signals
+    }
+
+    /// Adds the response body.
+    pub fn with_body(mut self, body: impl Into<String>) -> Self {
+        self.body = Some(body.into());
+        self
+    }
+
+    /// Says how far the request got.
+    pub fn with_sent(mut self, sent: Sent) -> Self {
+        self.sent = sent;
+        self
+    }
+
+    /// Adds the server's `Retry-After` header, if there is one: seconds, or an HTTP date read against
+    /// `now`. A value that makes no sense is dropped.
+    pub fn with_retry_after(mut self, header: Option<&str>, now: SystemTime) -> Self {
+        self.retry_after = header.and_then(|header| parse_retry_after(header, now));
+        self
+    }
+
+    /// Says that the request belonged to a session the server had issued.
+    pub fn with_session(mut self) -> Self {
+        self.in_session = true;
+        self
+    }
+}
+
+impl From<&str> for Signals {
+    fn from(message: &str) -> Self {
+        Self::text(message)
+    }
+}
+
+impl From<String> for Signals {
+    fn from(message: String) -> Self {
+        Self::text(message)
+    }
+}
+
+impl From<io::Error> for Signals {
+    fn from(error: io::Error) -> Self {
+        Self::from_error(&error)
+    }
+}
+
+/// The standard library tells a failed lookup only by its text.
+fn lookup_of(text: &str) -> Option<Transport> {
+    let is_temporary = text.contains("Temporary failure");
+    let kind = if is_temporary { Transport::LookupFailed } else { Transport::UnknownHost };
+    text.starts_with("failed to lookup address information").then_some(kind)
+}
+
+fn transport_of(kind: io::ErrorKind) -> Option<Transport> {
+    Some(match kind {
+        io::ErrorKind::ConnectionRefused => Transport::Refused,
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => Transport::Unreachable,
+        io::ErrorKind::TimedOut => Transport::Timeout,
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::NotConnected
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::UnexpectedEof => Transport::Lost,
+        io::ErrorKind::InvalidData => Transport::Garbage,
+        _ => return None,
+    })
+}
+
+/// No server is believed that asks for more than a day.
+const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3600);
+
+/// Reads a `Retry-After` header: whole or decimal seconds, or an HTTP date. Clamped to a day;
+/// `None` for a negative or unreadable value. A date in the past is no wait at all.
+pub fn parse_retry_after(header: &str, now: SystemTime) -> Option<Duration> {
+    let header = header.trim();
+    let wait = match header.parse::<f64>() {
+        Ok(seconds) if seconds.is_nan() || seconds < 0.0 => return None,
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_PAUSE),
+        Err(_) => httpdate::parse_http_date(header).ok()?.duration_since(now).unwrap_or_default(),
+    };
+    Some(wait.min(LONGEST_PAUSE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_read_in_both_forms_and_clamped() {
+        let now = httpdate::parse_http_date("Sun, 15 Nov 2026 20:00:00 GMT").unwrap();
+        for (header, wait) in [
+            ("120", Some(Duration::from_secs(120))),
+            ("1.5", Some(Duration::from_millis(1500))),
+            ("0", Some(Duration::ZERO)),
+            ("1e12", Some(LONGEST_PAUSE)),
+            ("inf", Some(LONGEST_PAUSE)),
+            ("Sun, 15 Nov 2026 20:00:42 GMT", Some(Duration::from_secs(42))),
+            ("Sun, 15 Nov 2026 19:00:00 GMT", Some(Duration::ZERO)),
+            ("-1", None),
+            ("NaN", None),
+            ("soon", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_retry_after(header, now), wait, "{header}");
+        }
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("request failed")]
+    struct Wrapped(#[source] io::Error);
+
+    #[test]
+    fn an_io_error_deep_in_the_chain_is_found() {
+        let signals = Signals::from_error(&Wrapped(io::ErrorKind::ConnectionRefused.into()));
+
+        assert_eq!(signals.transport, Some(Transport::Refused));
+        assert_eq!(signals.message, "request failed: connection refused");
+    }
+
+    #[test]
+    fn what_only_the_source_says_is_heard() {
+        let dns = io::Error::other("failed to lookup address information: Name or service not known");
+        let failure = crate::classify(&Signals::from_error(&Wrapped(dns)));
+
+        assert_eq!((failure.cause, failure.sent), (crate::Cause::Network, Sent::Never));
+    }
+}

@@ -1,0 +1,55 @@
+//! Decides the order of the stages: the page to read first.
+//!
+//! deadline[ loop guard → fresh copy → recover[ retry(budget)[ breaker peek → slot → rate → permit[ attempt ]]]].
+//! The stages themselves live in the folders of the same names; nothing is decided here but their order.
+
+use std::future::Future;
+
+use crate::admit::Admitted;
+use crate::model::answer::Answer;
+use crate::model::call::{Attempt, Call};
+use crate::model::signals::Signals;
+use crate::recover::chain::Step;
+use crate::run::Run;
+use crate::settings::Pipeline;
+use crate::state::Tool;
+
+impl<T: Clone> Pipeline<T> {
+    /// Answers a call of `tool`. `send` makes one attempt and is asked again for each retry and fallback.
+    ///
+    /// Dropping the future cancels the call: nothing it held stays taken.
+    pub async fn run<F>(&self, tool: &Tool, call: &Call, send: impl Fn(Attempt) -> F) -> Answer<T>
+    where
+        F: Future<Output = Result<T, Signals>>,
+    {
+        self.run_with(tool, call, &[], send).await
+    }
+
+    /// The same, with steps of the caller's own after the tool's fallbacks.
+    pub async fn run_with<F>(
+        &self,
+        tool: &Tool,
+        call: &Call,
+        own_steps: &[Step<T>],
+        send: impl Fn(Attempt) -> F,
+    ) -> Answer<T>
+    where
+        F: Future<Output = Result<T, Signals>>,
+    {
+        let run = Run::start(self, tool, call);
+        let mut warnings = Vec::new();
+        let outcome = match self.gatekeeper.admit(&run).await {
+            Admitted::Answered(outcome) => outcome,
+            Admitted::Refused(failure) => run.fail(failure),
+            Admitted::Failed(failure) => run.recover(failure, own_steps, &send, &mut warnings).await,
+            Admitted::Go(lead) => match run.attempt(&send).await {
+                Ok(value) => run.pass_on(value, lead),
+                Err(failure) => {
+                    run.give_up(&failure, lead);
+                    run.recover(*failure, own_steps, &send, &mut warnings).await
+                }
+            },
+        };
+        run.finish(outcome, warnings)
+    }
+}

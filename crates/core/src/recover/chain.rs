@@ -1,0 +1,211 @@
+//! Decides which of several ways to an answer is taken: the front door to fallback chains.
+//!
+//! The steps are tried in order, each behind its own breaker. The chain itself never retries; a caller's
+//! fault stops it, because it would be a fault on every step. One deadline holds for all steps.
+
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use crate::attempt::breaker::{BreakerPolicy, CircuitBreaker, Guarded};
+use crate::attempt::deadline::{Deadline, within};
+use crate::attempt::retry::{RetryPolicy, Rules, try_until};
+use crate::classify::{Classifier, Describe};
+use crate::env::Env;
+use crate::model::effect::Effect;
+use crate::model::failure::{Cause, Failure};
+use crate::model::invalid::{self, Invalid};
+use crate::model::signals::Signals;
+use crate::model::time::millis;
+use crate::report::one_line;
+use crate::state::durable::Promise;
+
+type Execute<T> = Box<dyn Fn() -> Promise<'static, Result<T, Signals>> + Send + Sync>;
+type Available = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// One way to an answer.
+pub struct Step<T> {
+    pub(crate) name: String,
+    execute: Execute<T>,
+    available: Option<Available>,
+}
+
+impl<T> Step<T> {
+    /// A step called `name` that runs `execute`.
+    pub fn new<F>(name: impl Into<String>, execute: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<T, Signals>> + Send + 'static,
+    {
+        Self { name: name.into(), execute: Box::new(move || Box::pin(execute())), available: None }
+    }
+
+    /// Skipped while `available` says no.
+    pub fn when(mut self, available: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.available = Some(Box::new(available));
+        self
+    }
+
+    pub(crate) fn is_available(&self) -> bool {
+        self.available.as_ref().is_none_or(|available| available())
+    }
+
+    pub(crate) async fn execute(&self) -> Result<T, Signals> {
+        (self.execute)().await
+    }
+}
+
+impl<T> fmt::Debug for Step<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Step").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A value, and the way it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chained<T> {
+    /// The value.
+    pub value: T,
+    /// The step that gave it.
+    pub final_step: String,
+    /// Executions over all steps.
+    pub attempts: u32,
+    /// Time over all steps.
+    pub total_duration: Duration,
+    /// What went wrong before.
+    pub warnings: Vec<String>,
+}
+
+/// No step gave a value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChainError {
+    /// Every step was tried or skipped.
+    #[error("All fallback steps exhausted. Warnings:\n{}", warnings.join("\n"))]
+    Exhausted {
+        /// One line for each step.
+        warnings: Vec<String>,
+        /// Executions over all steps.
+        attempts: u32,
+        /// Time over all steps.
+        total_duration: Duration,
+    },
+    /// A step failed in a way that no other step can mend.
+    #[error("{step}: {}", failure.message)]
+    Stopped {
+        /// The step.
+        step: String,
+        /// What it means.
+        failure: Failure,
+        /// One line for each step so far.
+        warnings: Vec<String>,
+        /// Executions over all steps.
+        attempts: u32,
+    },
+}
+
+/// Several ways to an answer, tried in order.
+#[derive(Debug)]
+pub struct FallbackChain<T> {
+    steps: Vec<Step<T>>,
+    breakers: CircuitBreaker,
+    retry: RetryPolicy,
+    effect: Effect,
+    timeout: Option<Duration>,
+    classifier: Classifier,
+    env: Env,
+}
+
+impl<T> FallbackChain<T> {
+    /// A chain of `steps` that change nothing. Each is tried once and has a breaker of its own (5 failures, 30 s).
+    pub fn new(steps: Vec<Step<T>>) -> Result<Self, Invalid> {
+        Self::in_env(steps, Env::new())
+    }
+
+    /// The same, in other surroundings.
+    pub fn in_env(steps: Vec<Step<T>>, env: Env) -> Result<Self, Invalid> {
+        if steps.is_empty() {
+            return Err(Invalid::new("steps", "Fallback chain must have at least one step"));
+        }
+        let retry = RetryPolicy { attempts: 1, ..RetryPolicy::default() };
+        let breakers = CircuitBreaker::new(BreakerPolicy::default(), &env)?;
+        Ok(Self { steps, breakers, retry, effect: Effect::ReadOnly, timeout: None, classifier: Classifier::new(), env })
+    }
+
+    /// Retries each step as `policy` says. What the steps do has to be said: after a step of a write that may
+    /// have been executed, no other is tried.
+    pub fn retry(mut self, policy: RetryPolicy, effect: Effect) -> Result<Self, Invalid> {
+        policy.validate().map_err(|error| error.within("retry"))?;
+        (self.retry, self.effect) = (policy, effect);
+        Ok(self)
+    }
+
+    /// One limit for the whole chain.
+    pub fn timeout(mut self, timeout: Duration) -> Result<Self, Invalid> {
+        invalid::positive("timeout", timeout)?;
+        self.timeout = Some(timeout);
+        Ok(self)
+    }
+
+    /// The first value that a step gives.
+    pub async fn run(&self) -> Result<Chained<T>, ChainError> {
+        let start = self.env.clock.now();
+        let deadline = self.timeout.map_or(Deadline::NEVER, |timeout| Deadline::after(start, timeout));
+        let (mut warnings, mut attempts) = (Vec::new(), 0);
+        for step in &self.steps {
+            if !step.is_available() || deadline.remaining(&self.env.clock).is_zero() {
+                warnings.push(format!("{}: unavailable, skipping", step.name));
+                continue;
+            }
+            match self.try_step(step, deadline, &mut attempts).await {
+                Ok(value) => {
+                    let total_duration = self.env.clock.now().since(start);
+                    return Ok(Chained { value, final_step: step.name.clone(), attempts, total_duration, warnings });
+                }
+                Err(failure) => {
+                    warnings.push(warning(&step.name, &failure));
+                    let may_act_twice = failure.may_have_executed(self.effect) && !self.effect.is_replayable();
+                    if may_act_twice || !failure.cause.allows_fallback() {
+                        return Err(ChainError::Stopped { step: step.name.clone(), failure, warnings, attempts });
+                    }
+                }
+            }
+        }
+        Err(ChainError::Exhausted { warnings, attempts, total_duration: self.env.clock.now().since(start) })
+    }
+
+    async fn try_step(&self, step: &Step<T>, deadline: Deadline, attempts: &mut u32) -> Result<T, Failure> {
+        let breaker = self.breakers.breaker(&step.name);
+        let rules = Rules {
+            policy: &self.retry,
+            effect: self.effect,
+            deadline,
+            budget: None,
+            env: &self.env,
+            names: ("", &step.name),
+        };
+        let counted = std::sync::atomic::AtomicU32::new(0);
+        let attempt = |_| async {
+            let execute = || async {
+                counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                match within(deadline.remaining(&self.env.clock), step.execute()).await {
+                    Ok(result) => result,
+                    Err(elapsed) => Err(elapsed.signals()),
+                }
+            };
+            breaker
+                .call(execute)
+                .await
+                .map_err(|error: Guarded<Signals>| Box::new((error.failure(&self.classifier), ())))
+        };
+        let tried = try_until(&rules, attempt, || breaker.peek().is_err()).await;
+        *attempts += counted.into_inner();
+        tried.map(|retried| retried.value).map_err(|gave_up| gave_up.failure)
+    }
+}
+
+/// What the seed writes about a step that failed.
+pub(crate) fn warning(step: &str, failure: &Failure) -> String {
+    match (failure.cause, failure.retry_after) {
+        (Cause::CircuitOpen, Some(wait)) => format!("{step}: circuit open (retry in {}ms)", millis(wait)),
+        _ => format!("{step}: {}", one_line(&failure.message)),
+    }
+}

@@ -1,0 +1,316 @@
+//! Decides what a caller gets when the tool failed: the first fallback that can answer, labelled as one.
+//!
+//! Nothing is tried after a caller's fault or a denial, nor after a write that may have been executed: that
+//! would hide the one thing the caller has to know, or do it twice. Fallbacks that ask a server pay from its retry budget
+//! and share the call's deadline.
+
+pub(crate) mod chain;
+pub(crate) mod page;
+pub(crate) mod simplify;
+pub(crate) mod split;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+
+use futures_util::stream::{self, StreamExt};
+use serde_json::Value;
+
+use crate::admit::cache::Stale;
+use crate::attempt::deadline::within;
+use crate::classify::Describe;
+use crate::model::answer::{Body, Item, Outcome, Served};
+use crate::model::call::Attempt;
+use crate::model::effect::Effect;
+use crate::model::failure::{Cause, Disposition, Failure, Sent};
+use crate::model::policy::Fallback;
+use crate::model::signals::Signals;
+use crate::report::event::Event;
+use crate::report::served as texts;
+use crate::run::Run;
+use crate::state::Tool;
+use crate::state::durable::Queued;
+use chain::{Step, warning};
+
+/// How many items of a batch are in flight at a time.
+const ITEMS_AT_A_TIME: usize = 4;
+
+/// Why a fallback did not answer.
+enum Skipped {
+    /// It has nothing to offer now.
+    Unavailable,
+    /// It was tried and failed.
+    Failed(Failure),
+}
+
+impl From<Failure> for Skipped {
+    fn from(failure: Failure) -> Self {
+        Skipped::Failed(failure)
+    }
+}
+
+impl<T: Clone> Run<'_, T> {
+    /// Walks the tool's fallbacks, then the caller's own steps, until one answers.
+    pub(crate) async fn recover<F>(
+        &self,
+        failure: Failure,
+        own_steps: &[Step<T>],
+        send: &impl Fn(Attempt) -> F,
+        warnings: &mut Vec<String>,
+    ) -> Outcome<T>
+    where
+        F: Future<Output = Result<T, Signals>>,
+    {
+        warnings.push(self.first_warning(&failure));
+        if self.must_be_told(&failure) {
+            return self.fail(failure);
+        }
+        for fallback in &self.tool.policy.fallback {
+            match self.fall_back(fallback, &failure, send).await {
+                Ok(served) => return self.serve(served),
+                Err(Skipped::Unavailable) => warnings.push(skipping(&self.step_name(fallback.name()))),
+                Err(Skipped::Failed(next)) => {
+                    warnings.push(warning(&self.step_name(fallback.name()), &next));
+                    if self.must_be_told(&next) {
+                        return self.fail(next);
+                    }
+                }
+            }
+        }
+        for step in own_steps {
+            match self.own_step(step, &failure).await {
+                Ok(served) => return self.serve(served),
+                Err(Skipped::Unavailable) => warnings.push(skipping(&step.name)),
+                Err(Skipped::Failed(next)) => {
+                    warnings.push(warning(&step.name, &next));
+                    if self.must_be_told(&next) {
+                        return self.fail(next);
+                    }
+                }
+            }
+        }
+        self.fail(failure)
+    }
+
+    /// Whether a failure ends the search: no other step can mend it, or none may hide it or do it again.
+    fn must_be_told(&self, failure: &Failure) -> bool {
+        self.must_not_act_again() || !failure.cause.allows_fallback()
+    }
+
+    async fn fall_back<F>(
+        &self,
+        fallback: &Fallback,
+        failure: &Failure,
+        send: &impl Fn(Attempt) -> F,
+    ) -> Result<Served<T>, Skipped>
+    where
+        F: Future<Output = Result<T, Signals>>,
+    {
+        let name = fallback.name();
+        let hides_its_fate = matches!(fallback, Fallback::Text(_) | Fallback::Alternate { .. });
+        let asks_again = matches!(fallback, Fallback::Simplify(_) | Fallback::PreviousPage(_) | Fallback::OneByOne(_));
+        // A server that named a pause is not asked before it is over.
+        if (hides_its_fate && self.may_have_acted()) || (asks_again && failure.retry_after.is_some()) {
+            return Err(Skipped::Unavailable);
+        }
+        match fallback {
+            Fallback::Cached => self.cached(failure),
+            Fallback::Text(text) => Ok(served(name, text.clone(), Body::Nothing)),
+            Fallback::Queue => self.queue(failure).await,
+            Fallback::Simplify(argument) => {
+                let mut last = Skipped::Unavailable;
+                for (query, arguments) in simplify::simplified(&self.call.arguments, argument.as_deref()) {
+                    match self.ask(self.tool, arguments, send).await {
+                        Ok(value) => return Ok(served(name, texts::simplified(&query, failure), Body::Value(value))),
+                        Err(failed) => last = Skipped::Failed(failed),
+                    }
+                }
+                Err(last)
+            }
+            Fallback::PreviousPage(argument) => {
+                let arguments =
+                    page::previous_page(&self.call.arguments, argument.as_deref()).ok_or(Skipped::Unavailable)?;
+                let value = self.ask(self.tool, arguments, send).await?;
+                Ok(served(name, texts::previous_page(failure), Body::Value(value)))
+            }
+            Fallback::Alternate { server, tool, map } => {
+                let other = self.pipeline.find(server, tool).ok_or(Skipped::Unavailable)?;
+                let value = self.ask(&other, mapped(&self.call.arguments, map), send).await?;
+                Ok(served(name, texts::alternate(tool, &self.tool.name, failure), Body::Value(value)))
+            }
+            Fallback::OneByOne(argument) => self.one_by_one(argument.as_deref(), failure, send).await,
+        }
+    }
+
+    fn cached(&self, failure: &Failure) -> Result<Served<T>, Skipped> {
+        let stale = self.stale_copy().ok_or(Skipped::Unavailable)?;
+        let note = texts::cached(self.pipeline.style, self.tool.policy.kind, stale.age, stale.before_a_write, failure);
+        Ok(Served { age: Some(stale.age), ..served("cached", note, Body::Value(stale.value)) })
+    }
+
+    fn stale_copy(&self) -> Option<Stale<T>> {
+        let stale = self.tool.policy.cache.stale?;
+        self.pipeline.gatekeeper.copies.stale(self.key(), stale, self.tool.server.writes())
+    }
+
+    async fn queue(&self, failure: &Failure) -> Result<Served<T>, Skipped> {
+        let durable = self.pipeline.durable.as_deref().ok_or(Skipped::Unavailable)?;
+        // What stays broken until a person acts would wait for ever.
+        if failure.disposition != Disposition::Transient {
+            return Err(Skipped::Unavailable);
+        }
+        let item = Queued {
+            server: self.tool.server.name.to_string(),
+            tool: self.tool.name.to_string(),
+            arguments: (*self.call.arguments).clone(),
+            caller: self.call.caller.to_string(),
+        };
+        let id = match within(self.remaining(), durable.enqueue(item)).await {
+            Ok(Ok(id)) => id,
+            Ok(Err(error)) => return Err(Failure::local(Cause::Overloaded, None, error.to_string()).into()),
+            Err(_) => return Err(self.lost_in_queue().into()),
+        };
+        let note = texts::queued(&self.tool.name, &id, failure);
+        Ok(Served { id: Some(id), ..served("queue", note, Body::Nothing) })
+    }
+
+    /// The store did not answer in time: the write may be waiting there.
+    fn lost_in_queue(&self) -> Failure {
+        let lost = Failure::local(Cause::Timeout, None, "the queue did not answer in time and may hold the call");
+        let failure = Failure { sent: Sent::Maybe, ..lost };
+        self.remember(self.attempts(), self.tool.policy.effect, &failure);
+        failure
+    }
+
+    async fn one_by_one<F>(
+        &self,
+        argument: Option<&str>,
+        failure: &Failure,
+        send: &impl Fn(Attempt) -> F,
+    ) -> Result<Served<T>, Skipped>
+    where
+        F: Future<Output = Result<T, Signals>>,
+    {
+        let items = split::one_by_one(&self.call.arguments, argument).ok_or(Skipped::Unavailable)?;
+        let of = items.len();
+        let effect = self.tool.policy.effect;
+        let results: Vec<Item<T>> = stream::iter(items)
+            .map(|(input, arguments)| async move {
+                let result = self.ask(self.tool, arguments, send).await;
+                let may_have_executed = result.as_ref().err().is_some_and(|failure| failure.may_have_executed(effect));
+                Item { input, result, may_have_executed }
+            })
+            .buffered(ITEMS_AT_A_TIME)
+            .collect()
+            .await;
+        let done = results.iter().filter(|item| item.result.is_ok()).count();
+        let worst =
+            results.iter().max_by_key(|item| item.may_have_executed).and_then(|item| item.result.as_ref().err());
+        match worst {
+            Some(failed) if done == 0 => Err(Skipped::Failed(failed.clone())),
+            _ => Ok(served("individually", texts::one_by_one(done, of, failure), Body::Items(results))),
+        }
+    }
+
+    /// One attempt of a fallback, paid from the budget of the server it goes to.
+    async fn ask<F>(&self, tool: &Tool, arguments: Value, send: &impl Fn(Attempt) -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Signals>>,
+    {
+        let spent = || Failure::local(Cause::Overloaded, None, "the retry budget of the server is spent");
+        let token = tool.server.budget.withdraw().ok_or_else(spent)?;
+        let result = self.once(tool, &Arc::new(arguments), send).await.map_err(|missed| missed.0);
+        match result.map(|value| (self.error_text(&value), value)) {
+            Ok((None, value)) => Ok(value),
+            Ok((Some(words), _)) => {
+                token.spend();
+                Err(self.tool_error(tool.policy.effect, words))
+            }
+            Err(failure) => {
+                token.spend();
+                Err(failure)
+            }
+        }
+    }
+
+    /// A tool's own error is no fallback's answer; whether it acted before it failed is unknown.
+    fn tool_error(&self, effect: Effect, words: String) -> Failure {
+        let failure = Failure { sent: Sent::Yes, ..Failure::local(Cause::Misbehaved, None, words) };
+        self.remember(self.attempts(), effect, &failure);
+        failure
+    }
+
+    async fn own_step(&self, step: &Step<T>, failure: &Failure) -> Result<Served<T>, Skipped> {
+        let effect = self.tool.policy.effect;
+        let hides_its_fate = self.may_have_acted();
+        if hides_its_fate || self.remaining().is_zero() || !step.is_available() {
+            return Err(Skipped::Unavailable);
+        }
+        let number = self.count_attempt();
+        let result = match within(self.remaining(), step.execute()).await {
+            Ok(result) => result,
+            Err(elapsed) => Err(elapsed.signals()),
+        };
+        let value = result.map_err(|signals| {
+            let failure = self.classifier().classify(&signals);
+            self.remember(number, effect, &failure);
+            failure
+        })?;
+        if let Some(words) = self.error_text(&value) {
+            return Err(self.tool_error(effect, words).into());
+        }
+        let short = step.name.strip_prefix(&format!("{}-", self.tool.name)).unwrap_or(&step.name);
+        Ok(served(short, texts::alternate(&step.name, &self.tool.name, failure), Body::Value(value)))
+    }
+
+    fn serve(&self, served: Served<T>) -> Outcome<T> {
+        self.emit(|server, tool| Event::FallbackServed { server, tool, step: served.by.clone() });
+        Outcome::Served(served)
+    }
+
+    fn step_name(&self, step: &str) -> String {
+        format!("{}-{step}", self.tool.name)
+    }
+}
+
+/// What the seed writes about a step that has nothing to offer.
+fn skipping(step: &str) -> String {
+    format!("{step}: unavailable, skipping")
+}
+
+fn served<T>(by: &str, note: String, body: Body<T>) -> Served<T> {
+    Served { by: by.to_owned(), note, age: None, id: None, body }
+}
+
+impl Fallback {
+    /// The step's name in metrics and warnings.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Fallback::Cached => "cached",
+            Fallback::Simplify(_) => "simplify",
+            Fallback::PreviousPage(_) => "previous_page",
+            Fallback::OneByOne(_) => "individually",
+            Fallback::Queue => "queue",
+            Fallback::Alternate { .. } => "alternate",
+            Fallback::Text(_) => "text",
+        }
+    }
+}
+
+/// The other tool's arguments: each gets the value that `map` names, or all stay as they are.
+fn mapped(arguments: &Value, map: &BTreeMap<String, String>) -> Value {
+    if map.is_empty() {
+        return arguments.clone();
+    }
+    map.iter().filter_map(|(theirs, ours)| Some((theirs.clone(), arguments.get(ours)?.clone()))).collect()
+}
+
+/// The argument to work on: the given one, else the first of `names` that holds such a value.
+fn argument(arguments: &Value, given: Option<&str>, names: &[&str], fits: impl Fn(&Value) -> bool) -> Option<String> {
+    let holds = |name: &&str| arguments.get(name).is_some_and(&fits);
+    match given {
+        Some(name) => Some(name).filter(holds),
+        None => names.iter().copied().find(holds),
+    }
+    .map(str::to_owned)
+}

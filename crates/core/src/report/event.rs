@@ -1,0 +1,375 @@
+//! Decides what is worth telling about a call: the one enum from which logs, metrics, traces and screens derive.
+//!
+//! Listeners stand behind a bounded queue that drops its oldest events. A listener that panics or blocks
+//! misses events; it cannot slow, fail or stop a call. Without a listener an event is not even built.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::sync::broadcast::{self, error::RecvError};
+
+use crate::attempt::breaker::Status;
+use crate::model::failure::{Cause, Disposition};
+use crate::model::time::millis;
+
+/// Something that happened on the path of a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Event {
+    /// An attempt went out to the server.
+    AttemptStarted {
+        /// The server.
+        server: String,
+        /// The tool.
+        tool: String,
+        /// 1 for the first attempt of the call.
+        attempt: u32,
+    },
+    /// An attempt ended.
+    AttemptEnded {
+        /// The server.
+        server: String,
+        /// The tool.
+        tool: String,
+        /// 1 for the first attempt of the call.
+        attempt: u32,
+        /// How long it took.
+        elapsed: Duration,
+        /// Why it failed; `None` when it succeeded.
+        cause: Option<Cause>,
+    },
+    /// Another attempt will follow after a pause.
+    RetryScheduled {
+        /// The server; empty when a retry is used alone.
+        server: String,
+        /// The tool; empty when a retry is used alone, or a server is being loaded.
+        tool: String,
+        /// The attempt that failed.
+        attempt: u32,
+        /// How many are allowed.
+        of: u32,
+        /// The pause before the next one.
+        delay: Duration,
+        /// The text of the failure.
+        error: String,
+    },
+    /// A retry was wanted, and the server's budget had no token left.
+    RetryBudgetSpent {
+        /// The server.
+        server: String,
+        /// The tool.
+        tool: String,
+    },
+    /// A slow attempt of a read was joined by a second one.
+    Hedged {
+        /// The server.
+        server: String,
+        /// The tool.
+        tool: String,
+    },
+    /// A breaker changed its state.
+    BreakerChanged {
+        /// The breaker's name: a tool, a server, or `global`.
+        name: String,
+        /// Before.
+        from: Status,
+        /// After.
+        to: Status,
+    },
+    /// An open breaker refused a call, or would have in shadow mode.
+    BreakerRejected {
+        /// The breaker's name.
+        name: String,
+        /// When a call may be tried.
+        retry_after: Duration,
+        /// Only measured: the call went through.
+        shadow: bool,
+    },
+    /// A call was answered from a fresh copy, or joined an identical one in flight.
+    CacheHit {
+        /// The server.
+        server: String,
+        /// The tool.
+        tool: String,
+        /// The answer came from a call that was still in flight.
+        shared_flight: bool,
+    },
+    /// A call was refused before it reached the server.
+    Refused {
+        /// The server.
+        server: String,
+        /// The tool.
+        tool: String,
+        /// Why: a loop, a rate, a full wait line.
+        cause: Cause,
+    },
+    /// A fallback answered.
+    FallbackServed {
+        /// The server.
+        server: String,
+        /// The tool.
+        tool: String,
+        /// The step, without the tool's name.
+        step: String,
+    },
+    /// An open breaker left only an explanation to give.
+    Degraded {
+        /// The server.
+        server: String,
+        /// The tool.
+        tool: String,
+    },
+    /// A call ended. Exactly one for every call that began.
+    CallFinished {
+        /// The server.
+        server: String,
+        /// The tool.
+        tool: String,
+        /// How: `ok`, `tool_error`, `fallback`, `cancelled`, or the failure's code.
+        class: &'static str,
+        /// How often the tool was executed for it.
+        attempts: u32,
+        /// How long it took.
+        elapsed: Duration,
+    },
+    /// A server's loading ended.
+    ServerLoaded {
+        /// The server.
+        server: String,
+        /// Why it failed; `None` when it is available.
+        failed: Option<Disposition>,
+        /// How many attempts it took.
+        attempts: u32,
+        /// How many tools it has.
+        tools: usize,
+    },
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::RetryScheduled { server, tool, attempt, of, delay, error }
+                if tool.is_empty() && !server.is_empty() =>
+            {
+                write!(
+                    f,
+                    "MCP server '{server}' transient load failure (attempt {attempt}/{of}): {error}; retrying in {}s",
+                    delay.as_secs_f64()
+                )
+            }
+            Event::RetryScheduled { attempt, of, delay, error, .. } => {
+                write!(f, "[Retry] Attempt {attempt}/{of} failed. Retrying in {}ms. Error: {error}", millis(*delay))
+            }
+            Event::BreakerChanged { name, from, to } => write!(f, "[CircuitBreaker] {name}: {from} → {to}"),
+            other => write!(f, "{}", serde_json::to_string(other).unwrap_or_default()),
+        }
+    }
+}
+
+/// How many events a slow listener may lag behind before it loses the oldest.
+const QUEUE: usize = 1024;
+
+/// The stream of events. Clones feed the same listeners.
+#[derive(Clone, Debug)]
+pub struct Events(Arc<Stream>);
+
+#[derive(Debug)]
+struct Stream {
+    sender: broadcast::Sender<Arc<Event>>,
+    /// Counted here, because a listener must not keep the stream alive.
+    listeners: Arc<AtomicUsize>,
+}
+
+impl Events {
+    /// A stream without listeners.
+    pub fn new() -> Self {
+        let (sender, _) = broadcast::channel(QUEUE);
+        Self(Arc::new(Stream { sender, listeners: Arc::default() }))
+    }
+
+    /// Listens from now on.
+    pub fn subscribe(&self) -> Listener {
+        self.0.listeners.fetch_add(1, Ordering::Relaxed);
+        Listener { receiver: self.0.sender.subscribe(), listeners: self.0.listeners.clone(), missed: 0 }
+    }
+
+    /// Calls `listen` for every event, on a thread of its own that ends with the stream.
+    /// A panic in `listen` loses that event only.
+    pub fn for_each(&self, listen: impl Fn(&Event) + Send + 'static) -> std::io::Result<()> {
+        let mut receiver = self.0.sender.subscribe();
+        // The thread holds no sender, so that it ends when the last one is gone.
+        self.0.listeners.fetch_add(1, Ordering::Relaxed);
+        std::thread::Builder::new().name("seawall-listener".into()).spawn(move || {
+            loop {
+                match receiver.blocking_recv() {
+                    // The event is lost to this listener; the next one is told again.
+                    Ok(event) => drop(catch_unwind(AssertUnwindSafe(|| listen(&event)))),
+                    Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => break,
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Whether anybody wants to know.
+    pub(crate) fn has_listeners(&self) -> bool {
+        self.0.listeners.load(Ordering::Relaxed) > 0
+    }
+
+    /// Tells the listeners; `event` is built only if there are any.
+    pub(crate) fn emit(&self, event: impl FnOnce() -> Event) {
+        if self.has_listeners() {
+            // An error means that the last listener left meanwhile.
+            drop(self.0.sender.send(Arc::new(event())));
+        }
+    }
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Receives events; dropped, it stops costing anything.
+#[derive(Debug)]
+pub struct Listener {
+    receiver: broadcast::Receiver<Arc<Event>>,
+    listeners: Arc<AtomicUsize>,
+    missed: u64,
+}
+
+impl Listener {
+    /// The next event; `None` when nobody can send any more.
+    pub async fn next(&mut self) -> Option<Arc<Event>> {
+        loop {
+            match self.receiver.recv().await {
+                Ok(event) => return Some(event),
+                Err(RecvError::Lagged(count)) => self.missed += count,
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
+
+    /// The events that are waiting now, without waiting for more.
+    pub fn drain(&mut self) -> Vec<Arc<Event>> {
+        let mut events = Vec::new();
+        loop {
+            match self.receiver.try_recv() {
+                Ok(event) => events.push(event),
+                Err(broadcast::error::TryRecvError::Lagged(count)) => self.missed += count,
+                Err(_) => return events,
+            }
+        }
+    }
+
+    /// How many events were lost because this listener was too slow.
+    pub fn missed(&self) -> u64 {
+        self.missed
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.listeners.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    fn event(tool: &str) -> Event {
+        Event::Degraded { server: "s".into(), tool: tool.into() }
+    }
+
+    #[test]
+    fn nothing_is_built_without_a_listener() {
+        let events = Events::new();
+        events.emit(|| panic!("built for nobody"));
+
+        drop(events.subscribe());
+        events.emit(|| panic!("built for a listener that left"));
+    }
+
+    #[tokio::test]
+    async fn a_listener_hears_when_nobody_can_speak_any_more() {
+        let events = Events::new();
+        let mut listener = events.subscribe();
+        events.emit(|| event("last"));
+        drop(events);
+
+        assert!(listener.next().await.is_some());
+        assert_eq!(listener.next().await, None);
+    }
+
+    #[test]
+    fn a_slow_listener_loses_the_oldest_and_knows_how_many() {
+        let events = Events::new();
+        let mut listener = events.subscribe();
+
+        for n in 0..QUEUE + 10 {
+            events.emit(|| event(&n.to_string()));
+        }
+
+        assert_eq!(listener.drain().first().map(|e| (**e).clone()), Some(event("10")));
+        assert_eq!(listener.missed(), 10);
+    }
+
+    #[test]
+    fn a_listener_that_panics_hears_the_next_event() {
+        let events = Events::new();
+        let (heard, hears) = mpsc::channel();
+        events
+            .for_each(move |event| match event {
+                Event::Degraded { tool, .. } if tool == "bad" => panic!("listener"),
+                Event::Degraded { tool, .. } => heard.send(tool.clone()).unwrap(),
+                _ => {}
+            })
+            .unwrap();
+
+        events.emit(|| event("bad"));
+        events.emit(|| event("good"));
+
+        assert_eq!(hears.recv(), Ok("good".to_owned()));
+    }
+
+    #[test]
+    fn a_listener_that_blocks_does_not_block_the_sender() {
+        let events = Events::new();
+        let (release, blocked) = mpsc::channel::<()>();
+        events
+            .for_each(move |_| {
+                let _ = blocked.recv();
+            })
+            .unwrap();
+
+        for _ in 0..3 * QUEUE {
+            events.emit(|| event("x"));
+        }
+        drop(release);
+    }
+
+    #[test]
+    fn the_log_lines_of_the_seeds_are_exact() {
+        let retry = Event::RetryScheduled {
+            server: String::new(),
+            tool: String::new(),
+            attempt: 1,
+            of: 3,
+            delay: Duration::from_millis(1180),
+            error: "429".into(),
+        };
+        assert_eq!(retry.to_string(), "[Retry] Attempt 1/3 failed. Retrying in 1180ms. Error: 429");
+
+        let change = Event::BreakerChanged { name: "get_issue".into(), from: Status::HalfOpen, to: Status::Closed };
+        assert_eq!(change.to_string(), "[CircuitBreaker] get_issue: half-open → closed");
+    }
+}

@@ -1,0 +1,177 @@
+//! Decides what an answer looks like as an MCP tool result (`CallToolResult`), in JSON.
+
+use serde_json::{Map, Value, json};
+
+use super::texts::Style;
+use super::{Code, Report};
+use crate::model::answer::{Answer, Body, Item, Outcome, Served};
+use crate::model::time::{millis, whole_seconds};
+
+/// What the text of a failure is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// A sentence.
+    #[default]
+    Text,
+    /// The error object (S3), pretty-printed.
+    Json,
+}
+
+/// How an answer is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rendering {
+    /// In whose words.
+    pub style: Style,
+    /// As a sentence or as an object.
+    pub format: Format,
+    /// Whether failures carry `structuredContent`; not for tools that declare an `outputSchema`.
+    pub structured: bool,
+}
+
+impl Default for Rendering {
+    fn default() -> Self {
+        Self { style: Style::Plain, format: Format::Text, structured: true }
+    }
+}
+
+impl Answer<Value> {
+    /// The answer as an MCP tool result; the values are results themselves.
+    ///
+    /// The server's own result is passed on as it is. A fallback's gets its note as first text block. A
+    /// failure is a result with `isError`, never an empty one.
+    pub fn to_tool_result(&self, rendering: Rendering) -> Value {
+        match &self.outcome {
+            Outcome::Live(value) => value.clone(),
+            Outcome::Served(served) => self.served(served),
+            Outcome::Failed(report) => report.to_tool_result(rendering),
+        }
+    }
+
+    fn served(&self, served: &Served<Value>) -> Value {
+        let mut result = match &served.body {
+            Body::Value(value) if value.is_object() => value.clone(),
+            Body::Value(value) => json!({"content": [{"type": "text", "text": value.to_string()}]}),
+            Body::Items(items) => items_result(items),
+            Body::Nothing => json!({"content": []}),
+        };
+        result["isError"] = false.into();
+        let content = result["content"].as_array().cloned().unwrap_or_default();
+        let note = json!({"type": "text", "text": served.note});
+        result["content"] = std::iter::once(note).chain(content).collect();
+        let mut meta = Map::from_iter([
+            ("by".to_owned(), served.by.clone().into()),
+            ("warnings".to_owned(), json!(self.warnings)),
+        ]);
+        if let Some(age) = served.age {
+            meta.insert("age".into(), age.as_secs().into());
+        }
+        if let Some(id) = &served.id {
+            meta.insert("code".into(), "QUEUED".into());
+            meta.insert("id".into(), id.clone().into());
+        }
+        if !result["_meta"].is_object() {
+            result["_meta"] = json!({});
+        }
+        result["_meta"]["seawall/served"] = Value::Object(meta);
+        result
+    }
+}
+
+/// One line for each item, then each item's own content.
+fn items_result(items: &[Item<Value>]) -> Value {
+    let mut content = Vec::new();
+    for item in items {
+        let line = match &item.result {
+            Ok(_) => format!("{}: ok", item.input),
+            Err(failure) => {
+                let fate = if item.may_have_executed { "; it may have been executed" } else { "" };
+                format!("{}: failed ({}{fate})", item.input, super::sanitize::quote(&failure.message))
+            }
+        };
+        content.push(json!({"type": "text", "text": line}));
+        let own = item.result.as_ref().ok().and_then(|value| value["content"].as_array());
+        content.extend(own.into_iter().flatten().cloned());
+    }
+    json!({"content": content})
+}
+
+impl Report {
+    /// The failure as an MCP tool result.
+    pub fn to_tool_result(&self, rendering: Rendering) -> Value {
+        let text = match rendering.format {
+            Format::Text if rendering.style == Style::Classic => self.classic.clone(),
+            Format::Text => self.message.clone(),
+            Format::Json => serde_json::to_string_pretty(&self.error_object(rendering.style)).unwrap_or_default(),
+        };
+        let mut result = json!({
+            "content": [{"type": "text", "text": text}],
+            "isError": true,
+            "_meta": {"seawall/failure": self.object()},
+        });
+        if rendering.structured {
+            result["structuredContent"] = self.object();
+        }
+        result
+    }
+
+    /// The error object of the seed (S3): `error`, `code`, `message`, `suggestion`, `retryable`, `retryAfter`.
+    pub fn error_object(&self, style: Style) -> Value {
+        let message = match style {
+            Style::Plain => self.message.clone(),
+            Style::Classic => self.seed_message(),
+        };
+        let mut object = Map::from_iter([
+            ("error".to_owned(), true.into()),
+            ("code".to_owned(), self.code.as_str().into()),
+            ("message".to_owned(), message.into()),
+            ("retryable".to_owned(), self.code.is_retryable().into()),
+        ]);
+        if let (Style::Classic, Some(suggestion)) = (style, self.suggestion()) {
+            object.insert("suggestion".into(), suggestion.into());
+        }
+        if let Some(wait) = self.retry_after {
+            object.insert("retryAfter".into(), whole_seconds(wait).into());
+        }
+        if let Some(debug) = &self.debug {
+            let details = json!({
+                "tool": self.tool,
+                "arguments": debug.arguments,
+                "timeoutMs": millis(debug.timeout),
+                "attempt": debug.attempt,
+            });
+            object.insert("details".into(), details);
+        }
+        Value::Object(object)
+    }
+
+    fn seed_message(&self) -> String {
+        match self.code {
+            Code::Timeout => self.failure.message.clone(),
+            Code::CircuitOpen => format!(
+                "Circuit breaker open due to repeated failures. Will retry in {} seconds. Consider checking browser connection or graph status.",
+                whole_seconds(self.retry_after.unwrap_or_default())
+            ),
+            Code::ConnectionLost => format!("Connection lost: {}", self.failure.message),
+            Code::ValidationError => "Invalid input parameters".to_owned(),
+            _ => self.failure.message.clone(),
+        }
+    }
+
+    fn suggestion(&self) -> Option<&'static str> {
+        match self.code {
+            Code::Timeout => Some(
+                "The operation took too long. Try again with a simpler query or check if the browser is responsive.",
+            ),
+            Code::ConnectionLost => {
+                Some("Ensure GitNexus is running in your browser. The connection will be retried automatically.")
+            }
+            Code::RetryExhausted => Some(
+                "Could not reconnect to GitNexus. Please restart the MCP server and ensure GitNexus is running in your browser.",
+            ),
+            Code::InternalError => {
+                Some("This is an unexpected error. Please try again or report the issue if it persists.")
+            }
+            _ => None,
+        }
+    }
+}

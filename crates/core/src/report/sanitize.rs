@@ -1,0 +1,179 @@
+//! Decides what may be shown of arguments and of other people's texts: no secrets, and not too much.
+
+use serde_json::Value;
+
+const REDACTED: &str = "[REDACTED]";
+/// Longer texts are cut here.
+const LONGEST: usize = 1000;
+/// Longer quotations are cut here.
+const LONGEST_QUOTE: usize = 300;
+/// Deeper values are left out.
+const DEEPEST: usize = 32;
+
+/// The arguments of a call without secrets: values of telling keys are replaced, long texts cut, user
+/// names and passwords removed from URLs.
+pub fn sanitize(value: &Value) -> Value {
+    sanitize_at(value, 0)
+}
+
+fn sanitize_at(value: &Value, depth: usize) -> Value {
+    if depth > DEEPEST {
+        return Value::String("[TOO DEEP]".into());
+    }
+    match value {
+        Value::String(text) => Value::String(cut(&without_credentials(text), LONGEST)),
+        Value::Array(items) => items.iter().map(|item| sanitize_at(item, depth + 1)).collect(),
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, value)| {
+                let shown = if is_secret(name) { REDACTED.into() } else { sanitize_at(value, depth + 1) };
+                (name.clone(), shown)
+            })
+            .collect(),
+        other => other.clone(),
+    }
+}
+
+/// Somebody else's text as one short line: a server cannot add lines to what a model reads.
+pub(crate) fn one_line(text: &str) -> String {
+    let words: Vec<&str> =
+        text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()).collect();
+    cut(&words.join(" "), LONGEST_QUOTE)
+}
+
+/// Somebody else's text as we may quote it: one short line without credentials and quotation marks.
+pub(crate) fn quote(text: &str) -> String {
+    one_line(&without_credentials(text)).replace('"', "'")
+}
+
+fn is_secret(name: &str) -> bool {
+    let name = name.to_lowercase().replace(['-', '_'], "");
+    ["token", "secret", "password", "authorization", "apikey", "cookie"].iter().any(|word| name.contains(word))
+}
+
+fn cut(text: &str, longest: usize) -> String {
+    match text.char_indices().nth(longest) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// The text without credentials: none in URLs, none behind a telling name, none behind a scheme.
+pub(crate) fn without_credentials(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut is_announced = false;
+    for word in text.split_inclusive(char::is_whitespace) {
+        let bare = word.trim_end();
+        let hidden = if is_announced && !bare.is_empty() {
+            REDACTED.to_owned()
+        } else {
+            without_secrets(&without_userinfo(bare))
+        };
+        is_announced = announces_secret(bare);
+        clean.push_str(&hidden);
+        clean.push_str(&word[bare.len()..]);
+    }
+    clean
+}
+
+/// `Bearer`, `X-API-Key:`, `"password": `: the next word is a secret.
+fn announces_secret(word: &str) -> bool {
+    let lower = word.to_lowercase();
+    let is_scheme = ["bearer", "basic"].iter().any(|scheme| lower.ends_with(scheme));
+    let name = word.trim_end_matches([':', '=', '"', '\'']);
+    is_scheme
+        || (name.len() < word.len()
+            && word.ends_with([':', '='])
+            && is_secret(name)
+            && !lower.starts_with("authorization"))
+}
+
+/// The word with every value behind a telling name replaced: `key=…`, `"token":"…"`, `?api_key=…&`.
+fn without_secrets(word: &str) -> String {
+    let mut clean = String::with_capacity(word.len());
+    let mut rest = word;
+    while let Some(at) = rest.find(['=', ':']) {
+        let (name, value) = (&rest[..at], &rest[at + 1..]);
+        let opening = value.len() - value.trim_start_matches(['"', '\'']).len();
+        let length = value[opening..].find(['&', ',', ';', '"', '\'', '}', ')', ']']).unwrap_or(value.len() - opening);
+        let key =
+            name.rsplit(['?', '&', ',', ';', '{', '(', '"', '\'']).find(|part| !part.is_empty()).unwrap_or_default();
+        clean.push_str(&rest[..=at]);
+        if (is_secret(key) || key.eq_ignore_ascii_case("key")) && length > 0 {
+            clean.push_str(&value[..opening]);
+            clean.push_str(REDACTED);
+            rest = &value[opening + length..];
+        } else {
+            rest = value;
+        }
+    }
+    clean + rest
+}
+
+/// The word without user names and passwords in any of its URLs.
+fn without_userinfo(word: &str) -> String {
+    let mut clean = String::with_capacity(word.len());
+    let mut rest = word;
+    while let Some(at) = rest.find("://") {
+        let (scheme, after) = rest.split_at(at + 3);
+        let end = after.find(['/', '?', '#', ',', '"', '\'']).unwrap_or(after.len());
+        let host = after[..end].rfind('@').map_or(0, |at| at + 1);
+        clean.push_str(scheme);
+        rest = &after[host..];
+    }
+    clean + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn secrets_are_redacted_at_any_depth_and_the_rest_is_kept() {
+        let shown = sanitize(&json!({
+            "token": "x", "q": "y", "n": 1, "X-API-Key": "k", "api_key": ["a"], "apikey": "b", "Authorization": "c",
+            "user": {"password": "p", "clientSecret": "s", "name": "n", "set-cookie": "d"},
+        }));
+
+        assert_eq!(
+            shown,
+            json!({
+                "token": "[REDACTED]", "q": "y", "n": 1, "X-API-Key": "[REDACTED]", "api_key": "[REDACTED]", "apikey": "[REDACTED]",
+                "Authorization": "[REDACTED]",
+                "user": {"password": "[REDACTED]", "clientSecret": "[REDACTED]", "name": "n", "set-cookie": "[REDACTED]"},
+            })
+        );
+    }
+
+    #[test]
+    fn credentials_leave_urls_and_texts() {
+        let shown = |text: &str| sanitize(&json!(text)).as_str().unwrap().to_owned();
+
+        assert_eq!(shown("see https://me:pw@host/x?y=1 now"), "see https://host/x?y=1 now");
+        assert_eq!(shown("https://host/@user"), "https://host/@user");
+        assert_eq!(shown("Authorization: Bearer abc.def rest"), "Authorization: Bearer [REDACTED] rest");
+        assert_eq!(shown("GET https://h/search?key=AIza&q=x failed"), "GET https://h/search?key=[REDACTED]&q=x failed");
+        assert_eq!(shown("postgres://h1/x,postgres://c:pw@h2/y"), "postgres://h1/x,postgres://h2/y");
+        assert_eq!(
+            shown(r#"{"api_key":"sk-1","token":"ghp","n":1}"#),
+            r#"{"api_key":"[REDACTED]","token":"[REDACTED]","n":1}"#
+        );
+        assert_eq!(shown("password=hunter2 X-API-Key: abc done"), "password=[REDACTED] X-API-Key: [REDACTED] done");
+        assert_eq!(shown("at 12:30 key question: none"), "at 12:30 key question: none");
+    }
+
+    #[test]
+    fn long_texts_and_deep_values_are_cut() {
+        assert_eq!(sanitize(&json!("é".repeat(2000))).as_str().unwrap().chars().count(), 1001);
+
+        let deep = (0..100).fold(json!("x"), |inner, _| json!([inner]));
+        assert!(sanitize(&deep).to_string().contains("TOO DEEP"));
+    }
+
+    #[test]
+    fn a_quotation_is_one_short_line() {
+        assert_eq!(quote("a\n\"b\"\u{7}\tc"), "a 'b' c");
+        assert_eq!(quote(&"x".repeat(500)).chars().count(), 301);
+    }
+}

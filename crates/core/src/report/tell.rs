@@ -1,0 +1,91 @@
+//! Decides what is told of a call that ended: a report if it failed, an event in any case.
+
+use super::{Code, Debug, Report, Situation, sanitize};
+use crate::attempt::wait;
+use crate::model::answer::{Answer, Outcome};
+use crate::model::failure::{Cause, Disposition, Failure};
+use crate::model::time::millis;
+use crate::recover::chain::warning;
+use crate::report::event::Event;
+use crate::run::Run;
+
+impl<T: Clone> Run<'_, T> {
+    /// Puts a failure into words.
+    pub(crate) fn fail(&self, mut failure: Failure) -> Outcome<T> {
+        let tool = self.tool;
+        // A breaker that opened on the way tells when the same call makes sense again.
+        if failure.retry_after.is_none() && failure.disposition == Disposition::Transient {
+            failure.retry_after = wait(tool);
+        }
+        let repeats = self.repeats(&failure);
+        let reader = self.pipeline.reader_beside(tool);
+        let situation = Situation {
+            tool: &tool.name,
+            server: &tool.server.name,
+            effect: tool.policy.effect,
+            failure: &failure,
+            attempts: self.attempts(),
+            took: self.env().clock.now().since(self.started),
+            verify: reader.as_deref(),
+            hint: tool.server.hint.as_deref(),
+            repeats,
+            may_have_acted: self.may_have_acted(),
+        };
+        if failure.cause == Cause::CircuitOpen {
+            self.emit(|server, tool| Event::Degraded { server, tool });
+        }
+        Outcome::Failed(Box::new(Report {
+            code: Code::of(failure.cause),
+            message: situation.plain(),
+            classic: situation.classic(),
+            retry_after: failure.retry_after,
+            tool: tool.name.to_string(),
+            server: tool.server.name.to_string(),
+            attempts: self.attempts(),
+            may_have_executed: self.may_have_acted() || failure.may_have_executed(tool.policy.effect),
+            debug: self.debug(),
+            failure,
+        }))
+    }
+
+    /// How often this very call has failed, this time included. A call that only has to wait is no loop:
+    /// repeating it later is just what it was told to do.
+    fn repeats(&self, failure: &Failure) -> u32 {
+        let (loops, policy) = (&self.pipeline.gatekeeper.loops, &self.tool.policy.loops);
+        match failure.cause {
+            Cause::CircuitOpen | Cause::Overloaded | Cause::Starting | Cause::RateLimited | Cause::Loop => 1,
+            _ => loops.failed(policy, &self.call.session, || self.key()),
+        }
+    }
+
+    fn debug(&self) -> Option<Debug> {
+        self.pipeline.shows_debug(self.call.debug).then(|| Debug {
+            arguments: sanitize(&self.call.arguments),
+            timeout: self.timeout,
+            attempt: self.attempts(),
+            causes: self.causes(),
+        })
+    }
+
+    pub(crate) fn finish(self, outcome: Outcome<T>, warnings: Vec<String>) -> Answer<T> {
+        let class = match &outcome {
+            Outcome::Live(value) if self.error_text(value).is_some() => "tool_error",
+            Outcome::Live(_) => "ok",
+            Outcome::Served(_) => "fallback",
+            Outcome::Failed(report) => report.code.as_str(),
+        };
+        self.tell_end(class);
+        let elapsed = self.ended().since(self.started);
+        Answer { outcome, tool: self.tool.name.clone(), attempts: self.attempts(), elapsed, warnings }
+    }
+
+    /// What the seed writes when a tool failed: more if a fallback may follow, less if this is all.
+    pub(crate) fn first_warning(&self, failure: &Failure) -> String {
+        match failure.retry_after {
+            Some(wait) if failure.cause == Cause::CircuitOpen && self.tool.policy.fallback.is_empty() => {
+                format!("{}: circuit open for {}ms", self.tool.name, millis(wait))
+            }
+            _ => warning(&self.tool.name, failure),
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Decides what models and people read when a call fails or a fallback answers: the message catalogue.
+//!
+//! Plain style: at most 60 words, declarative, the first sentence stands alone; whether something may have
+//! been executed is said, waits are given in seconds, nothing is promised that will not happen, and other
+//! people's words are quoted. Classic style: the seeds' texts, exactly.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::Code;
+use super::sanitize::quote;
+use crate::model::duration::{about, age};
+use crate::model::effect::{Effect, Kind};
+use crate::model::failure::{Cause, Failure, Sent};
+use crate::model::time::whole_seconds;
+
+/// Which words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Style {
+    /// Plain and declarative.
+    #[default]
+    Plain,
+    /// The seeds' own.
+    Classic,
+}
+
+/// What is known when a failure is put into words.
+#[derive(Clone, Debug)]
+pub(crate) struct Situation<'a> {
+    pub(crate) tool: &'a str,
+    pub(crate) server: &'a str,
+    pub(crate) effect: Effect,
+    pub(crate) failure: &'a Failure,
+    pub(crate) attempts: u32,
+    /// How long the call took.
+    pub(crate) took: Duration,
+    /// A read tool of the same server that can show what happened.
+    pub(crate) verify: Option<&'a str>,
+    /// The operator's word about this server.
+    pub(crate) hint: Option<&'a str>,
+    /// How often this very call has failed in the session.
+    pub(crate) repeats: u32,
+    /// Some attempt, perhaps an earlier one, may have been executed.
+    pub(crate) may_have_acted: bool,
+}
+
+impl Situation<'_> {
+    /// The text in the plain style.
+    pub(crate) fn plain(&self) -> String {
+        let mut text = if self.repeats > 1 { self.again() } else { self.first_time() };
+        if self.may_have_acted && !text.contains("may have been executed") {
+            let earlier = !self.failure.may_have_executed(self.effect);
+            text.push_str(if earlier {
+                " An earlier attempt may have been executed."
+            } else {
+                " It may have been executed."
+            });
+        }
+        if let Some(hint) = self.hint {
+            text.push(' ');
+            text.push_str(&quote(hint));
+            if !text.ends_with(['.', '?']) {
+                text.push('.');
+            }
+        }
+        text
+    }
+
+    /// The text in the seeds' words.
+    pub(crate) fn classic(&self) -> String {
+        match self.failure.cause {
+            Cause::CircuitOpen => degradation(self.tool, self.failure.retry_after.unwrap_or_default()),
+            Cause::Loop => format!(
+                "⚠️ Loop detected: \"{}\" was called repeatedly with the same inputs. Try a different query or break this into smaller steps.",
+                self.tool
+            ),
+            _ => format!("❌ Failed after multiple attempts.\n\nError: {}", self.failure.message),
+        }
+    }
+
+    fn first_time(&self) -> String {
+        self.not_asked().unwrap_or_else(|| self.answered_badly())
+    }
+
+    /// What was decided here or asks for patience: the call was not executed, and why.
+    fn not_asked(&self) -> Option<String> {
+        let (tool, server, message) = (self.tool, self.server(), &self.failure.message);
+        let again = || self.in_seconds(" The same call can be repeated in", ".");
+        Some(match self.failure.cause {
+            Cause::CircuitOpen => format!(
+                "{tool} is temporarily unavailable: repeated failures opened its circuit breaker. The call was not executed.{} The task can continue without it or be reported as blocked on it.",
+                self.in_seconds(" The next real try is possible in", ".")
+            ),
+            Cause::RateLimited if self.is_local() => format!("{tool} was not executed: {message}.{}", again()),
+            Cause::RateLimited if self.failure.sent == Sent::Never => format!(
+                "{tool} was not executed: {server} is at its rate limit{}. The same call can be repeated later.",
+                self.in_seconds(" and asks for a pause of", "")
+            ),
+            Cause::Overloaded => {
+                format!("{tool} was not executed: {server} is busy with other calls ({}).{}", self.quoted(), again())
+            }
+            Cause::Starting => format!("{tool} was not executed: {server} is starting.{}", again()),
+            Cause::Unavailable => {
+                format!(
+                    "{tool} was not executed: {server} is down ({}). It stays down until a person acts.",
+                    self.quoted()
+                )
+            }
+            Cause::Loop => format!(
+                "{tool} was not executed: this identical call {message} recently. The input has not changed; different arguments or another tool are likelier to help."
+            ),
+            _ => return None,
+        })
+    }
+
+    /// What the server, or the way to it, did.
+    fn answered_badly(&self) -> String {
+        let (tool, server, quoted) = (self.tool, self.server(), self.quoted());
+        let (status, tried, fate) = (self.status(), self.tried(), self.fate());
+        match self.failure.cause {
+            Cause::Timeout => self.timed_out(),
+            Cause::RateLimited => {
+                let pause = self.in_seconds(" and asks for a pause of", "");
+                format!("{tool} failed: {server} is at its rate limit{pause}. {fate}")
+            }
+            Cause::AuthExpired => format!(
+                "{tool} failed: {server} rejected the credentials{status}. A person has to renew them; repeating the call cannot succeed before that."
+            ),
+            Cause::Denied => format!(
+                "{tool} was denied by {server}{status}: {quoted}. Access is decided there; repeating the call gives the same answer."
+            ),
+            Cause::Refusal => {
+                format!("{tool} was refused by a content policy: {quoted}. A differently worded request may pass.")
+            }
+            Cause::InvalidInput if matches!(self.failure.status, Some(404 | 410)) => format!(
+                "{tool} found nothing there{status}: {quoted}. The same arguments give the same answer until that changes."
+            ),
+            Cause::InvalidInput => {
+                format!("{tool} did not accept the request: {quoted}. The same arguments fail again.")
+            }
+            Cause::Network | Cause::SessionLost => format!(
+                "{tool} failed: the connection to {server} was lost or could not be made ({quoted}).{tried} {fate}"
+            ),
+            Cause::Cancelled => format!("{tool} was cancelled. {fate}"),
+            _ => format!("{tool} failed on {server}{status}: {quoted}.{tried} {fate}"),
+        }
+    }
+
+    /// The same failure once more: shorter, with the count and one thing to do differently.
+    fn again(&self) -> String {
+        let step = match self.failure.cause {
+            Cause::Loop => return self.first_time(),
+            _ if self.failure.may_have_executed(self.effect) => self.fate(),
+            Cause::InvalidInput | Cause::Refusal => "The input has not changed, so the outcome will not.".to_owned(),
+            Cause::AuthExpired | Cause::Denied | Cause::Unavailable => "Only a person can change that.".to_owned(),
+            _ if self.failure.retry_after.is_some() => self.in_seconds("The next real try is possible in", "."),
+            _ => "A pause or another tool is likelier to help than another repeat.".to_owned(),
+        };
+        let code = code_words(Code::of(self.failure.cause));
+        format!(
+            "{} failed {} times with the same arguments (now: {code}, {}). {step}",
+            self.tool,
+            self.repeats,
+            self.quoted()
+        )
+    }
+
+    fn timed_out(&self) -> String {
+        let (tool, took) = (self.tool, about(self.took));
+        if self.failure.may_have_executed(self.effect) {
+            let repeated = if self.attempts > 1 { self.tried() } else { " It was not repeated.".to_owned() };
+            return format!(
+                "{tool} did not answer within {took} and may have been executed.{repeated} {}",
+                self.verify()
+            );
+        }
+        if self.effect == Effect::ReadOnly {
+            return format!(
+                "{tool} timed out after {took}{}. It changes nothing, so repeating is safe; a narrower request may finish sooner.",
+                self.attempts_in_brackets()
+            );
+        }
+        format!("{tool} was not executed: {} could not be reached within {took}. Repeating is safe.", self.server())
+    }
+
+    /// What is known about execution.
+    fn fate(&self) -> String {
+        match self.effect {
+            Effect::ReadOnly => "It changes nothing, so repeating is safe.".to_owned(),
+            Effect::Idempotent if self.failure.may_have_executed(self.effect) => {
+                "It may have been executed; repeating it changes nothing more.".to_owned()
+            }
+            _ if self.failure.may_have_executed(self.effect) => format!("It may have been executed. {}", self.verify()),
+            _ => "It was not executed, so repeating is safe.".to_owned(),
+        }
+    }
+
+    fn verify(&self) -> String {
+        match (self.effect, self.verify) {
+            (Effect::Idempotent, _) => "Repeating it changes nothing more.".to_owned(),
+            (_, Some(reader)) => format!("{reader} can show whether it took effect before another attempt."),
+            (_, None) => "Looking at the current state before another attempt avoids doing it twice.".to_owned(),
+        }
+    }
+
+    /// The known wait between two words; nothing if none is known.
+    fn in_seconds(&self, before: &str, after: &str) -> String {
+        self.failure.retry_after.map(|wait| format!("{before} {}s{after}", whole_seconds(wait))).unwrap_or_default()
+    }
+
+    /// Decided in this process: no server said it.
+    fn is_local(&self) -> bool {
+        self.failure.sent == Sent::Never && self.failure.status.is_none() && self.attempts == 0
+    }
+
+    fn tried(&self) -> String {
+        if self.attempts > 1 { format!(" {} attempts were made.", self.attempts) } else { String::new() }
+    }
+
+    fn attempts_in_brackets(&self) -> String {
+        if self.attempts > 1 { format!(" ({} attempts)", self.attempts) } else { String::new() }
+    }
+
+    fn status(&self) -> String {
+        self.failure.status.map(|status| format!(" ({status})")).unwrap_or_default()
+    }
+
+    fn server(&self) -> &str {
+        if self.server.is_empty() { "its server" } else { self.server }
+    }
+
+    /// The server's words. Those about a wrong request are what the model needs, so more of them are kept.
+    fn quoted(&self) -> String {
+        let most = if self.failure.cause == Cause::InvalidInput { 32 } else { 14 };
+        let mut words: Vec<String> = quote(&self.failure.message).split(' ').map(str::to_owned).collect();
+        if words.len() > most {
+            words.truncate(most);
+            words.push("…".to_owned());
+        }
+        let quoted = words.join(" ");
+        if quoted.is_empty() { "no reason given".to_owned() } else { format!("\"{}\"", quoted.trim_end_matches('.')) }
+    }
+}
+
+fn code_words(code: Code) -> String {
+    code.as_str().to_lowercase().replace('_', " ")
+}
+
+/// The seed's text when a breaker leaves nothing else to say.
+fn degradation(tool: &str, retry_after: Duration) -> String {
+    format!(
+        "⚠️ The \"{tool}\" tool is temporarily unavailable due to repeated failures.\n\n\
+         This usually means:\n\
+         - The external API (GitHub, database, etc.) is down or rate limiting\n\
+         - There's a network issue between the agent and the service\n\n\
+         ⏱️ The system will automatically retry in {} seconds.\n\
+         Try again in a moment, or rephrase your request to use a different tool.\n\n\
+         _If this persists, contact your administrator._",
+        whole_seconds(retry_after)
+    )
+}
+
+/// What a fallback says about its answer.
+pub(crate) mod served {
+    use super::*;
+
+    fn why(failure: &Failure) -> String {
+        match failure.status {
+            Some(status) => status.to_string(),
+            None => code_words(Code::of(failure.cause)),
+        }
+    }
+
+    /// An old copy.
+    pub(crate) fn cached(
+        style: Style,
+        kind: Option<Kind>,
+        old: Duration,
+        before_a_write: bool,
+        failure: &Failure,
+    ) -> String {
+        if style == Style::Classic {
+            return format!("⚠️ {}. Showing cached information may be stale.", kind.unwrap_or(Kind::Read).label());
+        }
+        let mut note = format!("Cached copy from {} ago; live read failed ({}).", age(old), why(failure));
+        if before_a_write {
+            note.push_str(" Something was written to this server since.");
+        }
+        note
+    }
+
+    /// A simpler search.
+    pub(crate) fn simplified(query: &str, failure: &Failure) -> String {
+        format!("Results for the simpler query \"{}\"; the full search failed ({}).", quote(query), why(failure))
+    }
+
+    /// The page before.
+    pub(crate) fn previous_page(failure: &Failure) -> String {
+        format!("This is the page before the one asked for, which failed ({}).", why(failure))
+    }
+
+    /// Another tool.
+    pub(crate) fn alternate(other: &str, tool: &str, failure: &Failure) -> String {
+        format!("Answered by {other} because {tool} failed ({}).", why(failure))
+    }
+
+    /// A batch, item by item.
+    pub(crate) fn one_by_one(done: usize, of: usize, failure: &Failure) -> String {
+        let mut note = format!("{done} of {of} items succeeded one by one; the batch failed ({}).", why(failure));
+        if done < of {
+            let _ = write!(note, " The {} others are listed with their reasons.", of - done);
+        }
+        note
+    }
+
+    /// A write that waits.
+    pub(crate) fn queued(tool: &str, id: &str, failure: &Failure) -> String {
+        let when = match failure.retry_after {
+            Some(wait) => format!("when its server answers again, in about {}s at the earliest", whole_seconds(wait)),
+            None => "when its server answers again".to_owned(),
+        };
+        if failure.sent == Sent::Never {
+            return format!(
+                "{tool} was not executed yet. It is queued as {id} and will be tried {when}. Repeating the call would queue a second one."
+            );
+        }
+        format!(
+            "{tool} may have been executed. It is queued as {id} and will be tried again {when}, which changes nothing more. Repeating the call would queue a second one."
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! Decides what every stage may look at while it works on a call, and what is noted down on the way.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use crate::admit::key::CallKey;
+use crate::attempt::deadline::Deadline;
+use crate::classify::Classifier;
+use crate::env::Env;
+use crate::model::call::Call;
+use crate::model::duration::seconds;
+use crate::model::effect::Effect;
+use crate::model::failure::{Cause, Failure};
+use crate::model::time::Moment;
+use crate::report::event::Event;
+use crate::report::{Code, one_line};
+use crate::settings::Pipeline;
+use crate::state::Tool;
+
+/// One call on its way.
+pub(crate) struct Run<'a, T> {
+    pub(crate) pipeline: &'a Pipeline<T>,
+    pub(crate) tool: &'a Tool,
+    pub(crate) call: &'a Call,
+    pub(crate) deadline: Deadline,
+    pub(crate) timeout: Duration,
+    pub(crate) started: Moment,
+    /// The server's writes when the call began.
+    pub(crate) writes: u64,
+    attempts: AtomicU32,
+    /// Some attempt failed and may have been executed all the same.
+    may_have_acted: AtomicBool,
+    /// … and repeating it would do it again.
+    must_not_act_again: AtomicBool,
+    /// Its ending was told.
+    is_told: AtomicBool,
+    /// One line for each attempt that failed.
+    causes: Mutex<Vec<String>>,
+    key: OnceLock<CallKey>,
+    ended: OnceLock<Moment>,
+}
+
+impl<'a, T> Run<'a, T> {
+    pub(crate) fn start(pipeline: &'a Pipeline<T>, tool: &'a Tool, call: &'a Call) -> Self {
+        let started = pipeline.env.clock.now();
+        let timeout = tool.policy.timeout.min(call.timeout.unwrap_or(Duration::MAX));
+        Self {
+            pipeline,
+            tool,
+            call,
+            deadline: Deadline::after(started, timeout),
+            timeout,
+            started,
+            writes: tool.server.writes(),
+            attempts: AtomicU32::new(0),
+            may_have_acted: AtomicBool::new(false),
+            must_not_act_again: AtomicBool::new(false),
+            is_told: AtomicBool::new(false),
+            causes: Mutex::default(),
+            key: OnceLock::new(),
+            ended: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn timed_out(&self) -> Failure {
+        let message = format!("Tool '{}' exceeded timeout of {}", self.tool.name, seconds(self.timeout));
+        Failure::local(Cause::Timeout, None, message)
+    }
+
+    pub(crate) fn env(&self) -> &Env {
+        &self.pipeline.env
+    }
+
+    pub(crate) fn classifier(&self) -> &Classifier {
+        &self.pipeline.classifier
+    }
+
+    pub(crate) fn error_text(&self, value: &T) -> Option<String> {
+        (self.pipeline.error_text)(value)
+    }
+
+    pub(crate) fn remaining(&self) -> Duration {
+        self.deadline.remaining(&self.env().clock)
+    }
+
+    /// The moment the answer was there; asked again, the same.
+    pub(crate) fn ended(&self) -> Moment {
+        *self.ended.get_or_init(|| self.env().clock.now())
+    }
+
+    pub(crate) fn key(&self) -> CallKey {
+        *self.key.get_or_init(|| {
+            let parts = [&*self.tool.server.name, &*self.tool.name, &*self.call.caller];
+            self.pipeline.keys.key(&parts, &self.call.arguments)
+        })
+    }
+
+    pub(crate) fn count_attempt(&self) -> u32 {
+        self.attempts.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Remembers an attempt that failed, at a tool with this effect.
+    pub(crate) fn remember(&self, attempt: u32, effect: Effect, failure: &Failure) {
+        let may_have_acted = failure.may_have_executed(effect);
+        self.may_have_acted.fetch_or(may_have_acted, Ordering::Relaxed);
+        self.must_not_act_again.fetch_or(may_have_acted && !effect.is_replayable(), Ordering::Relaxed);
+        let line = format!("attempt {attempt}: {} ({})", one_line(&failure.message), Code::of(failure.cause).as_str());
+        self.causes.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+
+    pub(crate) fn must_not_act_again(&self) -> bool {
+        self.must_not_act_again.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn may_have_acted(&self) -> bool {
+        self.may_have_acted.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn attempts(&self) -> u32 {
+        self.attempts.load(Ordering::Relaxed)
+    }
+
+    /// One line for each attempt that failed.
+    pub(crate) fn causes(&self) -> Vec<String> {
+        self.causes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Tells that the call ended; once.
+    pub(crate) fn tell_end(&self, class: &'static str) {
+        if !self.is_told.swap(true, Ordering::Relaxed) {
+            let (attempts, elapsed) = (self.attempts(), self.ended().since(self.started));
+            self.emit(|server, tool| Event::CallFinished { server, tool, class, attempts, elapsed });
+        }
+    }
+
+    pub(crate) fn emit(&self, event: impl FnOnce(String, String) -> Event) {
+        self.env().events.emit(|| event(self.tool.server.name.to_string(), self.tool.name.to_string()));
+    }
+}
+
+impl<T> Drop for Run<'_, T> {
+    /// Dropped before its end, the caller has left.
+    fn drop(&mut self) {
+        self.tell_end("cancelled");
+    }
+}

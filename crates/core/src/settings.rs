@@ -1,0 +1,252 @@
+//! Decides what a pipeline consists of: which servers and tools it knows, and what they share.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::admit::Gatekeeper;
+use crate::admit::key::Keys;
+use crate::admit::rate::Rate;
+use serde_json::Value;
+
+use crate::attempt::breaker::{Breaker, BreakerPolicy};
+use crate::classify::Classifier;
+use crate::env::Env;
+use crate::model::effect::{Effect, Kind};
+use crate::model::invalid::Invalid;
+use crate::model::policy::{Policy, Scope, ServerPolicy};
+use crate::report::{Style, tool_result};
+use crate::state::durable::Durable;
+use crate::state::{Server, Tool};
+
+/// Kept answers take this many bytes unless set.
+const KEPT_BYTES: u64 = 64 * 1024 * 1024;
+/// The most tools a pipeline knows.
+const TOOLS: usize = 20_000;
+
+/// What a pipeline is made of. `T` is what a tool answers with.
+pub struct Settings<T> {
+    /// The surroundings.
+    pub env: Env,
+    /// What errors mean.
+    pub classifier: Classifier,
+    /// How often one caller may call.
+    pub caller_rate: Option<Rate>,
+    /// The breaker of all tools that share one ([`Scope::Global`]).
+    pub global_breaker: BreakerPolicy,
+    /// How many bytes of answers are kept.
+    pub kept_bytes: u64,
+    /// In whose words failures are told.
+    pub style: Style,
+    /// Whether failures always carry details.
+    pub debug: bool,
+    /// Whether a call may ask for details itself.
+    pub debug_on_request: bool,
+    /// Where writes wait; without it none does. Whoever gives a store delivers what waits in it: clients
+    /// are told that it will be tried.
+    pub durable: Option<Arc<dyn Durable>>,
+    /// The text of an answer that the tool marked as an error.
+    pub error_text: fn(&T) -> Option<String>,
+    /// Whether an answer is whole, so that it may be kept.
+    pub is_complete: fn(&T) -> bool,
+    /// The size of an answer in bytes.
+    pub weigh: fn(&T) -> usize,
+}
+
+impl<T> Settings<T> {
+    /// For answers of any type. Their size has to be told, or nothing would bound what is kept of them.
+    pub fn new(weigh: fn(&T) -> usize) -> Self {
+        Self {
+            env: Env::new(),
+            classifier: Classifier::new(),
+            caller_rate: None,
+            global_breaker: BreakerPolicy::default(),
+            kept_bytes: KEPT_BYTES,
+            style: Style::Plain,
+            debug: false,
+            debug_on_request: true,
+            durable: None,
+            error_text: |_| None,
+            is_complete: |_| true,
+            weigh,
+        }
+    }
+}
+
+impl Default for Settings<String> {
+    fn default() -> Self {
+        Self::new(String::len)
+    }
+}
+
+/// For MCP tool results as JSON: `isError` marks a tool's own error, and only complete results are kept.
+impl Default for Settings<Value> {
+    fn default() -> Self {
+        Self {
+            error_text: tool_result::error_text,
+            is_complete: tool_result::is_complete,
+            ..Self::new(tool_result::weigh)
+        }
+    }
+}
+
+/// The stages, what they share, and the tools that can be called. See [`Pipeline::run`].
+pub struct Pipeline<T> {
+    pub(crate) env: Env,
+    pub(crate) classifier: Classifier,
+    pub(crate) gatekeeper: Gatekeeper<T>,
+    pub(crate) keys: Keys,
+    pub(crate) style: Style,
+    debug: bool,
+    debug_on_request: bool,
+    pub(crate) durable: Option<Arc<dyn Durable>>,
+    pub(crate) error_text: fn(&T) -> Option<String>,
+    pub(crate) is_complete: fn(&T) -> bool,
+    global: Arc<Breaker>,
+    known: RwLock<Known>,
+}
+
+/// The servers, and the tools of each.
+#[derive(Default)]
+struct Known {
+    servers: HashMap<Arc<str>, KnownServer>,
+}
+
+struct KnownServer {
+    server: Arc<Server>,
+    policy: ServerPolicy,
+    shared_breaker: Arc<Breaker>,
+    tools: HashMap<Arc<str>, Arc<Tool>>,
+}
+
+impl<T> fmt::Debug for Pipeline<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipeline").finish_non_exhaustive()
+    }
+}
+
+impl<T: Clone> Pipeline<T> {
+    /// A pipeline that knows no servers yet.
+    pub fn new(settings: Settings<T>) -> Result<Self, Invalid> {
+        let clock = &settings.env.clock;
+        let global = Breaker::new("global", settings.global_breaker, &settings.env);
+        let global = Arc::new(global.map_err(|error| error.within("global_breaker"))?);
+        let gatekeeper = Gatekeeper::new(settings.caller_rate, settings.kept_bytes, settings.weigh, clock)?;
+        Ok(Self {
+            gatekeeper,
+            env: settings.env,
+            classifier: settings.classifier,
+            keys: Keys::default(),
+            style: settings.style,
+            debug: settings.debug,
+            debug_on_request: settings.debug_on_request,
+            durable: settings.durable,
+            error_text: settings.error_text,
+            is_complete: settings.is_complete,
+            global,
+            known: RwLock::default(),
+        })
+    }
+}
+
+impl<T> Pipeline<T> {
+    /// Makes a server known. One that is known already keeps its state; giving it another policy is an
+    /// error, not a silent wish.
+    pub fn server(&self, name: &str, policy: ServerPolicy) -> Result<Arc<Server>, Invalid> {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.servers.get(name) {
+            return match known.policy == policy {
+                true => Ok(known.server.clone()),
+                false => Err(Invalid::new("server", format!("\"{name}\" is known already, with another policy"))),
+            };
+        }
+        let name: Arc<str> = name.into();
+        let server = Arc::new(Server::new(name.clone(), policy.clone(), &self.env)?);
+        let shared_breaker = Arc::new(Breaker::new(name.clone(), policy.shared.clone(), &self.env)?);
+        let entry = KnownServer { server: server.clone(), policy, shared_breaker, tools: HashMap::new() };
+        known.servers.insert(name, entry);
+        Ok(server)
+    }
+
+    /// Makes a tool of a known server known and gives the handle to call it by. Given another policy, a
+    /// tool keeps its breaker unless that is what changed.
+    pub fn tool(&self, server: &str, name: &str, policy: Policy) -> Result<Arc<Tool>, Invalid> {
+        policy.validate()?;
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let tools: usize = known.servers.values().map(|server| server.tools.len()).sum();
+        let Some(entry) = known.servers.get_mut(server) else {
+            return Err(Invalid::new("server", format!("\"{server}\" is not known; make it known first")));
+        };
+        match entry.tools.get(name) {
+            Some(tool) if tool.policy == policy => return Ok(tool.clone()),
+            None if tools >= TOOLS => return Err(Invalid::new("tool", format!("there are {TOOLS} tools already"))),
+            _ => {}
+        }
+        let same_breaker =
+            |tool: &&Arc<Tool>| tool.policy.breaker == policy.breaker && tool.policy.scope == policy.scope;
+        let breaker = match entry.tools.get(name).filter(same_breaker) {
+            Some(tool) => tool.breaker.clone(),
+            None => policy.breaker.clone().map(|rules| self.breaker(entry, name, rules, policy.scope)).transpose()?,
+        };
+        let tool = Arc::new(Tool::new(name.into(), entry.server.clone(), policy, breaker));
+        entry.tools.insert(name.into(), tool.clone());
+        Ok(tool)
+    }
+
+    /// A known tool.
+    pub fn find(&self, server: &str, name: &str) -> Option<Arc<Tool>> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.servers.get(server)?.tools.get(name).cloned()
+    }
+
+    /// All known tools.
+    pub fn tools(&self) -> Vec<Arc<Tool>> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.servers.values().flat_map(|server| server.tools.values().cloned()).collect()
+    }
+
+    fn breaker(
+        &self,
+        entry: &KnownServer,
+        tool: &str,
+        rules: BreakerPolicy,
+        scope: Scope,
+    ) -> Result<Arc<Breaker>, Invalid> {
+        let name = match (scope, entry.server.name()) {
+            (Scope::Server, _) => return Ok(entry.shared_breaker.clone()),
+            (Scope::Global, _) => return Ok(self.global.clone()),
+            (Scope::Tool, "") => tool.to_owned(),
+            (Scope::Tool, server) => format!("{server}/{tool}"),
+        };
+        Breaker::new(name, rules, &self.env).map(Arc::new)
+    }
+
+    /// A tool of the same server that can show what a write did: one that speaks of the same things.
+    pub(crate) fn reader_beside(&self, tool: &Tool) -> Option<Arc<str>> {
+        if tool.policy.effect == Effect::ReadOnly {
+            return None;
+        }
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let readers = known.servers.get(&*tool.server.name)?.tools.values();
+        let about = |name: &str| -> Vec<String> {
+            name.split(|c: char| !c.is_alphanumeric()).map(|word| word.trim_end_matches('s').to_lowercase()).collect()
+        };
+        let subject = about(&tool.name);
+        readers
+            .filter(|reader| reader.policy.effect == Effect::ReadOnly)
+            .filter(|reader| about(&reader.name).iter().skip(1).any(|word| subject.contains(word)))
+            .min_by_key(|reader| {
+                let rank = match reader.policy.kind {
+                    Some(Kind::List) => 0,
+                    Some(Kind::Search) => 1,
+                    _ => 2,
+                };
+                (rank, reader.name.len(), reader.name.clone())
+            })
+            .map(|reader| reader.name.clone())
+    }
+
+    pub(crate) fn shows_debug(&self, asked: bool) -> bool {
+        self.debug || (asked && self.debug_on_request)
+    }
+}

@@ -1,0 +1,43 @@
+//! Decides what a store for waiting writes must do. The real, crash-safe one comes with the gateway.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A write that waits for its server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queued {
+    /// The server it is for.
+    pub server: String,
+    /// The tool to call.
+    pub tool: String,
+    /// With these arguments.
+    pub arguments: Value,
+    /// On whose behalf.
+    pub caller: String,
+}
+
+/// The store could not keep a write.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the queue did not accept the call: {0}")]
+pub struct NotQueued(pub String);
+
+/// A future that a trait object can give.
+pub type Promise<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Keeps writes until their server is back.
+///
+/// The promise: once `enqueue` has given an id, the item is there after any crash. Items of one server
+/// leave in the order in which they came.
+pub trait Durable: Send + Sync {
+    /// Keeps an item and gives its id.
+    fn enqueue(&self, item: Queued) -> Promise<'_, Result<String, NotQueued>>;
+
+    /// The oldest waiting item of a server.
+    fn next<'a>(&'a self, server: &'a str) -> Promise<'a, Option<(String, Queued)>>;
+
+    /// Forgets an item: it was delivered, or given up. `false` if there is none.
+    fn remove<'a>(&'a self, id: &'a str) -> Promise<'a, bool>;
+}

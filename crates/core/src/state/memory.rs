@@ -1,0 +1,85 @@
+//! Decides how writes wait in memory: in order, bounded, and gone with the process.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::durable::{Durable, NotQueued, Promise, Queued};
+
+/// A queue for tests, and for programs that can afford to lose what waits when they end.
+#[derive(Debug)]
+pub struct MemoryQueue {
+    capacity: usize,
+    items: Mutex<Items>,
+}
+
+#[derive(Debug, Default)]
+struct Items {
+    last_id: u64,
+    waiting: VecDeque<(String, Queued)>,
+}
+
+impl MemoryQueue {
+    /// Room for `capacity` items; more are refused.
+    pub fn new(capacity: usize) -> Self {
+        Self { capacity, items: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Items> {
+        self.items.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, item: Queued) -> Result<String, NotQueued> {
+        let mut items = self.lock();
+        if items.waiting.len() >= self.capacity {
+            return Err(NotQueued(format!("{} calls are waiting already", self.capacity)));
+        }
+        items.last_id += 1;
+        let id = format!("q{}", items.last_id);
+        items.waiting.push_back((id.clone(), item));
+        Ok(id)
+    }
+}
+
+impl Durable for MemoryQueue {
+    fn enqueue(&self, item: Queued) -> Promise<'_, Result<String, NotQueued>> {
+        Box::pin(async { self.keep(item) })
+    }
+
+    fn next<'a>(&'a self, server: &'a str) -> Promise<'a, Option<(String, Queued)>> {
+        Box::pin(async move { self.lock().waiting.iter().find(|(_, item)| item.server == server).cloned() })
+    }
+
+    fn remove<'a>(&'a self, id: &'a str) -> Promise<'a, bool> {
+        Box::pin(async move {
+            let mut items = self.lock();
+            let before = items.waiting.len();
+            items.waiting.retain(|(waiting, _)| waiting != id);
+            items.waiting.len() < before
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn item(server: &str, n: u32) -> Queued {
+        Queued { server: server.into(), tool: "t".into(), arguments: json!(n), caller: String::new() }
+    }
+
+    #[tokio::test]
+    async fn items_of_a_server_leave_in_order_and_the_queue_is_bounded() {
+        let queue = MemoryQueue::new(3);
+        let first = queue.enqueue(item("a", 1)).await.unwrap();
+        queue.enqueue(item("b", 2)).await.unwrap();
+        queue.enqueue(item("a", 3)).await.unwrap();
+        assert!(queue.enqueue(item("a", 4)).await.is_err());
+
+        assert_eq!(queue.next("a").await, Some((first.clone(), item("a", 1))));
+        assert!(queue.remove(&first).await);
+        assert!(!queue.remove(&first).await);
+        assert_eq!(queue.next("a").await.map(|(_, item)| item.arguments), Some(json!(3)));
+        assert_eq!(queue.next("c").await, None);
+    }
+}

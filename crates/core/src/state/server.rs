@@ -1,0 +1,68 @@
+//! Decides what is remembered about a server: its slots, its rate, its budget, its breakers, its writes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::admit::rate::RateLimit;
+use crate::attempt::breaker::Breaker;
+use crate::attempt::budget::Budget;
+use crate::attempt::slot::Slots;
+use crate::env::Env;
+use crate::model::invalid::Invalid;
+use crate::model::policy::ServerPolicy;
+
+/// What the tools of one server share.
+#[derive(Debug)]
+pub struct Server {
+    pub(crate) name: Arc<str>,
+    pub(crate) slots: Option<Slots>,
+    pub(crate) rate: Option<RateLimit>,
+    pub(crate) budget: Budget,
+    pub(crate) connection: Option<Breaker>,
+    pub(crate) hint: Option<String>,
+    writes: AtomicU64,
+}
+
+impl Server {
+    pub(crate) fn new(name: Arc<str>, policy: ServerPolicy, env: &Env) -> Result<Self, Invalid> {
+        policy.validate()?;
+        Ok(Self {
+            slots: policy.slots.map(Slots::new).transpose()?,
+            rate: policy.rate.map(|rate| RateLimit::new(rate, &env.clock)).transpose()?,
+            budget: Budget::new(policy.budget, &env.clock)?,
+            connection: policy.connection.map(|breaker| Breaker::new(name.clone(), breaker, env)).transpose()?,
+            hint: policy.hint,
+            writes: AtomicU64::new(0),
+            name,
+        })
+    }
+
+    /// Its configured name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its slots, if they are limited.
+    pub fn slots(&self) -> Option<&Slots> {
+        self.slots.as_ref()
+    }
+
+    /// Its retry budget.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// The breaker that watches its connection, if there is one.
+    pub fn connection(&self) -> Option<&Breaker> {
+        self.connection.as_ref()
+    }
+
+    /// How many writes it may have executed; a copy is fresh only while this stands still.
+    pub(crate) fn writes(&self) -> u64 {
+        self.writes.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn count_write(&self) {
+        self.writes.fetch_add(1, Ordering::AcqRel);
+    }
+}

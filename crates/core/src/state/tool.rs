@@ -1,0 +1,61 @@
+//! Decides what is remembered about a tool: its policy, its breaker, how fast it usually is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::server::Server;
+use crate::attempt::breaker::Breaker;
+use crate::attempt::hedge::{HedgePolicy, Latencies};
+use crate::model::policy::Policy;
+
+/// A tool that can be called: its policy resolved, its state at hand.
+#[derive(Debug)]
+pub struct Tool {
+    pub(crate) name: Arc<str>,
+    pub(crate) server: Arc<Server>,
+    pub(crate) policy: Policy,
+    pub(crate) breaker: Option<Arc<Breaker>>,
+    latencies: Latencies,
+}
+
+impl Tool {
+    pub(crate) fn new(name: Arc<str>, server: Arc<Server>, policy: Policy, breaker: Option<Arc<Breaker>>) -> Self {
+        Self { name, server, policy, breaker, latencies: Latencies::default() }
+    }
+
+    /// Another tool with the same policy and the same breaker.
+    pub(crate) fn renamed(&self, name: &str) -> Self {
+        Self::new(name.into(), self.server.clone(), self.policy.clone(), self.breaker.clone())
+    }
+
+    /// Its name at its server.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its server.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Its policy.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Its breaker, shared as the policy's scope says.
+    pub fn breaker(&self) -> Option<&Breaker> {
+        self.breaker.as_deref()
+    }
+
+    /// When a slow attempt gets company.
+    pub(crate) fn hedge_delay(&self) -> Option<Duration> {
+        self.policy.hedge.and_then(|hedge| self.latencies.delay(hedge))
+    }
+
+    pub(crate) fn record_latency(&self, took: Duration) {
+        if let Some(HedgePolicy::Quantile(_)) = self.policy.hedge {
+            self.latencies.record(took);
+        }
+    }
+}
