@@ -1,0 +1,154 @@
+//! T10, T11 and T13: what a client reads when a call fails.
+
+use super::kit::*;
+use seawall::*;
+use serde_json::json;
+
+/// A report about an open breaker with `wait` left.
+async fn open_for(wait: std::time::Duration, settings: impl FnOnce(&mut Settings<String>)) -> Report {
+    let env = env(0.0);
+    let mut own = self::settings(&env);
+    settings(&mut own);
+    let caller = ToolCaller::new(own).unwrap();
+    open_breaker(&caller, "send_mail").await;
+    let passed = secs(60) - wait;
+    advance(passed).await;
+    let call = Call::new(json!({"token": "x", "q": "y"})).with_debug();
+    report(&caller.call("send_mail", call, Script::healthy().send()).await).clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn t10_degradation_is_told_in_the_seeds_words() {
+    let report = open_for(ms(12_001), |_| ()).await;
+
+    let expected = "⚠️ The \"send_mail\" tool is temporarily unavailable due to repeated failures.\n\nThis usually means:\n\
+        - The external API (GitHub, database, etc.) is down or rate limiting\n\
+        - There's a network issue between the agent and the service\n\n\
+        ⏱️ The system will automatically retry in 13 seconds.\n\
+        Try again in a moment, or rephrase your request to use a different tool.\n\n\
+        _If this persists, contact your administrator._";
+    assert_eq!(report.classic, expected);
+    assert!(report.is_degradation());
+    assert_eq!(report.attempts, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t10_degradation_is_a_valid_tool_result() {
+    let report = open_for(ms(12_001), |_| ()).await;
+    for style in [Style::Plain, Style::Classic] {
+        for format in [Format::Text, Format::Json] {
+            for structured in [true, false] {
+                let result = report.to_tool_result(Rendering { style, format, structured });
+
+                let parsed: rmcp::model::CallToolResult = serde_json::from_value(result.clone()).unwrap();
+                assert_eq!(
+                    serde_json::to_value(&parsed).unwrap(),
+                    result,
+                    "nothing is lost or added by the official types"
+                );
+                assert_eq!(result["isError"], true);
+                assert_eq!(result["content"].as_array().map(Vec::len), Some(1));
+                assert_eq!(result.get("structuredContent").is_some(), structured);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t10_the_answer_says_which_step_it_was_and_warns() {
+    let caller = caller(&env(0.0));
+    open_breaker(&caller, "test-tool").await;
+
+    let answer = caller.call("test-tool", nothing(), Script::healthy().send()).await;
+
+    assert_eq!(answer.final_step(), "graceful-degradation");
+    assert_eq!(answer.warnings, ["test-tool: circuit open for 30000ms"]);
+    assert_eq!(answer.attempts, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t11_the_error_object_has_the_remaining_seconds() {
+    let report = open_for(ms(12_001), |own| own.debug_on_request = false).await;
+
+    let object = report.error_object(Style::Classic);
+    assert_eq!(
+        object,
+        json!({
+            "error": true, "code": "CIRCUIT_OPEN", "retryable": true, "retryAfter": 13,
+            "message": "Circuit breaker open due to repeated failures. Will retry in 13 seconds. Consider checking browser connection or graph status.",
+        })
+    );
+    let meta = report.object();
+    assert_eq!(
+        (meta["code"].as_str(), meta["retryAfter"].as_u64(), meta["mayHaveExecuted"].as_bool()),
+        (Some("CIRCUIT_OPEN"), Some(13), Some(false))
+    );
+    assert!(meta.get("debug").is_none() && object.get("details").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn t11_a_timeout_names_its_own_limit() {
+    let caller = caller(&env(0.0));
+    let hangs = |_| std::future::pending::<Result<String, Signals>>();
+
+    let (answer, elapsed) = timed(caller.call("cypher", nothing(), hangs)).await;
+
+    assert_eq!(elapsed, secs(120));
+    let object = report(&answer).error_object(Style::Classic);
+    assert_eq!(object["message"], "Tool 'cypher' exceeded timeout of 120s");
+    assert_eq!((object["code"].as_str(), object["retryable"].as_bool()), (Some("TIMEOUT"), Some(true)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t13_debug_shows_sanitized_arguments_when_asked() {
+    let shown = open_for(secs(1), |_| ()).await;
+    let debug = &shown.object()["debug"];
+    assert_eq!(debug["arguments"], json!({"token": "[REDACTED]", "q": "y"}));
+    assert_eq!((debug["timeoutMs"].as_u64(), debug["attempt"].as_u64()), (Some(60_000), Some(0)));
+    assert_eq!(shown.error_object(Style::Classic)["details"]["arguments"]["token"], "[REDACTED]");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t13_debug_tells_every_attempt() {
+    let caller = caller(&env(0.0));
+    let script = Script::failing(["503", "request timed out", "429 Too Many Requests"]);
+
+    let answer = caller.call("get_issue", Call::new(nothing()).with_debug(), script.send()).await;
+
+    let causes = &report(&answer).debug.as_ref().unwrap().causes;
+    assert_eq!(
+        causes,
+        &[
+            "attempt 1: 503 (UPSTREAM_ERROR)",
+            "attempt 2: request timed out (TIMEOUT)",
+            "attempt 3: 429 Too Many Requests (RATE_LIMITED)"
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn t13_an_operator_can_forbid_debug_and_can_switch_it_on() {
+    let forbidden = open_for(secs(1), |own| own.debug_on_request = false).await;
+    assert_eq!(forbidden.debug, None);
+
+    let always = open_for(secs(1), |own| (own.debug, own.debug_on_request) = (true, false)).await;
+    assert!(always.debug.is_some());
+
+    for (value, on) in [("true", true), ("1", false), ("TRUE", false)] {
+        let lookup = |name: &str| (name == "GITNEXUS_DEBUG").then(|| value.to_owned());
+        assert_eq!(debug_from_env(lookup), on);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_secret_of_the_arguments_or_of_an_error_reaches_a_failure() {
+    let caller = ToolCaller::new(Settings { debug: true, ..settings(&env(0.0)) }).unwrap();
+    let leaky = Script::down("500 from https://me:CANARY@host/x with Authorization: Bearer CANARY");
+
+    let answer = caller.call("get_issue", json!({"password": "CANARY"}), leaky.send()).await;
+
+    let report = report(&answer);
+    let texts = json!([report.message, report.classic, report.failure.message, answer.warnings]);
+    let shown = [report.object(), report.error_object(Style::Plain), report.error_object(Style::Classic), texts];
+    assert!(!serde_json::to_string(&shown).unwrap().contains("CANARY"), "{shown:?}");
+}

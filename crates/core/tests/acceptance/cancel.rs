@@ -1,0 +1,142 @@
+//! Dropped at any await, a call leaves nothing taken: no permit, no slot, no token, no flight.
+
+use super::kit::*;
+use seawall::*;
+use serde_json::json;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+
+/// Polls `work` `times` times with some virtual time between; tells whether it ended.
+async fn poll_times<T>(mut work: Pin<Box<impl Future<Output = T>>>, times: usize) -> bool {
+    for _ in 0..times {
+        let ended = poll_fn(|context| Poll::Ready(work.as_mut().poll(context).is_ready())).await;
+        if ended {
+            return true;
+        }
+        advance(ms(250)).await;
+    }
+    false
+}
+
+struct World {
+    pipeline: Pipeline<String>,
+    tool: std::sync::Arc<Tool>,
+}
+
+const SAVED: u64 = 5;
+
+impl World {
+    fn new(adjust: impl FnOnce(&mut Policy)) -> Self {
+        let pipeline = Pipeline::new(settings(&env(0.0))).unwrap();
+        let server = ServerPolicy {
+            slots: Some(SlotPolicy { concurrency: 1, waiting: 4, patience: secs(30) }),
+            rate: Some(Rate { count: 1, per: secs(1), burst: 1 }),
+            budget: BudgetPolicy { share: 1.0, floor: 0, saved: SAVED as u32 },
+            connection: Some(BreakerPolicy::new(1, secs(1))),
+            ..ServerPolicy::default()
+        };
+        let server = pipeline.server("s", server).unwrap();
+        (0..SAVED).for_each(|_| server.budget().deposit());
+        let mut policy = Preset::Default.policy(&ToolFacts::named("get_a"), &Tiers::default());
+        policy.breaker = Some(BreakerPolicy::new(1, secs(1)));
+        policy.cache.fresh = Some(secs(30));
+        policy.retry.backoff.jitter = Jitter::None;
+        adjust(&mut policy);
+        let tool = pipeline.tool("s", "get_a", policy).unwrap();
+        Self { pipeline, tool }
+    }
+
+    /// Puts both breakers where their next call is the one probe.
+    async fn make_suspect(&self) {
+        for breaker in [self.tool.breaker().unwrap(), self.tool.server().connection().unwrap()] {
+            breaker.admit().unwrap().badly();
+        }
+        advance(secs(1)).await;
+    }
+
+    /// A hedge that was sent is load, whoever leaves afterwards: its token is the one thing that stays spent.
+    fn check(&self, when: &str) {
+        let may_be_spent = u64::from(self.tool.policy().hedge.is_some());
+        let server = self.tool.server();
+        let slots = server.slots().unwrap();
+        assert_eq!((slots.in_flight(), slots.waiting()), (0, 0), "slots {when}");
+        assert!(server.budget().saved() + may_be_spent >= SAVED, "tokens {when}");
+        for breaker in [self.tool.breaker().unwrap(), server.connection().unwrap()] {
+            assert_eq!(breaker.peek(), Ok(()), "probe of {} {when}", breaker.name());
+        }
+    }
+}
+
+/// Waits a little before and after its work.
+async fn slow(fail: bool) -> Result<String, Signals> {
+    tokio::task::yield_now().await;
+    tokio::time::sleep(ms(300)).await;
+    if fail { Err(Signals::http(422, "no")) } else { Ok("ok".into()) }
+}
+
+async fn drop_everywhere(
+    adjust: fn(&mut Policy),
+    suspect: bool,
+    send: impl Fn(Attempt) -> Pin<Box<dyn Future<Output = Result<String, Signals>>>>,
+) -> usize {
+    for times in 0..500 {
+        let world = World::new(adjust);
+        if suspect {
+            world.make_suspect().await;
+        }
+        let call = Call::new(json!({"n": 1}));
+        let ended = poll_times(Box::pin(world.pipeline.run(&world.tool, &call, &send)), times).await;
+        if ended {
+            return times;
+        }
+        world.check(&format!("after a drop at poll {times}"));
+
+        // Nobody waits for a leader that is gone, and the next call gets through.
+        let next = world.pipeline.run(&world.tool, &call, |_| async { Ok("next".to_owned()) }).await;
+        assert_eq!(next.value().map(String::as_str), Some("next"), "after a drop at poll {times}: {next:?}");
+    }
+    panic!("the call never ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_dropped_at_any_await_leaves_nothing_taken() {
+    let polls = drop_everywhere(|_| (), true, |_| Box::pin(slow(false))).await;
+    assert!(polls >= 3, "{polls} polls show too little");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retried_call_dropped_at_any_await_leaves_nothing_taken() {
+    let tough = |policy: &mut Policy| {
+        policy.breaker = Some(BreakerPolicy { count_throttling: false, ..BreakerPolicy::default() })
+    };
+    let polls = drop_everywhere(tough, false, |attempt| {
+        Box::pin(async move {
+            let answer = slow(false).await;
+            if attempt.number < 2 { Err(Signals::http(429, "slow down")) } else { answer }
+        })
+    })
+    .await;
+    assert!(polls >= 6, "{polls} polls show too little");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hedged_call_dropped_at_any_await_leaves_nothing_taken() {
+    let hedged = |policy: &mut Policy| policy.hedge = Some(HedgePolicy::After(ms(100)));
+    let polls = drop_everywhere(hedged, false, |_| Box::pin(slow(false))).await;
+    assert!(polls >= 3, "{polls} polls show too little");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_panics_leaves_nothing_taken() {
+    let world = World::new(|_| ());
+    world.make_suspect().await;
+    let call = Call::new(json!({"n": 1}));
+    let panics = |_| async { if true { panic!("tool") } else { Ok(String::new()) } };
+
+    let caught = std::panic::AssertUnwindSafe(world.pipeline.run(&world.tool, &call, panics));
+    let result = futures_util::FutureExt::catch_unwind(caught).await;
+
+    assert!(result.is_err());
+    world.check("after a panic");
+}

@@ -1,0 +1,98 @@
+//! T9: steps in order, true counts, exact texts.
+
+use super::kit::*;
+use seawall::*;
+use serde_json::json;
+
+fn failing(name: &str, text: &'static str) -> Step<String> {
+    Step::new(name, move || async move { Err(text.into()) })
+}
+
+fn working(name: &str) -> Step<String> {
+    Step::new(name, || async { Ok("value".to_owned()) })
+}
+
+#[tokio::test(start_paused = true)]
+async fn t09_an_exhausted_chain_tells_every_step() {
+    let chain = FallbackChain::new(vec![failing("primary", "fail"), failing("backup", "also fail")]).unwrap();
+
+    let error = chain.run().await.unwrap_err();
+
+    assert_eq!(error.to_string(), "All fallback steps exhausted. Warnings:\nprimary: fail\nbackup: also fail");
+    assert!(matches!(error, ChainError::Exhausted { attempts: 2, .. }));
+}
+
+#[test]
+fn t09_an_empty_chain_is_an_error() {
+    let error = FallbackChain::<String>::new(vec![]).unwrap_err();
+
+    assert_eq!((error.field.as_str(), error.problem.as_str()), ("steps", "Fallback chain must have at least one step"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t09_an_unavailable_step_is_skipped_with_its_warning() {
+    let chain = FallbackChain::new(vec![working("primary").when(|| false), working("backup")]).unwrap();
+
+    let result = chain.run().await.unwrap();
+
+    assert_eq!((result.final_step.as_str(), result.attempts), ("backup", 1));
+    assert_eq!(result.warnings, ["primary: unavailable, skipping"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t09_an_open_step_is_passed_over_with_its_wait() {
+    let chain = FallbackChain::in_env(vec![failing("primary", "fail"), working("backup")], env(0.0)).unwrap();
+    for _ in 0..5 {
+        chain.run().await.unwrap();
+    }
+
+    let result = chain.run().await.unwrap();
+
+    assert_eq!(result.warnings, ["primary: circuit open (retry in 30000ms)"]);
+    assert_eq!(result.attempts, 1, "only what was executed counts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t09_three_tries_and_a_cached_copy_are_four_attempts() {
+    let caller = caller(&env(0.0));
+    let cached = [Step::new("get_issue-cached", || async { Ok("copy".to_owned()) })];
+    let down = Script::down("503 Service Unavailable");
+
+    let answer = caller.call_with("get_issue", json!({"issue_number": 1}), &cached, down.send()).await;
+
+    assert_eq!((answer.attempts, answer.final_step().as_str(), down.executions()), (4, "get_issue-cached", 3));
+    assert_eq!(answer.warnings, ["get_issue: 503 Service Unavailable", "get_issue-cached: unavailable, skipping"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_callers_fault_stops_the_chain() {
+    let chain = FallbackChain::new(vec![failing("primary", "422 invalid"), working("backup")]).unwrap();
+
+    assert!(matches!(chain.run().await, Err(ChainError::Stopped { step, attempts: 1, .. }) if step == "primary"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_chain_retries_only_when_told_to_and_keeps_one_deadline() {
+    let run = |attempts, timeout| async move {
+        let chain = FallbackChain::in_env(vec![failing("primary", "503"), working("backup")], env(0.0)).unwrap();
+        let policy = RetryPolicy::new(attempts, Backoff::FALLBACK);
+        let chain = chain.retry(policy, Effect::ReadOnly).unwrap().timeout(timeout).unwrap();
+        let (result, elapsed) = timed(chain.run()).await;
+        (result.unwrap().attempts, elapsed)
+    };
+
+    assert_eq!(run(1, secs(60)).await, (2, ms(0)));
+    assert_eq!(run(2, secs(60)).await, (3, ms(500)));
+    assert_eq!(run(3, ms(600)).await, (3, ms(500)), "a second pause of 1 s does not fit");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_hangs_is_cut_off_at_the_chains_deadline() {
+    let hangs = Step::new("primary", std::future::pending);
+    let chain = FallbackChain::<String>::in_env(vec![hangs], env(0.0)).unwrap().timeout(secs(5)).unwrap();
+
+    let (result, elapsed) = timed(chain.run()).await;
+
+    assert_eq!(elapsed, secs(5));
+    assert_eq!(result.unwrap_err().to_string(), "All fallback steps exhausted. Warnings:\nprimary: deadline exceeded");
+}

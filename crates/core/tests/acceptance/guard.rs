@@ -1,0 +1,191 @@
+//! T22 and T23: loops are stopped, and answers stay with those who asked.
+
+use super::kit::*;
+use futures_util::future::join_all;
+use seawall::*;
+use serde_json::json;
+
+fn blog(env: &Env) -> ToolCaller<String> {
+    ToolCaller::with_options(settings(env), CallerOptions { preset: Preset::Blog, ..CallerOptions::default() }).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn t22_the_third_identical_call_is_answered_not_executed() {
+    let (tools, script) = (blog(&env(0.0)), Script::healthy());
+    let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+
+    tools.call("poll", parse(r#"{"a": 1, "b": 2}"#), script.send()).await;
+    tools.call("poll", parse(r#"{"b": 2, "a": 1}"#), script.send()).await;
+    let third = tools.call("poll", parse(r#"{"a": 1, "b": 2}"#), script.send()).await;
+
+    assert_eq!((report(&third).code, script.executions()), (Code::LoopDetected, 2));
+    let expected = "⚠️ Loop detected: \"poll\" was called repeatedly with the same inputs. Try a different query or break this into smaller steps.";
+    assert_eq!(report(&third).classic, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t22_sessions_are_apart_and_internal_retries_do_not_count() {
+    let tools = blog(&env(0.0));
+    for session in ["one", "two"] {
+        for _ in 0..2 {
+            let flaky = Script::failing(["429"; 2]);
+            let answer = tools.call("get_issue", Call::new(nothing()).in_session(session), flaky.send()).await;
+            assert_eq!((answer.value().is_some(), flaky.executions()), (true, 3));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t22_by_default_only_failing_calls_are_loops() {
+    let tools = caller(&env(0.0));
+    let snapshot = Script::healthy();
+    for _ in 0..20 {
+        assert!(tools.call("take_snapshot", nothing(), snapshot.send()).await.value().is_some());
+    }
+
+    let wrong = Script::down("404 not found");
+    for _ in 0..3 {
+        tools.call("get_page", json!({"id": 9}), wrong.send()).await;
+    }
+    let fourth = tools.call("get_page", json!({"id": 9}), wrong.send()).await;
+    assert_eq!((report(&fourth).code, wrong.executions()), (Code::LoopDetected, 3));
+    assert!(report(&fourth).message.contains("failed 3 times"), "{}", report(&fourth).message);
+
+    tools.call("list_pages", nothing(), snapshot.send()).await;
+    tools.call("get_page", json!({"id": 9}), wrong.send()).await;
+    assert_eq!(wrong.executions(), 4, "any success starts afresh");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t22_a_call_that_was_told_to_wait_is_no_loop() {
+    let tools = caller(&env(0.0));
+    open_breaker(&tools, "get_page").await;
+    for _ in 0..5 {
+        assert_eq!(report(&tools.call("get_page", nothing(), Script::healthy().send()).await).code, Code::CircuitOpen);
+    }
+    advance(secs(30)).await;
+
+    assert!(tools.call("get_page", nothing(), Script::healthy().send()).await.value().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn t22_a_tools_own_error_counts_as_failing() {
+    let own =
+        Settings { error_text: |text: &String| text.starts_with("Error").then(|| text.clone()), ..settings(&env(0.0)) };
+    let tools = ToolCaller::new(own).unwrap();
+    let answer = || async { tools.call("get_page", nothing(), |_| async { Ok("Error: 404".to_owned()) }).await };
+
+    for _ in 0..3 {
+        assert_eq!(answer().await.value().map(String::as_str), Some("Error: 404"), "passed on unchanged");
+    }
+    assert_eq!(report(&answer().await).code, Code::LoopDetected);
+}
+
+fn caching(env: &Env) -> ToolCaller<String> {
+    let tools = caller(env);
+    for name in ["get_issue", "list_issues", "search_issues"] {
+        tools.tool(ToolFacts::named(name), |policy| policy.cache.fresh = Some(secs(30))).unwrap();
+    }
+    tools
+}
+
+#[tokio::test(start_paused = true)]
+async fn t23_a_cached_answer_is_not_shared_between_callers() {
+    let (tools, script) = (caching(&env(0.0)), Script::healthy());
+    let ask = |caller: &'static str| tools.call("get_issue", Call::new(json!({"n": 1})).by(caller), script.send());
+
+    ask("alice").await;
+    ask("alice").await;
+    assert_eq!(script.executions(), 1);
+    ask("bob").await;
+    assert_eq!(script.executions(), 2);
+
+    advance(secs(30)).await;
+    ask("alice").await;
+    assert_eq!(script.executions(), 3, "no longer fresh");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t23_a_write_makes_what_was_read_before_it_unfresh() {
+    let (tools, reads, writes) = (caching(&env(0.0)), Script::healthy(), Script::healthy());
+    let read_all = || async {
+        for tool in ["get_issue", "list_issues", "search_issues"] {
+            tools.call(tool, nothing(), reads.send()).await;
+        }
+        reads.executions()
+    };
+    read_all().await;
+    assert_eq!(read_all().await, 3);
+
+    tools.call("create_issue", nothing(), writes.send()).await;
+    assert_eq!(read_all().await, 6);
+
+    let ambiguous = Script::down(Signals::transport(Transport::Timeout, "no answer"));
+    tools.call("create_issue", nothing(), ambiguous.send()).await;
+    assert_eq!(read_all().await, 9, "a write that may have been executed counts too");
+
+    let refused = Script::down(Signals::transport(Transport::Refused, "refused"));
+    tools.call("create_issue", nothing(), refused.send()).await;
+    assert_eq!(read_all().await, 9, "one that certainly was not does not");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t23_a_read_that_began_before_a_write_is_not_kept_as_fresh() {
+    let (tools, script) = (caching(&env(0.0)), Script::healthy());
+    let slow_read = |_| async {
+        tokio::time::sleep(secs(1)).await;
+        script.execute()
+    };
+
+    tokio::join!(
+        tools.call("get_issue", nothing(), slow_read),
+        tools.call("create_issue", nothing(), Script::healthy().send())
+    );
+    tools.call("get_issue", nothing(), script.send()).await;
+
+    assert_eq!(script.executions(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t23_errors_are_never_cached() {
+    let own =
+        Settings { error_text: |text: &String| text.starts_with("Error").then(|| text.clone()), ..settings(&env(0.0)) };
+    let tools = with_tool(own, "get_issue", |policy| policy.cache.fresh = Some(secs(30)));
+
+    tools.call("get_issue", nothing(), Script::down("422 invalid").send()).await;
+    tools.call("get_issue", nothing(), |_| async { Ok("Error: no".to_owned()) }).await;
+    let answer = tools.call("get_issue", nothing(), Script::healthy().send()).await;
+
+    assert_eq!(answer.value().map(String::as_str), Some("ok"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t23_identical_reads_at_the_same_time_ask_once() {
+    let (tools, script) = (caching(&env(0.0)), Script::healthy());
+    let slow = |_| async {
+        tokio::time::sleep(secs(1)).await;
+        script.execute()
+    };
+
+    let answers = join_all((0..20).map(|_| tools.call("get_issue", json!({"n": 1}), slow))).await;
+
+    assert_eq!(script.executions(), 1);
+    assert!(answers.iter().all(|answer| answer.value().is_some()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_wait_for_a_failing_read_are_told_and_fall_back_too() {
+    let tools = caching(&env(0.0));
+    tools.call("get_issue", json!({"n": 1}), Script::healthy().send()).await;
+    advance(secs(31)).await;
+    let down = Script::down("503 Service Unavailable");
+    let slow = |_| async {
+        tokio::time::sleep(ms(100)).await;
+        down.execute()
+    };
+
+    let answers = join_all((0..20).map(|_| tools.call("get_issue", json!({"n": 1}), slow))).await;
+
+    assert_eq!(down.executions(), 3, "one call's attempts");
+    assert!(answers.iter().all(|answer| served(answer).by == "cached"));
+}

@@ -1,0 +1,304 @@
+//! T15–T17: which servers load, what a failure to load means, and what is said about it.
+
+use super::kit::*;
+use futures_util::StreamExt;
+use seawall::*;
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Servers that fail as scripted and then list one tool. Remembers how often each was asked.
+#[derive(Default)]
+struct Fleet {
+    scripts: HashMap<&'static str, Script>,
+    hanging: Vec<&'static str>,
+    probe: Option<Signals>,
+    probed: Mutex<u32>,
+}
+
+impl Fleet {
+    fn with(scripts: impl IntoIterator<Item = (&'static str, Script)>) -> Self {
+        Self { scripts: scripts.into_iter().collect(), ..Self::default() }
+    }
+
+    fn asked(&self, server: &str) -> u32 {
+        self.scripts[server].executions()
+    }
+}
+
+impl Connect<String> for Fleet {
+    async fn connect(&self, server: &str) -> Result<Vec<String>, Signals> {
+        if self.hanging.contains(&server) {
+            std::future::pending::<()>().await;
+        }
+        self.scripts[server].execute().map(|_| vec![format!("{server}_tool")])
+    }
+
+    async fn probe(&self, _: &str) -> Option<Signals> {
+        *self.probed.lock().unwrap() += 1;
+        self.probe.clone()
+    }
+}
+
+fn options(env: &Env) -> LoadOptions {
+    LoadOptions { env: env.clone(), ..LoadOptions::default() }
+}
+
+async fn load(fleet: &Fleet, servers: &[&str], base: Duration) -> (LoadReport<String>, Duration) {
+    let options = LoadOptions { backoff: Backoff { base, ..Backoff::LOAD }, ..options(&env(0.0)) };
+    timed(load_tools(servers.iter().copied(), fleet, &options)).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn t15_the_five_retry_cases() {
+    for (script, asked, status) in [
+        (Script::failing(["read timeout"]), 2, "available"),
+        (Script::down("Connection refused"), 1, "permanent"),
+        (Script::healthy(), 1, "available"),
+        (Script::down("HTTP 403 Forbidden from http://x"), 1, "denied"),
+        (Script::down("read timeout"), 3, "transient"),
+    ] {
+        let fleet = Fleet::with([("s", script)]);
+        let (report, _) = load(&fleet, &["s"], Duration::ZERO).await;
+
+        let outcome = &report.outcomes[0];
+        assert_eq!((fleet.asked("s"), outcome.attempts, outcome.status()), (asked, asked, status));
+        assert_eq!(report.failed_status().is_empty(), status == "available");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t15_pauses_are_250_and_500_plus_up_to_250() {
+    for (chance, expected) in [(0.0, [250, 500]), (1.0, [499, 749])] {
+        let env = env(chance);
+        let mut listener = env.events.subscribe();
+        let fleet = Fleet::with([("s", Script::down("read timeout"))]);
+
+        load_tools(["s"], &fleet, &options(&env)).await;
+
+        let pauses: Vec<u128> = listener
+            .drain()
+            .iter()
+            .filter_map(|event| match &**event {
+                Event::RetryScheduled { delay, .. } => Some(delay.as_millis()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(pauses, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t15_zero_attempts_is_one_and_success_does_not_wait() {
+    let fleet = Fleet::with([("s", Script::down("read timeout")), ("ok", Script::healthy())]);
+    let none = LoadOptions { attempts: 0, ..options(&env(0.0)) };
+    load_tools(["s"], &fleet, &none).await;
+    assert_eq!(fleet.asked("s"), 1);
+
+    let (report, elapsed) = load(&fleet, &["ok"], ms(250)).await;
+    assert_eq!((report.all_tools(), elapsed), (vec![&"ok_tool".to_owned()], Duration::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t15_one_hanging_server_delays_no_other() {
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "hung"];
+    let mut fleet = Fleet::with(names.map(|name| (name, Script::failing(["read timeout"]))));
+    fleet.hanging.push("hung");
+    let options = options(&env(0.0));
+
+    let (done, elapsed) = timed(load_each(names, &fleet, &options).take(14).collect::<Vec<_>>()).await;
+    assert_eq!(elapsed, ms(250));
+    assert!(done.iter().all(|outcome| outcome.status() == "available" && outcome.attempts == 2));
+
+    let fleet =
+        Fleet { hanging: vec!["hung"], ..Fleet::with([("ok", Script::healthy()), ("hung", Script::healthy())]) };
+    let (report, elapsed) = timed(load_tools(["hung", "ok"], &fleet, &options)).await;
+    assert_eq!(elapsed, secs(90) + ms(750), "three attempts of 30 s and two pauses");
+    assert_eq!(report.failed_status(), HashMap::from([("hung", "transient")]));
+    assert_eq!(report.outcomes[0].server_id, "hung", "in the order given");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t15_a_cancelled_load_stops_everything() {
+    struct Dropped<'a>(&'a Mutex<u32>);
+    impl Drop for Dropped<'_> {
+        fn drop(&mut self) {
+            *self.0.lock().unwrap() += 1;
+        }
+    }
+    let dropped = Mutex::new(0);
+    let connect = |_: String| async {
+        let _guard = Dropped(&dropped);
+        std::future::pending::<Result<Vec<String>, Signals>>().await
+    };
+
+    let cut = tokio::time::timeout(secs(1), load_tools(["a", "b", "c"], &connect, &LoadOptions::default())).await;
+
+    assert!(cut.is_err());
+    assert_eq!(*dropped.lock().unwrap(), 3);
+}
+
+#[test]
+fn t16_every_pinned_text_has_its_class() {
+    use Disposition::*;
+    for (text, class) in [
+        ("read timeout", Transient),
+        ("Request timed out", Transient),
+        ("HTTP 403 Forbidden from http://gw/mcp/x: upstream call timeout", Transient),
+        ("HTTP 502 Bad Gateway from http://x", Transient),
+        ("HTTP 503 Service Unavailable from http://x", Transient),
+        ("HTTP 408 Request Timeout from http://x", Transient),
+        ("HTTP 429 Too Many Requests from http://x", Transient),
+        ("Session terminated", Transient),
+        ("Server disconnected without sending a response", Transient),
+        ("Connection reset by peer", Transient),
+        ("Cannot connect to http://x: getaddrinfo failed", Permanent),
+        ("Name or service not known", Permanent),
+        ("All connection attempts failed: Connection refused", Permanent),
+        ("HTTP 404 Not Found from http://gw/mcp", Permanent),
+        ("SSL: CERTIFICATE_VERIFY_FAILED", Permanent),
+        ("MCP endpoint URL is not configured", Permanent),
+        ("some unrecognized failure with no signal", Permanent),
+        ("HTTP 403 Forbidden from http://x", Denied),
+        ("HTTP 401 Unauthorized from http://x", Denied),
+        ("403 Forbidden", Denied),
+        ("HTTP 403 Forbidden from http://timeout-svc/mcp", Denied),
+        ("403 Forbidden at host timeout-svc", Denied),
+        ("HTTP 403 Forbidden: Authorization service unavailable", Transient),
+        ("HTTP 403 Forbidden: OpenFGA check error", Transient),
+        ("HTTP 403 Forbidden: denied by OpenFGA", Denied),
+        ("HTTP 403 Forbidden: external authorization failed", Denied),
+        ("HTTP 403 Forbidden: authorization failed", Denied),
+        ("HTTP 403 Forbidden: caller lacks tool grant; upstream call timeout", Denied),
+        ("Connection closed", Transient),
+        ("broken pipe", Transient),
+        ("Temporary failure in name resolution", Transient),
+        ("Server error '503 Service Unavailable' for url 'http://x'", Transient),
+        ("cannot load http://10.0.0.1.sslip.io/mcp", Permanent),
+        ("HTTP 400 Bad Request", Permanent),
+        ("HTTP 405 Method Not Allowed", Permanent),
+    ] {
+        assert_eq!(classify_load_error(text, None), class, "{text}");
+    }
+    for (status, class) in [(503, Transient), (404, Permanent), (403, Denied)] {
+        assert_eq!(classify_load_error("opaque", Some(status)), class, "{status}");
+    }
+    assert_eq!(classify_load_error("HTTP 503 Service Unavailable", Some(404)), Permanent, "an explicit status wins");
+}
+
+#[test]
+fn t16_the_body_decides_an_ambiguous_403() {
+    let classifier = Classifier::new();
+    let class =
+        |body: &str| classifier.classify_load(&Signals::http(403, "HTTP 403 Forbidden").with_body(body)).disposition;
+
+    for failed in [
+        "Authorization service unavailable",
+        "Authorization service timeout",
+        "OpenFGA check error",
+        "upstream call failed: x",
+        "no healthy backends",
+    ] {
+        assert_eq!(class(failed), Disposition::Transient, "{failed}");
+    }
+    for denied in [
+        "denied by OpenFGA",
+        "external authorization failed",
+        "missing authenticated subject",
+        "user lacks dynamic agent grant",
+        "",
+        "timeout",
+    ] {
+        assert_eq!(class(denied), Disposition::Denied, "{denied}");
+    }
+    let timed_out = Signals { transport: Some(Transport::Timeout), ..Signals::http(403, "HTTP 403 Forbidden") };
+    assert_eq!(classifier.classify_load(&timed_out).disposition, Disposition::Transient);
+}
+
+#[test]
+fn t16_a_lost_session_is_not_a_wrong_route() {
+    let at_initialize = Signals::http(404, "HTTP 404 Not Found");
+    assert_eq!(classify(&at_initialize).cause, Cause::InvalidInput);
+    assert_eq!(Classifier::new().classify_load(&at_initialize).disposition, Disposition::Permanent);
+
+    let in_session = classify(&at_initialize.with_session());
+    assert_eq!(
+        (in_session.cause, in_session.disposition, in_session.sent),
+        (Cause::SessionLost, Disposition::Transient, Sent::Never)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn t17_every_class_has_its_own_exact_words() {
+    let fleet = Fleet::with([
+        ("ok", Script::healthy()),
+        ("slow", Script::down("read timeout")),
+        ("gone", Script::down("Cannot connect to http://x: getaddrinfo failed.")),
+        ("closed", Script::down("HTTP 403 Forbidden from http://gw/mcp")),
+    ]);
+
+    let (report, _) = load(&fleet, &["ok", "slow", "gone", "closed"], ms(250)).await;
+
+    let warnings = report.warnings();
+    assert_eq!(
+        warnings.prompt,
+        [
+            "**MCP servers still starting up (will retry; tools may appear shortly):** slow",
+            "**MCP servers that failed to load (tools unavailable — needs attention):** gone: Cannot connect to http://x: getaddrinfo failed.",
+            "**MCP servers that denied access:** closed: HTTP 403 Forbidden from http://gw/mcp",
+        ]
+    );
+    assert_eq!(
+        warnings.streamed,
+        [
+            "MCP server 'slow' is starting up and not ready yet — it will be retried.",
+            "MCP server 'gone' is unavailable: Cannot connect to http://x: getaddrinfo failed. Tools from this server will not work.",
+            "MCP server 'closed' denied access: HTTP 403 Forbidden from http://gw/mcp.",
+        ]
+    );
+    let said = format!("{warnings:?}");
+    assert_eq!(said.matches("will not work").count(), 1);
+    assert_eq!(report.failed_servers(), ["slow", "gone", "closed"]);
+    assert_eq!(report.failed_errors()["closed"], "HTTP 403 Forbidden from http://gw/mcp");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t17_several_of_a_class_are_joined_and_none_is_nothing() {
+    let fleet = Fleet::with([
+        ("a", Script::down("timeout")),
+        ("b", Script::down("timeout")),
+        ("c", Script::down("ssl")),
+        ("d", Script::down("ssl")),
+    ]);
+    let (report, _) = load(&fleet, &["a", "b", "c", "d"], ms(0)).await;
+    assert_eq!(
+        report.warnings().prompt,
+        [
+            "**MCP servers still starting up (will retry; tools may appear shortly):** a, b",
+            "**MCP servers that failed to load (tools unavailable — needs attention):** c: ssl; d: ssl",
+        ]
+    );
+
+    let (healthy, _) = load(&Fleet::with([("ok", Script::healthy())]), &["ok"], ms(0)).await;
+    assert_eq!(healthy.warnings(), Warnings::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_hides_what_happened_is_probed_once() {
+    let mut fleet = Fleet::with([("s", Script::down("Session terminated"))]);
+    fleet.probe = Some(Signals::http(404, "HTTP 404 Not Found from http://gw/mcp"));
+    let (report, _) = load(&fleet, &["s"], ms(0)).await;
+    assert_eq!((report.outcomes[0].status(), fleet.asked("s")), ("permanent", 1));
+    assert_eq!(report.failed_errors()["s"], "HTTP 404 Not Found from http://gw/mcp");
+
+    let fleet = Fleet::with([("s", Script::down("Session terminated"))]);
+    let (report, _) = load(&fleet, &["s"], ms(0)).await;
+    assert_eq!((report.outcomes[0].status(), *fleet.probed.lock().unwrap()), ("transient", 1));
+}
+
+#[test]
+fn bad_options_name_their_field() {
+    let zero = LoadOptions { attempt_timeout: Duration::ZERO, ..LoadOptions::default() };
+    assert_eq!(zero.validate().unwrap_err().field, "attempt_timeout");
+    assert_eq!(LoadOptions::default().validate(), Ok(()));
+}

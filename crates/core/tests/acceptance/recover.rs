@@ -1,0 +1,265 @@
+//! Every fallback: when it answers, what it says about itself, and when it must not be tried.
+
+use super::kit::*;
+use seawall::*;
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+
+/// A caller whose tool has these fallbacks only.
+fn with_fallback(tool: &'static str, fallback: Vec<Fallback>, own: Settings<String>) -> ToolCaller<String> {
+    with_tool(own, tool, |policy| policy.fallback = fallback)
+}
+
+/// Fails for the arguments of the call itself and answers with any other arguments as a text.
+fn only_others(call: &Value) -> impl Fn(Attempt) -> std::future::Ready<Result<String, Signals>> {
+    let call = call.clone();
+    move |attempt: Attempt| {
+        std::future::ready(if *attempt.arguments == call {
+            Err("503 Service Unavailable".into())
+        } else {
+            Ok(attempt.arguments.to_string())
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_read_is_answered_from_its_last_good_copy_with_its_age() {
+    let tools = caller(&env(0.0));
+    tools.call("get_issue", json!({"n": 1}), Script::healthy().send()).await;
+    advance(secs(14 * 60)).await;
+
+    let answer = tools.call("get_issue", json!({"n": 1}), Script::down("503 Service Unavailable").send()).await;
+
+    let served = served(&answer);
+    assert_eq!((answer.final_step().as_str(), answer.value().map(String::as_str)), ("get_issue-cached", Some("ok")));
+    assert_eq!(served.note, "Cached copy from 14 min ago; live read failed (503).");
+    assert_eq!(served.age, Some(secs(14 * 60 + 3)));
+
+    tools.call("create_issue", nothing(), Script::healthy().send()).await;
+    let answer = tools.call("get_issue", json!({"n": 1}), Script::down("503").send()).await;
+    assert!(self::served(&answer).note.ends_with("Something was written to this server since."));
+
+    tools.reset_breaker("get_issue");
+    let other = tools.call("get_issue", json!({"n": 2}), Script::down("422 invalid").send()).await;
+    assert_eq!(report(&other).code, Code::ValidationError, "nothing is served for another question");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_is_too_old_is_not_served() {
+    let tools = caller(&env(0.0));
+    tools.call("get_issue", nothing(), Script::healthy().send()).await;
+    advance(secs(3601)).await;
+
+    let answer = tools.call("get_issue", nothing(), Script::down("503").send()).await;
+
+    assert_eq!(report(&answer).code, Code::UpstreamError);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_seeds_words_introduce_a_cached_copy_in_classic_style() {
+    let tools = ToolCaller::new(Settings { style: Style::Classic, ..settings(&env(0.0)) }).unwrap();
+    tools.call("get_issue", nothing(), Script::healthy().send()).await;
+
+    let answer = tools.call("get_issue", nothing(), Script::down("503").send()).await;
+
+    assert_eq!(served(&answer).note, "⚠️ Live data unavailable. Showing cached information may be stale.");
+}
+
+#[tokio::test(start_paused = true)]
+async fn denials_and_callers_faults_are_not_worked_around() {
+    let tools = caller(&env(0.0));
+    tools.call("get_issue", nothing(), Script::healthy().send()).await;
+
+    for (text, code) in [
+        ("403 Forbidden", Code::Denied),
+        ("401 Unauthorized", Code::AuthRequired),
+        ("422 invalid", Code::ValidationError),
+    ] {
+        let own = [Step::new("backup", || async { Ok("leaked".to_owned()) })];
+        let answer = tools.call_with("get_issue", nothing(), &own, Script::down(text).send()).await;
+        assert_eq!((report(&answer).code, answer.attempts), (code, 1), "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_search_is_tried_with_simpler_queries() {
+    let tools = with_fallback("search_issues", vec![Fallback::Simplify(None)], settings(&env(0.0)));
+    let call = json!({"query": "\"memory leak\" is:open", "limit": 5});
+
+    let answer = tools.call("search_issues", call.clone(), only_others(&call)).await;
+
+    assert_eq!(answer.final_step(), "search_issues-simplify");
+    assert_eq!(
+        served(&answer).note,
+        "Results for the simpler query \"memory leak is:open\"; the full search failed (503)."
+    );
+    assert_eq!(answer.attempts, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_page_is_answered_with_the_one_before() {
+    let tools = caller(&env(0.0));
+    let call = json!({"page": 3});
+
+    let answer = tools.call("list_issues", call.clone(), only_others(&call)).await;
+
+    assert_eq!(answer.value().map(String::as_str), Some(r#"{"page":2}"#));
+    assert_eq!(served(&answer).note, "This is the page before the one asked for, which failed (503).");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_batch_is_done_one_by_one_only_if_it_did_not_run() {
+    let tools = caller(&env(0.0));
+    let call = json!({"issue_numbers": [1, 2, 3], "labels": ["bug"]});
+    let seen = Mutex::new(Vec::new());
+    let send = |failure: Signals| {
+        let seen = &seen;
+        move |attempt: Attempt| {
+            let items = attempt.arguments["issue_numbers"].as_array().unwrap().clone();
+            seen.lock().unwrap().push(items.len());
+            std::future::ready(match items.as_slice() {
+                [one] if *one == json!(2) => Err("422 no such issue".into()),
+                [one] => Ok(one.to_string()),
+                _ => Err(failure.clone()),
+            })
+        }
+    };
+
+    let answer = tools.call("batch_label", call.clone(), send(Signals::http(429, "slow down"))).await;
+    let served = served(&answer);
+    assert_eq!(
+        served.note,
+        "2 of 3 items succeeded one by one; the batch failed (429). The 1 others are listed with their reasons."
+    );
+    let Body::Items(items) = &served.body else { panic!("no items") };
+    assert_eq!(items.iter().map(|item| item.result.is_ok()).collect::<Vec<_>>(), [true, false, true]);
+    assert_eq!(answer.attempts, 4);
+
+    seen.lock().unwrap().clear();
+    let answer = tools.call("batch_label", call, send(Signals::http(500, "half done"))).await;
+    assert!(report(&answer).may_have_executed);
+    assert_eq!(*seen.lock().unwrap(), [3], "a batch that may have run in part is not run again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_tool_answers_with_mapped_arguments() {
+    let pipeline = Pipeline::new(settings(&env(0.0))).unwrap();
+    let policy = |name: &str| Preset::Default.policy(&ToolFacts::named(name), &Tiers::default());
+    for server in ["search", "web"] {
+        pipeline.server(server, ServerPolicy::default()).unwrap();
+    }
+    pipeline.tool("web", "find_pages", policy("find_pages")).unwrap();
+    let map = [("q".to_owned(), "query".to_owned())].into();
+    let alternate = Fallback::Alternate { server: "web".into(), tool: "find_pages".into(), map };
+    let tool =
+        pipeline.tool("search", "search_docs", Policy { fallback: vec![alternate], ..policy("search_docs") }).unwrap();
+
+    let send = |attempt: Attempt| async move {
+        match &*attempt.server {
+            "search" => Err("503".into()),
+            _ => Ok(format!("{}/{} {}", attempt.server, attempt.tool, attempt.arguments)),
+        }
+    };
+    let answer = pipeline.run(&tool, &Call::new(json!({"query": "x", "limit": 3})), send).await;
+
+    assert_eq!(answer.value().map(String::as_str), Some(r#"web/find_pages {"q":"x"}"#));
+    assert_eq!(served(&answer).note, "Answered by find_pages because search_docs failed (503).");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_is_queued_only_if_it_certainly_did_not_run() {
+    let queue = Arc::new(MemoryQueue::new(10));
+    let own = Settings { durable: Some(queue.clone()), ..settings(&env(0.0)) };
+    let tools = ToolCaller::new(own).unwrap();
+    let refused = Script::down(Signals::transport(Transport::Refused, "connection refused"));
+
+    let answer = tools.call("create_issue", json!({"title": "t"}), refused.send()).await;
+    let served = served(&answer);
+    assert_eq!(served.id.as_deref(), Some("q1"));
+    assert_eq!(
+        served.note,
+        "create_issue was not executed yet. It is queued as q1 and will be tried when its server answers again. Repeating the call would queue a second one."
+    );
+    assert_eq!(queue.next("").await.unwrap().1.arguments, json!({"title": "t"}));
+
+    let ambiguous = Script::down(Signals::transport(Transport::Timeout, "no answer"));
+    let answer = tools.call("create_issue", json!({"title": "u"}), ambiguous.send()).await;
+    assert!(report(&answer).may_have_executed);
+    assert!(queue.remove("q1").await);
+    assert_eq!(queue.next("").await, None, "nothing is queued whose fate is unknown");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_step_of_the_callers_own_hides_a_write_that_may_have_run() {
+    let backup = [Step::new("backup", || async { Ok("done elsewhere".to_owned()) })];
+    let tools = caller(&env(0.0));
+
+    let ambiguous = Script::down(Signals::transport(Transport::Timeout, "no answer"));
+    let answer = tools.call_with("create_issue", nothing(), &backup, ambiguous.send()).await;
+    assert!(report(&answer).may_have_executed);
+
+    let refused = Script::down(Signals::transport(Transport::Refused, "refused"));
+    let answer = tools.call_with("create_issue", json!({"n": 2}), &backup, refused.send()).await;
+    assert_eq!(answer.value().map(String::as_str), Some("done elsewhere"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_store_nothing_is_queued() {
+    let refused = Script::down(Signals::transport(Transport::Refused, "connection refused"));
+    let answer = caller(&env(0.0)).call("create_issue", nothing(), refused.send()).await;
+
+    assert_eq!(report(&answer).code, Code::ConnectionLost);
+    assert!(!report(&answer).may_have_executed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fixed_text_is_the_last_resort_but_never_hides_a_write() {
+    let text = vec![Fallback::Text("Search is down.".into())];
+    let tools = with_fallback("search_issues", text.clone(), settings(&env(0.0)));
+    let answer = tools.call("search_issues", nothing(), Script::down("503").send()).await;
+    assert_eq!(served(&answer).note, "Search is down.");
+
+    let tools = with_fallback("create_issue", text, settings(&env(0.0)));
+    let answer = tools.call("create_issue", nothing(), Script::down("503").send()).await;
+    assert!(report(&answer).may_have_executed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fallbacks_share_the_deadline_and_pay_from_the_budget() {
+    let hangs = |_| std::future::pending::<Result<String, Signals>>();
+    let tools = caller(&env(0.0));
+    let (answer, elapsed) = timed(tools.call("search_issues", json!({"query": "a b c d"}), hangs)).await;
+    assert_eq!((elapsed, answer.attempts), (secs(60), 1), "no time is left for simpler queries");
+
+    let none = ServerPolicy { budget: BudgetPolicy { share: 0.0, floor: 0, saved: 0 }, ..ServerPolicy::default() };
+    let options = CallerOptions { server: "github".into(), policy: none, ..CallerOptions::default() };
+    let tools = ToolCaller::with_options(settings(&env(0.0)), options).unwrap();
+    let down = Script::down("503");
+    let answer = tools.call("search_issues", json!({"query": "a b c d"}), down.send()).await;
+    assert_eq!(down.executions(), 1);
+    assert_eq!(answer.warnings[2], "search_issues-simplify: the retry budget of the server is spent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fallbacks_answer_is_a_labelled_tool_result() {
+    let own = Settings::<Value> { env: env(0.0), ..Settings::default() };
+    let tools = ToolCaller::new(own).unwrap();
+    let good = json!({"content": [{"type": "text", "text": "issue 1"}], "_meta": {"etag": "x"}});
+    tools.call("get_issue", nothing(), |_| std::future::ready(Ok(good.clone()))).await;
+
+    let live = tools.call("get_issue", nothing(), |_| std::future::ready(Ok(good.clone()))).await;
+    assert_eq!(live.to_tool_result(Rendering::default()), good, "the server's own answer is passed on as it is");
+
+    let down = |_| std::future::ready(Err(Signals::http(503, "Service Unavailable")));
+    let result = tools.call("get_issue", nothing(), down).await.to_tool_result(Rendering::default());
+    assert_eq!(
+        result,
+        json!({
+            "content": [{"type": "text", "text": "Cached copy from 3 s ago; live read failed (503)."}, {"type": "text", "text": "issue 1"}],
+            "isError": false,
+            "_meta": {"etag": "x", "seawall/served": {"by": "cached", "age": 3, "warnings": ["get_issue: Service Unavailable"]}},
+        })
+    );
+    let parsed: rmcp::model::CallToolResult = serde_json::from_value(result.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&parsed).unwrap(), result);
+}
