@@ -1,0 +1,114 @@
+//! What a whole call costs on its way through every stage: a read that works at the first attempt.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use seawall::{
+    BreakerPolicy, BudgetPolicy, CachePolicy, Call, Clock, Env, Pipeline, Policy, Preset, Rate, ServerPolicy, Settings,
+    Signals, SlotPolicy, Tiers, Tool, ToolFacts,
+};
+use seawall_bench::{Group, Role, Setup, Subject};
+use serde_json::json;
+use tokio::runtime::{Builder, Runtime};
+
+use super::inner::fast;
+
+pub(crate) const GROUP: &str = "pipeline, a read-only tool";
+pub(crate) const COLD: &str = "all stages, cold cache";
+pub(crate) const COLD_AFTER_FAILURE: &str = "all stages, cold cache, after a failure elsewhere";
+
+/// More than the cache keeps, so that each call finds no copy and its own displaces another.
+const DISTINCT: u64 = 4096;
+const KEPT: u64 = 1024;
+/// Room for everything.
+const PLENTY: u64 = 64 * 1024 * 1024;
+const ANSWER: &str = r#"{"title":"it works"}"#;
+/// What a copy of the answer weighs in the cache: 64 bytes beside its own.
+const WEIGHT: u64 = 84;
+/// Shorter than it takes to come round to the same arguments again: a copy that was kept is old by then.
+const FRESH: Duration = Duration::from_micros(100);
+
+pub(crate) fn pipelines() -> Setup<Group> {
+    let default = |env| Line::new(env, PLENTY, ServerPolicy::default(), preset(), 1);
+    let cold = |env| Line::new(env, KEPT * WEIGHT, bounded_server(), fresh(), DISTINCT);
+    let after_failure = cold(fast())?;
+    after_failure.fail_once()?;
+    let subjects = vec![
+        cold(fast())?.subject(COLD),
+        after_failure.subject(COLD_AFTER_FAILURE),
+        default(fast())?.subject("default policy, the same arguments"),
+        default(Env::new().with_clock(Clock::tokio()))?.subject("default policy, the same arguments, default clock"),
+    ];
+    Ok(Group { name: GROUP, subjects })
+}
+
+fn preset() -> Policy {
+    Preset::Default.policy(&ToolFacts::named("get_issue"), &Tiers::default())
+}
+
+fn fresh() -> Policy {
+    Policy { cache: CachePolicy { fresh: Some(FRESH), ..CachePolicy::RESCUE }, ..preset() }
+}
+
+fn bounded_server() -> ServerPolicy {
+    ServerPolicy {
+        slots: Some(SlotPolicy::new(64)),
+        // One per nanosecond: nobody ever waits.
+        rate: Some(Rate::per_second(1_000_000_000)),
+        budget: BudgetPolicy::DEFAULT,
+        connection: Some(BreakerPolicy::default()),
+        ..ServerPolicy::default()
+    }
+}
+
+/// A pipeline, one tool of it, and calls to make in turn.
+struct Line {
+    pipeline: Pipeline<Arc<str>>,
+    tool: Arc<Tool>,
+    calls: Vec<Call>,
+    next: AtomicUsize,
+}
+
+impl Line {
+    fn new(env: Env, kept_bytes: u64, server: ServerPolicy, policy: Policy, distinct: u64) -> Setup<Self> {
+        let pipeline = Pipeline::new(Settings { env, kept_bytes, ..Settings::new(|answer: &Arc<str>| answer.len()) })?;
+        pipeline.server("github", server)?;
+        let tool = pipeline.tool("github", "get_issue", policy)?;
+        let call = |number| Call::new(json!({"owner": "a", "repo": "b", "issue_number": number}));
+        let calls = (0..distinct).map(|number| call(number).by("alice").in_session("morning")).collect();
+        Ok(Self { pipeline, tool, calls, next: AtomicUsize::new(0) })
+    }
+
+    /// From then on the loop guard has something to look up; before, it knows that there is nothing.
+    fn fail_once(&self) -> Setup<()> {
+        let call = Call { retried_outside: true, ..Call::new(json!({})).in_session("yesterday") };
+        let send = |_| async { Err::<Arc<str>, _>(Signals::text("401 Unauthorized")) };
+        let runtime = Builder::new_current_thread().enable_time().build()?;
+        runtime.block_on(self.pipeline.run(&self.tool, &call, send));
+        Ok(())
+    }
+
+    fn subject(self, name: &'static str) -> Subject {
+        Subject::new(Role::Ours, name, move |runtime, calls| self.run(runtime, calls))
+    }
+
+    fn run(&self, runtime: &Runtime, calls: u64) -> u64 {
+        // Each batch has an answer of its own, as each call of a server has: two threads do not share its count.
+        let answer: Arc<str> = Arc::from(ANSWER);
+        let batch = usize::try_from(calls).unwrap_or(usize::MAX);
+        let first = self.next.fetch_add(batch, Ordering::Relaxed);
+        runtime.block_on(async {
+            let mut right = 0;
+            for place in first..first + batch {
+                let call = &self.calls[place % self.calls.len()];
+                let send = |_| async { Ok::<_, Signals>(answer.clone()) };
+                let answered = black_box(self.pipeline.run(&self.tool, call, send).await);
+                // An answer without an attempt would be one from the cache.
+                right += u64::from(answered.attempts == 1 && answered.value().is_some());
+            }
+            right
+        })
+    }
+}

@@ -1,0 +1,96 @@
+//! Decides whether a goal is met. A missed goal is told, never enforced: another machine has other numbers.
+
+use crate::measure::Rounds;
+use crate::subject::Role;
+use crate::table::{Row, number};
+
+/// Which number of a row counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// The median on one thread.
+    One,
+    /// The median on two threads.
+    Two,
+}
+
+impl Column {
+    fn name(self) -> &'static str {
+        match self {
+            Column::One => "1T",
+            Column::Two => "2T",
+        }
+    }
+
+    fn of(self, row: &Row) -> Option<f64> {
+        let rounds: &Rounds = match self {
+            Column::One => &row.measured.one,
+            Column::Two => &row.measured.two,
+        };
+        rounds.median()
+    }
+}
+
+/// Something a row should reach. Rows are named by group and subject.
+#[derive(Clone, Copy, Debug)]
+pub enum Goal {
+    /// At most so many nanoseconds.
+    AtMost(&'static str, &'static str, Column, f64),
+    /// At most so many times what another row costs on one thread.
+    Times(&'static str, &'static str, Column, f64, &'static str, &'static str),
+    /// No allocation at all.
+    NoAllocation(&'static str, &'static str),
+    /// Faster than every peer of its group, on one thread and on two: so is every row of Seawall's there.
+    Ahead(&'static str),
+}
+
+/// One line for each goal whose rows were measured.
+pub fn judge(goals: &[Goal], rows: &[Row]) -> Vec<String> {
+    goals.iter().filter_map(|goal| goal.verdict(rows)).map(|(met, text)| line(met, &text)).collect()
+}
+
+fn line(met: bool, text: &str) -> String {
+    format!("{} {text}", if met { "met    " } else { "missed " })
+}
+
+impl Goal {
+    /// `None` where nothing can be said.
+    fn verdict(&self, rows: &[Row]) -> Option<(bool, String)> {
+        let find = |group: &str, name: &str| rows.iter().find(|row| row.group == group && row.name == name);
+        match *self {
+            Goal::AtMost(group, name, column, limit) => {
+                let nanos = column.of(find(group, name)?)?;
+                let measured = format!("{} {}", column.name(), number(nanos));
+                Some((nanos <= limit, format!("{group}, {name}: {measured} ns, goal at most {limit} ns")))
+            }
+            Goal::Times(group, name, column, factor, other_group, other) => {
+                let (nanos, base) = (column.of(find(group, name)?)?, Column::One.of(find(other_group, other)?)?);
+                let measured = format!("{} {} ns is {:.2} times", column.name(), number(nanos), nanos / base);
+                let goal = format!("{other} ({} ns), goal at most {factor}", number(base));
+                Some((nanos <= factor * base, format!("{group}, {name}: {measured} {goal}")))
+            }
+            Goal::NoAllocation(group, name) => {
+                let count = find(group, name)?.measured.allocations;
+                Some((count == 0.0, format!("{group}, {name}: {count} allocations, goal none")))
+            }
+            Goal::Ahead(group) => ahead(group, rows),
+        }
+    }
+}
+
+fn ahead(group: &str, rows: &[Row]) -> Option<(bool, String)> {
+    let of_role = |role: Role| rows.iter().filter(move |row| row.group == group && row.role == role);
+    let mut compared = 0;
+    let mut behind = Vec::new();
+    for (ours, peer) in of_role(Role::Ours).flat_map(|ours| of_role(Role::Peer).map(move |peer| (ours, peer))) {
+        for column in [Column::One, Column::Two] {
+            let (Some(our), Some(their)) = (column.of(ours), column.of(peer)) else { continue };
+            compared += 1;
+            if our > their {
+                let numbers = format!("{} against {} ns", number(our), number(their));
+                behind.push(format!("{} is behind {} at {} ({numbers})", ours.name, peer.name, column.name()));
+            }
+        }
+    }
+    let verdict = if behind.is_empty() { "ahead of every peer".to_owned() } else { behind.join("; ") };
+    (compared > 0).then(|| (behind.is_empty(), format!("{group}: {verdict}")))
+}

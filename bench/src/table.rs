@@ -1,0 +1,95 @@
+//! Decides how the numbers are shown: one table, and where they come from.
+
+use std::fs;
+use std::process::Command;
+use std::thread;
+
+use crate::measure::{Measured, Rounds};
+use crate::subject::Role;
+
+/// A measured subject.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The group it stands in.
+    pub group: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// Whose it is.
+    pub role: Role,
+    /// What it costs.
+    pub measured: Measured,
+}
+
+impl Row {
+    fn cells(&self) -> [String; 5] {
+        let name = match self.role {
+            Role::Floor => format!("floor: {}", self.name),
+            Role::Ours | Role::OursToo => format!("**{}**", self.name),
+            Role::Peer => self.name.to_owned(),
+        };
+        let Measured { one, two, allocations, wrong } = &self.measured;
+        let name = if *wrong == 0 { name } else { format!("WRONG ({wrong} calls): {name}") };
+        [name, shown(one, one.median()), shown(one, one.min()), shown(two, two.median()), allocated(*allocations)]
+    }
+}
+
+/// Numbers from few rounds are marked; `-` where no round was undisturbed.
+fn shown(rounds: &Rounds, nanos: Option<f64>) -> String {
+    let mark = if rounds.is_rough() { "~" } else { "" };
+    nanos.map_or_else(|| "-".to_owned(), |nanos| format!("{mark}{}", number(nanos)))
+}
+
+pub(crate) fn number(nanos: f64) -> String {
+    if nanos < 1000.0 { format!("{nanos:.1}") } else { format!("{nanos:.0}") }
+}
+
+fn allocated(allocations: f64) -> String {
+    let text = format!("{allocations:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// The rows as a Markdown table that also reads well as plain text.
+pub fn table(rows: &[Row]) -> String {
+    const HEAD: [&str; 5] = ["subject", "1T median ns", "1T min ns", "2T median ns", "allocs/call"];
+    let mut lines: Vec<[String; 5]> = vec![HEAD.map(str::to_owned)];
+    for (place, row) in rows.iter().enumerate() {
+        if place == 0 || rows[place - 1].group != row.group {
+            lines.push([format!("_{}_", row.group), String::new(), String::new(), String::new(), String::new()]);
+        }
+        lines.push(row.cells());
+    }
+    let widths: [usize; 5] =
+        std::array::from_fn(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0));
+    let mut text = String::new();
+    for (place, [name, numbers @ ..]) in lines.iter().enumerate() {
+        text.push_str(&format!("| {name:<width$} |", width = widths[0]));
+        for (cell, width) in numbers.iter().zip(&widths[1..]) {
+            text.push_str(&format!(" {cell:>width$} |"));
+        }
+        text.push('\n');
+        if place == 0 {
+            text.push_str(&format!("|{}|", "-".repeat(widths[0] + 2)));
+            widths[1..].iter().for_each(|width| text.push_str(&format!("{}:|", "-".repeat(width + 1))));
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// What the numbers were measured on.
+pub fn machine() -> String {
+    let cores = thread::available_parallelism().map_or(0, usize::from);
+    let rustc = Command::new("rustc").arg("--version").output().ok();
+    let rustc = rustc.and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default();
+    let cpu = fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("model name"))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    });
+    let load = fs::read_to_string("/proc/loadavg").ok();
+    let load = load.as_deref().and_then(|text| text.split(' ').next()).unwrap_or("unknown");
+    format!(
+        "{cores} cores ({}), {}, load when it began {load}",
+        cpu.as_deref().unwrap_or("unknown"),
+        Some(rustc.trim()).filter(|text| !text.is_empty()).unwrap_or("rustc unknown"),
+    )
+}
