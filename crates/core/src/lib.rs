@@ -124,3 +124,8 @@ pub use report::{Code, Debug, Format, Rendering, Report, Style, sanitize};
 pub use settings::{Pipeline, Settings};
 pub use state::durable::{Durable, NotQueued, Promise, Queued};
 pub use state::{MemoryQueue, Server, Tool};
+
+/// The examples of the README are run too.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -1,0 +1,112 @@
+//! The rules of the house: what the documents say is so, and the tree keeps its shape.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that is surprised should stop")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// All files below `folder` with this ending, build output left out.
+fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            found.extend(files(&path, ending));
+        } else if name.ends_with(ending) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// What stands between `open` and `close` in a text, every time.
+fn between<'a>(text: &'a str, open: &str, close: &'a str) -> Vec<&'a str> {
+    text.split(open).skip(1).filter_map(|rest| rest.split(close).next()).collect()
+}
+
+#[test]
+fn every_link_in_the_documents_leads_somewhere() {
+    for page in files(&root(), ".md") {
+        for link in between(&read(&page), "](", ")") {
+            let target = link.split('#').next().unwrap();
+            let is_outside = target.contains("://") || target.is_empty();
+            assert!(is_outside || page.parent().unwrap().join(target).exists(), "{}: {link}", page.display());
+        }
+    }
+}
+
+#[test]
+fn every_path_in_the_life_of_a_call_exists() {
+    let architecture = read(&root().join("ARCHITECTURE.md"));
+    let paths: Vec<&str> =
+        between(&architecture, "`", "`").into_iter().filter(|code| code.starts_with("crates/")).collect();
+
+    assert!(paths.len() > 10);
+    for path in paths {
+        assert!(root().join(path).exists(), "{path}");
+    }
+}
+
+#[test]
+fn every_test_that_the_readme_names_exists() {
+    let readme = read(&root().join("README.md"));
+    let promises = readme.split("## What you can rely on").nth(1).unwrap().split("\n## ").next().unwrap();
+    let named: BTreeSet<&str> = between(promises, "`", "`").into_iter().filter(|name| name.contains('_')).collect();
+    let sources: String = files(&root().join("crates"), ".rs").iter().map(|path| read(path)).collect();
+
+    assert!(named.len() >= 10);
+    for name in named {
+        assert!(sources.contains(&format!("fn {name}(")), "{name}");
+    }
+}
+
+#[test]
+fn the_folders_of_a_call_sort_in_the_order_of_its_stages() {
+    let stages = ["admit", "attempt", "classify", "recover", "report"];
+    assert!(stages.is_sorted());
+
+    let front_page = read(&root().join("crates/core/src/lib.rs"));
+    let places: Vec<usize> = stages.iter().map(|stage| front_page.find(&format!("`{stage}`")).unwrap()).collect();
+    assert!(places.is_sorted(), "lib.rs tells the stages in another order");
+}
+
+#[test]
+fn every_source_says_what_it_decides_and_fits_its_room() {
+    for path in files(&root().join("crates"), ".rs").into_iter().chain(files(&root().join("bench"), ".rs")) {
+        let text = read(&path);
+        let is_unit_test = path.ends_with("tests.rs");
+        assert!(text.starts_with("//!") || is_unit_test, "{} does not open with //!", path.display());
+        assert!(text.lines().count() <= 500, "{} has over 500 lines", path.display());
+    }
+}
+
+#[test]
+fn the_library_knows_no_sockets_no_files_and_no_sdk() {
+    for path in files(&root().join("crates/core/src"), ".rs") {
+        let text = read(&path);
+        for foreign in
+            ["std::net", "std::fs", "tokio::net", "tokio::fs", "tokio::spawn", "std::process", "std::env", "rmcp"]
+        {
+            assert!(!text.contains(foreign), "{} uses {foreign}", path.display());
+        }
+    }
+}
+
+#[test]
+fn nothing_is_left_undone() {
+    for path in files(&root().join("crates"), ".rs").into_iter().filter(|path| !path.ends_with("house.rs")) {
+        for word in ["todo!(", "unimplemented!(", "#[ignore", "FIXME", "dbg!("] {
+            assert!(!read(&path).contains(word), "{}: {word}", path.display());
+        }
+    }
+}
