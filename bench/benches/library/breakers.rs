@@ -24,8 +24,8 @@ pub(crate) fn in_a_row() -> Setup<Group> {
     let failsafe = Config::new().failure_policy(failure_policy::consecutive_failures(5, backoff::constant(LIMIT)));
     let failsafe = failsafe.build();
     let subjects = vec![
-        ours(FAST, Breaker::new("get_issue", rules(), &fast())?),
-        ours(DEFAULT, Breaker::new("get_issue", rules(), &Env::new())?),
+        ours(Role::Ours, FAST, Breaker::new("get_issue", rules(), &fast())?),
+        ours(Role::OursToo, DEFAULT, Breaker::new("get_issue", rules(), &Env::new())?),
         Subject::waiting(Role::OursToo, "seawall CircuitBreaker::call, found by name", Ends::Well, async move || {
             by_name.call("get_issue", answer_later).await
         }),
@@ -52,8 +52,8 @@ pub(crate) fn in_a_window() -> Setup<Group> {
     let failsafe = Config::new().failure_policy(rate).build();
     let trs = CircuitBreakerLayer::builder().failure_rate_threshold(0.5).sliding_window_size(100).build()?;
     let subjects = vec![
-        ours(FAST, Breaker::new("get_issue", rules.clone(), &fast())?),
-        ours(DEFAULT, Breaker::new("get_issue", rules, &Env::new())?),
+        ours(Role::Ours, FAST, Breaker::new("get_issue", rules.clone(), &fast())?),
+        ours(Role::OursToo, DEFAULT, Breaker::new("get_issue", rules, &Env::new())?),
         Subject::blocking(Role::Peer, "recloser 1.4, last 100 calls", Ends::Well, move || recloser.call(answer)),
         Subject::blocking(Role::Peer, "failsafe 1.3 success-rate EMA", Ends::Well, move || failsafe.call(answer)),
         Subject::service(
@@ -68,8 +68,8 @@ pub(crate) fn in_a_window() -> Setup<Group> {
     Ok(Group { name: IN_A_WINDOW, subjects })
 }
 
-fn ours(name: &'static str, breaker: Breaker) -> Subject {
-    Subject::blocking(Role::Ours, name, Ends::Well, move || {
+fn ours(role: Role, name: &'static str, breaker: Breaker) -> Subject {
+    Subject::blocking(role, name, Ends::Well, move || {
         let permit = breaker.admit().map_err(|refused| refused.retry_after)?;
         let answer = answer();
         permit.well();

@@ -27,8 +27,8 @@ pub(crate) fn rejections() -> Setup<Group> {
     let opened = async { Ok::<_, String>(trs.ready().await.map_err(|error| error.to_string())?.call(BADLY).await) };
     let _ = Builder::new_current_thread().build()?.block_on(opened)?;
     let subjects = vec![
-        ours(FAST, open(&fast())?),
-        ours(DEFAULT, open(&Env::new())?),
+        ours(Role::Ours, FAST, open(&fast())?),
+        ours(Role::OursToo, DEFAULT, open(&Env::new())?),
         Subject::blocking(Role::Peer, "recloser 1.4", Ends::Refused, move || recloser.call(answer)),
         Subject::blocking(Role::Peer, "failsafe 1.3", Ends::Refused, move || failsafe.call(answer)),
         Subject::service(Role::Peer, "tower-resilience 0.14", Ends::Refused, &shared(trs), WELL),
@@ -42,8 +42,8 @@ fn open(env: &Env) -> Setup<Breaker> {
     Ok(breaker)
 }
 
-fn ours(name: &'static str, breaker: Breaker) -> Subject {
-    Subject::blocking(Role::Ours, name, Ends::Refused, move || {
+fn ours(role: Role, name: &'static str, breaker: Breaker) -> Subject {
+    Subject::blocking(role, name, Ends::Refused, move || {
         let permit = breaker.admit().map_err(|refused| refused.retry_after)?;
         let answer = answer();
         permit.well();

@@ -2,11 +2,12 @@
 //!
 //! deadline[ loop guard → fresh copy → recover[ retry(budget)[ breaker peek → slot → rate → permit[ attempt ]]]].
 //! The stages themselves live in the folders of the same names; nothing is decided here but their order.
+//! Recovery is boxed: it is large and rare, and a call that works should not carry it along.
 
 use std::future::Future;
 
 use crate::admit::Admitted;
-use crate::model::answer::Answer;
+use crate::model::answer::{Answer, Outcome};
 use crate::model::call::{Attempt, Call};
 use crate::model::signals::Signals;
 use crate::recover::chain::Step;
@@ -39,14 +40,14 @@ impl<T: Clone> Pipeline<T> {
         let run = Run::start(self, tool, call);
         let mut warnings = Vec::new();
         let outcome = match self.gatekeeper.admit(&run).await {
-            Admitted::Answered(outcome) => outcome,
-            Admitted::Refused(failure) => run.fail(failure),
-            Admitted::Failed(failure) => run.recover(failure, own_steps, &send, &mut warnings).await,
+            Admitted::Answered(value) => Outcome::Live(value),
+            Admitted::Refused(failure) => run.fail(*failure),
+            Admitted::Failed(failure) => Box::pin(run.recover(*failure, own_steps, &send, &mut warnings)).await,
             Admitted::Go(lead) => match run.attempt(&send).await {
                 Ok(value) => run.pass_on(value, lead),
                 Err(failure) => {
                     run.give_up(&failure, lead);
-                    run.recover(*failure, own_steps, &send, &mut warnings).await
+                    Box::pin(run.recover(*failure, own_steps, &send, &mut warnings)).await
                 }
             },
         };

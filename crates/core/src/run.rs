@@ -1,10 +1,10 @@
 //! Decides what every stage may look at while it works on a call, and what is noted down on the way.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::admit::key::CallKey;
+use crate::admit::key::{CallKey, KeyCell};
 use crate::attempt::deadline::Deadline;
 use crate::classify::Classifier;
 use crate::env::Env;
@@ -37,8 +37,9 @@ pub(crate) struct Run<'a, T> {
     is_told: AtomicBool,
     /// One line for each attempt that failed.
     causes: Mutex<Vec<String>>,
-    key: OnceLock<CallKey>,
-    ended: OnceLock<Moment>,
+    key: KeyCell,
+    /// The moment the answer was there, in nanoseconds; zero until then.
+    ended: AtomicU64,
 }
 
 impl<'a, T> Run<'a, T> {
@@ -58,8 +59,8 @@ impl<'a, T> Run<'a, T> {
             must_not_act_again: AtomicBool::new(false),
             is_told: AtomicBool::new(false),
             causes: Mutex::default(),
-            key: OnceLock::new(),
-            ended: OnceLock::new(),
+            key: KeyCell::default(),
+            ended: AtomicU64::new(0),
         }
     }
 
@@ -86,11 +87,17 @@ impl<'a, T> Run<'a, T> {
 
     /// The moment the answer was there; asked again, the same.
     pub(crate) fn ended(&self) -> Moment {
-        *self.ended.get_or_init(|| self.env().clock.now())
+        let known = Moment(self.ended.load(Ordering::Relaxed));
+        if known != Moment::default() {
+            return known;
+        }
+        let now = self.env().clock.now();
+        self.ended.store(now.0, Ordering::Relaxed);
+        now
     }
 
     pub(crate) fn key(&self) -> CallKey {
-        *self.key.get_or_init(|| {
+        self.key.get_or_init(|| {
             let parts = [&*self.tool.server.name, &*self.tool.name, &*self.call.caller];
             self.pipeline.keys.key(&parts, &self.call.arguments)
         })

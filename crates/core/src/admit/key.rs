@@ -1,12 +1,13 @@
 //! Decides when two calls are the same: server, tool, caller and arguments, whatever the order of keys.
 //!
-//! A key is 128 bits of SipHash under keys drawn at random for each process, so that nobody can craft two
-//! calls that collide.
+//! A key is 128 bits of SipHash under keys drawn at random, so that nobody can craft two calls that collide.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Map, Number, Value};
+use siphasher::sip128::{Hash128, Hasher128, SipHasher13};
 
 /// The identity of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,19 +40,43 @@ impl Hasher for AsItIs {
     }
 }
 
+/// Holds a key once it is known. Cheaper than a lock: a call is one task, which at worst computes it twice.
+#[derive(Debug, Default)]
+pub(crate) struct KeyCell(AtomicU64, AtomicU64);
+
+impl KeyCell {
+    pub(crate) fn get_or_init(&self, compute: impl FnOnce() -> CallKey) -> CallKey {
+        let known = CallKey(self.0.load(Ordering::Relaxed), self.1.load(Ordering::Relaxed));
+        if known != CallKey(0, 0) {
+            return known;
+        }
+        let key = compute();
+        self.0.store(key.0, Ordering::Relaxed);
+        self.1.store(key.1, Ordering::Relaxed);
+        key
+    }
+}
+
 /// Makes keys; those of different makers never compare equal by design.
-#[derive(Clone, Debug, Default)]
-pub struct Keys(RandomState, RandomState);
+#[derive(Clone, Debug)]
+pub struct Keys(SipHasher13);
+
+impl Default for Keys {
+    fn default() -> Self {
+        let drawn = || RandomState::new().hash_one(0);
+        Self(SipHasher13::new_with_keys(drawn(), drawn()))
+    }
+}
 
 impl Keys {
     /// The key of a call of `parts` (server, tool, caller …) with `arguments`.
     pub fn key(&self, parts: &[&str], arguments: &Value) -> CallKey {
-        let mut writer =
-            Writer { one: self.0.build_hasher(), two: self.1.build_hasher(), gathered: [0; GATHER], length: 0 };
+        let mut writer = Writer { hasher: self.0, gathered: [0; GATHER], length: 0 };
         parts.iter().for_each(|part| writer.text(part));
         writer.value(arguments);
         writer.pass_on();
-        CallKey(writer.one.finish(), writer.two.finish())
+        let Hash128 { h1, h2 } = writer.hasher.finish128();
+        CallKey(h1, h2)
     }
 }
 
@@ -66,15 +91,14 @@ static OBJECTS_ARE_SORTED: LazyLock<bool> = LazyLock::new(|| {
     members.keys().is_sorted()
 });
 
-/// Writes a value so that only its meaning matters, for two hashers to hear.
-struct Writer<H> {
-    one: H,
-    two: H,
+/// Writes a value so that only its meaning matters.
+struct Writer {
+    hasher: SipHasher13,
     gathered: [u8; GATHER],
     length: usize,
 }
 
-impl<H: Hasher> Writer<H> {
+impl Writer {
     fn value(&mut self, value: &Value) {
         match value {
             Value::Null => self.byte(0),
@@ -146,16 +170,13 @@ impl<H: Hasher> Writer<H> {
                 self.length += bytes.len();
             }
             None => {
-                self.one.write(bytes);
-                self.two.write(bytes);
+                self.hasher.write(bytes);
             }
         }
     }
 
     fn pass_on(&mut self) {
-        let gathered = &self.gathered[..self.length];
-        self.one.write(gathered);
-        self.two.write(gathered);
+        self.hasher.write(&self.gathered[..self.length]);
         self.length = 0;
     }
 }

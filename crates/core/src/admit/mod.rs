@@ -13,7 +13,6 @@ use std::sync::atomic;
 
 use quick_cache::sync::Cache;
 
-use crate::model::answer::Outcome;
 use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Failure};
 use crate::model::invalid::Invalid;
@@ -30,11 +29,17 @@ pub(crate) enum Admitted<'a, T> {
     /// It goes on; if others wait for the same answer, it leads them.
     Go(Option<Lead<'a, T>>),
     /// It already has its answer.
-    Answered(Outcome<T>),
+    Answered(T),
     /// It may not start.
-    Refused(Failure),
+    Refused(Box<Failure>),
     /// An identical call that it waited for has failed.
-    Failed(Failure),
+    Failed(Box<Failure>),
+}
+
+impl<T> Admitted<'_, T> {
+    fn refused(failure: Failure) -> Self {
+        Admitted::Refused(Box::new(failure))
+    }
 }
 
 /// What this stage remembers between calls.
@@ -66,7 +71,7 @@ impl<T: Clone> Gatekeeper<T> {
         let policy = &run.tool.policy;
         if let Some(repeats) = self.loops.check(&policy.loops, &run.call.session, || run.key()) {
             let did = if policy.loops.mode == LoopMode::Failures { "failed" } else { "was made" };
-            return Admitted::Refused(run.refuse(Cause::Loop, None, format!("{did} {repeats} times")));
+            return Admitted::refused(run.refuse(Cause::Loop, None, format!("{did} {repeats} times")));
         }
         let mut lead = None;
         if let (Some(fresh), Effect::ReadOnly) = (policy.cache.fresh, policy.effect) {
@@ -76,11 +81,11 @@ impl<T: Clone> Gatekeeper<T> {
             match self.flights.join((run.key(), run.writes), || run.remaining()).await {
                 Joined::Lead(first) => lead = Some(first),
                 Joined::Landed(outcome) => return run.answer_with_flight(outcome),
-                Joined::TimedOut => return Admitted::Failed(run.timed_out()),
+                Joined::TimedOut => return Admitted::Failed(Box::new(run.timed_out())),
             }
         }
         if let Some(Err(wait)) = self.callers.as_ref().map(|callers| callers.check(&run.call.caller)) {
-            return Admitted::Refused(run.refuse(Cause::RateLimited, Some(wait), "this caller's rate is used up"));
+            return Admitted::refused(run.refuse(Cause::RateLimited, Some(wait), "this caller's rate is used up"));
         }
         Admitted::Go(lead)
     }
@@ -94,13 +99,13 @@ impl<T: Clone> Run<'_, T> {
 
     fn answer_at_once<'a>(&self, value: T, shared_flight: bool) -> Admitted<'a, T> {
         self.emit(|server, tool| Event::CacheHit { server, tool, shared_flight });
-        Admitted::Answered(Outcome::Live(value))
+        Admitted::Answered(value)
     }
 
     fn answer_with_flight<'a>(&self, landed: Result<T, Failure>) -> Admitted<'a, T> {
         match landed {
             Ok(value) => self.answer_at_once(value, true),
-            Err(failure) => Admitted::Failed(failure),
+            Err(failure) => Admitted::Failed(Box::new(failure)),
         }
     }
 }

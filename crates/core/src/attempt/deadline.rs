@@ -16,21 +16,14 @@ pub struct Elapsed;
 /// When the time is up, `work` is dropped: what it already sent must be cancelled by its own drop.
 pub async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, Elapsed> {
     let mut work = pin!(work);
-    if let Some(done) = poll_once(work.as_mut()).await {
-        return Ok(done);
+    let at_once = poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => Poll::Ready(None),
+    });
+    match at_once.await {
+        Some(done) => Ok(done),
+        None => tokio::time::timeout(limit, work).await.map_err(|_| Elapsed),
     }
-    tokio::time::timeout(limit, work).await.map_err(|_| Elapsed)
-}
-
-/// Polls once and gives up the result if there is one. The waker stays registered.
-async fn poll_once<T>(mut work: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
-    poll_fn(|context| {
-        Poll::Ready(match work.as_mut().poll(context) {
-            Poll::Ready(done) => Some(done),
-            Poll::Pending => None,
-        })
-    })
-    .await
 }
 
 /// A moment by which a call has to be answered.
@@ -74,6 +67,30 @@ mod tests {
 
         assert_eq!(outcome, Err(Elapsed));
         assert_eq!(start.elapsed(), Duration::from_secs(3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_never_runs_dry_is_cut_off_too() {
+        let (sender, mut receiver) = tokio::sync::mpsc::channel(1000);
+        let busy = async {
+            loop {
+                while sender.try_send(()).is_ok() {}
+                receiver.recv().await;
+            }
+        };
+        // Time passes whenever the busy work is made to yield; far more of it than it may take.
+        let clock = async {
+            for _ in 0..100 {
+                tokio::time::advance(Duration::from_millis(100)).await;
+            }
+        };
+
+        let outcome = tokio::select! {
+            outcome = within(Duration::from_secs(3), busy) => outcome,
+            () = clock => Ok(()),
+        };
+
+        assert_eq!(outcome, Err(Elapsed));
     }
 
     #[tokio::test(start_paused = true)]

@@ -100,7 +100,8 @@ where
 {
     match attempt(1).await {
         Ok(value) => Ok(Retried { value, attempts: 1, total_delay: Duration::ZERO }),
-        Err(failed) => try_again(rules, failed, attempt, blocked).await,
+        // Boxed: what follows a failure is large, and a call that works should not carry it along.
+        Err(failed) => Box::pin(try_again(rules, failed, attempt, blocked)).await,
     }
 }
 
@@ -257,7 +258,7 @@ impl Retry {
     }
 
     /// Runs `work` until it succeeds or giving up is right. It is told the number of the attempt, from 1.
-    pub async fn call<T, E, F>(&self, mut work: impl FnMut(u32) -> F) -> Result<Retried<T>, GaveUp<E>>
+    pub async fn call<T, E, F>(&self, mut work: impl FnMut(u32) -> F) -> Result<Retried<T>, Box<GaveUp<E>>>
     where
         F: Future<Output = Result<T, E>>,
         E: Describe,
@@ -287,6 +288,6 @@ impl Retry {
             let running = work(number);
             async move { running.await.map_err(classified) }
         };
-        try_again(&rules, classified(error), attempt, || false).await.map_err(|gave_up| *gave_up)
+        try_again(&rules, classified(error), attempt, || false).await
     }
 }

@@ -29,7 +29,7 @@ pub enum Outcome<T> {
     /// The server's own answer.
     Live(T),
     /// A fallback's answer, to be labelled as such.
-    Served(Served<T>),
+    Served(Box<Served<T>>),
     /// No answer, and why.
     Failed(Box<Report>),
 }
@@ -76,8 +76,11 @@ impl<T> Answer<T> {
     pub fn value(&self) -> Option<&T> {
         match &self.outcome {
             Outcome::Live(value) => Some(value),
-            Outcome::Served(Served { body: Body::Value(value), .. }) => Some(value),
-            Outcome::Served(_) | Outcome::Failed(_) => None,
+            Outcome::Served(served) => match &served.body {
+                Body::Value(value) => Some(value),
+                Body::Items(_) | Body::Nothing => None,
+            },
+            Outcome::Failed(_) => None,
         }
     }
 

@@ -265,7 +265,7 @@ impl<T: Clone> Run<'_, T> {
 
     fn serve(&self, served: Served<T>) -> Outcome<T> {
         self.emit(|server, tool| Event::FallbackServed { server, tool, step: served.by.clone() });
-        Outcome::Served(served)
+        Outcome::Served(Box::new(served))
     }
 
     fn step_name(&self, step: &str) -> String {

@@ -40,7 +40,7 @@ struct Lease {
 
 #[derive(Debug)]
 enum Phase {
-    Closed { failures: u32, window: Option<Window> },
+    Closed { failures: u32, window: Option<Box<Window>> },
     Open { until: Moment },
     HalfOpen { successes: u32, leases: Vec<Lease> },
 }
@@ -235,7 +235,7 @@ impl States {
     }
 
     fn closed(policy: &BreakerPolicy) -> Phase {
-        Phase::Closed { failures: 0, window: policy.window.clone().map(Window::new) }
+        Phase::Closed { failures: 0, window: policy.window.clone().map(Window::new).map(Box::new) }
     }
 
     fn close(&mut self, now: Moment) -> Change {

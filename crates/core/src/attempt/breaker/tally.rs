@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use super::sync::{AtomicU64, Ordering};
-use super::window::{BUCKETS, bucket_nanos};
+use super::window::{BUCKETS, Buckets};
 use super::{Moment, WindowRule};
 
 /// Threads share stripes, but neighbours do not share cache lines.
@@ -17,30 +17,25 @@ struct Stripe([AtomicU64; BUCKETS]);
 /// The successes of the last `length`.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    bucket_nanos: u64,
-    stripes: Box<[Stripe]>,
+    ring: Buckets,
+    stripes: Box<[Stripe; STRIPES]>,
 }
 
 impl Tally {
     pub(crate) fn new(rule: &WindowRule) -> Self {
         let stripe = |_| Stripe(std::array::from_fn(|_| AtomicU64::new(0)));
-        Self { bucket_nanos: bucket_nanos(rule), stripes: (0..STRIPES).map(stripe).collect() }
+        Self { ring: Buckets::of(rule), stripes: Box::new(std::array::from_fn(stripe)) }
     }
 
     /// Counts a success.
     #[inline]
     pub(crate) fn add(&self, now: Moment) {
-        let number = now.0 / self.bucket_nanos;
-        let bucket = &self.stripes[own_stripe()].0[place(number)];
+        let number = self.ring.number(now);
+        let bucket = &self.stripes[own_stripe() % STRIPES].0[Buckets::place(number)];
         let mut seen = bucket.load(Ordering::Relaxed);
         loop {
-            // The lower half is full after four billion successes in one bucket; then it stays full.
-            let is_full = seen & u64::from(u32::MAX) == u64::from(u32::MAX);
-            let counted = match seen >> 32 == upper(number) {
-                true if is_full => return,
-                true => seen + 1,
-                false => upper(number) << 32 | 1,
-            };
+            // After four billion successes in one bucket its count starts again.
+            let counted = if seen >> 32 == upper(number) { seen + 1 } else { upper(number) << 32 | 1 };
             match bucket.compare_exchange_weak(seen, counted, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(other) => seen = other,
@@ -50,8 +45,8 @@ impl Tally {
 
     /// The successes that still count at `now`.
     pub(crate) fn sum(&self, now: Moment) -> u32 {
-        let newest = now.0 / self.bucket_nanos;
-        let numbers = (0..BUCKETS as u64).filter_map(|back| newest.checked_sub(back));
+        let newest = self.ring.number(now);
+        let numbers = (0..self.ring.used).filter_map(|back| newest.checked_sub(back));
         numbers.map(|number| self.count_of(number)).fold(0, u32::saturating_add)
     }
 
@@ -63,13 +58,9 @@ impl Tally {
     }
 
     fn count_of(&self, number: u64) -> u32 {
-        let buckets = self.stripes.iter().map(|stripe| stripe.0[place(number)].load(Ordering::Relaxed));
+        let buckets = self.stripes.iter().map(|stripe| stripe.0[Buckets::place(number)].load(Ordering::Relaxed));
         buckets.filter(|bucket| bucket >> 32 == upper(number)).fold(0, |sum, bucket| sum.saturating_add(bucket as u32))
     }
-}
-
-fn place(number: u64) -> usize {
-    (number % BUCKETS as u64) as usize
 }
 
 /// As much of a bucket's number as fits; it repeats after four billion buckets.

@@ -2,12 +2,36 @@
 
 use super::{Moment, WindowRule};
 
-/// Ten buckets: the window's edge is off by a tenth of its length at most.
-pub(super) const BUCKETS: usize = 10;
+/// The places of the ring. A window takes eight to sixteen of them, so its edge is off by an eighth of its
+/// length at most.
+pub(super) const BUCKETS: usize = 16;
 
-/// How long a bucket is.
-pub(super) fn bucket_nanos(rule: &WindowRule) -> u64 {
-    (super::nanos(rule.length) / BUCKETS as u64).max(1)
+/// Buckets whose length is a power of two, so that finding one takes a shift and no division.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Buckets {
+    shift: u32,
+    /// How many of them make a window.
+    pub(super) used: u64,
+}
+
+impl Buckets {
+    pub(super) fn of(rule: &WindowRule) -> Self {
+        let length = super::nanos(rule.length);
+        let shift = (length / 8).max(1).ilog2();
+        Self { shift, used: length.div_ceil(1 << shift).clamp(1, BUCKETS as u64) }
+    }
+
+    /// The number of the bucket since the clock began.
+    #[inline]
+    pub(super) fn number(self, now: Moment) -> u64 {
+        now.0 >> self.shift
+    }
+
+    /// Its place in the ring.
+    #[inline]
+    pub(super) fn place(number: u64) -> usize {
+        (number % BUCKETS as u64) as usize
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,7 +45,7 @@ struct Bucket {
 #[derive(Debug)]
 pub(crate) struct Window {
     rule: WindowRule,
-    bucket_nanos: u64,
+    ring: Buckets,
     buckets: [Bucket; BUCKETS],
     /// The number of the newest bucket since the clock began.
     newest: u64,
@@ -30,14 +54,14 @@ pub(crate) struct Window {
 
 impl Window {
     pub(crate) fn new(rule: WindowRule) -> Self {
-        Self { bucket_nanos: bucket_nanos(&rule), rule, buckets: Default::default(), newest: 0, sum: Bucket::default() }
+        Self { ring: Buckets::of(&rule), rule, buckets: Default::default(), newest: 0, sum: Bucket::default() }
     }
 
     /// Counts a call; tells whether the breaker should open. Only a bad call can open it, so only then
     /// are the successes that were `tallied` elsewhere asked for.
     pub(crate) fn record(&mut self, now: Moment, failed: bool, slow: bool, tallied: impl FnOnce() -> u32) -> bool {
-        self.advance(now.0 / self.bucket_nanos);
-        let bucket = &mut self.buckets[(self.newest % BUCKETS as u64) as usize];
+        self.advance(self.ring.number(now));
+        let bucket = &mut self.buckets[Buckets::place(self.newest)];
         for counts in [bucket, &mut self.sum] {
             counts.calls = counts.calls.saturating_add(1);
             counts.failures = counts.failures.saturating_add(failed.into());
@@ -46,10 +70,13 @@ impl Window {
         (failed || slow) && self.is_bad(tallied())
     }
 
+    /// Lets go of the buckets that the window has left behind.
     fn advance(&mut self, number: u64) {
-        let passed = number.saturating_sub(self.newest).min(BUCKETS as u64);
+        let passed = number.saturating_sub(self.newest).min(self.ring.used);
         for step in 1..=passed {
-            let expired = std::mem::take(&mut self.buckets[((self.newest + step) % BUCKETS as u64) as usize]);
+            let leaving = (self.newest + step).checked_sub(self.ring.used);
+            let Some(leaving) = leaving else { continue };
+            let expired = std::mem::take(&mut self.buckets[Buckets::place(leaving)]);
             self.sum.calls = self.sum.calls.saturating_sub(expired.calls);
             self.sum.failures = self.sum.failures.saturating_sub(expired.failures);
             self.sum.slow = self.sum.slow.saturating_sub(expired.slow);
