@@ -151,7 +151,7 @@ impl IssueManager {
     /// One try. A fallback may have changed the arguments, so only the attempt's own count.
     async fn attempt(&self, attempt: Attempt) -> Result<Value, Signals> {
         let arguments = &attempt.arguments;
-        let text = match &*attempt.tool {
+        let text = match attempt.tool() {
             "list_issues" => self.list_issues(read(arguments)?).await,
             "get_issue" => self.get_issue(read(arguments)?).await,
             "create_issue" => self.create_issue(read(arguments)?).await,

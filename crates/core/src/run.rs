@@ -35,6 +35,8 @@ pub(crate) struct Run<'a, T> {
     must_not_act_again: AtomicBool,
     /// Its ending was told.
     is_told: AtomicBool,
+    /// Time may have passed since it started.
+    waited: AtomicBool,
     /// One line for each attempt that failed.
     causes: Mutex<Vec<String>>,
     key: KeyCell,
@@ -58,6 +60,7 @@ impl<'a, T> Run<'a, T> {
             may_have_acted: AtomicBool::new(false),
             must_not_act_again: AtomicBool::new(false),
             is_told: AtomicBool::new(false),
+            waited: AtomicBool::new(false),
             causes: Mutex::default(),
             key: KeyCell::default(),
             ended: AtomicU64::new(0),
@@ -79,6 +82,22 @@ impl<'a, T> Run<'a, T> {
 
     pub(crate) fn error_text(&self, value: &T) -> Option<String> {
         (self.pipeline.error_text)(value)
+    }
+
+    /// The time now. Asked for the first time by a call that did not wait, it is the time it started: no need
+    /// to look again.
+    pub(crate) fn now(&self) -> Moment {
+        if self.waited.swap(true, Ordering::Relaxed) { self.env().clock.now() } else { self.started }
+    }
+
+    pub(crate) fn has_waited(&self) {
+        self.waited.store(true, Ordering::Relaxed);
+    }
+
+    /// How long the call can wait for another one.
+    pub(crate) fn patience(&self) -> Duration {
+        self.has_waited();
+        self.remaining()
     }
 
     pub(crate) fn remaining(&self) -> Duration {

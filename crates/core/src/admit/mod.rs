@@ -78,7 +78,7 @@ impl<T: Clone> Gatekeeper<T> {
             if let Some(copy) = self.copies.fresh_at(run.started, run.key(), fresh, run.tool.server.writes()) {
                 return run.answer_at_once(copy, false);
             }
-            match self.flights.join((run.key(), run.writes), || run.remaining()).await {
+            match self.flights.join((run.key(), run.writes), || run.patience()).await {
                 Joined::Lead(first) => lead = Some(first),
                 Joined::Landed(outcome) => return run.answer_with_flight(outcome),
                 Joined::TimedOut => return Admitted::Failed(Box::new(run.timed_out())),

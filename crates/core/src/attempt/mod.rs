@@ -98,13 +98,7 @@ impl<T: Clone> Run<'_, T> {
         let permits = Permits::take(tool, limit).map_err(|open| local(open.failure()))?;
 
         let number = self.count_attempt();
-        let attempt = Attempt {
-            number,
-            server: tool.server.name.clone(),
-            tool: tool.name.clone(),
-            arguments: arguments.clone(),
-            timeout: limit,
-        };
+        let attempt = Attempt { number, names: tool.names.clone(), arguments: arguments.clone(), timeout: limit };
         let watch = Watch::start(self.env(), tool, number);
         let written = Written::by(tool);
         let answered = within(limit, send(attempt)).await;
@@ -159,13 +153,14 @@ impl<T: Clone> Run<'_, T> {
         if let Some(slot) = slots.try_take() {
             return Ok(Some(slot));
         }
+        self.has_waited();
         let full = |_| Failure::local(Cause::Overloaded, Some(Duration::from_secs(1)), "all slots are taken");
         slots.take(self.remaining()).await.map(Some).map_err(full)
     }
 
     /// Waits for the server's next turn and tells the time then.
     async fn wait_for_rate(&self, tool: &Tool) -> Result<Moment, Failure> {
-        let now = self.env().clock.now();
+        let now = self.now();
         let Some(rate) = &tool.server.rate else { return Ok(now) };
         let wait = rate
             .book_at(now, self.deadline.remaining_at(now))

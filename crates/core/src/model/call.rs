@@ -59,6 +59,13 @@ impl From<Value> for Call {
     }
 }
 
+/// A tool and its server.
+#[derive(Debug)]
+pub(crate) struct Names {
+    pub(crate) server: Arc<str>,
+    pub(crate) tool: Arc<str>,
+}
+
 /// One try of a call at a server, as the code that makes it sees it.
 ///
 /// A fallback may try another tool, other arguments, or another server: use what stands here, not what
@@ -67,12 +74,22 @@ impl From<Value> for Call {
 pub struct Attempt {
     /// 1 for the first try of the call.
     pub number: u32,
-    /// The server to ask.
-    pub server: Arc<str>,
-    /// The tool to call.
-    pub tool: Arc<str>,
+    /// Whom to ask.
+    pub(crate) names: Arc<Names>,
     /// With these arguments.
     pub arguments: Arc<Value>,
     /// How long it may take before it is dropped.
     pub timeout: Duration,
+}
+
+impl Attempt {
+    /// The server to ask.
+    pub fn server(&self) -> &str {
+        &self.names.server
+    }
+
+    /// The tool to call.
+    pub fn tool(&self) -> &str {
+        &self.names.tool
+    }
 }

@@ -6,12 +6,14 @@ use std::time::Duration;
 use super::server::Server;
 use crate::attempt::breaker::Breaker;
 use crate::attempt::hedge::{HedgePolicy, Latencies};
+use crate::model::call::Names;
 use crate::model::policy::Policy;
 
 /// A tool that can be called: its policy resolved, its state at hand.
 #[derive(Debug)]
 pub struct Tool {
     pub(crate) name: Arc<str>,
+    pub(crate) names: Arc<Names>,
     pub(crate) server: Arc<Server>,
     pub(crate) policy: Policy,
     pub(crate) breaker: Option<Arc<Breaker>>,
@@ -20,7 +22,8 @@ pub struct Tool {
 
 impl Tool {
     pub(crate) fn new(name: Arc<str>, server: Arc<Server>, policy: Policy, breaker: Option<Arc<Breaker>>) -> Self {
-        Self { name, server, policy, breaker, latencies: Latencies::default() }
+        let names = Arc::new(Names { server: server.name.clone(), tool: name.clone() });
+        Self { name, names, server, policy, breaker, latencies: Latencies::default() }
     }
 
     /// Another tool with the same policy and the same breaker.

@@ -56,7 +56,7 @@ async fn no_step_follows_a_write_that_may_have_run_elsewhere() {
     let idempotent = Policy { effect: Effect::Idempotent, fallback, ..policy("put_issue") };
     let tool = pipeline.tool("a", "put_issue", idempotent).unwrap();
 
-    let send = |attempt: Attempt| async move { if &*attempt.server == "a" { Err(refused()) } else { Err(lost()) } };
+    let send = |attempt: Attempt| async move { if attempt.server() == "a" { Err(refused()) } else { Err(lost()) } };
     let answer = pipeline.run(&tool, &Call::new(nothing()), send).await;
 
     assert!(report(&answer).may_have_executed);
@@ -250,7 +250,7 @@ async fn a_name_beyond_the_bound_is_still_called_by_its_own_name() {
         tools.call(&format!("invented_{n}"), nothing(), Script::healthy().send()).await;
     }
 
-    let answer = tools.call("get_issue", nothing(), |attempt| async move { Ok(attempt.tool.to_string()) }).await;
+    let answer = tools.call("get_issue", nothing(), |attempt| async move { Ok(attempt.tool().to_string()) }).await;
 
     assert_eq!((answer.value().map(String::as_str), &*answer.tool), (Some("get_issue"), "get_issue"));
 }

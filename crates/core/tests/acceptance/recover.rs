@@ -155,9 +155,9 @@ async fn another_tool_answers_with_mapped_arguments() {
         pipeline.tool("search", "search_docs", Policy { fallback: vec![alternate], ..policy("search_docs") }).unwrap();
 
     let send = |attempt: Attempt| async move {
-        match &*attempt.server {
+        match attempt.server() {
             "search" => Err("503".into()),
-            _ => Ok(format!("{}/{} {}", attempt.server, attempt.tool, attempt.arguments)),
+            _ => Ok(format!("{}/{} {}", attempt.server(), attempt.tool(), attempt.arguments)),
         }
     };
     let answer = pipeline.run(&tool, &Call::new(json!({"query": "x", "limit": 3})), send).await;

@@ -69,14 +69,15 @@ fn upper(number: u64) -> u64 {
 }
 
 /// Each thread keeps to one stripe.
+#[inline]
 fn own_stripe() -> usize {
+    const NONE: usize = usize::MAX;
     static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     thread_local! {
-        static OWN: Cell<Option<usize>> = const { Cell::new(None) };
+        static OWN: Cell<usize> = const { Cell::new(NONE) };
     }
-    OWN.get().unwrap_or_else(|| {
-        let own = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % STRIPES;
-        OWN.set(Some(own));
-        own
-    })
+    if OWN.get() == NONE {
+        OWN.set(NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % STRIPES);
+    }
+    OWN.get()
 }
