@@ -90,13 +90,14 @@ impl<'a, T> Run<'a, T> {
         if self.waited.swap(true, Ordering::Relaxed) { self.env().clock.now() } else { self.started }
     }
 
-    pub(crate) fn has_waited(&self) {
+    /// Time is about to pass.
+    pub(crate) fn note_wait(&self) {
         self.waited.store(true, Ordering::Relaxed);
     }
 
     /// How long the call can wait for another one.
     pub(crate) fn patience(&self) -> Duration {
-        self.has_waited();
+        self.note_wait();
         self.remaining()
     }
 

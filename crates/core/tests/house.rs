@@ -84,8 +84,7 @@ fn the_folders_of_a_call_sort_in_the_order_of_its_stages() {
 fn every_source_says_what_it_decides_and_fits_its_room() {
     for path in files(&root().join("crates"), ".rs").into_iter().chain(files(&root().join("bench"), ".rs")) {
         let text = read(&path);
-        let is_unit_test = path.ends_with("tests.rs");
-        assert!(text.starts_with("//!") || is_unit_test, "{} does not open with //!", path.display());
+        assert!(text.starts_with("//!"), "{} does not open with //!", path.display());
         assert!(text.lines().count() <= 500, "{} has over 500 lines", path.display());
     }
 }

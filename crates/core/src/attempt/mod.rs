@@ -153,7 +153,7 @@ impl<T: Clone> Run<'_, T> {
         if let Some(slot) = slots.try_take() {
             return Ok(Some(slot));
         }
-        self.has_waited();
+        self.note_wait();
         let full = |_| Failure::local(Cause::Overloaded, Some(Duration::from_secs(1)), "all slots are taken");
         slots.take(self.remaining()).await.map(Some).map_err(full)
     }

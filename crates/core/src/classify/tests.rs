@@ -1,3 +1,5 @@
+//! What each kind of signal means, and what words must not be taken for.
+
 use super::*;
 use crate::model::failure::Sent;
 use crate::model::signals::{Exit, Transport};

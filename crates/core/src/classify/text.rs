@@ -270,10 +270,7 @@ mod tests {
         let prepared = Prepared::new([body]);
 
         assert!(prepared.says("authorization service unavailable") && !prepared.says("timeout*"), "{prepared:?}");
-        assert!(
-            prepared.0.ends_with(r#""docs":"","n":1}"#.to_owned().as_str())
-                || prepared.0.contains(r#""docs":"","n":1}"#)
-        );
+        assert!(prepared.0.contains(r#""docs":"","n":1}"#), "{prepared:?}");
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl Tally {
         let mut seen = bucket.load(Ordering::Relaxed);
         loop {
             // After four billion successes in one bucket its count starts again.
-            let counted = if seen >> 32 == upper(number) { seen + 1 } else { upper(number) << 32 | 1 };
+            let counted = if seen >> 32 == upper(number) { seen.wrapping_add(1) } else { upper(number) << 32 | 1 };
             match bucket.compare_exchange_weak(seen, counted, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(other) => seen = other,

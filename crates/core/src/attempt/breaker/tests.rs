@@ -1,3 +1,5 @@
+//! What the tally counts; it is apart from its source because loom compiles that source too.
+
 use super::tally::Tally;
 use super::*;
 

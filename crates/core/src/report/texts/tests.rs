@@ -1,3 +1,5 @@
+//! The catalogue as a whole, and the rules that every text of it keeps.
+
 use super::*;
 use crate::model::failure::{Disposition, Sent};
 
