@@ -1,0 +1,3 @@
+//! Seawall's gateway: what stands between MCP clients and MCP servers.
+
+pub mod wire;

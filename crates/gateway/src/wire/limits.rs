@@ -1,0 +1,60 @@
+//! Every limit of the wire, in one place: how much a stranger may send before we say no.
+
+use std::time::Duration;
+
+/// The deepest nesting of objects and arrays in a message.
+pub const DEPTH: usize = 64;
+/// The longest string that may be an id.
+pub const ID_BYTES: usize = 256;
+/// The largest message from a client: body, line or frame.
+pub const FROM_CLIENT: usize = 4 << 20;
+/// The largest message from a server: body, line, event or frame.
+pub const FROM_SERVER: usize = 16 << 20;
+/// The longest line of an event stream that is not data.
+pub const SSE_FIELD: usize = 64 << 10;
+/// Messages in one batch, in the one revision that knows batches.
+pub const BATCH: usize = 50;
+/// How long the head of a request may take to arrive.
+pub const HEADER_TIME: Duration = Duration::from_secs(10);
+/// How long the body of a request may take to arrive, whatever its size.
+pub const BODY_TIME: Duration = Duration::from_secs(30);
+/// The slowest body that is still waited for, in bytes a second, beyond `BODY_TIME`.
+pub const BODY_RATE: u64 = 1024;
+/// Connections to one listener at a time.
+pub const CONNECTIONS: usize = 1024;
+/// Streams on one HTTP/2 connection.
+pub const STREAMS: u32 = 100;
+/// Client sessions of one gateway.
+pub const SESSIONS: usize = 10_000;
+/// How long a session is kept that nobody uses.
+pub const SESSION_IDLE: Duration = Duration::from_secs(3600);
+/// Calls of one client session that may be under way.
+pub const CALLS: usize = 1024;
+/// Messages on their way to a client that has not taken them yet.
+pub const PENDING_EVENTS: usize = 64;
+/// Events kept of one stream for a client that comes back.
+pub const KEPT_EVENTS: usize = 256;
+/// Bytes kept of one stream for a client that comes back.
+pub const KEPT_BYTES: usize = 1 << 20;
+/// Streams kept of one session for a client that comes back.
+pub const KEPT_STREAMS: usize = 32;
+/// How often a stream that has nothing to say shows that it is alive.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Pages of one list that are read from a server.
+pub const PAGES: usize = 50;
+/// Things of one kind (tools, prompts, resources, templates) that a server may offer.
+pub const LISTED: usize = 2_000;
+/// How long a list of one server may take before the merged list goes without it.
+pub const LIST_TIME: Duration = Duration::from_secs(30);
+/// Calls that wait for their client's answers, per server.
+pub const PARKED: usize = 1024;
+/// How long a parked call waits for its client.
+pub const PARK_TIME: Duration = Duration::from_secs(600);
+/// How often a server may ask for more input before its call is given up.
+pub const INPUT_ROUNDS: usize = 16;
+/// How long a server may take for its handshake.
+pub const HANDSHAKE: Duration = Duration::from_secs(300);
+/// How long the question "are you modern?" may take before the answer is taken to be no.
+pub const PROBE: Duration = Duration::from_secs(10);
+/// How long a child has to go after its stdin is closed, and again after SIGTERM.
+pub const CHILD_GRACE: Duration = Duration::from_secs(2);

@@ -1,0 +1,156 @@
+//! What a message is: request, notification, result or error, and where the parts are that decisions need.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use super::Id;
+use super::scan::{self, Field, Reject, Span};
+
+/// The four things a message can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Asks for an answer.
+    Request,
+    /// Asks for nothing.
+    Notification,
+    /// Answers with a result.
+    Result,
+    /// Answers with an error.
+    Error,
+}
+
+/// One JSON-RPC message: the bytes as they came, and what was found in them.
+#[derive(Clone, Debug)]
+pub struct Message {
+    raw: Bytes,
+    kind: Kind,
+    id: Option<(Id, Span)>,
+    method: Option<Bytes>,
+    /// `params`, `result` or `error`.
+    body: Option<Span>,
+    fields: Vec<Field>,
+}
+
+impl Message {
+    /// Reads one message, or says why it is none. Every reader of the gateway comes through here.
+    pub fn parse(raw: Bytes) -> Result<Self, Reject> {
+        let envelope = scan::object(&raw)?;
+        scan::unique(&raw, &envelope)?;
+        let find = |name| envelope.iter().find(|field| field.is(&raw, name)).map(|field| field.value);
+        if find("jsonrpc").and_then(|span| scan::text(span.of(&raw))).as_deref() != Some("2.0") {
+            return Err(Reject::Shape("\"jsonrpc\" is not \"2.0\""));
+        }
+        let id = match find("id") {
+            Some(span) if span.of(&raw) == b"null" => None,
+            Some(span) => Some((Id::new(raw.slice(span.start..span.end))?, span)),
+            None => None,
+        };
+        let null_id = find("id").is_some() && id.is_none();
+        let (kind, body) = match (find("method"), find("result"), find("error")) {
+            (Some(_), None, None) if null_id => return Err(Reject::Id),
+            (Some(_), None, None) if id.is_some() => (Kind::Request, find("params")),
+            (Some(_), None, None) => (Kind::Notification, find("params")),
+            (None, Some(_), None) if id.is_none() => return Err(Reject::Id),
+            (None, Some(result), None) => (Kind::Result, Some(result)),
+            (None, None, Some(error)) => (Kind::Error, Some(error)),
+            (None, None, None) => return Err(Reject::Shape("it has no method, no result and no error")),
+            _ => return Err(Reject::Shape("it is a request and an answer at once")),
+        };
+        let method = find("method").map(|span| method(&raw, span)).transpose()?;
+        let fields = body.map(|span| scan::members(&raw, span)).unwrap_or_default();
+        if method.is_some() {
+            params_are_sound(&raw, body, &fields)?;
+        }
+        Ok(Self { kind, id, method, body, fields, raw })
+    }
+
+    /// The bytes.
+    pub fn raw(&self) -> &Bytes {
+        &self.raw
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Its id; a notification has none, and an error may have none.
+    pub fn id(&self) -> Option<&Id> {
+        self.id.as_ref().map(|(id, _)| id)
+    }
+
+    /// Where its id is.
+    pub fn id_span(&self) -> Option<Span> {
+        self.id.as_ref().map(|(_, span)| *span)
+    }
+
+    /// The method; empty for answers.
+    pub fn method(&self) -> &str {
+        self.method.as_deref().and_then(|method| std::str::from_utf8(method).ok()).unwrap_or_default()
+    }
+
+    /// Where `params`, `result` or `error` is.
+    pub fn body(&self) -> Option<Span> {
+        self.body
+    }
+
+    /// The text of `params`, `result` or `error`.
+    pub fn body_json(&self) -> &[u8] {
+        self.body.map(|span| span.of(&self.raw)).unwrap_or_default()
+    }
+
+    /// Where a member of `params`, `result` or `error` is.
+    pub fn field(&self, name: &str) -> Option<Span> {
+        self.fields.iter().find(|field| field.is(&self.raw, name)).map(|field| field.value)
+    }
+
+    /// The JSON text of such a member.
+    pub fn field_json(&self, name: &str) -> Option<&[u8]> {
+        self.field(name).map(|span| span.of(&self.raw))
+    }
+
+    /// The string that such a member is.
+    pub fn field_text(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.field_json(name).and_then(scan::text)
+    }
+
+    /// Where `name` is in the `_meta` of `params` or `result`.
+    pub fn meta(&self, name: &str) -> Option<Span> {
+        let meta = self.field("_meta")?;
+        scan::members(&self.raw, meta).into_iter().find(|field| field.is(&self.raw, name)).map(|field| field.value)
+    }
+
+    /// The JSON text of it.
+    pub fn meta_json(&self, name: &str) -> Option<&[u8]> {
+        self.meta(name).map(|span| span.of(&self.raw))
+    }
+
+    /// The bytes under a span, sharing the buffer.
+    pub fn slice(&self, span: Span) -> Bytes {
+        self.raw.slice(span.start..span.end)
+    }
+}
+
+/// The method as plain text; most need no copy, some encoders escape the slash.
+fn method(raw: &Bytes, span: Span) -> Result<Bytes, Reject> {
+    match scan::text(span.of(raw)) {
+        Some(Cow::Borrowed(_)) => Ok(raw.slice(span.start + 1..span.end - 1)),
+        Some(Cow::Owned(text)) => Ok(Bytes::from(text)),
+        None => Err(Reject::Shape("\"method\" is not a string")),
+    }
+}
+
+/// Keys that policy reads may stand once only: in `params` and in its `_meta`.
+fn params_are_sound(raw: &Bytes, params: Option<Span>, fields: &[Field]) -> Result<(), Reject> {
+    if let Some(first) = params.and_then(|span| span.of(raw).first())
+        && !matches!(first, b'{' | b'[')
+    {
+        return Err(Reject::Shape("\"params\" is not an object"));
+    }
+    scan::unique(raw, fields)?;
+    match fields.iter().find(|field| field.is(raw, "_meta")) {
+        Some(meta) => scan::unique(raw, &scan::members(raw, meta.value)),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,22 @@
+//! The wire: JSON-RPC messages as the bytes they came in, read once, changed by splicing, never rebuilt.
+//!
+//! `limits` says how much is too much, `scan` finds the parts, `message` knows what they mean, `edit` changes them,
+//! `build` writes the few messages that are our own; `lines` and `sse` frame them; `header` mirrors them into HTTP.
+
+pub mod build;
+pub mod edit;
+pub mod header;
+pub mod id;
+pub mod limits;
+pub mod lines;
+pub mod message;
+pub mod names;
+pub mod scan;
+pub mod sse;
+
+pub use id::Id;
+pub use message::{Kind, Message};
+pub use scan::{Reject, Span};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,346 @@
+//! What is one JSON value and where its parts are: a single pass that checks syntax, depth and repeated keys.
+//!
+//! Messages are passed on as they came, so whoever judges them must see what the next reader will see. That is why
+//! keys may not repeat where decisions are made, and why there is one reader for all.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use super::limits;
+
+/// Where something is in the bytes it was found in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The first byte.
+    pub start: usize,
+    /// One past the last byte.
+    pub end: usize,
+}
+
+impl Span {
+    /// The bytes it names.
+    pub fn of<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        bytes.get(self.start..self.end).unwrap_or_default()
+    }
+
+    fn moved(self, by: usize) -> Self {
+        Self { start: self.start + by, end: self.end + by }
+    }
+}
+
+/// One member of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// The key, with its quotes.
+    pub key: Span,
+    /// The value.
+    pub value: Span,
+}
+
+impl Field {
+    /// Whether the key is `name`, however it is escaped.
+    pub fn is(&self, bytes: &[u8], name: &str) -> bool {
+        let key = self.key.of(bytes);
+        let inner = key.get(1..key.len().saturating_sub(1)).unwrap_or_default();
+        inner == name.as_bytes() || (inner.contains(&b'\\') && text(key).is_some_and(|key| key == name))
+    }
+}
+
+/// Why bytes are not a message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Reject {
+    /// Not JSON.
+    #[error("not valid JSON at byte {0}")]
+    Syntax(usize),
+    /// Not UTF-8.
+    #[error("not valid UTF-8 at byte {0}")]
+    Utf8(usize),
+    /// Nested too deeply.
+    #[error("nested deeper than {} levels", limits::DEPTH)]
+    Depth,
+    /// The same key twice where it matters.
+    #[error("the key {0:?} stands twice in one object")]
+    Repeated(String),
+    /// An array of messages.
+    #[error("batches of messages are not part of this protocol revision; send the messages one by one")]
+    Batch,
+    /// JSON, but not a JSON-RPC message.
+    #[error("not a JSON-RPC 2.0 message: {0}")]
+    Shape(&'static str),
+    /// An id that is neither a short string nor a 64-bit integer.
+    #[error("an id must be a string of at most {} bytes or a 64-bit integer", limits::ID_BYTES)]
+    Id,
+    /// Larger than what is read.
+    #[error("larger than {0} bytes")]
+    Size(usize),
+}
+
+/// The string that a JSON text is, if it is one.
+pub fn text(json: &[u8]) -> Option<Cow<'_, str>> {
+    match json {
+        [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => std::str::from_utf8(inner).ok().map(Cow::Borrowed),
+        [b'"', ..] => serde_json::from_slice(json).ok().map(Cow::Owned),
+        _ => None,
+    }
+}
+
+/// The members of a whole text that must be an object.
+pub fn object(json: &[u8]) -> Result<Vec<Field>, Reject> {
+    std::str::from_utf8(json).map_err(|error| Reject::Utf8(error.valid_up_to()))?;
+    let mut fields = Vec::with_capacity(6);
+    let mut scanner = Scanner { bytes: json, at: 0 };
+    scanner.space();
+    match scanner.peek() {
+        Some(b'{') => scanner.object(1, Some(&mut fields))?,
+        Some(b'[') => {
+            scanner.value(0)?;
+            return Err(Reject::Batch);
+        }
+        _ => {
+            scanner.value(0)?;
+            return Err(Reject::Shape("it is not an object"));
+        }
+    }
+    scanner.end()?;
+    Ok(fields)
+}
+
+/// The members of an object inside bytes that were scanned before; empty if it is no object.
+pub fn members(bytes: &[u8], span: Span) -> Vec<Field> {
+    let inner = span.of(bytes);
+    let mut fields = Vec::with_capacity(6);
+    if inner.first() == Some(&b'{') {
+        let mut scanner = Scanner { bytes: inner, at: 0 };
+        if scanner.object(1, Some(&mut fields)).is_err() {
+            return Vec::new();
+        }
+    }
+    for field in &mut fields {
+        *field = Field { key: field.key.moved(span.start), value: field.value.moved(span.start) };
+    }
+    fields
+}
+
+/// The elements of an array inside bytes that were scanned before; empty if it is no array.
+pub fn elements(bytes: &[u8], span: Span) -> Vec<Span> {
+    let inner = span.of(bytes);
+    let mut found = Vec::new();
+    if inner.first() == Some(&b'[') {
+        let mut scanner = Scanner { bytes: inner, at: 0 };
+        if scanner.array(1, Some(&mut found)).is_err() {
+            return Vec::new();
+        }
+    }
+    found.into_iter().map(|element| element.moved(span.start)).collect()
+}
+
+/// Refuses an object in which a key stands twice, however it is escaped.
+pub fn unique(bytes: &[u8], fields: &[Field]) -> Result<(), Reject> {
+    let mut seen = HashSet::with_capacity(fields.len());
+    for field in fields {
+        let key = text(field.key.of(bytes)).ok_or(Reject::Syntax(field.key.start))?;
+        if let Some(key) = seen.replace(key) {
+            return Err(Reject::Repeated(key.chars().take(64).collect()));
+        }
+    }
+    Ok(())
+}
+
+struct Scanner<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Scanner<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn wrong<T>(&self) -> Result<T, Reject> {
+        Err(Reject::Syntax(self.at))
+    }
+
+    fn space(&mut self) {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    fn expect(&mut self, byte: u8) -> Result<(), Reject> {
+        if self.peek() != Some(byte) {
+            return self.wrong();
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Reject> {
+        self.space();
+        if self.at == self.bytes.len() { Ok(()) } else { self.wrong() }
+    }
+
+    fn value(&mut self, depth: usize) -> Result<(), Reject> {
+        match self.peek() {
+            Some(b'{') => self.object(depth + 1, None),
+            Some(b'[') => self.array(depth + 1, None),
+            Some(b'"') => self.string(),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b't') => self.word(b"true"),
+            Some(b'f') => self.word(b"false"),
+            Some(b'n') => self.word(b"null"),
+            _ => self.wrong(),
+        }
+    }
+
+    fn object(&mut self, depth: usize, mut fields: Option<&mut Vec<Field>>) -> Result<(), Reject> {
+        if depth > limits::DEPTH {
+            return Err(Reject::Depth);
+        }
+        self.expect(b'{')?;
+        self.space();
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            let start = self.at;
+            self.string()?;
+            let key = Span { start, end: self.at };
+            self.space();
+            self.expect(b':')?;
+            self.space();
+            let start = self.at;
+            self.value(depth)?;
+            if let Some(fields) = &mut fields {
+                fields.push(Field { key, value: Span { start, end: self.at } });
+            }
+            if self.last(b'}')? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn array(&mut self, depth: usize, mut found: Option<&mut Vec<Span>>) -> Result<(), Reject> {
+        if depth > limits::DEPTH {
+            return Err(Reject::Depth);
+        }
+        self.expect(b'[')?;
+        self.space();
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            let start = self.at;
+            self.value(depth)?;
+            if let Some(found) = &mut found {
+                found.push(Span { start, end: self.at });
+            }
+            if self.last(b']')? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// After a member: whether the object or array is at its end.
+    fn last(&mut self, close: u8) -> Result<bool, Reject> {
+        self.space();
+        match self.peek() {
+            Some(b',') => {
+                self.at += 1;
+                self.space();
+                Ok(false)
+            }
+            Some(byte) if byte == close => {
+                self.at += 1;
+                Ok(true)
+            }
+            _ => self.wrong(),
+        }
+    }
+
+    fn string(&mut self) -> Result<(), Reject> {
+        self.expect(b'"')?;
+        loop {
+            self.plain();
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(b'\\') => self.escape()?,
+                _ => return self.wrong(),
+            }
+        }
+    }
+
+    /// Skips what needs no thought inside a string, a block at a time where it can.
+    fn plain(&mut self) {
+        const BLOCK: usize = 32;
+        let special = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+        while let Some(block) = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<BLOCK>()) {
+            if block.iter().fold(false, |found, byte| found | special(*byte)) {
+                break;
+            }
+            self.at += BLOCK;
+        }
+        while self.peek().is_some_and(|byte| !special(byte)) {
+            self.at += 1;
+        }
+    }
+
+    fn escape(&mut self) -> Result<(), Reject> {
+        self.at += 1;
+        match self.peek() {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
+            Some(b'u') => {
+                let digits = self.bytes.get(self.at + 1..self.at + 5).unwrap_or_default();
+                if digits.len() != 4 || !digits.iter().all(u8::is_ascii_hexdigit) {
+                    return self.wrong();
+                }
+                self.at += 5;
+            }
+            _ => return self.wrong(),
+        }
+        Ok(())
+    }
+
+    fn number(&mut self) -> Result<(), Reject> {
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        if self.peek() == Some(b'0') {
+            self.at += 1;
+        } else {
+            self.digits()?;
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self) -> Result<(), Reject> {
+        let start = self.at;
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.at += 1;
+        }
+        if self.at == start { self.wrong() } else { Ok(()) }
+    }
+
+    fn word(&mut self, word: &[u8]) -> Result<(), Reject> {
+        if !self.bytes.get(self.at..).is_some_and(|rest| rest.starts_with(word)) {
+            return self.wrong();
+        }
+        self.at += word.len();
+        Ok(())
+    }
+}

@@ -1,0 +1,133 @@
+//! Messages as server-sent events: written one way, read in every way the standard allows, within limits.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+
+use super::edit::one_line;
+use super::limits;
+use super::scan::Reject;
+
+/// One message as an event, with the id that a client can come back with.
+pub fn event(id: Option<&str>, message: &Bytes) -> Bytes {
+    let message = one_line(message);
+    let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
+    [id.as_bytes(), b"event: message\ndata: ", &message, b"\n\n"].concat().into()
+}
+
+/// The event that says nothing but where the stream begins, and how soon to come back when it breaks.
+pub fn priming(id: &str, retry: Duration) -> Bytes {
+    format!("id: {id}\nretry: {}\ndata: \n\n", retry.as_millis()).into()
+}
+
+/// A sign of life.
+pub const COMMENT: &[u8] = b": alive\n\n";
+
+/// What one event said.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Event {
+    /// Its type; `message` if nothing was said.
+    pub event: String,
+    /// The data; may be empty.
+    pub data: Bytes,
+    /// The id to come back with.
+    pub id: Option<String>,
+    /// How long to wait before coming back.
+    pub retry: Option<Duration>,
+}
+
+/// Reads events from pieces of a stream.
+#[derive(Debug)]
+pub struct Decoder {
+    limit: usize,
+    buffer: BytesMut,
+    seen: usize,
+    current: Event,
+    data: Vec<u8>,
+    has_data: bool,
+    touched: bool,
+    first: bool,
+}
+
+impl Decoder {
+    /// Events of at most `limit` bytes of data.
+    pub fn new(limit: usize) -> Self {
+        let (buffer, current, data) = (BytesMut::new(), Event::default(), Vec::new());
+        Self { limit, buffer, seen: 0, current, data, has_data: false, touched: false, first: true }
+    }
+
+    /// Takes the next piece of the stream.
+    pub fn push(&mut self, piece: &[u8]) {
+        self.buffer.extend_from_slice(piece);
+    }
+
+    /// The next whole event, if there is one.
+    pub fn event(&mut self) -> Result<Option<Event>, Reject> {
+        while let Some(line) = self.line()? {
+            if line.is_empty() {
+                if std::mem::take(&mut self.touched) {
+                    self.has_data = false;
+                    let data = Bytes::from(std::mem::take(&mut self.data));
+                    return Ok(Some(Event { data, ..std::mem::take(&mut self.current) }));
+                }
+                continue;
+            }
+            self.field(&line)?;
+        }
+        Ok(None)
+    }
+
+    /// One line, whichever of the three ends it has. A `\r` at the end of a piece waits for what follows.
+    fn line(&mut self) -> Result<Option<Bytes>, Reject> {
+        if self.first && self.buffer.len() >= 3 {
+            self.first = false;
+            if self.buffer.starts_with(b"\xef\xbb\xbf") {
+                let _mark = self.buffer.split_to(3);
+                self.seen = 0;
+            }
+        }
+        let Some(end) = memchr::memchr2(b'\n', b'\r', &self.buffer[self.seen..]).map(|end| self.seen + end) else {
+            self.seen = self.buffer.len();
+            return if self.buffer.len() > self.limit + 16 { Err(Reject::Size(self.limit)) } else { Ok(None) };
+        };
+        let ending = match (self.buffer[end], self.buffer.get(end + 1)) {
+            (b'\r', None) => {
+                self.seen = end;
+                return Ok(None);
+            }
+            (b'\r', Some(b'\n')) => 2,
+            _ => 1,
+        };
+        let line = self.buffer.split_to(end + ending).freeze();
+        self.seen = 0;
+        Ok(Some(line.slice(..end)))
+    }
+
+    fn field(&mut self, line: &Bytes) -> Result<(), Reject> {
+        let colon = memchr::memchr(b':', line).unwrap_or(line.len());
+        let name = &line[..colon];
+        let value = line.get(colon + 1..).unwrap_or_default();
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        if name != b"data" && value.len() > limits::SSE_FIELD {
+            return Err(Reject::Size(limits::SSE_FIELD));
+        }
+        let text = || String::from_utf8_lossy(value).into_owned();
+        match name {
+            b"data" => {
+                if std::mem::replace(&mut self.has_data, true) {
+                    self.data.push(b'\n');
+                }
+                if self.data.len() + value.len() > self.limit {
+                    return Err(Reject::Size(self.limit));
+                }
+                self.data.extend_from_slice(value);
+            }
+            b"id" if !value.contains(&0) => self.current.id = Some(text()),
+            b"event" => self.current.event = text(),
+            b"retry" => self.current.retry = text().parse().ok().map(Duration::from_millis),
+            _ => return Ok(()),
+        }
+        self.touched = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,201 @@
+//! The wire against serde_json as the oracle, and its own stricter rules one by one.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::edit::{Object, splice};
+use super::lines::{Line, Lines};
+use super::message::{Kind, Message};
+use super::scan::{self, Reject};
+use super::{header, limits, sse};
+
+fn parse(text: &str) -> Result<Message, Reject> {
+    Message::parse(Bytes::copy_from_slice(text.as_bytes()))
+}
+
+fn nested(depth: usize) -> String {
+    format!("{}{}", "[".repeat(depth), "]".repeat(depth))
+}
+
+#[test]
+fn the_four_kinds_are_told_apart() {
+    let kind = |text| parse(text).map(|message| message.kind());
+    assert_eq!(kind(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#), Ok(Kind::Request));
+    assert_eq!(kind(r#"{"jsonrpc":"2.0","method":"a","params":{}}"#), Ok(Kind::Notification));
+    assert_eq!(kind(r#"{"result":{},"jsonrpc":"2.0","id":"x"}"#), Ok(Kind::Result));
+    assert_eq!(kind(r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}"#), Ok(Kind::Error));
+}
+
+#[test]
+fn what_two_readers_could_read_differently_is_refused() {
+    for (text, why) in [
+        (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#, Reject::Repeated("id".into())),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"name":"x","name":"y"}}"#, Reject::Repeated("name".into())),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"name":"x","na\u006de":"y"}}"#,
+            Reject::Repeated("name".into()),
+        ),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"_meta":{"a":1,"a":2}}}"#, Reject::Repeated("a".into())),
+        (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, Reject::Id),
+        (r#"{"jsonrpc":"2.0","id":1.0,"method":"ping"}"#, Reject::Id),
+        (r#"{"jsonrpc":"2.0","id":123456789012345678901234567890,"method":"ping"}"#, Reject::Id),
+        (r#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#, Reject::Id),
+        (r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#, Reject::Id),
+        (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, Reject::Batch),
+        ("\u{feff}{}", Reject::Syntax(0)),
+        ("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\0\"}", Reject::Syntax(35)),
+        ("{}x", Reject::Syntax(2)),
+        (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, Reject::Shape("\"method\" is not a string")),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"a","params":3}"#, Reject::Shape("\"params\" is not an object")),
+        (r#"{"jsonrpc":"1.0","id":1,"method":"a"}"#, Reject::Shape("\"jsonrpc\" is not \"2.0\"")),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"a","result":1}"#, Reject::Shape("it is a request and an answer at once")),
+    ] {
+        assert_eq!(parse(text).err(), Some(why), "{text}");
+    }
+    let long = format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"a"}}"#, "x".repeat(limits::ID_BYTES + 1));
+    assert_eq!(parse(&long).err(), Some(Reject::Id));
+    let bad = Bytes::from_static(b"{\"jsonrpc\":\"2.0\",\"method\":\"\xff\"}");
+    assert_eq!(Message::parse(bad).err(), Some(Reject::Utf8(27)));
+}
+
+#[test]
+fn depth_is_64_and_not_65() {
+    let message = |depth| format!(r#"{{"jsonrpc":"2.0","id":1,"result":{}}}"#, nested(depth));
+    assert!(parse(&message(limits::DEPTH - 1)).is_ok());
+    assert_eq!(parse(&message(limits::DEPTH)).err(), Some(Reject::Depth));
+    assert_eq!(parse(&message(1_000_000)).err(), Some(Reject::Depth));
+}
+
+#[test]
+fn a_result_may_say_a_thing_twice_because_we_only_carry_it() {
+    assert!(parse(r#"{"jsonrpc":"2.0","id":1,"result":{"a":1,"a":2,"b":"\ud800"}}"#).is_ok());
+}
+
+#[test]
+fn a_method_is_the_same_however_it_is_escaped() {
+    let message = parse(r#"{"jsonrpc":"2.0","id":1,"method":"tools\/call","params":{"n\u0061me":"x"}}"#).unwrap();
+    assert_eq!((message.method(), message.field_text("name").as_deref()), ("tools/call", Some("x")));
+}
+
+#[test]
+fn splicing_leaves_the_rest_as_it_was() {
+    let raw = r#"{ "id" : 1 ,"jsonrpc":"2.0","method":"tools/call","params":{"z":1e400,"name":"a","_meta":{"progressToken":7}}}"#;
+    let message = parse(raw).unwrap();
+    let mut cuts = [
+        (message.meta("progressToken").unwrap(), b"99".as_slice()),
+        (message.id_span().unwrap(), b"42"),
+        (message.field("name").unwrap(), b"\"b\""),
+    ];
+    let out = splice(message.raw(), &mut cuts);
+    assert_eq!(
+        out,
+        r#"{ "id" : 42 ,"jsonrpc":"2.0","method":"tools/call","params":{"z":1e400,"name":"b","_meta":{"progressToken":99}}}"#
+    );
+}
+
+#[test]
+fn an_object_keeps_what_is_not_touched() {
+    let mut object = Object::of(br#"{"b" : 1.50, "a":{"x":[1 , 2]}, "c":null}"#);
+    object.set("c", "3").remove("b").set("d", "true").change("a", |inner| {
+        inner.set("y", "0");
+    });
+    assert_eq!(object.json(), br#"{"a":{"x":[1 , 2],"y":0},"c":3,"d":true}"#);
+}
+
+#[tokio::test]
+async fn a_line_too_long_costs_itself_only() {
+    let input = format!("one\n{}\ntwo\r\nthree", "x".repeat(100));
+    let mut lines = Lines::new(input.as_bytes(), 10);
+    let mut seen = Vec::new();
+    while let Some(line) = lines.next().await.unwrap() {
+        seen.push(line);
+    }
+    let whole = |text: &'static str| Line::Whole(Bytes::from_static(text.as_bytes()));
+    assert_eq!(seen, [whole("one"), Line::TooLong, whole("two\r"), whole("three")]);
+}
+
+fn events(pieces: &[&[u8]]) -> Vec<(String, Option<String>)> {
+    let mut decoder = sse::Decoder::new(1 << 20);
+    let mut seen = Vec::new();
+    for piece in pieces {
+        decoder.push(piece);
+        while let Some(event) = decoder.event().unwrap() {
+            seen.push((String::from_utf8(event.data.to_vec()).unwrap(), event.id));
+        }
+    }
+    seen
+}
+
+#[test]
+fn events_are_read_however_they_are_cut_and_ended() {
+    let stream = b"\xef\xbb\xbf: hello\r\nid: 7\r\ndata: a\r\ndata:b\r\n\r\nevent: x\rdata: c\r\rdata: d\n\nretry: 5\n\ndata: lost";
+    let whole = events(&[stream]);
+    let expected = [("a\nb", Some("7")), ("c", None), ("d", None), ("", None)]
+        .map(|(data, id)| (data.to_owned(), id.map(str::to_owned)));
+    assert_eq!(whole, expected);
+    let bytes: Vec<&[u8]> = stream.chunks(1).collect();
+    assert_eq!(events(&bytes), whole);
+}
+
+#[test]
+fn an_endless_event_is_refused() {
+    let mut decoder = sse::Decoder::new(1000);
+    decoder.push(&[b'x'; 2000]);
+    assert_eq!(decoder.event(), Err(Reject::Size(1000)));
+    let mut decoder = sse::Decoder::new(1000);
+    for _ in 0..30 {
+        decoder.push(b"data: 0123456789012345678901234567890123456789\n");
+    }
+    assert_eq!(decoder.event(), Err(Reject::Size(1000)));
+}
+
+fn json() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        Just("null".to_owned()),
+        Just("true".to_owned()),
+        "-?(0|[1-9][0-9]{0,30})(\\.[0-9]{1,20})?([eE][+-]?[0-9]{1,4})?",
+        any::<String>().prop_map(|text| serde_json::Value::from(text).to_string()),
+        Just(r#""\u00e9\ud83d\ude00\/\ud800""#.to_owned()),
+    ];
+    leaf.prop_recursive(6, 64, 6, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(|items| format!("[{}]", items.join(" ,\n"))),
+            prop::collection::vec((any::<String>(), inner), 0..5).prop_map(|members| {
+                let members: Vec<String> = members
+                    .iter()
+                    .map(|(key, value)| format!("{} : {value}", serde_json::Value::from(key.as_str())))
+                    .collect();
+                format!("{{{}}}", members.join(", "))
+            }),
+        ]
+    })
+}
+
+proptest! {
+    /// Accepts what serde_json accepts, refuses what it refuses, for JSON with a byte changed at random.
+    #[test]
+    fn the_scanner_agrees_with_serde_json(text in json(), place in any::<prop::sample::Index>(), byte in any::<Option<u8>>()) {
+        let mut bytes = format!("{{\"a\":{text}}}").into_bytes();
+        if let Some(byte) = byte {
+            let place = place.index(bytes.len());
+            bytes[place] = byte;
+        }
+        let oracle = serde_json::from_slice::<&serde_json::value::RawValue>(&bytes);
+        let ours = scan::object(&bytes);
+        let shape = matches!(ours, Err(Reject::Shape(_) | Reject::Batch));
+        prop_assert_eq!(ours.is_ok() || shape, oracle.is_ok(), "{:?}", String::from_utf8_lossy(&bytes));
+    }
+
+    #[test]
+    fn header_values_come_back_as_they_were(text in any::<String>()) {
+        let value = header::encode(&text);
+        prop_assert_eq!(header::decode(value.as_bytes()), Some(text));
+    }
+
+    #[test]
+    fn rebuilding_an_object_changes_nothing_but_space(text in json()) {
+        let object = format!("{{\"a\":{text},\"b\":1}}");
+        let again = Object::of(object.as_bytes()).json();
+        prop_assert_eq!(String::from_utf8(again).unwrap(), object);
+    }
+}

@@ -1,0 +1,3 @@
+//! Servers and clients for tests.
+
+pub mod fixture;
