@@ -1,0 +1,59 @@
+//! Decides which variables a child gets besides the usual ones: those passed on, then those of its file, then
+//! its own.
+
+use super::Secret;
+use super::env_file;
+use super::expand::Scope;
+use super::problem::{Place, Problem, Problems};
+use super::raw::RawServer;
+use super::resolve;
+use super::source;
+use super::tree::Text;
+
+pub(super) fn resolve(raw: &RawServer, scope: &Scope<'_>, problems: &mut Problems) -> Vec<(String, Secret)> {
+    let mut env = Vec::new();
+    for name in &raw.env_vars {
+        if let Some(value) = scope.variable(&name.text) {
+            set(&mut env, &name.text, Some(value));
+        }
+    }
+    if let Some(file) = &raw.env_file {
+        let variables = read_file(file, scope, problems).unwrap_or_default();
+        variables.into_iter().for_each(|(name, value)| set(&mut env, &name, Some(value)));
+    }
+    for (name, text) in &raw.env {
+        match text {
+            None => set(&mut env, name, None),
+            Some(text) => {
+                let value = variable(name, text, scope, problems);
+                set(&mut env, name, value);
+            }
+        }
+    }
+    env
+}
+
+fn variable(name: &str, text: &Text, scope: &Scope<'_>, problems: &mut Problems) -> Option<String> {
+    problems.keep(check_name(name, &text.place))?;
+    let value = scope.expand(text, problems)?;
+    problems.keep(resolve::without_nul(text, value))
+}
+
+fn read_file(file: &Text, scope: &Scope<'_>, problems: &mut Problems) -> Option<Vec<(String, String)>> {
+    let path = scope.path(&scope.expand(file, problems)?);
+    let variables = source::read_bounded(&path).and_then(|source| env_file::parse(&source.text));
+    problems.keep(variables.map_err(|error| file.place.problem(format!("{} {error}", path.display()))))
+}
+
+fn check_name(name: &str, place: &Place) -> Result<(), Problem> {
+    if name.is_empty() || name.contains(['=', '\0']) {
+        return Err(place.problem("is not a variable's name"));
+    }
+    Ok(())
+}
+
+/// The last one to say something about a variable is right.
+fn set(env: &mut Vec<(String, Secret)>, name: &str, value: Option<String>) {
+    env.retain(|(known, _)| known != name);
+    env.extend(value.map(|value| (name.to_owned(), Secret::new(value))));
+}

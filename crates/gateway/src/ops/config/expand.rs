@@ -1,0 +1,133 @@
+//! Decides what `${…}` stands for. A bare `$VAR` stands for itself, and so does what a variable's value says.
+
+use std::path::{Path, PathBuf, absolute};
+
+use super::problem::Problems;
+use super::source::{self, LONGEST};
+use super::tree::Text;
+
+const FORMS: &str = "${VAR}, ${VAR:-default}, ${env:VAR}, ${file:PATH}, ${input:ID}, ${userHome}, \
+    ${workspaceFolder}, ${workspaceFolderBasename} and ${pathSeparator}";
+
+/// Where the values come from.
+pub(super) struct Scope<'a> {
+    env: &'a dyn Fn(&str) -> Option<String>,
+    folder: PathBuf,
+}
+
+/// The user's home, if it is known.
+pub(super) fn home(env: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    ["HOME", "USERPROFILE"].into_iter().filter_map(env).find(|home| !home.is_empty())
+}
+
+impl<'a> Scope<'a> {
+    pub(super) fn new(config: &Path, env: &'a dyn Fn(&str) -> Option<String>) -> Self {
+        let config = absolute(config).unwrap_or_else(|_| config.to_owned());
+        let folder = config.parent().unwrap_or(&config);
+        // Editors keep their file in a folder of their own, one below the workspace.
+        let is_editors = folder.ends_with(".vscode") || folder.ends_with(".cursor");
+        let workspace = folder.parent().filter(|_| is_editors).unwrap_or(folder);
+        Self { env, folder: workspace.to_owned() }
+    }
+
+    pub(super) fn variable(&self, name: &str) -> Option<String> {
+        (self.env)(name)
+    }
+
+    /// The path as seen from the workspace folder; `~/` is the user's home.
+    pub(super) fn path(&self, path: &str) -> PathBuf {
+        match (path.strip_prefix("~/"), home(self.env)) {
+            (Some(rest), Some(home)) => Path::new(&home).join(rest),
+            _ => self.folder.join(path),
+        }
+    }
+
+    /// The text with its `${…}` filled in; each that cannot be is a problem.
+    pub(super) fn expand(&self, text: &Text, problems: &mut Problems) -> Option<String> {
+        let before = problems.count();
+        let mut expanded = String::new();
+        let mut rest = text.text.as_str();
+        while let Some((plain, reference)) = rest.split_once("${") {
+            expanded.push_str(plain);
+            let Some((reference, after)) = reference.split_once('}') else {
+                problems.push(text.place.problem("has a \"${\" without its \"}\""));
+                return None;
+            };
+            let value = self.value(reference).map_err(|error| text.place.problem(error));
+            expanded.push_str(&problems.keep(value).unwrap_or_default());
+            if expanded.len() > LONGEST {
+                problems.push(text.place.problem("becomes longer than 1 MiB"));
+                return None;
+            }
+            rest = after;
+        }
+        expanded.push_str(rest);
+        (problems.count() == before).then_some(expanded)
+    }
+
+    /// What stands between `${` and `}`. What is no reference may be part of a secret, and is not repeated.
+    fn value(&self, reference: &str) -> Result<String, String> {
+        match reference {
+            "userHome" => home(self.env).ok_or_else(|| "the variable HOME is not set; set it".to_owned()),
+            "workspaceFolder" => Ok(self.folder.to_string_lossy().into_owned()),
+            "workspaceFolderBasename" => Ok(basename(&self.folder)),
+            "pathSeparator" | "/" => Ok(std::path::MAIN_SEPARATOR.to_string()),
+            _ => {
+                if let Some(path) = reference.strip_prefix("file:") {
+                    return self.file(path);
+                }
+                if let Some(id) = reference.strip_prefix("input:") {
+                    return self.input(id);
+                }
+                self.env_value(reference)
+            }
+        }
+    }
+
+    /// As in a shell, the default also stands in for a variable that is set to nothing.
+    fn env_value(&self, reference: &str) -> Result<String, String> {
+        let is_stated = reference.starts_with("env:");
+        let reference = reference.strip_prefix("env:").unwrap_or(reference);
+        let (name, default) = match reference.split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
+            None => (reference, None),
+        };
+        let is_name = if is_stated { is_stated_name(name) } else { is_name(name) };
+        if !is_name || default.is_some_and(|default| default.contains("${")) {
+            return Err(format!("has a ${{…}} that cannot be filled in; there are {FORMS}, and none within another"));
+        }
+        match (self.variable(name), default) {
+            (Some(value), _) if !value.is_empty() => Ok(value),
+            (_, Some(default)) => Ok(default.to_owned()),
+            (Some(empty), None) => Ok(empty),
+            (None, None) => Err(format!("the variable {name} is not set; set it, or write ${{{name}:-default}}")),
+        }
+    }
+
+    fn file(&self, path: &str) -> Result<String, String> {
+        let file = self.path(path);
+        let text = source::read_bounded(&file).map_err(|error| format!("{} {error}", file.display()))?.text;
+        Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+    }
+
+    /// Nobody is asked: the gateway may have no terminal.
+    fn input(&self, id: &str) -> Result<String, String> {
+        let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+        let name = format!("INPUT_{}", id.chars().map(upper).collect::<String>());
+        self.variable(&name).ok_or_else(|| format!("the input {id:?} is not known; set the variable {name}"))
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
+    name.starts_with(is_letter) && name.chars().all(|c| is_letter(c) || c.is_ascii_digit())
+}
+
+/// After `env:` it is plain that a name follows, so also `ProgramFiles(x86)` is one.
+fn is_stated_name(name: &str) -> bool {
+    !name.is_empty() && !name.contains(|c: char| c.is_control() || "=${".contains(c))
+}
+
+fn basename(folder: &Path) -> String {
+    folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}

@@ -1,0 +1,131 @@
+//! Decides how the MCP file of another client is read as it is: `mcpServers`, VS Code's `servers`, Codex's
+//! `mcp_servers`, Gemini's `httpUrl`.
+//!
+//! What those clients alone know is passed over. Known fields have to have their type.
+
+use std::collections::BTreeMap;
+
+use super::name;
+use super::own;
+use super::problem::{Problem, Problems};
+use super::raw::{self, RawServer};
+use super::settings::{self, Settings};
+use super::source::Format;
+use super::tree::{Field, Text};
+
+/// Ours in a file that has to stay valid for its own client.
+const SECTION: &str = "x-seawall";
+
+/// Under which key another client lists its servers; none if the file is Seawall's own.
+pub(super) fn list_key(root: &Field<'_>, format: Format) -> Option<&'static str> {
+    // VS Code's file has nothing but servers and inputs: with a setting of ours beside them it is ours.
+    let is_ours = format == Format::Toml || root.has_any(own::is_setting);
+    if let Some(key) = ["mcpServers", "mcp_servers"].into_iter().find(|key| root.has(key)) {
+        return Some(key);
+    }
+    if is_ours {
+        return None;
+    }
+    Some(if root.has("servers") { "servers" } else { "mcpServers" })
+}
+
+pub(super) fn read(root: &Field<'_>, list_key: &str, problems: &mut Problems) -> (Settings, Vec<RawServer>) {
+    let mut settings = Settings::default();
+    let mut servers = None;
+    for (key, value) in root.entries(problems) {
+        match key {
+            _ if key == list_key => servers = Some(read_servers(&value, problems)),
+            "mcpServers" | "mcp_servers" | "servers" => {
+                problems.push(value.place.problem(format!("{list_key} lists servers too; keep one of the two")));
+            }
+            SECTION => settings = own::read_settings(&value, problems),
+            _ if settings::KEYS.contains(&key) => {
+                problems.push(value.place.problem(format!("stands under \"{SECTION}\" in this kind of file")));
+            }
+            _ => {}
+        }
+    }
+    if servers.is_none() && problems.count() == 0 {
+        problems.push(Problem::of_file(format!("no servers; add one under \"{list_key}\" with a command or a url")));
+    }
+    (settings, servers.unwrap_or_default())
+}
+
+fn read_servers(list: &Field<'_>, problems: &mut Problems) -> Vec<RawServer> {
+    let before = problems.count();
+    let entries = list.entries(problems);
+    let servers: Vec<_> = entries.iter().map(|(name, field)| read_server(name, field, problems)).collect();
+    let running: Vec<_> = servers.into_iter().filter(|server| !server.is_off).collect();
+    if running.is_empty() && problems.count() == before {
+        let text = if entries.is_empty() {
+            "no servers; add one with a command or a url"
+        } else {
+            "all servers are disabled; enable one"
+        };
+        problems.push(list.place.problem(text));
+    }
+    fit_names(running, problems)
+}
+
+fn read_server(name: &str, field: &Field<'_>, problems: &mut Problems) -> RawServer {
+    let mut found = Problems::default();
+    let mut server = RawServer::new(name, &field.place);
+    for (key, value) in field.entries(&mut found) {
+        if !value.is_null() && !server.set(key, &value, &mut found) {
+            set(&mut server, key, &value, &mut found);
+        }
+    }
+    server.is_partial = found.count() > 0;
+    // Whoever switched a server off may have done so because it is broken.
+    if !server.is_off {
+        problems.append(found);
+    }
+    server
+}
+
+fn set(server: &mut RawServer, key: &str, value: &Field<'_>, problems: &mut Problems) {
+    match key {
+        "transport" => server.kind = problems.keep(raw::kind(value)),
+        "httpUrl" => server.http_url = problems.keep(value.text()),
+        "envFile" => server.env_file = problems.keep(value.text()),
+        "env_vars" => server.env_vars = variable_names(value, problems),
+        "http_headers" => server.headers.extend(value.pairs(problems)),
+        "env_http_headers" => server.header_vars = value.pairs(problems),
+        "bearer_token_env_var" => server.token_var = problems.keep(value.text()),
+        SECTION => own::read_server_section(server, value, problems),
+        _ => {}
+    }
+}
+
+/// Codex names variables to pass on by a string, or by a table with a `name`.
+fn variable_names(value: &Field<'_>, problems: &mut Problems) -> Vec<Text> {
+    let mut names = Vec::new();
+    for item in value.items(problems) {
+        let name = if item.has("name") {
+            item.entries(problems).into_iter().find(|(key, _)| *key == "name").map_or(item, |(_, name)| name)
+        } else {
+            item
+        };
+        names.extend(problems.keep(name.text()));
+    }
+    names
+}
+
+/// Other clients allow names that ours cannot have.
+fn fit_names(servers: Vec<RawServer>, problems: &mut Problems) -> Vec<RawServer> {
+    let mut taken: BTreeMap<String, String> = BTreeMap::new();
+    let mut fitted = Vec::new();
+    for mut server in servers {
+        let Some(name) = name::fit(&server.name) else {
+            problems.push(server.place.problem(name::RULE));
+            continue;
+        };
+        if let Some(other) = taken.insert(name.clone(), server.name.clone()) {
+            problems.push(server.place.problem(format!("would be called {name:?}, as {other:?} is; rename one")));
+            continue;
+        }
+        server.name = name;
+        fitted.push(server);
+    }
+    fitted
+}

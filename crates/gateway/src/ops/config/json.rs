@@ -1,0 +1,161 @@
+//! Decides what a JSON text with comments and trailing commas says, and on which line.
+//!
+//! Strings and numbers are read by `serde_json`; only what it cannot give (lines, comments, keys that stand
+//! twice) is done here.
+
+use super::problem::{Place, Problem};
+use super::tree::{Node, Value};
+
+/// Deeper than any config, and shallow enough for every stack.
+const DEEPEST: usize = 64;
+
+/// The tree of a JSON text.
+pub(super) fn parse(text: &str) -> Result<Node, Problem> {
+    let mut reader = Reader { text, at: 0, line: 1 };
+    reader.skip_blanks()?;
+    let root = reader.value(0)?;
+    reader.skip_blanks()?;
+    if reader.at < text.len() {
+        return Err(reader.slip("expected the end of the file"));
+    }
+    Ok(root)
+}
+
+/// `at` is always between two characters.
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+    line: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn value(&mut self, depth: usize) -> Result<Node, Problem> {
+        if depth > DEEPEST {
+            return Err(self.slip(&format!("values nest deeper than {DEEPEST}")));
+        }
+        let line = self.line;
+        let value = match self.peek() {
+            Some(b'{') => self.table(depth)?,
+            Some(b'[') => self.list(depth)?,
+            Some(b'"') => Value::Text(self.string()?),
+            _ => self.word()?,
+        };
+        Ok(Node { line, value })
+    }
+
+    fn table(&mut self, depth: usize) -> Result<Value, Problem> {
+        self.at += 1;
+        let mut entries = Vec::new();
+        loop {
+            self.skip_blanks()?;
+            if self.take(b'}') {
+                return Ok(Value::Table(entries));
+            }
+            let line = self.line;
+            if self.peek() != Some(b'"') {
+                return Err(self.slip("expected a key in double quotes, or \"}\""));
+            }
+            let key = self.string()?;
+            self.skip_blanks()?;
+            if !self.take(b':') {
+                return Err(self.slip("expected \":\" after a key"));
+            }
+            self.skip_blanks()?;
+            let node = self.value(depth + 1)?;
+            entries.push((key, Node { line, ..node }));
+            self.separator(b'}')?;
+        }
+    }
+
+    fn list(&mut self, depth: usize) -> Result<Value, Problem> {
+        self.at += 1;
+        let mut items = Vec::new();
+        loop {
+            self.skip_blanks()?;
+            if self.take(b']') {
+                return Ok(Value::List(items));
+            }
+            items.push(self.value(depth + 1)?);
+            self.separator(b']')?;
+        }
+    }
+
+    /// A comma, or the end that is about to come.
+    fn separator(&mut self, end: u8) -> Result<(), Problem> {
+        self.skip_blanks()?;
+        if self.take(b',') || self.peek() == Some(end) {
+            return Ok(());
+        }
+        Err(self.slip(&format!("expected \",\" or \"{}\"", char::from(end))))
+    }
+
+    fn string(&mut self) -> Result<String, Problem> {
+        let bytes = self.text.as_bytes();
+        let mut end = self.at + 1;
+        loop {
+            match bytes.get(end) {
+                Some(b'"') => break,
+                Some(b'\\') => end += 2,
+                Some(b'\n') | None => return Err(self.slip("a string is not closed")),
+                Some(_) => end += 1,
+            }
+        }
+        let text = serde_json::from_str(&self.text[self.at..=end])
+            .map_err(|_| self.slip("a string has a bad escape or a control character"))?;
+        self.at = end + 1;
+        Ok(text)
+    }
+
+    fn word(&mut self) -> Result<Value, Problem> {
+        let rest = self.rest();
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c)).unwrap_or(rest.len());
+        let word = &rest[..end];
+        let value = match serde_json::from_str(word) {
+            Ok(serde_json::Value::Null) => Value::Null,
+            Ok(serde_json::Value::Bool(flag)) => Value::Flag(flag),
+            Ok(serde_json::Value::Number(_)) => Value::Number(word.to_owned()),
+            _ => {
+                return Err(
+                    self.slip("expected a value: a string in double quotes, a number, true, false, null, [ or {")
+                );
+            }
+        };
+        self.at += end;
+        Ok(value)
+    }
+
+    fn skip_blanks(&mut self) -> Result<(), Problem> {
+        loop {
+            let rest = self.rest();
+            let length = match self.peek() {
+                Some(b' ' | b'\t' | b'\r' | b'\n') => 1,
+                Some(b'/') if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
+                Some(b'/') if rest.starts_with("/*") => match rest[2..].find("*/") {
+                    Some(end) => end + 4,
+                    None => return Err(self.slip("a comment is not closed")),
+                },
+                _ => return Ok(()),
+            };
+            self.line += rest[..length].matches('\n').count();
+            self.at += length;
+        }
+    }
+
+    fn take(&mut self, byte: u8) -> bool {
+        let is_next = self.peek() == Some(byte);
+        self.at += usize::from(is_next);
+        is_next
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn slip(&self, what: &str) -> Problem {
+        Place::line(self.line).problem(format!("not valid JSON: {what}"))
+    }
+}

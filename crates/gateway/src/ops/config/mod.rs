@@ -1,0 +1,175 @@
+//! Decides what the gateway is asked to do: a config file, or a command line, becomes a checked [`Config`].
+//!
+//! Text → tree (`json`, `toml`) → raw servers (`own`, `import`) → resolved servers (`resolve`).
+//! Either everything is right and there is a [`Config`], or every problem is told at once.
+
+mod address;
+mod command;
+mod duration;
+mod env;
+mod env_file;
+mod expand;
+mod headers;
+mod import;
+mod json;
+mod name;
+mod own;
+mod problem;
+mod raw;
+mod resolve;
+mod secret;
+mod settings;
+mod source;
+mod suggest;
+mod toml;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http::{HeaderName, Uri};
+
+pub use self::problem::{Problem, Problems};
+pub use self::secret::Secret;
+
+use self::expand::Scope;
+use self::raw::RawServer;
+use self::settings::Settings;
+use self::source::Format;
+use self::tree::Field;
+
+/// What the gateway is asked to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Where clients connect.
+    pub listen: SocketAddr,
+    /// The servers, in the order of the file; those that are switched off are left out.
+    pub servers: Vec<ServerConfig>,
+    /// How long running calls may take to finish when the gateway stops.
+    pub grace: Duration,
+    /// Further `Host` values to answer to, in lower case.
+    pub allowed_hosts: Vec<String>,
+    /// Further `Origin` values to answer to, in lower case.
+    pub allowed_origins: Vec<String>,
+    /// The file this was read from.
+    pub source: Option<PathBuf>,
+}
+
+/// One server, and how to reach it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerConfig {
+    /// Its name: 1 to 64 of `A-Z a-z 0-9 _ - .`, without `__`, unique in its config.
+    pub name: String,
+    /// How to reach it.
+    pub transport: Transport,
+    /// Whether one child serves all client sessions.
+    pub shared: bool,
+}
+
+/// How a server is reached.
+#[derive(Clone, PartialEq)]
+pub enum Transport {
+    /// A child process that speaks on its stdin and stdout.
+    Stdio {
+        /// The program.
+        command: String,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Its variables, each name once.
+        env: Vec<(String, Secret)>,
+        /// Where it starts; absolute when it comes from a file.
+        cwd: Option<PathBuf>,
+        /// Whether it also gets the whole environment of the gateway.
+        inherit_env: bool,
+    },
+    /// Streamable HTTP.
+    Http {
+        /// `http` or `https`.
+        url: Uri,
+        /// Sent with every request, each name once.
+        headers: Vec<(HeaderName, Secret)>,
+        /// The transport was guessed: a server that refuses it may speak SSE.
+        sse_fallback: bool,
+    },
+    /// HTTP with server-sent events, as before streamable HTTP.
+    Sse {
+        /// `http` or `https`.
+        url: Uri,
+        /// Sent with every request, each name once.
+        headers: Vec<(HeaderName, Secret)>,
+    },
+    /// WebSocket.
+    Ws {
+        /// `ws` or `wss`.
+        url: Uri,
+        /// Sent with the handshake, each name once.
+        headers: Vec<(HeaderName, Secret)>,
+    },
+}
+
+/// Arguments, paths and queries may hold secrets, so only the program or the host is shown.
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdio { command, .. } => f.debug_tuple("Stdio").field(command).finish_non_exhaustive(),
+            Self::Http { url, .. } => f.debug_tuple("Http").field(&url.host()).finish_non_exhaustive(),
+            Self::Sse { url, .. } => f.debug_tuple("Sse").field(&url.host()).finish_non_exhaustive(),
+            Self::Ws { url, .. } => f.debug_tuple("Ws").field(&url.host()).finish_non_exhaustive(),
+        }
+    }
+}
+
+/// Reads Seawall's own file, or the MCP file of another client as it is. Nothing is started, and `env` is
+/// the only environment that is looked at.
+pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Problems> {
+    let mut problems = Problems::default();
+    let config = problems.keep(source::read(path)).and_then(|file| {
+        if file.others_can_write {
+            problems.push(Problem::of_file(format!(
+                "others can change the commands this file starts; chmod go-w {}",
+                path.display()
+            )));
+        }
+        read_text(path, &file.text, env, &mut problems)
+    });
+    problems.in_file(path).finish(config)
+}
+
+/// The file to read: the one asked for, `$SEAWALL_CONFIG`, `./seawall.toml`, `~/.config/seawall/config.toml`.
+/// The first two need not exist: that is for [`load`] to tell.
+pub fn find(explicit: Option<&Path>, env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    if let Some(path) = explicit {
+        return Some(path.to_owned());
+    }
+    if let Some(path) = env("SEAWALL_CONFIG").filter(|path| !path.is_empty()) {
+        return Some(PathBuf::from(path));
+    }
+    let at_home = expand::home(env).map(|home| Path::new(&home).join(".config/seawall/config.toml"));
+    // A file that may not be looked at is there: load says why it cannot be read.
+    [Some(PathBuf::from("seawall.toml")), at_home].into_iter().flatten().find(|path| path.try_exists().unwrap_or(true))
+}
+
+fn read_text(path: &Path, text: &str, env: &dyn Fn(&str) -> Option<String>, problems: &mut Problems) -> Option<Config> {
+    let format = problems.keep(source::format(path, text))?;
+    let root = match format {
+        Format::Json => problems.keep(json::parse(text))?,
+        Format::Toml => toml::parse(text, problems)?,
+    };
+    let (settings, raw) = read_tree(&Field::root(&root), format, problems);
+    let scope = Scope::new(path, env);
+    let servers = raw.into_iter().filter_map(|server| resolve::server(server, &scope, problems)).collect();
+    Some(Config { source: Some(path.to_owned()), ..settings.into_config(servers) })
+}
+
+/// Reads the tree by the rules of whoever wrote it.
+fn read_tree(root: &Field<'_>, format: Format, problems: &mut Problems) -> (Settings, Vec<RawServer>) {
+    match import::list_key(root, format) {
+        Some(key) => import::read(root, key, problems),
+        None => own::read(root, problems),
+    }
+}

@@ -1,0 +1,129 @@
+//! Decides how Seawall's own file is read: every key is known, or it is a problem.
+
+use super::name;
+use super::problem::{Problem, Problems};
+use super::raw::{Kind, RawServer};
+use super::settings::{self, Settings};
+use super::suggest;
+use super::tree::Field;
+
+const SERVER_KEYS: [&str; 10] =
+    ["command", "args", "env", "cwd", "url", "headers", "type", "shared", "enabled", "disabled"];
+
+/// Keys of later versions. Who writes one counts on it, so it is never passed over.
+const LATER: [&str; 11] = [
+    "preset",
+    "admin",
+    "store",
+    "timeouts",
+    "defaults",
+    "kinds",
+    "tools",
+    "load",
+    "reconnect",
+    "ext_authz",
+    "messages",
+];
+const SERVER_LATER: [&str; 6] = ["required", "trust_annotations", "concurrency", "rate", "hint", "policy"];
+
+/// Whether the gateway has such a setting, now or later.
+pub(super) fn is_setting(key: &str) -> bool {
+    settings::KEYS.contains(&key) || LATER.contains(&key)
+}
+
+/// Reads the whole file.
+pub(super) fn read(root: &Field<'_>, problems: &mut Problems) -> (Settings, Vec<RawServer>) {
+    let mut settings = Settings::default();
+    let mut servers = None;
+    for (key, value) in root.entries(problems) {
+        if key == "servers" {
+            servers = Some(read_servers(&value, problems));
+        } else if !settings.set(key, &value, problems) {
+            problems.push(not_ours(&value, key, &LATER, &[&settings::KEYS[..], &["servers"]].concat()));
+        }
+    }
+    (settings, servers.unwrap_or_else(|| no_servers(problems)))
+}
+
+/// Reads what stands under `x-seawall` in another client's file.
+pub(super) fn read_settings(section: &Field<'_>, problems: &mut Problems) -> Settings {
+    let mut settings = Settings::default();
+    for (key, value) in section.entries(problems) {
+        if !settings.set(key, &value, problems) {
+            problems.push(not_ours(&value, key, &LATER, &settings::KEYS));
+        }
+    }
+    settings
+}
+
+/// Reads what stands under a server's `x-seawall` in another client's file.
+pub(super) fn read_server_section(server: &mut RawServer, section: &Field<'_>, problems: &mut Problems) {
+    for (key, value) in section.entries(problems) {
+        match key {
+            "shared" => server.set_shared(&value, problems),
+            _ => problems.push(not_ours(&value, key, &SERVER_LATER, &["shared"])),
+        }
+    }
+}
+
+fn read_servers(list: &Field<'_>, problems: &mut Problems) -> Vec<RawServer> {
+    let before = problems.count();
+    let entries = list.entries(problems);
+    if entries.is_empty() && problems.count() == before {
+        return no_servers(problems);
+    }
+    let servers: Vec<_> = entries.iter().map(|(name, field)| read_server(name, field, problems)).collect();
+    let running: Vec<_> = servers.into_iter().filter(|server| !server.is_off).collect();
+    if running.is_empty() && problems.count() == before {
+        problems.push(list.place.problem("all servers are disabled; enable one"));
+    }
+    running
+}
+
+fn no_servers(problems: &mut Problems) -> Vec<RawServer> {
+    problems.push(Problem::of_file("no servers; add one: [servers.NAME] with a command or a url"));
+    Vec::new()
+}
+
+fn read_server(server_name: &str, field: &Field<'_>, problems: &mut Problems) -> RawServer {
+    let before = problems.count();
+    let mut server = RawServer::new(server_name, &field.place);
+    if !name::is_valid(server_name) {
+        problems.push(field.place.problem(name::RULE));
+    }
+    let entries = field.entries(problems);
+    for (key, value) in &entries {
+        if *key == "shared" {
+            server.set_shared(value, problems);
+        } else if !server.set(key, value, problems) {
+            problems.push(not_ours(value, key, &SERVER_LATER, &SERVER_KEYS));
+        }
+    }
+    check_fit(&server, &entries, problems);
+    server.is_partial = problems.count() > before;
+    server
+}
+
+/// A field that its server's transport has no use for was meant for something.
+fn check_fit(server: &RawServer, entries: &[(&str, Field<'_>)], problems: &mut Problems) {
+    let (has, misfits, wanted): (_, &[&str], _) = if server.command.is_some() {
+        ("a command", &["url", "headers"], "url")
+    } else if server.kind == Some(Kind::Stdio) {
+        ("the type \"stdio\"", &["url", "headers"], "url")
+    } else if server.url.is_some() {
+        ("a url", &["args", "env", "cwd"], "command")
+    } else {
+        return;
+    };
+    for (_, field) in entries.iter().filter(|(key, _)| misfits.contains(key)) {
+        let text = format!("is for servers with a {wanted}, and this one has {has}; keep one of the two");
+        problems.push(field.place.problem(text));
+    }
+}
+
+fn not_ours(value: &Field<'_>, key: &str, later: &[&str], known: &[&str]) -> Problem {
+    if later.contains(&key) {
+        return value.place.problem("known, but this version does not support it yet; remove it");
+    }
+    value.place.problem(suggest::unknown(key, known))
+}

@@ -1,0 +1,138 @@
+//! Decides how what is wrong with a config is told: where it stands, what it is, what to do.
+//!
+//! Texts name keys, variables and files, never values that could be secret.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Problem {
+    /// The file, where there is one.
+    pub file: Option<PathBuf>,
+    /// The line in the file, from 1.
+    pub line: Option<usize>,
+    /// The field, as the file spells it (`servers.github.env.TOKEN`); empty for the file as a whole.
+    pub field: String,
+    /// What is wrong and what to do.
+    pub text: String,
+}
+
+/// Everything that is wrong with a config, in the order of its lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
+pub struct Problems(Vec<Problem>);
+
+/// Where something stands: the way to it, and its line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    path: String,
+    line: Option<usize>,
+}
+
+impl Problem {
+    /// A problem with the file as a whole.
+    pub(super) fn of_file(text: impl Into<String>) -> Self {
+        Place::default().problem(text)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(file) = &self.file {
+            write!(f, "{}:", file.display())?;
+            if let Some(line) = self.line {
+                write!(f, "{line}:")?;
+            }
+            f.write_str(" ")?;
+        }
+        if !self.field.is_empty() {
+            write!(f, "{}: ", self.field)?;
+        }
+        f.write_str(&self.text)
+    }
+}
+
+impl Problems {
+    /// The problems, in the order of their lines.
+    pub fn iter(&self) -> impl Iterator<Item = &Problem> {
+        self.0.iter()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn push(&mut self, problem: Problem) {
+        self.0.push(problem);
+    }
+
+    pub(super) fn append(&mut self, mut others: Self) {
+        self.0.append(&mut others.0);
+    }
+
+    /// The value, or nothing and one problem more.
+    pub(super) fn keep<T>(&mut self, result: Result<T, Problem>) -> Option<T> {
+        result.map_err(|problem| self.push(problem)).ok()
+    }
+
+    pub(super) fn in_file(mut self, path: &Path) -> Self {
+        self.0.iter_mut().for_each(|problem| problem.file = Some(path.to_owned()));
+        self
+    }
+
+    /// The value if nothing at all is wrong.
+    pub(super) fn finish<T>(mut self, value: Option<T>) -> Result<T, Self> {
+        match value {
+            Some(value) if self.0.is_empty() => Ok(value),
+            _ => {
+                self.0.sort_by_key(|problem| problem.line);
+                Err(self)
+            }
+        }
+    }
+}
+
+impl From<Problem> for Problems {
+    fn from(problem: Problem) -> Self {
+        Self(vec![problem])
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.0.iter().enumerate() {
+            let end = if index == 0 { "" } else { "\n" };
+            write!(f, "{end}{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Place {
+    /// A place outside any file, such as an argument of the command line.
+    pub(super) fn named(path: &str) -> Self {
+        Self { path: path.to_owned(), line: None }
+    }
+
+    /// A line of the file, whatever stands there.
+    pub(super) fn line(line: usize) -> Self {
+        Self { path: String::new(), line: Some(line) }
+    }
+
+    /// The place of `key` in the table that stands here.
+    pub(super) fn key(&self, key: &str, line: usize) -> Self {
+        let is_bare = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
+        let key = if is_bare { key.to_owned() } else { format!("{key:?}") };
+        let path = if self.path.is_empty() { key } else { format!("{}.{key}", self.path) };
+        Self { path, line: Some(line) }
+    }
+
+    /// The place of an item of the list that stands here.
+    pub(super) fn item(&self, index: usize, line: usize) -> Self {
+        Self { path: format!("{}[{index}]", self.path), line: Some(line) }
+    }
+
+    pub(super) fn problem(&self, text: impl Into<String>) -> Problem {
+        Problem { file: None, line: self.line, field: self.path.clone(), text: text.into() }
+    }
+}

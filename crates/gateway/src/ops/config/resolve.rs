@@ -1,0 +1,75 @@
+//! Decides how a server is reached: its stated type, else what its fields tell.
+
+use super::address;
+use super::env;
+use super::expand::Scope;
+use super::headers;
+use super::problem::{Problem, Problems};
+use super::raw::{Kind, RawServer};
+use super::tree::Text;
+use super::{ServerConfig, Transport};
+
+/// The server with everything filled in; nothing if it has a problem.
+pub(super) fn server(raw: RawServer, scope: &Scope<'_>, problems: &mut Problems) -> Option<ServerConfig> {
+    let transport = match raw.kind {
+        Some(Kind::Stdio) => stdio(&raw, scope, problems),
+        None if raw.command.is_some() => stdio(&raw, scope, problems),
+        _ => remote(&raw, scope, problems),
+    };
+    Some(ServerConfig { name: raw.name, transport: transport?, shared: raw.shared })
+}
+
+fn stdio(raw: &RawServer, scope: &Scope<'_>, problems: &mut Problems) -> Option<Transport> {
+    let Some(command) = &raw.command else {
+        return missing(raw, "needs a command", problems);
+    };
+    let command = word(command, scope, problems).and_then(|text| match text.trim() {
+        "" => problems.keep(Err(command.place.problem("must not be empty"))),
+        _ => Some(text),
+    });
+    let args: Vec<_> = raw.args.iter().map(|arg| word(arg, scope, problems)).collect();
+    let env = env::resolve(raw, scope, problems);
+    let cwd = raw.cwd.as_ref().map(|cwd| word(cwd, scope, problems).map(|cwd| scope.path(&cwd)));
+    Some(Transport::Stdio {
+        command: command?,
+        args: args.into_iter().collect::<Option<_>>()?,
+        env,
+        cwd: cwd.map_or(Some(None), |cwd| cwd.map(Some))?,
+        inherit_env: false,
+    })
+}
+
+fn remote(raw: &RawServer, scope: &Scope<'_>, problems: &mut Problems) -> Option<Transport> {
+    let stated = raw.kind.or(raw.http_url.is_some().then_some(Kind::Http));
+    let url = match stated {
+        Some(Kind::Http) => raw.http_url.as_ref().or(raw.url.as_ref()),
+        _ => raw.url.as_ref().or(raw.http_url.as_ref()),
+    };
+    let Some(text) = url else {
+        let needs = if raw.kind.is_some() { "needs a url" } else { "needs a command or a url" };
+        return missing(raw, needs, problems);
+    };
+    let url = scope.expand(text, problems).and_then(|url| problems.keep(address::parse(&text.place, &url)));
+    let headers = headers::resolve(raw, scope, problems);
+    problems.keep(address::transport(stated, url?, headers).map_err(|error| text.place.problem(error)))
+}
+
+fn missing(raw: &RawServer, needs: &str, problems: &mut Problems) -> Option<Transport> {
+    if !raw.is_partial {
+        problems.push(raw.place.problem(needs));
+    }
+    None
+}
+
+/// A text that a process can be started with.
+fn word(text: &Text, scope: &Scope<'_>, problems: &mut Problems) -> Option<String> {
+    let expanded = scope.expand(text, problems)?;
+    problems.keep(without_nul(text, expanded))
+}
+
+pub(super) fn without_nul(text: &Text, expanded: String) -> Result<String, Problem> {
+    if expanded.contains('\0') {
+        return Err(text.place.problem("has a NUL character, which no process can be given"));
+    }
+    Ok(expanded)
+}

@@ -1,0 +1,87 @@
+//! Decides the settings of the gateway itself: where it listens, how it stops, whom it answers.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::problem::{Problem, Problems};
+use super::tree::{Field, Text};
+use super::{Config, ServerConfig, duration};
+
+/// The keys [`Settings::set`] knows.
+pub(super) const KEYS: [&str; 4] = ["listen", "grace", "allowed_hosts", "allowed_origins"];
+
+pub(super) struct Settings {
+    listen: SocketAddr,
+    grace: Duration,
+    allowed_hosts: Vec<String>,
+    allowed_origins: Vec<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 7332)),
+            grace: Duration::from_secs(10),
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// Takes over one setting; false if `key` is none.
+    pub(super) fn set(&mut self, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {
+        match key {
+            "listen" => self.listen = problems.keep(listen(value)).unwrap_or(self.listen),
+            "grace" => self.grace = problems.keep(grace(value)).unwrap_or(self.grace),
+            "allowed_hosts" => self.allowed_hosts = names(value, host, problems),
+            "allowed_origins" => self.allowed_origins = names(value, origin, problems),
+            _ => return false,
+        }
+        true
+    }
+
+    pub(super) fn into_config(self, servers: Vec<ServerConfig>) -> Config {
+        let Self { listen, grace, allowed_hosts, allowed_origins } = self;
+        Config { listen, servers, grace, allowed_hosts, allowed_origins, source: None }
+    }
+}
+
+fn listen(value: &Field<'_>) -> Result<SocketAddr, Problem> {
+    let Text { place, text } = value.text()?;
+    text.parse().map_err(|_| place.problem(format!("{text:?} is not an address; write it like \"127.0.0.1:7332\"")))
+}
+
+fn grace(value: &Field<'_>) -> Result<Duration, Problem> {
+    let Text { place, text } = value.text()?;
+    duration::parse(&text).map_err(|error| place.problem(error))
+}
+
+type Check = fn(&str) -> Result<(), &'static str>;
+
+fn names(value: &Field<'_>, check: Check, problems: &mut Problems) -> Vec<String> {
+    let name = |Text { place, text }: Text| match check(&text) {
+        Ok(()) => Ok(text.to_ascii_lowercase()),
+        Err(error) => Err(place.problem(error)),
+    };
+    let texts = value.texts(problems);
+    texts.into_iter().filter_map(|text| problems.keep(name(text))).collect()
+}
+
+fn host(text: &str) -> Result<(), &'static str> {
+    if text.contains('*') {
+        return Err("has no wildcards; list every host");
+    }
+    match text.parse::<http::uri::Authority>() {
+        Ok(authority) if !authority.as_str().contains('@') => Ok(()),
+        _ => Err("is not a host; write it like \"gateway.example\" or \"gateway.example:8080\""),
+    }
+}
+
+fn origin(text: &str) -> Result<(), &'static str> {
+    let host_part = text.split_once("://").filter(|(scheme, _)| !scheme.is_empty()).map(|(_, rest)| rest);
+    match host_part {
+        Some(rest) => host(rest).map_err(|_| "is not an origin; write it like \"https://app.example\", without a path"),
+        None => Err("is not an origin; write it like \"https://app.example\""),
+    }
+}

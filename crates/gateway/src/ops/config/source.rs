@@ -1,0 +1,68 @@
+//! Decides how a file is read: how long it may be, who may write to it, and which syntax it has.
+
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::path::Path;
+
+use super::problem::Problem;
+
+/// No config, variable file or secret is longer; a longer file is a slip.
+pub(super) const LONGEST: usize = 1024 * 1024;
+
+/// A file's text, without a byte order mark.
+pub(super) struct Source {
+    pub(super) text: String,
+    pub(super) others_can_write: bool,
+}
+
+/// The syntax of a config file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Json,
+    Toml,
+}
+
+pub(super) fn read(path: &Path) -> Result<Source, Problem> {
+    read_bounded(path).map_err(Problem::of_file)
+}
+
+/// The file's text, or what is wrong with it in words that fit after a name.
+pub(super) fn read_bounded(path: &Path) -> Result<Source, String> {
+    let unreadable = |error| format!("cannot be read: {error}");
+    // What is checked is what is read: both ask the open file, not its name.
+    let file = File::open(path).map_err(unreadable)?;
+    let others_can_write = others_can_write(&file.metadata().map_err(unreadable)?);
+    let mut bytes = Vec::new();
+    file.take(LONGEST as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() > LONGEST {
+        return Err("is longer than 1 MiB".to_owned());
+    }
+    let mut text = String::from_utf8(bytes).map_err(|_| "is not UTF-8 text; save it as UTF-8".to_owned())?;
+    if text.starts_with('\u{feff}') {
+        text.remove(0);
+    }
+    Ok(Source { text, others_can_write })
+}
+
+/// By its name, else by its first character.
+pub(super) fn format(path: &Path, text: &str) -> Result<Format, Problem> {
+    let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+    match extension.as_deref() {
+        Some("toml") => Ok(Format::Toml),
+        Some("json" | "jsonc" | "json5") => Ok(Format::Json),
+        Some("yaml" | "yml") => Err(Problem::of_file("this version does not read YAML yet; write TOML or JSON")),
+        _ if text.trim_start().starts_with(['{', '/']) => Ok(Format::Json),
+        _ => Ok(Format::Toml),
+    }
+}
+
+#[cfg(unix)]
+fn others_can_write(file: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    file.mode() & 0o022 != 0
+}
+
+#[cfg(not(unix))]
+fn others_can_write(_: &Metadata) -> bool {
+    false
+}

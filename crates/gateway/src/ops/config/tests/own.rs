@@ -1,0 +1,143 @@
+//! Seawall's own file.
+
+use super::*;
+
+#[test]
+fn a_file_with_every_key_is_read_in_its_order() {
+    let kit = toml_file(
+        r#"
+listen = "0.0.0.0:80"
+grace = "2m"
+allowed_hosts = ["Gateway.example", "10.0.0.1:80"]
+allowed_origins = ["https://App.example"]
+
+[servers.zeta]
+command = "npx"
+args = ["-y", "server"]
+env = { TOKEN = "${env:TOKEN}", PORT = 0x50, DEBUG = true }
+cwd = "work"
+shared = true
+
+[servers.alpha]
+url = "https://search.example/mcp"
+headers = { Authorization = "Bearer ${TOKEN}" }
+
+[servers.mid]
+type = "sse"
+url = "http://127.0.0.1:9/events"
+enabled = true
+disabled = false
+
+[servers.off]
+disabled = true
+command = "${UNSET}"
+"#,
+    )
+    .var("TOKEN", "t0");
+
+    let config = kit.good("seawall.toml");
+
+    assert_eq!(config.listen, "0.0.0.0:80".parse().unwrap());
+    assert_eq!(config.grace, Duration::from_secs(120));
+    assert_eq!(config.allowed_hosts, ["gateway.example", "10.0.0.1:80"]);
+    assert_eq!(config.allowed_origins, ["https://app.example"]);
+    assert_eq!(config.source, Some(kit.path("seawall.toml")));
+    let servers: Vec<_> = config.servers.iter().map(|it| (it.name.as_str(), it.shared, shown(&it.transport))).collect();
+    let stdio = format!("stdio TOKEN=t0 PORT=80 DEBUG=true npx -y server in {}/work", kit.text_of_folder());
+    assert_eq!(
+        servers,
+        [
+            ("zeta", true, stdio),
+            ("alpha", false, "http? https://search.example/mcp authorization: Bearer t0".to_owned()),
+            ("mid", false, "sse http://127.0.0.1:9/events".to_owned()),
+        ]
+    );
+}
+
+#[test]
+fn what_is_not_said_has_its_default() {
+    let config = toml_file("[servers.a]\ncommand = 'a'").good("seawall.toml");
+
+    assert_eq!(config.listen, "127.0.0.1:7332".parse().unwrap());
+    assert_eq!(config.grace, Duration::from_secs(10));
+    assert!(config.allowed_hosts.is_empty() && config.allowed_origins.is_empty());
+    assert!(!config.servers[0].shared);
+    assert_eq!(shown(&config.servers[0].transport), "stdio a ");
+}
+
+#[test]
+fn every_problem_is_told_at_once_with_its_line() {
+    let problems = toml_file(include_str!("samples/wrong.toml")).problems("seawall.toml");
+
+    assert_eq!(format!("{problems}\n"), include_str!("samples/wrong.txt"));
+}
+
+#[test]
+fn keys_of_later_versions_are_never_passed_over() {
+    let top = [
+        "preset",
+        "admin",
+        "store",
+        "timeouts",
+        "defaults",
+        "kinds",
+        "tools",
+        "load",
+        "reconnect",
+        "ext_authz",
+        "messages",
+    ];
+    let of_server = ["required", "trust_annotations", "concurrency", "rate", "hint", "policy"];
+    let later = "known, but this version does not support it yet; remove it";
+
+    for key in top {
+        let text = format!("{key} = {{}}\n[servers.a]\ncommand = 'a'");
+        assert_eq!(toml_file(&text).problems("seawall.toml"), format!("seawall.toml:1: {key}: {later}"));
+        let text = format!("{{\"{key}\": {{}},\n\"servers\": {{\"a\": {{\"command\": \"a\"}}}}}}");
+        assert_eq!(json_file(&text).problems("mcp.json"), format!("mcp.json:1: {key}: {later}"));
+    }
+    for key in of_server {
+        let text = format!("[servers.a]\ncommand = 'a'\n{key} = 1");
+        assert_eq!(toml_file(&text).problems("seawall.toml"), format!("seawall.toml:3: servers.a.{key}: {later}"));
+    }
+}
+
+#[test]
+fn a_file_without_servers_names_the_next_step() {
+    let next = "seawall.toml: no servers; add one: [servers.NAME] with a command or a url";
+
+    assert_eq!(toml_file("").problems("seawall.toml"), next);
+    assert_eq!(toml_file("grace = '1s'").problems("seawall.toml"), next);
+    assert_eq!(toml_file("[servers]").problems("seawall.toml"), next);
+    assert_eq!(
+        toml_file("[servers.a]\ncommand = 'a'\nenabled = false").problems("seawall.toml"),
+        "seawall.toml:1: servers: all servers are disabled; enable one"
+    );
+}
+
+#[test]
+fn every_slip_of_the_syntax_is_told_and_nothing_else() {
+    assert_eq!(
+        toml_file("lisen = 1\n[servers.a]\ncommand = docs\ncommand = 'b'\nargs = [").problems("seawall.toml"),
+        "seawall.toml:3: not valid TOML: string values must be quoted, expected literal string\n\
+         seawall.toml:4: not valid TOML: duplicate key\n\
+         seawall.toml:5: not valid TOML: unclosed array, expected `]`"
+    );
+    assert_eq!(
+        toml_file("servers = 1\n[servers.a]").problems("seawall.toml"),
+        "seawall.toml:2: not valid TOML: cannot extend value of type integer with a dotted key"
+    );
+}
+
+#[test]
+fn the_own_file_may_be_json() {
+    let kit = json_file(
+        "{\n  \"listen\": \"127.0.0.1:1\", // ours\n  \"servers\": {\"a\": {\"command\": \"a\", \"trust\": true}},\n}",
+    );
+
+    assert_eq!(
+        kit.problems("mcp.json"),
+        "mcp.json:3: servers.a.trust: unknown key; known are command, args, env, cwd, url, headers, type, shared, \
+         enabled, disabled"
+    );
+}

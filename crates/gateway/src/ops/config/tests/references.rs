@@ -1,0 +1,91 @@
+//! What `${…}` stands for.
+
+use super::*;
+
+fn arg(kit: Kit, text: &str) -> Result<String, String> {
+    let kit = kit.file("seawall.toml", &format!("[servers.it]\ncommand = 'a'\nargs = ['{text}']"));
+    let folder = kit.text_of_folder();
+    match kit.load("seawall.toml") {
+        Ok(config) => Ok(shown(&only(config)).replace("stdio a ", "").replace(&folder, "FOLDER")),
+        Err(problems) => {
+            let text = problems.to_string().replace(&format!("{folder}/seawall.toml:3: servers.it.args[0]: "), "");
+            Err(text.replace(&folder, "FOLDER"))
+        }
+    }
+}
+
+fn kit() -> Kit {
+    Kit::new().var("A", "one").var("EMPTY", "").var("NESTED", "${A} $A").var("HOME", "/home/me").var("ODD(x)", "odd")
+}
+
+#[test]
+fn every_form_is_filled_in() {
+    let kit = || kit().file("secret.txt", "s0\r\n").file("sub/other.txt", " x \n\n");
+    for (text, value) in [
+        ("${A}", "one"),
+        ("x${A}${A}y", "xoneoney"),
+        ("${env:A}", "one"),
+        ("${env:ODD(x)}", "odd"),
+        ("${A:-two}", "one"),
+        ("${NO:-two}", "two"),
+        ("${NO:-}", ""),
+        ("${env:NO:-a:-b}", "a:-b"),
+        ("${EMPTY}", ""),
+        ("${EMPTY:-two}", "two"),
+        ("${NESTED}", "${A} $A"),
+        ("${userHome}/x", "/home/me/x"),
+        ("${workspaceFolder}/x", "FOLDER/x"),
+        ("${pathSeparator}${/}", "//"),
+        ("${file:secret.txt}", "s0"),
+        ("${file:./sub/other.txt}", " x "),
+        ("$A $$A {A} $(A) $", "$A $$A {A} $(A) $"),
+    ] {
+        assert_eq!(arg(kit(), text).as_deref(), Ok(value), "{text}");
+    }
+}
+
+#[test]
+fn what_cannot_be_filled_in_is_a_problem() {
+    let forms = "has a ${…} that cannot be filled in; there are ${VAR}, ${VAR:-default}, ${env:VAR}, ${file:PATH}, \
+        ${input:ID}, ${userHome}, ${workspaceFolder}, ${workspaceFolderBasename} and ${pathSeparator}, and none \
+        within another";
+    for (text, problem) in [
+        ("${NO}", "the variable NO is not set; set it, or write ${NO:-default}"),
+        ("${env:NO}", "the variable NO is not set; set it, or write ${NO:-default}"),
+        ("${A", "has a \"${\" without its \"}\""),
+        ("${input:My Key.1}", "the input \"My Key.1\" is not known; set the variable INPUT_MY_KEY_1"),
+        ("${file:none}", "FOLDER/none cannot be read: No such file or directory (os error 2)"),
+        ("${}", forms),
+        ("${1}", forms),
+        ("${A%x}", forms),
+        ("${env:}", forms),
+        ("${command:hunter2}", forms),
+        ("${NO:-${A}}", forms),
+    ] {
+        assert_eq!(arg(kit(), text), Err(problem.to_owned()), "{text}");
+    }
+    assert_eq!(arg(Kit::new(), "${userHome}"), Err("the variable HOME is not set; set it".to_owned()));
+}
+
+#[test]
+fn paths_are_seen_from_the_files_folder() {
+    let cwd = |stated: &str| {
+        let kit = Kit::new()
+            .var("HOME", "/home/me")
+            .file("seawall.toml", &format!("[servers.it]\ncommand = 'a'\ncwd = '{stated}'"));
+        let Transport::Stdio { cwd, .. } = only(kit.good("seawall.toml")) else { panic!("stdio") };
+        cwd.unwrap().display().to_string().replace(&kit.text_of_folder(), "FOLDER")
+    };
+
+    assert_eq!(cwd("sub"), "FOLDER/sub");
+    assert_eq!(cwd("${workspaceFolder}"), "FOLDER");
+    assert_eq!(cwd("/srv"), "/srv");
+    assert_eq!(cwd("~/x"), "/home/me/x");
+}
+
+#[test]
+fn a_text_cannot_grow_without_bound() {
+    let kit = kit().file("big.txt", &"x".repeat(600 * 1024));
+
+    assert_eq!(arg(kit, "${file:big.txt}${file:big.txt}"), Err("becomes longer than 1 MiB".to_owned()));
+}

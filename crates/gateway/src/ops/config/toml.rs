@@ -1,0 +1,64 @@
+//! Decides what a TOML text says, and on which line.
+
+use ::toml::Spanned;
+use ::toml::de::{DeInteger, DeTable, DeValue};
+
+use super::problem::{Place, Problems};
+use super::tree::{Node, Value};
+
+/// The tree of a TOML text; every slip of its syntax is a problem.
+pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
+    let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+    let lines = Lines(starts);
+    let (root, errors) = DeTable::parse_recoverable(text);
+    let mut slips: Vec<_> =
+        errors.iter().map(|error| (lines.of(error.span().map_or(0, |span| span.start)), error.message())).collect();
+    slips.dedup();
+    for (line, message) in &slips {
+        problems.push(Place::line(*line).problem(format!("not valid TOML: {message}")));
+    }
+    slips.is_empty().then(|| Node { line: 1, value: table(root.get_ref(), &lines) })
+}
+
+/// Where each line starts.
+struct Lines(Vec<usize>);
+
+impl Lines {
+    fn of(&self, at: usize) -> usize {
+        self.0.partition_point(|start| *start <= at)
+    }
+}
+
+fn table(table: &DeTable<'_>, lines: &Lines) -> Value {
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    let node = |value: &DeValue<'_>, line| Node { line, value: convert(value, lines) };
+    let entry = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
+        let line = lines.of(key.span().start);
+        (AsRef::<str>::as_ref(key.get_ref()).to_owned(), node(value.get_ref(), line))
+    };
+    Value::Table(entries.into_iter().map(entry).collect())
+}
+
+/// The parser bounds how deep values nest, so this recursion is bounded too.
+fn convert(value: &DeValue<'_>, lines: &Lines) -> Value {
+    match value {
+        DeValue::String(text) => Value::Text(text.to_string()),
+        DeValue::Integer(number) => Value::Number(decimal(number)),
+        DeValue::Float(number) => Value::Number(number.as_str().to_owned()),
+        DeValue::Boolean(flag) => Value::Flag(*flag),
+        DeValue::Datetime(_) => Value::Date,
+        DeValue::Array(items) => Value::List(
+            items
+                .iter()
+                .map(|item| Node { line: lines.of(item.span().start), value: convert(item.get_ref(), lines) })
+                .collect(),
+        ),
+        DeValue::Table(entries) => table(entries, lines),
+    }
+}
+
+fn decimal(number: &DeInteger<'_>) -> String {
+    let text = number.as_str();
+    i128::from_str_radix(text, number.radix()).map_or_else(|_| text.to_owned(), |number| number.to_string())
+}

@@ -1,0 +1,134 @@
+//! Decides what a file consists of before anybody knows what it means: values with their lines.
+
+use std::collections::BTreeMap;
+
+use super::problem::{Place, Problem, Problems};
+
+/// A value, and the line of its key, or of itself where it has none.
+#[derive(Debug, PartialEq)]
+pub(super) struct Node {
+    pub(super) line: usize,
+    pub(super) value: Value,
+}
+
+/// What JSON and TOML can say. Numbers stay as they are written.
+#[derive(Debug, PartialEq)]
+pub(super) enum Value {
+    Null,
+    Flag(bool),
+    Number(String),
+    Date,
+    Text(String),
+    List(Vec<Node>),
+    /// In the order of the file, with what stands there twice.
+    Table(Vec<(String, Node)>),
+}
+
+/// A value and the way to it.
+pub(super) struct Field<'a> {
+    pub(super) place: Place,
+    value: &'a Value,
+}
+
+/// A text and the way to it.
+pub(super) struct Text {
+    pub(super) place: Place,
+    pub(super) text: String,
+}
+
+impl<'a> Field<'a> {
+    pub(super) fn root(node: &'a Node) -> Self {
+        Self { place: Place::default(), value: &node.value }
+    }
+
+    pub(super) fn is_null(&self) -> bool {
+        *self.value == Value::Null
+    }
+
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.has_any(|name| name == key)
+    }
+
+    pub(super) fn has_any(&self, is_wanted: impl Fn(&str) -> bool) -> bool {
+        matches!(self.value, Value::Table(entries) if entries.iter().any(|(name, _)| is_wanted(name)))
+    }
+
+    pub(super) fn flag(&self) -> Result<bool, Problem> {
+        match self.value {
+            Value::Flag(flag) => Ok(*flag),
+            _ => Err(self.wrong("true or false")),
+        }
+    }
+
+    pub(super) fn text(&self) -> Result<Text, Problem> {
+        match self.value {
+            Value::Text(text) => Ok(Text { place: self.place.clone(), text: text.clone() }),
+            _ => Err(self.wrong("a string")),
+        }
+    }
+
+    /// The text of a variable: numbers and flags are written out, null is no text.
+    pub(super) fn variable(&self) -> Result<Option<Text>, Problem> {
+        let text = match self.value {
+            Value::Null => return Ok(None),
+            Value::Text(text) | Value::Number(text) => text.clone(),
+            Value::Flag(flag) => flag.to_string(),
+            _ => return Err(self.wrong("a string, a number, true or false")),
+        };
+        Ok(Some(Text { place: self.place.clone(), text }))
+    }
+
+    /// The items of a list; what is no list is a problem and has none.
+    pub(super) fn items(&self, problems: &mut Problems) -> Vec<Field<'a>> {
+        let Value::List(nodes) = self.value else {
+            problems.push(self.wrong("a list"));
+            return Vec::new();
+        };
+        let item =
+            |(index, node): (usize, &'a Node)| Field { place: self.place.item(index, node.line), value: &node.value };
+        nodes.iter().enumerate().map(item).collect()
+    }
+
+    /// The entries of a table, each key once; what is no table is a problem and has none.
+    pub(super) fn entries(&self, problems: &mut Problems) -> Vec<(&'a str, Field<'a>)> {
+        let Value::Table(nodes) = self.value else {
+            problems.push(self.wrong("a table"));
+            return Vec::new();
+        };
+        let mut lines = BTreeMap::new();
+        let mut entries = Vec::new();
+        for (key, node) in nodes {
+            let place = self.place.key(key, node.line);
+            match lines.insert(key, node.line) {
+                None => entries.push((key.as_str(), Field { place, value: &node.value })),
+                Some(first) => problems.push(place.problem(format!("stands on line {first} already; keep one"))),
+            }
+        }
+        entries
+    }
+
+    /// A list of texts.
+    pub(super) fn texts(&self, problems: &mut Problems) -> Vec<Text> {
+        let items = self.items(problems);
+        items.iter().filter_map(|item| problems.keep(item.text())).collect()
+    }
+
+    /// A table of texts.
+    pub(super) fn pairs(&self, problems: &mut Problems) -> Vec<(String, Text)> {
+        let entries = self.entries(problems);
+        entries.iter().filter_map(|(key, field)| Some(((*key).to_owned(), problems.keep(field.text())?))).collect()
+    }
+
+    fn wrong(&self, wanted: &str) -> Problem {
+        let found = match self.value {
+            Value::Null => "null",
+            Value::Flag(_) => "true or false",
+            Value::Number(_) => "a number",
+            Value::Date => "a date",
+            Value::Text(_) => "a string",
+            Value::List(_) => "a list",
+            Value::Table(_) => "a table",
+        };
+        self.place.problem(format!("must be {wanted}, not {found}"))
+    }
+}
