@@ -1,3 +1,23 @@
 //! The `seawall` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+use seawall_gateway::ops::cli::{self, Cli};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    match runtime {
+        Ok(runtime) => {
+            let code = runtime.block_on(cli::run(cli));
+            // stdin is read by a thread that cannot be called off.
+            runtime.shutdown_background();
+            code
+        }
+        Err(error) => {
+            seawall_gateway::ops::log::line(&format!("cannot start: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,3 +1,6 @@
 //! Everything that is not on the path of a call.
 
+pub mod cli;
 pub mod config;
+pub mod lifecycle;
+pub mod log;

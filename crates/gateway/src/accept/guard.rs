@@ -1,0 +1,123 @@
+//! Who may talk to a listener: requests for a host that is ours, from a page that is ours or from no page at all.
+//!
+//! A browser can be made to send requests to loopback under a foreign name; the `Host` and `Origin` it sends tell.
+
+use http::header::{HOST, ORIGIN};
+use http::{HeaderMap, Uri};
+
+/// What a listener answers to.
+#[derive(Clone, Debug, Default)]
+pub struct Guard {
+    /// Further host names, with or without port, in lower case.
+    pub hosts: Vec<String>,
+    /// Further origins, in lower case.
+    pub origins: Vec<String>,
+}
+
+impl Guard {
+    /// Why a request may not pass, if so.
+    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), &'static str> {
+        let mut hosts = headers.get_all(HOST).iter();
+        let host = match (hosts.next(), hosts.next(), uri.authority()) {
+            (Some(_), Some(_), _) => return Err("several Host headers"),
+            (Some(host), None, _) => host.to_str().unwrap_or_default().to_owned(),
+            (None, _, Some(authority)) => authority.to_string(),
+            (None, _, None) => return Err("no Host header"),
+        };
+        if !self.is_our_host(&host) {
+            return Err("this Host is not served here; add it to allowed_hosts if it is yours");
+        }
+        let mut origins = headers.get_all(ORIGIN).iter();
+        match (origins.next(), origins.next()) {
+            (None, _) => Ok(()),
+            (Some(_), Some(_)) => Err("several Origin headers"),
+            (Some(origin), None) if origin.to_str().is_ok_and(|origin| self.is_our_origin(origin)) => Ok(()),
+            _ => Err("this Origin is not welcome here; add it to allowed_origins if it is yours"),
+        }
+    }
+
+    fn is_our_host(&self, host: &str) -> bool {
+        let host = host.to_ascii_lowercase();
+        self.hosts.contains(&host)
+            || name(&host).is_some_and(|name| is_loopback(name) || self.hosts.iter().any(|ours| ours == name))
+    }
+
+    fn is_our_origin(&self, origin: &str) -> bool {
+        let origin = origin.to_ascii_lowercase();
+        let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        self.origins.contains(&origin) || rest.and_then(name).is_some_and(is_loopback)
+    }
+}
+
+/// The name in `name:port`; `None` if there is anything else about it.
+fn name(host: &str) -> Option<&str> {
+    let (name, rest) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((name, rest)) => (name, rest),
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
+    };
+    let port = rest.strip_prefix(':');
+    let is_port = port.is_none_or(|port| port.parse::<u16>().is_ok() && port.bytes().all(|byte| byte.is_ascii_digit()));
+    (is_port && (rest.is_empty() || port.is_some())).then_some(name)
+}
+
+fn is_loopback(name: &str) -> bool {
+    name == "localhost" || name == "127.0.0.1" || name == "::1"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(host: &[&str], origin: &[&str]) -> bool {
+        let mut headers = HeaderMap::new();
+        for host in host {
+            headers.append(HOST, host.parse().unwrap());
+        }
+        for origin in origin {
+            headers.append(ORIGIN, origin.parse().unwrap());
+        }
+        let guard = Guard { hosts: vec!["mcp.example".into()], origins: vec!["https://app.example".into()] };
+        guard.check(&Uri::from_static("/mcp"), &headers).is_ok()
+    }
+
+    #[test]
+    fn the_matrix_of_hosts_and_origins() {
+        let hosts: [(&[&str], bool); 16] = [
+            (&[], false),
+            (&["localhost:7332"], true),
+            (&["127.0.0.1:7332"], true),
+            (&["[::1]:7332"], true),
+            (&["LOCALHOST"], true),
+            (&["mcp.example:80"], true),
+            (&["evil.example:7332"], false),
+            (&["localhost.evil.example"], false),
+            (&["localhost."], false),
+            (&["localhost@evil.example"], false),
+            (&["user@localhost"], false),
+            (&["127.0.0.1.evil.example"], false),
+            (&["localhost:7332x"], false),
+            (&["localhost:+80"], false),
+            (&["[::1]evil"], false),
+            (&["localhost", "evil.example"], false),
+        ];
+        let origins: [(&[&str], bool); 12] = [
+            (&[], true),
+            (&["http://localhost:3000"], true),
+            (&["http://127.0.0.1"], true),
+            (&["http://[::1]:80"], true),
+            (&["https://app.example"], true),
+            (&["https://evil.example"], false),
+            (&["null"], false),
+            (&["http://localhost.evil.example"], false),
+            (&["http://localhost@evil.example"], false),
+            (&["http://localhost/"], false),
+            (&["file://localhost"], false),
+            (&["http://localhost", "http://localhost"], false),
+        ];
+        for (host, host_is_ours) in hosts {
+            for (origin, origin_is_ours) in origins {
+                assert_eq!(verdict(host, origin), host_is_ours && origin_is_ours, "{host:?} {origin:?}");
+            }
+        }
+    }
+}

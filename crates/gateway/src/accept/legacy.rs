@@ -1,0 +1,153 @@
+//! The legacy era on HTTP: sessions, answers as JSON or as a stream that a client can come back to.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+
+use super::respond::{self, Body, Events};
+use super::sessions::{HttpSession, Sessions};
+use super::stream::{Next, Stream};
+use crate::call::Call;
+use crate::dispatch::{Caller, dispatch};
+use crate::gateway::Route;
+use crate::wire::build::{self, Error};
+use crate::wire::names::LEGACY;
+use crate::wire::{Kind, Message, header, limits, sse};
+
+/// How soon a client may come back to a broken stream.
+const RETRY: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// One POST.
+pub(super) async fn post(sessions: &Sessions, route: &Arc<Route>, parts: &Parts, message: Message) -> Response<Body> {
+    if message.method() == "initialize" && !parts.headers.contains_key(header::SESSION) {
+        return initialize(sessions, route, parts.uri.path(), message).await;
+    }
+    let session = match find(sessions, parts, message.id()) {
+        Ok(session) => session,
+        Err(response) => return *response,
+    };
+    match message.kind() {
+        Kind::Request => request(&session, message).await,
+        Kind::Notification => {
+            session.session.notified(&message).await;
+            respond::empty(StatusCode::ACCEPTED)
+        }
+        Kind::Result | Kind::Error => {
+            session.session.answered(message).await;
+            respond::empty(StatusCode::ACCEPTED)
+        }
+    }
+}
+
+async fn initialize(sessions: &Sessions, route: &Arc<Route>, path: &str, message: Message) -> Response<Body> {
+    let version = message.field_text("protocolVersion").unwrap_or_default().into_owned();
+    let session = Arc::new(HttpSession::new(route, path, &version));
+    let id = message.id().cloned();
+    let mut response = request(&session, message).await;
+    // A handshake that failed leaves no session behind.
+    if session.session.links().await.is_empty() {
+        return response;
+    }
+    match sessions.add(session).as_deref().map(HeaderValue::from_str) {
+        Some(Ok(value)) => {
+            response.headers_mut().insert(header::SESSION, value);
+            response
+        }
+        _ => {
+            let error = Error::new(build::OVERLOADED, format!("over {} sessions are open", limits::SESSIONS));
+            respond::error(StatusCode::OK, id.as_ref(), &error)
+        }
+    }
+}
+
+/// The session that a request names.
+fn find(
+    sessions: &Sessions,
+    parts: &Parts,
+    id: Option<&crate::wire::Id>,
+) -> Result<Arc<HttpSession>, Box<Response<Body>>> {
+    let refuse = |status, text: &str| Box::new(respond::error(status, id, &Error::new(build::INVALID_REQUEST, text)));
+    let version = text(&parts.headers, header::VERSION);
+    if version.is_some_and(|version| !LEGACY.contains(&version)) {
+        return Err(refuse(StatusCode::BAD_REQUEST, "this MCP-Protocol-Version is not supported"));
+    }
+    let Some(session) = text(&parts.headers, header::SESSION) else {
+        return Err(refuse(StatusCode::BAD_REQUEST, "the header Mcp-Session-Id is missing; send initialize first"));
+    };
+    let found = sessions.find(session, parts.uri.path());
+    found.ok_or_else(|| refuse(StatusCode::NOT_FOUND, "there is no such session; send initialize again"))
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).map(|value| value.to_str().unwrap_or_default())
+}
+
+/// One request: runs to its end whether or not the client stays, because a client may come back for the answer.
+async fn request(session: &Arc<HttpSession>, message: Message) -> Response<Body> {
+    let stream = Stream::resumable();
+    let call =
+        Call { outlet: session.session.outlet(&stream), cancel: Arc::default(), mirrored: None, request: message };
+    let Some(id) = call.request.id().cloned() else { return respond::empty(StatusCode::ACCEPTED) };
+    let began = match session.session.calls().begin(&id, &call.cancel) {
+        Ok(began) => began,
+        Err(error) => return respond::error(StatusCode::OK, Some(&id), &error),
+    };
+    let (inner, to) = (Arc::clone(&session.session), Arc::clone(&stream));
+    tokio::spawn(async move {
+        let caller = Caller::Legacy(Arc::clone(&inner), Arc::clone(&to));
+        let answer = dispatch(&inner.route, &caller, call).await;
+        drop(began);
+        match answer {
+            Some(answer) => to.answer(answer),
+            None => to.end(),
+        }
+    });
+    let mut reader = stream.reader(0);
+    let first = tokio::time::timeout(limits::KEEP_ALIVE, reader.next()).await;
+    let first = match first {
+        Ok(Next::Said(said)) if said.last => return respond::json(StatusCode::OK, said.message),
+        Ok(Next::Ended) => return respond::empty(StatusCode::ACCEPTED),
+        Ok(Next::Said(said)) => Some(said),
+        Err(_) => None,
+    };
+    let number = session.keep(&stream);
+    let priming = session.is_primed.then(|| sse::priming(&format!("{number}-0"), RETRY));
+    respond::stream(Events { reader, first, work: None, number: Some(number), priming })
+}
+
+/// One GET: the stream of what belongs to no request, or one that the client lost.
+pub(super) fn get(sessions: &Sessions, parts: &Parts) -> Response<Body> {
+    let session = match find(sessions, parts, None) {
+        Ok(session) => session,
+        Err(response) => return *response,
+    };
+    let (number, stream, place) = match text(&parts.headers, header::LAST_EVENT) {
+        None => (0, Arc::clone(&session.session.general), 0),
+        Some(event) => match session.resume(event) {
+            Some(found) => found,
+            None => return respond::refuse(StatusCode::NOT_FOUND, "there is no such event to go on from"),
+        },
+    };
+    if number == 0 && stream.is_read() {
+        return respond::refuse(StatusCode::CONFLICT, "this session has a stream already; there can be one");
+    }
+    let place = if place == 0 && number == 0 { stream.read_so_far() } else { place };
+    let reader = stream.reader(place);
+    let priming = session.is_primed.then(|| sse::priming(&format!("{number}-{place}"), RETRY));
+    respond::stream(Events { reader, first: None, work: None, number: Some(number), priming })
+}
+
+/// One DELETE: the session is over.
+pub(super) async fn delete(sessions: &Sessions, parts: &Parts) -> Response<Body> {
+    match find(sessions, parts, None) {
+        Ok(session) => {
+            if let Some(id) = text(&parts.headers, header::SESSION) {
+                sessions.remove(id);
+            }
+            session.session.close().await;
+            respond::empty(StatusCode::OK)
+        }
+        Err(response) => *response,
+    }
+}

@@ -1,0 +1,127 @@
+//! The modern era on HTTP: every POST says everything, and closing its answer calls it off.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{HeaderMap, Response, StatusCode};
+
+use super::respond::{self, Body, Events};
+use super::stream::{Next, Stream};
+use super::versions;
+use crate::call::{Call, Outlet};
+use crate::dispatch::{Caller, dispatch};
+use crate::gateway::Route;
+use crate::upstream::Link;
+use crate::upstream::http::named;
+use crate::wire::build::{self, Error};
+use crate::wire::{Kind, Message, header, limits};
+
+/// One POST.
+pub(super) async fn post(route: &Arc<Route>, parts: &Parts, message: Message) -> Response<Body> {
+    match message.kind() {
+        Kind::Notification => respond::empty(StatusCode::ACCEPTED),
+        Kind::Result | Kind::Error => respond::refuse(
+            StatusCode::BAD_REQUEST,
+            "a client of this protocol revision is asked nothing, so it has nothing to answer",
+        ),
+        Kind::Request => match versions::check(&message).and_then(|()| mirrors(&parts.headers, &message)) {
+            Ok(()) => request(route, parts, message).await,
+            Err(error) => respond::error(bad_status(error.code), message.id(), &error),
+        },
+    }
+}
+
+async fn request(route: &Arc<Route>, parts: &Parts, message: Message) -> Response<Body> {
+    let stream = Arc::new(Stream::default());
+    let params = parts.headers.iter().filter(|(name, _)| name.as_str().starts_with(header::PARAM_PREFIX));
+    let call = Call {
+        request: message,
+        outlet: Arc::new(OnStream { stream: Arc::clone(&stream) }),
+        cancel: Arc::default(),
+        mirrored: Some(params.map(|(name, value)| (name.clone(), value.clone())).collect()),
+    };
+    let (route, to) = (Arc::clone(route), Arc::clone(&stream));
+    let mut work: respond::Work = Box::pin(async move {
+        match dispatch(&route, &Caller::Modern, call).await {
+            Some(answer) => to.answer(answer),
+            None => to.end(),
+        }
+    });
+    let mut reader = stream.reader(0);
+    let first = tokio::select! {
+        biased;
+        () = &mut work => reader.try_next(),
+        next = reader.next() => Some(next),
+        () = tokio::time::sleep(limits::KEEP_ALIVE) => None,
+    };
+    match first {
+        Some(Next::Said(said)) if said.last => respond::json(status(&said.message), said.message),
+        Some(Next::Ended) => respond::empty(StatusCode::ACCEPTED),
+        Some(Next::Said(said)) => {
+            respond::stream(Events { reader, first: Some(said), work: Some(work), number: None, priming: None })
+        }
+        None => respond::stream(Events { reader, first: None, work: Some(work), number: None, priming: None }),
+    }
+}
+
+/// What the headers say must be what the body says: whoever looks at one of them only must see the same call.
+fn mirrors(headers: &HeaderMap, request: &Message) -> Result<(), Error> {
+    let version = request.meta_json(crate::wire::names::PROTOCOL_VERSION).and_then(crate::wire::scan::text);
+    mirror(headers, header::VERSION, version.as_deref())?;
+    mirror(headers, header::METHOD, Some(request.method()))?;
+    mirror(headers, header::NAME, named(request).as_deref())
+}
+
+fn mirror(headers: &HeaderMap, name: &str, body: Option<&str>) -> Result<(), Error> {
+    let wrong = |text: String| Err(Error::new(build::HEADER_MISMATCH, text));
+    let mut values = headers.get_all(name).iter();
+    let value = values.next();
+    if values.next().is_some() {
+        return wrong(format!("the header {name} stands twice"));
+    }
+    match (value.map(|value| header::decode(value.as_bytes())), body) {
+        (Some(Some(said)), Some(body)) if said == body => Ok(()),
+        (Some(_), Some(_)) => wrong(format!("the header {name} says something else than the body")),
+        (None, Some(_)) => wrong(format!("the header {name} is missing")),
+        (_, None) => Ok(()),
+    }
+}
+
+fn bad_status(code: i64) -> StatusCode {
+    if code == build::METHOD_NOT_FOUND { StatusCode::NOT_FOUND } else { StatusCode::BAD_REQUEST }
+}
+
+/// The status of an answer: some errors have one of their own.
+fn status(answer: &bytes::Bytes) -> StatusCode {
+    if memchr::memmem::find(&answer[..answer.len().min(4096)], b"\"error\"").is_none() {
+        return StatusCode::OK;
+    }
+    let Ok(message) = Message::parse(answer.clone()) else { return StatusCode::OK };
+    if message.kind() != Kind::Error {
+        return StatusCode::OK;
+    }
+    match message.field_json("code") {
+        Some(b"-32601") => StatusCode::NOT_FOUND,
+        Some(b"-32020" | b"-32021" | b"-32022") => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
+    }
+}
+
+/// The way to a modern client: the stream of its own request.
+pub(super) struct OnStream {
+    pub(super) stream: Arc<Stream>,
+}
+
+impl Outlet for OnStream {
+    fn notify(&self, _link: &Arc<Link>, notification: Message) {
+        self.stream.notify(notification.raw().clone());
+    }
+
+    fn ask(&self, link: &Arc<Link>, question: Message) {
+        link.refuse(&question, "a client of this protocol revision cannot be asked anything");
+    }
+
+    fn is_open(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,111 @@
+//! HTTP responses: JSON at once, or a stream that stays open as long as there is something to say.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use futures_util::stream::unfold;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Either, Full, StreamBody};
+use hyper::body::Frame;
+
+use super::stream::{Next, Reader, Said};
+use crate::wire::build::{self, Error};
+use crate::wire::{Id, limits, sse};
+
+/// The body of every response.
+pub(super) type Body = Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>;
+
+/// One message as JSON.
+pub(super) fn json(status: StatusCode, message: Bytes) -> Response<Body> {
+    let mut response = Response::new(Either::Left(Full::new(message)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// A status without a body.
+pub(super) fn empty(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Either::Left(Full::new(Bytes::new())));
+    *response.status_mut() = status;
+    response
+}
+
+/// An error about a request.
+pub(super) fn error(status: StatusCode, id: Option<&Id>, error: &Error) -> Response<Body> {
+    json(status, build::error(id, error))
+}
+
+/// An error about a request that could not be read.
+pub(super) fn refuse(status: StatusCode, text: &str) -> Response<Body> {
+    error(status, None, &Error::new(build::INVALID_REQUEST, text))
+}
+
+/// What keeps a streamed call going: it is polled with the stream and dropped with it.
+pub(super) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// How events are written.
+pub(super) struct Events {
+    /// What is read.
+    pub reader: Reader,
+    /// What was read already.
+    pub first: Option<Said>,
+    /// The call, where the stream is its only life.
+    pub work: Option<Work>,
+    /// The number of the stream, where a client may come back to it.
+    pub number: Option<u64>,
+    /// The event that opens the stream, where the revision knows one.
+    pub priming: Option<Bytes>,
+}
+
+/// A stream of events.
+pub(super) fn stream(events: Events) -> Response<Body> {
+    let frames = unfold(Some(events), |events| async move {
+        let mut events = events?;
+        let bytes = events.next().await?;
+        let is_over = bytes.1;
+        Some((Ok::<_, Infallible>(Frame::data(bytes.0)), (!is_over).then_some(events)))
+    });
+    let mut response = Response::new(Either::Right(UnsyncBoxBody::new(StreamBody::new(frames).boxed_unsync())));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+impl Events {
+    /// The next piece of the stream, and whether it is the last.
+    async fn next(&mut self) -> Option<(Bytes, bool)> {
+        if let Some(priming) = self.priming.take() {
+            return Some((priming, false));
+        }
+        if let Some(said) = self.first.take() {
+            return Some(self.event(&said));
+        }
+        loop {
+            let work = async {
+                match &mut self.work {
+                    Some(work) => work.await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                next = self.reader.next() => return match next {
+                    Next::Said(said) => Some(self.event(&said)),
+                    Next::Ended => None,
+                },
+                () = work => self.work = None,
+                () = tokio::time::sleep(limits::KEEP_ALIVE) => return Some((Bytes::from_static(sse::COMMENT), false)),
+            }
+        }
+    }
+
+    fn event(&self, said: &Said) -> (Bytes, bool) {
+        let id = self.number.map(|number| format!("{number}-{}", said.place));
+        (sse::event(id.as_deref(), &said.message), said.last)
+    }
+}

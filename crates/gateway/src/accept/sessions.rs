@@ -1,0 +1,122 @@
+//! The sessions of legacy clients on HTTP: found by their id, bounded, forgotten when nobody uses them.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
+
+use super::stream::Stream;
+use crate::bridge::park::secret;
+use crate::gateway::Route;
+use crate::session::Session;
+use crate::wire::limits;
+
+/// A session and its streams.
+pub struct HttpSession {
+    /// The session.
+    pub session: Arc<Session>,
+    /// The path it was opened on; it is good for no other.
+    pub path: String,
+    /// Whether streams open with an event that says where they begin.
+    pub is_primed: bool,
+    streams: Mutex<VecDeque<(u64, Arc<Stream>)>>,
+    next: AtomicU64,
+    used: Mutex<Instant>,
+}
+
+impl HttpSession {
+    /// A session on a path.
+    pub fn new(route: &Arc<Route>, path: &str, version: &str) -> Self {
+        Self {
+            session: Session::new(Arc::clone(route), Stream::resumable()),
+            path: path.to_owned(),
+            is_primed: version >= "2025-11-25",
+            streams: Mutex::default(),
+            next: AtomicU64::new(1),
+            used: Mutex::new(Instant::now()),
+        }
+    }
+
+    fn streams(&self) -> MutexGuard<'_, VecDeque<(u64, Arc<Stream>)>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a stream for a client that may come back to it; gives its number. The oldest that is done gives way.
+    pub fn keep(&self, stream: &Arc<Stream>) -> u64 {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut streams = self.streams();
+        if streams.len() >= limits::KEPT_STREAMS {
+            let oldest = streams.iter().position(|(_, stream)| stream.is_done()).unwrap_or(0);
+            streams.remove(oldest);
+        }
+        streams.push_back((number, Arc::clone(stream)));
+        number
+    }
+
+    /// The stream and the place that an event id names.
+    pub fn resume(&self, event: &str) -> Option<(u64, Arc<Stream>, u64)> {
+        let (number, place) = event.split_once('-')?;
+        let (number, place) = (number.parse().ok()?, place.parse().ok()?);
+        if number == 0 {
+            return Some((0, Arc::clone(&self.session.general), place));
+        }
+        let streams = self.streams();
+        streams.iter().find(|(known, _)| *known == number).map(|(_, stream)| (number, Arc::clone(stream), place))
+    }
+
+    fn touch(&self) {
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    fn is_idle(&self, now: Instant) -> bool {
+        let used = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        now.saturating_duration_since(used) > limits::SESSION_IDLE && !self.session.general.is_read()
+    }
+}
+
+/// All sessions.
+#[derive(Default)]
+pub struct Sessions {
+    open: Mutex<HashMap<String, Arc<HttpSession>>>,
+}
+
+impl Sessions {
+    fn open(&self) -> MutexGuard<'_, HashMap<String, Arc<HttpSession>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a session; gives its id, or nothing if there are too many.
+    pub fn add(&self, session: Arc<HttpSession>) -> Option<String> {
+        let mut open = self.open();
+        if open.len() >= limits::SESSIONS {
+            return None;
+        }
+        let id = secret();
+        open.insert(id.clone(), session);
+        Some(id)
+    }
+
+    /// The session with an id, if it belongs to this path.
+    pub fn find(&self, id: &str, path: &str) -> Option<Arc<HttpSession>> {
+        let session = self.open().get(id).filter(|session| session.path == path).cloned()?;
+        session.touch();
+        Some(session)
+    }
+
+    /// Takes a session out.
+    pub fn remove(&self, id: &str) -> Option<Arc<HttpSession>> {
+        self.open().remove(id)
+    }
+
+    /// Takes those out that nobody used for long.
+    pub fn remove_idle(&self) -> Vec<Arc<HttpSession>> {
+        let now = Instant::now();
+        self.open().extract_if(|_, session| session.is_idle(now)).map(|(_, session)| session).collect()
+    }
+
+    /// Takes all out.
+    pub fn remove_all(&self) -> Vec<Arc<HttpSession>> {
+        self.open().drain().map(|(_, session)| session).collect()
+    }
+}

@@ -1,0 +1,113 @@
+//! One client on a pipe, in either era: the face of `run`, and of `serve --stdio`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio_util::task::TaskTracker;
+
+use super::modern::OnStream;
+use super::stream::{Next, Reader, Stream};
+use super::versions;
+use crate::call::Call;
+use crate::dispatch::{Caller, dispatch};
+use crate::gateway::Gateway;
+use crate::session::Session;
+use crate::wire::build::{self, Error};
+use crate::wire::lines::{Line, Lines};
+use crate::wire::names::Era;
+use crate::wire::{Kind, Message, Reject, edit, limits};
+
+/// Serves the client until it closes its end, then lets calls under way finish within `grace`.
+pub async fn serve(
+    gateway: &Arc<Gateway>,
+    input: impl AsyncRead + Unpin,
+    output: impl AsyncWrite + Unpin + Send + 'static,
+    grace: Duration,
+) {
+    let out = Arc::new(Stream::default());
+    let session = Session::new(Arc::clone(gateway.all()), Arc::clone(&out));
+    let writer = tokio::spawn(write(out.reader(0), output));
+    let face = Face { session, out, calls: TaskTracker::new() };
+    let mut lines = Lines::new(input, limits::FROM_CLIENT);
+    let draining = gateway.lifecycle.draining.clone();
+    while let Some(Ok(Some(line))) = draining.run_until_cancelled(lines.next()).await {
+        match line {
+            Line::Whole(line) if line.iter().all(u8::is_ascii_whitespace) => {}
+            Line::Whole(line) => face.take(line).await,
+            Line::TooLong => face.refuse(&Reject::Size(limits::FROM_CLIENT)),
+        }
+    }
+    face.calls.close();
+    let _in_time = tokio::time::timeout(grace, face.calls.wait()).await;
+    face.out.end();
+    let _in_time = tokio::time::timeout(limits::CHILD_GRACE, writer).await;
+    face.session.close().await;
+}
+
+/// Writes everything that is said, one line each.
+async fn write(mut reader: Reader, mut output: impl AsyncWrite + Unpin) {
+    while let Next::Said(said) = reader.next().await {
+        let mut line = edit::one_line(&said.message).to_vec();
+        line.push(b'\n');
+        let written = async {
+            output.write_all(&line).await?;
+            output.flush().await
+        };
+        if written.await.is_err() {
+            return;
+        }
+    }
+}
+
+struct Face {
+    session: Arc<Session>,
+    out: Arc<Stream>,
+    calls: TaskTracker,
+}
+
+impl Face {
+    fn refuse(&self, reject: &Reject) {
+        self.out.ask(build::error(None, &Error::from(reject)));
+    }
+
+    async fn take(&self, line: Bytes) {
+        let message = match Message::parse(line) {
+            Ok(message) => message,
+            Err(reject) => return self.refuse(&reject),
+        };
+        match message.kind() {
+            Kind::Request => self.request(message),
+            Kind::Notification => self.session.notified(&message).await,
+            Kind::Result | Kind::Error => self.session.answered(message).await,
+        }
+    }
+
+    fn request(&self, message: Message) {
+        let (session, out) = (Arc::clone(&self.session), Arc::clone(&self.out));
+        let era = versions::era(&message, None);
+        if era == Era::Modern
+            && let Err(error) = versions::check(&message)
+        {
+            return self.out.ask(build::error(message.id(), &error));
+        }
+        let (caller, outlet) = match era {
+            Era::Legacy => (Caller::Legacy(Arc::clone(&session), Arc::clone(&out)), session.outlet(&out)),
+            Era::Modern => (Caller::Modern, Arc::new(OnStream { stream: Arc::clone(&out) }) as Arc<_>),
+        };
+        let call = Call { request: message, outlet, cancel: Arc::default(), mirrored: None };
+        let Some(id) = call.request.id().cloned() else { return };
+        let began = match session.calls().begin(&id, &call.cancel) {
+            Ok(began) => began,
+            Err(error) => return self.out.ask(build::error(Some(&id), &error)),
+        };
+        self.calls.spawn(async move {
+            let answer = dispatch(&session.route, &caller, call).await;
+            drop(began);
+            if let Some(answer) = answer {
+                out.ask(answer);
+            }
+        });
+    }
+}

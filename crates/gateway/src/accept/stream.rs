@@ -1,0 +1,262 @@
+//! What goes to a client on one stream: kept in order, bounded, and readable again from where a client lost it.
+//!
+//! A slow client costs itself only: when too much waits, notifications give way, the oldest first. Questions and the
+//! final answer always stay.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use crate::wire::limits;
+
+/// One thing that a stream says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// Its place in the stream, from 1.
+    pub place: u64,
+    /// The message.
+    pub message: Bytes,
+    /// Whether it is the answer that ends the stream.
+    pub last: bool,
+    droppable: bool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    kept: VecDeque<Said>,
+    /// Bytes in `kept`, and how many of them may be there only for a client that comes back.
+    bytes: usize,
+    keep: usize,
+    places: u64,
+    /// Everything up to this place was handed out.
+    read: u64,
+    ended: bool,
+    /// Which reader may read: a newer one replaces an older one.
+    reader: u64,
+    reading: bool,
+}
+
+/// A stream of messages to one client.
+#[derive(Debug, Default)]
+pub struct Stream {
+    state: Mutex<State>,
+    news: Notify,
+}
+
+/// What a reader finds.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    /// A message.
+    Said(Said),
+    /// Nothing more will come.
+    Ended,
+}
+
+impl Stream {
+    /// A stream that a client can come back to.
+    pub fn resumable() -> Arc<Self> {
+        let state = State { keep: limits::KEPT_BYTES, ..State::default() };
+        Arc::new(Self { state: Mutex::new(state), news: Notify::new() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A notification: given up when the client does not keep up.
+    pub fn notify(&self, message: Bytes) {
+        self.push(message, false, true);
+    }
+
+    /// A question: never given up.
+    pub fn ask(&self, message: Bytes) {
+        self.push(message, false, false);
+    }
+
+    /// The answer. Nothing can be said after it.
+    pub fn answer(&self, message: Bytes) {
+        self.push(message, true, false);
+    }
+
+    /// Ends without an answer.
+    pub fn end(&self) {
+        self.state().ended = true;
+        self.news.notify_waiters();
+    }
+
+    fn push(&self, message: Bytes, last: bool, droppable: bool) {
+        let mut state = self.state();
+        if state.ended {
+            return;
+        }
+        state.places += 1;
+        let place = state.places;
+        state.bytes += message.len();
+        state.kept.push_back(Said { place, message, last, droppable });
+        state.ended = last;
+        state.make_room();
+        drop(state);
+        self.news.notify_waiters();
+    }
+
+    /// A reader from after `place` on; a reader that was there before is turned away.
+    pub fn reader(self: &Arc<Self>, place: u64) -> Reader {
+        let mut state = self.state();
+        state.reader += 1;
+        state.reading = true;
+        let number = state.reader;
+        drop(state);
+        self.news.notify_waiters();
+        Reader { stream: Arc::clone(self), number, place }
+    }
+
+    /// The place up to which somebody has read it.
+    pub fn read_so_far(&self) -> u64 {
+        self.state().read
+    }
+
+    /// Whether somebody reads it.
+    pub fn is_read(&self) -> bool {
+        self.state().reading
+    }
+
+    /// Whether all was said and all was read.
+    pub fn is_done(&self) -> bool {
+        let state = self.state();
+        state.ended && state.read == state.places
+    }
+}
+
+impl State {
+    /// Keeps the last events that were read, for a client that comes back, and a bounded number of unread ones.
+    fn make_room(&mut self) {
+        let mut read = self.kept.iter().take_while(|said| said.place <= self.read).count();
+        if self.kept.len() - read > limits::PENDING_EVENTS
+            && let Some(oldest) = self.kept.iter().position(|said| said.place > self.read && said.droppable)
+            && let Some(given_up) = self.kept.remove(oldest)
+        {
+            self.bytes -= given_up.message.len();
+        }
+        while read > 0
+            && (self.kept.len() > limits::KEPT_EVENTS || self.bytes > self.keep)
+            && let Some(oldest) = self.kept.pop_front()
+        {
+            self.bytes -= oldest.message.len();
+            read -= 1;
+        }
+    }
+}
+
+/// One reading of a stream.
+#[derive(Debug)]
+pub struct Reader {
+    stream: Arc<Stream>,
+    number: u64,
+    place: u64,
+}
+
+impl Reader {
+    /// The next thing said; waits for it. Safe to drop while it waits.
+    pub async fn next(&mut self) -> Next {
+        loop {
+            let stream = Arc::clone(&self.stream);
+            let news = stream.news.notified();
+            tokio::pin!(news);
+            news.as_mut().enable();
+            if let Some(next) = self.try_next() {
+                return next;
+            }
+            news.await;
+        }
+    }
+
+    /// The next thing said, if it is there.
+    pub fn try_next(&mut self) -> Option<Next> {
+        let mut state = self.stream.state();
+        if state.reader != self.number {
+            return Some(Next::Ended);
+        }
+        if let Some(said) = state.kept.iter().find(|said| said.place > self.place).cloned() {
+            self.place = said.place;
+            state.read = state.read.max(said.place);
+            state.make_room();
+            return Some(Next::Said(said));
+        }
+        state.ended.then_some(Next::Ended)
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut state = self.stream.state();
+        if state.reader == self.number {
+            state.reading = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(next: Option<Next>) -> Option<(u64, String)> {
+        match next? {
+            Next::Said(said) => Some((said.place, String::from_utf8(said.message.to_vec()).unwrap())),
+            Next::Ended => Some((0, String::new())),
+        }
+    }
+
+    #[test]
+    fn a_client_that_comes_back_reads_on_from_where_it_was() {
+        let stream = Stream::resumable();
+        stream.notify("a".into());
+        stream.notify("b".into());
+        let mut first = stream.reader(0);
+        assert_eq!(text(first.try_next()), Some((1, "a".into())));
+        assert_eq!(text(first.try_next()), Some((2, "b".into())));
+        assert_eq!(first.try_next(), None);
+        stream.answer("c".into());
+        stream.notify("too late".into());
+
+        let mut second = stream.reader(1);
+        assert_eq!(first.try_next(), Some(Next::Ended));
+        assert_eq!(text(second.try_next()), Some((2, "b".into())));
+        assert_eq!(text(second.try_next()), Some((3, "c".into())));
+        assert_eq!(second.try_next(), Some(Next::Ended));
+        assert!(stream.is_done());
+    }
+
+    #[test]
+    fn a_flood_gives_way_to_questions_and_the_answer() {
+        let stream = Stream::resumable();
+        stream.ask("question".into());
+        for number in 0..10_000 {
+            stream.notify(format!("{number}").into());
+        }
+        stream.answer("answer".into());
+        let mut reader = stream.reader(0);
+        let mut seen = Vec::new();
+        while let Some((place, text)) = text(reader.try_next()) {
+            if place == 0 {
+                break;
+            }
+            seen.push(text);
+        }
+        assert!(seen.len() <= limits::PENDING_EVENTS + 1, "{}", seen.len());
+        assert_eq!((seen[0].as_str(), seen[seen.len() - 1].as_str()), ("question", "answer"));
+        assert_eq!(seen[seen.len() - 2], "9999");
+    }
+
+    #[test]
+    fn what_was_read_is_kept_for_a_while_only() {
+        let stream = Stream::resumable();
+        let mut reader = stream.reader(0);
+        for number in 0..10_000 {
+            stream.notify(format!("{number}").into());
+            reader.try_next();
+        }
+        assert!(stream.state().kept.len() <= limits::KEPT_EVENTS);
+    }
+}

@@ -1,0 +1,10 @@
+//! Between the eras: a legacy client and a modern server, or the other way round, as if they spoke the same.
+//!
+//! `to_modern` and `to_legacy` translate a call and its answer; `subscribe` does it for what servers say by themselves;
+//! `park` holds a call whose server wants to know something; `pool` holds the conversations of stateless clients.
+
+pub mod park;
+pub mod pool;
+pub mod subscribe;
+pub mod to_legacy;
+pub mod to_modern;

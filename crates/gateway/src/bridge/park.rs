@@ -1,0 +1,197 @@
+//! A call whose legacy server wants to know something from a modern client: held here while the client finds out.
+//!
+//! The client gets `input_required` with a state that only it knows; whoever brings that state back continues the very
+//! call that waits. A call nobody comes back for is called off.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::call::{Call, Outlet};
+use crate::upstream::{Failure, Link};
+use crate::wire::edit::Object;
+use crate::wire::{Message, limits};
+
+/// What happens to a call that may ask.
+#[derive(Debug)]
+pub enum News {
+    /// The server asks.
+    Asked(Message),
+    /// The server answers.
+    Answered(Result<Message, Failure>),
+}
+
+/// A call that runs by itself while its client comes and goes.
+pub struct Running {
+    /// Its conversation.
+    pub link: Arc<Link>,
+    /// The capabilities that conversation was opened with.
+    pub capabilities: Bytes,
+    /// Questions that are not answered, by the key the client knows them under.
+    pub questions: Vec<(String, Message)>,
+    outlet: Arc<Current>,
+    news: mpsc::Receiver<News>,
+    task: JoinHandle<()>,
+    until: Instant,
+}
+
+impl Running {
+    /// Starts a call.
+    pub fn start(link: Arc<Link>, capabilities: Bytes, call: Call) -> Self {
+        let (tell, news) = mpsc::channel(limits::INPUT_ROUNDS);
+        let outlet = Arc::new(Current { tell: tell.clone(), outlet: Mutex::new(Arc::clone(&call.outlet)) });
+        let (own, over) = (Arc::clone(&link), Arc::clone(&outlet));
+        let task = tokio::spawn(async move {
+            let call = Call { outlet: over, cancel: Arc::default(), ..call };
+            let answer = own.request(&call).await;
+            let _gone = tell.send(News::Answered(answer)).await;
+        });
+        let until = Instant::now() + limits::PARK_TIME;
+        Self { link, capabilities, questions: Vec::new(), outlet, news, task, until }
+    }
+
+    /// Waits for what happens next; what the server says meanwhile goes to `outlet`.
+    pub async fn next(&mut self, outlet: &Arc<dyn Outlet>) -> Result<Message, Failure> {
+        *self.outlet.outlet.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(outlet);
+        match self.news.recv().await {
+            Some(News::Answered(answer)) => answer,
+            Some(News::Asked(question)) => {
+                self.ask(question);
+                while let Ok(News::Asked(question)) = self.news.try_recv() {
+                    self.ask(question);
+                }
+                Err(Failure::Cancelled)
+            }
+            None => Err(Failure::Lost("the conversation ended".to_owned())),
+        }
+    }
+
+    /// Whether the client has something to answer.
+    pub fn is_asking(&self) -> bool {
+        !self.questions.is_empty()
+    }
+
+    fn ask(&mut self, question: Message) {
+        let key = key(&question, self.questions.len());
+        self.questions.push((key, question));
+    }
+
+    /// Brings the client's answers to the server; questions without an answer stay.
+    pub async fn answer(&mut self, responses: &[u8]) {
+        let responses = Object::of(responses);
+        let mut open = Vec::new();
+        for (key, question) in std::mem::take(&mut self.questions) {
+            match (responses.get(&key), question.id()) {
+                (Some(result), Some(id)) if result.first() == Some(&b'{') => {
+                    self.link.tell(crate::wire::build::result(id, result)).await;
+                }
+                _ => open.push((key, question)),
+            }
+        }
+        self.questions = open;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A key that says something: the only property that is asked for, or the kind of question.
+fn key(question: &Message, others: usize) -> String {
+    let kind = question.method().split('/').next().unwrap_or_default().to_owned();
+    let schema = question.field_json("requestedSchema").map(Object::of).unwrap_or_default();
+    let properties = schema.get("properties").map(Object::of).unwrap_or_default();
+    let mut names = properties.names();
+    let only = names.next().filter(|_| names.next().is_none()).map(|name| name.into_owned());
+    match (only, others) {
+        (Some(name), 0) => name,
+        (_, 0) => kind,
+        (_, others) => format!("{kind}_{}", others + 1),
+    }
+}
+
+/// The way to whoever waits for the call at the moment.
+struct Current {
+    tell: mpsc::Sender<News>,
+    outlet: Mutex<Arc<dyn Outlet>>,
+}
+
+impl Outlet for Current {
+    fn notify(&self, link: &Arc<Link>, notification: Message) {
+        let outlet = Arc::clone(&self.outlet.lock().unwrap_or_else(PoisonError::into_inner));
+        outlet.notify(link, notification);
+    }
+
+    fn ask(&self, link: &Arc<Link>, question: Message) {
+        let is_known = matches!(question.method(), "elicitation/create" | "sampling/createMessage" | "roots/list");
+        if !is_known {
+            return link.refuse(&question, "a client of this protocol revision cannot be asked that");
+        }
+        if self.tell.try_send(News::Asked(question.clone())).is_err() {
+            link.refuse(&question, "the client has too many questions to answer already");
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        true
+    }
+}
+
+/// The calls that wait, by the state their client holds.
+#[derive(Default)]
+pub struct Parked {
+    waiting: Mutex<(HashMap<String, Running>, VecDeque<String>)>,
+}
+
+impl Parked {
+    fn waiting(&self) -> MutexGuard<'_, (HashMap<String, Running>, VecDeque<String>)> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Holds a call; gives the state to come back with. The oldest gives way when too many wait.
+    pub fn hold(&self, mut running: Running) -> String {
+        let state = secret();
+        let now = Instant::now();
+        running.until = now + limits::PARK_TIME;
+        let mut waiting = self.waiting();
+        let (calls, order) = &mut *waiting;
+        while let Some(oldest) = order.front() {
+            let is_over = calls.get(oldest).is_none_or(|call| call.until <= now);
+            if !is_over && calls.len() < limits::PARKED {
+                break;
+            }
+            calls.remove(oldest);
+            order.pop_front();
+        }
+        calls.insert(state.clone(), running);
+        order.push_back(state.clone());
+        state
+    }
+
+    /// The call that waits for this state, once.
+    pub fn take(&self, state: &str) -> Option<Running> {
+        self.waiting().0.remove(state).filter(|call| call.until > Instant::now())
+    }
+
+    /// Calls all of them off.
+    pub fn close(&self) {
+        self.waiting().0.clear();
+    }
+}
+
+/// 128 bits that nobody can guess, as text.
+pub fn secret() -> String {
+    let mut bytes = [0; 16];
+    // Without randomness there is no safe session; an all-zero id would be one that can be guessed.
+    if getrandom::fill(&mut bytes).is_err() {
+        crate::ops::log::line("the system gives no randomness");
+        std::process::abort();
+    }
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,161 @@
+//! A modern client's call to a legacy server: the session is ours, the server's questions become `input_required`, and
+//! the answer carries what the modern era wants to see in it.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::park::Running;
+use super::pool::Pool;
+use super::subscribe;
+use super::to_modern::{answered, with_body};
+use crate::call::Call;
+use crate::dispatch::{Refusal, Reply};
+use crate::upstream::{Failure, Hello, Link, Server};
+use crate::wire::build::{self, Error};
+use crate::wire::edit::{Object, quoted};
+use crate::wire::names::{CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, MODERN, PROTOCOL_VERSION, SERVER_INFO};
+use crate::wire::{Kind, Message};
+
+/// One call and its answer.
+pub async fn exchange(server: &Arc<Server>, pool: &Pool, link: Arc<Link>, call: &Call) -> Reply {
+    let request = &call.request;
+    let hello = link.hello().cloned();
+    match request.method() {
+        "server/discover" => answered(&discovered(hello.as_ref())),
+        "subscriptions/listen" => subscribe::listen(pool, &link, call).await,
+        "tools/call" | "prompts/get" | "resources/read" if may_ask(request) => ask(server, pool, hello, call).await,
+        _ => {
+            let request = legacy_request(request)?;
+            let answer = link.request(&Call { request, ..call.clone() }).await;
+            modern_answer(&call.request, hello.as_ref(), answer.map_err(|failure| failed(server, failure))?)
+        }
+    }
+}
+
+fn failed(server: &Server, failure: Failure) -> Refusal {
+    Refusal::Failed(server.name.clone(), failure)
+}
+
+/// Whether the server may ask this client something, or talk to it about this call in particular.
+fn may_ask(request: &Message) -> bool {
+    let capabilities = Object::of(request.meta_json(CLIENT_CAPABILITIES).unwrap_or_default());
+    let can_be_asked = capabilities.names().any(|name| matches!(name.as_ref(), "sampling" | "elicitation" | "roots"));
+    can_be_asked || request.meta(LOG_LEVEL).is_some() || request.field("requestState").is_some()
+}
+
+/// A call over a conversation of its own, from its beginning or from where it waits.
+async fn ask(server: &Arc<Server>, pool: &Pool, hello: Option<Hello>, call: &Call) -> Reply {
+    let mut running = match call.request.field_text("requestState") {
+        Some(state) => {
+            let Some(mut running) = pool.parked.take(&state) else {
+                let text = "requestState is not known here: it was used before, is too old, or was changed; make the call anew";
+                return Err(Error::new(build::INVALID_PARAMS, text).into());
+            };
+            running.answer(call.request.field_json("inputResponses").unwrap_or(b"{}")).await;
+            running
+        }
+        None => begin(server, pool, call).await?,
+    };
+    let answer = if running.is_asking() { Err(Failure::Cancelled) } else { running.next(&call.outlet).await };
+    match answer {
+        Ok(answer) => {
+            pool.give(Arc::clone(&running.link), running.capabilities.clone());
+            modern_answer(&call.request, hello.as_ref(), answer)
+        }
+        Err(_) if running.is_asking() => {
+            let questions = asked(&running);
+            let state = pool.parked.hold(running);
+            let mut result = Object::default();
+            result.set("resultType", r#""input_required""#).set("inputRequests", questions);
+            result.set("requestState", quoted(&state));
+            answered(&result.json())
+        }
+        Err(failure) => Err(failed(server, failure)),
+    }
+}
+
+async fn begin(server: &Arc<Server>, pool: &Pool, call: &Call) -> Result<Running, Refusal> {
+    let alone = pool.take(server, call).await.map_err(|failure| failed(server, failure))?;
+    if let Some(level) = call.request.meta_json(LOG_LEVEL) {
+        let params = [br#"{"level":"#.as_slice(), level, b"}"].concat();
+        let _not_every_server_logs = alone.link.ask("logging/setLevel", &params).await;
+    }
+    let request = legacy_request(&call.request)?;
+    Ok(Running::start(alone.link, alone.capabilities, Call { request, ..call.clone() }))
+}
+
+/// The server's questions as the modern era writes them.
+fn asked(running: &Running) -> Vec<u8> {
+    let mut questions = Object::default();
+    for (key, question) in &running.questions {
+        let mut inner = Object::default();
+        inner.set("method", quoted(question.method()));
+        if question.body().is_some() {
+            inner.set("params", question.body_json());
+        }
+        questions.set(key, inner.json());
+    }
+    questions.json()
+}
+
+/// The request without what only the modern era knows.
+fn legacy_request(request: &Message) -> Reply {
+    let mut params = Object::of(request.body_json());
+    params.remove("requestState").remove("inputResponses");
+    let mut meta = Object::of(request.field_json("_meta").unwrap_or_default());
+    meta.remove(PROTOCOL_VERSION).remove(CLIENT_CAPABILITIES).remove(CLIENT_INFO).remove(LOG_LEVEL);
+    if meta.is_empty() {
+        params.remove("_meta");
+    } else {
+        params.set("_meta", meta.json());
+    }
+    with_body(request, &params.json())
+}
+
+/// A legacy answer with what the modern era wants to see in it.
+fn modern_answer(request: &Message, hello: Option<&Hello>, answer: Message) -> Reply {
+    if answer.kind() == Kind::Error {
+        let is_missing = request.method() == "resources/read" && answer.field_json("code") == Some(b"-32002");
+        if !is_missing {
+            return Ok(answer);
+        }
+        let uri = request.field_text("uri").unwrap_or_default();
+        let text = answer.field_text("message").unwrap_or_default();
+        return Err(Error::new(build::INVALID_PARAMS, text).with(json!({"uri": uri})).into());
+    }
+    let mut result = Object::of(answer.body_json());
+    result.set_default("resultType", r#""complete""#);
+    if is_cacheable(request.method()) {
+        result.set_default("ttlMs", "0").set_default("cacheScope", r#""private""#);
+    }
+    if let Some(info) = hello.and_then(|hello| hello.field("serverInfo")) {
+        result.change("_meta", |meta| {
+            meta.set_default(SERVER_INFO, info);
+        });
+    }
+    with_body(&answer, &result.json())
+}
+
+fn is_cacheable(method: &str) -> bool {
+    matches!(method, "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" | "resources/read")
+}
+
+/// What `server/discover` says about a legacy server.
+pub fn discovered(hello: Option<&Hello>) -> Vec<u8> {
+    let field = |name| hello.and_then(|hello| hello.field(name));
+    let mut result = Object::default();
+    result.set("resultType", r#""complete""#);
+    result.set("supportedVersions", format!("[{}]", quoted(MODERN)));
+    result.set("capabilities", field("capabilities").unwrap_or_else(|| "{}".into()));
+    if let Some(instructions) = field("instructions") {
+        result.set("instructions", instructions);
+    }
+    result.set("ttlMs", "0").set("cacheScope", r#""private""#);
+    if let Some(info) = field("serverInfo") {
+        result.change("_meta", |meta| {
+            meta.set(SERVER_INFO, info);
+        });
+    }
+    result.json()
+}

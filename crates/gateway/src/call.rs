@@ -1,0 +1,74 @@
+//! What a client asked for, once: the request, where its company goes, and how it is called off.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
+use tokio_util::sync::CancellationToken;
+
+use crate::upstream::Link;
+use crate::wire::Message;
+
+/// The way to the client that a server's messages take.
+pub trait Outlet: Send + Sync {
+    /// A notification for the client.
+    fn notify(&self, link: &Arc<Link>, notification: Message);
+    /// A question for the client; the answer goes back over `link`.
+    fn ask(&self, link: &Arc<Link>, question: Message);
+    /// Whether somebody is there to take it now.
+    fn is_open(&self) -> bool;
+}
+
+/// One call on its way through the gateway.
+#[derive(Clone)]
+pub struct Call {
+    /// The request as the client wrote it.
+    pub request: Message,
+    /// Where messages go that belong to this call.
+    pub outlet: Arc<dyn Outlet>,
+    /// How it is called off.
+    pub cancel: Arc<Cancel>,
+    /// Arguments that the client mirrored into headers; `None` if it is not one that does.
+    pub mirrored: Option<Vec<(HeaderName, HeaderValue)>>,
+}
+
+/// Calls a call off, with the client's own words.
+#[derive(Debug, Default)]
+pub struct Cancel {
+    token: CancellationToken,
+    params: OnceLock<Bytes>,
+}
+
+impl Cancel {
+    /// Calls it off; `params` are those of the client's `notifications/cancelled`.
+    pub fn cancel(&self, params: Bytes) {
+        let _first_wins = self.params.set(params);
+        self.token.cancel();
+    }
+
+    /// Waits until it is called off.
+    pub async fn cancelled(&self) {
+        self.token.cancelled().await;
+    }
+
+    /// What the client said when it called it off.
+    pub fn params(&self) -> Option<&Bytes> {
+        self.params.get()
+    }
+}
+
+/// An outlet that leads nowhere: for requests of our own.
+#[derive(Debug)]
+pub struct Nowhere;
+
+impl Outlet for Nowhere {
+    fn notify(&self, _link: &Arc<Link>, _notification: Message) {}
+
+    fn ask(&self, link: &Arc<Link>, question: Message) {
+        link.refuse(&question, "no client is connected that could be asked");
+    }
+
+    fn is_open(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,164 @@
+//! Merged lists: every server's own entries, in the order of the configuration, under their public names.
+//!
+//! A server that cannot be reached costs its own entries only. Most clients read one page, so a page holds all there is
+//! up to a bound; beyond it the list goes on under a cursor.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use serde_json::{Map, Value, json};
+
+use super::names;
+use crate::bridge::to_modern::{answered, with_body};
+use crate::call::Call;
+use crate::dispatch::{Caller, Refusal, Reply, exchange};
+use crate::gateway::Route;
+use crate::upstream::Server;
+use crate::wire::build::{self, Error};
+use crate::wire::edit::{self, Object, quoted};
+use crate::wire::names::Era;
+use crate::wire::{Kind, Message, limits, scan};
+
+/// Entries of one page.
+const PAGE: usize = 1_000;
+
+/// What one server contributed.
+struct Part {
+    entries: Vec<Bytes>,
+    ttl: Option<u64>,
+    is_private: bool,
+    trouble: Option<String>,
+}
+
+/// The list of all servers.
+pub async fn merged(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
+    let (key, id) = match call.request.method() {
+        "tools/list" => ("tools", "name"),
+        "prompts/list" => ("prompts", "name"),
+        "resources/list" => ("resources", "uri"),
+        _ => ("resourceTemplates", "uriTemplate"),
+    };
+    let start = match call.request.field_text("cursor") {
+        None => 0,
+        Some(cursor) => cursor.strip_prefix("at-").and_then(|place| place.parse().ok()).ok_or_else(|| {
+            Refusal::Wrong(Error::new(build::INVALID_PARAMS, "this cursor was not given out here; list from the start"))
+        })?,
+    };
+    let parts = join_all(route.servers.iter().map(|server| part(route, caller, server, call, key))).await;
+    let mut seen = HashSet::new();
+    let mut entries = Vec::new();
+    let mut troubles = Map::new();
+    for (server, part) in route.servers.iter().zip(&parts) {
+        if let Some(trouble) = &part.trouble {
+            troubles.insert(server.name.clone(), json!({"status": "transient", "reason": trouble}));
+        }
+        for entry in &part.entries {
+            entries.extend(public_entry(route, server, entry, id, &mut seen));
+        }
+    }
+    answered(&page(caller.era(), key, &entries, start, &parts, troubles))
+}
+
+/// One page of the merged list.
+fn page(
+    era: Era,
+    key: &str,
+    entries: &[Vec<u8>],
+    start: usize,
+    parts: &[Part],
+    troubles: Map<String, Value>,
+) -> Vec<u8> {
+    let mut result = Object::default();
+    let shown = entries.iter().skip(start).take(PAGE).map(Vec::as_slice);
+    result.set(key, edit::array(shown));
+    if start + PAGE < entries.len() {
+        result.set("nextCursor", quoted(&format!("at-{}", start + PAGE)));
+    }
+    if era == Era::Modern {
+        let ttl = parts.iter().map(|part| part.ttl.unwrap_or(0)).min().unwrap_or(0);
+        let scope = if parts.iter().any(|part| part.is_private) { "private" } else { "public" };
+        let ttl = if troubles.is_empty() { ttl } else { 0 };
+        result.set("resultType", r#""complete""#).set("ttlMs", ttl.to_string()).set("cacheScope", quoted(scope));
+    }
+    if !troubles.is_empty() {
+        result.set("_meta", json!({"seawall/servers": troubles}).to_string());
+    }
+    result.json()
+}
+
+/// An entry under its public name; an address that an earlier server has already is left to that one.
+fn public_entry(
+    route: &Route,
+    server: &Server,
+    entry: &Bytes,
+    id: &str,
+    seen: &mut HashSet<String>,
+) -> Option<Vec<u8>> {
+    let mut object = Object::of(entry);
+    let own = object.get(id).and_then(scan::text)?.into_owned();
+    if id == "name" {
+        object.set("name", quoted(&names::public(&server.name, &own)));
+        return Some(object.json());
+    }
+    if !seen.insert(own.clone()) {
+        return None;
+    }
+    route.own(own, &server.name);
+    Some(entry.to_vec())
+}
+
+/// All pages of one server, within bounds of number and time.
+async fn part(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &Call, key: &str) -> Part {
+    let mut part = Part { entries: Vec::new(), ttl: None, is_private: false, trouble: None };
+    let pages = pages(route, caller, server, call, key, &mut part);
+    match tokio::time::timeout(limits::LIST_TIME, pages).await {
+        Ok(Ok(())) => {}
+        Ok(Err(Refusal::Failed(_, failure))) => part.trouble = Some(failure.to_string()),
+        Ok(Err(Refusal::Wrong(error))) => part.trouble = Some(error.message),
+        Err(_) => part.trouble = Some(format!("no list within {} s", limits::LIST_TIME.as_secs())),
+    }
+    part
+}
+
+async fn pages(
+    route: &Arc<Route>,
+    caller: &Caller,
+    server: &Arc<Server>,
+    call: &Call,
+    key: &str,
+    part: &mut Part,
+) -> Result<(), Refusal> {
+    let mut cursors = HashSet::new();
+    let mut params = Object::of(call.request.body_json());
+    params.remove("cursor");
+    for _ in 0..limits::PAGES {
+        let request = with_body(&call.request, &params.json())?;
+        let answer = exchange(route, caller, server, &Call { request, ..call.clone() }).await?;
+        if answer.kind() == Kind::Error {
+            // A server that has no such things has none to list.
+            let is_unknown = answer.field_json("code") == Some(b"-32601");
+            let text = answer.field_text("message").unwrap_or_default().into_owned();
+            return if is_unknown { Ok(()) } else { Err(Error::new(build::INTERNAL_ERROR, text).into()) };
+        }
+        take(part, &answer, key);
+        match answer.field_json("nextCursor") {
+            Some(cursor) if cursors.insert(cursor.to_vec()) && part.entries.len() < limits::LISTED => {
+                params.set("cursor", cursor);
+            }
+            _ => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+fn take(part: &mut Part, answer: &Message, key: &str) {
+    if let Some(list) = answer.field(key) {
+        let room = limits::LISTED.saturating_sub(part.entries.len());
+        part.entries.extend(scan::elements(answer.raw(), list).into_iter().take(room).map(|span| answer.slice(span)));
+    }
+    let ttl = answer.field_json("ttlMs").and_then(|ttl| std::str::from_utf8(ttl).ok()?.parse().ok());
+    part.ttl = Some(part.ttl.unwrap_or(u64::MAX).min(ttl.unwrap_or(0)));
+    part.is_private |= answer.field_text("cacheScope").as_deref() != Some("public");
+}

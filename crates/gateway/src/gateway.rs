@@ -1,0 +1,183 @@
+//! What there is: the servers, the routes to them, and what they share between clients.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::bridge::pool::Pool;
+use crate::call::Outlet;
+use crate::ops::config::Config;
+use crate::ops::lifecycle::Lifecycle;
+use crate::upstream::handshake::Opening;
+use crate::upstream::{Failure, Link, Server, client};
+use crate::wire::{Message, limits};
+
+/// One gateway.
+pub struct Gateway {
+    /// All servers, in the order of the configuration.
+    pub servers: Vec<Arc<Server>>,
+    /// How it ends.
+    pub lifecycle: Arc<Lifecycle>,
+    all: Arc<Route>,
+    each: HashMap<String, Arc<Route>>,
+}
+
+impl Gateway {
+    /// A gateway as it is configured; servers start when the first client needs them.
+    pub fn new(config: &Config) -> std::io::Result<Arc<Self>> {
+        let lifecycle = Arc::new(Lifecycle::default());
+        let http = client::client()?;
+        let server = |config: &crate::ops::config::ServerConfig| {
+            Server::new(config.clone(), http.clone(), Arc::clone(&lifecycle))
+        };
+        let servers: Vec<Arc<Server>> = config.servers.iter().map(server).collect();
+        let shared: Arc<Shared> =
+            Arc::new(servers.iter().map(|server| (server.name.clone(), Common::default())).collect());
+        let route = |servers: Vec<Arc<Server>>| {
+            Arc::new(Route {
+                servers,
+                lifecycle: Arc::clone(&lifecycle),
+                shared: Arc::clone(&shared),
+                owners: Mutex::default(),
+            })
+        };
+        let all = route(servers.clone());
+        let each = servers.iter().map(|server| (server.name.clone(), route(vec![Arc::clone(server)]))).collect();
+        Ok(Arc::new(Self { servers, lifecycle, all, each }))
+    }
+
+    /// The route of a path: `/mcp` is all servers, `/mcp/<server>` is one.
+    pub fn route(&self, path: &str) -> Option<&Arc<Route>> {
+        match path.strip_prefix("/mcp")? {
+            "" | "/" => Some(&self.all),
+            rest => self.each.get(rest.strip_prefix('/')?.trim_end_matches('/')),
+        }
+    }
+
+    /// The route to all servers.
+    pub fn all(&self) -> &Arc<Route> {
+        &self.all
+    }
+}
+
+type Shared = HashMap<String, Common>;
+
+/// What the clients of one server have in common.
+#[derive(Default)]
+struct Common {
+    link: tokio::sync::Mutex<Option<Arc<Link>>>,
+    everyone: Arc<Everyone>,
+    pool: Pool,
+}
+
+/// The servers that an endpoint offers.
+pub struct Route {
+    /// In the order of the configuration.
+    pub servers: Vec<Arc<Server>>,
+    /// How the gateway ends.
+    pub lifecycle: Arc<Lifecycle>,
+    shared: Arc<Shared>,
+    /// Which server a resource or a task belongs to, as far as it was seen.
+    owners: Mutex<HashMap<String, String>>,
+}
+
+impl Route {
+    /// The server, if there is one only: then nothing is renamed and everything passes.
+    pub fn single(&self) -> Option<&Arc<Server>> {
+        match self.servers.as_slice() {
+            [server] => Some(server),
+            _ => None,
+        }
+    }
+
+    /// Whether all clients talk to this server over one conversation.
+    pub fn is_shared(&self, server: &str) -> bool {
+        self.servers.iter().any(|known| known.name == server && known.shared)
+    }
+
+    /// The conversations that stateless clients use.
+    pub fn pool(&self, server: &Server) -> Option<&Pool> {
+        self.shared.get(&server.name).map(|common| &common.pool)
+    }
+
+    /// The one conversation of a shared server; `outlet` hears what belongs to nobody in particular.
+    pub async fn common(
+        &self,
+        server: &Server,
+        opening: &Opening,
+        outlet: &Arc<dyn Outlet>,
+    ) -> Result<Arc<Link>, Failure> {
+        let Some(common) = self.shared.get(&server.name) else {
+            return Err(Failure::Unreachable("it is not on this route".to_owned()));
+        };
+        common.everyone.join(outlet);
+        let mut link = common.link.lock().await;
+        if let Some(link) = link.as_ref().filter(|link| link.is_alive()) {
+            return Ok(Arc::clone(link));
+        }
+        let everyone: Arc<dyn Outlet> = Arc::clone(&common.everyone) as Arc<dyn Outlet>;
+        let opened = server.open(opening, &everyone).await?;
+        *link = Some(Arc::clone(&opened));
+        Ok(opened)
+    }
+
+    /// Notes whose something is.
+    pub fn own(&self, what: String, server: &str) {
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        if owners.len() < limits::LISTED * 8 || owners.contains_key(&what) {
+            owners.insert(what, server.to_owned());
+        }
+    }
+
+    /// Whose something is, if that was seen.
+    pub fn owner(&self, what: &str) -> Option<&Arc<Server>> {
+        let name = self.owners.lock().unwrap_or_else(PoisonError::into_inner).get(what).cloned()?;
+        self.servers.iter().find(|server| server.name == name)
+    }
+
+    /// Ends what no client owns.
+    pub async fn close(&self) {
+        for common in self.shared.values() {
+            if let Some(link) = common.link.lock().await.take() {
+                link.close().await;
+            }
+            common.pool.close().await;
+        }
+    }
+}
+
+/// All clients that share a conversation.
+#[derive(Default)]
+struct Everyone {
+    outlets: Mutex<Vec<Weak<dyn Outlet>>>,
+}
+
+impl Everyone {
+    fn join(&self, outlet: &Arc<dyn Outlet>) {
+        let mut outlets = self.outlets.lock().unwrap_or_else(PoisonError::into_inner);
+        outlets.retain(|known| known.strong_count() > 0);
+        outlets.push(Arc::downgrade(outlet));
+    }
+
+    fn present(&self) -> Vec<Arc<dyn Outlet>> {
+        self.outlets.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl Outlet for Everyone {
+    fn notify(&self, link: &Arc<Link>, notification: Message) {
+        for outlet in self.present() {
+            outlet.notify(link, notification.clone());
+        }
+    }
+
+    fn ask(&self, link: &Arc<Link>, question: Message) {
+        match self.present().as_slice() {
+            [only] => only.ask(link, question),
+            _ => link.refuse(&question, "several clients share this server; it is not clear which one to ask"),
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.present().iter().any(|outlet| outlet.is_open())
+    }
+}

@@ -1,0 +1,194 @@
+//! The command line: what `seawall` can be told, and what it does then.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::config::{self, Config};
+use super::log;
+use crate::accept::guard::Guard;
+use crate::accept::http::Listener;
+use crate::accept::stdio;
+use crate::gateway::Gateway;
+
+/// A usage or configuration error.
+const USAGE: u8 = 1;
+/// Something could not be reached or bound.
+const UNREACHABLE: u8 = 4;
+
+/// Stands between AI agents and their MCP tools, and keeps the agents working when the tools fail.
+#[derive(Debug, Parser)]
+#[command(name = "seawall", version, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Wrap one server; the client speaks stdio to us
+    #[command(
+        after_help = "Examples:\n  seawall run -- npx -y @modelcontextprotocol/server-everything\n  seawall run https://mcp.example/mcp\n\n\
+                            In a client's configuration put `seawall run --` before the server's own command."
+    )]
+    Run(Run),
+    /// Serve all configured servers on one endpoint
+    #[command(
+        after_help = "Examples:\n  seawall serve --config seawall.toml\n  seawall serve --config ~/.cursor/mcp.json --listen 127.0.0.1:7332\n\n\
+                            All servers are at /mcp, with tools named <server>__<tool>; one server alone is at /mcp/<server>."
+    )]
+    Serve(Serve),
+}
+
+#[derive(Args, Debug)]
+struct Run {
+    /// Seawall's own configuration, or a client's MCP file with exactly one server
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The name of the server in messages
+    #[arg(long)]
+    name: Option<String>,
+    /// The address of a remote server
+    #[arg(value_name = "URL", conflicts_with = "command")]
+    url: Option<String>,
+    /// The command that starts the server, and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+struct Serve {
+    /// Seawall's own configuration, or a client's MCP file as it is
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where to listen, instead of what the configuration says
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// Speak stdio to one client instead of listening
+    #[arg(long, conflicts_with = "listen")]
+    stdio: bool,
+}
+
+/// Does what the command line says.
+pub async fn run(cli: Cli) -> ExitCode {
+    let ended = match cli.command {
+        Command::Run(run) => match wrapped(run) {
+            Ok(config) => on_stdio(&config).await,
+            Err(problems) => Err((USAGE, problems)),
+        },
+        Command::Serve(serve) => match served(&serve) {
+            Ok(config) if serve.stdio => on_stdio(&config).await,
+            Ok(config) => on_http(&config).await,
+            Err(problems) => Err((USAGE, problems)),
+        },
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err((code, text)) => {
+            for line in text.lines() {
+                log::line(line);
+            }
+            ExitCode::from(code)
+        }
+    }
+}
+
+type Ended = Result<(), (u8, String)>;
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+fn loaded(path: &Path) -> Result<Config, String> {
+    config::load(path, &variable).map_err(|problems| problems.to_string())
+}
+
+fn wrapped(run: Run) -> Result<Config, String> {
+    let name = run.name.as_deref();
+    let config = match (run.url, run.config) {
+        (Some(url), _) => Config::for_url(name, &url).map_err(|problems| problems.to_string()),
+        (None, Some(path)) if run.command.is_empty() => loaded(&path),
+        (None, _) => Config::for_command(name, run.command).map_err(|problems| problems.to_string()),
+    }?;
+    match config.servers.len() {
+        1 => Ok(config),
+        count => Err(format!(
+            "`run` wraps one server, the configuration has {count}; use `seawall serve --stdio` for several"
+        )),
+    }
+}
+
+fn served(serve: &Serve) -> Result<Config, String> {
+    let Some(path) = config::find(serve.config.as_deref(), &variable) else {
+        return Err(
+            "no configuration found: give --config FILE, set SEAWALL_CONFIG, or write ./seawall.toml".to_owned()
+        );
+    };
+    let mut config = loaded(&path)?;
+    config.listen = serve.listen.unwrap_or(config.listen);
+    Ok(config)
+}
+
+fn gateway(config: &Config) -> Result<Arc<Gateway>, (u8, String)> {
+    Gateway::new(config).map_err(|error| (UNREACHABLE, format!("cannot prepare connections: {error}")))
+}
+
+async fn on_stdio(config: &Config) -> Ended {
+    let gateway = gateway(config)?;
+    let mut stop = Stop::new()?;
+    tokio::select! {
+        () = stdio::serve(&gateway, tokio::io::stdin(), tokio::io::stdout(), config.grace) => {}
+        () = stop.asked() => gateway.lifecycle.drain(config.grace, stop.asked()).await,
+    }
+    end(&gateway).await;
+    Ok(())
+}
+
+async fn on_http(config: &Config) -> Ended {
+    let gateway = gateway(config)?;
+    let mut stop = Stop::new()?;
+    let guard = Guard { hosts: config.allowed_hosts.clone(), origins: config.allowed_origins.clone() };
+    let listener = Listener::bind(Arc::clone(&gateway), config.listen, guard).await;
+    let listener = listener.map_err(|error| (UNREACHABLE, format!("cannot listen on {}: {error}", config.listen)))?;
+    let address = listener.address().unwrap_or(config.listen);
+    let names: Vec<&str> = gateway.servers.iter().map(|server| server.name.as_str()).collect();
+    log::line(&format!("listening on http://{address}/mcp, servers: {}", names.join(", ")));
+    let serving = tokio::spawn(listener.serve());
+    stop.asked().await;
+    log::line("going down: calls under way may finish; a second signal ends them");
+    gateway.lifecycle.drain(config.grace, stop.asked()).await;
+    gateway.lifecycle.ended.cancel();
+    let _in_time = tokio::time::timeout(Duration::from_secs(5), serving).await;
+    end(&gateway).await;
+    Ok(())
+}
+
+async fn end(gateway: &Gateway) {
+    gateway.all().close().await;
+    gateway.lifecycle.end().await;
+}
+
+/// SIGTERM and SIGINT: the first asks, the second insists.
+struct Stop {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Stop {
+    fn new() -> Result<Self, (u8, String)> {
+        let listen = |kind| signal(kind).map_err(|error| (UNREACHABLE, format!("cannot listen for signals: {error}")));
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Start and end: who is still at work, and how long they may be when the gateway is asked to go.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// The life of one gateway.
+#[derive(Debug, Default)]
+pub struct Lifecycle {
+    /// No new calls are taken.
+    pub draining: CancellationToken,
+    /// Everything ends.
+    pub ended: CancellationToken,
+    /// Calls under way.
+    calls: TaskTracker,
+    /// Children, and whatever must not be left behind.
+    tasks: TaskTracker,
+}
+
+impl Lifecycle {
+    /// Runs something that must have ended before the gateway does.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(task);
+    }
+
+    /// Counts a call as under way until the token is dropped.
+    pub fn call(&self) -> tokio_util::task::task_tracker::TaskTrackerToken {
+        self.calls.token()
+    }
+
+    /// Refuses new calls, waits for those under way, at most `grace`; `hurry` cuts the wait short.
+    pub async fn drain(&self, grace: Duration, hurry: impl Future<Output = ()>) {
+        self.draining.cancel();
+        self.calls.close();
+        tokio::select! {
+            () = self.calls.wait() => {}
+            () = tokio::time::sleep(grace) => {}
+            () = hurry => {}
+        }
+    }
+
+    /// Ends everything and waits until it has ended, within bounds.
+    pub async fn end(&self) {
+        self.ended.cancel();
+        self.tasks.close();
+        let _in_time = tokio::time::timeout(Duration::from_secs(8), self.tasks.wait()).await;
+    }
+}

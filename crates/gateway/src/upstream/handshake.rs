@@ -1,0 +1,143 @@
+//! How a conversation begins: in the client's own era if the server speaks it, else in the other.
+//!
+//! A legacy client's server is asked with `initialize` first, a modern client's with `server/discover`. What a server
+//! turned out to speak is remembered as a hint, so that the question that fails is not asked each time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+
+use super::{Failure, Hello, Link, Server, Wire, child, http::Http};
+use crate::call::Outlet;
+use crate::ops::config::{Secret, Transport};
+use crate::wire::names::{self, Era};
+use crate::wire::{Kind, Message, limits, scan};
+
+/// What a client brings to a handshake.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// The era to try first.
+    pub prefer: Era,
+    /// The params of `initialize`.
+    pub initialize: Bytes,
+    /// The `_meta` of modern requests.
+    pub meta: Bytes,
+}
+
+/// How a try to shake hands ended.
+enum Tried {
+    Agreed(Hello),
+    /// The server does not speak this era, or says nothing at all.
+    NotSpoken(Failure),
+}
+
+impl Server {
+    /// Opens a conversation; what belongs to no call goes to `general`.
+    pub async fn open(&self, opening: &Opening, general: &Arc<dyn Outlet>) -> Result<Arc<Link>, Failure> {
+        let first = self.only_speaks().unwrap_or(opening.prefer);
+        let link = self.connect(general)?;
+        let refused = match greet(&link, first, opening, probe_time(first)).await? {
+            Tried::Agreed(hello) => return Ok(agreed(link, hello)),
+            Tried::NotSpoken(failure) => failure,
+        };
+        // Some servers end when they are asked what they do not know.
+        let link = if link.is_alive() { link } else { self.connect(general)? };
+        let second = other(first);
+        if let Tried::Agreed(hello) = greet(&link, second, opening, limits::HANDSHAKE).await? {
+            self.note_only(second);
+            return Ok(agreed(link, hello));
+        }
+        if matches!(refused, Failure::Silent(_))
+            && let Tried::Agreed(hello) = greet(&link, first, opening, limits::HANDSHAKE).await?
+        {
+            return Ok(agreed(link, hello));
+        }
+        link.close().await;
+        Err(refused)
+    }
+
+    fn connect(&self, general: &Arc<dyn Outlet>) -> Result<Arc<Link>, Failure> {
+        match &self.transport {
+            Transport::Stdio { .. } => child::start(&self.name, &self.transport, Arc::clone(general), &self.lifecycle),
+            Transport::Http { url, headers, .. } => {
+                let ended = self.lifecycle.ended.child_token();
+                let http = Http::new(self.http.clone(), url.clone(), header_map(headers)?, ended.clone());
+                Ok(Link::new(&self.name, Wire::Http(Box::new(http)), Arc::clone(general), ended))
+            }
+            Transport::Sse { .. } | Transport::Ws { .. } => {
+                Err(Failure::Unreachable("this kind of transport is not supported yet".to_owned()))
+            }
+        }
+    }
+}
+
+fn agreed(link: Arc<Link>, hello: Hello) -> Arc<Link> {
+    link.agree(hello);
+    link
+}
+
+fn other(era: Era) -> Era {
+    match era {
+        Era::Legacy => Era::Modern,
+        Era::Modern => Era::Legacy,
+    }
+}
+
+fn probe_time(era: Era) -> Duration {
+    if era == Era::Modern { limits::PROBE } else { limits::HANDSHAKE }
+}
+
+/// Shakes hands in one era.
+async fn greet(link: &Arc<Link>, era: Era, opening: &Opening, time: Duration) -> Result<Tried, Failure> {
+    let discover = [br#"{"_meta":"#.as_slice(), &opening.meta, b"}"].concat();
+    let asked = async {
+        match era {
+            Era::Legacy => link.ask("initialize", &opening.initialize).await,
+            Era::Modern => link.ask("server/discover", &discover).await,
+        }
+    };
+    match tokio::time::timeout(time, asked).await {
+        Ok(Ok(answer)) if answer.kind() == Kind::Result => Ok(understood(era, &answer)),
+        Ok(Ok(answer)) => {
+            let text = answer.field_text("message").unwrap_or_default();
+            Ok(Tried::NotSpoken(Failure::Handshake(text.into_owned())))
+        }
+        Ok(Err(failure @ Failure::Status { status: 400 | 404 | 405 | 406 | 415, .. })) => Ok(Tried::NotSpoken(failure)),
+        Ok(Err(failure @ Failure::Lost(_))) => Ok(Tried::NotSpoken(failure)),
+        Ok(Err(failure)) => Err(failure),
+        Err(_) => Ok(Tried::NotSpoken(Failure::Silent(time))),
+    }
+}
+
+fn understood(era: Era, answer: &Message) -> Tried {
+    let Some(body) = answer.body() else {
+        return Tried::NotSpoken(Failure::Handshake("an answer without a result".to_owned()));
+    };
+    let result = answer.slice(body);
+    let version = match era {
+        Era::Legacy => answer.field_text("protocolVersion").map(|version| version.into_owned()),
+        Era::Modern => answer.field("supportedVersions").and_then(|versions| {
+            let mut versions = scan::elements(answer.raw(), versions).into_iter();
+            let is_ours = |span: &scan::Span| scan::text(span.of(answer.raw())).as_deref() == Some(names::MODERN);
+            versions.find(is_ours).map(|_| names::MODERN.to_owned())
+        }),
+    };
+    match version {
+        Some(version) => Tried::Agreed(Hello { era, version, result }),
+        None => Tried::NotSpoken(Failure::Handshake("it names no protocol version that is known here".to_owned())),
+    }
+}
+
+fn header_map(headers: &[(http::HeaderName, Secret)]) -> Result<HeaderMap, Failure> {
+    let mut map = HeaderMap::new();
+    for (name, value) in headers {
+        let mut value = http::HeaderValue::from_str(value.expose()).map_err(|_| {
+            Failure::Unreachable(format!("the configured header {name} has a value that cannot be sent"))
+        })?;
+        value.set_sensitive(true);
+        map.insert(name.clone(), value);
+    }
+    Ok(map)
+}

@@ -1,0 +1,312 @@
+//! A conversation over streamable HTTP, in both eras: one POST per message, an answer as JSON or as a stream.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use tokio_util::sync::CancellationToken;
+
+use super::client::HttpClient;
+use super::link::Headers;
+use super::{Failure, Hello, Link};
+use crate::wire::names::{Era, PROTOCOL_VERSION};
+use crate::wire::{Id, Kind, Message, Reject, header, limits, scan, sse};
+
+const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// How much of an error page is shown.
+const ERROR_TEXT: usize = 300;
+/// How often in a row a broken stream is taken up again.
+const RESUMES: u32 = 5;
+/// How long to wait before that when the server does not say.
+const RESUME_AFTER: Duration = Duration::from_secs(1);
+
+/// One HTTP conversation.
+pub struct Http {
+    client: HttpClient,
+    url: Uri,
+    headers: HeaderMap,
+    session: Mutex<Option<HeaderValue>>,
+    agreed: OnceLock<(Era, HeaderValue)>,
+    ended: CancellationToken,
+}
+
+type Reply = Result<Message, Failure>;
+
+impl Http {
+    /// A conversation with the server at `url`, with the operator's headers on every request.
+    pub fn new(client: HttpClient, url: Uri, headers: HeaderMap, ended: CancellationToken) -> Self {
+        Self { client, url, headers, session: Mutex::new(None), agreed: OnceLock::new(), ended }
+    }
+
+    /// From now on requests carry what was agreed on.
+    pub fn agree(&self, hello: &Hello) {
+        let version = HeaderValue::from_str(&hello.version).unwrap_or(HeaderValue::from_static(""));
+        let _once = self.agreed.set((hello.era, version));
+    }
+
+    fn session(&self) -> Option<HeaderValue> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn request(&self, method: Method, accept: HeaderValue, body: Bytes) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = self.url.clone();
+        let headers = request.headers_mut();
+        headers.insert(ACCEPT, accept);
+        if let Some((Era::Legacy, version)) = self.agreed.get() {
+            headers.insert(header::VERSION, version.clone());
+        }
+        if let Some(session) = self.session() {
+            headers.insert(header::SESSION, session);
+        }
+        headers.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        request
+    }
+
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
+        self.client.request(request).await.map_err(|error| {
+            let text = causes(&error);
+            if error.is_connect() { Failure::Unreachable(text) } else { Failure::Lost(text) }
+        })
+    }
+
+    /// One request and its answer; everything else that comes on its stream goes to the conversation.
+    pub async fn exchange(
+        &self,
+        link: &Arc<Link>,
+        number: u64,
+        request: &Message,
+        bytes: Bytes,
+        mirrored: &Headers,
+    ) -> Reply {
+        let mut post = self.request(Method::POST, BOTH, bytes);
+        post.headers_mut().insert(CONTENT_TYPE, JSON);
+        post.headers_mut().extend(modern_headers(request));
+        post.headers_mut().extend(mirrored.iter().cloned());
+        let response = self.send(post).await?;
+        if request.method() == "initialize"
+            && let Some(session) = response.headers().get(header::SESSION)
+        {
+            *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(session.clone());
+        }
+        if !response.status().is_success() {
+            return refused(response, number).await;
+        }
+        if is_stream(response.headers()) {
+            return self.read_answer(link, number, response).await;
+        }
+        let answer = Message::parse(body(response, limits::FROM_SERVER).await?)?;
+        if answer.id().and_then(Id::as_number) == Some(number) {
+            Ok(answer)
+        } else {
+            Err(Failure::Broken(Reject::Shape("the answer carries another id than the request")))
+        }
+    }
+
+    /// Reads a stream until the answer comes, taking it up again where it breaks if the server allows that.
+    async fn read_answer(&self, link: &Arc<Link>, number: u64, response: Response<Incoming>) -> Reply {
+        let mut place = Place::default();
+        let mut response = Some(response);
+        let mut tries = 0;
+        loop {
+            if let Some(response) = response.take() {
+                let mut events = Events::new(response.into_body());
+                while let Some(message) = events.next(&mut place).await? {
+                    tries = 0;
+                    if answers(&message, number) {
+                        return Ok(message);
+                    }
+                    link.receive(message, Some(number));
+                }
+            }
+            tries += 1;
+            if place.id.is_none() || tries > RESUMES {
+                return Err(Failure::Lost("the stream ended before the answer".to_owned()));
+            }
+            tokio::time::sleep(place.retry.unwrap_or(RESUME_AFTER)).await;
+            response = self.resume(&place).await.ok().flatten();
+        }
+    }
+
+    /// Opens the stream of messages that belong to no request, or takes one up again. `None`: the server has none.
+    async fn resume(&self, place: &Place) -> Result<Option<Response<Incoming>>, Failure> {
+        let mut get = self.request(Method::GET, STREAM, Bytes::new());
+        if let Some(id) = place.id.as_deref().and_then(|id| HeaderValue::from_str(id).ok()) {
+            get.headers_mut().insert(header::LAST_EVENT, id);
+        }
+        let response = self.send(get).await?;
+        Ok((response.status() == StatusCode::OK && is_stream(response.headers())).then_some(response))
+    }
+
+    /// A notification or an answer: nothing comes back.
+    pub async fn tell(&self, message: Bytes, mirrored: &Headers) {
+        let mut post = self.request(Method::POST, BOTH, message.clone());
+        post.headers_mut().insert(CONTENT_TYPE, JSON);
+        if let Ok(message) = Message::parse(message) {
+            post.headers_mut().extend(modern_headers(&message));
+        }
+        post.headers_mut().extend(mirrored.iter().cloned());
+        if let Ok(response) = self.send(post).await {
+            let _drained = body(response, limits::FROM_SERVER).await;
+        }
+    }
+
+    /// Listens to what a legacy server says by itself, as long as the conversation lasts.
+    pub fn listen(&self, link: &Arc<Link>) {
+        let (link, ended) = (Arc::downgrade(link), self.ended.clone());
+        let http = Self {
+            client: self.client.clone(),
+            url: self.url.clone(),
+            headers: self.headers.clone(),
+            session: Mutex::new(self.session()),
+            agreed: self.agreed.clone(),
+            ended: ended.clone(),
+        };
+        tokio::spawn(async move { ended.run_until_cancelled(http.read_general(link)).await });
+    }
+
+    async fn read_general(&self, link: Weak<Link>) {
+        let mut place = Place::default();
+        let mut tries = 0;
+        while tries <= RESUMES {
+            match self.resume(&place).await {
+                Ok(Some(response)) => {
+                    let mut events = Events::new(response.into_body());
+                    while let Ok(Some(message)) = events.next(&mut place).await {
+                        tries = 0;
+                        let Some(link) = link.upgrade() else { return };
+                        link.receive(message, None);
+                    }
+                }
+                Ok(None) => return,
+                Err(_) => tries += 1,
+            }
+            tokio::time::sleep(place.retry.unwrap_or(RESUME_AFTER)).await;
+        }
+    }
+
+    /// Tells a legacy server that the session is over.
+    pub async fn close(&self) {
+        if self.session().is_some() {
+            let delete = self.request(Method::DELETE, BOTH, Bytes::new());
+            let _gone = tokio::time::timeout(limits::CHILD_GRACE, self.send(delete)).await;
+        }
+    }
+}
+
+/// Where a stream broke, and how long to wait.
+#[derive(Default)]
+struct Place {
+    id: Option<String>,
+    retry: Option<Duration>,
+}
+
+/// The messages of an event stream.
+struct Events {
+    body: Incoming,
+    decoder: sse::Decoder,
+}
+
+impl Events {
+    fn new(body: Incoming) -> Self {
+        Self { body, decoder: sse::Decoder::new(limits::FROM_SERVER) }
+    }
+
+    /// The next message; `None` when the stream ends or breaks.
+    async fn next(&mut self, place: &mut Place) -> Result<Option<Message>, Failure> {
+        loop {
+            while let Some(event) = self.decoder.event()? {
+                place.retry = event.retry.or(place.retry);
+                place.id = event.id.filter(|id| !id.is_empty()).or(place.id.take());
+                if !event.data.is_empty() && (event.event.is_empty() || event.event == "message") {
+                    return Ok(Some(Message::parse(event.data)?));
+                }
+            }
+            match self.body.frame().await {
+                Some(Ok(frame)) => {
+                    if let Some(piece) = frame.data_ref() {
+                        self.decoder.push(piece);
+                    }
+                }
+                Some(Err(_)) | None => return Ok(None),
+            }
+        }
+    }
+}
+
+fn answers(message: &Message, number: u64) -> bool {
+    matches!(message.kind(), Kind::Result | Kind::Error) && message.id().and_then(Id::as_number) == Some(number)
+}
+
+/// The headers that mirror a modern request.
+fn modern_headers(request: &Message) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    if let Some(version) = request.meta_json(PROTOCOL_VERSION).and_then(scan::text) {
+        headers.insert(header::VERSION, header::encode(&version));
+        headers.insert(header::METHOD, header::encode(request.method()));
+        if let Some(name) = named(request) {
+            headers.insert(header::NAME, header::encode(&name));
+        }
+    }
+    headers
+}
+
+/// What a request is about: a tool, a prompt, a resource, a task.
+pub fn named(request: &Message) -> Option<std::borrow::Cow<'_, str>> {
+    match request.method() {
+        "tools/call" | "prompts/get" => request.field_text("name"),
+        "resources/read" => request.field_text("uri"),
+        method if method.starts_with("tasks/") => request.field_text("taskId"),
+        _ => None,
+    }
+}
+
+fn is_stream(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
+}
+
+/// Reads a body within limits.
+async fn body(response: Response<Incoming>, limit: usize) -> Result<Bytes, Failure> {
+    if response.headers().get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        return Err(Failure::Broken(Reject::Shape("it is compressed, which was not asked for")));
+    }
+    match Limited::new(response.into_body(), limit).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Failure::Broken(Reject::Size(limit))),
+        Err(error) => Err(Failure::Lost(error.to_string())),
+    }
+}
+
+/// A status that is no success: the protocol's own error if the body is one for this request.
+async fn refused(response: Response<Incoming>, number: u64) -> Reply {
+    let status = response.status().as_u16();
+    let header = |name| response.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let retry_after = header(RETRY_AFTER).map(str::to_owned);
+    let body = body(response, limits::SSE_FIELD).await.unwrap_or_default();
+    let text = match Message::parse(body.clone()) {
+        Ok(message) if answers(&message, number) => return Ok(message),
+        Ok(message) => message.field_text("message").map(|text| text.into_owned()).unwrap_or_default(),
+        Err(_) => String::from_utf8_lossy(&body).into_owned(),
+    };
+    let text = text.chars().filter(|letter| !letter.is_control()).take(ERROR_TEXT).collect();
+    Err(Failure::Status { status, text, retry_after })
+}
+
+/// An error with what caused it, outermost first.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,310 @@
+//! One conversation with a server: its ids are ours, and every answer finds the call it belongs to.
+//!
+//! Requests of all clients get ids and progress tokens of this conversation, so no two can be mixed up; what comes
+//! back gets the client's own again. Whatever ends the conversation ends every call in it, at once.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::{Failure, Hello, Wire};
+use crate::call::{Call, Cancel, Outlet};
+use crate::wire::build::{self, Error};
+use crate::wire::edit::{self, Object};
+use crate::wire::names::{Era, SUBSCRIPTION_ID};
+use crate::wire::{Id, Kind, Message, limits, scan};
+
+type Reply = Result<Message, Failure>;
+
+/// A conversation with one server.
+pub struct Link {
+    /// The server's name.
+    pub server: String,
+    /// Ends when the conversation ends; ending it ends the conversation.
+    pub ended: CancellationToken,
+    wire: Wire,
+    hello: OnceLock<Hello>,
+    initialized: OnceLock<()>,
+    general: Arc<dyn Outlet>,
+    next: AtomicU64,
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    pending: HashMap<u64, Pending>,
+    lost: Option<Failure>,
+}
+
+/// A request that the server has not answered.
+struct Pending {
+    id: Id,
+    token: Option<Bytes>,
+    outlet: Arc<dyn Outlet>,
+    reply: Option<oneshot::Sender<Reply>>,
+}
+
+impl Link {
+    /// A conversation over `wire`; what belongs to no call goes to `general`.
+    pub fn new(server: &str, wire: Wire, general: Arc<dyn Outlet>, ended: CancellationToken) -> Arc<Self> {
+        Arc::new(Self {
+            server: server.to_owned(),
+            ended,
+            wire,
+            hello: OnceLock::new(),
+            initialized: OnceLock::new(),
+            general,
+            next: AtomicU64::new(1),
+            open: Mutex::default(),
+        })
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the two agreed on.
+    pub fn hello(&self) -> Option<&Hello> {
+        self.hello.get()
+    }
+
+    /// How the server speaks; a conversation without a handshake is a legacy one.
+    pub fn era(&self) -> Era {
+        self.hello.get().map_or(Era::Legacy, |hello| hello.era)
+    }
+
+    /// Notes what was agreed on.
+    pub fn agree(&self, hello: Hello) {
+        if let Wire::Http(http) = &self.wire {
+            http.agree(&hello);
+        }
+        let _once = self.hello.set(hello);
+    }
+
+    /// Tells a legacy server that the handshake is over, once; then it may speak by itself.
+    pub async fn initialized(self: &Arc<Self>) {
+        if self.era() == Era::Legacy && self.initialized.set(()).is_ok() {
+            self.tell(build::notification("notifications/initialized", None)).await;
+            if let Wire::Http(http) = &self.wire {
+                http.listen(self);
+            }
+        }
+    }
+
+    /// Whether it can still be used.
+    pub fn is_alive(&self) -> bool {
+        !self.ended.is_cancelled()
+    }
+
+    /// One request and its answer, which carries an id of this conversation. Dropping it calls the request off.
+    pub async fn request(self: &Arc<Self>, call: &Call) -> Reply {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (mut ticket, reply) = self.enter(number, call)?;
+        let bytes = renumbered(&call.request, number);
+        let answer = match &self.wire {
+            Wire::Pipe(pipe) => {
+                pipe.send(bytes).await?;
+                reply.await.unwrap_or(Err(Failure::Lost("the conversation ended".to_owned())))
+            }
+            Wire::Http(http) => {
+                let exchange =
+                    http.exchange(self, number, &call.request, bytes, call.mirrored.as_deref().unwrap_or_default());
+                tokio::select! {
+                    answer = exchange => answer,
+                    Ok(answer) = reply => answer,
+                }
+            }
+        };
+        ticket.is_answered = true;
+        answer
+    }
+
+    /// A request of our own.
+    pub async fn ask(self: &Arc<Self>, method: &str, params: &[u8]) -> Reply {
+        let request = Message::parse(build::request(&Id::number(0), method, params))?;
+        let (outlet, cancel) = (Arc::clone(&self.general), Arc::default());
+        self.request(&Call { request, outlet, cancel, mirrored: None }).await
+    }
+
+    /// A notification, or an answer to the server's question. A lost server loses it; there is nobody to tell.
+    pub async fn tell(self: &Arc<Self>, message: Bytes) {
+        match &self.wire {
+            Wire::Pipe(pipe) => {
+                let _lost = pipe.send(message).await;
+            }
+            Wire::Http(http) => http.tell(message, &[]).await,
+        }
+    }
+
+    /// The same for those who cannot wait.
+    pub fn tell_soon(self: &Arc<Self>, message: Bytes) {
+        let link = Arc::clone(self);
+        tokio::spawn(async move { link.tell(message).await });
+    }
+
+    /// Answers a server's question with a refusal.
+    pub fn refuse(self: &Arc<Self>, question: &Message, why: &str) {
+        self.tell_soon(build::error(question.id(), &Error::new(build::METHOD_NOT_FOUND, why)));
+    }
+
+    /// The conversation is over; every call in it fails now.
+    pub fn lose(&self, failure: Failure) {
+        let pending: Vec<Pending> = {
+            let mut open = self.open();
+            open.lost.get_or_insert_with(|| failure.clone());
+            open.pending.drain().map(|(_, pending)| pending).collect()
+        };
+        for reply in pending.into_iter().filter_map(|pending| pending.reply) {
+            let _gone = reply.send(Err(failure.clone()));
+        }
+        self.ended.cancel();
+    }
+
+    fn enter(self: &Arc<Self>, number: u64, call: &Call) -> Result<(Ticket, oneshot::Receiver<Reply>), Failure> {
+        let (reply, answer) = oneshot::channel();
+        let token = call.request.meta("progressToken").map(|span| call.request.slice(span));
+        let id = call.request.id().cloned().unwrap_or_else(|| Id::number(number));
+        let outlet = Arc::clone(&call.outlet);
+        let mut open = self.open();
+        if let Some(failure) = &open.lost {
+            return Err(Failure::Unreachable(failure.to_string()));
+        }
+        if open.pending.len() >= limits::CALLS {
+            return Err(Failure::Full);
+        }
+        open.pending.insert(number, Pending { id, token, outlet, reply: Some(reply) });
+        let (link, cancel) = (Arc::clone(self), Arc::clone(&call.cancel));
+        let can_be_cancelled = call.request.method() != "initialize";
+        Ok((Ticket { link, number, cancel, is_answered: !can_be_cancelled }, answer))
+    }
+
+    /// Takes what the server sent; `on` is the request whose answer stream it came on.
+    pub fn receive(self: &Arc<Self>, message: Message, on: Option<u64>) {
+        match message.kind() {
+            Kind::Result | Kind::Error => self.settle(message),
+            Kind::Notification => self.notified(message, on),
+            Kind::Request if message.method() == "ping" => {
+                if let Some(id) = message.id() {
+                    self.tell_soon(build::result(id, b"{}"));
+                }
+            }
+            Kind::Request => self.outlet(on).ask(self, message),
+        }
+    }
+
+    fn settle(&self, answer: Message) {
+        let Some(number) = answer.id().and_then(Id::as_number) else { return };
+        let reply = self.open().pending.get_mut(&number).and_then(|pending| pending.reply.take());
+        if let Some(reply) = reply {
+            let _gone = reply.send(Ok(answer));
+        }
+    }
+
+    fn notified(self: &Arc<Self>, notification: Message, on: Option<u64>) {
+        let number = |json: &[u8]| std::str::from_utf8(json).ok().and_then(|text| text.parse::<u64>().ok());
+        if let Some(span) = notification.meta(SUBSCRIPTION_ID) {
+            let listener = number(scan::text(span.of(notification.raw())).as_deref().unwrap_or_default().as_bytes())
+                .or_else(|| number(span.of(notification.raw())));
+            let found = listener.and_then(|number| {
+                self.open().pending.get(&number).map(|pending| (pending.id.clone(), Arc::clone(&pending.outlet)))
+            });
+            if let Some((id, outlet)) = found {
+                return self.pass(&notification, span, id.json(), &outlet);
+            }
+        }
+        match notification.method() {
+            "notifications/progress" => {
+                let Some(span) = notification.field("progressToken") else { return };
+                let found = number(span.of(notification.raw())).and_then(|number| {
+                    let open = self.open();
+                    let pending = open.pending.get(&number)?;
+                    Some((pending.token.clone()?, Arc::clone(&pending.outlet)))
+                });
+                if let Some((token, outlet)) = found {
+                    self.pass(&notification, span, &token, &outlet);
+                }
+            }
+            // A modern server asks nothing, so it can only end a subscription.
+            "notifications/cancelled" if self.era() == Era::Modern => {
+                let ended = notification.field("requestId").and_then(|span| number(span.of(notification.raw())));
+                let reply = ended.and_then(|number| self.open().pending.get_mut(&number)?.reply.take());
+                if let Some(reply) = reply {
+                    let _gone = reply.send(Err(Failure::Lost("it ended the subscription".to_owned())));
+                }
+            }
+            "notifications/message" | "notifications/cancelled" => self.outlet(on).notify(self, notification),
+            _ => match on {
+                Some(_) => self.outlet(on).notify(self, notification),
+                None => self.general.notify(self, notification),
+            },
+        }
+    }
+
+    fn pass(self: &Arc<Self>, notification: &Message, span: scan::Span, with: &[u8], outlet: &Arc<dyn Outlet>) {
+        if let Ok(spliced) = Message::parse(edit::splice(notification.raw(), &mut [(span, with)])) {
+            outlet.notify(self, spliced);
+        }
+    }
+
+    /// Where a message goes that names no call: to the call on whose stream it came, or to the only call there is,
+    /// or to the client at large; and if nobody listens there, to the newest call.
+    fn outlet(&self, on: Option<u64>) -> Arc<dyn Outlet> {
+        let open = self.open();
+        let only = || if open.pending.len() == 1 { open.pending.values().next() } else { None };
+        let newest = || open.pending.iter().max_by_key(|(number, _)| **number).map(|(_, pending)| pending);
+        let named = on.and_then(|number| open.pending.get(&number)).or_else(only);
+        match named {
+            Some(pending) => Arc::clone(&pending.outlet),
+            None if self.general.is_open() => Arc::clone(&self.general),
+            None => newest().map_or_else(|| Arc::clone(&self.general), |pending| Arc::clone(&pending.outlet)),
+        }
+    }
+
+    /// Headers and session of an HTTP conversation are closed with it.
+    pub async fn close(&self) {
+        if let Wire::Http(http) = &self.wire {
+            http.close().await;
+        }
+        self.lose(Failure::Lost("the session was closed".to_owned()));
+    }
+}
+
+/// A place among the pending requests: given back when the request is over, however it ends.
+struct Ticket {
+    link: Arc<Link>,
+    number: u64,
+    cancel: Arc<Cancel>,
+    is_answered: bool,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let was_pending = self.link.open().pending.remove(&self.number).is_some();
+        if was_pending && !self.is_answered {
+            let mut params = Object::of(self.cancel.params().map(AsRef::as_ref).unwrap_or_default());
+            params.set("requestId", self.number.to_string());
+            let cancelled = build::notification("notifications/cancelled", Some(&params.json()));
+            match &self.link.wire {
+                // A modern server on HTTP takes the closed stream as the word.
+                Wire::Http(_) if self.link.era() == Era::Modern => {}
+                _ => self.link.tell_soon(cancelled),
+            }
+        }
+    }
+}
+
+/// The request with an id, and if it asks for progress a token, of this conversation.
+fn renumbered(request: &Message, number: u64) -> Bytes {
+    let number = number.to_string();
+    let spans = [request.id_span(), request.meta("progressToken")];
+    let mut cuts: Vec<_> = spans.into_iter().flatten().map(|span| (span, number.as_bytes())).collect();
+    edit::splice(request.raw(), &mut cuts)
+}
+
+/// Headers of a call, by name.
+pub type Headers = [(HeaderName, HeaderValue)];

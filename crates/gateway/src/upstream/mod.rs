@@ -1,0 +1,114 @@
+//! The servers: how each is reached, what it speaks, and the conversations with it.
+//!
+//! `link` is one conversation, over a `pipe` (a `child`, a WebSocket, a legacy event stream) or over `http`;
+//! `handshake` opens it; `mirror` puts arguments into headers where a tool wants that.
+
+pub mod child;
+pub mod client;
+mod failure;
+pub mod handshake;
+pub mod http;
+pub mod link;
+pub mod mirror;
+pub mod pipe;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ::http::Uri;
+use bytes::Bytes;
+
+pub use failure::Failure;
+pub use link::Link;
+
+use crate::ops::config::{ServerConfig, Transport};
+use crate::ops::lifecycle::Lifecycle;
+use crate::wire::names::Era;
+use crate::wire::scan;
+
+/// What carries the messages.
+pub enum Wire {
+    /// Both ways, one message after the other.
+    Pipe(pipe::Pipe),
+    /// One HTTP exchange per message.
+    Http(Box<http::Http>),
+}
+
+/// What a handshake agreed on.
+#[derive(Clone, Debug)]
+pub struct Hello {
+    /// How the server speaks.
+    pub era: Era,
+    /// The revision.
+    pub version: String,
+    /// The server's own answer: the result of `initialize` or `server/discover`.
+    pub result: Bytes,
+}
+
+impl Hello {
+    /// A member of the server's answer.
+    pub fn field(&self, name: &str) -> Option<Bytes> {
+        let whole = scan::Span { start: 0, end: self.result.len() };
+        let field = scan::members(&self.result, whole).into_iter().find(|field| field.is(&self.result, name))?;
+        Some(self.result.slice(field.value.start..field.value.end))
+    }
+
+    /// Whether the server says that it can do `name`.
+    pub fn can(&self, name: &str) -> bool {
+        self.field("capabilities").is_some_and(|capabilities| {
+            let whole = scan::Span { start: 0, end: capabilities.len() };
+            scan::members(&capabilities, whole).iter().any(|field| field.is(&capabilities, name))
+        })
+    }
+}
+
+/// One configured server.
+pub struct Server {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Whether all clients share one conversation.
+    pub shared: bool,
+    /// Which arguments its tools want in headers.
+    pub mirror: mirror::Mirror,
+    transport: Transport,
+    http: client::HttpClient,
+    lifecycle: Arc<Lifecycle>,
+    only: Mutex<Option<Era>>,
+}
+
+impl Server {
+    /// A server as it is configured; nothing is started yet.
+    pub fn new(config: ServerConfig, http: client::HttpClient, lifecycle: Arc<Lifecycle>) -> Arc<Self> {
+        let ServerConfig { name, transport, shared, .. } = config;
+        Arc::new(Self {
+            name,
+            shared,
+            mirror: mirror::Mirror::default(),
+            transport,
+            http,
+            lifecycle,
+            only: Mutex::new(None),
+        })
+    }
+
+    /// The one era it is known to speak, if it turned out to speak one only.
+    fn only_speaks(&self) -> Option<Era> {
+        *self.only.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_only(&self, era: Era) {
+        *self.only.lock().unwrap_or_else(PoisonError::into_inner) = Some(era);
+    }
+
+    /// Whether its conversations are HTTP exchanges.
+    pub fn is_http(&self) -> bool {
+        matches!(self.transport, Transport::Http { .. })
+    }
+
+    /// The address, where there is one.
+    pub fn url(&self) -> Option<&Uri> {
+        match &self.transport {
+            Transport::Stdio { .. } => None,
+            Transport::Http { url, .. } | Transport::Sse { url, .. } | Transport::Ws { url, .. } => Some(url),
+        }
+    }
+}

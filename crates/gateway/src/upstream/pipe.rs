@@ -1,0 +1,76 @@
+//! A conversation over a pipe: one writer, one reader, messages in order, bounded.
+
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::{Failure, Link};
+use crate::wire::lines::{Line, Lines};
+use crate::wire::{Message, Reject, edit, limits};
+
+/// The writing end.
+#[derive(Debug)]
+pub struct Pipe {
+    to: mpsc::Sender<Bytes>,
+}
+
+/// What is to be written.
+pub type Outgoing = mpsc::Receiver<Bytes>;
+
+impl Pipe {
+    /// A pipe and what is to be written to it.
+    pub fn new() -> (Self, Outgoing) {
+        let (to, outgoing) = mpsc::channel(limits::PENDING_EVENTS);
+        (Self { to }, outgoing)
+    }
+
+    /// Queues a message; waits for room.
+    pub async fn send(&self, message: Bytes) -> Result<(), Failure> {
+        self.to.send(message).await.map_err(|_| Failure::Unreachable("its input is closed".to_owned()))
+    }
+}
+
+/// Writes messages as lines until the conversation ends.
+pub async fn write_lines(mut outgoing: Outgoing, mut to: impl AsyncWrite + Unpin, ended: CancellationToken) {
+    while let Some(Some(message)) = ended.run_until_cancelled(outgoing.recv()).await {
+        let mut line = Vec::with_capacity(message.len() + 1);
+        line.extend_from_slice(&edit::one_line(&message));
+        line.push(b'\n');
+        let written = async {
+            to.write_all(&line).await?;
+            to.flush().await
+        };
+        if !matches!(ended.run_until_cancelled(written).await, Some(Ok(()))) {
+            return;
+        }
+    }
+}
+
+/// Reads lines until the pipe ends, and gives them to the conversation. Says why it ended.
+pub async fn read_lines(from: impl AsyncRead + Unpin, link: Weak<Link>, noise: impl Fn(&[u8])) -> Failure {
+    let mut lines = Lines::new(from, limits::FROM_SERVER);
+    loop {
+        let line = match lines.next().await {
+            Ok(Some(Line::Whole(line))) => line,
+            Ok(Some(Line::TooLong)) => return Failure::Broken(Reject::Size(limits::FROM_SERVER)),
+            Ok(None) => return Failure::Lost("it closed its output".to_owned()),
+            Err(error) => return Failure::Lost(error.to_string()),
+        };
+        let Some(link) = link.upgrade() else { return Failure::Cancelled };
+        match Message::parse(line.clone()) {
+            Ok(message) => link.receive(message, None),
+            Err(reject) => broken_line(&link, &line, reject, &noise),
+        }
+    }
+}
+
+/// A line that is no message is noise, unless it was meant to be one: then whoever waits must hear of it.
+fn broken_line(link: &Arc<Link>, line: &Bytes, reject: Reject, noise: &impl Fn(&[u8])) {
+    match reject {
+        Reject::Depth | Reject::Repeated(_) | Reject::Id => link.lose(Failure::Broken(reject)),
+        _ => noise(line),
+    }
+}
