@@ -15,6 +15,8 @@ pub trait Outlet: Send + Sync {
     fn notify(&self, link: &Arc<Link>, notification: Message);
     /// A question for the client; the answer goes back over `link`.
     fn ask(&self, link: &Arc<Link>, question: Message);
+    /// The server has hung up and wants to be asked again for the rest; a client that knows how may do the same.
+    fn pause(&self) {}
     /// Whether somebody is there to take it now.
     fn is_open(&self) -> bool;
 }

@@ -88,8 +88,9 @@ pub async fn exchange(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>,
                 return Err(failed(Failure::Unreachable("it is not on this route".to_owned())));
             };
             let link = pool.link(server, call).await.map_err(failed)?;
+            let call = &server.mirror.settle(&link, call, server.sees_headers(&link)).await?;
             match link.era() {
-                Era::Modern => link.request(&to_modern::mirrored(server, &link, call).await).await.map_err(failed),
+                Era::Modern => link.request(call).await.map_err(failed),
                 Era::Legacy => to_legacy::exchange(server, pool, link, call).await,
             }
         }

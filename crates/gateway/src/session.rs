@@ -287,6 +287,10 @@ impl Outlet for ToClient {
         self.stream.ask(edit::splice(question.raw(), &mut cuts));
     }
 
+    fn pause(&self) {
+        self.stream.pause();
+    }
+
     fn is_open(&self) -> bool {
         self.stream.is_read()
     }

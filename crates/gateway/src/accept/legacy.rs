@@ -85,7 +85,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 
 /// One request: runs to its end whether or not the client stays, because a client may come back for the answer.
 async fn request(session: &Arc<HttpSession>, message: Message) -> Response<Body> {
-    let stream = Stream::resumable();
+    let stream = Stream::resumable(session.is_primed);
     let call =
         Call { outlet: session.session.outlet(&stream), cancel: Arc::default(), mirrored: None, request: message };
     let Some(id) = call.request.id().cloned() else { return respond::empty(StatusCode::ACCEPTED) };
@@ -107,9 +107,9 @@ async fn request(session: &Arc<HttpSession>, message: Message) -> Response<Body>
     let first = tokio::time::timeout(limits::KEEP_ALIVE, reader.next()).await;
     let first = match first {
         Ok(Next::Said(said)) if said.last => return respond::json(StatusCode::OK, said.message),
-        Ok(Next::Ended) => return respond::empty(StatusCode::ACCEPTED),
+        Ok(Next::Ended) if stream.is_over() => return respond::empty(StatusCode::ACCEPTED),
         Ok(Next::Said(said)) => Some(said),
-        Err(_) => None,
+        Ok(Next::Ended) | Err(_) => None,
     };
     let number = session.keep(&stream);
     let priming = session.is_primed.then(|| sse::priming(&format!("{number}-0"), RETRY));

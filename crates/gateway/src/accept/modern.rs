@@ -24,7 +24,7 @@ pub(super) async fn post(route: &Arc<Route>, parts: &Parts, message: Message) ->
             StatusCode::BAD_REQUEST,
             "a client of this protocol revision is asked nothing, so it has nothing to answer",
         ),
-        Kind::Request => match versions::check(&message).and_then(|()| mirrors(&parts.headers, &message)) {
+        Kind::Request => match mirrors(&parts.headers, &message).and_then(|()| versions::check(&message)) {
             Ok(()) => request(route, parts, message).await,
             Err(error) => respond::error(bad_status(error.code), message.id(), &error),
         },
@@ -66,8 +66,8 @@ async fn request(route: &Arc<Route>, parts: &Parts, message: Message) -> Respons
 
 /// What the headers say must be what the body says: whoever looks at one of them only must see the same call.
 fn mirrors(headers: &HeaderMap, request: &Message) -> Result<(), Error> {
-    let version = request.meta_json(crate::wire::names::PROTOCOL_VERSION).and_then(crate::wire::scan::text);
-    mirror(headers, header::VERSION, version.as_deref())?;
+    let version = versions::stated(request)?;
+    mirror(headers, header::VERSION, Some(&version))?;
     mirror(headers, header::METHOD, Some(request.method()))?;
     mirror(headers, header::NAME, named(request).as_deref())
 }

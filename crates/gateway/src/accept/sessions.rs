@@ -29,7 +29,7 @@ impl HttpSession {
     /// A session on a path.
     pub fn new(route: &Arc<Route>, path: &str, version: &str) -> Self {
         Self {
-            session: Session::new(Arc::clone(route), Stream::resumable()),
+            session: Session::new(Arc::clone(route), Stream::resumable(false)),
             path: path.to_owned(),
             is_primed: version >= "2025-11-25",
             streams: Mutex::default(),

@@ -36,6 +36,8 @@ struct State {
     /// Which reader may read: a newer one replaces an older one.
     reader: u64,
     reading: bool,
+    /// Whether a client knows how to come back when it is hung up on.
+    pausable: bool,
 }
 
 /// A stream of messages to one client.
@@ -55,9 +57,9 @@ pub enum Next {
 }
 
 impl Stream {
-    /// A stream that a client can come back to.
-    pub fn resumable() -> Arc<Self> {
-        let state = State { keep: limits::KEPT_BYTES, ..State::default() };
+    /// A stream that a client can come back to; `pausable` if it may be hung up on.
+    pub fn resumable(pausable: bool) -> Arc<Self> {
+        let state = State { keep: limits::KEPT_BYTES, pausable, ..State::default() };
         Arc::new(Self { state: Mutex::new(state), news: Notify::new() })
     }
 
@@ -78,6 +80,22 @@ impl Stream {
     /// The answer. Nothing can be said after it.
     pub fn answer(&self, message: Bytes) {
         self.push(message, true, false);
+    }
+
+    /// Hangs up on whoever reads, if the client can come back for the rest.
+    pub fn pause(&self) {
+        let mut state = self.state();
+        if state.pausable && !state.ended {
+            state.reader += 1;
+            state.reading = false;
+            drop(state);
+            self.news.notify_waiters();
+        }
+    }
+
+    /// Whether nothing more will be said.
+    pub fn is_over(&self) -> bool {
+        self.state().ended
     }
 
     /// Ends without an answer.
@@ -210,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_client_that_comes_back_reads_on_from_where_it_was() {
-        let stream = Stream::resumable();
+        let stream = Stream::resumable(true);
         stream.notify("a".into());
         stream.notify("b".into());
         let mut first = stream.reader(0);
@@ -230,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_flood_gives_way_to_questions_and_the_answer() {
-        let stream = Stream::resumable();
+        let stream = Stream::resumable(true);
         stream.ask("question".into());
         for number in 0..10_000 {
             stream.notify(format!("{number}").into());
@@ -251,7 +269,7 @@ mod tests {
 
     #[test]
     fn what_was_read_is_kept_for_a_while_only() {
-        let stream = Stream::resumable();
+        let stream = Stream::resumable(true);
         let mut reader = stream.reader(0);
         for number in 0..10_000 {
             stream.notify(format!("{number}").into());

@@ -1,5 +1,7 @@
 //! Which era a message is in, and whether a modern request says all that it must.
 
+use std::borrow::Cow;
+
 use serde_json::json;
 
 use crate::wire::build::{self, Error};
@@ -17,12 +19,14 @@ pub(super) fn era(message: &Message, header: Option<&str>) -> Era {
     if is_said || !is_legacy || is_discovery { Era::Modern } else { Era::Legacy }
 }
 
+/// The revision that a modern request says it is made in.
+pub(super) fn stated(request: &Message) -> Result<Cow<'_, str>, Error> {
+    request.meta_json(PROTOCOL_VERSION).and_then(scan::text).ok_or_else(|| missing(PROTOCOL_VERSION))
+}
+
 /// Whether a modern request is one that can be taken.
 pub(super) fn check(request: &Message) -> Result<(), Error> {
-    let missing = |name| Error::new(build::INVALID_PARAMS, format!("params._meta[\"{name}\"] is missing"));
-    let Some(version) = request.meta_json(PROTOCOL_VERSION).and_then(scan::text) else {
-        return Err(missing(PROTOCOL_VERSION));
-    };
+    let version = stated(request)?;
     if version != MODERN {
         let data = json!({"supported": [MODERN], "requested": version});
         return Err(Error::new(build::UNSUPPORTED_VERSION, "unsupported protocol version").with(data));
@@ -35,4 +39,8 @@ pub(super) fn check(request: &Message) -> Result<(), Error> {
         return Err(Error::new(build::METHOD_NOT_FOUND, text));
     }
     Ok(())
+}
+
+fn missing(name: &str) -> Error {
+    Error::new(build::INVALID_PARAMS, format!("params._meta[\"{name}\"] is missing"))
 }

@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -14,23 +15,40 @@ use tokio::time::Instant;
 use crate::call::{Call, Outlet};
 use crate::upstream::{Failure, Link};
 use crate::wire::edit::Object;
+use crate::wire::names::{CLIENT_CAPABILITIES, LOG_LEVEL};
 use crate::wire::{Message, limits};
+
+/// How soon further questions must follow the first to be asked together with it.
+const TOGETHER: Duration = Duration::from_millis(20);
 
 /// What happens to a call that may ask.
 #[derive(Debug)]
 pub enum News {
     /// The server asks.
     Asked(Message),
+    /// The server asks for what the client has not declared: a capability.
+    Undeclared(String),
     /// The server answers.
     Answered(Result<Message, Failure>),
+}
+
+/// What a call has come to.
+#[derive(Debug)]
+pub enum Step {
+    /// It is over.
+    Answered(Result<Message, Failure>),
+    /// The client has something to answer.
+    Asking,
+    /// It cannot go on with this client: a capability is missing.
+    Undeclared(String),
 }
 
 /// A call that runs by itself while its client comes and goes.
 pub struct Running {
     /// Its conversation.
     pub link: Arc<Link>,
-    /// The capabilities that conversation was opened with.
-    pub capabilities: Bytes,
+    /// The capabilities that conversation was opened with, where the call has it alone.
+    pub alone: Option<Bytes>,
     /// Questions that are not answered, by the key the client knows them under.
     pub questions: Vec<(String, Message)>,
     outlet: Arc<Current>,
@@ -40,10 +58,16 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a call.
-    pub fn start(link: Arc<Link>, capabilities: Bytes, call: Call) -> Self {
+    /// Starts a call; `stated` is the request as the client wrote it.
+    pub fn start(link: Arc<Link>, alone: Option<Bytes>, stated: &Message, call: Call) -> Self {
         let (tell, news) = mpsc::channel(limits::INPUT_ROUNDS);
-        let outlet = Arc::new(Current { tell: tell.clone(), outlet: Mutex::new(Arc::clone(&call.outlet)) });
+        let capabilities = Object::of(stated.meta_json(CLIENT_CAPABILITIES).unwrap_or_default());
+        let outlet = Arc::new(Current {
+            tell: tell.clone(),
+            declared: capabilities.names().map(|name| name.into_owned()).collect(),
+            wants_logs: stated.meta(LOG_LEVEL).is_some(),
+            outlet: Mutex::new(Arc::clone(&call.outlet)),
+        });
         let (own, over) = (Arc::clone(&link), Arc::clone(&outlet));
         let task = tokio::spawn(async move {
             let call = Call { outlet: over, cancel: Arc::default(), ..call };
@@ -51,27 +75,31 @@ impl Running {
             let _gone = tell.send(News::Answered(answer)).await;
         });
         let until = Instant::now() + limits::PARK_TIME;
-        Self { link, capabilities, questions: Vec::new(), outlet, news, task, until }
+        Self { link, alone, questions: Vec::new(), outlet, news, task, until }
     }
 
     /// Waits for what happens next; what the server says meanwhile goes to `outlet`.
-    pub async fn next(&mut self, outlet: &Arc<dyn Outlet>) -> Result<Message, Failure> {
+    pub async fn next(&mut self, outlet: &Arc<dyn Outlet>) -> Step {
         *self.outlet.outlet.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(outlet);
+        if self.is_asking() {
+            return Step::Asking;
+        }
         match self.news.recv().await {
-            Some(News::Answered(answer)) => answer,
+            Some(News::Answered(answer)) => Step::Answered(answer),
+            Some(News::Undeclared(capability)) => Step::Undeclared(capability),
             Some(News::Asked(question)) => {
                 self.ask(question);
-                while let Ok(News::Asked(question)) = self.news.try_recv() {
+                while let Ok(Some(News::Asked(question))) = tokio::time::timeout(TOGETHER, self.news.recv()).await {
                     self.ask(question);
                 }
-                Err(Failure::Cancelled)
+                Step::Asking
             }
-            None => Err(Failure::Lost("the conversation ended".to_owned())),
+            None => Step::Answered(Err(Failure::Lost("the conversation ended".to_owned()))),
         }
     }
 
     /// Whether the client has something to answer.
-    pub fn is_asking(&self) -> bool {
+    fn is_asking(&self) -> bool {
         !self.questions.is_empty()
     }
 
@@ -119,11 +147,16 @@ fn key(question: &Message, others: usize) -> String {
 /// The way to whoever waits for the call at the moment.
 struct Current {
     tell: mpsc::Sender<News>,
+    declared: Vec<String>,
+    wants_logs: bool,
     outlet: Mutex<Arc<dyn Outlet>>,
 }
 
 impl Outlet for Current {
     fn notify(&self, link: &Arc<Link>, notification: Message) {
+        if notification.method() == "notifications/message" && !self.wants_logs {
+            return;
+        }
         let outlet = Arc::clone(&self.outlet.lock().unwrap_or_else(PoisonError::into_inner));
         outlet.notify(link, notification);
     }
@@ -132,6 +165,11 @@ impl Outlet for Current {
         let is_known = matches!(question.method(), "elicitation/create" | "sampling/createMessage" | "roots/list");
         if !is_known {
             return link.refuse(&question, "a client of this protocol revision cannot be asked that");
+        }
+        let capability = question.method().split('/').next().unwrap_or_default();
+        if !self.declared.iter().any(|declared| declared == capability) {
+            let _over = self.tell.try_send(News::Undeclared(capability.to_owned()));
+            return link.refuse(&question, "the client has not declared this capability");
         }
         if self.tell.try_send(News::Asked(question.clone())).is_err() {
             link.refuse(&question, "the client has too many questions to answer already");

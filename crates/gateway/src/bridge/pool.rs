@@ -49,8 +49,8 @@ impl Pool {
         Ok(link)
     }
 
-    /// A conversation for one call alone, with the capabilities of its client.
-    pub async fn take(&self, server: &Server, call: &Call) -> Result<Alone<'_>, Failure> {
+    /// A conversation for one call alone, with the capabilities of its client, under which it is given back.
+    pub async fn take(&self, server: &Server, call: &Call) -> Result<(Arc<Link>, Bytes), Failure> {
         let capabilities = Bytes::copy_from_slice(call.request.meta_json(CLIENT_CAPABILITIES).unwrap_or(b"{}"));
         let kept = self.idle().get_mut(&capabilities).and_then(Vec::pop).filter(|link| link.is_alive());
         let link = match kept {
@@ -62,7 +62,7 @@ impl Pool {
                 link
             }
         };
-        Ok(Alone { pool: self, link, capabilities })
+        Ok((link, capabilities))
     }
 
     /// Takes a conversation back whose call is over.
@@ -83,22 +83,6 @@ impl Pool {
             link.close().await;
         }
         self.parked.close();
-    }
-}
-
-/// A conversation that belongs to one call.
-pub struct Alone<'a> {
-    pool: &'a Pool,
-    /// The conversation.
-    pub link: Arc<Link>,
-    /// The capabilities it was opened with.
-    pub capabilities: Bytes,
-}
-
-impl Alone<'_> {
-    /// The call is over.
-    pub fn give_back(self) {
-        self.pool.give(self.link, self.capabilities);
     }
 }
 

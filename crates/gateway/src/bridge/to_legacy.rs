@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::park::Running;
+use super::park::{Running, Step};
 use super::pool::Pool;
 use super::subscribe;
 use super::to_modern::{answered, with_body};
@@ -24,7 +24,7 @@ pub async fn exchange(server: &Arc<Server>, pool: &Pool, link: Arc<Link>, call: 
     match request.method() {
         "server/discover" => answered(&discovered(hello.as_ref())),
         "subscriptions/listen" => subscribe::listen(pool, &link, call).await,
-        "tools/call" | "prompts/get" | "resources/read" if may_ask(request) => ask(server, pool, hello, call).await,
+        "tools/call" | "prompts/get" | "resources/read" => ask(server, pool, link, call).await,
         _ => {
             let request = legacy_request(request)?;
             let answer = link.request(&Call { request, ..call.clone() }).await;
@@ -41,29 +41,31 @@ fn failed(server: &Server, failure: Failure) -> Refusal {
 fn may_ask(request: &Message) -> bool {
     let capabilities = Object::of(request.meta_json(CLIENT_CAPABILITIES).unwrap_or_default());
     let can_be_asked = capabilities.names().any(|name| matches!(name.as_ref(), "sampling" | "elicitation" | "roots"));
-    can_be_asked || request.meta(LOG_LEVEL).is_some() || request.field("requestState").is_some()
+    can_be_asked || request.meta(LOG_LEVEL).is_some()
 }
 
-/// A call over a conversation of its own, from its beginning or from where it waits.
-async fn ask(server: &Arc<Server>, pool: &Pool, hello: Option<Hello>, call: &Call) -> Reply {
+/// A call that may ask its client, from its beginning or from where it waits.
+async fn ask(server: &Arc<Server>, pool: &Pool, link: Arc<Link>, call: &Call) -> Reply {
+    let hello = link.hello().cloned();
     let mut running = match call.request.field_text("requestState") {
         Some(state) => {
             let Some(mut running) = pool.parked.take(&state) else {
-                let text = "requestState is not known here: it was used before, is too old, or was changed; make the call anew";
+                let text = "requestState is not known here: used before, too old, or changed; make the call anew";
                 return Err(Error::new(build::INVALID_PARAMS, text).into());
             };
             running.answer(call.request.field_json("inputResponses").unwrap_or(b"{}")).await;
             running
         }
-        None => begin(server, pool, call).await?,
+        None => begin(server, pool, link, call).await?,
     };
-    let answer = if running.is_asking() { Err(Failure::Cancelled) } else { running.next(&call.outlet).await };
-    match answer {
-        Ok(answer) => {
-            pool.give(Arc::clone(&running.link), running.capabilities.clone());
-            modern_answer(&call.request, hello.as_ref(), answer)
+    match running.next(&call.outlet).await {
+        Step::Answered(answer) => {
+            if let Some(capabilities) = running.alone.take() {
+                pool.give(Arc::clone(&running.link), capabilities);
+            }
+            modern_answer(&call.request, hello.as_ref(), answer.map_err(|failure| failed(server, failure))?)
         }
-        Err(_) if running.is_asking() => {
+        Step::Asking => {
             let questions = asked(&running);
             let state = pool.parked.hold(running);
             let mut result = Object::default();
@@ -71,18 +73,25 @@ async fn ask(server: &Arc<Server>, pool: &Pool, hello: Option<Hello>, call: &Cal
             result.set("requestState", quoted(&state));
             answered(&result.json())
         }
-        Err(failure) => Err(failed(server, failure)),
+        Step::Undeclared(capability) => {
+            let text = format!("this needs the client capability {capability:?}, which the request does not declare");
+            let data = json!({"requiredCapabilities": {capability: {}}});
+            Err(Error::new(build::MISSING_CAPABILITY, text).with(data).into())
+        }
     }
 }
 
-async fn begin(server: &Arc<Server>, pool: &Pool, call: &Call) -> Result<Running, Refusal> {
-    let alone = pool.take(server, call).await.map_err(|failure| failed(server, failure))?;
+async fn begin(server: &Arc<Server>, pool: &Pool, common: Arc<Link>, call: &Call) -> Result<Running, Refusal> {
+    let request = Call { request: legacy_request(&call.request)?, ..call.clone() };
+    if !may_ask(&call.request) {
+        return Ok(Running::start(common, None, &call.request, request));
+    }
+    let (link, capabilities) = pool.take(server, call).await.map_err(|failure| failed(server, failure))?;
     if let Some(level) = call.request.meta_json(LOG_LEVEL) {
         let params = [br#"{"level":"#.as_slice(), level, b"}"].concat();
-        let _not_every_server_logs = alone.link.ask("logging/setLevel", &params).await;
+        let _not_every_server_logs = link.ask("logging/setLevel", &params).await;
     }
-    let request = legacy_request(&call.request)?;
-    Ok(Running::start(alone.link, alone.capabilities, Call { request, ..call.clone() }))
+    Ok(Running::start(link, Some(capabilities), &call.request, request))
 }
 
 /// The server's questions as the modern era writes them.

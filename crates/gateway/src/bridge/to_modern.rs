@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::subscribe;
 use crate::accept::stream::Stream;
-use crate::call::{Call, Nowhere};
+use crate::call::Call;
 use crate::dispatch::{Refusal, Reply};
 use crate::session::Session;
 use crate::upstream::{Link, Server};
@@ -54,7 +54,8 @@ async fn rounds(
     let mut params = modern_params(session, &call.request);
     for _ in 0..limits::INPUT_ROUNDS {
         let request = with_body(&call.request, &params)?;
-        let round = mirrored(server, link, &Call { request, ..call.clone() }).await;
+        let round = Call { request, ..call.clone() };
+        let round = server.mirror.settle(link, &round, server.sees_headers(link)).await?;
         let answer = link.request(&round).await.map_err(|failure| Refusal::Failed(server.name.clone(), failure))?;
         if answer.field_text("resultType").as_deref() != Some("input_required") {
             return legacy_answer(&call.request, answer);
@@ -141,25 +142,6 @@ fn legacy_answer(request: &Message, answer: Message) -> Reply {
     let mut result = Object::of(answer.body_json());
     result.remove("resultType").remove("ttlMs").remove("cacheScope");
     with_body(&answer, &result.json())
-}
-
-/// The call with the headers its tool wants, where the client has not set them itself.
-pub async fn mirrored(server: &Server, link: &Arc<Link>, call: &Call) -> Call {
-    let mut call = call.clone();
-    if server.is_http() && call.mirrored.is_none() && call.request.method() == "tools/call" {
-        if !server.mirror.knows() {
-            let meta = call.request.field_json("_meta").unwrap_or(b"{}");
-            let params = [br#"{"_meta":"#.as_slice(), meta, b"}"].concat();
-            if let Ok(request) = Message::parse(build::request(&Id::number(0), "tools/list", &params)) {
-                let list = Call { request, outlet: Arc::new(Nowhere), cancel: Arc::default(), mirrored: None };
-                if let Ok(answer) = link.request(&list).await {
-                    server.mirror.learn(&answer);
-                }
-            }
-        }
-        call.mirrored = Some(server.mirror.headers(&call.request));
-    }
-    call
 }
 
 /// A message with another `params` or `result`.

@@ -39,7 +39,7 @@ impl Server {
         let first = self.only_speaks().unwrap_or(opening.prefer);
         let link = self.connect(general)?;
         let refused = match greet(&link, first, opening, probe_time(first)).await? {
-            Tried::Agreed(hello) => return Ok(agreed(link, hello)),
+            Tried::Agreed(hello) => return Ok(self.agreed(link, hello)),
             Tried::NotSpoken(failure) => failure,
         };
         // Some servers end when they are asked what they do not know.
@@ -47,15 +47,20 @@ impl Server {
         let second = other(first);
         if let Tried::Agreed(hello) = greet(&link, second, opening, limits::HANDSHAKE).await? {
             self.note_only(second);
-            return Ok(agreed(link, hello));
+            return Ok(self.agreed(link, hello));
         }
         if matches!(refused, Failure::Silent(_))
             && let Tried::Agreed(hello) = greet(&link, first, opening, limits::HANDSHAKE).await?
         {
-            return Ok(agreed(link, hello));
+            return Ok(self.agreed(link, hello));
         }
         link.close().await;
         Err(refused)
+    }
+
+    fn agreed(&self, link: Arc<Link>, hello: Hello) -> Arc<Link> {
+        link.agree(hello, &self.mirror);
+        link
     }
 
     fn connect(&self, general: &Arc<dyn Outlet>) -> Result<Arc<Link>, Failure> {
@@ -71,11 +76,6 @@ impl Server {
             }
         }
     }
-}
-
-fn agreed(link: Arc<Link>, hello: Hello) -> Arc<Link> {
-    link.agree(hello);
-    link
 }
 
 fn other(era: Era) -> Era {

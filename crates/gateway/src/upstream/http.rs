@@ -131,6 +131,7 @@ impl Http {
             if place.id.is_none() || tries > RESUMES {
                 return Err(Failure::Lost("the stream ended before the answer".to_owned()));
             }
+            link.paused(number);
             tokio::time::sleep(place.retry.unwrap_or(RESUME_AFTER)).await;
             response = self.resume(&place).await.ok().flatten();
         }
@@ -264,7 +265,7 @@ pub fn named(request: &Message) -> Option<std::borrow::Cow<'_, str>> {
     match request.method() {
         "tools/call" | "prompts/get" => request.field_text("name"),
         "resources/read" => request.field_text("uri"),
-        method if method.starts_with("tasks/") => request.field_text("taskId"),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => request.field_text("taskId"),
         _ => None,
     }
 }

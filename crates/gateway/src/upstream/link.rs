@@ -12,6 +12,7 @@ use http::{HeaderName, HeaderValue};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::mirror::Mirror;
 use super::{Failure, Hello, Wire};
 use crate::call::{Call, Cancel, Outlet};
 use crate::wire::build::{self, Error};
@@ -30,6 +31,7 @@ pub struct Link {
     wire: Wire,
     hello: OnceLock<Hello>,
     initialized: OnceLock<()>,
+    mirror: OnceLock<Arc<Mirror>>,
     general: Arc<dyn Outlet>,
     next: AtomicU64,
     open: Mutex<Open>,
@@ -58,6 +60,7 @@ impl Link {
             wire,
             hello: OnceLock::new(),
             initialized: OnceLock::new(),
+            mirror: OnceLock::new(),
             general,
             next: AtomicU64::new(1),
             open: Mutex::default(),
@@ -78,8 +81,9 @@ impl Link {
         self.hello.get().map_or(Era::Legacy, |hello| hello.era)
     }
 
-    /// Notes what was agreed on.
-    pub fn agree(&self, hello: Hello) {
+    /// Notes what was agreed on, and what must hear when the list of tools changes.
+    pub fn agree(&self, hello: Hello, mirror: &Arc<Mirror>) {
+        let _once = self.mirror.set(Arc::clone(mirror));
         if let Wire::Http(http) = &self.wire {
             http.agree(&hello);
         }
@@ -197,6 +201,14 @@ impl Link {
         }
     }
 
+    /// The server has hung up on a request and will go on with it when it is asked again.
+    pub fn paused(&self, number: u64) {
+        let outlet = self.open().pending.get(&number).map(|pending| Arc::clone(&pending.outlet));
+        if let Some(outlet) = outlet {
+            outlet.pause();
+        }
+    }
+
     fn settle(&self, answer: Message) {
         let Some(number) = answer.id().and_then(Id::as_number) else { return };
         let reply = self.open().pending.get_mut(&number).and_then(|pending| pending.reply.take());
@@ -216,6 +228,11 @@ impl Link {
             if let Some((id, outlet)) = found {
                 return self.pass(&notification, span, id.json(), &outlet);
             }
+        }
+        if notification.method() == "notifications/tools/list_changed"
+            && let Some(mirror) = self.mirror.get()
+        {
+            mirror.forget();
         }
         match notification.method() {
             "notifications/progress" => {
@@ -271,6 +288,13 @@ impl Link {
             http.close().await;
         }
         self.lose(Failure::Lost("the session was closed".to_owned()));
+    }
+}
+
+impl Drop for Link {
+    /// A conversation that nobody holds is over: its process or its streams end.
+    fn drop(&mut self) {
+        self.ended.cancel();
     }
 }
 

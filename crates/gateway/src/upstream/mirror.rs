@@ -1,11 +1,20 @@
-//! Which arguments a modern HTTP server wants repeated in headers: learned from its list of tools.
+//! Which arguments a tool wants repeated in headers: learned from its server's list of tools.
+//!
+//! A modern server on HTTP checks them itself; for one that cannot see headers we do. A client that cannot set headers
+//! has us set them.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use http::{HeaderName, HeaderValue};
 
-use crate::wire::{Message, Span, header, limits, scan};
+use super::Link;
+use super::link::Headers;
+use crate::call::{Call, Nowhere};
+use crate::wire::build::{self, Error};
+use crate::wire::edit::Object;
+use crate::wire::names::Era;
+use crate::wire::{Id, Message, Span, header, limits, scan};
 
 /// The path to an argument, and the header it goes into.
 type Wanted = (Vec<String>, HeaderName);
@@ -17,13 +26,75 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// Whether a list was seen.
-    pub fn knows(&self) -> bool {
+    fn knows(&self) -> bool {
         self.tools.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
+    /// The list has changed: it must be read again.
+    pub fn forget(&self) {
+        *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// The call with the headers its tool wants, set or checked; asks for the list of tools if none was seen.
+    pub async fn settle(&self, link: &Arc<Link>, call: &Call, server_checks: bool) -> Result<Call, Error> {
+        let is_needed = call.request.method() == "tools/call" && server_checks == call.mirrored.is_none();
+        if is_needed && !self.knows() {
+            self.read_list(link, call).await;
+        }
+        let mut call = call.clone();
+        if is_needed {
+            let expected = self.headers(&call.request);
+            match &call.mirrored {
+                None => call.mirrored = Some(expected),
+                Some(said) => self.check(&call.request, &expected, said)?,
+            }
+        }
+        Ok(call)
+    }
+
+    async fn read_list(&self, link: &Arc<Link>, call: &Call) {
+        let mut params = Object::default();
+        if let (Era::Modern, Some(meta)) = (link.era(), call.request.field_json("_meta")) {
+            params.set("_meta", meta);
+        }
+        for _ in 0..limits::PAGES {
+            let Ok(request) = Message::parse(build::request(&Id::number(0), "tools/list", &params.json())) else {
+                return;
+            };
+            let list = Call { request, outlet: Arc::new(Nowhere), cancel: Arc::default(), mirrored: None };
+            let Ok(answer) = link.request(&list).await else { return };
+            self.learn(&answer);
+            match answer.field_json("nextCursor") {
+                Some(cursor) => params.set("cursor", cursor),
+                None => return,
+            };
+        }
+    }
+
+    /// What the client put into headers must be what the body says.
+    fn check(&self, request: &Message, expected: &Headers, said: &Headers) -> Result<(), Error> {
+        for name in self.names(request) {
+            let find =
+                |headers: &Headers| headers.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
+            let decoded = |value: Option<HeaderValue>| value.map(|value| header::decode(value.as_bytes()));
+            let (body, header) = (decoded(find(expected)), decoded(find(said)));
+            if body != header || header == Some(None) {
+                let text = format!("the header {name} does not say what the argument says");
+                return Err(Error::new(build::HEADER_MISMATCH, text));
+            }
+        }
+        Ok(())
+    }
+
+    fn names(&self, request: &Message) -> Vec<HeaderName> {
+        let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = request.field_text("name").unwrap_or_default();
+        let wanted = tools.as_ref().and_then(|tools| tools.get(name.as_ref()));
+        wanted.map(|wanted| wanted.iter().map(|(_, name)| name.clone()).collect()).unwrap_or_default()
+    }
+
     /// Learns from the answer to `tools/list`.
-    pub fn learn(&self, answer: &Message) {
+    fn learn(&self, answer: &Message) {
         let Some(list) = answer.field("tools") else { return };
         let raw = answer.raw();
         let mut tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
@@ -50,7 +121,7 @@ impl Mirror {
     }
 
     /// The headers for a call of a tool.
-    pub fn headers(&self, request: &Message) -> Vec<(HeaderName, HeaderValue)> {
+    fn headers(&self, request: &Message) -> Vec<(HeaderName, HeaderValue)> {
         let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = request
             .field_text("name")

@@ -68,7 +68,7 @@ pub struct Server {
     /// Whether all clients share one conversation.
     pub shared: bool,
     /// Which arguments its tools want in headers.
-    pub mirror: mirror::Mirror,
+    pub mirror: Arc<mirror::Mirror>,
     transport: Transport,
     http: client::HttpClient,
     lifecycle: Arc<Lifecycle>,
@@ -79,15 +79,7 @@ impl Server {
     /// A server as it is configured; nothing is started yet.
     pub fn new(config: ServerConfig, http: client::HttpClient, lifecycle: Arc<Lifecycle>) -> Arc<Self> {
         let ServerConfig { name, transport, shared, .. } = config;
-        Arc::new(Self {
-            name,
-            shared,
-            mirror: mirror::Mirror::default(),
-            transport,
-            http,
-            lifecycle,
-            only: Mutex::new(None),
-        })
+        Arc::new(Self { name, shared, mirror: Arc::default(), transport, http, lifecycle, only: Mutex::new(None) })
     }
 
     /// The one era it is known to speak, if it turned out to speak one only.
@@ -99,9 +91,9 @@ impl Server {
         *self.only.lock().unwrap_or_else(PoisonError::into_inner) = Some(era);
     }
 
-    /// Whether its conversations are HTTP exchanges.
-    pub fn is_http(&self) -> bool {
-        matches!(self.transport, Transport::Http { .. })
+    /// Whether it sees the headers of a request, and so checks them itself.
+    pub fn sees_headers(&self, link: &Link) -> bool {
+        link.era() == Era::Modern && matches!(self.transport, Transport::Http { .. })
     }
 
     /// The address, where there is one.
