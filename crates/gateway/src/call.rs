@@ -15,8 +15,16 @@ pub trait Outlet: Send + Sync {
     fn notify(&self, link: &Arc<Link>, notification: Message);
     /// A question for the client; the answer goes back over `link`.
     fn ask(&self, link: &Arc<Link>, question: Message);
+    /// Whether the client can be asked something while this call runs.
+    fn can_be_asked(&self) -> bool {
+        false
+    }
     /// The server has hung up and wants to be asked again for the rest; a client that knows how may do the same.
     fn pause(&self) {}
+    /// Whether all calls of this conversation are of one client.
+    fn is_one_client(&self) -> bool {
+        true
+    }
     /// Whether somebody is there to take it now.
     fn is_open(&self) -> bool;
 }

@@ -53,6 +53,15 @@ impl Gateway {
         }
     }
 
+    /// All calls of this gateway come from one client: it need not be told from others.
+    pub fn serve_one_client(&self) {
+        for server in &self.servers {
+            if let Some(pool) = self.all.pool(server) {
+                pool.serve_one_client();
+            }
+        }
+    }
+
     /// The route to all servers.
     pub fn all(&self) -> &Arc<Route> {
         &self.all
@@ -175,6 +184,10 @@ impl Outlet for Everyone {
             [only] => only.ask(link, question),
             _ => link.refuse(&question, "several clients share this server; it is not clear which one to ask"),
         }
+    }
+
+    fn is_one_client(&self) -> bool {
+        self.present().len() <= 1
     }
 
     fn is_open(&self) -> bool {

@@ -287,6 +287,10 @@ impl Outlet for ToClient {
         self.stream.ask(edit::splice(question.raw(), &mut cuts));
     }
 
+    fn can_be_asked(&self) -> bool {
+        true
+    }
+
     fn pause(&self) {
         self.stream.pause();
     }

@@ -26,6 +26,7 @@ pub async fn serve(
     output: impl AsyncWrite + Unpin + Send + 'static,
     grace: Duration,
 ) {
+    gateway.serve_one_client();
     let out = Arc::new(Stream::default());
     let session = Session::new(Arc::clone(gateway.all()), Arc::clone(&out));
     let writer = tokio::spawn(write(out.reader(0), output));

@@ -7,11 +7,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::pool::Turn;
 use crate::call::{Call, Outlet};
 use crate::upstream::{Failure, Link};
 use crate::wire::edit::Object;
@@ -46,9 +46,9 @@ pub enum Step {
 /// A call that runs by itself while its client comes and goes.
 pub struct Running {
     /// Its conversation.
-    pub link: Arc<Link>,
-    /// The capabilities that conversation was opened with, where the call has it alone.
-    pub alone: Option<Bytes>,
+    link: Arc<Link>,
+    /// The right to have it alone.
+    _turn: Turn,
     /// Questions that are not answered, by the key the client knows them under.
     pub questions: Vec<(String, Message)>,
     outlet: Arc<Current>,
@@ -59,7 +59,7 @@ pub struct Running {
 
 impl Running {
     /// Starts a call; `stated` is the request as the client wrote it.
-    pub fn start(link: Arc<Link>, alone: Option<Bytes>, stated: &Message, call: Call) -> Self {
+    pub fn start(link: Arc<Link>, turn: Turn, stated: &Message, call: Call) -> Self {
         let (tell, news) = mpsc::channel(limits::INPUT_ROUNDS);
         let capabilities = Object::of(stated.meta_json(CLIENT_CAPABILITIES).unwrap_or_default());
         let outlet = Arc::new(Current {
@@ -75,7 +75,7 @@ impl Running {
             let _gone = tell.send(News::Answered(answer)).await;
         });
         let until = Instant::now() + limits::PARK_TIME;
-        Self { link, alone, questions: Vec::new(), outlet, news, task, until }
+        Self { link, _turn: turn, questions: Vec::new(), outlet, news, task, until }
     }
 
     /// Waits for what happens next; what the server says meanwhile goes to `outlet`.
@@ -174,6 +174,10 @@ impl Outlet for Current {
         if self.tell.try_send(News::Asked(question.clone())).is_err() {
             link.refuse(&question, "the client has too many questions to answer already");
         }
+    }
+
+    fn can_be_asked(&self) -> bool {
+        true
     }
 
     fn is_open(&self) -> bool {

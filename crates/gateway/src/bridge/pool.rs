@@ -1,10 +1,14 @@
-//! The conversations that stateless clients use: one for all, and on legacy servers one alone for each call whose
-//! server may ask its client something, because only then is it certain whom it asks.
+//! The conversations that stateless clients use with one server.
+//!
+//! A modern server needs one for all. A legacy server is told in its handshake what its client can do, so there is a
+//! group of conversations for each set of capabilities. A call whose server may ask its client something has one of
+//! them alone while it runs, because only then is it certain whom the server asks; unless there is one client only.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
 use super::park::Parked;
 use super::subscribe::Hub;
@@ -14,8 +18,10 @@ use crate::upstream::{Failure, Link, Server};
 use crate::wire::edit::{Object, quoted};
 use crate::wire::names::{CLIENT_CAPABILITIES, CLIENT_INFO, Era, LEGACY, MODERN, PROTOCOL_VERSION};
 
-/// Conversations kept for the next call that needs one alone.
-const IDLE: usize = 8;
+/// Sets of capabilities that have conversations at a time; the oldest gives way.
+const GROUPS: usize = 16;
+/// Conversations of one group that are kept.
+const KEPT: usize = 8;
 
 /// The conversations with one server.
 #[derive(Default)]
@@ -24,78 +30,125 @@ pub struct Pool {
     pub parked: Parked,
     /// Who listens to what the server says by itself.
     pub hub: Arc<Hub>,
-    common: tokio::sync::Mutex<Option<Arc<Link>>>,
-    idle: Mutex<HashMap<Bytes, Vec<Arc<Link>>>>,
+    modern: Mutex<Option<Arc<Link>>>,
+    groups: Mutex<VecDeque<(Bytes, Arc<Mutex<Vec<Member>>>)>>,
 }
 
+/// A conversation, and the right to have it alone.
+struct Member {
+    link: Arc<Link>,
+    turn: Arc<Semaphore>,
+}
+
+/// The right to have a conversation alone; over when dropped.
+pub type Turn = Option<OwnedSemaphorePermit>;
+
 impl Pool {
-    fn idle(&self) -> MutexGuard<'_, HashMap<Bytes, Vec<Arc<Link>>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    /// From now on all calls come from one client.
+    pub fn serve_one_client(&self) {
+        let _already = self.hub.one_client.set(());
     }
 
-    fn general(&self) -> Arc<dyn Outlet> {
-        Arc::clone(&self.hub) as Arc<dyn Outlet>
-    }
-
-    /// The conversation for all.
+    /// The conversation for what every client may know.
     pub async fn link(&self, server: &Server, call: &Call) -> Result<Arc<Link>, Failure> {
-        let mut common = self.common.lock().await;
-        if let Some(link) = common.as_ref().filter(|link| link.is_alive()) {
-            return Ok(Arc::clone(link));
+        if server.only_speaks() != Some(Era::Legacy) {
+            let mut modern = self.modern.lock().await;
+            if let Some(link) = modern.as_ref().filter(|link| link.is_alive()) {
+                return Ok(Arc::clone(link));
+            }
+            if self.group(call).await.lock().await.iter().all(|member| !member.link.is_alive()) {
+                let link = self.open(server, call, Era::Modern).await?;
+                if link.era() == Era::Modern {
+                    *modern = Some(Arc::clone(&link));
+                } else {
+                    self.group(call).await.lock().await.push(member(&link));
+                }
+                return Ok(link);
+            }
         }
-        let link = server.open(&opening(call, b"{}"), &self.general()).await?;
+        let group = self.group(call).await;
+        let mut members = group.lock().await;
+        members.retain(|member| member.link.is_alive());
+        if members.is_empty() {
+            members.push(member(&self.open(server, call, Era::Legacy).await?));
+        }
+        members.first().map(|member| Arc::clone(&member.link)).ok_or_else(|| Failure::Lost("it is gone".to_owned()))
+    }
+
+    /// A conversation in which this call is the only one that the server can ask about.
+    pub async fn alone(&self, server: &Server, call: &Call) -> Result<(Arc<Link>, Turn), Failure> {
+        if self.hub.one_client.get().is_some() {
+            return Ok((self.link(server, call).await?, None));
+        }
+        let group = self.group(call).await;
+        let mut members = group.lock().await;
+        members.retain(|member| member.link.is_alive());
+        for member in members.iter() {
+            if let Ok(turn) = Arc::clone(&member.turn).try_acquire_owned() {
+                return Ok((Arc::clone(&member.link), Some(turn)));
+            }
+        }
+        let member = member(&self.open(server, call, Era::Legacy).await?);
+        let (link, turn) = (Arc::clone(&member.link), Arc::clone(&member.turn).try_acquire_owned().ok());
+        if members.len() < KEPT {
+            members.push(member);
+        }
+        Ok((link, turn))
+    }
+
+    async fn open(&self, server: &Server, call: &Call, prefer: Era) -> Result<Arc<Link>, Failure> {
+        let general: Arc<dyn Outlet> = Arc::clone(&self.hub) as Arc<dyn Outlet>;
+        let link = server.open(&Opening { prefer, ..opening(call) }, &general).await?;
         link.initialized().await;
-        *common = Some(Arc::clone(&link));
         Ok(link)
     }
 
-    /// A conversation for one call alone, with the capabilities of its client, under which it is given back.
-    pub async fn take(&self, server: &Server, call: &Call) -> Result<(Arc<Link>, Bytes), Failure> {
-        let capabilities = Bytes::copy_from_slice(call.request.meta_json(CLIENT_CAPABILITIES).unwrap_or(b"{}"));
-        let kept = self.idle().get_mut(&capabilities).and_then(Vec::pop).filter(|link| link.is_alive());
-        let link = match kept {
-            Some(link) => link,
-            None => {
-                let opening = Opening { prefer: Era::Legacy, ..opening(call, &capabilities) };
-                let link = server.open(&opening, &self.general()).await?;
-                link.initialized().await;
-                link
-            }
-        };
-        Ok((link, capabilities))
-    }
-
-    /// Takes a conversation back whose call is over.
-    pub fn give(&self, link: Arc<Link>, capabilities: Bytes) {
-        let mut idle = self.idle();
-        let count: usize = idle.values().map(Vec::len).sum();
-        if link.is_alive() && count < IDLE {
-            idle.entry(capabilities).or_default().push(link);
-        } else {
-            link.ended.cancel();
+    /// The conversations for the capabilities of a call.
+    async fn group(&self, call: &Call) -> Arc<Mutex<Vec<Member>>> {
+        let capabilities = capabilities(call);
+        let mut groups = self.groups.lock().await;
+        if let Some((_, group)) = groups.iter().find(|(key, _)| key == capabilities) {
+            return Arc::clone(group);
         }
+        if groups.len() >= GROUPS {
+            groups.pop_front();
+        }
+        let group = Arc::<Mutex<Vec<Member>>>::default();
+        groups.push_back((Bytes::copy_from_slice(capabilities), Arc::clone(&group)));
+        group
     }
 
     /// Ends all of them.
     pub async fn close(&self) {
-        let idle: Vec<Arc<Link>> = self.idle().drain().flat_map(|(_, links)| links).collect();
-        for link in idle.into_iter().chain(self.common.lock().await.take()) {
+        self.parked.close();
+        let mut links: Vec<Arc<Link>> = self.modern.lock().await.take().into_iter().collect();
+        for (_, group) in self.groups.lock().await.drain(..) {
+            links.extend(group.lock().await.drain(..).map(|member| member.link));
+        }
+        for link in links {
             link.close().await;
         }
-        self.parked.close();
     }
 }
 
+fn member(link: &Arc<Link>) -> Member {
+    Member { link: Arc::clone(link), turn: Arc::new(Semaphore::new(1)) }
+}
+
+fn capabilities(call: &Call) -> &[u8] {
+    call.request.meta_json(CLIENT_CAPABILITIES).unwrap_or(b"{}")
+}
+
 /// How a conversation for stateless clients begins.
-fn opening(call: &Call, capabilities: &[u8]) -> Opening {
+fn opening(call: &Call) -> Opening {
     let info = call.request.meta_json(CLIENT_INFO).map_or_else(own_info, <[u8]>::to_vec);
     let mut initialize = Object::default();
     initialize.set("protocolVersion", quoted(LEGACY[0]));
-    initialize.set("capabilities", capabilities);
+    initialize.set("capabilities", capabilities(call));
     initialize.set("clientInfo", info.clone());
     let mut meta = Object::default();
     meta.set(PROTOCOL_VERSION, quoted(MODERN));
-    meta.set(CLIENT_CAPABILITIES, capabilities);
+    meta.set(CLIENT_CAPABILITIES, capabilities(call));
     meta.set(CLIENT_INFO, info);
     Opening { prefer: Era::Modern, initialize: initialize.json().into(), meta: meta.json().into() }
 }

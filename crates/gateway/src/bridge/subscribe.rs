@@ -1,6 +1,6 @@
 //! What servers say by themselves, across the eras: list changes and updated resources.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::accept::stream::Stream;
 use crate::call::{Call, Outlet};
@@ -97,6 +97,8 @@ impl Outlet for Follower {
 /// Who listens to a legacy server's own notifications.
 #[derive(Default)]
 pub struct Hub {
+    /// Set where all calls come from one client.
+    pub one_client: OnceLock<()>,
     listeners: Mutex<Vec<Listener>>,
 }
 
@@ -131,8 +133,12 @@ impl Outlet for Hub {
         link.refuse(&question, "no call is under way whose client could be asked");
     }
 
+    fn is_one_client(&self) -> bool {
+        self.one_client.get().is_some()
+    }
+
     fn is_open(&self) -> bool {
-        !self.listeners().is_empty()
+        false
     }
 }
 

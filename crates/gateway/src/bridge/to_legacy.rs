@@ -60,9 +60,6 @@ async fn ask(server: &Arc<Server>, pool: &Pool, link: Arc<Link>, call: &Call) ->
     };
     match running.next(&call.outlet).await {
         Step::Answered(answer) => {
-            if let Some(capabilities) = running.alone.take() {
-                pool.give(Arc::clone(&running.link), capabilities);
-            }
             modern_answer(&call.request, hello.as_ref(), answer.map_err(|failure| failed(server, failure))?)
         }
         Step::Asking => {
@@ -86,12 +83,12 @@ async fn begin(server: &Arc<Server>, pool: &Pool, common: Arc<Link>, call: &Call
     if !may_ask(&call.request) {
         return Ok(Running::start(common, None, &call.request, request));
     }
-    let (link, capabilities) = pool.take(server, call).await.map_err(|failure| failed(server, failure))?;
+    let (link, turn) = pool.alone(server, call).await.map_err(|failure| failed(server, failure))?;
     if let Some(level) = call.request.meta_json(LOG_LEVEL) {
         let params = [br#"{"level":"#.as_slice(), level, b"}"].concat();
         let _not_every_server_logs = link.ask("logging/setLevel", &params).await;
     }
-    Ok(Running::start(link, Some(capabilities), &call.request, request))
+    Ok(Running::start(link, turn, &call.request, request))
 }
 
 /// The server's questions as the modern era writes them.

@@ -197,7 +197,7 @@ impl Link {
                     self.tell_soon(build::result(id, b"{}"));
                 }
             }
-            Kind::Request => self.outlet(on).ask(self, message),
+            Kind::Request => self.outlet(on, true).ask(self, message),
         }
     }
 
@@ -254,9 +254,9 @@ impl Link {
                     let _gone = reply.send(Err(Failure::Lost("it ended the subscription".to_owned())));
                 }
             }
-            "notifications/message" | "notifications/cancelled" => self.outlet(on).notify(self, notification),
+            "notifications/message" | "notifications/cancelled" => self.outlet(on, false).notify(self, notification),
             _ => match on {
-                Some(_) => self.outlet(on).notify(self, notification),
+                Some(_) => self.outlet(on, false).notify(self, notification),
                 None => self.general.notify(self, notification),
             },
         }
@@ -268,18 +268,22 @@ impl Link {
         }
     }
 
-    /// Where a message goes that names no call: to the call on whose stream it came, or to the only call there is,
-    /// or to the client at large; and if nobody listens there, to the newest call.
-    fn outlet(&self, on: Option<u64>) -> Arc<dyn Outlet> {
+    /// Where a message goes that names no call: to the call on whose stream it came, or to the only call it can be
+    /// about, or to the client at large. If nobody listens there, to the newest call, as long as all calls are of one
+    /// client: nobody is ever asked in another's place.
+    fn outlet(&self, on: Option<u64>, is_question: bool) -> Arc<dyn Outlet> {
         let open = self.open();
-        let only = || if open.pending.len() == 1 { open.pending.values().next() } else { None };
-        let newest = || open.pending.iter().max_by_key(|(number, _)| **number).map(|(_, pending)| pending);
-        let named = on.and_then(|number| open.pending.get(&number)).or_else(only);
-        match named {
-            Some(pending) => Arc::clone(&pending.outlet),
-            None if self.general.is_open() => Arc::clone(&self.general),
-            None => newest().map_or_else(|| Arc::clone(&self.general), |pending| Arc::clone(&pending.outlet)),
-        }
+        let named = on.and_then(|number| open.pending.get(&number));
+        let fits = |pending: &&Pending| !is_question || pending.outlet.can_be_asked();
+        let mut fitting = open.pending.values().filter(fits);
+        let only = fitting.next().filter(|_| fitting.next().is_none());
+        let newest = || {
+            let numbered = open.pending.iter().filter(|(_, pending)| fits(pending));
+            numbered.max_by_key(|(number, _)| **number).map(|(_, pending)| pending)
+        };
+        let found =
+            named.or(only).or_else(|| newest().filter(|_| !self.general.is_open() && self.general.is_one_client()));
+        found.map_or_else(|| Arc::clone(&self.general), |pending| Arc::clone(&pending.outlet))
     }
 
     /// Headers and session of an HTTP conversation are closed with it.

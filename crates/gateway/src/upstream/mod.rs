@@ -83,7 +83,7 @@ impl Server {
     }
 
     /// The one era it is known to speak, if it turned out to speak one only.
-    fn only_speaks(&self) -> Option<Era> {
+    pub fn only_speaks(&self) -> Option<Era> {
         *self.only.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
