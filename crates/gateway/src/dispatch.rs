@@ -57,8 +57,9 @@ pub async fn dispatch(route: &Arc<Route>, caller: &Caller, call: Call) -> Option
     let _under_way = route.lifecycle.call();
     let cancel = Arc::clone(&call.cancel);
     let reply = tokio::select! {
-        () = cancel.cancelled() => return None,
+        biased;
         reply = reply(route, caller, &call) => reply,
+        () = cancel.cancelled() => return None,
     };
     Some(answer::to_client(caller.era(), &call, reply))
 }

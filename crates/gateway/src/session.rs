@@ -213,12 +213,12 @@ impl Session {
     /// Everything this client had is over.
     pub async fn close(&self) {
         self.general.end();
-        self.calls.cancel_all();
         for link in self.links().await {
             if !self.route.is_shared(&link.server) {
                 link.close().await;
             }
         }
+        self.calls.cancel_all();
     }
 }
 

@@ -64,9 +64,9 @@ impl Listener {
                 _ = sweep.tick() => face.sweep(),
                 accepted = self.tcp.accept() => match (accepted, Arc::clone(&room).try_acquire_owned()) {
                     (Ok((tcp, _)), Ok(permit)) => {
-                        let face = Arc::clone(&face);
-                        tokio::spawn(async move {
-                            face.connection(tcp).await;
+                        let connection = Arc::clone(&face);
+                        face.gateway.lifecycle.connect(async move {
+                            connection.connection(tcp).await;
                             drop(permit);
                         });
                     }
@@ -77,8 +77,7 @@ impl Listener {
                 },
             }
         }
-        let ended = face.gateway.lifecycle.ended.clone();
-        ended.cancelled().await;
+        face.gateway.lifecycle.closing.cancelled().await;
         for session in face.sessions.remove_all() {
             session.session.close().await;
         }

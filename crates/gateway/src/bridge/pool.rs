@@ -31,7 +31,7 @@ pub struct Pool {
     /// Who listens to what the server says by itself.
     pub hub: Arc<Hub>,
     modern: Mutex<Option<Arc<Link>>>,
-    groups: Mutex<VecDeque<(Bytes, Arc<Mutex<Vec<Member>>>)>>,
+    groups: Mutex<VecDeque<(Bytes, Group)>>,
 }
 
 /// A conversation, and the right to have it alone.
@@ -39,6 +39,9 @@ struct Member {
     link: Arc<Link>,
     turn: Arc<Semaphore>,
 }
+
+/// The conversations for one set of capabilities.
+type Group = Arc<Mutex<Vec<Member>>>;
 
 /// The right to have a conversation alone; over when dropped.
 pub type Turn = Option<OwnedSemaphorePermit>;
@@ -104,7 +107,7 @@ impl Pool {
     }
 
     /// The conversations for the capabilities of a call.
-    async fn group(&self, call: &Call) -> Arc<Mutex<Vec<Member>>> {
+    async fn group(&self, call: &Call) -> Group {
         let capabilities = capabilities(call);
         let mut groups = self.groups.lock().await;
         if let Some((_, group)) = groups.iter().find(|(key, _)| key == capabilities) {
@@ -113,7 +116,7 @@ impl Pool {
         if groups.len() >= GROUPS {
             groups.pop_front();
         }
-        let group = Arc::<Mutex<Vec<Member>>>::default();
+        let group = Group::default();
         groups.push_back((Bytes::copy_from_slice(capabilities), Arc::clone(&group)));
         group
     }

@@ -162,7 +162,7 @@ async fn on_http(config: &Config) -> Ended {
     stop.asked().await;
     log::line("going down: calls under way may finish; a second signal ends them");
     gateway.lifecycle.drain(config.grace, stop.asked()).await;
-    gateway.lifecycle.ended.cancel();
+    gateway.lifecycle.closing.cancel();
     let _in_time = tokio::time::timeout(Duration::from_secs(5), serving).await;
     end(&gateway).await;
     Ok(())
@@ -170,6 +170,7 @@ async fn on_http(config: &Config) -> Ended {
 
 async fn end(gateway: &Gateway) {
     gateway.all().close().await;
+    gateway.lifecycle.settle().await;
     gateway.lifecycle.end().await;
 }
 

@@ -10,10 +10,14 @@ use tokio_util::task::TaskTracker;
 pub struct Lifecycle {
     /// No new calls are taken.
     pub draining: CancellationToken,
+    /// Calls that are still under way get their last answer now.
+    pub closing: CancellationToken,
     /// Everything ends.
     pub ended: CancellationToken,
     /// Calls under way.
     calls: TaskTracker,
+    /// Connections of clients.
+    connections: TaskTracker,
     /// Children, and whatever must not be left behind.
     tasks: TaskTracker,
 }
@@ -38,6 +42,21 @@ impl Lifecycle {
             () = tokio::time::sleep(grace) => {}
             () = hurry => {}
         }
+    }
+
+    /// Serves a connection.
+    pub fn connect(&self, connection: impl Future<Output = ()> + Send + 'static) {
+        self.connections.spawn(connection);
+    }
+
+    /// Waits until the last answers have left, within bounds.
+    pub async fn settle(&self) {
+        self.connections.close();
+        let left = async {
+            self.calls.wait().await;
+            self.connections.wait().await;
+        };
+        let _in_time = tokio::time::timeout(Duration::from_secs(2), left).await;
     }
 
     /// Ends everything and waits until it has ended, within bounds.

@@ -1,0 +1,101 @@
+//! Several servers on one endpoint: their own names, their own answers, and a dead one costs itself only.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::kit::{Served, fixture, last};
+
+fn names(list: &Value, of: &str) -> Vec<String> {
+    let items = list["result"][of].as_array().unwrap_or_else(|| panic!("{list}"));
+    items.iter().map(|item| item["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn every_tool_is_there_under_the_name_of_its_server() {
+    let served = Served::with(&format!("{}{}", fixture("zeta", "legacy"), fixture("alpha", "modern"))).await;
+    let alone = served.session("/mcp/zeta").await;
+    let own = names(&alone.ask(1, "tools/list", json!({})).await, "tools");
+    let all = served.session("/mcp").await;
+    let list = all.ask(1, "tools/list", json!({})).await;
+    let merged = names(&list, "tools");
+
+    let expected: Vec<String> =
+        ["zeta", "alpha"].iter().flat_map(|server| own.iter().map(move |name| format!("{server}__{name}"))).collect();
+    assert_eq!(merged, expected, "in the order of the configuration");
+    assert_eq!(all.ask(2, "tools/list", json!({})).await["result"], list["result"], "the same every time");
+    assert!(all.hello["result"]["capabilities"]["tools"].is_object());
+
+    for server in ["zeta", "alpha"] {
+        let call =
+            all.ask(3, "tools/call", json!({"name": format!("{server}__echo_meta"), "arguments": {"a": 1}})).await;
+        assert_eq!(call["result"]["structuredContent"]["name"], "echo_meta", "{call}");
+    }
+    let (status, answer) =
+        served.modern("/mcp", "tools/call", json!({"name": "zeta__echo_meta", "arguments": {}})).await;
+    assert_eq!(
+        (status.as_u16(), &answer["result"]["structuredContent"]["name"]),
+        (200, &json!("echo_meta")),
+        "{answer}"
+    );
+}
+
+#[tokio::test]
+async fn a_name_nobody_has_is_an_error_that_tells_how_names_look() {
+    let served = Served::with(&format!("{}{}", fixture("a", "both"), fixture("b", "both"))).await;
+    let all = served.session("/mcp").await;
+    for name in ["echo_meta", "c__echo_meta", "__x"] {
+        let answer = all.ask(1, "tools/call", json!({"name": name})).await;
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains("<server>__<name>"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn prompts_resources_templates_and_completions_find_their_server() {
+    let served = Served::with(&format!("{}{}", fixture("a", "legacy"), fixture("b", "legacy"))).await;
+    let alone = served.session("/mcp/a").await;
+    let all = served.session("/mcp").await;
+    let own = names(&alone.ask(1, "prompts/list", json!({})).await, "prompts");
+    assert_eq!(names(&all.ask(1, "prompts/list", json!({})).await, "prompts").len(), own.len() * 2);
+    let prompt = all.ask(2, "prompts/get", json!({"name": "b__test_simple_prompt"})).await;
+    assert!(prompt["result"]["messages"].is_array(), "{prompt}");
+
+    let resources = all.ask(3, "resources/list", json!({})).await;
+    let uri = resources["result"]["resources"][0]["uri"].as_str().unwrap().to_owned();
+    let read = all.ask(4, "resources/read", json!({"uri": uri})).await;
+    assert_eq!(read["result"], alone.ask(4, "resources/read", json!({"uri": uri})).await["result"]);
+    let missing = all.ask(5, "resources/read", json!({"uri": "nowhere://x"})).await;
+    assert!(missing["error"]["code"].is_i64(), "{missing}");
+
+    let complete = json!({"ref": {"type": "ref/prompt", "name": "a__test_prompt_with_arguments"}, "argument": {"name": "arg1", "value": "p"}});
+    let completion = all.ask(6, "completion/complete", complete).await;
+    assert!(completion["result"]["completion"]["values"].is_array(), "{completion}");
+}
+
+#[tokio::test]
+async fn a_dead_server_costs_its_own_tools_only() {
+    let dead = "[servers.dead]\ncommand = \"/nonexistent/server\"\n[servers.gone]\nurl = \"http://127.0.0.1:9/mcp\"\n";
+    let served = Served::with(&format!("{dead}{}", fixture("good", "both"))).await;
+    let all = served.session("/mcp").await;
+    let instructions = all.hello["result"]["instructions"].as_str().unwrap();
+    assert!(instructions.contains("dead") && instructions.contains("gone"), "{instructions}");
+    let list = all.ask(1, "tools/list", json!({})).await;
+    assert!(names(&list, "tools").iter().all(|name| name.starts_with("good__")));
+    assert!(list["result"]["_meta"]["seawall/servers"]["dead"]["reason"].is_string(), "{list}");
+
+    let call = all.ask(2, "tools/call", json!({"name": "dead__x", "arguments": {}})).await;
+    assert_eq!(call["result"]["isError"], true, "{call}");
+    assert_eq!(call["result"]["_meta"]["seawall/failure"]["mayHaveExecuted"], false, "{call}");
+    let call = all.ask(3, "tools/call", json!({"name": "good__echo_meta", "arguments": {}})).await;
+    assert_eq!(call["result"]["structuredContent"]["name"], "echo_meta");
+}
+
+#[tokio::test]
+async fn a_path_that_leads_nowhere_says_where_to_go() {
+    let served = Served::with(&fixture("a", "both")).await;
+    for path in ["/", "/mcp/unknown", "/mcpx", "/mcp/a/b"] {
+        let response = served.send(Method::POST, path, &[], "{}").await;
+        assert_eq!(response.status(), 404, "{path}");
+        assert!(last(response).await["error"]["message"].as_str().unwrap().contains("/mcp/<server>"));
+    }
+}
