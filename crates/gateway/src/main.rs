@@ -6,7 +6,13 @@ use clap::Parser;
 use seawall_gateway::ops::cli::{self, Cli};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _gone = error.print();
+            return if error.use_stderr() { ExitCode::from(cli::USAGE) } else { ExitCode::SUCCESS };
+        }
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match runtime {
         Ok(runtime) => {

@@ -17,7 +17,7 @@ use crate::accept::stdio;
 use crate::gateway::Gateway;
 
 /// A usage or configuration error.
-const USAGE: u8 = 1;
+pub const USAGE: u8 = 1;
 /// Something could not be reached or bound.
 const UNREACHABLE: u8 = 4;
 
@@ -47,10 +47,10 @@ enum Command {
 
 #[derive(Args, Debug)]
 struct Run {
-    /// Seawall's own configuration, or a client's MCP file with exactly one server
+    /// Seawall's own configuration, or a client's MCP file as it is
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The name of the server in messages
+    /// The name of the server: in messages, and to choose one from a configuration
     #[arg(long)]
     name: Option<String>,
     /// The address of a remote server
@@ -110,15 +110,19 @@ fn loaded(path: &Path) -> Result<Config, String> {
 
 fn wrapped(run: Run) -> Result<Config, String> {
     let name = run.name.as_deref();
-    let config = match (run.url, run.config) {
+    let mut config = match (run.url, run.config) {
         (Some(url), _) => Config::for_url(name, &url).map_err(|problems| problems.to_string()),
         (None, Some(path)) if run.command.is_empty() => loaded(&path),
         (None, _) => Config::for_command(name, run.command).map_err(|problems| problems.to_string()),
     }?;
+    if config.servers.len() > 1 && name.is_some() {
+        config.servers.retain(|server| Some(server.name.as_str()) == name);
+    }
     match config.servers.len() {
         1 => Ok(config),
+        0 => Err("the configuration has no server of this name".to_owned()),
         count => Err(format!(
-            "`run` wraps one server, the configuration has {count}; use `seawall serve --stdio` for several"
+            "`run` wraps one server, the configuration has {count}: choose one with --name, or use `seawall serve --stdio`"
         )),
     }
 }

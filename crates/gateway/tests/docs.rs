@@ -1,0 +1,52 @@
+//! What the documents show works: every command line parses, every configuration loads.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that is surprised should stop")]
+
+use std::path::Path;
+
+use clap::Parser;
+use seawall_gateway::ops::cli::Cli;
+use seawall_gateway::ops::config;
+
+/// The fenced blocks of a kind in the README.
+fn blocks(kind: &str) -> Vec<String> {
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap();
+    let open = format!("```{kind}\n");
+    readme.split(&open).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_seawall_command_in_the_readme_parses() {
+    let lines: Vec<String> = blocks("sh").iter().flat_map(|block| block.lines().map(str::to_owned)).collect();
+    let commands: Vec<&str> =
+        lines.iter().filter(|line| line.starts_with("seawall ")).map(|line| line.split('#').next().unwrap()).collect();
+    assert!(commands.len() >= 2);
+    for command in commands {
+        Cli::try_parse_from(command.split_whitespace()).unwrap_or_else(|error| panic!("{command}: {error}"));
+    }
+}
+
+#[test]
+fn every_configuration_in_the_readme_loads() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let set = |_: &str| Some("value".to_owned());
+    let mut servers = Vec::new();
+    for (kind, name) in [("toml", "seawall.toml"), ("json", "mcp.json")] {
+        for block in blocks(kind) {
+            let path = folder.path().join(name);
+            std::fs::write(&path, block).unwrap();
+            let config = config::load(&path, &set).unwrap_or_else(|problems| panic!("{problems}"));
+            servers.extend(config.servers.into_iter().map(|server| server.name));
+        }
+    }
+    assert_eq!(servers, ["github", "search", "memory", "time"]);
+}
+
+#[test]
+fn help_shows_an_example_for_every_command() {
+    use clap::CommandFactory;
+    for command in Cli::command().get_subcommands() {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        assert!(help.contains("seawall "), "{}", command.get_name());
+    }
+}
