@@ -13,6 +13,9 @@ fn main() -> ExitCode {
             return if error.use_stderr() { ExitCode::from(cli::USAGE) } else { ExitCode::SUCCESS };
         }
     };
+    if let Some(code) = cli::begin(&cli) {
+        return code;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match runtime {
         Ok(runtime) => {

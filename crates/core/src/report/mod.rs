@@ -8,8 +8,8 @@ mod texts;
 pub(crate) mod tool_result;
 
 pub use render::{Format, Rendering};
-pub use sanitize::sanitize;
 pub(crate) use sanitize::{one_line, without_credentials};
+pub use sanitize::{quote, sanitize};
 pub use texts::Style;
 
 use std::time::Duration;

@@ -42,7 +42,7 @@ pub(crate) fn one_line(text: &str) -> String {
 }
 
 /// Somebody else's text as we may quote it: one short line without credentials and quotation marks.
-pub(crate) fn quote(text: &str) -> String {
+pub fn quote(text: &str) -> String {
     one_line(&without_credentials(text)).replace('"', "'")
 }
 

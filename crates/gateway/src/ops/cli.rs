@@ -15,6 +15,7 @@ use crate::accept::guard::Guard;
 use crate::accept::http::Listener;
 use crate::accept::stdio;
 use crate::gateway::Gateway;
+use crate::upstream::child;
 
 /// A usage or configuration error.
 pub const USAGE: u8 = 1;
@@ -43,6 +44,16 @@ enum Command {
                             All servers are at /mcp, with tools named <server>__<tool>; one server alone is at /mcp/<server>."
     )]
     Serve(Serve),
+    /// Become a server's process (used by seawall itself)
+    #[command(hide = true)]
+    StartServer(StartServer),
+}
+
+#[derive(Args, Debug)]
+struct StartServer {
+    parent: u32,
+    #[arg(last = true)]
+    command: Vec<String>,
 }
 
 #[derive(Args, Debug)]
@@ -74,9 +85,25 @@ struct Serve {
     stdio: bool,
 }
 
+/// What must happen before there are threads: this process may have to become another.
+pub fn begin(cli: &Cli) -> Option<ExitCode> {
+    match &cli.command {
+        Command::StartServer(start) => {
+            let error = child::become_server(start.parent, &start.command);
+            log::line(&format!("cannot start {:?}: {error}", start.command.first()));
+            Some(ExitCode::from(UNREACHABLE))
+        }
+        _ => {
+            child::launch_through("/proc/self/exe".into());
+            None
+        }
+    }
+}
+
 /// Does what the command line says.
 pub async fn run(cli: Cli) -> ExitCode {
     let ended = match cli.command {
+        Command::StartServer(_) => Ok(()),
         Command::Run(run) => match wrapped(run) {
             Ok(config) => on_stdio(&config).await,
             Err(problems) => Err((USAGE, problems)),

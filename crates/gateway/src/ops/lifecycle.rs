@@ -1,12 +1,16 @@
 //! Start and end: who is still at work, and how long they may be when the gateway is asked to go.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::wire::limits;
+
 /// The life of one gateway.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Lifecycle {
     /// No new calls are taken.
     pub draining: CancellationToken,
@@ -14,12 +18,28 @@ pub struct Lifecycle {
     pub closing: CancellationToken,
     /// Everything ends.
     pub ended: CancellationToken,
+    /// Places for the processes of servers.
+    pub processes: Arc<Semaphore>,
     /// Calls under way.
     calls: TaskTracker,
     /// Connections of clients.
     connections: TaskTracker,
     /// Children, and whatever must not be left behind.
     tasks: TaskTracker,
+}
+
+impl Default for Lifecycle {
+    fn default() -> Self {
+        Self {
+            draining: CancellationToken::new(),
+            closing: CancellationToken::new(),
+            ended: CancellationToken::new(),
+            processes: Arc::new(Semaphore::new(limits::PROCESSES)),
+            calls: TaskTracker::new(),
+            connections: TaskTracker::new(),
+            tasks: TaskTracker::new(),
+        }
+    }
 }
 
 impl Lifecycle {

@@ -6,3 +6,8 @@ use std::io::Write;
 pub fn line(text: &str) {
     let _gone = writeln!(std::io::stderr().lock(), "seawall: {text}");
 }
+
+/// Writes somebody else's line as it is: the wrapper shows what its server shows.
+pub fn plain(text: &str) {
+    let _gone = writeln!(std::io::stderr().lock(), "{text}");
+}

@@ -1,17 +1,25 @@
 //! Processes: started, spoken to over stdin and stdout, and ended with everything they started. Nothing else starts any.
 
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncRead;
 use tokio::process::{Child, Command};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::pipe::{self, Pipe};
 use super::{Failure, Link, Wire};
 use crate::call::Outlet;
-use crate::ops::config::Transport;
+use crate::ops::config::{Secret, Transport};
 use crate::ops::lifecycle::Lifecycle;
 use crate::wire::limits;
 use crate::wire::lines::{Line, Lines};
@@ -21,6 +29,35 @@ const PASSED_ON: [&str; 7] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"
 
 /// The longest line of a child's stderr that is shown.
 const STDERR_LINE: usize = 8 << 10;
+/// The last lines of it that are kept.
+const STDERR_KEPT: usize = 10;
+/// The letters of them that are shown in an error.
+const STDERR_SHOWN: usize = 300;
+/// How long its last words are waited for once a process has ended.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+/// A shorter value of a variable is a setting, not a secret.
+const SECRET: usize = 6;
+
+/// How a server's processes are started.
+static LAUNCHER: OnceLock<PathBuf> = OnceLock::new();
+
+/// Has every server started through this program, the `seawall` command itself, which ties its life to ours.
+pub fn launch_through(program: PathBuf) {
+    let _once = LAUNCHER.set(program);
+}
+
+/// Becomes the command of a server, in a process that ends when its parent does. Comes back only if that fails.
+pub fn become_server(parent: u32, command: &[String]) -> io::Error {
+    if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
+        return error.into();
+    }
+    let is_orphan = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(parent.cast_signed());
+    let [program, args @ ..] = command else { return io::ErrorKind::InvalidInput.into() };
+    if is_orphan {
+        return io::Error::other("its gateway is gone");
+    }
+    std::process::Command::new(program).args(args).exec()
+}
 
 /// Starts a server's process and opens a conversation with it.
 pub fn start(
@@ -29,27 +66,25 @@ pub fn start(
     general: Arc<dyn Outlet>,
     lifecycle: &Arc<Lifecycle>,
 ) -> Result<Arc<Link>, Failure> {
-    let mut child = spawn(transport)?;
-    let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(Failure::Unreachable("its stdin or stdout could not be opened".to_owned()));
+    let Ok(place) = Arc::clone(&lifecycle.processes).try_acquire_owned() else {
+        return Err(Failure::Unreachable(format!("over {} server processes are running", limits::PROCESSES)));
     };
-    if let Some(stderr) = child.stderr.take() {
-        lifecycle.spawn(show(name.to_owned(), stderr));
-    }
+    let mut child = spawn(transport)?;
+    let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    else {
+        return Err(Failure::Unreachable("its pipes could not be opened".to_owned()));
+    };
+    let said = Arc::new(Said::new(name, transport));
+    let heard = tokio::spawn(listen(stderr, Arc::clone(&said)));
     let (pipe, outgoing) = Pipe::new();
     let ended = CancellationToken::new();
     let link = Link::new(name, Wire::Pipe(pipe), general, ended.clone());
-    let (weak, named) = (Arc::downgrade(&link), name.to_owned());
-    let noise = move |line: &[u8]| {
-        let shown: String = String::from_utf8_lossy(line).chars().take(200).collect();
-        if !shown.trim().is_empty() {
-            crate::ops::log::line(&format!("{named}: not a message on stdout, skipped: {shown}"));
-        }
-    };
     lifecycle.spawn(pipe::write_lines(outgoing, stdin, ended.clone()));
+    let weak = Arc::downgrade(&link);
     lifecycle.spawn(async move {
-        let reader = pipe::read_lines(stdout, weak.clone(), noise);
-        supervise(child, reader, weak, ended).await;
+        let reader = pipe::read_lines(stdout, weak.clone(), |line| said.noise(line));
+        supervise(child, reader, (heard, &said), weak, ended).await;
+        drop(place);
     });
     Ok(link)
 }
@@ -58,29 +93,48 @@ fn spawn(transport: &Transport) -> Result<Child, Failure> {
     let Transport::Stdio { command, args, env, cwd, inherit_env } = transport else {
         return Err(Failure::Unreachable("it is no command".to_owned()));
     };
-    let mut process = Command::new(command);
-    process.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).kill_on_drop(true);
-    if *inherit_env {
-        process.stderr(Stdio::inherit());
+    let variables: Vec<_> = if *inherit_env {
+        std::env::vars_os().collect()
     } else {
-        process.stderr(Stdio::piped()).env_clear();
-        for name in PASSED_ON {
-            if let Some(value) = std::env::var_os(name) {
-                process.env(name, value);
-            }
+        PASSED_ON.iter().filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?))).collect()
+    };
+    let own = env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value.expose())));
+    let variables: Vec<_> = variables.into_iter().chain(own).collect();
+    let path = variables.iter().rfind(|(name, _)| name == "PATH").map(|(_, path)| path.clone()).unwrap_or_default();
+    let program = find(command, cwd.as_deref(), &path)
+        .ok_or_else(|| Failure::Unreachable(format!("cannot start {command:?}: there is no such program")))?;
+    let mut process = match LAUNCHER.get() {
+        Some(launcher) => {
+            let mut process = Command::new(launcher);
+            process.arg("start-server").arg(std::process::id().to_string()).arg("--").arg(program);
+            process
         }
-    }
-    process.envs(env.iter().map(|(name, value)| (name, value.expose())));
+        None => Command::new(program),
+    };
+    process.args(args).env_clear().envs(variables).process_group(0).kill_on_drop(true);
+    process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if let Some(cwd) = cwd {
         process.current_dir(cwd);
     }
     process.spawn().map_err(|error| Failure::Unreachable(format!("cannot start {command:?}: {error}")))
 }
 
+/// The file of a command: as a shell would find it, so that a missing one is told before anything starts.
+fn find(command: &str, cwd: Option<&Path>, path: &OsString) -> Option<PathBuf> {
+    let is_program =
+        |file: &PathBuf| file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0);
+    if command.contains('/') {
+        let file = cwd.map_or_else(|| PathBuf::from(command), |cwd| cwd.join(command));
+        return Some(file).filter(is_program);
+    }
+    std::env::split_paths(path).map(|folder| folder.join(command)).find(is_program)
+}
+
 /// Lives as long as the process does: hears it end, or ends it when the conversation is over.
 async fn supervise(
     mut child: Child,
     reader: impl Future<Output = Failure>,
+    (heard, said): (JoinHandle<()>, &Said),
     link: Weak<Link>,
     ended: CancellationToken,
 ) {
@@ -88,9 +142,11 @@ async fn supervise(
     let why = ended.run_until_cancelled(reader).await;
     ended.cancel();
     let exit = stop(&mut child, group).await;
+    // Its last words may still be on their way.
+    let _in_time = tokio::time::timeout(LAST_WORDS, heard).await;
     if let Some(link) = link.upgrade() {
         link.lose(match (why, exit) {
-            (Some(Failure::Lost(_)), Some(exit)) => Failure::Lost(format!("its process ended ({exit})")),
+            (Some(Failure::Lost(_)), Some(exit)) => Failure::Lost(format!("its process ended ({exit}){}", said.last())),
             (Some(why), _) => why,
             (None, _) => Failure::Lost("the session was closed".to_owned()),
         });
@@ -113,13 +169,68 @@ async fn stop(child: &mut Child, group: Option<Pid>) -> Option<ExitStatus> {
     }
 }
 
-/// Shows a server's stderr under its name.
-async fn show(name: String, stderr: impl AsyncRead + Unpin) {
+/// What a server says outside the protocol: shown to the operator, and the end of it kept for the error text.
+struct Said {
+    name: String,
+    is_plain: bool,
+    secrets: Vec<Secret>,
+    last: Mutex<VecDeque<String>>,
+}
+
+impl Said {
+    fn new(name: &str, transport: &Transport) -> Self {
+        let (is_plain, env) = match transport {
+            Transport::Stdio { inherit_env, env, .. } => (*inherit_env, env.as_slice()),
+            _ => (false, [].as_slice()),
+        };
+        let secrets =
+            env.iter().map(|(_, value)| value.clone()).filter(|value| value.expose().len() >= SECRET).collect();
+        Self { name: name.to_owned(), is_plain, secrets, last: Mutex::default() }
+    }
+
+    /// A line on stderr.
+    fn line(&self, line: &[u8]) {
+        let line = String::from_utf8_lossy(line).into_owned();
+        if self.is_plain {
+            crate::ops::log::plain(&line);
+        } else {
+            crate::ops::log::line(&format!("{}: {line}", self.name));
+        }
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.push_back(line);
+        if last.len() > STDERR_KEPT {
+            last.pop_front();
+        }
+    }
+
+    /// A line on stdout that is no message.
+    fn noise(&self, line: &[u8]) {
+        let shown: String = String::from_utf8_lossy(line).chars().take(200).collect();
+        if !shown.trim().is_empty() {
+            crate::ops::log::line(&format!("{}: not a message on stdout, skipped: {shown}", self.name));
+        }
+    }
+
+    /// The last words, as the end of a sentence.
+    fn last(&self) -> String {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let words: Vec<&str> = last.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
+        let mut text = words.join(" / ");
+        for secret in &self.secrets {
+            text = text.replace(secret.expose(), "***");
+        }
+        let start = text.char_indices().rev().nth(STDERR_SHOWN).map_or(0, |(start, _)| start);
+        if text.is_empty() { text } else { format!("; it last said: {}", seawall::quote(&text[start..])) }
+    }
+}
+
+/// Hears a server's stderr to its end.
+async fn listen(stderr: impl AsyncRead + Unpin, said: Arc<Said>) {
     let mut lines = Lines::new(stderr, STDERR_LINE);
     while let Ok(Some(line)) = lines.next().await {
         match line {
-            Line::Whole(line) => crate::ops::log::line(&format!("{name}: {}", String::from_utf8_lossy(&line))),
-            Line::TooLong => crate::ops::log::line(&format!("{name}: (a line of over {STDERR_LINE} bytes)")),
+            Line::Whole(line) => said.line(&line),
+            Line::TooLong => said.line(b"(a line that is too long to show)"),
         }
     }
 }

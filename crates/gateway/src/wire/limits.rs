@@ -56,5 +56,7 @@ pub const INPUT_ROUNDS: usize = 16;
 pub const HANDSHAKE: Duration = Duration::from_secs(300);
 /// How long the question "are you modern?" may take before the answer is taken to be no.
 pub const PROBE: Duration = Duration::from_secs(10);
+/// Processes of servers at a time.
+pub const PROCESSES: usize = 256;
 /// How long a child has to go after its stdin is closed, and again after SIGTERM.
 pub const CHILD_GRACE: Duration = Duration::from_secs(2);

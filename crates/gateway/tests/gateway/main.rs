@@ -5,5 +5,6 @@
 mod drain;
 mod eras;
 mod kit;
+mod life;
 mod merged;
 mod transparent;

@@ -1,0 +1,82 @@
+//! Servers end: what the client is told then, and what is left of them.
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use super::kit::{Served, Wrapped, children, fixture, program, soon, until};
+
+/// A server that shakes hands, then dies on the first call with a last word.
+const MORTAL: &str = r#"
+read line; id=$(echo "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+echo '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"m","version":"0"}}}'
+read line; read line; echo "the disk is on fire, password=hunter2 $SECRET" >&2; exit 3
+"#;
+
+#[tokio::test]
+async fn a_dead_server_is_told_with_its_exit_and_its_last_words_but_no_secret() {
+    let mut wrapped = Wrapped::run(&["env", "SECRET=canary-1234", "sh", "-c", MORTAL]);
+    wrapped.initialize(json!({})).await;
+    let answer = wrapped.ask(1, "tools/call", json!({"name": "x", "arguments": {}})).await;
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(
+        text.starts_with(
+            "x failed: its server was lost while it worked on the request: its process ended (exit status: 3)"
+        ),
+        "{text}"
+    );
+    assert!(text.contains("the disk is on fire") && text.ends_with("It may have been executed."), "{text}");
+    assert!(!text.contains("hunter2"), "{text}");
+    let answer = wrapped.ask(2, "resources/list", json!({})).await;
+    assert_eq!(answer["error"]["code"], -31001, "{answer}");
+}
+
+#[tokio::test]
+async fn a_value_of_the_configuration_is_never_in_an_answer() {
+    let server = format!(
+        "[servers.m]\ncommand = \"sh\"\nargs = [\"-c\", '''{MORTAL}''']\nenv = {{ SECRET = \"canary-1234\" }}\n"
+    );
+    let served = Served::with(&server).await;
+    let session = served.session("/mcp").await;
+    let answer = session.ask(1, "tools/call", json!({"name": "x", "arguments": {}})).await.to_string();
+    assert!(answer.contains("the disk is on fire") && !answer.contains("canary-1234"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_is_named() {
+    let mut wrapped = Wrapped::run(&["/nonexistent/server"]);
+    let answer = wrapped.initialize(json!({})).await;
+    let text = answer["error"]["message"].as_str().unwrap();
+    assert!(text.contains("cannot start \"/nonexistent/server\": there is no such program"), "{text}");
+}
+
+#[tokio::test]
+async fn a_killed_gateway_takes_its_servers_with_it() {
+    let mut served = Served::with(&fixture("a", "legacy")).await;
+    let gateway = served.child.id().unwrap();
+    let _one = served.session("/mcp").await;
+    let _two = served.session("/mcp").await;
+    let servers = children(gateway);
+    assert_eq!(servers.len(), 2);
+    kill_process(Pid::from_raw(gateway.cast_signed()).unwrap(), Signal::KILL).unwrap();
+    drop((_one, _two));
+    soon(served.child.wait()).await.unwrap();
+    until("the servers are gone", async || servers.iter().all(|pid| !is_running(*pid))).await;
+}
+
+/// Not gone, and not a zombie that nobody has waited for.
+fn is_running(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[tokio::test]
+async fn what_a_server_started_goes_with_it() {
+    let script = format!("sleep 1000 & exec {} --stdio", program("seawall-fixture"));
+    let mut wrapped = Wrapped::run(&["sh", "-c", &script]);
+    wrapped.initialize(json!({})).await;
+    let server = children(wrapped.child.id().unwrap())[0];
+    let grandchildren = children(server);
+    assert_eq!(grandchildren.len(), 1);
+    wrapped.close();
+    soon(wrapped.child.wait()).await.unwrap();
+    until("nothing is left", async || !is_running(server) && !is_running(grandchildren[0])).await;
+}
