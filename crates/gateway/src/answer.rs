@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::call::Call;
 use crate::dispatch::{Refusal, Reply};
-use crate::upstream::Failure;
+use crate::upstream::{Failure, seconds};
 use crate::wire::build::{self, Error};
 use crate::wire::names::{Era, SUBSCRIPTION_ID};
 use crate::wire::{Message, edit};
@@ -45,15 +45,16 @@ fn renamed(call: &Call, answer: &Message) -> Bytes {
 /// A tool that gave no answer: a result that says so, because that is what a model can read.
 fn failed_tool(era: Era, call: &Call, server: &str, failure: &Failure) -> Bytes {
     let tool = call.request.field_text("name").unwrap_or_default().into_owned();
-    let may_have_executed = !matches!(failure, Failure::Unreachable(_) | Failure::Handshake(_) | Failure::Full);
+    let may_have_executed = !failure.was_not_sent();
     let doubt = if may_have_executed { " It may have been executed." } else { " It was not executed." };
     let text = format!("{tool} failed: its server {failure}.{doubt}");
     let code = match failure {
         Failure::Silent(_) => "TIMEOUT",
         Failure::Full => "OVERLOADED",
         Failure::Status { .. } | Failure::Broken(_) => "UPSTREAM_ERROR",
-        Failure::Handshake(_) => "SERVER_UNAVAILABLE",
-        Failure::Unreachable(_) | Failure::Lost(_) | Failure::Cancelled => "CONNECTION_LOST",
+        Failure::Handshake(_) | Failure::Impossible(_) => "SERVER_UNAVAILABLE",
+        Failure::Starting { .. } => "SERVER_STARTING",
+        Failure::Unreachable(_) | Failure::Lost(_) | Failure::SessionLost | Failure::Cancelled => "CONNECTION_LOST",
     };
     let mut result = json!({
         "content": [{"type": "text", "text": text}],
@@ -63,6 +64,9 @@ fn failed_tool(era: Era, call: &Call, server: &str, failure: &Failure) -> Bytes 
             "attempts": 1, "mayHaveExecuted": may_have_executed,
         }},
     });
+    if let Failure::Starting { retry_in, .. } = failure {
+        result["_meta"]["seawall/failure"]["retryAfter"] = seconds(*retry_in).max(1).into();
+    }
     if era == Era::Modern {
         result["resultType"] = "complete".into();
     }

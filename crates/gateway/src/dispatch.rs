@@ -7,6 +7,7 @@
 //! 5. What comes back gets the client's id; what does not come back becomes an honest failure (`answer`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -18,9 +19,9 @@ use crate::catalog;
 use crate::gateway::Route;
 use crate::session::Session;
 use crate::upstream::{Failure, Server};
-use crate::wire::Message;
 use crate::wire::build::Error;
 use crate::wire::names::Era;
+use crate::wire::{Kind, Message, limits};
 
 /// Who asks.
 #[derive(Clone)]
@@ -73,22 +74,40 @@ async fn reply(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
     }
 }
 
-/// One call to one server, in the era it speaks.
+/// One call to one server. Its lists stay as they were while it is away.
 pub async fn exchange(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &Call) -> Reply {
+    if catalog::stable::is_list(&call.request) {
+        return catalog::stable::list(route, caller, server, call).await;
+    }
+    let wait = limits::SERVER_WAIT;
+    match once(route, caller, server, call, wait).await {
+        // The server has forgotten the session, so it has not looked at the request.
+        Err(Refusal::Failed(_, Failure::SessionLost)) => once(route, caller, server, call, wait).await,
+        reply => reply,
+    }
+}
+
+/// One call to one server, in the era it speaks, once it is there; `wait` is how long it is waited for.
+pub async fn once(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &Call, wait: Duration) -> Reply {
     let failed = |failure| Refusal::Failed(server.name.clone(), failure);
     match caller {
         Caller::Legacy(session, stream) => {
-            let link = session.link(server).await.map_err(failed)?;
-            match link.era() {
-                Era::Legacy => link.request(call).await.map_err(failed),
-                Era::Modern => to_modern::exchange(session, stream, server, &link, call).await,
+            let keeper = session.keeper(server).map_err(failed)?;
+            let link = keeper.link(wait).await.map_err(failed)?;
+            if link.era() == Era::Modern {
+                return to_modern::exchange(session, stream, server, &link, call).await;
             }
+            let answer = link.request(call).await.map_err(failed)?;
+            if answer.kind() == Kind::Result {
+                session.note(server, &call.request);
+            }
+            Ok(answer)
         }
         Caller::Modern => {
             let Some(pool) = route.pool(server) else {
                 return Err(failed(Failure::Unreachable("it is not on this route".to_owned())));
             };
-            let link = pool.link(server, call).await.map_err(failed)?;
+            let link = pool.link(server, call, wait).await.map_err(failed)?;
             let call = &server.mirror.settle(&link, call, server.sees_headers(&link)).await?;
             match link.era() {
                 Era::Modern => link.request(call).await.map_err(failed),

@@ -1,14 +1,16 @@
 //! What there is: the servers, the routes to them, and what they share between clients.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use crate::bridge::pool::Pool;
 use crate::call::Outlet;
 use crate::ops::config::Config;
 use crate::ops::lifecycle::Lifecycle;
+use crate::ops::memory::Memory;
 use crate::upstream::handshake::Opening;
-use crate::upstream::{Failure, Link, Server, client};
+use crate::upstream::keeper::Prepare;
+use crate::upstream::{Keeper, Link, Server, client};
 use crate::wire::{Message, limits};
 
 /// One gateway.
@@ -23,7 +25,8 @@ pub struct Gateway {
 
 impl Gateway {
     /// A gateway as it is configured; servers start when the first client needs them.
-    pub fn new(config: &Config) -> std::io::Result<Arc<Self>> {
+    pub fn new(config: &Config, memory: Memory) -> std::io::Result<Arc<Self>> {
+        let memory = Arc::new(memory);
         let lifecycle = Arc::new(Lifecycle::default());
         let http = client::client()?;
         let server = |config: &crate::ops::config::ServerConfig| {
@@ -36,6 +39,7 @@ impl Gateway {
             Arc::new(Route {
                 servers,
                 lifecycle: Arc::clone(&lifecycle),
+                memory: Arc::clone(&memory),
                 shared: Arc::clone(&shared),
                 owners: Mutex::default(),
             })
@@ -73,7 +77,7 @@ type Shared = HashMap<String, Common>;
 /// What the clients of one server have in common.
 #[derive(Default)]
 struct Common {
-    link: tokio::sync::Mutex<Option<Arc<Link>>>,
+    keeper: OnceLock<Arc<Keeper>>,
     everyone: Arc<Everyone>,
     pool: Pool,
 }
@@ -84,6 +88,8 @@ pub struct Route {
     pub servers: Vec<Arc<Server>>,
     /// How the gateway ends.
     pub lifecycle: Arc<Lifecycle>,
+    /// What the servers said last time.
+    pub memory: Arc<Memory>,
     shared: Arc<Shared>,
     /// Which server a resource or a task belongs to, as far as it was seen.
     owners: Mutex<HashMap<String, String>>,
@@ -108,25 +114,16 @@ impl Route {
         self.shared.get(&server.name).map(|common| &common.pool)
     }
 
-    /// The one conversation of a shared server; `outlet` hears what belongs to nobody in particular.
-    pub async fn common(
-        &self,
-        server: &Server,
-        opening: &Opening,
-        outlet: &Arc<dyn Outlet>,
-    ) -> Result<Arc<Link>, Failure> {
-        let Some(common) = self.shared.get(&server.name) else {
-            return Err(Failure::Unreachable("it is not on this route".to_owned()));
+    /// Who keeps the one conversation of a shared server; `outlet` hears what belongs to nobody in particular.
+    pub fn common(&self, server: &Arc<Server>, opening: &Opening, outlet: &Arc<dyn Outlet>) -> Arc<Keeper> {
+        let open = || {
+            let everyone = self.shared.get(&server.name).map(|common| Arc::clone(&common.everyone)).unwrap_or_default();
+            let prepare: Prepare = Box::new(|link| Box::pin(async move { link.initialized().await }));
+            Keeper::new(server, opening.clone(), everyone, prepare)
         };
+        let Some(common) = self.shared.get(&server.name) else { return open() };
         common.everyone.join(outlet);
-        let mut link = common.link.lock().await;
-        if let Some(link) = link.as_ref().filter(|link| link.is_alive()) {
-            return Ok(Arc::clone(link));
-        }
-        let everyone: Arc<dyn Outlet> = Arc::clone(&common.everyone) as Arc<dyn Outlet>;
-        let opened = server.open(opening, &everyone).await?;
-        *link = Some(Arc::clone(&opened));
-        Ok(opened)
+        Arc::clone(common.keeper.get_or_init(open))
     }
 
     /// Notes whose something is.
@@ -146,8 +143,8 @@ impl Route {
     /// Ends what no client owns.
     pub async fn close(&self) {
         for common in self.shared.values() {
-            if let Some(link) = common.link.lock().await.take() {
-                link.close().await;
+            if let Some(keeper) = common.keeper.get() {
+                keeper.close().await;
             }
             common.pool.close().await;
         }

@@ -9,13 +9,15 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use crate::accept::stream::Stream;
-use crate::bridge::subscribe;
-use crate::call::Outlet;
+use crate::bridge::{subscribe, to_modern};
+use crate::call::{Call, Nowhere, Outlet};
 use crate::calls::Calls;
+use crate::catalog::stable;
 use crate::gateway::Route;
 use crate::upstream::handshake::Opening;
-use crate::upstream::{Failure, Link, Server};
-use crate::wire::edit;
+use crate::upstream::keeper::Prepare;
+use crate::upstream::{Failure, Hello, Keeper, Link, Server};
+use crate::wire::edit::{self, quoted};
 use crate::wire::names::Era;
 use crate::wire::{Id, Message, build, limits};
 
@@ -34,8 +36,10 @@ pub struct Session {
     followers: Mutex<HashMap<String, AbortHandle>>,
     /// Kept here so that shared conversations know who is still there.
     outlets: Mutex<Vec<Arc<dyn Outlet>>>,
+    greeted: AtomicBool,
     initialized: AtomicBool,
-    links: HashMap<String, tokio::sync::Mutex<Option<Arc<Link>>>>,
+    promised: Mutex<HashMap<String, Option<Bytes>>>,
+    keepers: Mutex<HashMap<String, Arc<Keeper>>>,
     calls: Calls,
     asked: Mutex<HashMap<u64, Asked>>,
     next: AtomicU64,
@@ -52,7 +56,6 @@ enum Asked {
 impl Session {
     /// A session on `route` whose messages at large go to `general`.
     pub fn new(route: Arc<Route>, general: Arc<Stream>) -> Arc<Self> {
-        let links = route.servers.iter().map(|server| (server.name.clone(), Default::default())).collect();
         Arc::new(Self {
             route,
             general,
@@ -61,8 +64,10 @@ impl Session {
             subscribed: Mutex::default(),
             followers: Mutex::default(),
             outlets: Mutex::default(),
+            greeted: AtomicBool::new(false),
             initialized: AtomicBool::new(false),
-            links,
+            promised: Mutex::default(),
+            keepers: Mutex::default(),
             calls: Calls::default(),
             asked: Mutex::default(),
             next: AtomicU64::new(1),
@@ -78,30 +83,136 @@ impl Session {
         &self.calls
     }
 
-    /// The conversation with a server, opened if there is none that lives.
-    pub async fn link(self: &Arc<Self>, server: &Arc<Server>) -> Result<Arc<Link>, Failure> {
-        let Some(slot) = self.links.get(&server.name) else {
-            return Err(Failure::Unreachable("it is not on this route".to_owned()));
-        };
-        let mut slot = slot.lock().await;
-        if let Some(link) = slot.as_ref().filter(|link| link.is_alive()) {
-            return Ok(Arc::clone(link));
-        }
+    /// The name under which is remembered what a server says to clients like this one.
+    pub fn key(&self, server: &Server) -> String {
+        self.opening.get().map(|opening| opening.key(server)).unwrap_or_default()
+    }
+
+    /// The handshake with the client was answered.
+    pub fn greet(&self) {
+        self.greeted.store(true, Ordering::Release);
+    }
+
+    /// Whether the handshake with the client was answered.
+    pub fn is_greeted(&self) -> bool {
+        self.greeted.load(Ordering::Acquire)
+    }
+
+    /// What the client was told the server had said, before it said it.
+    pub fn promise(&self, server: &Server, hello: Bytes) {
+        self.promised.lock().unwrap_or_else(PoisonError::into_inner).insert(server.name.clone(), Some(hello));
+    }
+
+    /// The client asked for a list while the server was away, and there was nothing to stand in.
+    pub fn miss(&self, server: &Server) {
+        self.promised.lock().unwrap_or_else(PoisonError::into_inner).insert(server.name.clone(), None);
+    }
+
+    /// Who keeps the conversation with a server.
+    pub fn keeper(self: &Arc<Self>, server: &Arc<Server>) -> Result<Arc<Keeper>, Failure> {
         let Some(opening) = self.opening.get() else {
             return Err(Failure::Handshake("the client has not sent initialize yet".to_owned()));
         };
-        let outlet = self.outlet(&self.general);
-        let link = if server.shared {
-            self.outlets.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&outlet));
-            self.route.common(server, opening, &outlet).await?
-        } else {
-            server.open(opening, &outlet).await?
-        };
-        if self.initialized.load(Ordering::Acquire) {
-            self.ready(&link).await;
+        let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(keeper) = keepers.get(&server.name) {
+            return Ok(Arc::clone(keeper));
         }
-        *slot = Some(Arc::clone(&link));
-        Ok(link)
+        let outlet = self.outlet(&self.general);
+        let keeper = if server.shared {
+            self.outlets.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&outlet));
+            self.route.common(server, opening, &outlet)
+        } else {
+            let (session, opened) = (Arc::downgrade(self), Arc::downgrade(server));
+            let prepare: Prepare = Box::new(move |link| {
+                let (session, server) = (session.clone(), opened.clone());
+                Box::pin(async move {
+                    if let (Some(session), Some(server)) = (session.upgrade(), server.upgrade()) {
+                        session.opened(&server, &link).await;
+                    }
+                })
+            });
+            Keeper::new(server, opening.clone(), outlet, prepare)
+        };
+        keepers.insert(server.name.clone(), Arc::clone(&keeper));
+        Ok(keeper)
+    }
+
+    /// A conversation was opened, perhaps again: it is brought to where the client believes it to be.
+    async fn opened(self: &Arc<Self>, server: &Arc<Server>, link: &Arc<Link>) {
+        let Some(hello) = link.hello() else { return };
+        let key = self.key(server);
+        self.route.memory.keep_hello(&key, hello);
+        if !self.initialized.load(Ordering::Acquire) {
+            return;
+        }
+        self.ready(link).await;
+        self.replay(link).await;
+        let promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner).remove(&server.name);
+        match promised {
+            Some(promised) if promised.as_ref() != Some(&hello.result) => self.lists_changed(hello),
+            _ => {
+                let (session, link) = (Arc::clone(self), Arc::clone(link));
+                tokio::spawn(async move { stable::compare(&session, &key, &link).await });
+            }
+        }
+    }
+
+    /// Tells the client to read again whatever the server can list.
+    fn lists_changed(&self, hello: &Hello) {
+        for list in ["tools", "prompts", "resources"] {
+            if hello.can(list) {
+                self.general.notify(build::notification(&format!("notifications/{list}/list_changed"), None));
+            }
+        }
+    }
+
+    /// Tells a legacy server again what the client told the one before it.
+    async fn replay(&self, link: &Arc<Link>) {
+        if link.era() != Era::Legacy {
+            return;
+        }
+        let level = self.log_level.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(level) = level {
+            let _not_every_server_logs =
+                link.ask("logging/setLevel", format!(r#"{{"level":{}}}"#, quoted(&level)).as_bytes()).await;
+        }
+        for uri in self.subscribed(&link.server) {
+            let _gone = link.ask("resources/subscribe", format!(r#"{{"uri":{}}}"#, quoted(&uri)).as_bytes()).await;
+        }
+    }
+
+    /// The resources of a server that the client subscribed to.
+    fn subscribed(&self, server: &str) -> Vec<String> {
+        self.subscribed.lock().unwrap_or_else(PoisonError::into_inner).get(server).cloned().unwrap_or_default()
+    }
+
+    /// Notes what a server must be told again when it comes back.
+    pub fn note(&self, server: &Server, request: &Message) {
+        let mut subscribed = self.subscribed.lock().unwrap_or_else(PoisonError::into_inner);
+        let uris = subscribed.entry(server.name.clone()).or_default();
+        let uri = request.field_text("uri").unwrap_or_default().into_owned();
+        match request.method() {
+            "logging/setLevel" => {
+                let level = request.field_text("level").map(|level| level.into_owned());
+                *self.log_level.lock().unwrap_or_else(PoisonError::into_inner) = level;
+            }
+            "resources/subscribe" if uris.len() < limits::LISTED && !uris.contains(&uri) => uris.push(uri),
+            "resources/unsubscribe" => uris.retain(|known| *known != uri),
+            _ => {}
+        }
+    }
+
+    /// A list as the client would read it.
+    pub async fn list(self: &Arc<Self>, link: &Arc<Link>, method: &str) -> Option<Message> {
+        let server = self.route.servers.iter().find(|server| server.name == link.server)?;
+        match link.era() {
+            Era::Legacy => link.ask(method, b"{}").await.ok(),
+            Era::Modern => {
+                let request = Message::parse(build::request(&Id::number(0), method, b"{}")).ok()?;
+                let call = Call { request, outlet: Arc::new(Nowhere), cancel: Arc::default(), mirrored: None };
+                to_modern::exchange(self, &self.general, server, link, &call).await.ok()
+            }
+        }
     }
 
     /// The handshake with the client is over: the server may speak by itself.
@@ -119,13 +230,13 @@ impl Session {
         }
     }
 
+    fn keepers(&self) -> Vec<Arc<Keeper>> {
+        self.keepers.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
     /// The conversations that are open now.
-    pub async fn links(&self) -> Vec<Arc<Link>> {
-        let mut open = Vec::new();
-        for slot in self.links.values() {
-            open.extend(slot.lock().await.iter().cloned());
-        }
-        open
+    pub fn links(&self) -> Vec<Arc<Link>> {
+        self.keepers().iter().filter_map(|keeper| keeper.now()).collect()
     }
 
     /// The way to this client over one of its streams.
@@ -161,13 +272,13 @@ impl Session {
             }
             "notifications/initialized" => {
                 self.initialized.store(true, Ordering::Release);
-                for link in self.links().await {
+                for link in self.links() {
                     self.ready(&link).await;
                 }
             }
             "notifications/progress" => self.progressed(notification).await,
             _ => {
-                for link in self.links().await.iter().filter(|link| link.era() == Era::Legacy) {
+                for link in self.links().iter().filter(|link| link.era() == Era::Legacy) {
                     link.tell(notification.raw().clone()).await;
                 }
             }
@@ -213,9 +324,10 @@ impl Session {
     /// Everything this client had is over.
     pub async fn close(&self) {
         self.general.end();
-        for link in self.links().await {
-            if !self.route.is_shared(&link.server) {
-                link.close().await;
+        let keepers: Vec<_> = self.keepers.lock().unwrap_or_else(PoisonError::into_inner).drain().collect();
+        for (server, keeper) in keepers {
+            if !self.route.is_shared(&server) {
+                keeper.close().await;
             }
         }
         self.calls.cancel_all();
@@ -226,11 +338,6 @@ impl Drop for Session {
     fn drop(&mut self) {
         for follower in self.followers.get_mut().unwrap_or_else(PoisonError::into_inner).values() {
             follower.abort();
-        }
-        for slot in self.links.values_mut() {
-            if let Some(link) = slot.get_mut().take().filter(|link| !self.route.is_shared(&link.server)) {
-                link.ended.cancel();
-            }
         }
     }
 }

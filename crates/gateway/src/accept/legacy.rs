@@ -46,7 +46,8 @@ async fn initialize(sessions: &Sessions, route: &Arc<Route>, path: &str, message
     let id = message.id().cloned();
     let mut response = request(&session, message).await;
     // A handshake that failed leaves no session behind.
-    if session.session.links().await.is_empty() {
+    if !session.session.is_greeted() {
+        session.session.close().await;
         return response;
     }
     match sessions.add(session).as_deref().map(HeaderValue::from_str) {

@@ -5,17 +5,20 @@
 //! them alone while it runs, because only then is it certain whom the server asks; unless there is one client only.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::park::Parked;
 use super::subscribe::Hub;
 use crate::call::{Call, Outlet};
 use crate::upstream::handshake::Opening;
-use crate::upstream::{Failure, Link, Server};
+use crate::upstream::keeper::Prepare;
+use crate::upstream::{Failure, Keeper, Link, Server};
 use crate::wire::edit::{Object, quoted};
+use crate::wire::limits;
 use crate::wire::names::{CLIENT_CAPABILITIES, CLIENT_INFO, Era, LEGACY, MODERN, PROTOCOL_VERSION};
 
 /// Sets of capabilities that have conversations at a time; the oldest gives way.
@@ -30,13 +33,13 @@ pub struct Pool {
     pub parked: Parked,
     /// Who listens to what the server says by itself.
     pub hub: Arc<Hub>,
-    modern: Mutex<Option<Arc<Link>>>,
+    modern: Mutex<Option<Arc<Keeper>>>,
     groups: Mutex<VecDeque<(Bytes, Group)>>,
 }
 
 /// A conversation, and the right to have it alone.
 struct Member {
-    link: Arc<Link>,
+    keeper: Arc<Keeper>,
     turn: Arc<Semaphore>,
 }
 
@@ -53,63 +56,70 @@ impl Pool {
     }
 
     /// The conversation for what every client may know.
-    pub async fn link(&self, server: &Server, call: &Call) -> Result<Arc<Link>, Failure> {
-        if server.only_speaks() != Some(Era::Legacy) {
-            let mut modern = self.modern.lock().await;
-            if let Some(link) = modern.as_ref().filter(|link| link.is_alive()) {
-                return Ok(Arc::clone(link));
-            }
-            if self.group(call).await.lock().await.iter().all(|member| !member.link.is_alive()) {
-                let link = self.open(server, call, Era::Modern).await?;
-                if link.era() == Era::Modern {
-                    *modern = Some(Arc::clone(&link));
-                } else {
-                    self.group(call).await.lock().await.push(member(&link));
-                }
-                return Ok(link);
-            }
+    pub async fn link(&self, server: &Arc<Server>, call: &Call, wait: Duration) -> Result<Arc<Link>, Failure> {
+        if server.only_speaks() == Some(Era::Legacy) {
+            return self.first(server, call).link(wait).await;
         }
-        let group = self.group(call).await;
-        let mut members = group.lock().await;
-        members.retain(|member| member.link.is_alive());
+        let keeper = Arc::clone(locked(&self.modern).get_or_insert_with(|| self.keeper(server, call, Era::Modern)));
+        let link = keeper.link(wait).await?;
+        if link.era() == Era::Modern {
+            return Ok(link);
+        }
+        // It turned out to speak the legacy era only: the conversation is one of this client's capabilities.
+        let group = self.group(call);
+        let mut members = locked(&group);
         if members.is_empty() {
-            members.push(member(&self.open(server, call, Era::Legacy).await?));
+            members.push(member(&keeper));
         }
-        members.first().map(|member| Arc::clone(&member.link)).ok_or_else(|| Failure::Lost("it is gone".to_owned()))
-    }
-
-    /// A conversation in which this call is the only one that the server can ask about.
-    pub async fn alone(&self, server: &Server, call: &Call) -> Result<(Arc<Link>, Turn), Failure> {
-        if self.hub.one_client.get().is_some() {
-            return Ok((self.link(server, call).await?, None));
-        }
-        let group = self.group(call).await;
-        let mut members = group.lock().await;
-        members.retain(|member| member.link.is_alive());
-        for member in members.iter() {
-            if let Ok(turn) = Arc::clone(&member.turn).try_acquire_owned() {
-                return Ok((Arc::clone(&member.link), Some(turn)));
-            }
-        }
-        let member = member(&self.open(server, call, Era::Legacy).await?);
-        let (link, turn) = (Arc::clone(&member.link), Arc::clone(&member.turn).try_acquire_owned().ok());
-        if members.len() < KEPT {
-            members.push(member);
-        }
-        Ok((link, turn))
-    }
-
-    async fn open(&self, server: &Server, call: &Call, prefer: Era) -> Result<Arc<Link>, Failure> {
-        let general: Arc<dyn Outlet> = Arc::clone(&self.hub) as Arc<dyn Outlet>;
-        let link = server.open(&Opening { prefer, ..opening(call) }, &general).await?;
-        link.initialized().await;
+        locked(&self.modern).take_if(|kept| Arc::ptr_eq(kept, &keeper));
         Ok(link)
     }
 
+    /// The first conversation of the group that a call belongs to.
+    fn first(&self, server: &Arc<Server>, call: &Call) -> Arc<Keeper> {
+        let group = self.group(call);
+        let mut members = locked(&group);
+        if members.is_empty() {
+            members.push(member(&self.keeper(server, call, Era::Legacy)));
+        }
+        Arc::clone(&members[0].keeper)
+    }
+
+    /// A conversation in which this call is the only one that the server can ask about.
+    pub async fn alone(&self, server: &Arc<Server>, call: &Call) -> Result<(Arc<Link>, Turn), Failure> {
+        if self.hub.one_client.get().is_some() {
+            return Ok((self.link(server, call, limits::SERVER_WAIT).await?, None));
+        }
+        let (keeper, turn) = self.turn(server, call);
+        Ok((keeper.link(limits::SERVER_WAIT).await?, turn))
+    }
+
+    fn turn(&self, server: &Arc<Server>, call: &Call) -> (Arc<Keeper>, Turn) {
+        let group = self.group(call);
+        let mut members = locked(&group);
+        for member in members.iter() {
+            if let Ok(turn) = Arc::clone(&member.turn).try_acquire_owned() {
+                return (Arc::clone(&member.keeper), Some(turn));
+            }
+        }
+        let member = member(&self.keeper(server, call, Era::Legacy));
+        let (keeper, turn) = (Arc::clone(&member.keeper), Arc::clone(&member.turn).try_acquire_owned().ok());
+        if members.len() < KEPT {
+            members.push(member);
+        }
+        (keeper, turn)
+    }
+
+    fn keeper(&self, server: &Arc<Server>, call: &Call, prefer: Era) -> Arc<Keeper> {
+        let general: Arc<dyn Outlet> = Arc::clone(&self.hub) as Arc<dyn Outlet>;
+        let prepare: Prepare = Box::new(|link| Box::pin(async move { link.initialized().await }));
+        Keeper::new(server, Opening { prefer, ..opening(call) }, general, prepare)
+    }
+
     /// The conversations for the capabilities of a call.
-    async fn group(&self, call: &Call) -> Group {
+    fn group(&self, call: &Call) -> Group {
         let capabilities = capabilities(call);
-        let mut groups = self.groups.lock().await;
+        let mut groups = locked(&self.groups);
         if let Some((_, group)) = groups.iter().find(|(key, _)| key == capabilities) {
             return Arc::clone(group);
         }
@@ -124,18 +134,22 @@ impl Pool {
     /// Ends all of them.
     pub async fn close(&self) {
         self.parked.close();
-        let mut links: Vec<Arc<Link>> = self.modern.lock().await.take().into_iter().collect();
-        for (_, group) in self.groups.lock().await.drain(..) {
-            links.extend(group.lock().await.drain(..).map(|member| member.link));
+        let mut keepers: Vec<Arc<Keeper>> = locked(&self.modern).take().into_iter().collect();
+        for (_, group) in locked(&self.groups).drain(..) {
+            keepers.extend(locked(&group).drain(..).map(|member| member.keeper));
         }
-        for link in links {
-            link.close().await;
+        for keeper in keepers {
+            keeper.close().await;
         }
     }
 }
 
-fn member(link: &Arc<Link>) -> Member {
-    Member { link: Arc::clone(link), turn: Arc::new(Semaphore::new(1)) }
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn member(keeper: &Arc<Keeper>) -> Member {
+    Member { keeper: Arc::clone(keeper), turn: Arc::new(Semaphore::new(1)) }
 }
 
 fn capabilities(call: &Call) -> &[u8] {
@@ -143,7 +157,7 @@ fn capabilities(call: &Call) -> &[u8] {
 }
 
 /// How a conversation for stateless clients begins.
-fn opening(call: &Call) -> Opening {
+pub fn opening(call: &Call) -> Opening {
     let info = call.request.meta_json(CLIENT_INFO).map_or_else(own_info, <[u8]>::to_vec);
     let mut initialize = Object::default();
     initialize.set("protocolVersion", quoted(LEGACY[0]));

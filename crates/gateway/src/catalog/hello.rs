@@ -11,10 +11,12 @@ use crate::bridge::to_modern::{self, answered};
 use crate::call::Call;
 use crate::dispatch::{Caller, Refusal, Reply};
 use crate::gateway::Route;
+use crate::session::Session;
 use crate::upstream::handshake::Opening;
-use crate::upstream::{Failure, Hello};
+use crate::upstream::{Failure, Hello, Server};
 use crate::wire::build::{self, Error};
 use crate::wire::edit::{Object, quoted};
+use crate::wire::limits;
 use crate::wire::names::{Era, LEGACY};
 
 /// `initialize` of a legacy client: opens a conversation with every server of the route.
@@ -25,31 +27,63 @@ pub async fn initialize(route: &Arc<Route>, caller: &Caller, call: &Call) -> Rep
     let params = bytes::Bytes::copy_from_slice(call.request.body_json());
     let asked = call.request.field_text("protocolVersion").unwrap_or_default().into_owned();
     let opening = Opening { prefer: Era::Legacy, meta: to_modern::meta(&params), initialize: params };
-    if session.opening.set(opening).is_err() && session.links().await.iter().any(|link| link.is_alive()) {
+    if session.opening.set(opening).is_err() && session.is_greeted() {
         return Err(Error::new(build::INVALID_REQUEST, "this session is initialized already").into());
     }
-    let links = join_all(route.servers.iter().map(|server| session.link(server))).await;
-    if let (Some(server), [result]) = (route.single(), links.as_slice()) {
-        let link = result.as_ref().map_err(|failure| Refusal::Failed(server.name.clone(), failure.clone()))?;
-        return match link.hello() {
-            Some(hello) if hello.era == Era::Legacy => answered(&hello.result),
-            hello => answered(&initialized(hello, &agreed(&asked))),
+    let hellos = join_all(route.servers.iter().map(|server| greeted(route, session, server))).await;
+    let is_refused = route.single().is_some() && matches!(hellos.as_slice(), [Err(failure)] if failure.is_final());
+    if !is_refused {
+        session.greet();
+    }
+    if let (Some(server), [result]) = (route.single(), hellos.as_slice()) {
+        return match result {
+            Ok(hello) if hello.era == Era::Legacy => answered(&hello.result),
+            Ok(hello) => answered(&initialized(Some(hello), &agreed(&asked))),
+            Err(failure) if !failure.is_final() => {
+                session.promise(server, bytes::Bytes::new());
+                answered(&expected(&server.name, &agreed(&asked), failure))
+            }
+            Err(failure) => Err(Refusal::Failed(server.name.clone(), failure.clone())),
         };
     }
-    let hellos: Vec<(String, Hello)> = named(route, &links);
+    let known: Vec<(String, Hello)> = named(route, &hellos);
     let mut result = Object::default();
     result.set("protocolVersion", quoted(&agreed(&asked)));
-    result.set("capabilities", capabilities(&hellos).to_string());
+    result.set("capabilities", capabilities(&known).to_string());
     result.set("serverInfo", own_info());
-    if let Some(text) = instructions(route, &links, &hellos) {
+    if let Some(text) = instructions(route, &hellos, &known) {
         result.set("instructions", quoted(&text));
     }
     answered(&result.json())
 }
 
-fn named(route: &Route, links: &[Result<Arc<crate::upstream::Link>, Failure>]) -> Vec<(String, Hello)> {
-    let pairs = route.servers.iter().zip(links);
-    pairs.filter_map(|(server, link)| Some((server.name.clone(), link.as_ref().ok()?.hello()?.clone()))).collect()
+/// What a server says: now if it is there, as it said last if it is not, and if it never said anything, soon.
+async fn greeted(route: &Route, session: &Arc<Session>, server: &Arc<Server>) -> Result<Hello, Failure> {
+    let keeper = session.keeper(server)?;
+    keeper.begin();
+    if let Some(hello) = route.memory.hello(&session.key(server)).filter(|_| keeper.now().is_none()) {
+        session.promise(server, hello.result.clone());
+        return Ok(hello);
+    }
+    let link = keeper.link(limits::HANDSHAKE_WAIT).await?;
+    link.hello().cloned().ok_or_else(|| Failure::Handshake("it said nothing".to_owned()))
+}
+
+/// What a client is told of a server that never said anything yet: it may be able to do everything.
+fn expected(name: &str, version: &str, failure: &Failure) -> Vec<u8> {
+    let mut result = Object::default();
+    result.set("protocolVersion", quoted(version));
+    let changing = json!({"listChanged": true});
+    let all = json!({"tools": changing, "prompts": changing, "resources": changing, "logging": {}, "completions": {}});
+    result.set("capabilities", all.to_string());
+    result.set("serverInfo", json!({"name": name, "version": "0"}).to_string());
+    result.set("instructions", quoted(&format!("The server {failure}. Its tools appear when it is ready.")));
+    result.json()
+}
+
+fn named(route: &Route, hellos: &[Result<Hello, Failure>]) -> Vec<(String, Hello)> {
+    let pairs = route.servers.iter().zip(hellos);
+    pairs.filter_map(|(server, hello)| Some((server.name.clone(), hello.as_ref().ok()?.clone()))).collect()
 }
 
 /// The client's revision if it is known, else the newest.
@@ -80,18 +114,19 @@ fn initialized(hello: Option<&Hello>, version: &str) -> Vec<u8> {
 
 /// `server/discover` on an endpoint with several servers.
 pub async fn discover(route: &Arc<Route>, _caller: &Caller, call: &Call) -> Reply {
-    let links = join_all(route.servers.iter().map(|server| async {
-        match route.pool(server) {
-            Some(pool) => pool.link(server, call).await,
-            None => Err(Failure::Unreachable("it is not on this route".to_owned())),
-        }
+    let greeted = join_all(route.servers.iter().map(|server| async {
+        let Some(pool) = route.pool(server) else {
+            return Err(Failure::Unreachable("it is not on this route".to_owned()));
+        };
+        let link = pool.link(server, call, limits::HANDSHAKE_WAIT).await?;
+        link.hello().cloned().ok_or_else(|| Failure::Handshake("it said nothing".to_owned()))
     }))
     .await;
-    let hellos = named(route, &links);
+    let hellos = named(route, &greeted);
     let mut merged = Object::default();
     merged.set("capabilities", capabilities(&hellos).to_string());
     merged.set("serverInfo", own_info());
-    if let Some(text) = instructions(route, &links, &hellos) {
+    if let Some(text) = instructions(route, &greeted, &hellos) {
         merged.set("instructions", quoted(&text));
     }
     let hello = Hello { era: Era::Legacy, version: String::new(), result: merged.json().into() };
@@ -120,18 +155,14 @@ fn capabilities(hellos: &[(String, Hello)]) -> Value {
 }
 
 /// Every server's own words under its name, and who is missing.
-fn instructions(
-    route: &Route,
-    links: &[Result<Arc<crate::upstream::Link>, Failure>],
-    hellos: &[(String, Hello)],
-) -> Option<String> {
+fn instructions(route: &Route, greeted: &[Result<Hello, Failure>], hellos: &[(String, Hello)]) -> Option<String> {
     let mut lines = Vec::new();
     for (name, hello) in hellos {
         let own = hello.field("instructions").and_then(|json| serde_json::from_slice::<String>(&json).ok());
         lines.extend(own.map(|text| format!("{name}: {text}")));
     }
-    for (server, link) in route.servers.iter().zip(links) {
-        if let Err(failure) = link {
+    for (server, hello) in route.servers.iter().zip(greeted) {
+        if let Err(failure) = hello {
             lines.push(format!("The tools of {} are not available: its server {failure}.", server.name));
         }
     }

@@ -1,11 +1,12 @@
 //! Several servers on one endpoint: which server a call is for, and what their lists look like as one.
 //!
-//! `names` gives things public names, `lists` merges, `hello` shakes hands for all, `listen` hears all.
+//! `stable` keeps lists as they were, `names` gives things public names, `lists` merges, `hello` shakes hands for all, `listen` hears all.
 
 pub mod hello;
 pub mod listen;
 pub mod lists;
 pub mod names;
+pub mod stable;
 
 use std::sync::Arc;
 

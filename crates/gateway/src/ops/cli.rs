@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::config::{self, Config};
 use super::log;
+use super::memory::Memory;
 use crate::accept::guard::Guard;
 use crate::accept::http::Listener;
 use crate::accept::stdio;
@@ -61,6 +62,9 @@ struct Run {
     /// Seawall's own configuration, or a client's MCP file as it is
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Remember nothing of the server between runs
+    #[arg(long)]
+    no_memory: bool,
     /// The name of the server: in messages, and to choose one from a configuration
     #[arg(long)]
     name: Option<String>,
@@ -80,6 +84,9 @@ struct Serve {
     /// Where to listen, instead of what the configuration says
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+    /// Remember nothing of the servers between runs
+    #[arg(long)]
+    no_memory: bool,
     /// Speak stdio to one client instead of listening
     #[arg(long, conflicts_with = "listen")]
     stdio: bool,
@@ -104,13 +111,16 @@ pub fn begin(cli: &Cli) -> Option<ExitCode> {
 pub async fn run(cli: Cli) -> ExitCode {
     let ended = match cli.command {
         Command::StartServer(_) => Ok(()),
-        Command::Run(run) => match wrapped(run) {
-            Ok(config) => on_stdio(&config).await,
-            Err(problems) => Err((USAGE, problems)),
-        },
+        Command::Run(run) => {
+            let memory = memory(run.no_memory);
+            match wrapped(run) {
+                Ok(config) => on_stdio(&config, memory).await,
+                Err(problems) => Err((USAGE, problems)),
+            }
+        }
         Command::Serve(serve) => match served(&serve) {
-            Ok(config) if serve.stdio => on_stdio(&config).await,
-            Ok(config) => on_http(&config).await,
+            Ok(config) if serve.stdio => on_stdio(&config, memory(serve.no_memory)).await,
+            Ok(config) => on_http(&config, memory(serve.no_memory)).await,
             Err(problems) => Err((USAGE, problems)),
         },
     };
@@ -165,12 +175,16 @@ fn served(serve: &Serve) -> Result<Config, String> {
     Ok(config)
 }
 
-fn gateway(config: &Config) -> Result<Arc<Gateway>, (u8, String)> {
-    Gateway::new(config).map_err(|error| (UNREACHABLE, format!("cannot prepare connections: {error}")))
+fn memory(is_off: bool) -> Memory {
+    Memory::new(Memory::default_folder(&variable).filter(|_| !is_off))
 }
 
-async fn on_stdio(config: &Config) -> Ended {
-    let gateway = gateway(config)?;
+fn gateway(config: &Config, memory: Memory) -> Result<Arc<Gateway>, (u8, String)> {
+    Gateway::new(config, memory).map_err(|error| (UNREACHABLE, format!("cannot prepare connections: {error}")))
+}
+
+async fn on_stdio(config: &Config, memory: Memory) -> Ended {
+    let gateway = gateway(config, memory)?;
     let mut stop = Stop::new()?;
     tokio::select! {
         () = stdio::serve(&gateway, tokio::io::stdin(), tokio::io::stdout(), config.grace) => {}
@@ -180,8 +194,8 @@ async fn on_stdio(config: &Config) -> Ended {
     Ok(())
 }
 
-async fn on_http(config: &Config) -> Ended {
-    let gateway = gateway(config)?;
+async fn on_http(config: &Config, memory: Memory) -> Ended {
+    let gateway = gateway(config, memory)?;
     let mut stop = Stop::new()?;
     let guard = Guard { hosts: config.allowed_hosts.clone(), origins: config.allowed_origins.clone() };
     let listener = Listener::bind(Arc::clone(&gateway), config.listen, guard).await;

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -79,11 +79,12 @@ pub fn start(
     let (pipe, outgoing) = Pipe::new();
     let ended = CancellationToken::new();
     let link = Link::new(name, Wire::Pipe(pipe), general, ended.clone());
-    lifecycle.spawn(pipe::write_lines(outgoing, stdin, ended.clone()));
+    let writing = CancellationToken::new();
+    lifecycle.spawn(pipe::write_lines(outgoing, stdin, writing.clone()));
     let weak = Arc::downgrade(&link);
     lifecycle.spawn(async move {
         let reader = pipe::read_lines(stdout, weak.clone(), |line| said.noise(line));
-        supervise(child, reader, (heard, &said), weak, ended).await;
+        supervise(child, reader, (heard, &said), weak, (ended, writing)).await;
         drop(place);
     });
     Ok(link)
@@ -102,7 +103,7 @@ fn spawn(transport: &Transport) -> Result<Child, Failure> {
     let variables: Vec<_> = variables.into_iter().chain(own).collect();
     let path = variables.iter().rfind(|(name, _)| name == "PATH").map(|(_, path)| path.clone()).unwrap_or_default();
     let program = find(command, cwd.as_deref(), &path)
-        .ok_or_else(|| Failure::Unreachable(format!("cannot start {command:?}: there is no such program")))?;
+        .ok_or_else(|| Failure::Impossible(format!("there is no program {command:?}")))?;
     let mut process = match LAUNCHER.get() {
         Some(launcher) => {
             let mut process = Command::new(launcher);
@@ -136,13 +137,13 @@ async fn supervise(
     reader: impl Future<Output = Failure>,
     (heard, said): (JoinHandle<()>, &Said),
     link: Weak<Link>,
-    ended: CancellationToken,
+    (link_ended, writing): (CancellationToken, CancellationToken),
 ) {
     let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-    let why = ended.run_until_cancelled(reader).await;
-    ended.cancel();
-    let exit = stop(&mut child, group).await;
-    // Its last words may still be on their way.
+    let why = link_ended.run_until_cancelled(reader).await;
+    writing.cancel();
+    // What it said last and how it ended is part of the answer of every call that waits; but not for long.
+    let exit = tokio::time::timeout(LAST_WORDS, child.wait()).await.ok().and_then(Result::ok);
     let _in_time = tokio::time::timeout(LAST_WORDS, heard).await;
     if let Some(link) = link.upgrade() {
         link.lose(match (why, exit) {
@@ -151,10 +152,11 @@ async fn supervise(
             (None, _) => Failure::Lost("the session was closed".to_owned()),
         });
     }
+    stop(&mut child, group).await;
 }
 
 /// Waits for a process whose stdin is closed, then asks, then insists; its whole group goes with it.
-async fn stop(child: &mut Child, group: Option<Pid>) -> Option<ExitStatus> {
+async fn stop(child: &mut Child, group: Option<Pid>) {
     let signal = |signal| group.map(|group| kill_process_group(group, signal));
     let mut exit = tokio::time::timeout(limits::CHILD_GRACE, child.wait()).await;
     if exit.is_err() {
@@ -163,9 +165,8 @@ async fn stop(child: &mut Child, group: Option<Pid>) -> Option<ExitStatus> {
     }
     // Also after a polite end: what the process started and left behind goes now.
     signal(Signal::KILL);
-    match exit {
-        Ok(exit) => exit.ok(),
-        Err(_) => child.wait().await.ok(),
+    if exit.is_err() {
+        let _gone = child.wait().await;
     }
 }
 

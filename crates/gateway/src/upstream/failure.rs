@@ -11,6 +11,20 @@ pub enum Failure {
     /// It could not be started or reached: nothing was sent.
     #[error("could not be reached: {0}")]
     Unreachable(String),
+    /// It can never be started or reached as it is configured: nothing was sent.
+    #[error("cannot be started: {0}")]
+    Impossible(String),
+    /// It is not there yet, or not there again: nothing was sent.
+    #[error("is starting up and not ready yet{}", because(.reason.as_deref(), *.retry_in))]
+    Starting {
+        /// What went wrong last.
+        reason: Option<String>,
+        /// How long until it is tried again.
+        retry_in: Duration,
+    },
+    /// It no longer knows the session: it has not looked at the request.
+    #[error("no longer knows the session")]
+    SessionLost,
     /// It was lost while it worked on the request.
     #[error("was lost while it worked on the request: {0}")]
     Lost(String),
@@ -45,7 +59,40 @@ fn said(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(": {text}") }
 }
 
+fn because(reason: Option<&str>, retry_in: Duration) -> String {
+    let reason = reason.map(|reason| format!("; before, it {reason}")).unwrap_or_default();
+    let again = if retry_in.is_zero() { String::new() } else { format!("; next try in {} s", seconds(retry_in)) };
+    format!("{reason}{again}")
+}
+
+/// Whole seconds, rounded up.
+pub fn seconds(duration: Duration) -> u64 {
+    duration.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX)
+}
+
 impl Failure {
+    /// Whether trying again by ourselves makes no sense: somebody has to change something.
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::Impossible(_) | Self::Handshake(_) => true,
+            Self::Status { status, .. } => (400..500).contains(status) && !matches!(status, 408 | 425 | 429),
+            _ => false,
+        }
+    }
+
+    /// Whether the request certainly did not reach the server.
+    pub fn was_not_sent(&self) -> bool {
+        matches!(
+            self,
+            Self::Unreachable(_)
+                | Self::Impossible(_)
+                | Self::Starting { .. }
+                | Self::SessionLost
+                | Self::Handshake(_)
+                | Self::Full
+        )
+    }
+
     /// The failure as a JSON-RPC error about `server`.
     pub fn error(&self, server: &str) -> Error {
         let code = if matches!(self, Self::Full) { build::OVERLOADED } else { build::SERVER_LOST };

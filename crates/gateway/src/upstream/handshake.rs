@@ -12,6 +12,8 @@ use http::HeaderMap;
 use super::{Failure, Hello, Link, Server, Wire, child, http::Http};
 use crate::call::Outlet;
 use crate::ops::config::{Secret, Transport};
+use crate::ops::memory;
+use crate::wire::edit::Object;
 use crate::wire::names::{self, Era};
 use crate::wire::{Kind, Message, limits, scan};
 
@@ -24,6 +26,16 @@ pub struct Opening {
     pub initialize: Bytes,
     /// The `_meta` of modern requests.
     pub meta: Bytes,
+}
+
+impl Opening {
+    /// The name under which is remembered what a server says to clients like this one.
+    pub fn key(&self, server: &Server) -> String {
+        let params = Object::of(&self.initialize);
+        let era = if self.prefer == Era::Modern { b"modern" } else { b"legacy" };
+        let part = |name| params.get(name).unwrap_or_default();
+        memory::key(&[&server.identity(), era, part("protocolVersion"), part("capabilities")])
+    }
 }
 
 /// How a try to shake hands ended.
@@ -134,7 +146,7 @@ fn header_map(headers: &[(http::HeaderName, Secret)]) -> Result<HeaderMap, Failu
     let mut map = HeaderMap::new();
     for (name, value) in headers {
         let mut value = http::HeaderValue::from_str(value.expose()).map_err(|_| {
-            Failure::Unreachable(format!("the configured header {name} has a value that cannot be sent"))
+            Failure::Impossible(format!("the configured header {name} has a value that cannot be sent"))
         })?;
         value.set_sensitive(true);
         map.insert(name.clone(), value);

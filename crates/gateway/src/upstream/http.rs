@@ -98,7 +98,13 @@ impl Http {
             *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(session.clone());
         }
         if !response.status().is_success() {
-            return refused(response, number).await;
+            let had_session = request.method() != "initialize" && self.session().is_some();
+            let reply = refused(response, number).await;
+            if had_session && is_about_session(&reply) {
+                link.lose(Failure::SessionLost);
+                return Err(Failure::SessionLost);
+            }
+            return reply;
         }
         if is_stream(response.headers()) {
             return self.read_answer(link, number, response).await;
@@ -240,6 +246,15 @@ impl Events {
                 Some(Err(_)) | None => return Ok(None),
             }
         }
+    }
+}
+
+/// Whether a server says that it no longer knows the session: 404, or another refusal that names it.
+fn is_about_session(reply: &Reply) -> bool {
+    match reply {
+        Err(Failure::Status { status: 404, .. }) => true,
+        Err(Failure::Status { status: 400 | 401, text, .. }) => text.to_ascii_lowercase().contains("session"),
+        _ => false,
     }
 }
 

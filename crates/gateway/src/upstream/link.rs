@@ -4,12 +4,14 @@
 //! back gets the client's own again. Whatever ends the conversation ends every call in it, at once.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::mirror::Mirror;
@@ -34,6 +36,8 @@ pub struct Link {
     mirror: OnceLock<Arc<Mirror>>,
     general: Arc<dyn Outlet>,
     next: AtomicU64,
+    of_use: AtomicBool,
+    begun: Instant,
     open: Mutex<Open>,
 }
 
@@ -63,6 +67,8 @@ impl Link {
             mirror: OnceLock::new(),
             general,
             next: AtomicU64::new(1),
+            of_use: AtomicBool::new(false),
+            begun: Instant::now(),
             open: Mutex::default(),
         })
     }
@@ -125,7 +131,25 @@ impl Link {
             }
         };
         ticket.is_answered = true;
+        if answer.is_ok() && self.hello.get().is_some() {
+            self.of_use.store(true, Ordering::Relaxed);
+        }
         answer
+    }
+
+    /// Whether the server answered anything after the handshake.
+    pub fn was_of_use(&self) -> bool {
+        self.of_use.load(Ordering::Relaxed)
+    }
+
+    /// How long the conversation has lasted.
+    pub fn age(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Why the conversation ended.
+    pub fn why_lost(&self) -> Option<Failure> {
+        self.open().lost.clone()
     }
 
     /// A request of our own.

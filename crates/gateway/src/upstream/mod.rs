@@ -1,23 +1,26 @@
 //! The servers: how each is reached, what it speaks, and the conversations with it.
 //!
 //! `link` is one conversation, over a `pipe` (a `child`, a WebSocket, a legacy event stream) or over `http`;
-//! `handshake` opens it; `mirror` puts arguments into headers where a tool wants that.
+//! `handshake` opens it, `keeper` keeps it open, `reconnect` says how soon; `mirror` puts arguments into headers where a tool wants that.
 
 pub mod child;
 pub mod client;
 mod failure;
 pub mod handshake;
 pub mod http;
+pub mod keeper;
 pub mod link;
 pub mod mirror;
 pub mod pipe;
+pub mod reconnect;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::http::Uri;
 use bytes::Bytes;
 
-pub use failure::Failure;
+pub use failure::{Failure, seconds};
+pub use keeper::Keeper;
 pub use link::Link;
 
 use crate::ops::config::{ServerConfig, Transport};
@@ -69,6 +72,8 @@ pub struct Server {
     pub shared: bool,
     /// Which arguments its tools want in headers.
     pub mirror: Arc<mirror::Mirror>,
+    /// How soon it is tried again.
+    pub reconnect: reconnect::Reconnect,
     transport: Transport,
     http: client::HttpClient,
     lifecycle: Arc<Lifecycle>,
@@ -79,7 +84,16 @@ impl Server {
     /// A server as it is configured; nothing is started yet.
     pub fn new(config: ServerConfig, http: client::HttpClient, lifecycle: Arc<Lifecycle>) -> Arc<Self> {
         let ServerConfig { name, transport, shared, .. } = config;
-        Arc::new(Self { name, shared, mirror: Arc::default(), transport, http, lifecycle, only: Mutex::new(None) })
+        Arc::new(Self {
+            name,
+            shared,
+            mirror: Arc::default(),
+            reconnect: reconnect::Reconnect::default(),
+            transport,
+            http,
+            lifecycle,
+            only: Mutex::new(None),
+        })
     }
 
     /// The one era it is known to speak, if it turned out to speak one only.
@@ -94,6 +108,15 @@ impl Server {
     /// Whether it sees the headers of a request, and so checks them itself.
     pub fn sees_headers(&self, link: &Link) -> bool {
         link.era() == Era::Modern && matches!(self.transport, Transport::Http { .. })
+    }
+
+    /// What makes it this server and no other, for what is remembered of it; variables and headers are not part of it.
+    pub fn identity(&self) -> Vec<u8> {
+        match &self.transport {
+            Transport::Stdio { command, args, cwd, .. } => format!("{command}\0{}\0{cwd:?}", args.join("\0")),
+            Transport::Http { url, .. } | Transport::Sse { url, .. } | Transport::Ws { url, .. } => url.to_string(),
+        }
+        .into_bytes()
     }
 
     /// The address, where there is one.

@@ -60,3 +60,7 @@ pub const PROBE: Duration = Duration::from_secs(10);
 pub const PROCESSES: usize = 256;
 /// How long a child has to go after its stdin is closed, and again after SIGTERM.
 pub const CHILD_GRACE: Duration = Duration::from_secs(2);
+/// How long a call waits for a server that is starting or coming back.
+pub const SERVER_WAIT: Duration = Duration::from_secs(20);
+/// How long a client waits for its handshake with a server that starts for the first time.
+pub const HANDSHAKE_WAIT: Duration = Duration::from_secs(4);

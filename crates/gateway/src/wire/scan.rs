@@ -94,10 +94,12 @@ pub fn object(json: &[u8]) -> Result<Vec<Field>, Reject> {
         Some(b'{') => scanner.object(1, Some(&mut fields))?,
         Some(b'[') => {
             scanner.value(0)?;
+            scanner.end()?;
             return Err(Reject::Batch);
         }
         _ => {
             scanner.value(0)?;
+            scanner.end()?;
             return Err(Reject::Shape("it is not an object"));
         }
     }

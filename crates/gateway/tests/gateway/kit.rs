@@ -52,7 +52,18 @@ pub(crate) struct Wrapped {
 impl Wrapped {
     pub(crate) fn run(command: &[&str]) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_seawall"));
-        process.arg("run").arg("--").args(command);
+        process.args(["run", "--no-memory", "--"]).args(command);
+        Self::start(process)
+    }
+
+    /// With a memory that lasts in `folder`.
+    pub(crate) fn remembering(folder: &std::path::Path, command: &[&str]) -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_seawall"));
+        process.env("XDG_STATE_HOME", folder).args(["run", "--"]).args(command);
+        Self::start(process)
+    }
+
+    fn start(mut process: Command) -> Self {
         let mut child = process.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { stdin: child.stdin.take(), child, lines }
@@ -116,7 +127,7 @@ impl Served {
         let config = folder.path().join("seawall.toml");
         std::fs::write(&config, format!("listen = \"127.0.0.1:0\"\n{servers}")).unwrap();
         let mut process = Command::new(env!("CARGO_BIN_EXE_seawall"));
-        process.arg("serve").arg("--config").arg(&config);
+        process.args(["serve", "--no-memory", "--config"]).arg(&config);
         let mut child = process.stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let line = soon(lines.next_line()).await.unwrap().expect("the gateway ended");

@@ -46,7 +46,7 @@ async fn a_program_that_is_not_there_is_named() {
     let mut wrapped = Wrapped::run(&["/nonexistent/server"]);
     let answer = wrapped.initialize(json!({})).await;
     let text = answer["error"]["message"].as_str().unwrap();
-    assert!(text.contains("cannot start \"/nonexistent/server\": there is no such program"), "{text}");
+    assert!(text.contains("cannot be started: there is no program \"/nonexistent/server\""), "{text}");
 }
 
 #[tokio::test]
@@ -79,4 +79,79 @@ async fn what_a_server_started_goes_with_it() {
     wrapped.close();
     soon(wrapped.child.wait()).await.unwrap();
     until("nothing is left", async || !is_running(server) && !is_running(grandchildren[0])).await;
+}
+
+fn kill(pid: u32) {
+    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL).unwrap();
+}
+
+#[tokio::test]
+async fn a_killed_server_comes_back_and_the_client_keeps_its_session_and_its_tools() {
+    let mut wrapped = Wrapped::run(&[&program("seawall-fixture"), "--stdio", "--era", "legacy"]);
+    wrapped.initialize(json!({})).await;
+    let before = wrapped.ask(1, "tools/list", json!({})).await;
+    for round in 0..3 {
+        let server = children(wrapped.child.id().unwrap())[0];
+        kill(server);
+        until("the server is gone", async || !is_running(server)).await;
+        let list = wrapped.ask(10 + round, "tools/list", json!({})).await;
+        assert_eq!(list["result"]["tools"], before["result"]["tools"], "the same through an outage");
+        let call = wrapped.ask(20 + round, "tools/call", json!({"name": "echo_meta", "arguments": {}})).await;
+        assert_eq!(call["result"]["structuredContent"]["name"], "echo_meta", "{call}");
+    }
+    assert_eq!(children(wrapped.child.id().unwrap()).len(), 1);
+}
+
+#[tokio::test]
+async fn a_call_under_way_when_its_server_is_killed_is_answered_at_once() {
+    let mut wrapped = Wrapped::run(&[&program("seawall-fixture"), "--stdio", "--era", "legacy"]);
+    wrapped.initialize(json!({})).await;
+    let call = json!({"name": "slow", "arguments": {"ms": 60_000}, "_meta": {"progressToken": 1}});
+    wrapped.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).to_string()).await;
+    while wrapped.ask(2, "tools/call", json!({"name": "counters"})).await["result"]["structuredContent"]["calls"] != 1 {
+    }
+    kill(children(wrapped.child.id().unwrap())[0]);
+    let (answer, _) = wrapped.answer(&json!(1)).await;
+    assert_eq!(answer["result"]["isError"], true, "{answer}");
+    let failure = &answer["result"]["_meta"]["seawall/failure"];
+    assert_eq!((&failure["code"], &failure["mayHaveExecuted"]), (&json!("CONNECTION_LOST"), &json!(true)), "{answer}");
+}
+
+#[tokio::test]
+async fn a_handshake_is_answered_from_memory_while_the_server_takes_its_time() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let flag = folder.path().join("slow");
+    let fixture = program("seawall-fixture");
+    let script = format!("while [ -e {} ]; do sleep 0.05; done; exec {fixture} --stdio --era legacy", flag.display());
+    let command = ["sh", "-c", script.as_str()];
+
+    let mut first = Wrapped::remembering(folder.path(), &command);
+    let hello = first.initialize(json!({})).await;
+    let list = first.ask(1, "tools/list", json!({})).await;
+    first.close();
+    soon(first.child.wait()).await.unwrap();
+
+    std::fs::write(&flag, "").unwrap();
+    let mut second = Wrapped::remembering(folder.path(), &command);
+    assert_eq!(second.initialize(json!({})).await["result"], hello["result"]);
+    let early = second.ask(1, "tools/list", json!({})).await;
+    assert_eq!(early["result"]["tools"], list["result"]["tools"]);
+    assert_eq!(early["result"]["_meta"]["seawall/servers"]["sh"]["status"], "transient", "{early}");
+    second.send(r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo_meta","arguments":{}}}"#).await;
+    std::fs::remove_file(&flag).unwrap();
+    let (answer, others) = second.answer(&json!(2)).await;
+    assert_eq!(answer["result"]["structuredContent"]["name"], "echo_meta", "a call is held, not refused: {answer}");
+    assert!(others.is_empty(), "nothing has changed, so nothing is said: {others:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_crashes_at_its_start_is_not_started_again_and_again() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let starts = folder.path().join("starts");
+    let script = format!("echo x >> {}; echo no luck >&2; exit 7", starts.display());
+    let mut wrapped = Wrapped::run(&["sh", "-c", &script]);
+    let hello = wrapped.initialize(json!({})).await;
+    assert!(hello["result"]["instructions"].as_str().unwrap().contains("no luck"), "{hello}");
+    let count = std::fs::read_to_string(&starts).unwrap().lines().count();
+    assert!(count <= 8, "{count} starts within seconds");
 }

@@ -1,0 +1,206 @@
+//! What a server said last time: its handshake and its lists, kept for the time when it is not there.
+//!
+//! Kept in memory, and in one small file per server and kind of client where there is a folder for it. Files hold what
+//! the server sent and nothing about how it is reached; names are hashes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hasher;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+use crate::upstream::Hello;
+use crate::wire::names::Era;
+
+/// Files that are kept; the oldest go.
+const FILES: usize = 500;
+/// The largest file that is read.
+const FILE_BYTES: u64 = 32 << 20;
+
+/// What is remembered of all servers.
+#[derive(Debug, Default)]
+pub struct Memory {
+    folder: Option<PathBuf>,
+    known: Mutex<HashMap<String, Known>>,
+}
+
+/// What is remembered of one server, for one kind of client.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+struct Known {
+    hello: Option<KnownHello>,
+    lists: BTreeMap<String, Box<RawValue>>,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct KnownHello {
+    is_modern: bool,
+    version: String,
+    result: Box<RawValue>,
+}
+
+/// A name for a server and a kind of client: the same parts give the same name.
+pub fn key(parts: &[&[u8]]) -> String {
+    let mut hasher = SipHasher13::new_with_keys(0x05ea_3a11, 0x05ea_3a11);
+    for part in parts {
+        hasher.write_usize(part.len());
+        hasher.write(part);
+    }
+    let hash = hasher.finish128();
+    format!("{:016x}{:016x}", hash.h1, hash.h2)
+}
+
+impl Memory {
+    /// A memory that lasts in `folder`, or only as long as the process.
+    pub fn new(folder: Option<PathBuf>) -> Self {
+        if let Some(folder) = &folder {
+            let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+            if let Err(error) = made {
+                crate::ops::log::line(&format!("nothing is remembered: {}: {error}", folder.display()));
+                return Self::default();
+            }
+            sweep(folder);
+        }
+        Self { folder, known: Mutex::default() }
+    }
+
+    /// The default folder: below `$XDG_STATE_HOME`, or `~/.local/state`.
+    pub fn default_folder(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+        let state = env("XDG_STATE_HOME").filter(|path| path.starts_with('/')).map(PathBuf::from);
+        let home = || env("HOME").map(|home| Path::new(&home).join(".local/state"));
+        Some(state.or_else(home)?.join("seawall/memory"))
+    }
+
+    /// What is known under a key, read from its file the first time.
+    fn known(&self, key: &str) -> MutexGuard<'_, HashMap<String, Known>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.contains_key(key) {
+            let read = self.folder.as_ref().and_then(|folder| read(&folder.join(format!("{key}.json"))));
+            known.insert(key.to_owned(), read.unwrap_or_default());
+        }
+        known
+    }
+
+    /// The last handshake.
+    pub fn hello(&self, key: &str) -> Option<Hello> {
+        let known = self.known(key);
+        let hello = known.get(key)?.hello.as_ref()?;
+        let era = if hello.is_modern { Era::Modern } else { Era::Legacy };
+        let result = Bytes::copy_from_slice(hello.result.get().as_bytes());
+        Some(Hello { era, version: hello.version.clone(), result })
+    }
+
+    /// A list as it was last.
+    pub fn list(&self, key: &str, name: &str) -> Option<Bytes> {
+        let known = self.known(key);
+        known.get(key)?.lists.get(name).map(|list| Bytes::copy_from_slice(list.get().as_bytes()))
+    }
+
+    /// Remembers a handshake.
+    pub fn keep_hello(&self, key: &str, hello: &Hello) {
+        let Some(result) = raw(&hello.result) else { return };
+        let hello = KnownHello { is_modern: hello.era == Era::Modern, version: hello.version.clone(), result };
+        self.change(key, |known| {
+            let is_new = known.hello.as_ref().is_none_or(|old| old.result.get() != hello.result.get());
+            known.hello = Some(hello);
+            is_new
+        });
+    }
+
+    /// Remembers a list.
+    pub fn keep_list(&self, key: &str, name: &str, list: &[u8]) {
+        let Some(list) = raw(list) else { return };
+        self.change(key, |known| {
+            let is_new = known.lists.get(name).is_none_or(|old| old.get() != list.get());
+            known.lists.insert(name.to_owned(), list);
+            is_new
+        });
+    }
+
+    fn change(&self, key: &str, change: impl FnOnce(&mut Known) -> bool) {
+        let mut known = self.known(key);
+        let Some(entry) = known.get_mut(key) else { return };
+        if !change(entry) {
+            return;
+        }
+        if let (Some(folder), Ok(text)) = (&self.folder, serde_json::to_vec(entry)) {
+            let path = folder.join(format!("{key}.json"));
+            // Off the path of a call; a file that is not written is only a slower start next time.
+            tokio::task::spawn_blocking(move || write(&path, &text));
+        }
+    }
+}
+
+fn raw(json: &[u8]) -> Option<Box<RawValue>> {
+    RawValue::from_string(String::from_utf8(json.to_vec()).ok()?).ok()
+}
+
+fn read(path: &Path) -> Option<Known> {
+    let is_small = path.metadata().ok()?.len() <= FILE_BYTES;
+    serde_json::from_slice(&std::fs::read(path).ok().filter(|_| is_small)?).ok()
+}
+
+/// Writes a file whole or not at all.
+fn write(path: &Path, text: &[u8]) -> std::io::Result<()> {
+    let draft = path.with_extension(format!("{}.draft", crate::bridge::park::secret()));
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    file.write_all(text)?;
+    std::fs::rename(&draft, path)
+}
+
+/// Removes the oldest files beyond the bound, and drafts that were never finished.
+fn sweep(folder: &Path) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut files: Vec<_> =
+        entries.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect();
+    files.sort();
+    let surplus = files.len().saturating_sub(FILES);
+    for (place, (_, path)) in files.iter().enumerate() {
+        if place < surplus {
+            let _gone = std::fs::remove_file(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello(result: &'static str) -> Hello {
+        Hello { era: Era::Legacy, version: "2025-11-25".to_owned(), result: result.into() }
+    }
+
+    #[tokio::test]
+    async fn what_was_said_is_there_after_a_restart_byte_for_byte() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("memory");
+        let memory = Memory::new(Some(path.clone()));
+        let name = key(&[b"server", b"client"]);
+        assert!(memory.hello(&name).is_none());
+        memory.keep_hello(&name, &hello(r#"{ "b":1.0, "a":[] }"#));
+        memory.keep_list(&name, "tools/list", br#"{"tools": [{"name":"x"} ]}"#);
+        let file = path.join(format!("{name}.json"));
+        for _ in 0..500 {
+            if std::fs::read(&file).is_ok_and(|text| String::from_utf8_lossy(&text).contains("tools")) {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        let again = Memory::new(Some(path));
+        assert_eq!(again.hello(&name).unwrap().result, r#"{ "b":1.0, "a":[] }"#);
+        assert_eq!(again.list(&name, "tools/list").unwrap(), r#"{"tools": [{"name":"x"} ]}"#);
+        assert!(again.list(&key(&[b"server", b"other"]), "tools/list").is_none());
+        std::fs::write(&file, "garbage").unwrap();
+        assert!(Memory::new(file.parent().map(Path::to_path_buf)).hello(&name).is_none(), "a broken file is no memory");
+    }
+
+    #[test]
+    fn parts_do_not_run_into_each_other() {
+        assert_ne!(key(&[b"ab", b"c"]), key(&[b"a", b"bc"]));
+    }
+}

@@ -1,0 +1,170 @@
+//! Keeps one conversation with a server: opens it, notices when it ends, opens it again, and lets calls wait for it.
+//!
+//! Opening goes on whether or not somebody waits: a server that takes long to start must not begin anew because a
+//! client lost patience.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::handshake::Opening;
+use super::{Failure, Link, Server};
+use crate::call::Outlet;
+
+/// A conversation that lasted this long was of use, whatever it was used for.
+const STABLE: Duration = Duration::from_secs(10);
+
+/// What is to be done with a conversation before calls may use it.
+pub type Prepare = Box<dyn Fn(Arc<Link>) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// Keeps one conversation.
+pub struct Keeper {
+    server: Arc<Server>,
+    opening: Opening,
+    general: Arc<dyn Outlet>,
+    prepare: Prepare,
+    state: watch::Sender<State>,
+    stopped: CancellationToken,
+}
+
+#[derive(Clone)]
+enum State {
+    /// Nobody is at it; why, if it was tried.
+    Closed(Option<Failure>),
+    /// It is being opened, or will be once the server has cooled down.
+    Opening,
+    Open(Arc<Link>),
+}
+
+impl Keeper {
+    /// A keeper; nothing is opened before somebody asks.
+    pub fn new(server: &Arc<Server>, opening: Opening, general: Arc<dyn Outlet>, prepare: Prepare) -> Arc<Self> {
+        let state = watch::Sender::new(State::Closed(None));
+        Arc::new(Self {
+            server: Arc::clone(server),
+            opening,
+            general,
+            prepare,
+            state,
+            stopped: CancellationToken::new(),
+        })
+    }
+
+    /// The conversation, if it is open.
+    pub fn now(&self) -> Option<Arc<Link>> {
+        match &*self.state.borrow() {
+            State::Open(link) if link.is_alive() => Some(Arc::clone(link)),
+            _ => None,
+        }
+    }
+
+    /// The conversation, waited for; `patience` bounds the wait.
+    pub async fn link(self: &Arc<Self>, patience: Duration) -> Result<Arc<Link>, Failure> {
+        if let Some(link) = self.now() {
+            return Ok(link);
+        }
+        let deadline = Instant::now() + patience;
+        let mut state = self.state.subscribe();
+        self.begin();
+        loop {
+            match &*state.borrow_and_update() {
+                State::Open(link) if link.is_alive() => return Ok(Arc::clone(link)),
+                State::Closed(Some(failure)) => return Err(failure.clone()),
+                _ => {}
+            }
+            // Waiting makes no sense when the next try comes later than patience ends.
+            let is_too_far = self.server.reconnect.wait() > deadline.saturating_duration_since(Instant::now());
+            if is_too_far || !matches!(tokio::time::timeout_at(deadline, state.changed()).await, Ok(Ok(()))) {
+                return Err(self.starting());
+            }
+        }
+    }
+
+    /// Why there is no conversation yet.
+    pub fn starting(&self) -> Failure {
+        let reason = self.server.reconnect.last().map(|failure| failure.to_string());
+        Failure::Starting { reason, retry_in: self.server.reconnect.wait() }
+    }
+
+    /// Begins to open it, unless that is under way.
+    pub fn begin(self: &Arc<Self>) {
+        let is_idle = self.state.send_if_modified(|state| {
+            let is_idle = match state {
+                State::Closed(_) => true,
+                State::Opening => false,
+                State::Open(link) => !link.is_alive(),
+            };
+            if is_idle {
+                *state = State::Opening;
+            }
+            is_idle
+        });
+        if is_idle {
+            let (keeper, stopped) = (Arc::downgrade(self), self.stopped.clone());
+            tokio::spawn(async move { stopped.run_until_cancelled(keep(keeper)).await });
+        }
+    }
+
+    /// Ends it; it stays ended.
+    pub async fn close(&self) {
+        self.stopped.cancel();
+        let state = self.state.send_replace(State::Closed(Some(Failure::Lost("the session was closed".to_owned()))));
+        if let State::Open(link) = state {
+            link.close().await;
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.stopped.cancel();
+    }
+}
+
+/// Opens the conversation, again and again, as long as somebody holds the keeper and trying makes sense.
+async fn keep(weak: Weak<Keeper>) {
+    loop {
+        let Some(keeper) = weak.upgrade() else { return };
+        let (server, wait) = (Arc::clone(&keeper.server), keeper.server.reconnect.wait());
+        if !wait.is_zero() {
+            drop(keeper);
+            tokio::time::sleep(wait).await;
+            continue;
+        }
+        match server.open(&keeper.opening, &keeper.general).await {
+            Ok(link) => {
+                (keeper.prepare)(Arc::clone(&link)).await;
+                keeper.state.send_replace(State::Open(Arc::clone(&link)));
+                drop(keeper);
+                let begun = Instant::now();
+                watch(&link, &server, begun).await;
+                drop(link);
+                match weak.upgrade() {
+                    Some(keeper) => keeper.state.send_replace(State::Opening),
+                    None => return,
+                };
+            }
+            Err(failure) => {
+                server.reconnect.failed(failure.clone());
+                if failure.is_final() {
+                    keeper.state.send_replace(State::Closed(Some(failure)));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Waits until a conversation ends, and notes whether it was of use.
+async fn watch(link: &Arc<Link>, server: &Server, begun: Instant) {
+    link.ended.cancelled().await;
+    if link.was_of_use() || begun.elapsed() > STABLE {
+        server.reconnect.worked();
+    }
+    let why = link.why_lost().unwrap_or_else(|| Failure::Lost("it closed the conversation".to_owned()));
+    server.reconnect.failed(why);
+}
