@@ -1,15 +1,17 @@
 //! How a conversation begins: in the client's own era if the server speaks it, else in the other.
 //!
-//! A legacy client's server is asked with `initialize` first, a modern client's with `server/discover`. What a server
-//! turned out to speak is remembered as a hint, so that the question that fails is not asked each time.
+//! A legacy client's server is asked with `initialize` first, a modern client's with `server/discover`. Where the
+//! transport was guessed and HTTP refuses both, the server may be one of before streamable HTTP. What a server turned
+//! out to speak is remembered as a hint, so that the question that fails is not asked each time.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::{Failure, Hello, Link, Server, Wire, child, http::Http};
+use super::{Failure, Hello, Link, Server, Wire, child, http::Http, sse, ws};
 use crate::call::Outlet;
 use crate::ops::config::{Secret, Transport};
 use crate::ops::memory;
@@ -45,29 +47,80 @@ enum Tried {
     NotSpoken(Failure),
 }
 
+/// Why no conversation began.
+struct Refused {
+    failure: Failure,
+    /// The address takes no POST in either era, which is how a server answers that speaks SSE only.
+    takes_no_post: bool,
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self { failure, takes_no_post: false }
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        refused.failure
+    }
+}
+
 impl Server {
     /// Opens a conversation; what belongs to no call goes to `general`.
     pub async fn open(&self, opening: &Opening, general: &Arc<dyn Outlet>) -> Result<Arc<Link>, Failure> {
-        let first = self.only_speaks().unwrap_or(opening.prefer);
-        let link = self.connect(general)?;
+        let Some(older) = &self.older else { return Ok(self.begin(&self.transport, opening, general).await?) };
+        if self.is_older.load(Ordering::Acquire) {
+            match self.begin(older, opening, general).await {
+                // It was renewed since: it is asked from the start.
+                Err(Refused { failure: Failure::Status { .. } | Failure::Handshake(_), .. }) => {
+                    self.is_older.store(false, Ordering::Release);
+                }
+                opened => return Ok(opened?),
+            }
+        }
+        match self.begin(&self.transport, opening, general).await {
+            Err(Refused { failure, takes_no_post: true }) => {
+                let opened = self.begin(older, opening, general).await;
+                self.is_older.store(opened.is_ok(), Ordering::Release);
+                opened.map_err(|again| neither(&failure, again.failure))
+            }
+            opened => Ok(opened?),
+        }
+    }
+
+    /// Opens a conversation over one transport.
+    async fn begin(
+        &self,
+        transport: &Transport,
+        opening: &Opening,
+        general: &Arc<dyn Outlet>,
+    ) -> Result<Arc<Link>, Refused> {
+        let is_sse = matches!(transport, Transport::Sse { .. });
+        let first = if is_sse { Era::Legacy } else { self.only_speaks().unwrap_or(opening.prefer) };
+        let link = self.connect(transport, general).await?;
         let refused = match greet(&link, first, opening, probe_time(first)).await? {
             Tried::Agreed(hello) => return Ok(self.agreed(link, hello)),
             Tried::NotSpoken(failure) => failure,
         };
         // Some servers end when they are asked what they do not know.
-        let link = if link.is_alive() { link } else { self.connect(general)? };
+        let link = if link.is_alive() { link } else { self.connect(transport, general).await? };
         let second = other(first);
-        if let Tried::Agreed(hello) = greet(&link, second, opening, limits::HANDSHAKE).await? {
-            self.note_only(second);
-            return Ok(self.agreed(link, hello));
-        }
+        let refused_again = match greet(&link, second, opening, limits::HANDSHAKE).await? {
+            Tried::Agreed(hello) => {
+                self.note_only(second);
+                return Ok(self.agreed(link, hello));
+            }
+            Tried::NotSpoken(failure) => failure,
+        };
         if matches!(refused, Failure::Silent(_))
             && let Tried::Agreed(hello) = greet(&link, first, opening, limits::HANDSHAKE).await?
         {
             return Ok(self.agreed(link, hello));
         }
         link.close().await;
-        Err(refused)
+        let takes_no_post = is_no_post(&refused) && is_no_post(&refused_again);
+        Err(Refused { failure: refused, takes_no_post })
     }
 
     fn agreed(&self, link: Arc<Link>, hello: Hello) -> Arc<Link> {
@@ -75,19 +128,33 @@ impl Server {
         link
     }
 
-    fn connect(&self, general: &Arc<dyn Outlet>) -> Result<Arc<Link>, Failure> {
-        match &self.transport {
-            Transport::Stdio { .. } => child::start(&self.name, &self.transport, Arc::clone(general), &self.lifecycle),
+    async fn connect(&self, transport: &Transport, general: &Arc<dyn Outlet>) -> Result<Arc<Link>, Failure> {
+        let general = Arc::clone(general);
+        match transport {
+            Transport::Stdio { .. } => child::start(&self.name, transport, general, &self.lifecycle),
             Transport::Http { url, headers, .. } => {
                 let ended = self.lifecycle.ended.child_token();
                 let http = Http::new(self.http.clone(), url.clone(), header_map(headers)?, ended.clone());
-                Ok(Link::new(&self.name, Wire::Http(Box::new(http)), Arc::clone(general), ended))
+                Ok(Link::new(&self.name, Wire::Http(Box::new(http)), general, ended))
             }
-            Transport::Sse { .. } | Transport::Ws { .. } => {
-                Err(Failure::Unreachable("this kind of transport is not supported yet".to_owned()))
-            }
+            Transport::Sse { url, headers } => sse::open(self, url, header_map(headers)?, general).await,
+            Transport::Ws { url, headers } => ws::open(self, url, header_map(headers)?, general).await,
         }
     }
+}
+
+/// The server speaks neither streamable HTTP nor SSE; if that is why, both reasons are told.
+fn neither(http: &Failure, sse: Failure) -> Failure {
+    match sse {
+        Failure::Status { .. } | Failure::Handshake(_) => {
+            Failure::Handshake(format!("as streamable HTTP it {http}; as SSE it {sse}"))
+        }
+        sse => sse,
+    }
+}
+
+fn is_no_post(failure: &Failure) -> bool {
+    matches!(failure, Failure::Status { status: 400 | 404 | 405, .. })
 }
 
 fn other(era: Era) -> Era {

@@ -4,24 +4,23 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 
 use super::client::HttpClient;
 use super::link::Headers;
+use super::response::{self, Events, body, is_stream};
 use super::{Failure, Hello, Link};
 use crate::wire::names::{Era, PROTOCOL_VERSION};
-use crate::wire::{Id, Kind, Message, Reject, header, limits, scan, sse};
+use crate::wire::{Id, Kind, Message, Reject, header, limits, scan};
 
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// How much of an error page is shown.
-const ERROR_TEXT: usize = 300;
 /// How often in a row a broken stream is taken up again.
 const RESUMES: u32 = 5;
 /// How long to wait before that when the server does not say.
@@ -72,10 +71,7 @@ impl Http {
     }
 
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
-        self.client.request(request).await.map_err(|error| {
-            let text = causes(&error);
-            if error.is_connect() { Failure::Unreachable(text) } else { Failure::Lost(text) }
-        })
+        response::send(&self.client, request).await
     }
 
     /// One request and its answer; everything else that comes on its stream goes to the conversation.
@@ -125,7 +121,7 @@ impl Http {
         loop {
             if let Some(response) = response.take() {
                 let mut events = Events::new(response.into_body());
-                while let Some(message) = events.next(&mut place).await? {
+                while let Some(message) = next(&mut events, &mut place).await? {
                     tries = 0;
                     if answers(&message, number) {
                         return Ok(message);
@@ -187,7 +183,7 @@ impl Http {
             match self.resume(&place).await {
                 Ok(Some(response)) => {
                     let mut events = Events::new(response.into_body());
-                    while let Ok(Some(message)) = events.next(&mut place).await {
+                    while let Ok(Some(message)) = next(&mut events, &mut place).await {
                         tries = 0;
                         let Some(link) = link.upgrade() else { return };
                         link.receive(message, None);
@@ -216,37 +212,17 @@ struct Place {
     retry: Option<Duration>,
 }
 
-/// The messages of an event stream.
-struct Events {
-    body: Incoming,
-    decoder: sse::Decoder,
-}
-
-impl Events {
-    fn new(body: Incoming) -> Self {
-        Self { body, decoder: sse::Decoder::new(limits::FROM_SERVER) }
-    }
-
-    /// The next message; `None` when the stream ends or breaks.
-    async fn next(&mut self, place: &mut Place) -> Result<Option<Message>, Failure> {
-        loop {
-            while let Some(event) = self.decoder.event()? {
-                place.retry = event.retry.or(place.retry);
-                place.id = event.id.filter(|id| !id.is_empty()).or(place.id.take());
-                if !event.data.is_empty() && (event.event.is_empty() || event.event == "message") {
-                    return Ok(Some(Message::parse(event.data)?));
-                }
-            }
-            match self.body.frame().await {
-                Some(Ok(frame)) => {
-                    if let Some(piece) = frame.data_ref() {
-                        self.decoder.push(piece);
-                    }
-                }
-                Some(Err(_)) | None => return Ok(None),
-            }
+/// The next message of a stream; `None` when the stream ends or breaks.
+async fn next(events: &mut Events, place: &mut Place) -> Result<Option<Message>, Failure> {
+    while let Some(event) = events.next().await? {
+        let is_message = event.is_message();
+        place.retry = event.retry.or(place.retry);
+        place.id = event.id.filter(|id| !id.is_empty()).or(place.id.take());
+        if is_message {
+            return Ok(Some(Message::parse(event.data)?));
         }
     }
+    Ok(None)
 }
 
 /// Whether a server says that it no longer knows the session: 404, or another refusal that names it.
@@ -285,44 +261,10 @@ pub fn named(request: &Message) -> Option<std::borrow::Cow<'_, str>> {
     }
 }
 
-fn is_stream(headers: &HeaderMap) -> bool {
-    headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
-}
-
-/// Reads a body within limits.
-async fn body(response: Response<Incoming>, limit: usize) -> Result<Bytes, Failure> {
-    if response.headers().get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
-        return Err(Failure::Broken(Reject::Shape("it is compressed, which was not asked for")));
-    }
-    match Limited::new(response.into_body(), limit).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Failure::Broken(Reject::Size(limit))),
-        Err(error) => Err(Failure::Lost(error.to_string())),
-    }
-}
-
 /// A status that is no success: the protocol's own error if the body is one for this request.
 async fn refused(response: Response<Incoming>, number: u64) -> Reply {
-    let status = response.status().as_u16();
-    let header = |name| response.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    let retry_after = header(RETRY_AFTER).map(str::to_owned);
-    let body = body(response, limits::SSE_FIELD).await.unwrap_or_default();
-    let text = match Message::parse(body.clone()) {
-        Ok(message) if answers(&message, number) => return Ok(message),
-        Ok(message) => message.field_text("message").map(|text| text.into_owned()).unwrap_or_default(),
-        Err(_) => String::from_utf8_lossy(&body).into_owned(),
-    };
-    let text = text.chars().filter(|letter| !letter.is_control()).take(ERROR_TEXT).collect();
-    Err(Failure::Status { status, text, retry_after })
-}
-
-/// An error with what caused it, outermost first.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
+    match response::refusal(response).await {
+        (_, Some(message)) if answers(&message, number) => Ok(message),
+        (failure, _) => Err(failure),
     }
-    text
 }

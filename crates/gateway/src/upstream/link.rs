@@ -180,17 +180,17 @@ impl Link {
         self.tell_soon(build::error(question.id(), &Error::new(build::METHOD_NOT_FOUND, why)));
     }
 
-    /// The conversation is over; every call in it fails now.
+    /// The conversation is over; every call in it fails now. Whoever hears of it finds it dead.
     pub fn lose(&self, failure: Failure) {
         let pending: Vec<Pending> = {
             let mut open = self.open();
             open.lost.get_or_insert_with(|| failure.clone());
             open.pending.drain().map(|(_, pending)| pending).collect()
         };
+        self.ended.cancel();
         for reply in pending.into_iter().filter_map(|pending| pending.reply) {
             let _gone = reply.send(Err(failure.clone()));
         }
-        self.ended.cancel();
     }
 
     fn enter(self: &Arc<Self>, number: u64, call: &Call) -> Result<(Ticket, oneshot::Receiver<Reply>), Failure> {
@@ -214,7 +214,7 @@ impl Link {
     /// Takes what the server sent; `on` is the request whose answer stream it came on.
     pub fn receive(self: &Arc<Self>, message: Message, on: Option<u64>) {
         match message.kind() {
-            Kind::Result | Kind::Error => self.settle(message),
+            Kind::Result | Kind::Error => self.settle(message.id().and_then(Id::as_number), Ok(message)),
             Kind::Notification => self.notified(message, on),
             Kind::Request if message.method() == "ping" => {
                 if let Some(id) = message.id() {
@@ -233,11 +233,11 @@ impl Link {
         }
     }
 
-    fn settle(&self, answer: Message) {
-        let Some(number) = answer.id().and_then(Id::as_number) else { return };
-        let reply = self.open().pending.get_mut(&number).and_then(|pending| pending.reply.take());
-        if let Some(reply) = reply {
-            let _gone = reply.send(Ok(answer));
+    /// One request has its answer, or will get none; the conversation goes on.
+    pub fn settle(&self, number: Option<u64>, reply: Reply) {
+        let waiting = number.and_then(|number| self.open().pending.get_mut(&number)?.reply.take());
+        if let Some(waiting) = waiting {
+            let _gone = waiting.send(reply);
         }
     }
 
@@ -273,10 +273,7 @@ impl Link {
             // A modern server asks nothing, so it can only end a subscription.
             "notifications/cancelled" if self.era() == Era::Modern => {
                 let ended = notification.field("requestId").and_then(|span| number(span.of(notification.raw())));
-                let reply = ended.and_then(|number| self.open().pending.get_mut(&number)?.reply.take());
-                if let Some(reply) = reply {
-                    let _gone = reply.send(Err(Failure::Lost("it ended the subscription".to_owned())));
-                }
+                self.settle(ended, Err(Failure::Lost("it ended the subscription".to_owned())));
             }
             "notifications/message" | "notifications/cancelled" => self.outlet(on, false).notify(self, notification),
             _ => match on {

@@ -1,10 +1,12 @@
 //! The servers: how each is reached, what it speaks, and the conversations with it.
 //!
-//! `link` is one conversation, over a `pipe` (a `child`, a WebSocket, a legacy event stream) or over `http`;
-//! `handshake` opens it, `keeper` keeps it open, `reconnect` says how soon; `mirror` puts arguments into headers where a tool wants that.
+//! `link` is one conversation, over a `pipe` (to a `child`, over `ws`, over legacy `sse`) or over `http`; `handshake`
+//! opens it, `keeper` keeps it open, `reconnect` says how soon; `mirror` puts arguments into headers where a tool wants
+//! that.
 
 pub mod child;
 pub mod client;
+mod endpoint;
 mod failure;
 pub mod handshake;
 pub mod http;
@@ -13,7 +15,11 @@ pub mod link;
 pub mod mirror;
 pub mod pipe;
 pub mod reconnect;
+mod response;
+mod sse;
+mod ws;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::http::Uri;
@@ -75,6 +81,9 @@ pub struct Server {
     /// How soon it is tried again.
     pub reconnect: reconnect::Reconnect,
     transport: Transport,
+    /// The transport of old to try at the same address, where none was stated.
+    older: Option<Transport>,
+    is_older: AtomicBool,
     http: client::HttpClient,
     lifecycle: Arc<Lifecycle>,
     only: Mutex<Option<Era>>,
@@ -84,12 +93,20 @@ impl Server {
     /// A server as it is configured; nothing is started yet.
     pub fn new(config: ServerConfig, http: client::HttpClient, lifecycle: Arc<Lifecycle>) -> Arc<Self> {
         let ServerConfig { name, transport, shared, .. } = config;
+        let older = match &transport {
+            Transport::Http { url, headers, sse_fallback: true } => {
+                Some(Transport::Sse { url: url.clone(), headers: headers.clone() })
+            }
+            _ => None,
+        };
         Arc::new(Self {
             name,
             shared,
             mirror: Arc::default(),
             reconnect: reconnect::Reconnect::default(),
             transport,
+            older,
+            is_older: AtomicBool::new(false),
             http,
             lifecycle,
             only: Mutex::new(None),

@@ -33,6 +33,23 @@ impl Pipe {
     }
 }
 
+/// What is connected within the time that may take, unless everything ends before. However it fails, no message was
+/// sent yet.
+pub(super) async fn connected<T>(
+    ended: &CancellationToken,
+    connecting: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    match ended.run_until_cancelled(tokio::time::timeout(limits::CONNECT, connecting)).await {
+        Some(Ok(connected)) => connected.map_err(|failure| match failure {
+            Failure::Lost(text) => Failure::Unreachable(text),
+            Failure::Broken(reject) => Failure::Handshake(reject.to_string()),
+            failure => failure,
+        }),
+        Some(Err(_)) => Err(Failure::Unreachable(format!("no connection within {} s", limits::CONNECT.as_secs()))),
+        None => Err(Failure::Unreachable("the gateway is going down".to_owned())),
+    }
+}
+
 /// Writes messages as lines until the conversation ends.
 pub async fn write_lines(mut outgoing: Outgoing, mut to: impl AsyncWrite + Unpin, ended: CancellationToken) {
     while let Some(Some(message)) = ended.run_until_cancelled(outgoing.recv()).await {

@@ -40,6 +40,10 @@ pub const KEPT_BYTES: usize = 1 << 20;
 pub const KEPT_STREAMS: usize = 32;
 /// How often a stream that has nothing to say shows that it is alive.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How long a connection to a server may take, until the first message can go.
+pub const CONNECT: Duration = Duration::from_secs(10);
+/// How long a server on a WebSocket may say nothing at all, not even that it heard our pings.
+pub const SILENCE: Duration = Duration::from_secs(60);
 /// Pages of one list that are read from a server.
 pub const PAGES: usize = 50;
 /// Things of one kind (tools, prompts, resources, templates) that a server may offer.

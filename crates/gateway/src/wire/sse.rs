@@ -36,6 +36,13 @@ pub struct Event {
     pub retry: Option<Duration>,
 }
 
+impl Event {
+    /// Whether it carries a message; other types, and events without data, carry none.
+    pub fn is_message(&self) -> bool {
+        !self.data.is_empty() && (self.event.is_empty() || self.event == "message")
+    }
+}
+
 /// Reads events from pieces of a stream.
 #[derive(Debug)]
 pub struct Decoder {

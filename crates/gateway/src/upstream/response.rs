@@ -1,0 +1,102 @@
+//! What comes back over HTTP: a body within limits, a stream of events, or a refusal that can be told to others.
+
+use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Request, Response};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+
+use super::Failure;
+use super::client::HttpClient;
+use crate::wire::{Message, Reject, limits, sse};
+
+/// How much of an error page is shown.
+const ERROR_TEXT: usize = 300;
+
+/// Sends a request, and says whether it can have arrived if nothing comes back.
+pub(super) async fn send(client: &HttpClient, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
+    client.request(request).await.map_err(|error| {
+        let text = causes(&error);
+        if error.is_connect() { Failure::Unreachable(text) } else { Failure::Lost(text) }
+    })
+}
+
+/// Whether the body is a stream of events.
+pub(super) fn is_stream(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
+}
+
+/// Reads a body within limits.
+pub(super) async fn body(response: Response<Incoming>, limit: usize) -> Result<Bytes, Failure> {
+    if response.headers().get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        return Err(Failure::Broken(Reject::Shape("it is compressed, which was not asked for")));
+    }
+    match Limited::new(response.into_body(), limit).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Failure::Broken(Reject::Size(limit))),
+        Err(error) => Err(Failure::Lost(error.to_string())),
+    }
+}
+
+/// A status that is no success; and the message that the body is, if it is one.
+pub(super) async fn refusal(response: Response<Incoming>) -> (Failure, Option<Message>) {
+    let status = response.status().as_u16();
+    let retry_after = retry_after(response.headers());
+    let body = body(response, limits::SSE_FIELD).await.unwrap_or_default();
+    let message = Message::parse(body.clone()).ok();
+    let text = match &message {
+        Some(message) => message.field_text("message").map(|text| text.into_owned()).unwrap_or_default(),
+        None => String::from_utf8_lossy(&body).into_owned(),
+    };
+    (Failure::Status { status, text: beginning(&text), retry_after }, message)
+}
+
+/// When to come back, as the server says it.
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<String> {
+    headers.get(RETRY_AFTER).and_then(|value: &HeaderValue| value.to_str().ok()).map(str::to_owned)
+}
+
+/// The beginning of what a server said, fit to be shown.
+pub(super) fn beginning(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_control()).take(ERROR_TEXT).collect()
+}
+
+/// An error with what caused it, outermost first.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// The events of a stream.
+pub(super) struct Events {
+    body: Incoming,
+    decoder: sse::Decoder,
+}
+
+impl Events {
+    pub(super) fn new(body: Incoming) -> Self {
+        Self { body, decoder: sse::Decoder::new(limits::FROM_SERVER) }
+    }
+
+    /// The next event; `None` when the stream ends or breaks.
+    pub(super) async fn next(&mut self) -> Result<Option<sse::Event>, Failure> {
+        loop {
+            if let Some(event) = self.decoder.event()? {
+                return Ok(Some(event));
+            }
+            match self.body.frame().await {
+                Some(Ok(frame)) => {
+                    if let Some(piece) = frame.data_ref() {
+                        self.decoder.push(piece);
+                    }
+                }
+                Some(Err(_)) | None => return Ok(None),
+            }
+        }
+    }
+}

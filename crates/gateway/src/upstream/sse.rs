@@ -1,0 +1,149 @@
+//! A conversation over HTTP with server-sent events, as before streamable HTTP: one stream brings everything, each
+//! message goes out as a POST to the address that the stream names first. It lasts as long as the stream does.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method, Request, Uri};
+use http_body_util::Full;
+
+use super::client::HttpClient;
+use super::endpoint;
+use super::pipe::{self, Outgoing, Pipe};
+use super::response::{self, Events};
+use super::{Failure, Link, Server, Wire};
+use crate::call::Outlet;
+use crate::wire::{Id, Kind, Message, limits};
+
+const STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// How long a message waits for the one before to be taken: messages stay in order, and a server that takes a message
+/// only when it has dealt with it can still be answered what it asks meanwhile.
+const IN_ORDER: Duration = Duration::from_millis(500);
+
+/// Opens the stream of a server and a conversation over it.
+pub(super) async fn open(
+    server: &Server,
+    url: &Uri,
+    headers: HeaderMap,
+    general: Arc<dyn Outlet>,
+) -> Result<Arc<Link>, Failure> {
+    let ended = server.lifecycle.ended.child_token();
+    let client = server.http.clone();
+    let (events, endpoint) = pipe::connected(&ended, stream(&client, url, &headers)).await?;
+    let (pipe, outgoing) = Pipe::new();
+    let link = Link::new(&server.name, Wire::Pipe(pipe), general, ended.clone());
+    let weak = Arc::downgrade(&link);
+    let posts = Posts { client, endpoint, headers, link: weak.clone() };
+    server.lifecycle.spawn(async move {
+        let why = tokio::select! {
+            () = ended.cancelled() => Failure::Lost("the session was closed".to_owned()),
+            why = read(events, &weak) => why,
+            () = posts.send(outgoing) => Failure::Cancelled,
+        };
+        if let Some(link) = weak.upgrade() {
+            link.lose(why);
+        }
+    });
+    Ok(link)
+}
+
+/// Opens the stream; its first event names the address for messages.
+async fn stream(client: &HttpClient, url: &Uri, headers: &HeaderMap) -> Result<(Events, Uri), Failure> {
+    let mut get = request(Method::GET, url, headers, Bytes::new());
+    get.headers_mut().insert(ACCEPT, STREAM);
+    let response = response::send(client, get).await?;
+    if !response.status().is_success() {
+        return Err(response::refusal(response).await.0);
+    }
+    if !response::is_stream(response.headers()) {
+        return Err(Failure::Handshake("it answers with something else than a stream of events".to_owned()));
+    }
+    let mut events = Events::new(response.into_body());
+    while let Some(event) = events.next().await? {
+        if event.event == "endpoint" {
+            return Ok((events, endpoint::of(url, &event.data)?));
+        }
+        if event.is_message() {
+            return Err(Failure::Handshake("its stream does not begin with the address for messages".to_owned()));
+        }
+    }
+    Err(Failure::Handshake("its stream ended before it named the address for messages".to_owned()))
+}
+
+fn request(method: Method, url: &Uri, headers: &HeaderMap, body: Bytes) -> Request<Full<Bytes>> {
+    let mut request = Request::new(Full::new(body));
+    *request.method_mut() = method;
+    *request.uri_mut() = url.clone();
+    request.headers_mut().clone_from(headers);
+    request
+}
+
+/// Takes what the server sends, until there is nothing more to take. Says why.
+async fn read(mut events: Events, link: &Weak<Link>) -> Failure {
+    loop {
+        let event = match events.next().await {
+            Ok(Some(event)) => event,
+            Ok(None) => return Failure::Lost("its stream of events ended".to_owned()),
+            Err(failure) => return failure,
+        };
+        if !event.is_message() {
+            continue;
+        }
+        let Some(link) = link.upgrade() else { return Failure::Cancelled };
+        match Message::parse(event.data) {
+            Ok(message) => link.receive(message, None),
+            Err(reject) => return Failure::Broken(reject),
+        }
+    }
+}
+
+/// The way to the server.
+struct Posts {
+    client: HttpClient,
+    endpoint: Uri,
+    headers: HeaderMap,
+    link: Weak<Link>,
+}
+
+impl Posts {
+    /// Sends what is to be sent, until nobody is there to say more.
+    async fn send(&self, mut outgoing: Outgoing) {
+        let mut slow = FuturesUnordered::new();
+        loop {
+            let message = tokio::select! {
+                Some(()) = slow.next() => continue,
+                message = outgoing.recv(), if slow.len() < limits::CALLS => message,
+            };
+            let Some(message) = message else { return };
+            let mut post = Box::pin(self.post(message));
+            if tokio::time::timeout(IN_ORDER, &mut post).await.is_err() {
+                slow.push(post);
+            }
+        }
+    }
+
+    /// Sends one message. A request that is not taken has failed; the conversation goes on.
+    async fn post(&self, message: Bytes) {
+        let mut post = request(Method::POST, &self.endpoint, &self.headers, message.clone());
+        post.headers_mut().insert(CONTENT_TYPE, JSON);
+        let failure = match response::send(&self.client, post).await {
+            Ok(response) if response.status().is_success() => {
+                let _said_nothing = response::body(response, limits::SSE_FIELD).await;
+                return;
+            }
+            Ok(response) => response::refusal(response).await.0,
+            Err(failure) => failure,
+        };
+        if let (Some(link), Ok(message)) = (self.link.upgrade(), Message::parse(message))
+            && message.kind() == Kind::Request
+        {
+            link.settle(message.id().and_then(Id::as_number), Err(failure));
+        }
+    }
+}
