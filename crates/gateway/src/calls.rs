@@ -11,30 +11,41 @@ use crate::wire::{Id, Message, build, limits};
 /// The calls of one client that are under way, by the client's own ids.
 #[derive(Debug, Default)]
 pub struct Calls {
-    open: Arc<Mutex<HashMap<Id, Arc<Cancel>>>>,
+    open: Arc<Mutex<Open>>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    calls: HashMap<Id, Arc<Cancel>>,
+    bytes: usize,
 }
 
 impl Calls {
-    fn open(&self) -> MutexGuard<'_, HashMap<Id, Arc<Cancel>>> {
+    fn open(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a call; an id that is under way cannot begin again, and too many cannot be.
-    pub fn begin(&self, id: &Id, cancel: &Arc<Cancel>) -> Result<Began, build::Error> {
+    /// Begins a call of so many bytes; an id that is under way cannot begin again, and too much cannot be.
+    pub fn begin(&self, id: &Id, cancel: &Arc<Cancel>, bytes: usize) -> Result<Began, build::Error> {
         let mut open = self.open();
-        if open.contains_key(id) {
+        if open.calls.contains_key(id) {
             return Err(build::Error::new(build::INVALID_REQUEST, "this id is in use by a call that is under way"));
         }
-        if open.len() >= limits::CALLS {
+        if open.calls.len() >= limits::CALLS {
             return Err(build::Error::new(build::OVERLOADED, format!("over {} calls are under way", limits::CALLS)));
         }
-        open.insert(id.clone(), Arc::clone(cancel));
-        Ok(Began { open: Arc::clone(&self.open), id: id.clone() })
+        if open.bytes + bytes > limits::CALL_BYTES {
+            let text = format!("calls of over {} bytes are under way", limits::CALL_BYTES);
+            return Err(build::Error::new(build::OVERLOADED, text));
+        }
+        open.calls.insert(id.clone(), Arc::clone(cancel));
+        open.bytes += bytes;
+        Ok(Began { open: Arc::clone(&self.open), id: id.clone(), bytes })
     }
 
     /// Calls one off.
     pub fn cancel(&self, id: &Id, notification: &Message) {
-        let cancel = self.open().get(id).cloned();
+        let cancel = self.open().calls.get(id).cloned();
         if let Some(cancel) = cancel {
             cancel.cancel(Bytes::copy_from_slice(notification.body_json()));
         }
@@ -42,7 +53,7 @@ impl Calls {
 
     /// Calls all off.
     pub fn cancel_all(&self) {
-        for cancel in self.open().values() {
+        for cancel in self.open().calls.values() {
             cancel.cancel(Bytes::new());
         }
     }
@@ -51,12 +62,15 @@ impl Calls {
 /// A call under way; over when dropped.
 #[derive(Debug)]
 pub struct Began {
-    open: Arc<Mutex<HashMap<Id, Arc<Cancel>>>>,
+    open: Arc<Mutex<Open>>,
     id: Id,
+    bytes: usize,
 }
 
 impl Drop for Began {
     fn drop(&mut self) {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.calls.remove(&self.id);
+        open.bytes -= self.bytes;
     }
 }

@@ -161,7 +161,10 @@ impl Everyone {
     fn join(&self, outlet: &Arc<dyn Outlet>) {
         let mut outlets = self.outlets.lock().unwrap_or_else(PoisonError::into_inner);
         outlets.retain(|known| known.strong_count() > 0);
-        outlets.push(Arc::downgrade(outlet));
+        let is_known = outlets.iter().any(|known| std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(outlet)));
+        if !is_known {
+            outlets.push(Arc::downgrade(outlet));
+        }
     }
 
     fn present(&self) -> Vec<Arc<dyn Outlet>> {

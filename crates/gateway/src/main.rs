@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use seawall_gateway::ops::cli::{self, Cli};
+use seawall_gateway::ops::{descriptors, log};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -16,8 +17,9 @@ fn main() -> ExitCode {
     if let Some(code) = cli::begin(&cli) {
         return code;
     }
+    descriptors::raise();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    match runtime {
+    let code = match runtime {
         Ok(runtime) => {
             let code = runtime.block_on(cli::run(cli));
             // stdin is read by a thread that cannot be called off.
@@ -25,8 +27,10 @@ fn main() -> ExitCode {
             code
         }
         Err(error) => {
-            seawall_gateway::ops::log::line(&format!("cannot start: {error}"));
+            log::line(&format!("cannot start: {error}"));
             ExitCode::FAILURE
         }
-    }
+    };
+    log::flush();
+    code
 }

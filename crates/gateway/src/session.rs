@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
@@ -21,6 +22,8 @@ use crate::wire::edit::{self, quoted};
 use crate::wire::names::Era;
 use crate::wire::{Id, Message, build, limits};
 
+mod to_client;
+
 /// A client session.
 pub struct Session {
     /// The servers it sees.
@@ -34,8 +37,8 @@ pub struct Session {
     /// Resources it subscribed to, per server.
     pub subscribed: Mutex<HashMap<String, Vec<String>>>,
     followers: Mutex<HashMap<String, AbortHandle>>,
-    /// Kept here so that shared conversations know who is still there.
-    outlets: Mutex<Vec<Arc<dyn Outlet>>>,
+    /// Kept here, one per server, so that shared conversations know who is still there.
+    outlets: Mutex<HashMap<String, Arc<dyn Outlet>>>,
     greeted: AtomicBool,
     initialized: AtomicBool,
     promised: Mutex<HashMap<String, Option<Bytes>>>,
@@ -119,7 +122,8 @@ impl Session {
         }
         let outlet = self.outlet(&self.general);
         let keeper = if server.shared {
-            self.outlets.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&outlet));
+            let mut outlets = self.outlets.lock().unwrap_or_else(PoisonError::into_inner);
+            outlets.insert(server.name.clone(), Arc::clone(&outlet));
             self.route.common(server, opening, &outlet)
         } else {
             let (session, opened) = (Arc::downgrade(self), Arc::downgrade(server));
@@ -142,7 +146,7 @@ impl Session {
         let Some(hello) = link.hello() else { return };
         let key = self.key(server);
         self.route.memory.keep_hello(&key, hello);
-        if !self.initialized.load(Ordering::Acquire) {
+        if !self.initialized.load(Ordering::SeqCst) {
             return;
         }
         self.ready(link).await;
@@ -241,17 +245,17 @@ impl Session {
 
     /// The way to this client over one of its streams.
     pub fn outlet(self: &Arc<Self>, stream: &Arc<Stream>) -> Arc<dyn Outlet> {
-        Arc::new(ToClient { session: Arc::downgrade(self), stream: Arc::clone(stream) })
+        Arc::new(to_client::ToClient { session: Arc::downgrade(self), stream: Arc::clone(stream) })
     }
 
     /// Takes the client's answer to a question, back to whoever asked.
-    pub async fn answered(&self, answer: Message) {
+    pub fn answered(&self, answer: Message) {
         let Some(number) = answer.id().and_then(Id::as_number) else { return };
         let asked = self.asked().remove(&number);
         match asked {
             Some(Asked::Server { link, id, .. }) => {
                 if let (Some(link), Some(span)) = (link.upgrade(), answer.id_span()) {
-                    link.tell(edit::splice(answer.raw(), &mut [(span, id.json())])).await;
+                    link.tell_soon(edit::splice(answer.raw(), &mut [(span, id.json())]));
                 }
             }
             Some(Asked::Own(reply)) => {
@@ -271,22 +275,20 @@ impl Session {
                 }
             }
             "notifications/initialized" => {
-                self.initialized.store(true, Ordering::Release);
-                for link in self.links() {
-                    self.ready(&link).await;
-                }
+                self.initialized.store(true, Ordering::SeqCst);
+                join_all(self.links().iter().map(|link| self.ready(link))).await;
             }
-            "notifications/progress" => self.progressed(notification).await,
+            "notifications/progress" => self.progressed(notification),
             _ => {
                 for link in self.links().iter().filter(|link| link.era() == Era::Legacy) {
-                    link.tell(notification.raw().clone()).await;
+                    link.tell_soon(notification.raw().clone());
                 }
             }
         }
     }
 
     /// Progress of the client with a server's question.
-    async fn progressed(&self, notification: &Message) {
+    fn progressed(&self, notification: &Message) {
         let Some(span) = notification.field("progressToken") else { return };
         let number = std::str::from_utf8(span.of(notification.raw())).ok().and_then(|text| text.parse::<u64>().ok());
         let found = number.and_then(|number| match self.asked().get(&number) {
@@ -294,7 +296,7 @@ impl Session {
             _ => None,
         });
         if let Some((link, token)) = found {
-            link.tell(edit::splice(notification.raw(), &mut [(span, &token)])).await;
+            link.tell_soon(edit::splice(notification.raw(), &mut [(span, &token)]));
         }
     }
 
@@ -305,8 +307,10 @@ impl Session {
         if !self.remember(number, Asked::Own(reply)) {
             return None;
         }
-        stream.ask(build::request(&Id::number(number), method, params));
         let forget = Forget { session: self, number };
+        if !stream.ask(build::request(&Id::number(number), method, params)) {
+            return None;
+        }
         let answer = answer.await.ok();
         drop(forget);
         answer
@@ -319,6 +323,12 @@ impl Session {
         }
         open.insert(number, asked);
         true
+    }
+
+    /// The client is gone for good, whatever is under way.
+    pub fn leave(&self) {
+        self.keepers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.calls.cancel_all();
     }
 
     /// Everything this client had is over.
@@ -350,59 +360,5 @@ struct Forget<'a> {
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
         self.session.asked().remove(&self.number);
-    }
-}
-
-/// The way to one client over one of its streams.
-struct ToClient {
-    session: Weak<Session>,
-    stream: Arc<Stream>,
-}
-
-impl Outlet for ToClient {
-    fn notify(&self, link: &Arc<Link>, notification: Message) {
-        if notification.method() != "notifications/cancelled" {
-            return self.stream.notify(notification.raw().clone());
-        }
-        // The server takes back a question: the client knows it under our id.
-        let (Some(session), Some(span)) = (self.session.upgrade(), notification.field("requestId")) else { return };
-        let is_it = |asked: &Asked| {
-            matches!(asked, Asked::Server { link: from, id, .. }
-                if Weak::as_ptr(from) == Arc::as_ptr(link) && id.json() == span.of(notification.raw()))
-        };
-        let number = session.asked().iter().find(|(_, asked)| is_it(asked)).map(|(number, _)| *number);
-        if let Some(number) = number {
-            session.asked().remove(&number);
-            self.stream.ask(edit::splice(notification.raw(), &mut [(span, number.to_string().as_bytes())]));
-        }
-    }
-
-    fn ask(&self, link: &Arc<Link>, question: Message) {
-        let (Some(session), Some(id), Some(id_span)) = (self.session.upgrade(), question.id(), question.id_span())
-        else {
-            return link.refuse(&question, "the client is gone");
-        };
-        let number = session.next.fetch_add(1, Ordering::Relaxed);
-        let token_span = question.meta("progressToken");
-        let token = token_span.map(|span| question.slice(span));
-        if !session.remember(number, Asked::Server { link: Arc::downgrade(link), id: id.clone(), token }) {
-            return link.refuse(&question, "the client has too many questions to answer already");
-        }
-        let text = number.to_string();
-        let mut cuts: Vec<_> =
-            [Some(id_span), token_span].into_iter().flatten().map(|span| (span, text.as_bytes())).collect();
-        self.stream.ask(edit::splice(question.raw(), &mut cuts));
-    }
-
-    fn can_be_asked(&self) -> bool {
-        true
-    }
-
-    fn pause(&self) {
-        self.stream.pause();
-    }
-
-    fn is_open(&self) -> bool {
-        self.stream.is_read()
     }
 }

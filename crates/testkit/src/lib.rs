@@ -1,3 +1,4 @@
 //! Servers and clients for tests.
 
 pub mod fixture;
+pub mod scripted;

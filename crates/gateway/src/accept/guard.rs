@@ -17,14 +17,16 @@ pub struct Guard {
 impl Guard {
     /// Why a request may not pass, if so.
     pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), &'static str> {
-        let mut hosts = headers.get_all(HOST).iter();
-        let host = match (hosts.next(), hosts.next(), uri.authority()) {
-            (Some(_), Some(_), _) => return Err("several Host headers"),
-            (Some(host), None, _) => host.to_str().unwrap_or_default().to_owned(),
-            (None, _, Some(authority)) => authority.to_string(),
-            (None, _, None) => return Err("no Host header"),
-        };
-        if !self.is_our_host(&host) {
+        let hosts: Vec<_> = headers.get_all(HOST).iter().map(|host| host.to_str().unwrap_or_default()).collect();
+        if hosts.len() > 1 {
+            return Err("several Host headers");
+        }
+        // The request line, or the pseudo-header of HTTP/2, may name one too: whoever goes by either must see ours.
+        let mut said = hosts.into_iter().chain(uri.authority().map(|authority| authority.as_str())).peekable();
+        if said.peek().is_none() {
+            return Err("no Host header");
+        }
+        if !said.all(|host| self.is_our_host(host)) {
             return Err("this Host is not served here; add it to allowed_hosts if it is yours");
         }
         let mut origins = headers.get_all(ORIGIN).iter();

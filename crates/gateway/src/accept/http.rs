@@ -5,25 +5,26 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::ALLOW;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::BodyExt;
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
+use super::body;
 use super::guard::Guard;
+use super::idle::{Activity, Watched};
 use super::respond::{self, Body};
 use super::sessions::Sessions;
 use super::{legacy, modern, versions};
 use crate::gateway::Gateway;
 use crate::wire::build::Error;
 use crate::wire::names::Era;
-use crate::wire::{Message, Reject, header, limits};
+use crate::wire::{Message, header, limits};
 
 /// A listener for clients.
 pub struct Listener {
@@ -64,6 +65,7 @@ impl Listener {
                 _ = sweep.tick() => face.sweep(),
                 accepted = self.tcp.accept() => match (accepted, Arc::clone(&room).try_acquire_owned()) {
                     (Ok((tcp, _)), Ok(permit)) => {
+                        let _slower = tcp.set_nodelay(true);
                         let connection = Arc::clone(&face);
                         face.gateway.lifecycle.connect(async move {
                             connection.connection(tcp).await;
@@ -98,25 +100,28 @@ impl Face {
         }
     }
 
-    async fn connection(self: Arc<Self>, tcp: TcpStream) {
-        let _slower = tcp.set_nodelay(true);
-        let face = Arc::clone(&self);
+    async fn connection(self: Arc<Self>, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+        let activity = Activity::new();
+        let (face, watch) = (Arc::clone(&self), Arc::clone(&activity));
         let service = service_fn(move |request| {
-            let face = Arc::clone(&face);
-            async move { Ok::<_, std::convert::Infallible>(face.answer(request).await) }
+            let (face, busy) = (Arc::clone(&face), watch.begin());
+            async move {
+                let answer = face.answer(request).await;
+                drop(busy);
+                Ok::<_, std::convert::Infallible>(answer)
+            }
         });
         let mut builder = auto::Builder::new(TokioExecutor::new());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(limits::HEADER_TIME).max_buf_size(64 << 10);
-        builder
-            .http2()
-            .timer(TokioTimer::new())
-            .max_concurrent_streams(limits::STREAMS)
-            .keep_alive_interval(Duration::from_secs(30));
-        let connection = builder.serve_connection(TokioIo::new(tcp), service);
+        // No pings: their answers would look like use.
+        builder.http2().timer(TokioTimer::new()).max_concurrent_streams(limits::STREAMS);
+        let io = Watched { io, activity: Arc::clone(&activity) };
+        let connection = builder.serve_connection(TokioIo::new(io), service);
         tokio::pin!(connection);
         let lifecycle = &self.gateway.lifecycle;
         tokio::select! {
             _ = connection.as_mut() => return,
+            () = activity.over() => return,
             () = lifecycle.draining.cancelled() => connection.as_mut().graceful_shutdown(),
         }
         let _over = lifecycle.ended.run_until_cancelled(connection).await;
@@ -129,7 +134,7 @@ impl Face {
         let Some(route) = self.gateway.route(request.uri().path()).cloned() else {
             return respond::refuse(StatusCode::NOT_FOUND, "there is nothing here; MCP is at /mcp and /mcp/<server>");
         };
-        let (parts, body) = request.into_parts();
+        let (parts, sent) = request.into_parts();
         let version = parts.headers.get(header::VERSION).map(|value| value.to_str().unwrap_or("?"));
         let is_modern = version == Some(crate::wire::names::MODERN);
         match parts.method {
@@ -138,10 +143,10 @@ impl Face {
             Method::DELETE if !is_modern => return legacy::delete(&self.sessions, &parts).await,
             _ => return not_allowed(is_modern),
         }
-        if let Some(refusal) = unreadable(&parts.headers) {
+        if let Some(refusal) = body::unreadable(&parts.headers) {
             return refusal;
         }
-        let message = match read(body).await {
+        let message = match body::read(sent).await {
             Ok(bytes) => Message::parse(bytes),
             Err(response) => return *response,
         };
@@ -162,44 +167,74 @@ fn not_allowed(is_modern: bool) -> Response<Body> {
     response
 }
 
-/// A body that is not plain JSON is not read.
-fn unreadable(headers: &http::HeaderMap) -> Option<Response<Body>> {
-    if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
-        return Some(respond::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "a compressed body is not read here"));
-    }
-    let is_json = headers.get(CONTENT_TYPE).is_some_and(|kind| {
-        let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
-        kind.eq_ignore_ascii_case("application/json")
-    });
-    (!is_json).then(|| respond::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json"))
-}
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::time::Instant;
 
-/// Reads a body within limits of size and time.
-async fn read(mut body: Incoming) -> Result<Bytes, Box<Response<Body>>> {
-    let too_large = || {
-        let error = Error::from(&Reject::Size(limits::FROM_CLIENT));
-        Box::new(respond::error(StatusCode::PAYLOAD_TOO_LARGE, None, &error))
-    };
-    if body.size_hint().lower() > limits::FROM_CLIENT as u64 {
-        return Err(too_large());
+    use super::*;
+    use crate::ops::config::Config;
+
+    /// A connection to a listener without servers that answer, and when it was opened.
+    fn connected() -> (DuplexStream, Instant) {
+        let config = Config::for_command(None, vec!["none".to_owned()]).unwrap();
+        let (gateway, sessions) =
+            (Gateway::new(&config, crate::ops::memory::Memory::default()).unwrap(), Arc::default());
+        let (near, far) = tokio::io::duplex(1024);
+        tokio::spawn(Arc::new(Face { gateway, guard: Guard::default(), sessions }).connection(far));
+        (near, Instant::now())
     }
-    let begun = tokio::time::Instant::now();
-    let mut whole = BytesMut::new();
-    loop {
-        let earned = Duration::from_secs(whole.len() as u64 / limits::BODY_RATE);
-        let frame = match tokio::time::timeout_at(begun + limits::BODY_TIME + earned, body.frame()).await {
-            Ok(Some(Ok(frame))) => frame,
-            Ok(None) => return Ok(whole.freeze()),
-            Ok(Some(Err(_))) => return Err(Box::new(respond::refuse(StatusCode::BAD_REQUEST, "the body broke off"))),
-            Err(_) => return Err(Box::new(respond::refuse(StatusCode::REQUEST_TIMEOUT, "the body came too slowly"))),
-        };
-        let Ok(data) = frame.into_data() else { continue };
-        if whole.len() + data.len() > limits::FROM_CLIENT {
-            return Err(too_large());
+
+    async fn closed_after(mut near: DuplexStream, opened: Instant) -> u64 {
+        let mut rest = Vec::new();
+        let _reset = near.read_to_end(&mut rest).await;
+        opened.elapsed().as_secs()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_says_nothing_or_not_enough_is_closed_after_ten_seconds() {
+        for start in ["", "P", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r", "GET /mcp HTTP/1.1\r\nhost: "] {
+            let (mut near, opened) = connected();
+            near.write_all(start.as_bytes()).await.unwrap();
+            assert_eq!(closed_after(near, opened).await, 10, "{start:?}");
         }
-        if whole.is_empty() && body.is_end_stream() {
-            return Ok(data);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_that_drips_is_given_up_after_ten_seconds() {
+        let (mut near, opened) = connected();
+        for byte in b"PRI * HTTP/2.0\r\n\r\n" {
+            tokio::time::sleep(Duration::from_millis(900)).await;
+            if near.write_all(&[*byte]).await.is_err() {
+                break;
+            }
         }
-        whole.extend_from_slice(&data);
+        assert!(opened.elapsed() < Duration::from_secs(12));
+        assert!(closed_after(near, opened).await < 12);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_of_http_2_that_is_not_used_is_closed_after_a_minute() {
+        let (mut near, opened) = connected();
+        near.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+        let head = b"\x82\x86\x84\x01\x09localhost";
+        let frame = [&[0, 0, u8::try_from(head.len()).unwrap(), 1, 5, 0, 0, 0, 1], head.as_slice()].concat();
+        near.write_all(&frame).await.unwrap();
+        let after = closed_after(near, opened).await;
+        assert_eq!(after, 60);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_read_its_answers_is_given_up() {
+        let (mut near, opened) = connected();
+        // More answers than the pipe holds.
+        let _stuck = tokio::time::timeout(Duration::from_secs(9), async {
+            while near.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.is_ok() {}
+        })
+        .await;
+        let gave_up = async { while near.write_all(b" ").await.is_ok() {} };
+        gave_up.await;
+        let after = opened.elapsed().as_secs();
+        assert_eq!(after, 60);
     }
 }

@@ -1,6 +1,7 @@
 //! The legacy era on HTTP: sessions, answers as JSON or as a stream that a client can come back to.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -16,7 +17,7 @@ use crate::wire::names::LEGACY;
 use crate::wire::{Kind, Message, header, limits, sse};
 
 /// How soon a client may come back to a broken stream.
-const RETRY: std::time::Duration = std::time::Duration::from_secs(1);
+const RETRY: Duration = Duration::from_secs(1);
 
 /// One POST.
 pub(super) async fn post(sessions: &Sessions, route: &Arc<Route>, parts: &Parts, message: Message) -> Response<Body> {
@@ -28,13 +29,13 @@ pub(super) async fn post(sessions: &Sessions, route: &Arc<Route>, parts: &Parts,
         Err(response) => return *response,
     };
     match message.kind() {
-        Kind::Request => request(&session, message).await,
+        Kind::Request => request(&session, message, limits::KEEP_ALIVE).await,
         Kind::Notification => {
             session.session.notified(&message).await;
             respond::empty(StatusCode::ACCEPTED)
         }
         Kind::Result | Kind::Error => {
-            session.session.answered(message).await;
+            session.session.answered(message);
             respond::empty(StatusCode::ACCEPTED)
         }
     }
@@ -42,22 +43,34 @@ pub(super) async fn post(sessions: &Sessions, route: &Arc<Route>, parts: &Parts,
 
 async fn initialize(sessions: &Sessions, route: &Arc<Route>, path: &str, message: Message) -> Response<Body> {
     let version = message.field_text("protocolVersion").unwrap_or_default().into_owned();
-    let session = Arc::new(HttpSession::new(route, path, &version));
-    let id = message.id().cloned();
-    let mut response = request(&session, message).await;
+    let Some(place) = sessions.place() else {
+        let error = Error::new(build::OVERLOADED, format!("over {} sessions are open", limits::SESSIONS));
+        return respond::error(StatusCode::OK, message.id(), &error);
+    };
+    let session = Arc::new(HttpSession::new(route, path, &version, place));
+    let mut leaving = Leaving { session: Some(&session) };
+    let mut response = request(&session, message, limits::HANDSHAKE * 4).await;
     // A handshake that failed leaves no session behind.
     if !session.session.is_greeted() {
         session.session.close().await;
         return response;
     }
-    match sessions.add(session).as_deref().map(HeaderValue::from_str) {
-        Some(Ok(value)) => {
-            response.headers_mut().insert(header::SESSION, value);
-            response
-        }
-        _ => {
-            let error = Error::new(build::OVERLOADED, format!("over {} sessions are open", limits::SESSIONS));
-            respond::error(StatusCode::OK, id.as_ref(), &error)
+    if let Ok(id) = HeaderValue::from_str(&sessions.add(Arc::clone(&session))) {
+        response.headers_mut().insert(header::SESSION, id);
+    }
+    leaving.session = None;
+    response
+}
+
+/// A client that leaves before it knows its session can never come back to it: dropping this ends everything in it.
+struct Leaving<'a> {
+    session: Option<&'a HttpSession>,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if let Some(session) = self.session {
+            session.session.leave();
         }
     }
 }
@@ -84,28 +97,30 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).map(|value| value.to_str().unwrap_or_default())
 }
 
-/// One request: runs to its end whether or not the client stays, because a client may come back for the answer.
-async fn request(session: &Arc<HttpSession>, message: Message) -> Response<Body> {
+/// One request: runs to its end whether or not the client stays, because a client may come back for the answer. What
+/// takes longer than `patience` is answered on a stream.
+async fn request(session: &Arc<HttpSession>, message: Message, patience: Duration) -> Response<Body> {
     let stream = Stream::resumable(session.is_primed);
     let call =
         Call { outlet: session.session.outlet(&stream), cancel: Arc::default(), mirrored: None, request: message };
     let Some(id) = call.request.id().cloned() else { return respond::empty(StatusCode::ACCEPTED) };
-    let began = match session.session.calls().begin(&id, &call.cancel) {
+    let began = match session.session.calls().begin(&id, &call.cancel, call.request.raw().len()) {
         Ok(began) => began,
         Err(error) => return respond::error(StatusCode::OK, Some(&id), &error),
     };
-    let (inner, to) = (Arc::clone(&session.session), Arc::clone(&stream));
+    let (owner, to) = (Arc::clone(session), Arc::clone(&stream));
     tokio::spawn(async move {
-        let caller = Caller::Legacy(Arc::clone(&inner), Arc::clone(&to));
-        let answer = dispatch(&inner.route, &caller, call).await;
+        let caller = Caller::Legacy(Arc::clone(&owner.session), Arc::clone(&to));
+        let answer = dispatch(&owner.session.route, &caller, call).await;
         drop(began);
         match answer {
             Some(answer) => to.answer(answer),
             None => to.end(),
         }
+        owner.make_room();
     });
     let mut reader = stream.reader(0);
-    let first = tokio::time::timeout(limits::KEEP_ALIVE, reader.next()).await;
+    let first = tokio::time::timeout(patience, reader.next()).await;
     let first = match first {
         Ok(Next::Said(said)) if said.last => return respond::json(StatusCode::OK, said.message),
         Ok(Next::Ended) if stream.is_over() => return respond::empty(StatusCode::ACCEPTED),
@@ -130,11 +145,14 @@ pub(super) fn get(sessions: &Sessions, parts: &Parts) -> Response<Body> {
             None => return respond::refuse(StatusCode::NOT_FOUND, "there is no such event to go on from"),
         },
     };
-    if number == 0 && stream.is_read() {
+    let reader = match number {
+        0 => stream.only_reader(Some(place).filter(|place| *place > 0)),
+        _ => Some(stream.reader(place)),
+    };
+    let Some(reader) = reader else {
         return respond::refuse(StatusCode::CONFLICT, "this session has a stream already; there can be one");
-    }
-    let place = if place == 0 && number == 0 { stream.read_so_far() } else { place };
-    let reader = stream.reader(place);
+    };
+    let place = reader.place();
     let priming = session.is_primed.then(|| sse::priming(&format!("{number}-{place}"), RETRY));
     respond::stream(Events { reader, first: None, work: None, number: Some(number), priming })
 }

@@ -48,19 +48,20 @@ async fn request(route: &Arc<Route>, parts: &Parts, message: Message) -> Respons
         }
     });
     let mut reader = stream.reader(0);
-    let first = tokio::select! {
+    let (first, is_over) = tokio::select! {
         biased;
-        () = &mut work => reader.try_next(),
-        next = reader.next() => Some(next),
-        () = tokio::time::sleep(limits::KEEP_ALIVE) => None,
+        () = &mut work => (reader.try_next(), true),
+        next = reader.next() => (Some(next), false),
+        () = tokio::time::sleep(limits::KEEP_ALIVE) => (None, false),
     };
+    let work = Some(work).filter(|_| !is_over);
     match first {
         Some(Next::Said(said)) if said.last => respond::json(status(&said.message), said.message),
         Some(Next::Ended) => respond::empty(StatusCode::ACCEPTED),
         Some(Next::Said(said)) => {
-            respond::stream(Events { reader, first: Some(said), work: Some(work), number: None, priming: None })
+            respond::stream(Events { reader, first: Some(said), work, number: None, priming: None })
         }
-        None => respond::stream(Events { reader, first: None, work: Some(work), number: None, priming: None }),
+        None => respond::stream(Events { reader, first: None, work, number: None, priming: None }),
     }
 }
 

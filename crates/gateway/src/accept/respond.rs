@@ -94,11 +94,12 @@ impl Events {
             };
             tokio::select! {
                 biased;
+                // First: a server that talks without pause would else keep its own answer from being taken.
+                () = work => self.work = None,
                 next = self.reader.next() => return match next {
                     Next::Said(said) => Some(self.event(&said)),
                     Next::Ended => None,
                 },
-                () = work => self.work = None,
                 () = tokio::time::sleep(limits::KEEP_ALIVE) => return Some((Bytes::from_static(sse::COMMENT), false)),
             }
         }

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::stream::Stream;
@@ -23,11 +24,12 @@ pub struct HttpSession {
     streams: Mutex<VecDeque<(u64, Arc<Stream>)>>,
     next: AtomicU64,
     used: Mutex<Instant>,
+    _place: OwnedSemaphorePermit,
 }
 
 impl HttpSession {
-    /// A session on a path.
-    pub fn new(route: &Arc<Route>, path: &str, version: &str) -> Self {
+    /// A session on a path, in a place of its own.
+    pub fn new(route: &Arc<Route>, path: &str, version: &str, place: OwnedSemaphorePermit) -> Self {
         Self {
             session: Session::new(Arc::clone(route), Stream::resumable(false)),
             path: path.to_owned(),
@@ -35,6 +37,7 @@ impl HttpSession {
             streams: Mutex::default(),
             next: AtomicU64::new(1),
             used: Mutex::new(Instant::now()),
+            _place: place,
         }
     }
 
@@ -52,6 +55,18 @@ impl HttpSession {
         }
         streams.push_back((number, Arc::clone(stream)));
         number
+    }
+
+    /// Gives up answers that nobody came back for, the oldest first, until what is left is within bounds.
+    pub fn make_room(&self) {
+        let mut streams = self.streams();
+        let mut bytes: usize = streams.iter().map(|(_, stream)| stream.bytes()).sum();
+        while bytes > limits::SESSION_BYTES
+            && let Some(oldest) = streams.iter().position(|(_, stream)| stream.is_left() && stream.bytes() > 0)
+            && let Some((_, given_up)) = streams.remove(oldest)
+        {
+            bytes -= given_up.bytes();
+        }
     }
 
     /// The stream and the place that an event id names.
@@ -76,9 +91,15 @@ impl HttpSession {
 }
 
 /// All sessions.
-#[derive(Default)]
 pub struct Sessions {
     open: Mutex<HashMap<String, Arc<HttpSession>>>,
+    places: Arc<Semaphore>,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self { open: Mutex::default(), places: Arc::new(Semaphore::new(limits::SESSIONS)) }
+    }
 }
 
 impl Sessions {
@@ -86,15 +107,16 @@ impl Sessions {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a session; gives its id, or nothing if there are too many.
-    pub fn add(&self, session: Arc<HttpSession>) -> Option<String> {
-        let mut open = self.open();
-        if open.len() >= limits::SESSIONS {
-            return None;
-        }
+    /// A place for one more, from before its handshake on; none if there are too many.
+    pub fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).try_acquire_owned().ok()
+    }
+
+    /// Adds a session; gives its id.
+    pub fn add(&self, session: Arc<HttpSession>) -> String {
         let id = secret();
-        open.insert(id.clone(), session);
-        Some(id)
+        self.open().insert(id.clone(), session);
+        id
     }
 
     /// The session with an id, if it belongs to this path.

@@ -33,7 +33,16 @@ pub async fn serve(
     let face = Face { session, out, calls: TaskTracker::new() };
     let mut lines = Lines::new(input, limits::FROM_CLIENT);
     let draining = gateway.lifecycle.draining.clone();
-    while let Some(Ok(Some(line))) = draining.run_until_cancelled(lines.next()).await {
+    loop {
+        // A client that takes no answers is not read either.
+        let next = async {
+            face.out.room().await;
+            lines.next().await
+        };
+        let Some(Ok(Some(line))) = draining.run_until_cancelled(next).await else { break };
+        if !face.out.is_read() {
+            break;
+        }
         match line {
             Line::Whole(line) if line.iter().all(u8::is_ascii_whitespace) => {}
             Line::Whole(line) => face.take(line).await,
@@ -70,7 +79,7 @@ struct Face {
 
 impl Face {
     fn refuse(&self, reject: &Reject) {
-        self.out.ask(build::error(None, &Error::from(reject)));
+        self.out.say(build::error(None, &Error::from(reject)));
     }
 
     async fn take(&self, line: Bytes) {
@@ -81,7 +90,7 @@ impl Face {
         match message.kind() {
             Kind::Request => self.request(message),
             Kind::Notification => self.session.notified(&message).await,
-            Kind::Result | Kind::Error => self.session.answered(message).await,
+            Kind::Result | Kind::Error => self.session.answered(message),
         }
     }
 
@@ -91,7 +100,7 @@ impl Face {
         if era == Era::Modern
             && let Err(error) = versions::check(&message)
         {
-            return self.out.ask(build::error(message.id(), &error));
+            return self.out.say(build::error(message.id(), &error));
         }
         let (caller, outlet) = match era {
             Era::Legacy => (Caller::Legacy(Arc::clone(&session), Arc::clone(&out)), session.outlet(&out)),
@@ -99,15 +108,15 @@ impl Face {
         };
         let call = Call { request: message, outlet, cancel: Arc::default(), mirrored: None };
         let Some(id) = call.request.id().cloned() else { return };
-        let began = match session.calls().begin(&id, &call.cancel) {
+        let began = match session.calls().begin(&id, &call.cancel, call.request.raw().len()) {
             Ok(began) => began,
-            Err(error) => return self.out.ask(build::error(Some(&id), &error)),
+            Err(error) => return self.out.say(build::error(Some(&id), &error)),
         };
         self.calls.spawn(async move {
             let answer = dispatch(&session.route, &caller, call).await;
             drop(began);
             if let Some(answer) = answer {
-                out.ask(answer);
+                out.say(answer);
             }
         });
     }

@@ -1,7 +1,7 @@
 //! What goes to a client on one stream: kept in order, bounded, and readable again from where a client lost it.
 //!
-//! A slow client costs itself only: when too much waits, notifications give way, the oldest first. Questions and the
-//! final answer always stay.
+//! A slow client costs itself only: when too much waits, notifications give way, the oldest first, and no more
+//! questions are taken. What was taken, and every answer, stays.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,6 +29,8 @@ struct State {
     /// Bytes in `kept`, and how many of them may be there only for a client that comes back.
     bytes: usize,
     keep: usize,
+    /// Bytes that were not handed out yet.
+    unread: usize,
     places: u64,
     /// Everything up to this place was handed out.
     read: u64,
@@ -45,6 +47,7 @@ struct State {
 pub struct Stream {
     state: Mutex<State>,
     news: Notify,
+    taken: Notify,
 }
 
 /// What a reader finds.
@@ -60,7 +63,7 @@ impl Stream {
     /// A stream that a client can come back to; `pausable` if it may be hung up on.
     pub fn resumable(pausable: bool) -> Arc<Self> {
         let state = State { keep: limits::KEPT_BYTES, pausable, ..State::default() };
-        Arc::new(Self { state: Mutex::new(state), news: Notify::new() })
+        Arc::new(Self { state: Mutex::new(state), ..Self::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -72,8 +75,17 @@ impl Stream {
         self.push(message, false, true);
     }
 
-    /// A question: never given up.
-    pub fn ask(&self, message: Bytes) {
+    /// A question: not taken while too much waits, and never given up once it is.
+    pub fn ask(&self, message: Bytes) -> bool {
+        let has_room = self.state().has_room();
+        if has_room {
+            self.push(message, false, false);
+        }
+        has_room
+    }
+
+    /// One answer of many on a stream for all of them: never given up.
+    pub fn say(&self, message: Bytes) {
         self.push(message, false, false);
     }
 
@@ -112,6 +124,7 @@ impl Stream {
         state.places += 1;
         let place = state.places;
         state.bytes += message.len();
+        state.unread += message.len();
         state.kept.push_back(Said { place, message, last, droppable });
         state.ended = last;
         state.make_room();
@@ -121,18 +134,40 @@ impl Stream {
 
     /// A reader from after `place` on; a reader that was there before is turned away.
     pub fn reader(self: &Arc<Self>, place: u64) -> Reader {
-        let mut state = self.state();
-        state.reader += 1;
-        state.reading = true;
-        let number = state.reader;
-        drop(state);
+        let number = self.state().begin();
         self.news.notify_waiters();
         Reader { stream: Arc::clone(self), number, place }
     }
 
-    /// The place up to which somebody has read it.
-    pub fn read_so_far(&self) -> u64 {
-        self.state().read
+    /// A reader from after `place` on, or from where the last one was, unless there is one.
+    pub fn only_reader(self: &Arc<Self>, place: Option<u64>) -> Option<Reader> {
+        let mut state = self.state();
+        if state.reading {
+            return None;
+        }
+        let (number, place) = (state.begin(), place.unwrap_or(state.read));
+        Some(Reader { stream: Arc::clone(self), number, place })
+    }
+
+    /// Waits until there is room for more, or nobody reads.
+    pub async fn room(&self) {
+        loop {
+            let taken = self.taken.notified();
+            tokio::pin!(taken);
+            taken.as_mut().enable();
+            {
+                let state = self.state();
+                if state.has_room() || !state.reading {
+                    return;
+                }
+            }
+            taken.await;
+        }
+    }
+
+    /// How many bytes it holds.
+    pub fn bytes(&self) -> usize {
+        self.state().bytes
     }
 
     /// Whether somebody reads it.
@@ -145,17 +180,43 @@ impl Stream {
         let state = self.state();
         state.ended && state.read == state.places
     }
+
+    /// Whether all was said and nobody reads it.
+    pub fn is_left(&self) -> bool {
+        let state = self.state();
+        state.ended && !state.reading
+    }
 }
 
 impl State {
+    /// Notes a new reader; gives its number.
+    fn begin(&mut self) -> u64 {
+        self.reader += 1;
+        self.reading = true;
+        self.reader
+    }
+
+    /// Notes that everything up to `place` was handed out, or passed over by a client that says it has it.
+    fn read_up_to(&mut self, place: u64) {
+        let from = self.kept.partition_point(|said| said.place <= self.read);
+        let passed = self.kept.range(from..).take_while(|said| said.place <= place);
+        self.unread -= passed.map(|said| said.message.len()).sum::<usize>();
+        self.read = self.read.max(place);
+    }
+
+    fn has_room(&self) -> bool {
+        self.unread <= limits::PENDING_BYTES && self.kept.len() <= limits::CALLS + limits::KEPT_EVENTS
+    }
+
     /// Keeps the last events that were read, for a client that comes back, and a bounded number of unread ones.
     fn make_room(&mut self) {
-        let mut read = self.kept.iter().take_while(|said| said.place <= self.read).count();
-        if self.kept.len() - read > limits::PENDING_EVENTS
-            && let Some(oldest) = self.kept.iter().position(|said| said.place > self.read && said.droppable)
-            && let Some(given_up) = self.kept.remove(oldest)
+        let mut read = self.kept.partition_point(|said| said.place <= self.read);
+        while (self.kept.len() - read > limits::PENDING_EVENTS || self.unread > limits::PENDING_BYTES)
+            && let Some(oldest) = self.kept.range(read..).position(|said| said.droppable)
+            && let Some(given_up) = self.kept.remove(read + oldest)
         {
             self.bytes -= given_up.message.len();
+            self.unread -= given_up.message.len();
         }
         while read > 0
             && (self.kept.len() > limits::KEPT_EVENTS || self.bytes > self.keep)
@@ -176,6 +237,11 @@ pub struct Reader {
 }
 
 impl Reader {
+    /// Everything up to this place was read, or is not asked for.
+    pub fn place(&self) -> u64 {
+        self.place
+    }
+
     /// The next thing said; waits for it. Safe to drop while it waits.
     pub async fn next(&mut self) -> Next {
         loop {
@@ -196,10 +262,12 @@ impl Reader {
         if state.reader != self.number {
             return Some(Next::Ended);
         }
-        if let Some(said) = state.kept.iter().find(|said| said.place > self.place).cloned() {
+        let next = state.kept.partition_point(|said| said.place <= self.place);
+        if let Some(said) = state.kept.get(next).cloned() {
             self.place = said.place;
-            state.read = state.read.max(said.place);
+            state.read_up_to(said.place);
             state.make_room();
+            self.stream.taken.notify_waiters();
             return Some(Next::Said(said));
         }
         state.ended.then_some(Next::Ended)
@@ -211,6 +279,7 @@ impl Drop for Reader {
         let mut state = self.stream.state();
         if state.reader == self.number {
             state.reading = false;
+            self.stream.taken.notify_waiters();
         }
     }
 }

@@ -218,12 +218,16 @@ impl Parked {
 
     /// The call that waits for this state, once.
     pub fn take(&self, state: &str) -> Option<Running> {
-        self.waiting().0.remove(state).filter(|call| call.until > Instant::now())
+        let mut waiting = self.waiting();
+        let (calls, order) = &mut *waiting;
+        let call = calls.remove(state)?;
+        order.retain(|known| known != state);
+        Some(call).filter(|call| call.until > Instant::now())
     }
 
     /// Calls all of them off.
     pub fn close(&self) {
-        self.waiting().0.clear();
+        *self.waiting() = Default::default();
     }
 }
 
@@ -233,6 +237,7 @@ pub fn secret() -> String {
     // Without randomness there is no safe session; an all-zero id would be one that can be guessed.
     if getrandom::fill(&mut bytes).is_err() {
         crate::ops::log::line("the system gives no randomness");
+        crate::ops::log::flush();
         std::process::abort();
     }
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -15,7 +15,7 @@ use crate::bridge::to_modern::{answered, with_body};
 use crate::call::Call;
 use crate::dispatch::{Caller, Refusal, Reply, exchange};
 use crate::gateway::Route;
-use crate::upstream::Server;
+use crate::upstream::{Server, beginning};
 use crate::wire::build::{self, Error};
 use crate::wire::edit::{self, Object, quoted};
 use crate::wire::names::Era;
@@ -25,8 +25,10 @@ use crate::wire::{Kind, Message, limits, scan};
 const PAGE: usize = 1_000;
 
 /// What one server contributed.
+#[derive(Default)]
 struct Part {
     entries: Vec<Bytes>,
+    bytes: usize,
     ttl: Option<u64>,
     is_private: bool,
     trouble: Option<String>,
@@ -88,7 +90,7 @@ fn page(
     result.json()
 }
 
-/// An entry under its public name; an address that an earlier server has already is left to that one.
+/// An entry under its public name, which stands once; an address that an earlier server has already is left to that one.
 fn public_entry(
     route: &Route,
     server: &Server,
@@ -99,8 +101,9 @@ fn public_entry(
     let mut object = Object::of(entry);
     let own = object.get(id).and_then(scan::text)?.into_owned();
     if id == "name" {
-        object.set("name", quoted(&names::public(&server.name, &own)));
-        return Some(object.json());
+        let public = names::public(&server.name, &own);
+        object.set("name", quoted(&public));
+        return seen.insert(public).then(|| object.json());
     }
     if !seen.insert(own.clone()) {
         return None;
@@ -111,12 +114,12 @@ fn public_entry(
 
 /// All pages of one server, within bounds of number and time.
 async fn part(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &Call, key: &str) -> Part {
-    let mut part = Part { entries: Vec::new(), ttl: None, is_private: false, trouble: None };
+    let mut part = Part::default();
     let pages = pages(route, caller, server, call, key, &mut part);
     match tokio::time::timeout(limits::LIST_TIME, pages).await {
         Ok(Ok(())) => {}
         Ok(Err(Refusal::Failed(_, failure))) => part.trouble = Some(failure.to_string()),
-        Ok(Err(Refusal::Wrong(error))) => part.trouble = Some(error.message),
+        Ok(Err(Refusal::Wrong(error))) => part.trouble = Some(beginning(&error.message)),
         Err(_) => part.trouble = Some(format!("no list within {} s", limits::LIST_TIME.as_secs())),
     }
     part
@@ -142,23 +145,38 @@ async fn pages(
             let text = answer.field_text("message").unwrap_or_default().into_owned();
             return if is_unknown { Ok(()) } else { Err(Error::new(build::INTERNAL_ERROR, text).into()) };
         }
-        take(part, &answer, key);
-        match answer.field_json("nextCursor") {
-            Some(cursor) if cursors.insert(cursor.to_vec()) && part.entries.len() < limits::LISTED => {
-                params.set("cursor", cursor);
-            }
-            _ => return Ok(()),
+        part.trouble = take(part, &answer, key);
+        let cursor = answer.field_text("nextCursor").filter(|_| part.trouble.is_none());
+        let Some(cursor) = cursor else { return Ok(()) };
+        params.set("cursor", quoted(&cursor));
+        if !cursors.insert(cursor.into_owned()) {
+            part.trouble = Some("its pages go in circles; what they brought is listed".to_owned());
+            return Ok(());
         }
     }
+    part.trouble = Some(format!("more than {} pages; the others are left out", limits::PAGES));
     Ok(())
 }
 
-fn take(part: &mut Part, answer: &Message, key: &str) {
-    if let Some(list) = answer.field(key) {
-        let room = limits::LISTED.saturating_sub(part.entries.len());
-        part.entries.extend(scan::elements(answer.raw(), list).into_iter().take(room).map(|span| answer.slice(span)));
+/// Takes the entries of a page, as far as there is room; says what was left out.
+fn take(part: &mut Part, answer: &Message, key: &str) -> Option<String> {
+    let mut left_out = None;
+    for span in answer.field(key).map(|list| scan::elements(answer.raw(), list)).unwrap_or_default() {
+        let bytes = part.bytes + span.end - span.start;
+        if part.entries.len() == limits::LISTED {
+            left_out = Some(format!("more than {} entries; the others are left out", limits::LISTED));
+        } else if bytes > limits::LIST_BYTES {
+            left_out = Some(format!("larger than {} bytes; the rest is left out", limits::LIST_BYTES));
+        }
+        if left_out.is_some() {
+            break;
+        }
+        part.bytes = bytes;
+        // A copy: an entry does not keep the page that it came on.
+        part.entries.push(Bytes::copy_from_slice(span.of(answer.raw())));
     }
     let ttl = answer.field_json("ttlMs").and_then(|ttl| std::str::from_utf8(ttl).ok()?.parse().ok());
     part.ttl = Some(part.ttl.unwrap_or(u64::MAX).min(ttl.unwrap_or(0)));
     part.is_private |= answer.field_text("cacheScope").as_deref() != Some("public");
+    left_out
 }

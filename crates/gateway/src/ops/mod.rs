@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod config;
+pub mod descriptors;
 pub mod lifecycle;
 pub mod log;
 pub mod memory;

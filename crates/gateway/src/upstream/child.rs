@@ -59,6 +59,9 @@ pub fn become_server(parent: u32, command: &[String]) -> io::Error {
     std::process::Command::new(program).args(args).exec()
 }
 
+/// Bytes of a line of noise that are looked at.
+const SHOWN: usize = 800;
+
 /// Starts a server's process and opens a conversation with it.
 pub fn start(
     name: &str,
@@ -77,7 +80,7 @@ pub fn start(
     let said = Arc::new(Said::new(name, transport));
     let heard = tokio::spawn(listen(stderr, Arc::clone(&said)));
     let (pipe, outgoing) = Pipe::new();
-    let ended = CancellationToken::new();
+    let ended = lifecycle.ended.child_token();
     let link = Link::new(name, Wire::Pipe(pipe), general, ended.clone());
     let writing = CancellationToken::new();
     lifecycle.spawn(pipe::write_lines(outgoing, stdin, writing.clone()));
@@ -140,7 +143,17 @@ async fn supervise(
     (link_ended, writing): (CancellationToken, CancellationToken),
 ) {
     let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-    let why = link_ended.run_until_cancelled(reader).await;
+    tokio::pin!(reader);
+    let why = tokio::select! {
+        biased;
+        why = link_ended.run_until_cancelled(reader.as_mut()) => why,
+        // What it said before it ended is read; what it started may hold the pipe open for ever.
+        _ = child.wait() => {
+            let rest = tokio::time::timeout(limits::CHILD_GRACE, reader);
+            let rest = link_ended.run_until_cancelled(rest).await;
+            rest.map(|read| read.unwrap_or_else(|_| Failure::Lost("its process ended".to_owned())))
+        }
+    };
     writing.cancel();
     // What it said last and how it ended is part of the answer of every call that waits; but not for long.
     let exit = tokio::time::timeout(LAST_WORDS, child.wait()).await.ok().and_then(Result::ok);
@@ -193,7 +206,7 @@ impl Said {
     fn line(&self, line: &[u8]) {
         let line = String::from_utf8_lossy(line).into_owned();
         if self.is_plain {
-            crate::ops::log::plain(&line);
+            crate::ops::log::foreign(&line);
         } else {
             crate::ops::log::line(&format!("{}: {line}", self.name));
         }
@@ -206,7 +219,8 @@ impl Said {
 
     /// A line on stdout that is no message.
     fn noise(&self, line: &[u8]) {
-        let shown: String = String::from_utf8_lossy(line).chars().take(200).collect();
+        let start = line.get(..SHOWN).unwrap_or(line);
+        let shown: String = String::from_utf8_lossy(start).chars().take(SHOWN / 4).collect();
         if !shown.trim().is_empty() {
             crate::ops::log::line(&format!("{}: not a message on stdout, skipped: {shown}", self.name));
         }

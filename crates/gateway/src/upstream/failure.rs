@@ -55,6 +55,14 @@ pub enum Failure {
     Full,
 }
 
+/// How much of what a server says about itself is passed on.
+const SHOWN: usize = 300;
+
+/// The beginning of what a server said, fit to be shown to people and models.
+pub fn beginning(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_control()).take(SHOWN).collect()
+}
+
 fn said(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(": {text}") }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::{Failure, Hello, Link, Server, Wire, child, http::Http, sse, ws};
+use super::{Failure, Hello, Link, Server, Wire, beginning, child, http::Http, sse, ws};
 use crate::call::Outlet;
 use crate::ops::config::{Secret, Transport};
 use crate::ops::memory;
@@ -181,7 +181,7 @@ async fn greet(link: &Arc<Link>, era: Era, opening: &Opening, time: Duration) ->
         Ok(Ok(answer)) if answer.kind() == Kind::Result => Ok(understood(era, &answer)),
         Ok(Ok(answer)) => {
             let text = answer.field_text("message").unwrap_or_default();
-            Ok(Tried::NotSpoken(Failure::Handshake(text.into_owned())))
+            Ok(Tried::NotSpoken(Failure::Handshake(beginning(&text))))
         }
         Ok(Err(failure @ Failure::Status { status: 400 | 404 | 405 | 406 | 415, .. })) => Ok(Tried::NotSpoken(failure)),
         Ok(Err(failure @ Failure::Lost(_))) => Ok(Tried::NotSpoken(failure)),

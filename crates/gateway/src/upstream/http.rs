@@ -8,11 +8,12 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::client::HttpClient;
 use super::link::Headers;
-use super::response::{self, Events, body, is_stream};
+use super::response::{self, Events, body, is_plain, is_stream};
 use super::{Failure, Hello, Link};
 use crate::wire::names::{Era, PROTOCOL_VERSION};
 use crate::wire::{Id, Kind, Message, Reject, header, limits, scan};
@@ -25,6 +26,10 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const RESUMES: u32 = 5;
 /// How long to wait before that when the server does not say.
 const RESUME_AFTER: Duration = Duration::from_secs(1);
+/// How long when it does: not without any pause, and not for ever.
+const RESUME_WITHIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+/// Notifications and answers to one server that are on their way at a time.
+const TELLING: usize = 64;
 
 /// One HTTP conversation.
 pub struct Http {
@@ -34,6 +39,7 @@ pub struct Http {
     session: Mutex<Option<HeaderValue>>,
     agreed: OnceLock<(Era, HeaderValue)>,
     ended: CancellationToken,
+    telling: Semaphore,
 }
 
 type Reply = Result<Message, Failure>;
@@ -41,7 +47,8 @@ type Reply = Result<Message, Failure>;
 impl Http {
     /// A conversation with the server at `url`, with the operator's headers on every request.
     pub fn new(client: HttpClient, url: Uri, headers: HeaderMap, ended: CancellationToken) -> Self {
-        Self { client, url, headers, session: Mutex::new(None), agreed: OnceLock::new(), ended }
+        let (session, agreed, telling) = (Mutex::new(None), OnceLock::new(), Semaphore::new(TELLING));
+        Self { client, url, headers, session, agreed, ended, telling }
     }
 
     /// From now on requests carry what was agreed on.
@@ -102,6 +109,7 @@ impl Http {
             }
             return reply;
         }
+        is_plain(response.headers())?;
         if is_stream(response.headers()) {
             return self.read_answer(link, number, response).await;
         }
@@ -134,7 +142,7 @@ impl Http {
                 return Err(Failure::Lost("the stream ended before the answer".to_owned()));
             }
             link.paused(number);
-            tokio::time::sleep(place.retry.unwrap_or(RESUME_AFTER)).await;
+            tokio::time::sleep(place.pause()).await;
             response = self.resume(&place).await.ok().flatten();
         }
     }
@@ -146,11 +154,13 @@ impl Http {
             get.headers_mut().insert(header::LAST_EVENT, id);
         }
         let response = self.send(get).await?;
+        is_plain(response.headers())?;
         Ok((response.status() == StatusCode::OK && is_stream(response.headers())).then_some(response))
     }
 
     /// A notification or an answer: nothing comes back.
     pub async fn tell(&self, message: Bytes, mirrored: &Headers) {
+        let Ok(_turn) = self.telling.acquire().await else { return };
         let mut post = self.request(Method::POST, BOTH, message.clone());
         post.headers_mut().insert(CONTENT_TYPE, JSON);
         if let Ok(message) = Message::parse(message) {
@@ -172,6 +182,7 @@ impl Http {
             session: Mutex::new(self.session()),
             agreed: self.agreed.clone(),
             ended: ended.clone(),
+            telling: Semaphore::new(TELLING),
         };
         tokio::spawn(async move { ended.run_until_cancelled(http.read_general(link)).await });
     }
@@ -192,7 +203,7 @@ impl Http {
                 Ok(None) => return,
                 Err(_) => tries += 1,
             }
-            tokio::time::sleep(place.retry.unwrap_or(RESUME_AFTER)).await;
+            tokio::time::sleep(place.pause()).await;
         }
     }
 
@@ -210,6 +221,13 @@ impl Http {
 struct Place {
     id: Option<String>,
     retry: Option<Duration>,
+}
+
+impl Place {
+    fn pause(&self) -> Duration {
+        let (least, most) = RESUME_WITHIN;
+        self.retry.map_or(RESUME_AFTER, |retry| retry.clamp(least, most))
+    }
 }
 
 /// The next message of a stream; `None` when the stream ends or breaks.

@@ -128,25 +128,30 @@ impl Drop for Keeper {
 /// Opens the conversation, again and again, as long as somebody holds the keeper and trying makes sense.
 async fn keep(weak: Weak<Keeper>) {
     loop {
+        // Held only where nothing waits: a keeper that nobody else holds must go, whatever is under way.
         let Some(keeper) = weak.upgrade() else { return };
-        let (server, wait) = (Arc::clone(&keeper.server), keeper.server.reconnect.wait());
+        let server = Arc::clone(&keeper.server);
+        let (opening, general) = (keeper.opening.clone(), Arc::clone(&keeper.general));
+        drop(keeper);
+        let wait = server.reconnect.wait();
         if !wait.is_zero() {
-            drop(keeper);
             tokio::time::sleep(wait).await;
             continue;
         }
-        match server.open(&keeper.opening, &keeper.general).await {
+        let opened = server.open(&opening, &general).await;
+        let Some(keeper) = weak.upgrade() else { return };
+        match opened {
             Ok(link) => {
-                (keeper.prepare)(Arc::clone(&link)).await;
+                let prepared = (keeper.prepare)(Arc::clone(&link));
+                drop(keeper);
+                prepared.await;
+                let Some(keeper) = weak.upgrade() else { return };
                 keeper.state.send_replace(State::Open(Arc::clone(&link)));
                 drop(keeper);
-                let begun = Instant::now();
-                watch(&link, &server, begun).await;
+                watch(&link, &server).await;
                 drop(link);
-                match weak.upgrade() {
-                    Some(keeper) => keeper.state.send_replace(State::Opening),
-                    None => return,
-                };
+                let Some(keeper) = weak.upgrade() else { return };
+                keeper.state.send_replace(State::Opening);
             }
             Err(failure) => {
                 server.reconnect.failed(failure.clone());
@@ -160,9 +165,9 @@ async fn keep(weak: Weak<Keeper>) {
 }
 
 /// Waits until a conversation ends, and notes whether it was of use.
-async fn watch(link: &Arc<Link>, server: &Server, begun: Instant) {
+async fn watch(link: &Arc<Link>, server: &Server) {
     link.ended.cancelled().await;
-    if link.was_of_use() || begun.elapsed() > STABLE {
+    if link.was_of_use() || link.age() > STABLE {
         server.reconnect.worked();
     }
     let why = link.why_lost().unwrap_or_else(|| Failure::Lost("it closed the conversation".to_owned()));

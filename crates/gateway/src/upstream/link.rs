@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -39,6 +39,8 @@ pub struct Link {
     of_use: AtomicBool,
     begun: Instant,
     open: Mutex<Open>,
+    /// Bytes that may still wait to be told.
+    telling: Arc<Semaphore>,
 }
 
 #[derive(Default)]
@@ -70,6 +72,7 @@ impl Link {
             of_use: AtomicBool::new(false),
             begun: Instant::now(),
             open: Mutex::default(),
+            telling: Arc::new(Semaphore::new(limits::TELL_BYTES)),
         })
     }
 
@@ -116,12 +119,15 @@ impl Link {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (mut ticket, reply) = self.enter(number, call)?;
         let bytes = renumbered(&call.request, number);
+        let can_be_cancelled = call.request.method() != "initialize";
         let answer = match &self.wire {
             Wire::Pipe(pipe) => {
                 pipe.send(bytes).await?;
+                ticket.is_told = can_be_cancelled;
                 reply.await.unwrap_or(Err(Failure::Lost("the conversation ended".to_owned())))
             }
             Wire::Http(http) => {
+                ticket.is_told = can_be_cancelled;
                 let exchange =
                     http.exchange(self, number, &call.request, bytes, call.mirrored.as_deref().unwrap_or_default());
                 tokio::select! {
@@ -130,7 +136,7 @@ impl Link {
                 }
             }
         };
-        ticket.is_answered = true;
+        ticket.is_told = false;
         if answer.is_ok() && self.hello.get().is_some() {
             self.of_use.store(true, Ordering::Relaxed);
         }
@@ -159,20 +165,36 @@ impl Link {
         self.request(&Call { request, outlet, cancel, mirrored: None }).await
     }
 
-    /// A notification, or an answer to the server's question. A lost server loses it; there is nobody to tell.
+    /// A notification, or an answer to the server's question. A lost server loses it, and so does one that does not
+    /// take it in time; there is nobody to tell.
     pub async fn tell(self: &Arc<Self>, message: Bytes) {
-        match &self.wire {
-            Wire::Pipe(pipe) => {
-                let _lost = pipe.send(message).await;
+        let told = async {
+            match &self.wire {
+                Wire::Pipe(pipe) => {
+                    let _lost = pipe.send(message).await;
+                }
+                Wire::Http(http) => http.tell(message, &[]).await,
             }
-            Wire::Http(http) => http.tell(message, &[]).await,
-        }
+        };
+        let _in_time = tokio::time::timeout(limits::TELL_TIME, self.ended.run_until_cancelled(told)).await;
     }
 
-    /// The same for those who cannot wait.
+    /// The same for those who cannot wait. A server that does not take what waits for it loses what comes on top.
     pub fn tell_soon(self: &Arc<Self>, message: Bytes) {
+        let message = match &self.wire {
+            Wire::Pipe(pipe) => match pipe.try_send(message) {
+                Some(message) => message,
+                None => return,
+            },
+            Wire::Http(_) => message,
+        };
+        let cost = u32::try_from(message.len() + limits::TELL_EACH).unwrap_or(u32::MAX);
+        let Ok(place) = Arc::clone(&self.telling).try_acquire_many_owned(cost) else { return };
         let link = Arc::clone(self);
-        tokio::spawn(async move { link.tell(message).await });
+        tokio::spawn(async move {
+            link.tell(message).await;
+            drop(place);
+        });
     }
 
     /// Answers a server's question with a refusal.
@@ -207,8 +229,7 @@ impl Link {
         }
         open.pending.insert(number, Pending { id, token, outlet, reply: Some(reply) });
         let (link, cancel) = (Arc::clone(self), Arc::clone(&call.cancel));
-        let can_be_cancelled = call.request.method() != "initialize";
-        Ok((Ticket { link, number, cancel, is_answered: !can_be_cancelled }, answer))
+        Ok((Ticket { link, number, cancel, is_told: false }, answer))
     }
 
     /// Takes what the server sent; `on` is the request whose answer stream it came on.
@@ -328,13 +349,14 @@ struct Ticket {
     link: Arc<Link>,
     number: u64,
     cancel: Arc<Cancel>,
-    is_answered: bool,
+    /// Whether the server knows of it and must hear when it is called off.
+    is_told: bool,
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
         let was_pending = self.link.open().pending.remove(&self.number).is_some();
-        if was_pending && !self.is_answered {
+        if was_pending && self.is_told {
             let mut params = Object::of(self.cancel.params().map(AsRef::as_ref).unwrap_or_default());
             params.set("requestId", self.number.to_string());
             let cancelled = build::notification("notifications/cancelled", Some(&params.json()));

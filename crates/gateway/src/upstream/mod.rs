@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ::http::Uri;
 use bytes::Bytes;
 
-pub use failure::{Failure, seconds};
+pub use failure::{Failure, beginning, seconds};
 pub use keeper::Keeper;
 pub use link::Link;
 

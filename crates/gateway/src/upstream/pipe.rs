@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Failure, Link};
 use crate::wire::lines::{Line, Lines};
-use crate::wire::{Message, Reject, edit, limits};
+use crate::wire::{Id, Kind, Message, Reject, edit, limits};
 
 /// The writing end.
 #[derive(Debug)]
@@ -30,6 +30,14 @@ impl Pipe {
     /// Queues a message; waits for room.
     pub async fn send(&self, message: Bytes) -> Result<(), Failure> {
         self.to.send(message).await.map_err(|_| Failure::Unreachable("its input is closed".to_owned()))
+    }
+
+    /// Queues a message if there is room; gives it back if there is none. One whose other end is closed takes anything.
+    pub fn try_send(&self, message: Bytes) -> Option<Bytes> {
+        match self.to.try_send(message) {
+            Err(mpsc::error::TrySendError::Full(message)) => Some(message),
+            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => None,
+        }
     }
 }
 
@@ -87,7 +95,21 @@ pub async fn read_lines(from: impl AsyncRead + Unpin, link: Weak<Link>, noise: i
 /// A line that is no message is noise, unless it was meant to be one: then whoever waits must hear of it.
 fn broken_line(link: &Arc<Link>, line: &Bytes, reject: Reject, noise: &impl Fn(&[u8])) {
     match reject {
-        Reject::Depth | Reject::Repeated(_) | Reject::Id => link.lose(Failure::Broken(reject)),
+        Reject::Depth | Reject::Members | Reject::Repeated(_) | Reject::Id => link.lose(Failure::Broken(reject)),
+        Reject::Syntax(_) | Reject::Utf8(_) if memchr::memmem::find(line, b"\"jsonrpc\"").is_some() => {
+            match meant(line) {
+                Some(answer) => link.settle(answer.id().and_then(Id::as_number), Err(Failure::Broken(reject))),
+                None => link.lose(Failure::Broken(reject)),
+            }
+        }
         _ => noise(line),
     }
+}
+
+/// The answer that a line was meant to be, if it can be made out: read for its id only.
+fn meant(line: &[u8]) -> Option<Message> {
+    let text = String::from_utf8_lossy(line);
+    let clean: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    let message = Message::parse(Bytes::copy_from_slice(clean.trim_matches(['\u{feff}', ' ']).as_bytes())).ok()?;
+    matches!(message.kind(), Kind::Result | Kind::Error).then_some(message)
 }

@@ -1,17 +1,14 @@
 //! What comes back over HTTP: a body within limits, a stream of events, or a refusal that can be told to others.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Request, Response};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Incoming};
 
-use super::Failure;
 use super::client::HttpClient;
+use super::{Failure, beginning};
 use crate::wire::{Message, Reject, limits, sse};
-
-/// How much of an error page is shown.
-const ERROR_TEXT: usize = 300;
 
 /// Sends a request, and says whether it can have arrived if nothing comes back.
 pub(super) async fn send(client: &HttpClient, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
@@ -26,16 +23,30 @@ pub(super) fn is_stream(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
 }
 
-/// Reads a body within limits.
+/// Nothing is inflated here: a little that becomes much is not asked for and not read.
+pub(super) fn is_plain(headers: &HeaderMap) -> Result<(), Failure> {
+    match headers.get_all(CONTENT_ENCODING).iter().all(|encoding| encoding == "identity") {
+        true => Ok(()),
+        false => Err(Failure::Broken(Reject::Shape("it is compressed, which was not asked for"))),
+    }
+}
+
+/// Reads a body within limits, into one buffer: pieces of one byte each would cost many times what they hold.
 pub(super) async fn body(response: Response<Incoming>, limit: usize) -> Result<Bytes, Failure> {
-    if response.headers().get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
-        return Err(Failure::Broken(Reject::Shape("it is compressed, which was not asked for")));
+    is_plain(response.headers())?;
+    let mut body = response.into_body();
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|error| Failure::Lost(causes(&error)))?.into_data() else { continue };
+        if whole.len() + data.len() > limit {
+            return Err(Failure::Broken(Reject::Size(limit)));
+        }
+        if whole.is_empty() && body.is_end_stream() {
+            return Ok(data);
+        }
+        whole.extend_from_slice(&data);
     }
-    match Limited::new(response.into_body(), limit).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Failure::Broken(Reject::Size(limit))),
-        Err(error) => Err(Failure::Lost(error.to_string())),
-    }
+    Ok(whole.freeze())
 }
 
 /// A status that is no success; and the message that the body is, if it is one.
@@ -54,11 +65,6 @@ pub(super) async fn refusal(response: Response<Incoming>) -> (Failure, Option<Me
 /// When to come back, as the server says it.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<String> {
     headers.get(RETRY_AFTER).and_then(|value: &HeaderValue| value.to_str().ok()).map(str::to_owned)
-}
-
-/// The beginning of what a server said, fit to be shown.
-pub(super) fn beginning(text: &str) -> String {
-    text.chars().filter(|letter| !letter.is_control()).take(ERROR_TEXT).collect()
 }
 
 /// An error with what caused it, outermost first.

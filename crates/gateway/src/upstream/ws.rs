@@ -19,7 +19,7 @@ use tokio_tungstenite::{WebSocketStream, connect_async_with_config};
 use tokio_util::sync::CancellationToken;
 
 use super::pipe::{self, Outgoing, Pipe};
-use super::{Failure, Link, Server, Wire, response};
+use super::{Failure, Link, Server, Wire, beginning, response};
 use crate::call::Outlet;
 use crate::wire::{Message, Reject, limits};
 
@@ -77,7 +77,7 @@ fn refused(error: Error) -> Failure {
         }
         Error::Http(answer) => Failure::Status {
             status: answer.status().as_u16(),
-            text: response::beginning(&String::from_utf8_lossy(answer.body().as_deref().unwrap_or_default())),
+            text: beginning(&String::from_utf8_lossy(answer.body().as_deref().unwrap_or_default())),
             retry_after: response::retry_after(answer.headers()),
         },
         Error::Protocol(ProtocolError::SecWebSocketSubProtocolError(_)) => {
@@ -167,7 +167,7 @@ fn broken(error: Error) -> Failure {
 fn closed(frame: Option<&CloseFrame>) -> String {
     match frame {
         Some(frame) => {
-            let said = response::beginning(&frame.reason);
+            let said = beginning(&frame.reason);
             let colon = if said.is_empty() { "" } else { ": " };
             format!("it closed the connection with code {}{colon}{said}", u16::from(frame.code))
         }

@@ -24,6 +24,11 @@ impl Id {
         Self(Bytes::from(number.to_string()))
     }
 
+    /// The same id, on its own: one that is kept does not keep the message it came in.
+    pub fn detached(&self) -> Self {
+        Self(Bytes::copy_from_slice(&self.0))
+    }
+
     /// Its JSON text.
     pub fn json(&self) -> &Bytes {
         &self.0

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// The deepest nesting of objects and arrays in a message.
 pub const DEPTH: usize = 64;
+/// Members of one object that is looked into, and elements of one array.
+pub const MEMBERS: usize = 10_000;
 /// The longest string that may be an id.
 pub const ID_BYTES: usize = 256;
 /// The largest message from a client: body, line or frame.
@@ -18,8 +20,10 @@ pub const BATCH: usize = 50;
 pub const HEADER_TIME: Duration = Duration::from_secs(10);
 /// How long the body of a request may take to arrive, whatever its size.
 pub const BODY_TIME: Duration = Duration::from_secs(30);
-/// The slowest body that is still waited for, in bytes a second, beyond `BODY_TIME`.
+/// The slowest body that is still waited for, in bytes a second, beyond `BODY_TIME`; none may pause for longer than that.
 pub const BODY_RATE: u64 = 1024;
+/// How long a connection may be open on which nothing is asked and nothing is read.
+pub const IDLE: Duration = Duration::from_secs(60);
 /// Connections to one listener at a time.
 pub const CONNECTIONS: usize = 1024;
 /// Streams on one HTTP/2 connection.
@@ -30,14 +34,26 @@ pub const SESSIONS: usize = 10_000;
 pub const SESSION_IDLE: Duration = Duration::from_secs(3600);
 /// Calls of one client session that may be under way.
 pub const CALLS: usize = 1024;
+/// Bytes of requests of one client session that may be under way.
+pub const CALL_BYTES: usize = 64 << 20;
 /// Messages on their way to a client that has not taken them yet.
 pub const PENDING_EVENTS: usize = 64;
+/// Bytes on their way to a client that has not taken them yet, beyond which nothing is asked of it.
+pub const PENDING_BYTES: usize = 16 << 20;
+/// Bytes that wait to be told to one server: notifications, and answers to its questions.
+pub const TELL_BYTES: usize = 8 << 20;
+/// What one message that waits costs beside its bytes.
+pub const TELL_EACH: usize = 8 << 10;
+/// How long a server may take to take them.
+pub const TELL_TIME: Duration = Duration::from_secs(5);
 /// Events kept of one stream for a client that comes back.
 pub const KEPT_EVENTS: usize = 256;
 /// Bytes kept of one stream for a client that comes back.
 pub const KEPT_BYTES: usize = 1 << 20;
 /// Streams kept of one session for a client that comes back.
 pub const KEPT_STREAMS: usize = 32;
+/// Bytes kept of all streams of one session, read or not.
+pub const SESSION_BYTES: usize = 32 << 20;
 /// How often a stream that has nothing to say shows that it is alive.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How long a connection to a server may take, until the first message can go.
@@ -48,6 +64,8 @@ pub const SILENCE: Duration = Duration::from_secs(60);
 pub const PAGES: usize = 50;
 /// Things of one kind (tools, prompts, resources, templates) that a server may offer.
 pub const LISTED: usize = 2_000;
+/// Bytes of one list of a server.
+pub const LIST_BYTES: usize = 4 << 20;
 /// How long a list of one server may take before the merged list goes without it.
 pub const LIST_TIME: Duration = Duration::from_secs(30);
 /// Calls that wait for their client's answers, per server.
@@ -58,6 +76,8 @@ pub const PARK_TIME: Duration = Duration::from_secs(600);
 pub const INPUT_ROUNDS: usize = 16;
 /// How long a server may take for its handshake.
 pub const HANDSHAKE: Duration = Duration::from_secs(300);
+/// How long one server of several may take for it before the client hears from the others.
+pub const HELLO_TIME: Duration = Duration::from_secs(15);
 /// How long the question "are you modern?" may take before the answer is taken to be no.
 pub const PROBE: Duration = Duration::from_secs(10);
 /// Processes of servers at a time.

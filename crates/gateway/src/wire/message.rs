@@ -58,7 +58,7 @@ impl Message {
             _ => return Err(Reject::Shape("it is a request and an answer at once")),
         };
         let method = find("method").map(|span| method(&raw, span)).transpose()?;
-        let fields = body.map(|span| scan::members(&raw, span)).unwrap_or_default();
+        let fields = body.map(|span| scan::try_members(&raw, span)).transpose()?.unwrap_or_default();
         if method.is_some() {
             params_are_sound(&raw, body, &fields)?;
         }
@@ -150,7 +150,7 @@ fn params_are_sound(raw: &Bytes, params: Option<Span>, fields: &[Field]) -> Resu
     }
     scan::unique(raw, fields)?;
     match fields.iter().find(|field| field.is(raw, "_meta")) {
-        Some(meta) => scan::unique(raw, &scan::members(raw, meta.value)),
+        Some(meta) => scan::unique(raw, &scan::try_members(raw, meta.value)?),
         None => Ok(()),
     }
 }

@@ -58,6 +58,9 @@ pub enum Reject {
     /// Nested too deeply.
     #[error("nested deeper than {} levels", limits::DEPTH)]
     Depth,
+    /// An object without measure.
+    #[error("more than {} members in one object", limits::MEMBERS)]
+    Members,
     /// The same key twice where it matters.
     #[error("the key {0:?} stands twice in one object")]
     Repeated(String),
@@ -107,23 +110,25 @@ pub fn object(json: &[u8]) -> Result<Vec<Field>, Reject> {
     Ok(fields)
 }
 
-/// The members of an object inside bytes that were scanned before; empty if it is no object.
+/// The members of an object inside bytes that were scanned before; empty if it is no object, or one without measure.
 pub fn members(bytes: &[u8], span: Span) -> Vec<Field> {
+    try_members(bytes, span).unwrap_or_default()
+}
+
+/// The same, for those who must not take an object without measure for an empty one.
+pub fn try_members(bytes: &[u8], span: Span) -> Result<Vec<Field>, Reject> {
     let inner = span.of(bytes);
     let mut fields = Vec::with_capacity(6);
     if inner.first() == Some(&b'{') {
-        let mut scanner = Scanner { bytes: inner, at: 0 };
-        if scanner.object(1, Some(&mut fields)).is_err() {
-            return Vec::new();
-        }
+        Scanner { bytes: inner, at: 0 }.object(1, Some(&mut fields))?;
     }
     for field in &mut fields {
         *field = Field { key: field.key.moved(span.start), value: field.value.moved(span.start) };
     }
-    fields
+    Ok(fields)
 }
 
-/// The elements of an array inside bytes that were scanned before; empty if it is no array.
+/// The first elements of an array inside bytes that were scanned before; none if it is no array.
 pub fn elements(bytes: &[u8], span: Span) -> Vec<Span> {
     let inner = span.of(bytes);
     let mut found = Vec::new();
@@ -214,6 +219,9 @@ impl Scanner<'_> {
             let start = self.at;
             self.value(depth)?;
             if let Some(fields) = &mut fields {
+                if fields.len() == limits::MEMBERS {
+                    return Err(Reject::Members);
+                }
                 fields.push(Field { key, value: Span { start, end: self.at } });
             }
             if self.last(b'}')? {
@@ -235,7 +243,7 @@ impl Scanner<'_> {
         loop {
             let start = self.at;
             self.value(depth)?;
-            if let Some(found) = &mut found {
+            if let Some(found) = found.as_mut().filter(|found| found.len() < limits::MEMBERS) {
                 found.push(Span { start, end: self.at });
             }
             if self.last(b']')? {

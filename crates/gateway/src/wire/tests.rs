@@ -45,6 +45,8 @@ fn what_two_readers_could_read_differently_is_refused() {
         ("\u{feff}{}", Reject::Syntax(0)),
         ("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\0\"}", Reject::Syntax(35)),
         ("{}x", Reject::Syntax(2)),
+        ("[]x", Reject::Syntax(2)),
+        ("0x", Reject::Syntax(1)),
         (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, Reject::Shape("\"method\" is not a string")),
         (r#"{"jsonrpc":"2.0","id":1,"method":"a","params":3}"#, Reject::Shape("\"params\" is not an object")),
         (r#"{"jsonrpc":"1.0","id":1,"method":"a"}"#, Reject::Shape("\"jsonrpc\" is not \"2.0\"")),

@@ -1,0 +1,154 @@
+//! Many at once: slow ones that hold what they can, and honest ones that all say the same.
+
+use futures_util::future::join_all;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::kit::client::{modern_begin, modern_request, tool_call};
+use crate::kit::http::whole;
+use crate::kit::{Entry, Gateway, Legacy, MIB, text, until, within};
+
+/// The attackers are ourselves, and need descriptors.
+fn allow_many_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(8_192, |most| most.min(8_192));
+    if limit.current.is_some_and(|now| now < wanted) {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit }).unwrap();
+    }
+}
+
+async fn started() -> (Gateway, Legacy) {
+    allow_many_descriptors();
+    let gateway = Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG"])]).await;
+    let client = Legacy::connect(&gateway, "/mcp/a").await;
+    (gateway, client)
+}
+
+async fn slow(gateway: &Gateway, count: usize, start: &str) -> Vec<TcpStream> {
+    let mut held = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut tcp = TcpStream::connect(gateway.address).await.unwrap();
+        tcp.write_all(start.as_bytes()).await.unwrap();
+        held.push(tcp);
+    }
+    held
+}
+
+/// A thousand connections that begin like this and go on byte by byte leave others as they were.
+async fn healthy_among(start: &str, drip: &str) {
+    let (gateway, client) = started().await;
+    let memory = gateway.memory();
+    let mut held = slow(&gateway, 1_000, start).await;
+    let calls = async {
+        for _ in 0..10 {
+            client.works("echo").await;
+            Legacy::connect(&gateway, "/mcp/a").await.works("echo").await;
+            for tcp in &mut held {
+                // One that the gateway has had enough of is as good as one it suffers.
+                let _closed = tcp.write_all(drip.as_bytes()).await;
+            }
+        }
+    };
+    within(20, "twenty healthy calls", calls).await;
+    memory.grew_at_most(100 * MIB);
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_thousand_slow_heads_leave_others_as_they_were() {
+    healthy_among("POST /mcp/a HTTP/1.1\r\nhost: localhost\r\nx-slow: ", "y").await;
+}
+
+#[tokio::test]
+async fn a_thousand_slow_bodies_leave_others_as_they_were() {
+    let head =
+        "POST /mcp/a HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 4000\r\n\r\n";
+    healthy_among(&format!("{head}{}", "{".repeat(1_000)), " ").await;
+}
+
+#[tokio::test]
+async fn a_thousand_that_say_nothing_leave_others_as_they_were() {
+    healthy_among("PRI * HT", "").await;
+}
+
+#[tokio::test]
+async fn the_connection_after_the_last_is_closed_and_the_next_is_welcome_when_one_goes() {
+    let (gateway, client) = started().await;
+    let mut held = slow(&gateway, 1_100, "GET").await;
+    let mut one_too_many = TcpStream::connect(gateway.address).await.unwrap();
+    let read = within(5, "it is closed", one_too_many.read(&mut [0; 1])).await;
+    assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+    held.truncate(100);
+    until(5, "there is room again", async || {
+        let call = tool_call(1, "echo", json!({"text": "x"})).to_string();
+        let head = format!("POST /mcp/a HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\nmcp-session-id: {}\r\ncontent-length: {}\r\n\r\n{call}", client.session, call.len());
+        let Ok(mut tcp) = TcpStream::connect(gateway.address).await else { return false };
+        let mut answer = String::new();
+        tcp.write_all(head.as_bytes()).await.is_ok() && tcp.read_to_string(&mut answer).await.is_ok() && answer.contains("\"x\"")
+    })
+    .await;
+    client.works("echo").await;
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_gateway_with_few_descriptors_raises_its_limit() {
+    allow_many_descriptors();
+    let gateway = Gateway::serve_limited(256, &[Entry::scripted("a", &["--tag", "$TAG"])]).await;
+    let client = Legacy::connect(&gateway, "/mcp/a").await;
+    let held = slow(&gateway, 500, "GET").await;
+    // Sooner than the slow ones are given up.
+    within(5, "a healthy call", client.works("echo")).await;
+    within(5, "a new session", Legacy::connect(&gateway, "/mcp/a")).await.works("echo").await;
+    drop(held);
+    gateway.stop().await;
+}
+
+/// Sixty-four legacy clients call at once, all with id 1; each hears its own text.
+async fn each_hears_its_own(entry: Entry, path: &str, tool: &str) {
+    let gateway = Gateway::serve(&[entry, Entry::scripted("z", &["--tag", "$TAG"])]).await;
+    let clients = join_all((0..64).map(|_| Legacy::connect(&gateway, path))).await;
+    for round in 0..3_u64 {
+        let calls = clients.iter().enumerate().map(|(number, client)| async move {
+            let said = format!("round {round} client {number}");
+            let delay = (number as u64 * 37 + round * 13) % 50;
+            let answer = whole(client.begin(1, tool, json!({"ms": delay, "text": said})).await).await.message();
+            assert_eq!((text(&answer), &answer["id"]), (said.as_str(), &json!(1)));
+        });
+        within(20, "all answers", join_all(calls)).await;
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn sixty_four_clients_with_the_same_id_hear_their_own_answers() {
+    each_hears_its_own(Entry::scripted("a", &["--tag", "$TAG"]), "/mcp/a", "delay").await;
+}
+
+#[tokio::test]
+async fn sixty_four_clients_of_a_shared_server_hear_their_own_answers() {
+    each_hears_its_own(Entry::scripted("a", &["--tag", "$TAG"]).shared(), "/mcp/a", "delay").await;
+}
+
+#[tokio::test]
+async fn sixty_four_modern_clients_with_the_same_id_hear_their_own_answers() {
+    let gateway =
+        Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG"]), Entry::scripted("b", &["--tag", "$TAG"])]).await;
+    for path in ["/mcp/a", "/mcp"] {
+        let calls = (0..64_u64).map(|number| {
+            let tool = if path == "/mcp" { ["a__delay", "b__delay"][number as usize % 2] } else { "delay" };
+            let said = format!("client {number}");
+            let arguments = json!({"ms": number * 37 % 50, "text": said});
+            let request = modern_request(1, "tools/call", json!({"name": tool, "arguments": arguments}));
+            let gateway = &gateway;
+            async move {
+                let answer = whole(modern_begin(gateway.address, path, &request).await).await.message();
+                assert_eq!((text(&answer), &answer["id"]), (said.as_str(), &json!(1)));
+            }
+        });
+        within(20, "all answers", join_all(calls)).await;
+    }
+    gateway.stop().await;
+}
