@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -14,7 +15,7 @@ use tokio::time::Instant;
 use super::pool::Turn;
 use crate::call::{Call, Outlet};
 use crate::upstream::{Failure, Link};
-use crate::wire::edit::Object;
+use crate::wire::edit::{Object, splice};
 use crate::wire::names::{CLIENT_CAPABILITIES, LOG_LEVEL};
 use crate::wire::{Message, limits};
 
@@ -66,7 +67,7 @@ impl Running {
             tell: tell.clone(),
             declared: capabilities.names().map(|name| name.into_owned()).collect(),
             wants_logs: stated.meta(LOG_LEVEL).is_some(),
-            outlet: Mutex::new(Arc::clone(&call.outlet)),
+            waiting: Mutex::new(None),
         });
         let (own, over) = (Arc::clone(&link), Arc::clone(&outlet));
         let task = tokio::spawn(async move {
@@ -78,23 +79,35 @@ impl Running {
         Self { link, _turn: turn, questions: Vec::new(), outlet, news, task, until }
     }
 
-    /// Waits for what happens next; what the server says meanwhile goes to `outlet`.
-    pub async fn next(&mut self, outlet: &Arc<dyn Outlet>) -> Step {
-        *self.outlet.outlet.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(outlet);
+    /// Waits for what happens next; what the server says meanwhile goes to whoever made this `call`.
+    pub async fn next(&mut self, call: &Call) -> Step {
+        self.outlet.serve(Some(call));
+        let step = self.step().await;
+        // The request is answered now: until the client comes back, there is nobody to tell of progress.
+        self.outlet.serve(None);
+        step
+    }
+
+    async fn step(&mut self) -> Step {
         if self.is_asking() {
             return Step::Asking;
         }
-        match self.news.recv().await {
+        let mut news = self.news.recv().await;
+        while let Some(News::Asked(question)) = news {
+            self.ask(question);
+            match tokio::time::timeout(TOGETHER, self.news.recv()).await {
+                Ok(more) => news = more,
+                Err(_) => return Step::Asking,
+            }
+        }
+        // What was asked no longer matters: the call has come to its end without it.
+        for (_, question) in self.questions.drain(..) {
+            self.link.refuse(&question, "the call it was asked for is over");
+        }
+        match news {
             Some(News::Answered(answer)) => Step::Answered(answer),
             Some(News::Undeclared(capability)) => Step::Undeclared(capability),
-            Some(News::Asked(question)) => {
-                self.ask(question);
-                while let Ok(Some(News::Asked(question))) = tokio::time::timeout(TOGETHER, self.news.recv()).await {
-                    self.ask(question);
-                }
-                Step::Asking
-            }
-            None => Step::Answered(Err(Failure::Lost("the conversation ended".to_owned()))),
+            Some(News::Asked(_)) | None => Step::Answered(Err(Failure::Lost("the conversation ended".to_owned()))),
         }
     }
 
@@ -149,7 +162,18 @@ struct Current {
     tell: mpsc::Sender<News>,
     declared: Vec<String>,
     wants_logs: bool,
-    outlet: Mutex<Arc<dyn Outlet>>,
+    waiting: Mutex<Option<Waiting>>,
+}
+
+/// The way to the client, and its progress token.
+type Waiting = (Arc<dyn Outlet>, Option<Bytes>);
+
+impl Current {
+    fn serve(&self, call: Option<&Call>) {
+        let token = |call: &Call| call.request.meta("progressToken").map(|span| call.request.slice(span));
+        let waiting = call.map(|call| (Arc::clone(&call.outlet), token(call)));
+        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = waiting;
+    }
 }
 
 impl Outlet for Current {
@@ -157,8 +181,18 @@ impl Outlet for Current {
         if notification.method() == "notifications/message" && !self.wants_logs {
             return;
         }
-        let outlet = Arc::clone(&self.outlet.lock().unwrap_or_else(PoisonError::into_inner));
-        outlet.notify(link, notification);
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some((outlet, token)) = waiting else { return };
+        match (notification.field("progressToken"), token) {
+            (None, _) => outlet.notify(link, notification),
+            // Each round of a call has a token of its own.
+            (Some(span), Some(token)) => {
+                if let Ok(renamed) = Message::parse(splice(notification.raw(), &mut [(span, &token)])) {
+                    outlet.notify(link, renamed);
+                }
+            }
+            (Some(_), None) => {}
+        }
     }
 
     fn ask(&self, link: &Arc<Link>, question: Message) {

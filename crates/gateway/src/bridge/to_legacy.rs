@@ -58,7 +58,7 @@ async fn ask(server: &Arc<Server>, pool: &Pool, link: Arc<Link>, call: &Call) ->
         }
         None => begin(server, pool, link, call).await?,
     };
-    match running.next(&call.outlet).await {
+    match running.next(call).await {
         Step::Answered(answer) => {
             modern_answer(&call.request, hello.as_ref(), answer.map_err(|failure| failed(server, failure))?)
         }

@@ -49,14 +49,17 @@ pub async fn list(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, cal
         Caller::Legacy(session, _) => (session.key(server), session.keeper(server).ok()),
         Caller::Modern => (pool::opening(call).key(server), None),
     };
-    if let Some(keeper) = keeper.as_ref().filter(|keeper| keeper.now().is_none())
-        && let Some(list) = remembered(route, &key, server, call, &keeper.starting())
-    {
-        keeper.begin();
-        return Ok(list);
+    // A server that has not failed is waited for: what it lists now is better than what it listed before.
+    if let Some(keeper) = &keeper {
+        let wait = if server.reconnect.last().is_some() { Duration::ZERO } else { limits::HANDSHAKE_WAIT };
+        if let Err(failure) = keeper.link(wait).await
+            && let Some(list) = remembered(route, &key, server, call, &failure)
+        {
+            return Ok(list);
+        }
     }
     // A merged list does not wait long for one of its servers.
-    let wait = if route.single().is_some() { limits::SERVER_WAIT } else { limits::HANDSHAKE_WAIT };
+    let wait = if route.single().is_some() { limits::SERVER_WAIT } else { limits::FIRST_LIST };
     match once(route, caller, server, call, wait).await {
         Ok(answer) => believed(&route.memory, &key, keeper.and_then(|keeper| keeper.now()).as_deref(), call, answer),
         Err(Refusal::Failed(name, failure)) => {

@@ -76,8 +76,6 @@ pub const PARK_TIME: Duration = Duration::from_secs(600);
 pub const INPUT_ROUNDS: usize = 16;
 /// How long a server may take for its handshake.
 pub const HANDSHAKE: Duration = Duration::from_secs(300);
-/// How long one server of several may take for it before the client hears from the others.
-pub const HELLO_TIME: Duration = Duration::from_secs(15);
 /// How long the question "are you modern?" may take before the answer is taken to be no.
 pub const PROBE: Duration = Duration::from_secs(10);
 /// Processes of servers at a time.
@@ -88,3 +86,5 @@ pub const CHILD_GRACE: Duration = Duration::from_secs(2);
 pub const SERVER_WAIT: Duration = Duration::from_secs(20);
 /// How long a client waits for its handshake with a server that starts for the first time.
 pub const HANDSHAKE_WAIT: Duration = Duration::from_secs(4);
+/// How long a merged list waits for a server that starts for the first time.
+pub const FIRST_LIST: Duration = Duration::from_secs(15);

@@ -154,3 +154,57 @@ async fn a_list_change_reaches_the_client_in_its_own_words() {
         assert_eq!(changed["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 7, "{server}: {changed}");
     }
 }
+
+/// A legacy server that asks for the client's roots at an odd moment, and answers the call without waiting.
+const HASTY: &str = r#"
+id() { echo "$1" | sed 's/.*"id":\([0-9]*\).*/\1/'; }
+while read -r line; do case "$line" in
+*initialize\"*) echo '{"jsonrpc":"2.0","id":'$(id "$line")',"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"h","version":"0"}}}';;
+*discover*) echo '{"jsonrpc":"2.0","id":'$(id "$line")',"error":{"code":-32601,"message":"no"}}';;
+*tools/call*) echo '{"jsonrpc":"2.0","id":0,"method":"roots/list"}'; echo '{"jsonrpc":"2.0","id":'$(id "$line")',"result":{"content":[],"done":true}}';;
+esac; done
+"#;
+
+#[tokio::test]
+async fn an_answer_that_follows_a_question_closely_is_not_lost() {
+    let mut wrapped = Wrapped::run(&["sh", "-c", HASTY]);
+    for id in 1..=20 {
+        wrapped.send(&modern(id, "tools/call", json!({"roots": {}}), json!({"name": "x", "arguments": {}}))).await;
+        let (answer, _) = wrapped.answer(&json!(id)).await;
+        assert_eq!(answer["result"]["done"], true, "{answer}");
+        assert_eq!(answer["result"]["resultType"], "complete");
+    }
+}
+
+/// A legacy server that reports progress before it asks, while it waits, and after it was answered.
+const STEADY: &str = r#"
+id() { echo "$1" | sed 's/.*"id":\([0-9]*\).*/\1/'; }
+progress() { echo '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":'$n',"progress":'$1'}}'; }
+while read -r line; do case "$line" in
+*initialize\"*) echo '{"jsonrpc":"2.0","id":'$(id "$line")',"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"0"}}}';;
+*discover*) echo '{"jsonrpc":"2.0","id":'$(id "$line")',"error":{"code":-32601,"message":"no"}}';;
+*tools/call*) n=$(id "$line"); progress 1; echo '{"jsonrpc":"2.0","id":0,"method":"roots/list"}'; sleep 0.1; progress 2;;
+*result*) progress 3; echo '{"jsonrpc":"2.0","id":'$n',"result":{"content":[]}}';;
+esac; done
+"#;
+
+#[tokio::test]
+async fn progress_comes_under_the_token_of_the_round_that_runs_and_between_rounds_not_at_all() {
+    let mut wrapped = Wrapped::run(&["sh", "-c", STEADY]);
+    let call = json!({"name": "x", "arguments": {}, "_meta": {"progressToken": "a"}});
+    wrapped.send(&modern(1, "tools/call", json!({"roots": {}}), call)).await;
+    let (answer, before) = wrapped.answer(&json!(1)).await;
+    let tokens = |heard: &[Value]| -> Vec<Value> {
+        heard.iter().map(|other| json!([other["params"]["progressToken"], other["params"]["progress"]])).collect()
+    };
+    assert_eq!(tokens(&before), [json!(["a", 1])]);
+    assert_eq!(answer["result"]["resultType"], "input_required");
+
+    let again = json!({"name": "x", "arguments": {}, "requestState": answer["result"]["requestState"],
+        "inputResponses": {"roots": {"roots": []}}, "_meta": {"progressToken": "b"}});
+    // The progress made while nobody waited has passed by the time a later question is answered.
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    wrapped.send(&modern(2, "tools/call", json!({"roots": {}}), again)).await;
+    let (_, after) = wrapped.answer(&json!(2)).await;
+    assert_eq!(tokens(&after), [json!(["b", 3])]);
+}
