@@ -1,0 +1,151 @@
+//! A session's servers: who keeps each, what the client was promised of it, and what it must be told when it is back.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use bytes::Bytes;
+
+use super::Session;
+use crate::bridge::to_modern;
+use crate::call::{Call, Nowhere};
+use crate::catalog::stable;
+use crate::upstream::keeper::Prepare;
+use crate::upstream::{Failure, Hello, Keeper, Link, Server};
+use crate::wire::edit::quoted;
+use crate::wire::names::Era;
+use crate::wire::{Id, Message, build, limits};
+
+impl Session {
+    /// The name under which is remembered what a server says to clients like this one.
+    pub fn key(&self, server: &Server) -> String {
+        self.opening.get().map(|opening| opening.key(server)).unwrap_or_default()
+    }
+
+    /// The handshake with the client was answered.
+    pub fn greet(&self) {
+        self.greeted.store(true, Ordering::Release);
+    }
+
+    /// Whether the handshake with the client was answered.
+    pub fn is_greeted(&self) -> bool {
+        self.greeted.load(Ordering::Acquire)
+    }
+
+    /// What the client was told the server had said, before it said it.
+    pub fn promise(&self, server: &Server, hello: Bytes) {
+        self.promised.lock().unwrap_or_else(PoisonError::into_inner).insert(server.name.clone(), Some(hello));
+    }
+
+    /// The client asked for a list while the server was away, and there was nothing to stand in.
+    pub fn miss(&self, server: &Server) {
+        self.promised.lock().unwrap_or_else(PoisonError::into_inner).insert(server.name.clone(), None);
+    }
+
+    /// Who keeps the conversation with a server.
+    pub fn keeper(self: &Arc<Self>, server: &Arc<Server>) -> Result<Arc<Keeper>, Failure> {
+        let Some(opening) = self.opening.get() else {
+            return Err(Failure::Handshake("the client has not sent initialize yet".to_owned()));
+        };
+        let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(keeper) = keepers.get(&server.name) {
+            return Ok(Arc::clone(keeper));
+        }
+        let outlet = self.outlet(&self.general);
+        let keeper = if server.shared {
+            let mut outlets = self.outlets.lock().unwrap_or_else(PoisonError::into_inner);
+            outlets.insert(server.name.clone(), Arc::clone(&outlet));
+            self.route.common(server, opening, &outlet)
+        } else {
+            let (session, opened) = (Arc::downgrade(self), Arc::downgrade(server));
+            let prepare: Prepare = Box::new(move |link| {
+                let (session, server) = (session.clone(), opened.clone());
+                Box::pin(async move {
+                    if let (Some(session), Some(server)) = (session.upgrade(), server.upgrade()) {
+                        session.opened(&server, &link).await;
+                    }
+                })
+            });
+            Keeper::new(server, opening.clone(), outlet, prepare)
+        };
+        keepers.insert(server.name.clone(), Arc::clone(&keeper));
+        Ok(keeper)
+    }
+
+    /// A conversation was opened, perhaps again: it is brought to where the client believes it to be.
+    async fn opened(self: &Arc<Self>, server: &Arc<Server>, link: &Arc<Link>) {
+        let Some(hello) = link.hello() else { return };
+        let key = self.key(server);
+        self.route.memory.keep_hello(&key, hello);
+        if !self.initialized.load(Ordering::SeqCst) {
+            return;
+        }
+        self.ready(link).await;
+        self.replay(link).await;
+        let promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner).remove(&server.name);
+        match promised {
+            Some(promised) if promised.as_ref() != Some(&hello.result) => self.lists_changed(hello),
+            _ => {
+                let (session, link) = (Arc::clone(self), Arc::clone(link));
+                tokio::spawn(async move { stable::compare(&session, &key, &link).await });
+            }
+        }
+    }
+
+    /// Tells the client to read again whatever the server can list.
+    fn lists_changed(&self, hello: &Hello) {
+        for list in ["tools", "prompts", "resources"] {
+            if hello.can(list) {
+                self.general.notify(build::notification(&format!("notifications/{list}/list_changed"), None));
+            }
+        }
+    }
+
+    /// Tells a legacy server again what the client told the one before it.
+    async fn replay(&self, link: &Arc<Link>) {
+        if link.era() != Era::Legacy {
+            return;
+        }
+        let level = self.log_level.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(level) = level {
+            let _not_every_server_logs =
+                link.ask("logging/setLevel", format!(r#"{{"level":{}}}"#, quoted(&level)).as_bytes()).await;
+        }
+        for uri in self.subscribed(&link.server) {
+            let _gone = link.ask("resources/subscribe", format!(r#"{{"uri":{}}}"#, quoted(&uri)).as_bytes()).await;
+        }
+    }
+
+    /// The resources of a server that the client subscribed to.
+    fn subscribed(&self, server: &str) -> Vec<String> {
+        self.subscribed.lock().unwrap_or_else(PoisonError::into_inner).get(server).cloned().unwrap_or_default()
+    }
+
+    /// Notes what a server must be told again when it comes back.
+    pub fn note(&self, server: &Server, request: &Message) {
+        let mut subscribed = self.subscribed.lock().unwrap_or_else(PoisonError::into_inner);
+        let uris = subscribed.entry(server.name.clone()).or_default();
+        let uri = request.field_text("uri").unwrap_or_default().into_owned();
+        match request.method() {
+            "logging/setLevel" => {
+                let level = request.field_text("level").map(|level| level.into_owned());
+                *self.log_level.lock().unwrap_or_else(PoisonError::into_inner) = level;
+            }
+            "resources/subscribe" if uris.len() < limits::LISTED && !uris.contains(&uri) => uris.push(uri),
+            "resources/unsubscribe" => uris.retain(|known| *known != uri),
+            _ => {}
+        }
+    }
+
+    /// A list as the client would read it.
+    pub async fn list(self: &Arc<Self>, link: &Arc<Link>, method: &str) -> Option<Message> {
+        let server = self.route.servers.iter().find(|server| server.name == link.server)?;
+        match link.era() {
+            Era::Legacy => link.ask(method, b"{}").await.ok(),
+            Era::Modern => {
+                let request = Message::parse(build::request(&Id::number(0), method, b"{}")).ok()?;
+                let call = Call { request, outlet: Arc::new(Nowhere), cancel: Arc::default(), mirrored: None };
+                to_modern::exchange(self, &self.general, server, link, &call).await.ok()
+            }
+        }
+    }
+}
