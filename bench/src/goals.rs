@@ -45,10 +45,11 @@ pub enum Goal {
 
 /// One line for each goal whose rows were measured.
 pub fn judge(goals: &[Goal], rows: &[Row]) -> Vec<String> {
-    goals.iter().filter_map(|goal| goal.verdict(rows)).map(|(met, text)| line(met, &text)).collect()
+    goals.iter().filter_map(|goal| goal.verdict(rows)).map(|(met, text)| verdict(met, &text)).collect()
 }
 
-fn line(met: bool, text: &str) -> String {
+/// Whether a goal is met, as a line.
+pub fn verdict(met: bool, text: &str) -> String {
     format!("{} {text}", if met { "met    " } else { "missed " })
 }
 

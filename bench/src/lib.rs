@@ -1,11 +1,11 @@
-//! Decides how the cost of a call is measured, judged and shown; `benches/library.rs` decides of what.
+//! Decides how the cost of a call is measured, judged and shown; the benches decide of what.
 
 mod goals;
 mod measure;
 mod subject;
 mod table;
 
-pub use goals::{Column, Goal, judge};
-pub use measure::{Measured, Plan, Rounds, measure, now};
+pub use goals::{Column, Goal, judge, verdict};
+pub use measure::{Measured, Plan, Rounds, measure, median, now};
 pub use subject::{Ends, Group, Role, Setup, Subject};
-pub use table::{Row, machine, table};
+pub use table::{Row, grid, machine, table};

@@ -238,7 +238,8 @@ fn times_preempted() -> Option<u64> {
     line.trim().parse().ok()
 }
 
-fn median(values: &[f64]) -> Option<f64> {
+/// The middle of some numbers, if there are any.
+pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;

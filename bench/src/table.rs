@@ -58,18 +58,24 @@ pub fn table(rows: &[Row]) -> String {
         }
         lines.push(row.cells());
     }
-    let widths: [usize; 5] =
+    grid(&lines)
+}
+
+/// Lines under a head as a Markdown table; the first column is text, the others are numbers.
+pub fn grid<const COLUMNS: usize>(lines: &[[String; COLUMNS]]) -> String {
+    let widths: [usize; COLUMNS] =
         std::array::from_fn(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0));
     let mut text = String::new();
-    for (place, [name, numbers @ ..]) in lines.iter().enumerate() {
-        text.push_str(&format!("| {name:<width$} |", width = widths[0]));
-        for (cell, width) in numbers.iter().zip(&widths[1..]) {
-            text.push_str(&format!(" {cell:>width$} |"));
+    for (place, line) in lines.iter().enumerate() {
+        for (column, (cell, width)) in line.iter().zip(widths).enumerate() {
+            text.push_str(&if column == 0 { format!("| {cell:<width$} |") } else { format!(" {cell:>width$} |") });
         }
         text.push('\n');
         if place == 0 {
-            text.push_str(&format!("|{}|", "-".repeat(widths[0] + 2)));
-            widths[1..].iter().for_each(|width| text.push_str(&format!("{}:|", "-".repeat(width + 1))));
+            for (column, width) in widths.into_iter().enumerate() {
+                let dashes = "-".repeat(width + 1);
+                text.push_str(&if column == 0 { format!("|{dashes}-|") } else { format!("{dashes}:|") });
+            }
             text.push('\n');
         }
     }

@@ -13,7 +13,7 @@ use crate::wire::{Message, edit};
 /// The answer to a call, under the client's id.
 pub fn to_client(era: Era, call: &Call, reply: Reply) -> Bytes {
     match reply {
-        Ok(answer) => renamed(call, &answer),
+        Ok(answer) => renamed(call, answer),
         Err(Refusal::Wrong(error)) => build::error(call.request.id(), &error),
         Err(Refusal::Failed(server, failure)) if call.request.method() == "tools/call" => {
             failed_tool(era, call, &server, &failure)
@@ -29,17 +29,18 @@ pub fn going_down(call: &Call) -> Bytes {
 }
 
 /// The server's own bytes, but for the ids that are ours.
-fn renamed(call: &Call, answer: &Message) -> Bytes {
+fn renamed(call: &Call, answer: Message) -> Bytes {
     let Some((span, id)) = answer.id_span().zip(call.request.id()) else {
         // An error about no request in particular: the server could not read it.
         let error = answer.field_text("message").map_or_else(String::new, |text| text.into_owned());
         return build::error(call.request.id(), &Error::new(build::INTERNAL_ERROR, error));
     };
-    let mut cuts = vec![(span, id.json().as_ref())];
-    if call.request.method() == "subscriptions/listen" {
-        cuts.extend(answer.meta(SUBSCRIPTION_ID).map(|span| (span, id.json().as_ref())));
+    if call.request.method() == "subscriptions/listen"
+        && let Some(meta) = answer.meta(SUBSCRIPTION_ID)
+    {
+        return edit::splice(answer.raw(), &mut [(span, id.json()), (meta, id.json())]);
     }
-    edit::splice(answer.raw(), &mut cuts)
+    edit::replace(answer.into_raw(), span, id.json())
 }
 
 /// A tool that gave no answer: a result that says so, because that is what a model can read.

@@ -122,6 +122,9 @@ impl Session {
 
     /// Notes what a server must be told again when it comes back.
     pub fn note(&self, server: &Server, request: &Message) {
+        if !matches!(request.method(), "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe") {
+            return;
+        }
         let mut subscribed = self.subscribed.lock().unwrap_or_else(PoisonError::into_inner);
         let uris = subscribed.entry(server.name.clone()).or_default();
         let uri = request.field_text("uri").unwrap_or_default().into_owned();

@@ -35,6 +35,7 @@ pub(super) fn is_plain(headers: &HeaderMap) -> Result<(), Failure> {
 pub(super) async fn body(response: Response<Incoming>, limit: usize) -> Result<Bytes, Failure> {
     is_plain(response.headers())?;
     let mut body = response.into_body();
+    let said = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(|error| Failure::Lost(causes(&error)))?.into_data() else { continue };
@@ -43,6 +44,9 @@ pub(super) async fn body(response: Response<Incoming>, limit: usize) -> Result<B
         }
         if whole.is_empty() && body.is_end_stream() {
             return Ok(data);
+        }
+        if whole.is_empty() {
+            whole.reserve(said.clamp(data.len(), limit));
         }
         whole.extend_from_slice(&data);
     }

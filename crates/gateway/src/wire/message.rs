@@ -20,6 +20,9 @@ pub enum Kind {
     Error,
 }
 
+/// What an envelope can hold that means something.
+const PARTS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
+
 /// One JSON-RPC message: the bytes as they came, and what was found in them.
 #[derive(Clone, Debug)]
 pub struct Message {
@@ -30,44 +33,66 @@ pub struct Message {
     /// `params`, `result` or `error`.
     body: Option<Span>,
     fields: Vec<Field>,
+    /// The members of its `_meta`.
+    meta: Vec<Field>,
 }
 
 impl Message {
     /// Reads one message, or says why it is none. Every reader of the gateway comes through here.
     pub fn parse(raw: Bytes) -> Result<Self, Reject> {
-        let envelope = scan::object(&raw)?;
+        let (envelope, inner) = scan::object(&raw)?;
         scan::unique(&raw, &envelope)?;
-        let find = |name| envelope.iter().find(|field| field.is(&raw, name)).map(|field| field.value);
-        if find("jsonrpc").and_then(|span| scan::text(span.of(&raw))).as_deref() != Some("2.0") {
+        let mut found = [None; PARTS.len()];
+        for field in &envelope {
+            if let Some(place) = PARTS.iter().position(|name| field.is(&raw, name)) {
+                found[place] = Some(field.value);
+            }
+        }
+        let [version, id, name, params, result, error] = found;
+        if version.and_then(|span| scan::text(span.of(&raw))).as_deref() != Some("2.0") {
             return Err(Reject::Shape("\"jsonrpc\" is not \"2.0\""));
         }
-        let id = match find("id") {
-            Some(span) if span.of(&raw) == b"null" => None,
-            Some(span) => Some((Id::new(raw.slice(span.start..span.end))?, span)),
-            None => None,
+        let null_id = id.is_some_and(|span| span.of(&raw) == b"null");
+        let id = match id {
+            Some(span) if !null_id => Some((Id::new(raw.slice(span.start..span.end))?, span)),
+            _ => None,
         };
-        let null_id = find("id").is_some() && id.is_none();
-        let (kind, body) = match (find("method"), find("result"), find("error")) {
+        let (kind, body) = match (name, result, error) {
             (Some(_), None, None) if null_id => return Err(Reject::Id),
-            (Some(_), None, None) if id.is_some() => (Kind::Request, find("params")),
-            (Some(_), None, None) => (Kind::Notification, find("params")),
+            (Some(_), None, None) if id.is_some() => (Kind::Request, params),
+            (Some(_), None, None) => (Kind::Notification, params),
             (None, Some(_), None) if id.is_none() => return Err(Reject::Id),
-            (None, Some(result), None) => (Kind::Result, Some(result)),
-            (None, None, Some(error)) => (Kind::Error, Some(error)),
+            (None, Some(_), None) => (Kind::Result, result),
+            (None, None, Some(_)) => (Kind::Error, error),
             (None, None, None) => return Err(Reject::Shape("it has no method, no result and no error")),
             _ => return Err(Reject::Shape("it is a request and an answer at once")),
         };
-        let method = find("method").map(|span| method(&raw, span)).transpose()?;
-        let fields = body.map(|span| scan::try_members(&raw, span)).transpose()?.unwrap_or_default();
-        if method.is_some() {
-            params_are_sound(&raw, body, &fields)?;
-        }
-        Ok(Self { kind, id, method, body, fields, raw })
+        let method = name.map(|span| method(&raw, span)).transpose()?;
+        let fields = match (inner, body) {
+            (Some(mut inner), Some(body)) => {
+                inner.retain(|field| body.start < field.key.start && field.key.end < body.end);
+                inner
+            }
+            (None, Some(body)) => scan::try_members(&raw, body)?,
+            (_, None) => Vec::new(),
+        };
+        let meta = fields.iter().find(|field| field.is(&raw, "_meta")).map(|field| field.value);
+        let meta = if method.is_some() {
+            params_are_sound(&raw, body, &fields, meta)?
+        } else {
+            meta.map(|span| scan::members(&raw, span)).unwrap_or_default()
+        };
+        Ok(Self { kind, id, method, body, fields, meta, raw })
     }
 
     /// The bytes.
     pub fn raw(&self) -> &Bytes {
         &self.raw
+    }
+
+    /// The bytes alone, so that nobody else holds them.
+    pub fn into_raw(self) -> Bytes {
+        self.raw
     }
 
     /// What it is.
@@ -117,8 +142,7 @@ impl Message {
 
     /// Where `name` is in the `_meta` of `params` or `result`.
     pub fn meta(&self, name: &str) -> Option<Span> {
-        let meta = self.field("_meta")?;
-        scan::members(&self.raw, meta).into_iter().find(|field| field.is(&self.raw, name)).map(|field| field.value)
+        self.meta.iter().find(|field| field.is(&self.raw, name)).map(|field| field.value)
     }
 
     /// The JSON text of it.
@@ -141,16 +165,20 @@ fn method(raw: &Bytes, span: Span) -> Result<Bytes, Reject> {
     }
 }
 
-/// Keys that policy reads may stand once only: in `params` and in its `_meta`.
-fn params_are_sound(raw: &Bytes, params: Option<Span>, fields: &[Field]) -> Result<(), Reject> {
+/// Keys that policy reads may stand once only: in `params` and in its `_meta`, whose members are given.
+fn params_are_sound(
+    raw: &Bytes,
+    params: Option<Span>,
+    fields: &[Field],
+    meta: Option<Span>,
+) -> Result<Vec<Field>, Reject> {
     if let Some(first) = params.and_then(|span| span.of(raw).first())
         && !matches!(first, b'{' | b'[')
     {
         return Err(Reject::Shape("\"params\" is not an object"));
     }
     scan::unique(raw, fields)?;
-    match fields.iter().find(|field| field.is(raw, "_meta")) {
-        Some(meta) => scan::unique(raw, &scan::try_members(raw, meta.value)?),
-        None => Ok(()),
-    }
+    let meta = meta.map(|span| scan::try_members(raw, span)).transpose()?.unwrap_or_default();
+    scan::unique(raw, &meta)?;
+    Ok(meta)
 }

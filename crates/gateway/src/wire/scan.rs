@@ -42,7 +42,9 @@ impl Field {
     pub fn is(&self, bytes: &[u8], name: &str) -> bool {
         let key = self.key.of(bytes);
         let inner = key.get(1..key.len().saturating_sub(1)).unwrap_or_default();
-        inner == name.as_bytes() || (inner.contains(&b'\\') && text(key).is_some_and(|key| key == name))
+        // What is escaped is longer than what it stands for.
+        let may_be_escaped = inner.len() > name.len() && inner.contains(&b'\\');
+        inner == name.as_bytes() || (may_be_escaped && text(key).is_some_and(|key| key == name))
     }
 }
 
@@ -87,11 +89,11 @@ pub fn text(json: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The members of a whole text that must be an object.
-pub fn object(json: &[u8]) -> Result<Vec<Field>, Reject> {
+/// The members of a whole text that must be an object, and unless they are too many the members of its members.
+pub fn object(json: &[u8]) -> Result<(Vec<Field>, Option<Vec<Field>>), Reject> {
     std::str::from_utf8(json).map_err(|error| Reject::Utf8(error.valid_up_to()))?;
     let mut fields = Vec::with_capacity(6);
-    let mut scanner = Scanner { bytes: json, at: 0 };
+    let mut scanner = Scanner { bytes: json, at: 0, inner: Some(Vec::new()) };
     scanner.space();
     match scanner.peek() {
         Some(b'{') => scanner.object(1, Some(&mut fields))?,
@@ -107,7 +109,7 @@ pub fn object(json: &[u8]) -> Result<Vec<Field>, Reject> {
         }
     }
     scanner.end()?;
-    Ok(fields)
+    Ok((fields, scanner.inner))
 }
 
 /// The members of an object inside bytes that were scanned before; empty if it is no object, or one without measure.
@@ -120,7 +122,7 @@ pub fn try_members(bytes: &[u8], span: Span) -> Result<Vec<Field>, Reject> {
     let inner = span.of(bytes);
     let mut fields = Vec::with_capacity(6);
     if inner.first() == Some(&b'{') {
-        Scanner { bytes: inner, at: 0 }.object(1, Some(&mut fields))?;
+        Scanner { bytes: inner, at: 0, inner: None }.object(1, Some(&mut fields))?;
     }
     for field in &mut fields {
         *field = Field { key: field.key.moved(span.start), value: field.value.moved(span.start) };
@@ -133,7 +135,7 @@ pub fn elements(bytes: &[u8], span: Span) -> Vec<Span> {
     let inner = span.of(bytes);
     let mut found = Vec::new();
     if inner.first() == Some(&b'[') {
-        let mut scanner = Scanner { bytes: inner, at: 0 };
+        let mut scanner = Scanner { bytes: inner, at: 0, inner: None };
         if scanner.array(1, Some(&mut found)).is_err() {
             return Vec::new();
         }
@@ -143,19 +145,31 @@ pub fn elements(bytes: &[u8], span: Span) -> Vec<Span> {
 
 /// Refuses an object in which a key stands twice, however it is escaped.
 pub fn unique(bytes: &[u8], fields: &[Field]) -> Result<(), Reject> {
+    let key = |field: &Field| field.key.of(bytes);
+    let repeated = |key: Cow<'_, str>| Err(Reject::Repeated(key.chars().take(64).collect()));
+    if fields.len() <= FEW && !fields.iter().any(|field| key(field).contains(&b'\\')) {
+        let before = |place: usize| fields[..place].iter().map(key);
+        let second = fields.iter().enumerate().find(|(place, field)| before(*place).any(|known| known == key(field)));
+        return second.map_or(Ok(()), |(_, field)| repeated(text(key(field)).unwrap_or_default()));
+    }
     let mut seen = HashSet::with_capacity(fields.len());
     for field in fields {
-        let key = text(field.key.of(bytes)).ok_or(Reject::Syntax(field.key.start))?;
+        let key = text(key(field)).ok_or(Reject::Syntax(field.key.start))?;
         if let Some(key) = seen.replace(key) {
-            return Err(Reject::Repeated(key.chars().take(64).collect()));
+            return repeated(key);
         }
     }
     Ok(())
 }
 
+/// So many plain keys are compared faster with each other than by their hashes.
+const FEW: usize = 16;
+
 struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// Where the members of the members of an object are noted.
+    inner: Option<Vec<Field>>,
 }
 
 impl Scanner<'_> {
@@ -218,11 +232,13 @@ impl Scanner<'_> {
             self.space();
             let start = self.at;
             self.value(depth)?;
-            if let Some(fields) = &mut fields {
-                if fields.len() == limits::MEMBERS {
-                    return Err(Reject::Members);
-                }
-                fields.push(Field { key, value: Span { start, end: self.at } });
+            let field = Field { key, value: Span { start, end: self.at } };
+            match (&mut fields, &mut self.inner) {
+                (Some(fields), _) if fields.len() == limits::MEMBERS => return Err(Reject::Members),
+                (Some(fields), _) => fields.push(field),
+                (None, Some(inner)) if depth == 2 && inner.len() == limits::MEMBERS => self.inner = None,
+                (None, Some(inner)) if depth == 2 => inner.push(field),
+                _ => {}
             }
             if self.last(b'}')? {
                 return Ok(());
@@ -294,6 +310,13 @@ impl Scanner<'_> {
             }
             self.at += BLOCK;
         }
+        while let Some(word) = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk()) {
+            let found = specials(u64::from_le_bytes(*word));
+            self.at += found.trailing_zeros() as usize / 8;
+            if found != 0 {
+                return;
+            }
+        }
         while self.peek().is_some_and(|byte| !special(byte)) {
             self.at += 1;
         }
@@ -353,4 +376,14 @@ impl Scanner<'_> {
         self.at += word.len();
         Ok(())
     }
+}
+
+/// The top bit of the first byte that ends the plain part of a string, and perhaps of some after it.
+fn specials(word: u64) -> u64 {
+    const ONES: u64 = u64::MAX / 255;
+    let below = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit)) & !word;
+    let control = below(word, 0x20);
+    let quote = below(word ^ (ONES * u64::from(b'"')), 1);
+    let escape = below(word ^ (ONES * u64::from(b'\\')), 1);
+    (control | quote | escape) & (ONES << 7)
 }

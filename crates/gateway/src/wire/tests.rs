@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::edit::{Object, splice};
+use super::edit::{Object, replace, splice};
 use super::lines::{Line, Lines};
 use super::message::{Kind, Message};
 use super::scan::{self, Reject};
@@ -199,5 +199,18 @@ proptest! {
         let object = format!("{{\"a\":{text},\"b\":1}}");
         let again = Object::of(object.as_bytes()).json();
         prop_assert_eq!(String::from_utf8(again).unwrap(), object);
+    }
+
+    /// Moving the front of the bytes gives what copying all of them gives, shared or not.
+    #[test]
+    fn replacing_one_span_is_splicing_it(text in "[a-z]{2,60}", from in 0usize..30, len in 0usize..30, with in "[0-9]{0,12}") {
+        let start = from.min(text.len());
+        let span = scan::Span { start, end: (start + len).min(text.len()) };
+        let expected = splice(text.as_bytes(), &mut [(span, with.as_bytes())]);
+        let alone = Bytes::from(text.clone().into_bytes());
+        let shared = alone.clone();
+        prop_assert_eq!(&replace(shared.clone(), span, with.as_bytes()), &expected);
+        drop(shared);
+        prop_assert_eq!(&replace(alone, span, with.as_bytes()), &expected);
     }
 }
