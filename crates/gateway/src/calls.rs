@@ -74,3 +74,22 @@ impl Drop for Began {
         open.bytes -= self.bytes;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_under_way_are_bounded_in_number_and_in_bytes() {
+        let calls = Calls::default();
+        let begin = |number, bytes| calls.begin(&Id::number(number), &Arc::default(), bytes);
+        let large: Vec<Began> = (0..16).map(|number| begin(number, limits::FROM_CLIENT).unwrap()).collect();
+        assert_eq!(begin(16, 1).unwrap_err().message, "calls of over 67108864 bytes are under way");
+        assert_eq!(begin(3, 1).unwrap_err().code, build::INVALID_REQUEST);
+        drop(large);
+        let small: Vec<Began> = (0..1024).map(|number| begin(number, 100).unwrap()).collect();
+        assert_eq!(begin(1024, 1).unwrap_err().message, "over 1024 calls are under way");
+        drop(small);
+        assert!(begin(0, 1).is_ok());
+    }
+}

@@ -69,6 +69,18 @@ fn depth_is_64_and_not_65() {
 }
 
 #[test]
+fn what_is_looked_into_has_ten_thousand_members() {
+    let members = |count: usize| (0..count).map(|key| format!("\"{key}\":0")).collect::<Vec<_>>().join(",");
+    let message = |count| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"a","params":{{{}}}}}"#, members(count));
+    assert!(parse(&message(limits::MEMBERS)).is_ok());
+    assert_eq!(parse(&message(limits::MEMBERS + 1)).err(), Some(Reject::Members));
+    let meta = format!(r#"{{"jsonrpc":"2.0","method":"a","params":{{"_meta":{{{}}}}}}}"#, members(limits::MEMBERS + 1));
+    assert_eq!(parse(&meta).err(), Some(Reject::Members));
+    let array = format!("[{}0]", "0,".repeat(1_000_000));
+    assert_eq!(scan::elements(array.as_bytes(), scan::Span { start: 0, end: array.len() }).len(), limits::MEMBERS);
+}
+
+#[test]
 fn a_result_may_say_a_thing_twice_because_we_only_carry_it() {
     assert!(parse(r#"{"jsonrpc":"2.0","id":1,"result":{"a":1,"a":2,"b":"\ud800"}}"#).is_ok());
 }
