@@ -140,15 +140,20 @@ fn round(subject: &Subject, threads: usize) -> io::Result<Round> {
         let running: Vec<_> = runtimes.iter().enumerate().map(work).collect();
         running.into_iter().map(|thread| thread.join().unwrap_or_default()).collect()
     });
-    let together = (0..SLICES).filter_map(|number| {
-        let slices: Vec<Slice> = slices.iter().filter_map(|thread| thread.get(number).copied()).collect();
-        let elapsed: Duration = slices.iter().map(|slice| slice.elapsed).sum();
-        let calls: u64 = slices.iter().map(|slice| slice.calls).sum();
-        let is_whole = slices.len() == threads && calls > 0 && !slices.iter().any(|slice| slice.is_disturbed);
-        is_whole.then(|| elapsed.as_nanos() as f64 / calls as f64)
-    });
-    let nanos = median(&together.collect::<Vec<f64>>());
-    Ok(Round { nanos, wrong: slices.iter().flatten().map(|slice| slice.wrong).sum() })
+    // A thread that was taken off its core in the middle of a call disturbs the others too: such a slice tells nothing,
+    // neither how long calls take nor how they end.
+    let whole: Vec<(f64, u64)> = (0..SLICES).filter_map(|number| together(&slices, number, threads)).collect();
+    let nanos = median(&whole.iter().map(|(nanos, _)| *nanos).collect::<Vec<f64>>());
+    Ok(Round { nanos, wrong: whole.iter().map(|(_, wrong)| wrong).sum() })
+}
+
+/// The time of a call in one slice of all threads, and the calls that went wrong in it; `None` if it was disturbed.
+fn together(slices: &[Vec<Slice>], number: usize, threads: usize) -> Option<(f64, u64)> {
+    let slices: Vec<Slice> = slices.iter().filter_map(|thread| thread.get(number).copied()).collect();
+    let elapsed: Duration = slices.iter().map(|slice| slice.elapsed).sum();
+    let calls: u64 = slices.iter().map(|slice| slice.calls).sum();
+    let is_whole = slices.len() == threads && calls > 0 && !slices.iter().any(|slice| slice.is_disturbed);
+    is_whole.then(|| (elapsed.as_nanos() as f64 / calls as f64, slices.iter().map(|slice| slice.wrong).sum()))
 }
 
 /// The timed code pays one look at a thread-local for each allocation instead of the counting itself.
