@@ -93,7 +93,7 @@ pub async fn once(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, cal
     match caller {
         Caller::Legacy(session, stream) => {
             let keeper = session.keeper(server).map_err(failed)?;
-            let link = keeper.link(wait).await.map_err(failed)?;
+            let link = keeper.link(wait).await.map_err(Failure::before_sending).map_err(failed)?;
             if link.era() == Era::Modern {
                 return to_modern::exchange(session, stream, server, &link, call).await;
             }
@@ -107,7 +107,7 @@ pub async fn once(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, cal
             let Some(pool) = route.pool(server) else {
                 return Err(failed(Failure::Unreachable("it is not on this route".to_owned())));
             };
-            let link = pool.link(server, call, wait).await.map_err(failed)?;
+            let link = pool.link(server, call, wait).await.map_err(Failure::before_sending).map_err(failed)?;
             let call = &server.mirror.settle(&link, call, server.sees_headers(&link)).await?;
             match link.era() {
                 Era::Modern => link.request(call).await.map_err(failed),

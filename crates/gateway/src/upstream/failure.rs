@@ -88,6 +88,11 @@ impl Failure {
         }
     }
 
+    /// The same, of a conversation that could not be opened: the request was never sent, whatever the server said.
+    pub fn before_sending(self) -> Self {
+        if self.was_not_sent() { self } else { Self::Unreachable(format!("it {self}")) }
+    }
+
     /// Whether the request certainly did not reach the server.
     pub fn was_not_sent(&self) -> bool {
         matches!(
@@ -105,5 +110,19 @@ impl Failure {
     pub fn error(&self, server: &str) -> Error {
         let code = if matches!(self, Self::Full) { build::OVERLOADED } else { build::SERVER_LOST };
         Error::new(code, format!("server {server:?} {self}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_before_the_request_is_sent_was_not_executed() {
+        let refused = || Failure::Status { status: 401, text: String::new(), retry_after: None };
+        assert!(!refused().was_not_sent());
+        assert!(refused().before_sending().was_not_sent());
+        assert_eq!(refused().before_sending().to_string(), "could not be reached: it answered with HTTP status 401");
+        assert_eq!(Failure::Full.before_sending(), Failure::Full);
     }
 }

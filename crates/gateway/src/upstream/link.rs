@@ -379,3 +379,6 @@ fn renumbered(request: &Message, number: u64) -> Bytes {
 
 /// Headers of a call, by name.
 pub type Headers = [(HeaderName, HeaderValue)];
+
+#[cfg(test)]
+mod tests;

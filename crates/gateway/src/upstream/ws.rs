@@ -223,7 +223,7 @@ mod tests {
         assert!(link.is_alive());
 
         let began = Instant::now();
-        let asked = link.ask("tools/list", b"{}").await;
+        let asked = timeout(limits::SILENCE * 2, link.ask("tools/list", b"{}")).await.unwrap();
 
         assert_eq!(asked.unwrap_err(), Failure::Lost("it was silent for 60 s".to_owned()));
         assert!(began.elapsed() <= limits::SILENCE);

@@ -161,7 +161,7 @@ id() { echo "$1" | sed 's/.*"id":\([0-9]*\).*/\1/'; }
 while read -r line; do case "$line" in
 *initialize\"*) echo '{"jsonrpc":"2.0","id":'$(id "$line")',"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"h","version":"0"}}}';;
 *discover*) echo '{"jsonrpc":"2.0","id":'$(id "$line")',"error":{"code":-32601,"message":"no"}}';;
-*tools/call*) echo '{"jsonrpc":"2.0","id":0,"method":"roots/list"}'; echo '{"jsonrpc":"2.0","id":'$(id "$line")',"result":{"content":[],"done":true}}';;
+*tools/call*) n=$(id "$line"); printf '%s\n%s\n' '{"jsonrpc":"2.0","id":0,"method":"roots/list"}' '{"jsonrpc":"2.0","id":'$n',"result":{"content":[],"done":true}}';;
 esac; done
 "#;
 
@@ -203,7 +203,7 @@ async fn progress_comes_under_the_token_of_the_round_that_runs_and_between_round
     let again = json!({"name": "x", "arguments": {}, "requestState": answer["result"]["requestState"],
         "inputResponses": {"roots": {"roots": []}}, "_meta": {"progressToken": "b"}});
     // The progress made while nobody waited has passed by the time a later question is answered.
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    tokio::time::sleep(std::time::Duration::from_millis(1_000)).await;
     wrapped.send(&modern(2, "tools/call", json!({"roots": {}}), again)).await;
     let (_, after) = wrapped.answer(&json!(2)).await;
     assert_eq!(tokens(&after), [json!(["b", 3])]);

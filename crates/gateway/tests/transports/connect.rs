@@ -1,4 +1,4 @@
-//! How long a connection may take.
+//! A conversation as its owner holds it: how long it may take to open, and that it ends when it is told to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,18 +8,21 @@ use seawall_gateway::call::{Nowhere, Outlet};
 use seawall_gateway::ops::config::Config;
 use seawall_gateway::ops::lifecycle::Lifecycle;
 use seawall_gateway::upstream::handshake::Opening;
-use seawall_gateway::upstream::{Failure, Server, client};
+use seawall_gateway::upstream::{Failure, Link, Server, client};
 use seawall_gateway::wire::names::Era;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
-/// A server at `url`, and what opening a conversation with it comes to.
-async fn open(url: &str, lifecycle: &Arc<Lifecycle>) -> Failure {
+use super::ending::farewell;
+use super::server::{KINDS, Kind, Server as Fixture};
+
+/// What opening a conversation with the server at `url` comes to.
+async fn open(url: &str, lifecycle: &Arc<Lifecycle>) -> Result<Arc<Link>, Failure> {
     let config = Config::for_url(Some("it"), url).unwrap().servers.remove(0);
     let server = Server::new(config, client::client().unwrap(), Arc::clone(lifecycle));
     let opening = Opening { prefer: Era::Legacy, initialize: Bytes::from("{}"), meta: Bytes::from("{}") };
     let nowhere: Arc<dyn Outlet> = Arc::new(Nowhere);
-    server.open(&opening, &nowhere).await.err().expect("nobody is there")
+    server.open(&opening, &nowhere).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -28,7 +31,7 @@ async fn a_server_that_takes_the_connection_and_says_nothing_is_waited_for_ten_s
     let address = listener.local_addr().unwrap();
     for url in [format!("ws://{address}/ws"), format!("http://{address}/sse")] {
         let began = Instant::now();
-        let failure = open(&url, &Arc::default()).await;
+        let failure = open(&url, &Arc::default()).await.err().unwrap();
         assert_eq!(failure, Failure::Unreachable("no connection within 10 s".to_owned()), "{url}");
         assert_eq!(began.elapsed().as_secs(), 10, "{url}");
     }
@@ -45,10 +48,39 @@ async fn a_gateway_that_ends_waits_for_no_connection() {
             lifecycle.end().await;
             std::future::pending::<()>().await;
         };
-        let failure = tokio::select! {
-            failure = tokio::time::timeout(Duration::from_secs(5), open(&url, &lifecycle)) => failure.unwrap(),
+        let opened = tokio::select! {
+            opened = tokio::time::timeout(Duration::from_secs(5), open(&url, &lifecycle)) => opened.unwrap(),
             () = ending => unreachable!(),
         };
-        assert_eq!(failure, Failure::Unreachable("the gateway is going down".to_owned()), "{url}");
+        assert_eq!(opened.err().unwrap(), Failure::Unreachable("the gateway is going down".to_owned()), "{url}");
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_ends_when_it_is_told_to_whoever_still_holds_it() {
+    for kind in KINDS {
+        let (server, lifecycle) = (Fixture::start(kind), Arc::default());
+        let link = open(&server.url(), &lifecycle).await.unwrap();
+
+        link.ended.cancel();
+
+        server.saw(farewell(kind), 1).await;
+        let asked = link.ask("tools/list", b"{}").await;
+        assert!(asked.is_err(), "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_that_ends_waits_for_its_conversations_to_end() {
+    for kind in KINDS {
+        let (server, lifecycle) = (Fixture::start(kind), Arc::default());
+        let link = open(&server.url(), &lifecycle).await.unwrap();
+
+        tokio::time::timeout(Duration::from_secs(5), lifecycle.end()).await.unwrap();
+
+        assert!(!link.is_alive(), "{kind:?}");
+        // Not later: a WebSocket's goodbye is part of its end.
+        assert!(kind == Kind::Sse || server.seen.count(farewell(kind)) == 1, "{kind:?}");
+        server.saw(farewell(kind), 1).await;
     }
 }

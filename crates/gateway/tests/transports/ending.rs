@@ -4,7 +4,7 @@ use super::client::{Client, FACES, Face};
 use super::server::{KINDS, Kind, Server};
 
 /// How a server sees that a conversation ended as it should.
-fn farewell(kind: Kind) -> &'static str {
+pub(crate) fn farewell(kind: Kind) -> &'static str {
     match kind {
         Kind::Sse => "gone",
         Kind::Ws => "close 1000",
