@@ -99,3 +99,16 @@ async fn a_path_that_leads_nowhere_says_where_to_go() {
         assert!(last(response).await["error"]["message"].as_str().unwrap().contains("/mcp/<server>"));
     }
 }
+
+#[tokio::test]
+async fn a_listener_that_others_could_reach_is_refused_at_the_start() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let config = folder.path().join("seawall.toml");
+    std::fs::write(&config, fixture("a", "both")).unwrap();
+    let mut serve = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
+    serve.args(["serve", "--no-memory", "--listen", "0.0.0.0:0", "--config"]).arg(&config);
+    let output = super::kit::soon(serve.output()).await.unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(4), "{text}");
+    assert!(text.contains("refusing to listen on 0.0.0.0:0") && text.contains("no authentication"), "{text}");
+}
