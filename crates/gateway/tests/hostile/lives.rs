@@ -17,7 +17,7 @@ async fn a_process_that_minds_nothing_ends_with_its_session() {
     let gateway = Gateway::serve(&[Entry::scripted("a", &STUBBORN), Entry::scripted("b", &["--tag", "$TAG"])]).await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     client.works("echo").await;
-    assert_eq!(processes(gateway.tag()).len(), 4);
+    until(5, "all have started", async || processes(gateway.tag()).len() == 4).await;
     let response =
         http::send(client.address, ::http::Method::DELETE, &client.path, &client.headers(), Default::default()).await;
     assert_eq!(response.status(), 200);
@@ -32,7 +32,7 @@ async fn processes_that_mind_nothing_end_with_the_gateway() {
     for _ in 0..3 {
         Legacy::connect(&gateway, "/mcp/a").await.works("echo").await;
     }
-    assert_eq!(processes(gateway.tag()).len(), 12);
+    until(5, "all have started", async || processes(gateway.tag()).len() == 12).await;
     gateway.stop().await;
 }
 
@@ -41,7 +41,7 @@ async fn processes_that_mind_nothing_end_with_their_client_on_stdio() {
     let mut client = Stdio::ready(&STUBBORN).await;
     client.works().await;
     // The word stands in the gateway's own command line too.
-    assert_eq!(processes(client.tag()).len(), 1 + 4);
+    until(5, "all have started", async || processes(client.tag()).len() == 1 + 4).await;
     assert!(client.stop().await.success());
 }
 
