@@ -107,7 +107,7 @@ pub use classify::{
 pub use env::Env;
 pub use load::{Connect, LoadOptions, LoadReport, ServerOutcome, Warnings, legacy_denied_text, load_each, load_tools};
 pub use model::answer::{Answer, Body, Item, Outcome, Served};
-pub use model::call::{Attempt, Call};
+pub use model::call::{Attempt, Call, Held};
 pub use model::duration::{parse_duration, parse_env_timeout};
 pub use model::effect::{Annotations, Effect, Kind, ToolFacts};
 pub use model::failure::{Blame, Cause, Disposition, Failure, Sent};

@@ -12,6 +12,7 @@ pub(crate) mod retry;
 pub(crate) mod slot;
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::{Arc, atomic};
 use std::time::Duration;
 
@@ -101,7 +102,7 @@ impl<T: Clone> Run<'_, T> {
         let attempt = Attempt { number, names: tool.names.clone(), arguments: arguments.clone(), timeout: limit };
         let watch = Watch::start(self.env(), tool, number);
         let written = Written::by(tool);
-        let answered = within(limit, send(attempt)).await;
+        let answered = self.in_time(limit, send(attempt)).await;
         let timed_out = answered.is_err();
         let result = match answered {
             Ok(Ok(value)) => self.judge(tool, value),
@@ -121,6 +122,16 @@ impl<T: Clone> Run<'_, T> {
         }
         watch.stop(result.as_ref().err().map(|missed| missed.0.cause));
         result
+    }
+
+    /// Runs an attempt within its limit, and longer if its client has to be waited for meanwhile.
+    async fn in_time<F: Future>(&self, limit: Duration, attempt: F) -> Result<F::Output, deadline::Elapsed> {
+        let mut attempt = pin!(attempt);
+        let mut answered = within(limit, attempt.as_mut()).await;
+        while let (Err(_), Some(more)) = (&answered, self.call.held.as_ref().and_then(|held| held.take())) {
+            answered = within(more, attempt.as_mut()).await;
+        }
+        answered
     }
 
     /// A tool's own error is an answer, unless it plainly carries an upstream failure.
@@ -296,7 +307,13 @@ fn reached(failure: &Failure) -> Option<Blame> {
         Cause::Network => Some(Blame::Server),
         // No connection was made in time.
         Cause::Timeout if failure.sent == Sent::Never => Some(Blame::Server),
-        Cause::Timeout | Cause::Starting | Cause::Cancelled | Cause::SessionLost => Some(Blame::Nobody),
+        Cause::Timeout
+        | Cause::Starting
+        | Cause::Unavailable
+        | Cause::GivenUp
+        | Cause::Overloaded
+        | Cause::Cancelled
+        | Cause::SessionLost => Some(Blame::Nobody),
         _ => None,
     }
 }

@@ -132,6 +132,11 @@ const FACTS: &[Rule] = &[
     rule("no answer", &[Test::Transport(&[Transport::Timeout])], transient(Cause::Timeout)),
     rule("connection lost", &[Test::Transport(&[Transport::Lost])], transient(Cause::Network)),
     rule("garbage", &[Test::Transport(&[Transport::Garbage])], transient(Cause::Misbehaved)),
+    rule("starting", &[Test::Transport(&[Transport::Starting])], transient(Cause::Starting).not_executed()),
+    rule("down", &[Test::Transport(&[Transport::Down])], permanent(Cause::Unavailable).not_executed()),
+    rule("given up", &[Test::Transport(&[Transport::GivenUp])], permanent(Cause::GivenUp).not_executed()),
+    rule("busy", &[Test::Transport(&[Transport::Busy])], transient(Cause::Overloaded).not_executed()),
+    rule("left", &[Test::Transport(&[Transport::Left])], transient(Cause::Cancelled)),
     rule("exited", &[Test::Exited], transient(Cause::Network)),
 ];
 

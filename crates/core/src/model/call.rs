@@ -1,6 +1,7 @@
 //! Decides what a call is: what the client asked for, once. And what one try of it is told.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -20,6 +21,29 @@ pub struct Call {
     pub retried_outside: bool,
     /// The client wants to know details of a failure.
     pub debug: bool,
+    /// What stands before the names of this server's tools where the client reads them.
+    pub prefix: Arc<str>,
+    /// Time that does not count, because the client itself was waited for.
+    pub held: Option<Arc<Held>>,
+}
+
+/// More time for a call whose client was asked something: people are slower than servers.
+#[derive(Debug, Default)]
+pub struct Held(AtomicU64);
+
+impl Held {
+    /// Gives the attempt that is under way this much more time.
+    pub fn give(&self, more: Duration) {
+        self.0.fetch_max(u64::try_from(more.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// What was given since it was last taken.
+    pub(crate) fn take(&self) -> Option<Duration> {
+        match self.0.swap(0, Ordering::Relaxed) {
+            0 => None,
+            more => Some(Duration::from_millis(more)),
+        }
+    }
 }
 
 impl Call {

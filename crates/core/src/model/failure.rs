@@ -63,6 +63,8 @@ pub enum Cause {
     Starting,
     /// The server is down for good until a person acts.
     Unavailable,
+    /// Connecting to the server again was tried as often as is allowed.
+    GivenUp,
     /// The caller left.
     Cancelled,
 }
@@ -123,7 +125,7 @@ impl Failure {
     pub fn local(cause: Cause, retry_after: Option<Duration>, message: impl Into<String>) -> Self {
         let disposition = match cause {
             Cause::Denied => Disposition::Denied,
-            Cause::Loop | Cause::InvalidInput | Cause::Unavailable => Disposition::Permanent,
+            Cause::Loop | Cause::InvalidInput | Cause::Unavailable | Cause::GivenUp => Disposition::Permanent,
             _ => Disposition::Transient,
         };
         Self { cause, disposition, sent: Sent::Never, retry_after, status: None, message: message.into() }
@@ -131,8 +133,11 @@ impl Failure {
 
     /// Whether the attempt can be sent again unchanged without risking a second execution.
     pub fn may_repeat(&self, effect: Effect) -> bool {
-        let rejected_here =
-            matches!(self.cause, Cause::CircuitOpen | Cause::Loop | Cause::Cancelled | Cause::Unavailable);
+        // A server that is starting was waited for already, as long as that makes sense.
+        let rejected_here = matches!(
+            self.cause,
+            Cause::CircuitOpen | Cause::Loop | Cause::Cancelled | Cause::Starting | Cause::Unavailable | Cause::GivenUp
+        );
         self.disposition == Disposition::Transient
             && !rejected_here
             && (self.sent == Sent::Never || effect.is_replayable())
@@ -166,7 +171,15 @@ mod tests {
 
     #[test]
     fn rejections_denials_and_cancellations_never_repeat() {
-        for cause in [Cause::CircuitOpen, Cause::Loop, Cause::Cancelled, Cause::Denied, Cause::InvalidInput] {
+        for cause in [
+            Cause::CircuitOpen,
+            Cause::Loop,
+            Cause::Cancelled,
+            Cause::Denied,
+            Cause::InvalidInput,
+            Cause::Starting,
+            Cause::GivenUp,
+        ] {
             assert!(!failure(cause, Sent::Never).may_repeat(Effect::ReadOnly), "{cause:?}");
         }
     }

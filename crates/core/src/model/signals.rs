@@ -27,6 +27,16 @@ pub enum Transport {
     Lost,
     /// The peer broke the protocol.
     Garbage,
+    /// The server is being started, or connected to again: nothing was sent.
+    Starting,
+    /// The server cannot be used until a person changes something: nothing was sent.
+    Down,
+    /// Connecting again was tried as often as is allowed: nothing was sent.
+    GivenUp,
+    /// Too much is under way already: nothing was sent.
+    Busy,
+    /// Whoever asked has left.
+    Left,
 }
 
 /// How a server's process ended.

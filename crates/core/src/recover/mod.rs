@@ -136,7 +136,7 @@ impl<T: Clone> Run<'_, T> {
             Fallback::Alternate { server, tool, map } => {
                 let other = self.pipeline.find(server, tool).ok_or(Skipped::Unavailable)?;
                 let value = self.ask(&other, mapped(&self.call.arguments, map), send).await?;
-                Ok(served(name, texts::alternate(tool, &self.tool.name, failure), Body::Value(value)))
+                Ok(served(name, texts::alternate(tool, &self.shown_name(), failure), Body::Value(value)))
             }
             Fallback::OneByOne(argument) => self.one_by_one(argument.as_deref(), failure, send).await,
         }
@@ -170,7 +170,7 @@ impl<T: Clone> Run<'_, T> {
             Ok(Err(error)) => return Err(Failure::local(Cause::Overloaded, None, error.to_string()).into()),
             Err(_) => return Err(self.lost_in_queue().into()),
         };
-        let note = texts::queued(&self.tool.name, &id, failure);
+        let note = texts::queued(&self.shown_name(), &id, failure);
         Ok(Served { id: Some(id), ..served("queue", note, Body::Nothing) })
     }
 

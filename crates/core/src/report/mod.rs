@@ -73,6 +73,7 @@ impl Code {
             Cause::Overloaded => Code::Overloaded,
             Cause::Starting => Code::ServerStarting,
             Cause::Unavailable => Code::ServerUnavailable,
+            Cause::GivenUp => Code::RetryExhausted,
             Cause::Cancelled => Code::InternalError,
         }
     }

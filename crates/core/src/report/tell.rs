@@ -18,9 +18,10 @@ impl<T: Clone> Run<'_, T> {
             failure.retry_after = wait(tool);
         }
         let repeats = self.repeats(&failure);
-        let reader = self.pipeline.reader_beside(tool);
+        let reader = self.pipeline.reader_beside(tool).map(|reader| format!("{}{reader}", self.call.prefix));
+        let shown = self.shown_name();
         let situation = Situation {
-            tool: &tool.name,
+            tool: &shown,
             server: &tool.server.name,
             effect: tool.policy.effect,
             failure: &failure,
@@ -39,13 +40,18 @@ impl<T: Clone> Run<'_, T> {
             message: situation.plain(),
             classic: situation.classic(),
             retry_after: failure.retry_after,
-            tool: tool.name.to_string(),
+            tool: shown,
             server: tool.server.name.to_string(),
             attempts: self.attempts(),
             may_have_executed: self.may_have_acted() || failure.may_have_executed(tool.policy.effect),
             debug: self.debug(),
             failure,
         }))
+    }
+
+    /// The tool's name as the client knows it.
+    pub(crate) fn shown_name(&self) -> String {
+        format!("{}{}", self.call.prefix, self.tool.name)
     }
 
     /// How often this very call has failed, this time included. A call that only has to wait is no loop:

@@ -99,8 +99,8 @@ impl Situation<'_> {
             Cause::Overloaded => {
                 format!("{tool} was not executed: {server} is busy with other calls ({}).{}", self.quoted(), again())
             }
-            Cause::Starting => format!("{tool} was not executed: {server} is starting.{}", again()),
-            Cause::Unavailable => {
+            Cause::Starting => format!("{tool} was not executed: {server} is starting{}.{}", self.because(), again()),
+            Cause::Unavailable | Cause::GivenUp => {
                 format!(
                     "{tool} was not executed: {server} is down ({}). It stays down until a person acts.",
                     self.quoted()
@@ -152,7 +152,9 @@ impl Situation<'_> {
             Cause::Loop => return self.first_time(),
             _ if self.failure.may_have_executed(self.effect) => self.fate(),
             Cause::InvalidInput | Cause::Refusal => "The input has not changed, so the outcome will not.".to_owned(),
-            Cause::AuthExpired | Cause::Denied | Cause::Unavailable => "Only a person can change that.".to_owned(),
+            Cause::AuthExpired | Cause::Denied | Cause::Unavailable | Cause::GivenUp => {
+                "Only a person can change that.".to_owned()
+            }
             _ if self.failure.retry_after.is_some() => self.in_seconds("The next real try is possible in", "."),
             _ => "A pause or another tool is likelier to help than another repeat.".to_owned(),
         };
@@ -206,6 +208,11 @@ impl Situation<'_> {
     /// The known wait between two words; nothing if none is known.
     fn in_seconds(&self, before: &str, after: &str) -> String {
         self.failure.retry_after.map(|wait| format!("{before} {}s{after}", whole_seconds(wait))).unwrap_or_default()
+    }
+
+    /// What went wrong before, if that is known.
+    fn because(&self) -> String {
+        if self.failure.message.is_empty() { String::new() } else { format!(" ({})", self.quoted()) }
     }
 
     /// Decided in this process: no server said it.

@@ -26,8 +26,8 @@ impl Tool {
         Self { name, names, server, policy, breaker, latencies: Latencies::default() }
     }
 
-    /// Another tool with the same policy and the same breaker.
-    pub(crate) fn renamed(&self, name: &str) -> Self {
+    /// Another tool with the same policy and the same breaker, which is not remembered.
+    pub fn renamed(&self, name: &str) -> Self {
         Self::new(name.into(), self.server.clone(), self.policy.clone(), self.breaker.clone())
     }
 
