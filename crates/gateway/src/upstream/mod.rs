@@ -16,6 +16,7 @@ pub mod mirror;
 pub mod pipe;
 pub mod reconnect;
 mod response;
+mod signals;
 mod sse;
 mod ws;
 
