@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
+use seawall::Held;
 use tokio_util::sync::CancellationToken;
 
 use crate::upstream::Link;
@@ -19,6 +20,8 @@ pub trait Outlet: Send + Sync {
     fn can_be_asked(&self) -> bool {
         false
     }
+    /// A notification of our own for the client.
+    fn say(&self, _notification: Message) {}
     /// The server has hung up and wants to be asked again for the rest; a client that knows how may do the same.
     fn pause(&self) {}
     /// Whether all calls of this conversation are of one client.
@@ -40,6 +43,15 @@ pub struct Call {
     pub cancel: Arc<Cancel>,
     /// Arguments that the client mirrored into headers; `None` if it is not one that does.
     pub mirrored: Option<Vec<(HeaderName, HeaderValue)>>,
+    /// Time that does not count, because the client itself was waited for.
+    pub held: Arc<Held>,
+}
+
+impl Call {
+    /// A call of a client, or of our own.
+    pub fn new(request: Message, outlet: Arc<dyn Outlet>) -> Self {
+        Self { request, outlet, cancel: Arc::default(), mirrored: None, held: Arc::default() }
+    }
 }
 
 /// Calls a call off, with the client's own words.

@@ -11,16 +11,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use seawall::Report;
+
 use crate::accept::stream::Stream;
 use crate::answer;
 use crate::bridge::{to_legacy, to_modern};
 use crate::call::Call;
+use crate::carry::carry;
 use crate::catalog;
 use crate::gateway::Route;
+use crate::policies::ToolPolicy;
 use crate::session::Session;
 use crate::upstream::{Failure, Server};
 use crate::wire::build::Error;
-use crate::wire::names::Era;
+use crate::wire::names::{CLIENT_INFO, Era};
 use crate::wire::{Kind, Message, limits};
 
 /// Who asks.
@@ -28,8 +32,8 @@ use crate::wire::{Kind, Message, limits};
 pub enum Caller {
     /// A session, on one of its streams.
     Legacy(Arc<Session>, Arc<Stream>),
-    /// Somebody who says everything with each request.
-    Modern,
+    /// Somebody who says everything with each request; by what name, if it gave a secret of its own.
+    Modern(Arc<str>),
 }
 
 /// Why there is no answer of a server.
@@ -37,6 +41,8 @@ pub enum Caller {
 pub enum Refusal {
     /// A server failed.
     Failed(String, Failure),
+    /// A call under a policy failed; and whether its tool has an output schema.
+    Reported(Box<Report>, bool),
     /// The request is wrong, or we are.
     Wrong(Error),
 }
@@ -62,7 +68,7 @@ pub async fn dispatch(route: &Arc<Route>, caller: &Caller, call: Call) -> Option
         reply = reply(route, caller, &call) => reply,
         () = cancel.cancelled() => return None,
     };
-    Some(answer::to_client(caller.era(), &call, reply))
+    Some(answer::to_client(&route.policies, caller.era(), &call, reply))
 }
 
 async fn reply(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
@@ -74,10 +80,16 @@ async fn reply(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
     }
 }
 
-/// One call to one server. Its lists stay as they were while it is away.
+/// One call to one server: its lists stay as they were while it is away, its tools and what it reads have policies.
 pub async fn exchange(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &Call) -> Reply {
-    if catalog::stable::is_list(&call.request) {
-        return catalog::stable::list(route, caller, server, call).await;
+    let request = &call.request;
+    if catalog::stable::is_list(request) {
+        let list = catalog::stable::list(route, caller, server, call).await?;
+        route.policies.learn(&server.name, &request.field_text("cursor").unwrap_or_default(), &list);
+        return Ok(list);
+    }
+    if let Some(policy) = policy(route, caller, server, call).await {
+        return carry(route, caller, server, &policy, call).await;
     }
     let wait = limits::SERVER_WAIT;
     match once(route, caller, server, call, wait).await {
@@ -85,6 +97,20 @@ pub async fn exchange(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>,
         Err(Refusal::Failed(_, Failure::SessionLost)) => once(route, caller, server, call, wait).await,
         reply => reply,
     }
+}
+
+/// The policy of what is called. A server whose tools were never listed is asked for them first: what it says of a tool
+/// decides whether it may be repeated.
+async fn policy(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &Call) -> Option<Arc<ToolPolicy>> {
+    let request = &call.request;
+    if request.method() != "tools/call" {
+        return route.policies.method(&server.name, request.method()).cloned();
+    }
+    if !route.policies.has_seen_tools(&server.name) {
+        catalog::look_up_tools(route, caller, server, call).await;
+    }
+    let name = request.field_text("name")?;
+    route.policies.tool(&server.name, &name)
 }
 
 /// One call to one server, in the era it speaks, once it is there; `wait` is how long it is waited for.
@@ -103,7 +129,7 @@ pub async fn once(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, cal
             }
             Ok(answer)
         }
-        Caller::Modern => {
+        Caller::Modern(_) => {
             let Some(pool) = route.pool(server) else {
                 return Err(failed(Failure::Unreachable("it is not on this route".to_owned())));
             };
@@ -122,7 +148,18 @@ impl Caller {
     pub fn era(&self) -> Era {
         match self {
             Self::Legacy(..) => Era::Legacy,
-            Self::Modern => Era::Modern,
+            Self::Modern(_) => Era::Modern,
+        }
+    }
+
+    /// Who the client is, and what one conversation with it is. Clients that cannot be told apart are one.
+    pub fn identity(&self, request: &Message) -> (Arc<str>, Arc<str>) {
+        match self {
+            Self::Legacy(session, _) => (Arc::clone(&session.id), Arc::clone(&session.id)),
+            Self::Modern(name) => {
+                let info = request.meta_json(CLIENT_INFO).unwrap_or_default();
+                (Arc::clone(name), format!("{name} {}", String::from_utf8_lossy(info)).into())
+            }
         }
     }
 }

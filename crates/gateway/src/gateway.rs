@@ -8,6 +8,7 @@ use crate::call::Outlet;
 use crate::ops::config::Config;
 use crate::ops::lifecycle::Lifecycle;
 use crate::ops::memory::Memory;
+use crate::policies::Policies;
 use crate::upstream::handshake::Opening;
 use crate::upstream::keeper::Prepare;
 use crate::upstream::{Keeper, Link, Server, client};
@@ -27,6 +28,7 @@ impl Gateway {
     /// A gateway as it is configured; servers start when the first client needs them.
     pub fn new(config: &Config, memory: Memory) -> std::io::Result<Arc<Self>> {
         let memory = Arc::new(memory);
+        let policies = Arc::new(Policies::new(config).map_err(std::io::Error::other)?);
         let lifecycle = Arc::new(Lifecycle::default());
         let http = client::client()?;
         let server = |config: &crate::ops::config::ServerConfig| {
@@ -35,11 +37,14 @@ impl Gateway {
         let servers: Vec<Arc<Server>> = config.servers.iter().map(server).collect();
         let shared: Arc<Shared> =
             Arc::new(servers.iter().map(|server| (server.name.clone(), Common::default())).collect());
+        let everywhere: Arc<[Arc<Server>]> = servers.iter().cloned().collect();
         let route = |servers: Vec<Arc<Server>>| {
             Arc::new(Route {
                 servers,
                 lifecycle: Arc::clone(&lifecycle),
                 memory: Arc::clone(&memory),
+                policies: Arc::clone(&policies),
+                everywhere: Arc::clone(&everywhere),
                 shared: Arc::clone(&shared),
                 owners: Mutex::default(),
             })
@@ -90,6 +95,10 @@ pub struct Route {
     pub lifecycle: Arc<Lifecycle>,
     /// What the servers said last time.
     pub memory: Arc<Memory>,
+    /// How tools are treated.
+    pub policies: Arc<Policies>,
+    /// All servers of the gateway, also those that are not on this route.
+    everywhere: Arc<[Arc<Server>]>,
     shared: Arc<Shared>,
     /// Which server a resource or a task belongs to, as far as it was seen.
     owners: Mutex<HashMap<String, String>>,
@@ -102,6 +111,11 @@ impl Route {
             [server] => Some(server),
             _ => None,
         }
+    }
+
+    /// A server of the gateway, on this route or not.
+    pub fn find(&self, name: &str) -> Option<&Arc<Server>> {
+        self.everywhere.iter().find(|server| server.name == name)
     }
 
     /// Whether all clients talk to this server over one conversation.

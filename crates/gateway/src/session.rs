@@ -25,6 +25,8 @@ mod to_client;
 
 /// A client session.
 pub struct Session {
+    /// Its own name among all clients.
+    pub id: Arc<str>,
     /// The servers it sees.
     pub route: Arc<Route>,
     /// What belongs to no call goes here: the GET stream, or stdout.
@@ -58,7 +60,10 @@ enum Asked {
 impl Session {
     /// A session on `route` whose messages at large go to `general`.
     pub fn new(route: Arc<Route>, general: Arc<Stream>) -> Arc<Self> {
+        static SESSIONS: AtomicU64 = AtomicU64::new(1);
+        let id = format!("session {}", SESSIONS.fetch_add(1, Ordering::Relaxed)).into();
         Arc::new(Self {
+            id,
             route,
             general,
             opening: OnceLock::new(),

@@ -53,7 +53,8 @@ impl<T: Clone> Run<'_, T> {
             env: self.env(),
             names: (&tool.server.name, &tool.name),
         };
-        let tried = try_until(&rules, |_| self.hedged(send), || wait(tool).is_some()).await;
+        let is_last = || self.call.held.as_ref().is_some_and(|held| held.is_last());
+        let tried = try_until(&rules, |_| self.hedged(send), || wait(tool).is_some() || is_last()).await;
         match tried {
             Ok(retried) => Ok(retried.value),
             Err(gave_up) => match gave_up.error {

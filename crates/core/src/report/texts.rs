@@ -238,7 +238,12 @@ impl Situation<'_> {
 
     /// The server's words. Those about a wrong request are what the model needs, so more of them are kept.
     fn quoted(&self) -> String {
-        let most = if self.failure.cause == Cause::InvalidInput { 32 } else { 14 };
+        let most = match self.failure.cause {
+            Cause::InvalidInput => 32,
+            // How a process ended, and what it said last.
+            Cause::Network => 24,
+            _ => 14,
+        };
         let mut words: Vec<String> = quote(&self.failure.message).split(' ').map(str::to_owned).collect();
         if words.len() > most {
             words.truncate(most);

@@ -471,3 +471,18 @@ async fn a_call_that_waits_for_its_own_client_has_more_time() {
     let answer = pipeline.run(&tool, &call, never).await;
     assert_eq!((report(&answer).code, answer.elapsed.as_secs()), (Code::Timeout, 660), "more, but not for ever");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_has_had_its_last_attempt_is_not_tried_again() {
+    let pipeline = Pipeline::new(settings(&env(0.0))).unwrap();
+    pipeline.server("s", ServerPolicy::default()).unwrap();
+    let tool = pipeline.tool("s", "get_x", policy("get_x")).unwrap();
+    let held = Arc::new(Held::default());
+    let call = Call { held: Some(held.clone()), ..Call::new(nothing()) };
+    let script = Script::down(lost());
+
+    held.make_last();
+    let answer = pipeline.run(&tool, &call, script.send()).await;
+
+    assert_eq!((script.executions(), report(&answer).code), (1, Code::ConnectionLost));
+}

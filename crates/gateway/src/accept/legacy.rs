@@ -101,8 +101,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 /// takes longer than `patience` is answered on a stream.
 async fn request(session: &Arc<HttpSession>, message: Message, patience: Duration) -> Response<Body> {
     let stream = Stream::resumable(session.is_primed);
-    let call =
-        Call { outlet: session.session.outlet(&stream), cancel: Arc::default(), mirrored: None, request: message };
+    let call = Call::new(message, session.session.outlet(&stream));
     let Some(id) = call.request.id().cloned() else { return respond::empty(StatusCode::ACCEPTED) };
     let began = match session.session.calls().begin(&id, &call.cancel, call.request.raw().len()) {
         Ok(began) => began,

@@ -11,6 +11,7 @@ use super::versions;
 use crate::call::{Call, Outlet};
 use crate::dispatch::{Caller, dispatch};
 use crate::gateway::Route;
+use crate::ops::memory;
 use crate::upstream::Link;
 use crate::upstream::http::named;
 use crate::wire::build::{self, Error};
@@ -35,14 +36,13 @@ async fn request(route: &Arc<Route>, parts: &Parts, message: Message) -> Respons
     let stream = Arc::new(Stream::default());
     let params = parts.headers.iter().filter(|(name, _)| name.as_str().starts_with(header::PARAM_PREFIX));
     let call = Call {
-        request: message,
-        outlet: Arc::new(OnStream { stream: Arc::clone(&stream) }),
-        cancel: Arc::default(),
         mirrored: Some(params.map(|(name, value)| (name.clone(), value.clone())).collect()),
+        ..Call::new(message, Arc::new(OnStream { stream: Arc::clone(&stream) }))
     };
     let (route, to) = (Arc::clone(route), Arc::clone(&stream));
+    let caller = Caller::Modern(client(&parts.headers));
     let mut work: respond::Work = Box::pin(async move {
-        match dispatch(&route, &Caller::Modern, call).await {
+        match dispatch(&route, &caller, call).await {
             Some(answer) => to.answer(answer),
             None => to.end(),
         }
@@ -63,6 +63,11 @@ async fn request(route: &Arc<Route>, parts: &Parts, message: Message) -> Respons
         }
         None => respond::stream(Events { reader, first: None, work, number: None, priming: None }),
     }
+}
+
+/// A name for whoever brought this secret; clients without one cannot be told apart.
+fn client(headers: &HeaderMap) -> Arc<str> {
+    headers.get(http::header::AUTHORIZATION).map(|secret| memory::key(&[secret.as_bytes()])).unwrap_or_default().into()
 }
 
 /// What the headers say must be what the body says: whoever looks at one of them only must see the same call.
@@ -116,6 +121,10 @@ pub(super) struct OnStream {
 impl Outlet for OnStream {
     fn notify(&self, _link: &Arc<Link>, notification: Message) {
         self.stream.notify(notification.raw().clone());
+    }
+
+    fn say(&self, notification: Message) {
+        self.stream.notify(notification.into_raw());
     }
 
     fn ask(&self, link: &Arc<Link>, question: Message) {

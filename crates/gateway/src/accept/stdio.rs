@@ -104,9 +104,11 @@ impl Face {
         }
         let (caller, outlet) = match era {
             Era::Legacy => (Caller::Legacy(Arc::clone(&session), Arc::clone(&out)), session.outlet(&out)),
-            Era::Modern => (Caller::Modern, Arc::new(OnStream { stream: Arc::clone(&out) }) as Arc<_>),
+            Era::Modern => {
+                (Caller::Modern(Arc::clone(&session.id)), Arc::new(OnStream { stream: Arc::clone(&out) }) as Arc<_>)
+            }
         };
-        let call = Call { request: message, outlet, cancel: Arc::default(), mirrored: None };
+        let call = Call::new(message, outlet);
         let Some(id) = call.request.id().cloned() else { return };
         let began = match session.calls().begin(&id, &call.cancel, call.request.raw().len()) {
             Ok(began) => began,

@@ -41,7 +41,7 @@ pub fn follow(session: &Arc<Session>, link: &Arc<Link>) {
     let listen = build::request(&Id::number(0), "subscriptions/listen", &params.json());
     let Ok(request) = Message::parse(listen) else { return };
     let outlet = Arc::new(Follower { stream: Arc::clone(&session.general) });
-    let call = Call { request, outlet, cancel: Arc::default(), mirrored: None };
+    let call = Call::new(request, outlet);
     let (name, ended, link) = (link.server.clone(), link.ended.clone(), Arc::clone(link));
     let task = tokio::spawn(async move { ended.run_until_cancelled(link.request(&call)).await });
     session.follow(name, task.abort_handle());

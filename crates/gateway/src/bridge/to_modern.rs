@@ -60,6 +60,8 @@ async fn rounds(
         if answer.field_text("resultType").as_deref() != Some("input_required") {
             return legacy_answer(&call.request, answer);
         }
+        // People are slower than servers: what they are asked costs the call no time.
+        call.held.give(limits::PARK_TIME);
         let responses = ask_client(session, stream, &answer).await?;
         let mut next = Object::of(&params);
         next.set("inputResponses", responses);

@@ -119,6 +119,7 @@ async fn part(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &
     match tokio::time::timeout(limits::LIST_TIME, pages).await {
         Ok(Ok(())) => {}
         Ok(Err(Refusal::Failed(_, failure))) => part.trouble = Some(failure.to_string()),
+        Ok(Err(Refusal::Reported(report, _))) => part.trouble = Some(beginning(&report.failure.message)),
         Ok(Err(Refusal::Wrong(error))) => part.trouble = Some(beginning(&error.message)),
         Err(_) => part.trouble = Some(format!("no list within {} s", limits::LIST_TIME.as_secs())),
     }

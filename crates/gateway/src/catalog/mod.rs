@@ -3,21 +3,23 @@
 //! `stable` keeps lists as they were, `names` gives things public names, `lists` merges, `hello` shakes hands for all, `listen` hears all.
 
 pub mod hello;
+pub mod layer;
 pub mod listen;
 pub mod lists;
 pub mod names;
+pub mod rules;
 pub mod stable;
 
 use std::sync::Arc;
 
 use crate::bridge::to_modern::answered;
-use crate::call::Call;
+use crate::call::{Call, Nowhere};
 use crate::dispatch::{Caller, Refusal, Reply, exchange};
 use crate::gateway::Route;
 use crate::upstream::Server;
 use crate::wire::build::{self, Error};
 use crate::wire::edit::{self, quoted};
-use crate::wire::{Kind, Message, Span, scan};
+use crate::wire::{Kind, Message, Span, limits, scan};
 
 /// One call on an endpoint with several servers.
 pub async fn reply(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
@@ -43,6 +45,18 @@ pub async fn reply(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
             Err(Error::new(build::METHOD_NOT_FOUND, text).into())
         }
     }
+}
+
+/// Learns what a server says of its tools, for a client that calls one without having listed them; bounded in time.
+pub async fn look_up_tools(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &Call) {
+    let mut params = edit::Object::default();
+    if let (Caller::Modern(_), Some(meta)) = (caller, call.request.field_json("_meta")) {
+        params.set("_meta", meta);
+    }
+    let request = build::request(&crate::wire::Id::number(0), "tools/list", &params.json());
+    let Ok(request) = Message::parse(request) else { return };
+    let list = Call { request, outlet: Arc::new(Nowhere), cancel: Arc::default(), ..call.clone() };
+    let _in_time = tokio::time::timeout(limits::LOOK_UP, Box::pin(exchange(route, caller, server, &list))).await;
 }
 
 /// A call by a public name: goes to its server under the server's own name for it.

@@ -47,7 +47,7 @@ fn name(request: &Message) -> String {
 pub async fn list(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &Call) -> Reply {
     let (key, keeper) = match caller {
         Caller::Legacy(session, _) => (session.key(server), session.keeper(server).ok()),
-        Caller::Modern => (pool::opening(call).key(server), None),
+        Caller::Modern(_) => (pool::opening(call).key(server), None),
     };
     // A server that has not failed is waited for: what it lists now is better than what it listed before.
     if let Some(keeper) = &keeper {

@@ -147,11 +147,23 @@ fn loaded(path: &Path) -> Result<Config, String> {
 
 fn wrapped(run: Run) -> Result<Config, String> {
     let name = run.name.as_deref();
-    let mut config = match (run.url, run.config) {
-        (Some(url), _) => Config::for_url(name, &url).map_err(|problems| problems.to_string()),
-        (None, Some(path)) if run.command.is_empty() => loaded(&path),
-        (None, _) => Config::for_command(name, run.command).map_err(|problems| problems.to_string()),
-    }?;
+    let given = match run.url {
+        Some(url) => Some(Config::for_url(name, &url)),
+        None if run.command.is_empty() && run.config.is_some() => None,
+        None => Some(Config::for_command(name, run.command)),
+    };
+    let mut config = match (given, run.config) {
+        (Some(given), None) => {
+            let mut config = given.map_err(|problems| problems.to_string())?;
+            config.take_env(&variable).map_err(|problem| problem.to_string())?;
+            config
+        }
+        (Some(given), Some(path)) => {
+            let settings = config::load_policies(&path, &variable).map_err(|problems| problems.to_string())?;
+            given.map_err(|problems| problems.to_string())?.under(settings)
+        }
+        (None, path) => loaded(&path.unwrap_or_default())?,
+    };
     if config.servers.len() > 1 && name.is_some() {
         config.servers.retain(|server| Some(server.name.as_str()) == name);
     }
@@ -214,6 +226,7 @@ async fn on_http(config: &Config, memory: Memory) -> Ended {
 }
 
 async fn end(gateway: &Gateway) {
+    gateway.lifecycle.closing.cancel();
     gateway.all().close().await;
     gateway.lifecycle.settle().await;
     gateway.lifecycle.end().await;

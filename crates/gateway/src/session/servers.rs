@@ -146,7 +146,7 @@ impl Session {
             Era::Legacy => link.ask(method, b"{}").await.ok(),
             Era::Modern => {
                 let request = Message::parse(build::request(&Id::number(0), method, b"{}")).ok()?;
-                let call = Call { request, outlet: Arc::new(Nowhere), cancel: Arc::default(), mirrored: None };
+                let call = Call::new(request, Arc::new(Nowhere));
                 to_modern::exchange(self, &self.general, server, link, &call).await.ok()
             }
         }

@@ -35,6 +35,10 @@ impl Outlet for ToClient {
         }
     }
 
+    fn say(&self, notification: Message) {
+        self.stream.notify(notification.into_raw());
+    }
+
     fn ask(&self, link: &Arc<Link>, question: Message) {
         let (Some(session), Some(id), Some(id_span)) = (self.session.upgrade(), question.id(), question.id_span())
         else {

@@ -161,8 +161,7 @@ impl Link {
     /// A request of our own.
     pub async fn ask(self: &Arc<Self>, method: &str, params: &[u8]) -> Reply {
         let request = Message::parse(build::request(&Id::number(0), method, params))?;
-        let (outlet, cancel) = (Arc::clone(&self.general), Arc::default());
-        self.request(&Call { request, outlet, cancel, mirrored: None }).await
+        self.request(&Call::new(request, Arc::clone(&self.general))).await
     }
 
     /// A notification, or an answer to the server's question. A lost server loses it, and so does one that does not

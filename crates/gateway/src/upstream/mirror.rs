@@ -61,7 +61,7 @@ impl Mirror {
             let Ok(request) = Message::parse(build::request(&Id::number(0), "tools/list", &params.json())) else {
                 return;
             };
-            let list = Call { request, outlet: Arc::new(Nowhere), cancel: Arc::default(), mirrored: None };
+            let list = Call::new(request, Arc::new(Nowhere));
             let Ok(answer) = link.request(&list).await else { return };
             self.learn(&answer);
             match answer.field_json("nextCursor") {

@@ -1,80 +1,71 @@
-//! What the library is told of a failure: the facts, and what only its type can say.
-//!
-//! `signals` are facts for the classifier. Where the type of a failure already is its meaning, `failure` says it: that
-//! a server is only just starting or can never start, that we are full, that the client left.
+//! What the library is told of a failure: the facts, for its classifier.
 
 use std::time::SystemTime;
 
-use seawall::{Cause, Classifier, Describe, Disposition, Sent, Signals, Transport};
+use http::StatusCode;
+use seawall::{Disposition, Sent, Signals, Transport};
 
 use super::Failure;
 
 impl Failure {
-    /// The facts, for the classifier.
+    /// The facts.
     pub fn signals(&self) -> Signals {
-        let text = self.to_string();
         match self {
-            Self::Unreachable(why) => unreachable(why, text),
-            // Nobody will ever be there: final for a load.
-            Self::Impossible(_) => Signals::transport(Transport::UnknownHost, text).with_sent(Sent::Never),
-            Self::Starting { retry_in, .. } => Signals {
+            Self::Unreachable(why) => unreachable(why),
+            Self::Impossible(why) => Signals::transport(Transport::Down, why).with_sent(Sent::Never),
+            Self::Starting { reason, retry_in } => Signals {
                 retry_after: Some(*retry_in).filter(|wait| !wait.is_zero()),
-                ..Signals::transport(Transport::LookupFailed, text).with_sent(Sent::Never)
+                ..Signals::transport(Transport::Starting, reason.clone().unwrap_or_default()).with_sent(Sent::Never)
             },
-            Self::SessionLost => Signals::http(404, text).with_session().with_sent(Sent::Never),
-            Self::Lost(_) => Signals::transport(Transport::Lost, text),
-            Self::Status { status, text: said, retry_after } => Signals::http(*status, text)
-                .with_body(said.clone())
+            Self::SessionLost => Signals::http(404, self.to_string()).with_session().with_sent(Sent::Never),
+            Self::Lost(why) => Signals::transport(Transport::Lost, why),
+            Self::Status { status, text, retry_after } => Signals::http(*status, stated(*status, text))
+                .with_body(text.clone())
                 .with_retry_after(retry_after.as_deref(), SystemTime::now()),
-            Self::Broken(_) => Signals::transport(Transport::Garbage, text),
-            Self::Silent(_) => Signals::transport(Transport::Timeout, text),
-            Self::Handshake(_) => Signals::text(text).with_sent(Sent::Never),
-            Self::Cancelled => Signals::text(text),
-            // Too many at once is what 429 says.
-            Self::Full => Signals::http(429, text).with_sent(Sent::Never),
-        }
-    }
-
-    /// What it means for a call.
-    fn meaning(&self, classified: seawall::Failure) -> seawall::Failure {
-        let local = |cause, wait| seawall::Failure::local(cause, wait, classified.message.clone());
-        match self {
-            Self::Starting { .. } => local(Cause::Starting, classified.retry_after),
-            Self::Impossible(_) => local(Cause::Unavailable, None),
-            Self::Handshake(_) if classified.disposition == Disposition::Permanent => local(Cause::Unavailable, None),
-            Self::Full => local(Cause::Overloaded, None),
-            Self::Cancelled => seawall::Failure { sent: Sent::Maybe, ..local(Cause::Cancelled, None) },
-            _ => classified,
+            Self::Broken(_) => Signals::transport(Transport::Garbage, self.to_string()),
+            Self::Silent(_) => Signals::transport(Transport::Timeout, self.to_string()),
+            Self::Handshake(_) => handshake(self.to_string()),
+            Self::Cancelled => Signals::transport(Transport::Left, self.to_string()),
+            Self::Full => Signals::transport(Transport::Busy, self.to_string()).with_sent(Sent::Never),
         }
     }
 }
 
-impl Describe for Failure {
-    fn signals(&self) -> Signals {
-        Failure::signals(self)
-    }
-
-    fn failure(&self, classifier: &Classifier) -> seawall::Failure {
-        self.meaning(classifier.classify(&Failure::signals(self)))
-    }
+/// `HTTP 503 Service Unavailable`, and what the body says.
+fn stated(status: u16, text: &str) -> String {
+    let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or_default();
+    let said = if text.is_empty() { String::new() } else { format!(": {text}") };
+    format!("HTTP {status} {reason}{said}")
 }
 
 /// A connection that was not made: its text says why, and if it does not, nobody is there.
-fn unreachable(why: &str, text: String) -> Signals {
-    let said = Signals::text(text).with_sent(Sent::Never);
+fn unreachable(why: &str) -> Signals {
+    let said = Signals::text(why).with_sent(Sent::Never);
     // How the runtime says that time was up while connecting.
     if why.contains("deadline has elapsed") {
         return Signals { transport: Some(Transport::ConnectTimeout), ..said };
     }
-    let unknown = seawall::classify(&Signals::text("")).cause;
-    let meaning = seawall::classify(&said);
-    let says_nothing = meaning.cause == unknown && meaning.disposition == Disposition::Permanent;
-    if says_nothing { Signals { transport: Some(Transport::Refused), ..said } } else { said }
+    if means_nothing(&said) { Signals { transport: Some(Transport::Refused), ..said } } else { said }
+}
+
+/// A server that speaks but refuses to shake hands stays as it is, unless its words say otherwise.
+fn handshake(text: String) -> Signals {
+    let said = Signals::text(text).with_sent(Sent::Never);
+    let is_final = seawall::classify(&said).disposition == Disposition::Permanent;
+    if is_final { Signals { transport: Some(Transport::Down), ..said } } else { said }
+}
+
+fn means_nothing(said: &Signals) -> bool {
+    let nothing = seawall::classify(&Signals::text(""));
+    let meaning = seawall::classify(said);
+    meaning.cause == nothing.cause && meaning.disposition == nothing.disposition
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use seawall::{Cause, Classifier, Disposition};
 
     use super::*;
     use crate::wire::Reject;
@@ -131,11 +122,11 @@ mod tests {
             (Failure::Silent(Duration::from_secs(1)), Timeout, Transient, Maybe, Transient),
             (Failure::Handshake("no".to_owned()), Unavailable, Permanent, Never, Permanent),
             (Failure::Handshake("Session terminated".to_owned()), Network, Transient, Never, Transient),
-            (Failure::Cancelled, Cancelled, Transient, Maybe, Permanent),
+            (Failure::Cancelled, Cancelled, Transient, Maybe, Transient),
             (Failure::Full, Overloaded, Transient, Never, Transient),
         ] {
             let classifier = Classifier::new();
-            let meaning = failure.failure(&classifier);
+            let meaning = classifier.classify(&failure.signals());
             assert_eq!((meaning.cause, meaning.disposition, meaning.sent), (cause, disposition, sent), "{failure:?}");
             assert_eq!(classifier.classify_load(&failure.signals()).disposition, loading, "{failure:?}");
         }
@@ -143,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_known_wait_is_passed_on() {
-        let wait = |failure: Failure| failure.failure(&Classifier::new()).retry_after;
+        let wait = |failure: Failure| seawall::classify(&failure.signals()).retry_after;
         assert_eq!(wait(status(503, "", Some("7"))), Some(Duration::from_secs(7)));
         let starting = |retry_in| Failure::Starting { reason: None, retry_in };
         assert_eq!(wait(starting(Duration::from_secs(2))), Some(Duration::from_secs(2)));

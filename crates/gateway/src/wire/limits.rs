@@ -56,6 +56,8 @@ pub const KEPT_STREAMS: usize = 32;
 pub const SESSION_BYTES: usize = 32 << 20;
 /// How often a stream that has nothing to say shows that it is alive.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How often a client that wants progress hears of a call of which there is no news.
+pub const HEARTBEAT: Duration = Duration::from_secs(10);
 /// How long a connection to a server may take, until the first message can go.
 pub const CONNECT: Duration = Duration::from_secs(10);
 /// How long a server on a WebSocket may say nothing at all, not even that it heard our pings.
@@ -86,5 +88,9 @@ pub const CHILD_GRACE: Duration = Duration::from_secs(2);
 pub const SERVER_WAIT: Duration = Duration::from_secs(20);
 /// How long a client waits for its handshake with a server that starts for the first time.
 pub const HANDSHAKE_WAIT: Duration = Duration::from_secs(4);
+/// How long a call waits to learn what its server says of its tools, if nobody has listed them before.
+pub const LOOK_UP: Duration = Duration::from_secs(3);
+/// How long a call that is under way when the gateway ends may take to be answered as it is.
+pub const LAST_ANSWER: Duration = Duration::from_millis(1500);
 /// How long a merged list waits for a server that starts for the first time.
 pub const FIRST_LIST: Duration = Duration::from_secs(15);

@@ -39,7 +39,7 @@ pub(super) fn read(root: &Field<'_>, list_key: &str, problems: &mut Problems) ->
                 problems.push(value.place.problem(format!("{list_key} lists servers too; keep one of the two")));
             }
             SECTION => settings = own::read_settings(&value, problems),
-            _ if settings::KEYS.contains(&key) => {
+            _ if settings::keys().contains(&key) => {
                 problems.push(value.place.problem(format!("stands under \"{SECTION}\" in this kind of file")));
             }
             _ => {}

@@ -14,9 +14,11 @@ mod import;
 mod json;
 mod name;
 mod own;
+mod policy;
 mod problem;
 mod raw;
 mod resolve;
+mod rules;
 mod secret;
 mod settings;
 mod source;
@@ -34,12 +36,12 @@ use std::time::Duration;
 
 use http::{HeaderName, Uri};
 
+use self::problem::Place;
 pub use self::problem::{Problem, Problems};
 pub use self::secret::Secret;
+use crate::catalog::rules::{Rules, ServerRules};
 
 use self::expand::Scope;
-use self::raw::RawServer;
-use self::settings::Settings;
 use self::source::Format;
 use self::tree::Field;
 
@@ -56,6 +58,8 @@ pub struct Config {
     pub allowed_hosts: Vec<String>,
     /// Further `Origin` values to answer to, in lower case.
     pub allowed_origins: Vec<String>,
+    /// How tools are treated.
+    pub rules: Rules,
     /// The file this was read from.
     pub source: Option<PathBuf>,
 }
@@ -69,6 +73,8 @@ pub struct ServerConfig {
     pub transport: Transport,
     /// Whether one child serves all client sessions.
     pub shared: bool,
+    /// How its tools are treated.
+    pub rules: ServerRules,
 }
 
 /// How a server is reached.
@@ -127,6 +133,15 @@ impl fmt::Debug for Transport {
 /// Reads Seawall's own file, or the MCP file of another client as it is. Nothing is started, and `env` is
 /// the only environment that is looked at.
 pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Problems> {
+    load_file(path, env, true)
+}
+
+/// The same for a server that is given elsewhere: the file may hold policies only.
+pub fn load_policies(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Problems> {
+    load_file(path, env, false)
+}
+
+fn load_file(path: &Path, env: &dyn Fn(&str) -> Option<String>, needs_servers: bool) -> Result<Config, Problems> {
     let mut problems = Problems::default();
     let config = problems.keep(source::read(path)).and_then(|file| {
         if file.others_can_write {
@@ -135,7 +150,7 @@ pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Config,
                 path.display()
             )));
         }
-        read_text(path, &file.text, env, &mut problems)
+        read_text(path, &file.text, env, needs_servers, &mut problems)
     });
     problems.in_file(path).finish(config)
 }
@@ -154,22 +169,48 @@ pub fn find(explicit: Option<&Path>, env: &dyn Fn(&str) -> Option<String>) -> Op
     [Some(PathBuf::from("seawall.toml")), at_home].into_iter().flatten().find(|path| path.try_exists().unwrap_or(true))
 }
 
-fn read_text(path: &Path, text: &str, env: &dyn Fn(&str) -> Option<String>, problems: &mut Problems) -> Option<Config> {
+fn read_text(
+    path: &Path,
+    text: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+    needs_servers: bool,
+    problems: &mut Problems,
+) -> Option<Config> {
     let format = problems.keep(source::format(path, text))?;
     let root = match format {
         Format::Json => problems.keep(json::parse(text))?,
         Format::Toml => toml::parse(text, problems)?,
     };
-    let (settings, raw) = read_tree(&Field::root(&root), format, problems);
+    let root = Field::root(&root);
+    let (settings, raw) = match import::list_key(&root, format) {
+        Some(key) => import::read(&root, key, problems),
+        None => own::read(&root, needs_servers, problems),
+    };
     let scope = Scope::new(path, env);
     let servers = raw.into_iter().filter_map(|server| resolve::server(server, &scope, problems)).collect();
-    Some(Config { source: Some(path.to_owned()), ..settings.into_config(servers) })
+    let mut config = Config { source: Some(path.to_owned()), ..settings.into_config(servers) };
+    problems.keep(config.take_env(env));
+    Some(config)
 }
 
-/// Reads the tree by the rules of whoever wrote it.
-fn read_tree(root: &Field<'_>, format: Format, problems: &mut Problems) -> (Settings, Vec<RawServer>) {
-    match import::list_key(root, format) {
-        Some(key) => import::read(root, key, problems),
-        None => own::read(root, problems),
+impl Config {
+    /// What variables say: they are nearer to whoever starts the gateway than its file is.
+    pub fn take_env(&mut self, env: &dyn Fn(&str) -> Option<String>) -> Result<(), Problem> {
+        let tiers = std::mem::take(&mut self.rules.tiers).from_env(env);
+        self.rules.tiers = tiers.map_err(|invalid| Place::named(&invalid.field).problem(invalid.problem))?;
+        self.rules.messages.debug |= seawall::debug_from_env(env);
+        Ok(())
+    }
+
+    /// The same server under the settings of another configuration; and under its rules, if that has one of this name.
+    #[must_use]
+    pub fn under(self, settings: Config) -> Self {
+        let rules_of =
+            |name: &str| settings.servers.iter().find(|server| server.name == name).map(|known| &known.rules);
+        let servers = self
+            .servers
+            .into_iter()
+            .map(|server| ServerConfig { rules: rules_of(&server.name).unwrap_or(&server.rules).clone(), ..server });
+        Self { servers: servers.collect(), ..settings }
     }
 }

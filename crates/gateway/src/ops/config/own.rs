@@ -3,6 +3,7 @@
 use super::name;
 use super::problem::{Problem, Problems};
 use super::raw::{Kind, RawServer};
+use super::rules;
 use super::settings::{self, Settings};
 use super::suggest;
 use super::tree::Field;
@@ -11,38 +12,27 @@ const SERVER_KEYS: [&str; 10] =
     ["command", "args", "env", "cwd", "url", "headers", "type", "shared", "enabled", "disabled"];
 
 /// Keys of later versions. Who writes one counts on it, so it is never passed over.
-const LATER: [&str; 11] = [
-    "preset",
-    "admin",
-    "store",
-    "timeouts",
-    "defaults",
-    "kinds",
-    "tools",
-    "load",
-    "reconnect",
-    "ext_authz",
-    "messages",
-];
-const SERVER_LATER: [&str; 6] = ["required", "trust_annotations", "concurrency", "rate", "hint", "policy"];
+const LATER: [&str; 5] = ["admin", "store", "load", "reconnect", "ext_authz"];
+const SERVER_LATER: [&str; 1] = ["required"];
 
 /// Whether the gateway has such a setting, now or later.
 pub(super) fn is_setting(key: &str) -> bool {
-    settings::KEYS.contains(&key) || LATER.contains(&key)
+    settings::keys().contains(&key) || LATER.contains(&key)
 }
 
-/// Reads the whole file.
-pub(super) fn read(root: &Field<'_>, problems: &mut Problems) -> (Settings, Vec<RawServer>) {
+/// Reads the whole file; one that `needs_servers` has some.
+pub(super) fn read(root: &Field<'_>, needs_servers: bool, problems: &mut Problems) -> (Settings, Vec<RawServer>) {
     let mut settings = Settings::default();
     let mut servers = None;
     for (key, value) in root.entries(problems) {
         if key == "servers" {
             servers = Some(read_servers(&value, problems));
         } else if !settings.set(key, &value, problems) {
-            problems.push(not_ours(&value, key, &LATER, &[&settings::KEYS[..], &["servers"]].concat()));
+            problems.push(not_ours(&value, key, &LATER, &[settings::keys(), vec!["servers"]].concat()));
         }
     }
-    (settings, servers.unwrap_or_else(|| no_servers(problems)))
+    let servers = servers.unwrap_or_else(|| if needs_servers { no_servers(problems) } else { Vec::new() });
+    (settings, servers)
 }
 
 /// Reads what stands under `x-seawall` in another client's file.
@@ -50,7 +40,7 @@ pub(super) fn read_settings(section: &Field<'_>, problems: &mut Problems) -> Set
     let mut settings = Settings::default();
     for (key, value) in section.entries(problems) {
         if !settings.set(key, &value, problems) {
-            problems.push(not_ours(&value, key, &LATER, &settings::KEYS));
+            problems.push(not_ours(&value, key, &LATER, &settings::keys()));
         }
     }
     settings
@@ -59,9 +49,16 @@ pub(super) fn read_settings(section: &Field<'_>, problems: &mut Problems) -> Set
 /// Reads what stands under a server's `x-seawall` in another client's file.
 pub(super) fn read_server_section(server: &mut RawServer, section: &Field<'_>, problems: &mut Problems) {
     for (key, value) in section.entries(problems) {
-        match key {
-            "shared" => server.set_shared(&value, problems),
-            _ => problems.push(not_ours(&value, key, &SERVER_LATER, &["shared"])),
+        let is_known = match key {
+            "shared" => {
+                server.set_shared(&value, problems);
+                true
+            }
+            _ => rules::set_server(&mut server.rules, key, &value, problems),
+        };
+        if !is_known {
+            let known = [&["shared"][..], &rules::SERVER_KEYS].concat();
+            problems.push(not_ours(&value, key, &SERVER_LATER, &known));
         }
     }
 }
@@ -95,8 +92,9 @@ fn read_server(server_name: &str, field: &Field<'_>, problems: &mut Problems) ->
     for (key, value) in &entries {
         if *key == "shared" {
             server.set_shared(value, problems);
-        } else if !server.set(key, value, problems) {
-            problems.push(not_ours(value, key, &SERVER_LATER, &SERVER_KEYS));
+        } else if !server.set(key, value, problems) && !rules::set_server(&mut server.rules, key, value, problems) {
+            let known = [&SERVER_KEYS[..], &rules::SERVER_KEYS].concat();
+            problems.push(not_ours(value, key, &SERVER_LATER, &known));
         }
     }
     check_fit(&server, &entries, problems);

@@ -2,6 +2,7 @@
 
 use super::problem::{Place, Problem, Problems};
 use super::tree::{Field, Text};
+use crate::catalog::rules::ServerRules;
 
 /// A server before its variables are filled in.
 #[derive(Default)]
@@ -26,6 +27,8 @@ pub(super) struct RawServer {
     /// The variable with the bearer token.
     pub(super) token_var: Option<Text>,
     pub(super) shared: bool,
+    /// How its tools are treated.
+    pub(super) rules: ServerRules,
     pub(super) is_off: bool,
     /// A field had to be left out: that one is missing is no news.
     pub(super) is_partial: bool,

@@ -5,16 +5,23 @@ use std::time::Duration;
 
 use super::problem::{Problem, Problems};
 use super::tree::{Field, Text};
-use super::{Config, ServerConfig, duration};
+use super::{Config, ServerConfig, duration, rules};
+use crate::catalog::rules::Rules;
+
+/// The keys [`Settings::set`] knows, beside those about policies.
+const OWN: [&str; 4] = ["listen", "grace", "allowed_hosts", "allowed_origins"];
 
 /// The keys [`Settings::set`] knows.
-pub(super) const KEYS: [&str; 4] = ["listen", "grace", "allowed_hosts", "allowed_origins"];
+pub(super) fn keys() -> Vec<&'static str> {
+    [&OWN[..], &rules::KEYS].concat()
+}
 
 pub(super) struct Settings {
     listen: SocketAddr,
     grace: Duration,
     allowed_hosts: Vec<String>,
     allowed_origins: Vec<String>,
+    rules: Rules,
 }
 
 impl Default for Settings {
@@ -24,6 +31,7 @@ impl Default for Settings {
             grace: Duration::from_secs(10),
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            rules: Rules::default(),
         }
     }
 }
@@ -36,14 +44,14 @@ impl Settings {
             "grace" => self.grace = problems.keep(grace(value)).unwrap_or(self.grace),
             "allowed_hosts" => self.allowed_hosts = names(value, host, problems),
             "allowed_origins" => self.allowed_origins = names(value, origin, problems),
-            _ => return false,
+            _ => return rules::set(&mut self.rules, key, value, problems),
         }
         true
     }
 
     pub(super) fn into_config(self, servers: Vec<ServerConfig>) -> Config {
-        let Self { listen, grace, allowed_hosts, allowed_origins } = self;
-        Config { listen, servers, grace, allowed_hosts, allowed_origins, source: None }
+        let Self { listen, grace, allowed_hosts, allowed_origins, rules } = self;
+        Config { listen, servers, grace, allowed_hosts, allowed_origins, rules, source: None }
     }
 }
 

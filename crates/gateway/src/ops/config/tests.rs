@@ -4,6 +4,7 @@ mod import;
 mod names;
 mod own;
 mod parts;
+mod policy;
 mod references;
 mod safety;
 mod transports;

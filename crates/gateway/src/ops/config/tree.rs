@@ -60,6 +60,28 @@ impl<'a> Field<'a> {
         }
     }
 
+    pub(super) fn is_table(&self) -> bool {
+        matches!(self.value, Value::Table(_))
+    }
+
+    /// A whole number that is not negative.
+    pub(super) fn count(&self) -> Result<u32, Problem> {
+        match self.value {
+            Value::Number(number) => {
+                number.parse().map_err(|_| self.place.problem("must be a whole number, 0 or more"))
+            }
+            _ => Err(self.wrong("a whole number")),
+        }
+    }
+
+    /// A number.
+    pub(super) fn number(&self) -> Result<f64, Problem> {
+        match self.value {
+            Value::Number(number) => number.parse().map_err(|_| self.place.problem("must be a number")),
+            _ => Err(self.wrong("a number")),
+        }
+    }
+
     pub(super) fn text(&self) -> Result<Text, Problem> {
         match self.value {
             Value::Text(text) => Ok(Text { place: self.place.clone(), text: text.clone() }),

@@ -160,7 +160,6 @@ mcp.json:6: mcpServers.a.env."": is not a variable's name
 mcp.json:7: mcpServers.a.cwd: must be a string, not a number
 mcp.json:8: mcpServers.a.disabled: must be true or false, not a string
 mcp.json:10: mcpServers.a.x-seawall.shard: unknown key; did you mean "shared"?
-mcp.json:10: mcpServers.a.x-seawall.rate: known, but this version does not support it yet; remove it
 mcp.json:13: mcpServers.b.url: the variable UNSET is not set; set it, or write ${UNSET:-default}
 mcp.json:15: mcpServers.b.headers: must be a table, not a list
 mcp.json:16: mcpServers.b.bearer_token_env_var: names a variable that is not set; set it

@@ -1,0 +1,225 @@
+//! Which policy a tool gets: the built-in table by kind, then what the configuration says, the nearest last.
+//!
+//! Built in < `[defaults]` < `[kinds.K]` < `[servers.S.policy]` < `[tools."S/T"]`, of those the plain names after the globs.
+
+use seawall::{Annotations, Effect, Fallback, Kind, LoopPolicy, Policy, Preset, ServerPolicy, Style, Tiers, ToolFacts};
+
+use super::layer::{Layer, Own};
+
+/// Everything the configuration says about policies.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rules {
+    /// What everything starts from.
+    pub preset: Preset,
+    /// The timeouts of tools.
+    pub tiers: Tiers,
+    /// For all tools.
+    pub defaults: Layer,
+    /// For the tools of a kind.
+    pub kinds: Vec<(Kind, Layer)>,
+    /// For tools by name: `server/tool`, with `*` for anything; globs first, then plain names.
+    pub tools: Vec<(String, Layer)>,
+    /// How failures are told.
+    pub messages: Messages,
+}
+
+/// How failures are told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Messages {
+    /// In whose words; unless set, in those of the preset.
+    pub style: Style,
+    /// Whether the text is the error object.
+    pub as_json: bool,
+    /// Whether failures always carry details.
+    pub debug: bool,
+    /// Whether a call may not ask for details itself.
+    pub no_debug_on_request: bool,
+}
+
+/// What is known of a tool from its server's list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hints {
+    /// What the server says repeating it would do.
+    pub annotations: Annotations,
+    /// Whether its results follow a schema of their own.
+    pub has_output_schema: bool,
+}
+
+/// How one server's tools are treated, beside what is said of all.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServerRules {
+    /// Its annotations may only narrow.
+    pub distrust_annotations: bool,
+    /// What its tools share.
+    pub policy: ServerPolicy,
+    /// `[servers.S.policy]`.
+    pub layer: Layer,
+}
+
+impl Rules {
+    /// The policy of a tool.
+    pub fn tool(&self, server: &str, own: &ServerRules, name: &str, hints: Hints) -> (Policy, Own) {
+        let named = self.layers_of(server, name);
+        let stated = |pick: fn(&Layer) -> Option<Kind>| named.iter().rev().find_map(|layer| pick(layer));
+        let kind = stated(|layer| layer.kind).or(own.layer.kind);
+        let effect = named.iter().rev().find_map(|layer| layer.effect).or(own.layer.effect);
+        let facts = ToolFacts {
+            name,
+            kind,
+            effect,
+            annotations: hints.annotations,
+            distrust_annotations: own.distrust_annotations,
+        };
+        let mut policy = self.preset.policy(&facts, &self.tiers);
+        let mut extra = Own::default();
+        let of_kind = self.kinds.iter().filter(|(kind, _)| Some(*kind) == policy.kind).map(|(_, layer)| layer);
+        let layers = std::iter::once(&self.defaults).chain(of_kind).chain([&own.layer]).chain(named);
+        let layers: Vec<&Layer> = layers.collect();
+        for layer in layers {
+            layer.apply(&mut policy, &mut extra);
+        }
+        fit(&mut policy);
+        (policy, extra)
+    }
+
+    /// The policy of a method that only reads: `resources/read` and the like.
+    pub fn method(&self, own: &ServerRules, method: &str) -> Policy {
+        let facts = ToolFacts { kind: Some(Kind::Read), effect: Some(Effect::ReadOnly), ..ToolFacts::named(method) };
+        let mut policy = self.preset.policy(&facts, &self.tiers);
+        for layer in [&self.defaults, &own.layer] {
+            layer.apply(&mut policy, &mut Own::default());
+        }
+        policy.loops = LoopPolicy::OFF;
+        policy.cache = seawall::CachePolicy::default();
+        policy.fallback.clear();
+        fit(&mut policy);
+        policy
+    }
+
+    /// How a server is treated as a whole.
+    pub fn server(&self, own: &ServerRules) -> ServerPolicy {
+        let mut policy = own.policy.clone();
+        self.defaults.apply_to_server(&mut policy);
+        own.layer.apply_to_server(&mut policy);
+        policy
+    }
+
+    fn layers_of(&self, server: &str, name: &str) -> Vec<&Layer> {
+        let fits = |pattern: &str| {
+            pattern.split_once('/').is_some_and(|(servers, tools)| glob(servers, server) && glob(tools, name))
+        };
+        self.tools.iter().filter(|(pattern, _)| fits(pattern)).map(|(_, layer)| layer).collect()
+    }
+}
+
+/// What is said of many tools holds for those it can hold for: an old answer of a write would be a lie, a second
+/// attempt beside it could act twice, and what destroys is not put off.
+fn fit(policy: &mut Policy) {
+    let reads = policy.effect == Effect::ReadOnly;
+    if !reads {
+        policy.cache.fresh = None;
+        policy.hedge = None;
+    }
+    let (effect, keeps) = (policy.effect, policy.cache.stale.is_some());
+    policy.fallback.retain(|step| match step {
+        Fallback::Cached => reads && keeps,
+        Fallback::Queue => matches!(effect, Effect::Write | Effect::Idempotent),
+        _ => true,
+    });
+}
+
+/// Whether a name fits a pattern in which `*` stands for anything.
+pub fn glob(pattern: &str, name: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut name) = name.strip_prefix(head) else { return false };
+    let mut parts: Vec<&str> = rest.split('*').collect();
+    let last = parts.pop().unwrap_or_default();
+    for part in parts {
+        match name.find(part) {
+            Some(at) => name = &name[at + part.len()..],
+            None => return false,
+        }
+    }
+    name.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::layer::{BreakerLayer, CacheLayer, RetryLayer};
+    use super::*;
+
+    fn attempts(attempts: u32) -> Layer {
+        Layer { retry: RetryLayer { attempts: Some(attempts), ..RetryLayer::default() }, ..Layer::default() }
+    }
+
+    #[test]
+    fn patterns_fit_what_they_say() {
+        for (pattern, name, fits) in [
+            ("get", "get", true),
+            ("get", "get_issue", false),
+            ("get_*", "get_issue", true),
+            ("*", "", true),
+            ("*_issue", "get_issue", true),
+            ("*_issue", "get_issues", false),
+            ("a*b*c", "aXbYc", true),
+            ("a*b*c", "ac", false),
+            ("a*a", "a", false),
+        ] {
+            assert_eq!(glob(pattern, name), fits, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_place_wins_and_says_only_what_it_says() {
+        let mut rules = Rules { defaults: attempts(9), ..Rules::default() };
+        let mut own = ServerRules::default();
+        let tool = |rules: &Rules, own: &ServerRules| rules.tool("gh", own, "get_issue", Hints::default()).0;
+        assert_eq!(tool(&rules, &own).retry.attempts, 9);
+        rules.kinds.push((Kind::Read, attempts(8)));
+        rules.kinds.push((Kind::Write, attempts(1)));
+        assert_eq!(tool(&rules, &own).retry.attempts, 8);
+        own.layer = attempts(7);
+        assert_eq!(tool(&rules, &own).retry.attempts, 7);
+        rules.tools.push(("*/get_*".to_owned(), attempts(6)));
+        rules.tools.push(("gh/get_issue".to_owned(), attempts(5)));
+        let policy = tool(&rules, &own);
+        assert_eq!((policy.retry.attempts, policy.retry.backoff.base), (5, Duration::from_secs(1)));
+        assert_eq!(rules.tool("other", &ServerRules::default(), "get_x", Hints::default()).0.retry.attempts, 6);
+    }
+
+    #[test]
+    fn the_operators_effect_and_kind_come_first_and_distrust_only_narrows() {
+        let mut rules = Rules::default();
+        let reads = Hints {
+            annotations: Annotations { read_only_hint: Some(true), ..Annotations::default() },
+            ..Hints::default()
+        };
+        let own = ServerRules::default();
+        assert_eq!(rules.tool("s", &own, "frob", reads).0.effect, Effect::ReadOnly);
+        let distrust = ServerRules { distrust_annotations: true, ..ServerRules::default() };
+        assert_eq!(rules.tool("s", &distrust, "frob", reads).0.effect, Effect::Write);
+        rules.tools.push(("s/frob".to_owned(), Layer { effect: Some(Effect::Destructive), ..Layer::default() }));
+        assert_eq!(rules.tool("s", &own, "frob", reads).0.effect, Effect::Destructive);
+    }
+
+    #[test]
+    fn what_is_said_of_all_tools_leaves_out_those_it_would_harm() {
+        let cache = CacheLayer { ttl: Some(Duration::from_secs(5)), stale: None };
+        let all = Layer {
+            cache,
+            hedge: Some(Some(seawall::HedgePolicy::Quantile(0.95))),
+            fallback: Some(vec![Fallback::Cached, Fallback::Queue]),
+            breaker: BreakerLayer { failures: Some(0), ..BreakerLayer::default() },
+            ..Layer::default()
+        };
+        let rules = Rules { defaults: all, ..Rules::default() };
+        let policy = |name| rules.tool("s", &ServerRules::default(), name, Hints::default()).0;
+        let (read, write) = (policy("get_x"), policy("create_x"));
+        assert_eq!((read.validate(), write.validate()), (Ok(()), Ok(())));
+        assert_eq!((read.cache.fresh.is_some(), write.cache.fresh.is_some()), (true, false));
+        assert_eq!((read.fallback, write.fallback), (vec![Fallback::Cached], vec![Fallback::Queue]));
+        assert_eq!((read.hedge.is_some(), write.hedge.is_some(), read.breaker), (true, false, None));
+    }
+}

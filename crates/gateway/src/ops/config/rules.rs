@@ -1,0 +1,127 @@
+//! Decides what the file says about policies as a whole: preset, timeouts, layers, and how failures are told.
+
+use seawall::{Preset, Rate, SlotPolicy, Style};
+
+use super::problem::{Problem, Problems};
+use super::tree::{Field, Text};
+use super::{policy, suggest};
+use crate::catalog::rules::{Rules, ServerRules};
+
+/// The keys [`set`] knows.
+pub(super) const KEYS: [&str; 6] = ["preset", "timeouts", "defaults", "kinds", "tools", "messages"];
+/// The keys [`set_server`] knows.
+pub(super) const SERVER_KEYS: [&str; 5] = ["trust_annotations", "concurrency", "rate", "hint", "policy"];
+
+/// Takes over one setting; false if `key` is none.
+pub(super) fn set(rules: &mut Rules, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {
+    match key {
+        "preset" => {
+            let known = [
+                ("default", Preset::Default),
+                ("blog", Preset::Blog),
+                ("gitnexus", Preset::Gitnexus),
+                ("caipe", Preset::Caipe),
+            ];
+            rules.preset = problems.keep(policy::one_of(value, &known)).unwrap_or_default();
+        }
+        "timeouts" => timeouts(rules, value, problems),
+        "defaults" => rules.defaults = policy::read(value, problems),
+        "kinds" => {
+            for (name, field) in value.entries(problems) {
+                match policy::kind_of_key(name) {
+                    Some(kind) => rules.kinds.push((kind, policy::read(&field, problems))),
+                    None => {
+                        let known = ["read", "write", "search", "list", "batch"];
+                        problems.push(field.place.problem(suggest::unknown(name, &known)));
+                    }
+                }
+            }
+        }
+        "tools" => tools(rules, value, problems),
+        "messages" => messages(rules, value, problems),
+        _ => return false,
+    }
+    true
+}
+
+fn timeouts(rules: &mut Rules, table: &Field<'_>, problems: &mut Problems) {
+    for (key, value) in table.entries(problems) {
+        let tiers = &mut rules.tiers;
+        match key {
+            "quick" => tiers.quick = problems.keep(policy::wait(&value)).unwrap_or(tiers.quick),
+            "heavy" => tiers.heavy = problems.keep(policy::wait(&value)).unwrap_or(tiers.heavy),
+            "heavy_tools" => {
+                tiers.heavy_tools = value.texts(problems).into_iter().map(|Text { text, .. }| text).collect();
+            }
+            _ => problems.push(value.place.problem(suggest::unknown(key, &["quick", "heavy", "heavy_tools"]))),
+        }
+    }
+}
+
+/// Plain names are nearer than globs, wherever they stand in the file.
+fn tools(rules: &mut Rules, table: &Field<'_>, problems: &mut Problems) {
+    for (pattern, field) in table.entries(problems) {
+        if !pattern.contains('/') {
+            let text =
+                format!("{pattern:?} names no server; write \"server/tool\", or \"*/{pattern}\" for every server");
+            problems.push(field.place.problem(text));
+        }
+        rules.tools.push((pattern.to_owned(), policy::read(&field, problems)));
+    }
+    rules.tools.sort_by_key(|(pattern, _)| !pattern.contains('*'));
+}
+
+fn messages(rules: &mut Rules, table: &Field<'_>, problems: &mut Problems) {
+    for (key, value) in table.entries(problems) {
+        let messages = &mut rules.messages;
+        match key {
+            "style" => {
+                let known = [("plain", Style::Plain), ("classic", Style::Classic)];
+                messages.style = problems.keep(policy::one_of(&value, &known)).unwrap_or_default();
+            }
+            "format" => {
+                let known = [("text", false), ("json", true)];
+                messages.as_json = problems.keep(policy::one_of(&value, &known)).unwrap_or_default();
+            }
+            "debug" => messages.debug = problems.keep(value.flag()).unwrap_or_default(),
+            "debug_on_request" => messages.no_debug_on_request = problems.keep(value.flag()) == Some(false),
+            _ => {
+                let known = ["style", "format", "debug", "debug_on_request"];
+                problems.push(value.place.problem(suggest::unknown(key, &known)));
+            }
+        }
+    }
+}
+
+/// Takes over one setting of a server; false if `key` is none.
+pub(super) fn set_server(rules: &mut ServerRules, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {
+    match key {
+        "trust_annotations" => rules.distrust_annotations = problems.keep(value.flag()) == Some(false),
+        "concurrency" => match problems.keep(value.count()) {
+            Some(0) => problems.push(value.place.problem("must be at least 1")),
+            count => rules.policy.slots = count.map(SlotPolicy::new),
+        },
+        "rate" => rules.policy.rate = problems.keep(rate(value)),
+        "hint" => rules.policy.hint = problems.keep(value.text()).map(|Text { text, .. }| text),
+        "policy" => rules.layer = policy::read(value, problems),
+        _ => return false,
+    }
+    true
+}
+
+/// `"20/s"`, `"100/m"`, `"1000/h"`.
+fn rate(value: &Field<'_>) -> Result<Rate, Problem> {
+    let Text { place, text } = value.text()?;
+    let unreadable =
+        || place.problem(format!("{text:?} is no rate; write for example \"20/s\", \"100/m\" or \"1000/h\""));
+    let (count, unit) = text.split_once('/').ok_or_else(unreadable)?;
+    let seconds = match unit.trim() {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return Err(unreadable()),
+    };
+    let count: u32 = count.trim().parse().map_err(|_| unreadable())?;
+    let rate = Rate { count, per: std::time::Duration::from_secs(seconds), burst: count };
+    rate.validate().map(|()| rate).map_err(|invalid| place.problem(invalid.to_string()))
+}

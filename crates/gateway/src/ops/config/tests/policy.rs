@@ -1,0 +1,162 @@
+//! What a file says about policies, and what is wrong with it.
+
+use std::time::Duration;
+
+use seawall::{Effect, Fallback, HedgePolicy, Kind, LoopMode, Preset, Scope, Style};
+
+use super::*;
+use crate::catalog::layer::OnAbandon;
+use crate::catalog::rules::Hints;
+
+const WHOLE: &str = r#"
+preset = "caipe"
+[timeouts]
+quick = "50s"
+heavy = "100s"
+heavy_tools = ["cypher"]
+[defaults]
+retry = { attempts = 4 }
+[kinds.write]
+retry = { attempts = 2, base = "2s" }
+breaker = { failures = 3, cooldown = "60s" }
+[tools."*/search_*"]
+timeout = "31s"
+[tools."gh/search_issues"]
+kind = "search"
+effect = "read_only"
+timeout = "30s"
+attempt_timeout = "9s"
+idle_timeout = "20s"
+client_cap = "55s"
+on_abandon = "finish"
+max_result = 100000
+retry = { attempts = 3, base = "1s", max = "30s", jitter = 0.2 }
+breaker = { failures = 5, cooldown = "30s", probes = 2, successes = 2, scope = "tool", count_throttling = false }
+cache = { ttl = "30s", stale = "1h" }
+fallback = ["cached", "simplify", { tool = "web/search", map = { q = "query" } }, { text = "Search is down." }]
+loop = { repeats = 3, window = 10, mode = "calls" }
+hedge = "p95"
+soft_errors = false
+[messages]
+style = "classic"
+format = "json"
+debug = true
+debug_on_request = false
+[servers.gh]
+command = "gh"
+trust_annotations = false
+concurrency = 8
+rate = "20/s"
+hint = "See the status page."
+policy = { attempt_timeout = "7s" }
+"#;
+
+#[test]
+fn everything_the_contract_names_is_read() {
+    let config = toml_file(WHOLE).good("seawall.toml");
+    let (rules, server) = (&config.rules, &config.servers[0].rules);
+    assert_eq!(
+        (rules.preset, rules.tiers.quick, rules.tiers.limit("cypher").as_secs()),
+        (Preset::Caipe, Duration::from_secs(50), 100)
+    );
+    assert_eq!((rules.messages.style, rules.messages.as_json, rules.messages.debug), (Style::Classic, true, true));
+    assert!(rules.messages.no_debug_on_request && server.distrust_annotations);
+    assert_eq!(server.policy.slots.unwrap().concurrency, 8);
+    assert_eq!((server.policy.rate.unwrap().count, server.policy.hint.as_deref()), (20, Some("See the status page.")));
+
+    let (search, own) = rules.tool("gh", server, "search_issues", Hints::default());
+    assert_eq!((search.kind, search.effect), (Some(Kind::Search), Effect::ReadOnly));
+    assert_eq!((search.timeout.as_secs(), search.attempt_timeout.map(|limit| limit.as_secs())), (30, Some(9)));
+    assert_eq!(
+        (search.retry.attempts, search.scope, search.hedge),
+        (3, Scope::Tool, Some(HedgePolicy::Quantile(0.95)))
+    );
+    let breaker = search.breaker.unwrap();
+    assert_eq!((breaker.failures, breaker.probes, breaker.successes, breaker.count_throttling), (5, 2, 2, false));
+    assert_eq!(
+        (search.cache.fresh.unwrap().as_secs(), search.loops.mode, search.soft_errors),
+        (30, LoopMode::Calls, false)
+    );
+    let map = [("q".to_owned(), "query".to_owned())].into();
+    assert_eq!(
+        search.fallback,
+        [
+            Fallback::Cached,
+            Fallback::Simplify(None),
+            Fallback::Alternate { server: "web".to_owned(), tool: "search".to_owned(), map },
+            Fallback::Text("Search is down.".to_owned()),
+        ]
+    );
+    assert_eq!((own.idle_timeout.unwrap().as_secs(), own.client_cap.unwrap().as_secs()), (20, 55));
+    assert_eq!((own.on_abandon, own.max_result), (OnAbandon::Finish, Some(100_000)));
+
+    let (write, _) = rules.tool("gh", server, "create_issue", Hints::default());
+    assert_eq!((write.retry.attempts, write.scope, write.attempt_timeout.unwrap().as_secs()), (2, Scope::Server, 7));
+    let (glob, _) = rules.tool("gh", server, "search_code", Hints::default());
+    assert_eq!((glob.timeout.as_secs(), glob.retry.attempts), (31, 4));
+}
+
+#[test]
+fn every_problem_of_a_policy_is_told_with_its_line() {
+    let wrong = r#"preset = "fast"
+[timeouts]
+quik = "1s"
+heavy = "0s"
+[kinds.reads]
+[defaults]
+retry = { attempts = -1, bas = "1s" }
+hedge = "soon"
+[servers.a]
+command = "a"
+rate = "20"
+concurrency = 0
+[tools."get_issue"]
+timeout = 30
+[tools."a/x"]
+effect = "readonly"
+fallback = ["cache", { txt = "a" }, {}, { tool = "x" }]
+[tools."a/y"]
+retry = { attempts = 0 }
+[tools."a/z"]
+effect = "write"
+cache = { ttl = "1s" }
+"#;
+    assert_eq!(
+        toml_file(wrong).problems("seawall.toml"),
+        r#"seawall.toml:1: preset: "fast" is not known; write "default" or "blog" or "gitnexus" or "caipe"
+seawall.toml:3: timeouts.quik: unknown key; did you mean "quick"?
+seawall.toml:4: timeouts.heavy: must be longer than nothing
+seawall.toml:5: kinds.reads: unknown key; did you mean "read"?
+seawall.toml:7: defaults.retry.attempts: must be a whole number, 0 or more
+seawall.toml:7: defaults.retry.bas: unknown key; did you mean "base"?
+seawall.toml:8: defaults.hedge: "soon" is no time to wait; write "p95", "250ms" or "off"
+seawall.toml:11: servers.a.rate: "20" is no rate; write for example "20/s", "100/m" or "1000/h"
+seawall.toml:12: servers.a.concurrency: must be at least 1
+seawall.toml:13: tools.get_issue: "get_issue" names no server; write "server/tool", or "*/get_issue" for every server
+seawall.toml:14: tools.get_issue.timeout: must be a string, not a number
+seawall.toml:16: tools."a/x".effect: "readonly" is not known; write "read_only" or "idempotent" or "write" or "destructive"
+seawall.toml:17: tools."a/x".fallback[0]: "cache" is no fallback; known are cached, simplify, previous_page, individually, queue, { tool = "server/tool" } and { text = "…" }
+seawall.toml:17: tools."a/x".fallback[1].txt: unknown key; did you mean "text"?
+seawall.toml:17: tools."a/x".fallback[1]: says nothing; write { tool = "server/tool" } or { text = "…" }
+seawall.toml:17: tools."a/x".fallback[2]: says nothing; write { tool = "server/tool" } or { text = "…" }
+seawall.toml:17: tools."a/x".fallback[3].tool: "x" is no tool; write "server/tool"
+seawall.toml:17: tools."a/x".fallback[3]: says nothing; write { tool = "server/tool" } or { text = "…" }
+seawall.toml:18: tools."a/y": retry.attempts: must be at least 1
+seawall.toml:20: tools."a/z": cache.ttl: is for read-only tools; a write has to reach its server each time"#
+    );
+}
+
+#[test]
+fn variables_set_the_tiers_and_a_bad_one_is_named() {
+    let file = || toml_file("[timeouts]\nquick = \"50s\"\n[servers.a]\ncommand = \"a\"");
+    let quick = |kit: Kit| kit.good("seawall.toml").rules.tiers.quick.as_secs();
+    assert_eq!(quick(file()), 50);
+    assert_eq!(quick(file().var("GITNEXUS_TIMEOUT_QUICK", "30000")), 30);
+    assert_eq!(quick(file().var("GITNEXUS_TIMEOUT_QUICK", "9s").var("SEAWALL_TIMEOUT_QUICK", "30s")), 30);
+    for bad in ["abc", "0", "-1"] {
+        let problems = file().var("SEAWALL_TIMEOUT_QUICK", bad).problems("seawall.toml");
+        assert!(problems.starts_with("seawall.toml: SEAWALL_TIMEOUT_QUICK: "), "{problems}");
+    }
+    let debug = |value| file().var("GITNEXUS_DEBUG", value).good("seawall.toml").rules.messages.debug;
+    assert_eq!((debug("true"), debug("1"), debug("TRUE")), (true, false, false));
+}

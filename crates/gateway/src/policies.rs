@@ -1,0 +1,214 @@
+//! The policies of all tools, and what stands behind them: breakers, budgets, copies of answers.
+//!
+//! A tool gets its policy when its server lists it. Names that no server listed share one policy and one breaker per
+//! server, so that invented names cannot fill memory.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use seawall::{Annotations, Env, Event, Format, Invalid, Pipeline, Rendering, Settings, Style, Tool};
+
+use crate::catalog::layer::Own;
+use crate::catalog::rules::{Hints, Rules, ServerRules};
+use crate::ops::config::Config;
+use crate::wire::{Kind, Message, limits, scan};
+
+/// How a tool is treated.
+pub struct ToolPolicy {
+    /// Its policy and its state, as the library knows it.
+    pub tool: Arc<Tool>,
+    /// What the gateway alone knows.
+    pub own: Own,
+    /// Whether its results follow a schema of their own, so that ours must not stand in their place.
+    pub has_output_schema: bool,
+}
+
+/// The policies of all tools.
+pub struct Policies {
+    /// The stages of a call.
+    pub pipeline: Pipeline<Message>,
+    rules: Rules,
+    servers: HashMap<String, Known>,
+}
+
+/// One server's tools.
+struct Known {
+    rules: ServerRules,
+    tools: RwLock<HashMap<String, Arc<ToolPolicy>>>,
+    others: Arc<ToolPolicy>,
+    methods: HashMap<&'static str, Arc<ToolPolicy>>,
+    /// The lists that were learned from, by page.
+    seen: Mutex<HashMap<String, u64>>,
+}
+
+/// Methods that only read, and are treated like tools that do.
+const READING: [&str; 7] = [
+    "resources/read",
+    "prompts/get",
+    "completion/complete",
+    "tools/list",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+];
+
+impl Policies {
+    /// The policies that a configuration asks for.
+    pub fn new(config: &Config) -> Result<Self, Invalid> {
+        let rules = config.rules.clone();
+        let env = Env::new();
+        env.events.for_each(log).map_err(|error| Invalid::new("events", error.to_string()))?;
+        let mut global = Some(seawall::BreakerPolicy::default());
+        rules.defaults.breaker.apply(&mut global);
+        let pipeline = Pipeline::new(Settings {
+            env,
+            global_breaker: global.unwrap_or_default(),
+            style: rules.messages.style,
+            debug: rules.messages.debug,
+            debug_on_request: !rules.messages.no_debug_on_request,
+            error_text,
+            is_complete,
+            ..Settings::new(|answer: &Message| answer.raw().len() + size_of::<Message>())
+        })?;
+        let mut servers = HashMap::new();
+        for server in &config.servers {
+            let within = |error: Invalid| error.within(&server.name);
+            pipeline.server(&server.name, rules.server(&server.rules)).map_err(within)?;
+            let others = resolve(&pipeline, &rules, &server.name, &server.rules, "others", Hints::default());
+            let mut methods = HashMap::new();
+            for method in READING {
+                let tool = pipeline.tool(&server.name, method, rules.method(&server.rules, method)).map_err(within)?;
+                methods.insert(method, Arc::new(ToolPolicy { tool, own: Own::default(), has_output_schema: false }));
+            }
+            let known = Known {
+                rules: server.rules.clone(),
+                tools: RwLock::default(),
+                others: Arc::new(others.map_err(within)?),
+                methods,
+                seen: Mutex::default(),
+            };
+            servers.insert(server.name.clone(), known);
+        }
+        Ok(Self { pipeline, rules, servers })
+    }
+
+    /// How failures are shown to a client of this tool.
+    pub fn rendering(&self, has_output_schema: bool) -> Rendering {
+        let format = if self.rules.messages.as_json { Format::Json } else { Format::Text };
+        Rendering { style: self.rules.messages.style, format, structured: !has_output_schema }
+    }
+
+    /// Whether cached copies and failures are told in the seeds' words.
+    pub fn style(&self) -> Style {
+        self.rules.messages.style
+    }
+
+    /// Whether a list of this server's tools was seen.
+    pub fn has_seen_tools(&self, server: &str) -> bool {
+        self.servers.get(server).is_none_or(|known| !lock(&known.seen).is_empty())
+    }
+
+    /// Gives every listed tool its policy; a list that was seen before says nothing new.
+    pub fn learn(&self, server: &str, page: &str, answer: &Message) {
+        let (Some(known), Some(list)) = (self.servers.get(server), answer.field("tools")) else { return };
+        let mut hasher = DefaultHasher::new();
+        list.of(answer.raw()).hash(&mut hasher);
+        let hash = hasher.finish();
+        {
+            let mut seen = lock(&known.seen);
+            if seen.len() >= limits::PAGES {
+                seen.clear();
+            }
+            if seen.insert(page.to_owned(), hash) == Some(hash) {
+                return;
+            }
+        }
+        for entry in scan::elements(answer.raw(), list).into_iter().take(limits::LISTED) {
+            let Some((name, hints)) = hints(answer.raw(), entry) else { continue };
+            match resolve(&self.pipeline, &self.rules, server, &known.rules, &name, hints) {
+                Ok(policy) => {
+                    let mut tools = known.tools();
+                    if tools.len() < limits::LISTED * 2 || tools.contains_key(&name) {
+                        tools.insert(name, Arc::new(policy));
+                    }
+                }
+                Err(error) => crate::ops::log::line(&format!("{server}: the policy of {name:?}: {error}")),
+            }
+        }
+    }
+
+    /// How a tool is treated.
+    pub fn tool(&self, server: &str, name: &str) -> Option<Arc<ToolPolicy>> {
+        let known = self.servers.get(server)?;
+        let listed = known.tools.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        Some(listed.unwrap_or_else(|| {
+            let tool = Arc::new(known.others.tool.renamed(name));
+            Arc::new(ToolPolicy { tool, own: known.others.own, has_output_schema: true })
+        }))
+    }
+
+    /// How a method is treated, if it is one that only reads.
+    pub fn method(&self, server: &str, method: &str) -> Option<&Arc<ToolPolicy>> {
+        self.servers.get(server)?.methods.get(method)
+    }
+}
+
+impl Known {
+    fn tools(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<String, Arc<ToolPolicy>>> {
+        self.tools.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn resolve(
+    pipeline: &Pipeline<Message>,
+    rules: &Rules,
+    server: &str,
+    of_server: &ServerRules,
+    name: &str,
+    hints: Hints,
+) -> Result<ToolPolicy, Invalid> {
+    let (policy, own) = rules.tool(server, of_server, name, hints);
+    let tool = pipeline.tool(server, name, policy)?;
+    Ok(ToolPolicy { tool, own, has_output_schema: hints.has_output_schema })
+}
+
+/// A tool's name and what its server says of it.
+fn hints(raw: &[u8], entry: scan::Span) -> Option<(String, Hints)> {
+    let members = scan::members(raw, entry);
+    let find = |name: &str| members.iter().find(|field| field.is(raw, name)).map(|field| field.value.of(raw));
+    let annotations: Option<Annotations> = find("annotations").and_then(|json| serde_json::from_slice(json).ok());
+    let has_output_schema = find("outputSchema").is_some_and(|schema| schema != b"null");
+    let hints = Hints { annotations: annotations.unwrap_or_default(), has_output_schema };
+    Some((find("name").and_then(scan::text)?.into_owned(), hints))
+}
+
+/// The text of a result that the tool itself marked as failed.
+fn error_text(answer: &Message) -> Option<String> {
+    if answer.field_json("isError") != Some(b"true") {
+        return None;
+    }
+    let raw = answer.raw();
+    let blocks = answer.field("content").map(|content| scan::elements(raw, content)).unwrap_or_default();
+    let text = |block: &scan::Span| {
+        let text = scan::members(raw, *block).into_iter().find(|field| field.is(raw, "text"))?;
+        scan::text(text.value.of(raw)).map(|text| text.into_owned())
+    };
+    Some(blocks.iter().filter_map(text).collect::<Vec<_>>().join("\n"))
+}
+
+/// Whether an answer is the end of its call and not a question back to the client.
+fn is_complete(answer: &Message) -> bool {
+    answer.kind() == Kind::Result && answer.field_text("resultType").is_none_or(|kind| kind == "complete")
+}
+
+/// What an operator wants to read while it happens.
+fn log(event: &Event) {
+    if matches!(event, Event::RetryScheduled { .. } | Event::BreakerChanged { .. }) {
+        crate::ops::log::line(&event.to_string());
+    }
+}

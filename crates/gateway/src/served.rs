@@ -1,0 +1,75 @@
+//! What a client reads when a fallback answered: the fallback's own answer, with a first line that says what it is.
+
+use std::time::Duration;
+
+use seawall::{Body, Item, Served};
+use serde_json::{Map, Value, json};
+
+use crate::bridge::to_modern::answered;
+use crate::dispatch::Reply;
+use crate::wire::edit::{self, Object};
+use crate::wire::names::Era;
+use crate::wire::{Message, scan};
+
+/// The result of a fallback.
+pub fn result(era: Era, served: &Served<Message>, warnings: &[String]) -> Reply {
+    let mut meta = Map::from_iter([("by".to_owned(), json!(served.by)), ("warnings".to_owned(), json!(warnings))]);
+    if let Some(age) = served.age {
+        meta.insert("age".to_owned(), age.as_secs().into());
+    }
+    if let Some(id) = &served.id {
+        meta.insert("code".to_owned(), "QUEUED".into());
+        meta.insert("id".to_owned(), json!(id));
+    }
+    let mut result = match &served.body {
+        Body::Value(answer) => Object::of(answer.body_json()),
+        Body::Items(_) | Body::Nothing => Object::default(),
+    };
+    let mut blocks = vec![text(&served.note)];
+    match &served.body {
+        Body::Value(answer) => blocks.extend(content(answer)),
+        Body::Items(items) => blocks.extend(items.iter().flat_map(item)),
+        Body::Nothing => {}
+    }
+    result.set("content", edit::array(blocks.iter().map(Vec::as_slice))).set("isError", "false");
+    mark(&mut result, era, Value::Object(meta));
+    answered(&result.json())
+}
+
+/// A late answer, marked as one; anything but a result stays as it is.
+pub fn late(era: Era, answer: &Message, age: Duration) -> Reply {
+    let mut result = Object::of(answer.body_json());
+    mark(&mut result, era, json!({"by": "late", "age": age.as_secs()}));
+    answered(&result.json())
+}
+
+fn mark(result: &mut Object<'_>, era: Era, meta: Value) {
+    result.change("_meta", |own| {
+        own.set("seawall/served", meta.to_string());
+    });
+    if era == Era::Modern {
+        result.set_default("resultType", r#""complete""#);
+    }
+}
+
+/// The blocks of an answer, as they are.
+fn content(answer: &Message) -> Vec<Vec<u8>> {
+    let blocks = answer.field("content").map(|list| scan::elements(answer.raw(), list)).unwrap_or_default();
+    blocks.into_iter().map(|block| block.of(answer.raw()).to_vec()).collect()
+}
+
+/// One line for an item of a batch, then its own blocks.
+fn item(item: &Item<Message>) -> Vec<Vec<u8>> {
+    let input = &item.input;
+    match &item.result {
+        Ok(answer) => std::iter::once(text(&format!("{input}: ok"))).chain(content(answer)).collect(),
+        Err(failure) => {
+            let fate = if item.may_have_executed { "; it may have been executed" } else { "" };
+            vec![text(&format!("{input}: failed ({}{fate})", seawall::quote(&failure.message)))]
+        }
+    }
+}
+
+fn text(text: &str) -> Vec<u8> {
+    json!({"type": "text", "text": text}).to_string().into_bytes()
+}
