@@ -7,15 +7,18 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use seawall::{Attempt, Outcome, Sent, Signals};
 use serde_json::Value;
 
 use crate::bridge::to_modern::with_body;
 use crate::call::Call;
+use crate::catalog::layer::OnAbandon;
 use crate::catalog::names;
 use crate::dispatch::{Caller, Refusal, Reply, once};
 use crate::gateway::Route;
+use crate::late::{Abandonable, Whose};
 use crate::policies::ToolPolicy;
 use crate::served;
 use crate::upstream::{Failure, Server};
@@ -23,17 +26,73 @@ use crate::watched::Watched;
 use crate::wire::edit::{Object, quoted};
 use crate::wire::{Kind, Message, limits};
 
-/// One call, answered as its policy allows.
+/// One call, answered as its policy allows; or with what the same call of this client came to after it was given up.
 pub async fn carry(
+    route: &Arc<Route>,
+    caller: &Caller,
+    server: &Arc<Server>,
+    policy: Arc<ToolPolicy>,
+    call: &Call,
+) -> Reply {
+    let arguments = Arc::new(arguments(&call.request));
+    if call.request.method() != "tools/call" {
+        return run(route, caller, server, &policy, call, &arguments).await;
+    }
+    let (own, timeout) = (policy.own, policy.tool.policy().timeout);
+    let whose = Whose {
+        client: caller.identity(&call.request).0,
+        server: server.name.clone(),
+        tool: policy.tool.name().to_owned(),
+        arguments: Arc::clone(&arguments),
+    };
+    let early = own.client_cap.map(|cap| cap - (cap / 10).min(limits::CAP_MARGIN)).filter(|_| !whose.client.is_empty());
+    if let Some((reply, age)) = route.late.join(&whose, early.unwrap_or(timeout)).await {
+        return reply.and_then(|answer| served::late(caller.era(), answer, age));
+    }
+    // One that is to finish does not hear that its client left.
+    let call = if own.on_abandon == OnAbandon::Finish || early.is_some() {
+        Call { cancel: Arc::default(), ..call.clone() }
+    } else {
+        call.clone()
+    };
+    let (cancel, held) = (Arc::clone(&call.cancel), Arc::clone(&call.held));
+    let (route, caller, server) = (Arc::clone(route), caller.clone(), Arc::clone(server));
+    let (late, shown) = (Arc::clone(&route.late), shown(&route, &server, policy.tool.name()));
+    let (era, name) = (caller.era(), server.name.clone());
+    let work = Box::pin(async move { run(&route, &caller, &server, &policy, &call, &arguments).await });
+    let mut call = Abandonable::new(&late, whose, work, move || {
+        if own.on_abandon == OnAbandon::Finish || early.is_some() {
+            return timeout;
+        }
+        held.make_last();
+        cancel.cancel(Bytes::new());
+        limits::LATE_WAIT
+    });
+    match early {
+        None => call.await,
+        Some(early) => match tokio::time::timeout(early, &mut call).await {
+            Ok(reply) => reply,
+            Err(_) => served::still_running(era, &shown, &name),
+        },
+    }
+}
+
+/// The tool's name as clients of this route know it.
+fn shown(route: &Route, server: &Server, tool: &str) -> String {
+    if route.single().is_some() { tool.to_owned() } else { names::public(&server.name, tool) }
+}
+
+/// One call under its policy.
+async fn run(
     route: &Arc<Route>,
     caller: &Caller,
     server: &Arc<Server>,
     policy: &ToolPolicy,
     call: &Call,
+    arguments: &Arc<Value>,
 ) -> Reply {
-    let arguments = Arc::new(arguments(&call.request));
     let own_words = Mutex::new(None);
-    let asked = Asked { route, caller, server, policy, call, arguments: &arguments, own_words: &own_words };
+    let asked = Asked { route, caller, server, policy, call, arguments, own_words: &own_words };
     // Boxed: the pipeline holds several attempts at a time where a tool is hedged, and an attempt is large.
     let send = |attempt| -> BoxFuture<'_, _> { Box::pin(asked.send(attempt)) };
     let call_for = asked.call();
@@ -76,7 +135,7 @@ impl Asked<'_> {
     /// The call as the library sees it.
     fn call(&self) -> seawall::Call {
         let (caller, session) = self.caller.identity(&self.call.request);
-        let prefix = if self.route.single().is_some() { String::new() } else { names::public(&self.server.name, "") };
+        let prefix = shown(self.route, self.server, "");
         let raw = self.call.request.field_json("arguments").unwrap_or_default();
         seawall::Call {
             arguments: Arc::clone(self.arguments),

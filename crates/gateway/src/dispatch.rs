@@ -89,7 +89,7 @@ pub async fn exchange(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>,
         return Ok(list);
     }
     if let Some(policy) = policy(route, caller, server, call).await {
-        return carry(route, caller, server, &policy, call).await;
+        return carry(route, caller, server, policy, call).await;
     }
     let wait = limits::SERVER_WAIT;
     match once(route, caller, server, call, wait).await {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use crate::bridge::pool::Pool;
 use crate::call::Outlet;
+use crate::late::Late;
 use crate::ops::config::Config;
 use crate::ops::lifecycle::Lifecycle;
 use crate::ops::memory::Memory;
@@ -37,6 +38,7 @@ impl Gateway {
         let servers: Vec<Arc<Server>> = config.servers.iter().map(server).collect();
         let shared: Arc<Shared> =
             Arc::new(servers.iter().map(|server| (server.name.clone(), Common::default())).collect());
+        let late: Arc<Late> = Arc::default();
         let everywhere: Arc<[Arc<Server>]> = servers.iter().cloned().collect();
         let route = |servers: Vec<Arc<Server>>| {
             Arc::new(Route {
@@ -44,6 +46,7 @@ impl Gateway {
                 lifecycle: Arc::clone(&lifecycle),
                 memory: Arc::clone(&memory),
                 policies: Arc::clone(&policies),
+                late: Arc::clone(&late),
                 everywhere: Arc::clone(&everywhere),
                 shared: Arc::clone(&shared),
                 owners: Mutex::default(),
@@ -97,6 +100,8 @@ pub struct Route {
     pub memory: Arc<Memory>,
     /// How tools are treated.
     pub policies: Arc<Policies>,
+    /// Answers whose clients may come back for them.
+    pub late: Arc<Late>,
     /// All servers of the gateway, also those that are not on this route.
     everywhere: Arc<[Arc<Server>]>,
     shared: Arc<Shared>,

@@ -13,6 +13,7 @@ pub mod carry;
 pub mod catalog;
 pub mod dispatch;
 pub mod gateway;
+pub mod late;
 pub mod ops;
 pub mod policies;
 pub mod served;

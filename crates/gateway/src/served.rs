@@ -9,7 +9,7 @@ use crate::bridge::to_modern::answered;
 use crate::dispatch::Reply;
 use crate::wire::edit::{self, Object};
 use crate::wire::names::Era;
-use crate::wire::{Message, scan};
+use crate::wire::{Kind, Message, scan};
 
 /// The result of a fallback.
 pub fn result(era: Era, served: &Served<Message>, warnings: &[String]) -> Reply {
@@ -36,10 +36,33 @@ pub fn result(era: Era, served: &Served<Message>, warnings: &[String]) -> Reply 
     answered(&result.json())
 }
 
-/// A late answer, marked as one; anything but a result stays as it is.
-pub fn late(era: Era, answer: &Message, age: Duration) -> Reply {
+/// A late answer, marked as one; an error of the protocol stays as it is.
+pub fn late(era: Era, answer: Message, age: Duration) -> Reply {
+    if answer.kind() != Kind::Result {
+        return Ok(answer);
+    }
     let mut result = Object::of(answer.body_json());
     mark(&mut result, era, json!({"by": "late", "age": age.as_secs()}));
+    answered(&result.json())
+}
+
+/// The answer to a call that takes longer than its client waits.
+pub fn still_running(era: Era, tool: &str, server: &str) -> Reply {
+    let note = format!(
+        "{tool} is still running on {server}. Its result is kept: the identical call, made again, waits for it and does not execute it a second time."
+    );
+    let failure = json!({
+        "code": "TIMEOUT", "message": note, "retryable": true, "retryAfter": 1, "tool": tool, "server": server,
+        "attempts": 1, "mayHaveExecuted": true,
+    });
+    let mut result = Object::default();
+    result.set("content", edit::array([text(&note).as_slice()])).set("isError", "true");
+    result.change("_meta", |meta| {
+        meta.set("seawall/failure", failure.to_string());
+    });
+    if era == Era::Modern {
+        result.set("resultType", r#""complete""#);
+    }
     answered(&result.json())
 }
 

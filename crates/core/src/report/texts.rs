@@ -241,7 +241,7 @@ impl Situation<'_> {
         let most = match self.failure.cause {
             Cause::InvalidInput => 32,
             // How a process ended, and what it said last.
-            Cause::Network => 24,
+            Cause::Network | Cause::Misbehaved => 24,
             _ => 14,
         };
         let mut words: Vec<String> = quote(&self.failure.message).split(' ').map(str::to_owned).collect();

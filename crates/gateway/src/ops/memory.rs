@@ -8,7 +8,8 @@ use std::hash::Hasher;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,9 @@ const FILE_BYTES: u64 = 32 << 20;
 pub struct Memory {
     folder: Option<PathBuf>,
     known: Mutex<HashMap<String, Known>>,
+    changes: AtomicU64,
+    /// The change that each file holds: an older one must not overwrite it.
+    written: Arc<Mutex<HashMap<String, u64>>>,
 }
 
 /// What is remembered of one server, for one kind of client.
@@ -66,7 +70,7 @@ impl Memory {
             }
             sweep(folder);
         }
-        Self { folder, known: Mutex::default() }
+        Self { folder, ..Self::default() }
     }
 
     /// The default folder: below `$XDG_STATE_HOME`, or `~/.local/state`.
@@ -130,8 +134,15 @@ impl Memory {
         }
         if let (Some(folder), Ok(text)) = (&self.folder, serde_json::to_vec(entry)) {
             let path = folder.join(format!("{key}.json"));
+            let change = self.changes.fetch_add(1, Ordering::Relaxed);
+            let (written, key) = (Arc::clone(&self.written), key.to_owned());
             // Off the path of a call; a file that is not written is only a slower start next time.
-            tokio::task::spawn_blocking(move || write(&path, &text));
+            tokio::task::spawn_blocking(move || {
+                let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
+                if written.get(&key).is_none_or(|newest| *newest < change) && write(&path, &text).is_ok() {
+                    written.insert(key, change);
+                }
+            });
         }
     }
 }

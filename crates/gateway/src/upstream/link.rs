@@ -4,6 +4,7 @@
 //! back gets the client's own again. Whatever ends the conversation ends every call in it, at once.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -120,19 +121,31 @@ impl Link {
         let (mut ticket, reply) = self.enter(number, call)?;
         let bytes = renumbered(&call.request, number);
         let can_be_cancelled = call.request.method() != "initialize";
-        let answer = match &self.wire {
-            Wire::Pipe(pipe) => {
-                pipe.send(bytes).await?;
-                ticket.is_told = can_be_cancelled;
-                reply.await.unwrap_or(Err(Failure::Lost("the conversation ended".to_owned())))
+        if let Wire::Pipe(pipe) = &self.wire {
+            pipe.send(bytes.clone()).await?;
+        }
+        ticket.is_told = can_be_cancelled;
+        let answered = async {
+            match &self.wire {
+                Wire::Pipe(_) => reply.await.unwrap_or(Err(Failure::Lost("the conversation ended".to_owned()))),
+                Wire::Http(http) => {
+                    let mirrored = call.mirrored.as_deref().unwrap_or_default();
+                    tokio::select! {
+                        answer = http.exchange(self, number, &call.request, bytes, mirrored) => answer,
+                        Ok(answer) = reply => answer,
+                    }
+                }
             }
-            Wire::Http(http) => {
-                ticket.is_told = can_be_cancelled;
-                let exchange =
-                    http.exchange(self, number, &call.request, bytes, call.mirrored.as_deref().unwrap_or_default());
-                tokio::select! {
-                    answer = exchange => answer,
-                    Ok(answer) = reply => answer,
+        };
+        let mut answered = pin!(answered);
+        let answer = tokio::select! {
+            biased;
+            answer = answered.as_mut() => answer,
+            () = call.cancel.cancelled(), if can_be_cancelled => {
+                let can_come_late = ticket.call_off();
+                match can_come_late {
+                    true => tokio::time::timeout(limits::LATE_WAIT, answered).await.unwrap_or(Err(Failure::Cancelled)),
+                    false => Err(Failure::Cancelled),
                 }
             }
         };
@@ -352,18 +365,25 @@ struct Ticket {
     is_told: bool,
 }
 
+impl Ticket {
+    /// Tells the server that nobody waits any more, once; whether its answer can come all the same.
+    fn call_off(&mut self) -> bool {
+        // A modern server on HTTP takes the closed stream as the word.
+        let is_heard_otherwise = matches!(self.link.wire, Wire::Http(_)) && self.link.era() == Era::Modern;
+        if std::mem::take(&mut self.is_told) && !is_heard_otherwise {
+            let mut params = Object::of(self.cancel.params().map(AsRef::as_ref).unwrap_or_default());
+            params.set("requestId", self.number.to_string());
+            self.link.tell_soon(build::notification("notifications/cancelled", Some(&params.json())));
+        }
+        !is_heard_otherwise
+    }
+}
+
 impl Drop for Ticket {
     fn drop(&mut self) {
         let was_pending = self.link.open().pending.remove(&self.number).is_some();
-        if was_pending && self.is_told {
-            let mut params = Object::of(self.cancel.params().map(AsRef::as_ref).unwrap_or_default());
-            params.set("requestId", self.number.to_string());
-            let cancelled = build::notification("notifications/cancelled", Some(&params.json()));
-            match &self.link.wire {
-                // A modern server on HTTP takes the closed stream as the word.
-                Wire::Http(_) if self.link.era() == Era::Modern => {}
-                _ => self.link.tell_soon(cancelled),
-            }
+        if was_pending {
+            self.call_off();
         }
     }
 }

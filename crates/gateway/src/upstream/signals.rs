@@ -9,6 +9,7 @@ use super::Failure;
 
 impl Failure {
     /// The facts.
+    #[expect(clippy::disallowed_methods, reason = "a server may name the date when it wants to be asked again")]
     pub fn signals(&self) -> Signals {
         match self {
             Self::Unreachable(why) => unreachable(why),

@@ -90,6 +90,16 @@ pub const SERVER_WAIT: Duration = Duration::from_secs(20);
 pub const HANDSHAKE_WAIT: Duration = Duration::from_secs(4);
 /// How long a call waits to learn what its server says of its tools, if nobody has listed them before.
 pub const LOOK_UP: Duration = Duration::from_secs(3);
+/// Calls whose clients left and whose answers are waited for or kept.
+pub const LATE: usize = 256;
+/// The largest of such answers.
+pub const LATE_BYTES: usize = 1 << 20;
+/// How long before its client's own limit a call is answered with "still running", at most.
+pub const CAP_MARGIN: Duration = Duration::from_secs(5);
+/// How long such an answer is kept.
+pub const LATE_KEPT: Duration = Duration::from_secs(60);
+/// How long the answer to a call is waited for that its server was told to stop.
+pub const LATE_WAIT: Duration = Duration::from_secs(30);
 /// How long a call that is under way when the gateway ends may take to be answered as it is.
 pub const LAST_ANSWER: Duration = Duration::from_millis(1500);
 /// How long a merged list waits for a server that starts for the first time.

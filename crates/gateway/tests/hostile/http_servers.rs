@@ -150,7 +150,7 @@ async fn an_answer_that_is_not_one_fails_its_call() {
         (br#"{"jsonrpc":"2.0","id":987654,"result":{}}"#, "the answer carries another id than the request"),
         (br#"{"jsonrpc":"2.0","id":null,"result":{}}"#, "an id must be a string"),
         (br#"[{"jsonrpc":"2.0","id":1,"result":{}}]"#, "batches of messages"),
-        (br#"{"jsonrpc":"2.0","id":1,"id":2,"result":{}}"#, "the key \"id\" stands twice"),
+        (br#"{"jsonrpc":"2.0","id":1,"id":2,"result":{}}"#, "the key 'id' stands twice"),
         (b"<html>", "not valid JSON at byte 0"),
         (b"", "not valid JSON at byte 0"),
     ];
@@ -164,7 +164,7 @@ async fn an_answer_that_is_not_one_fails_its_call() {
 
 #[tokio::test]
 async fn an_error_page_is_shown_by_its_beginning() {
-    breaks("answered with HTTP status 500: <html>", 8 * MIB, |_: Asked, mut tcp: TcpStream| async move {
+    breaks("HTTP 500 Internal Server Error: <html>", 8 * MIB, |_: Asked, mut tcp: TcpStream| async move {
         let page = format!("<html>\x1b[2J{}", "y".repeat(60_000));
         write(&mut tcp, &response("500 Internal Server Error", "content-type: text/html\r\n", page.as_bytes())).await;
     })

@@ -52,7 +52,7 @@ async fn a_process_that_ends_fails_its_call_and_another_takes_its_place() {
     for _ in 0..3 {
         let answer = client.call("exit", json!({})).await;
         assert!(
-            failure(&answer).contains("its process ended (exit status: 3). It may have been executed."),
+            failure(&answer).contains("(\"its process ended (exit status: 3)\"). It may have been executed."),
             "{answer}"
         );
         client.works("echo").await;

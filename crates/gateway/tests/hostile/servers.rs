@@ -59,7 +59,7 @@ async fn an_answer_nested_64_deep_arrives() {
 
 #[tokio::test]
 async fn an_answer_with_a_key_twice_fails_its_call() {
-    breaks("broken", json!({"text": "twice"}), "the key \"result\" stands twice").await;
+    breaks("broken", json!({"text": "twice"}), "the key 'result' stands twice").await;
 }
 
 #[tokio::test]

@@ -147,12 +147,12 @@ async fn a_server_that_dies_in_a_call_leaves_an_honest_answer_and_is_found_again
         let meanwhile = client.call("test_simple_text", json!({})).await;
         let afterwards = client.call("test_simple_text", json!({})).await;
 
-        let text = answer["result"]["content"][0]["text"].as_str().unwrap();
         let failure = &answer["result"]["_meta"]["seawall/failure"];
         assert_eq!(answer["result"]["isError"], true, "{face:?} {kind:?}");
-        assert!(text.starts_with("slow failed: its server was lost while it worked on the request: "), "{text}");
-        assert!(text.ends_with(" It may have been executed."), "{text}");
-        assert_eq!((&failure["mayHaveExecuted"], &failure["server"]), (&json!(true), &json!("it")));
+        // It only reads, so it was tried again, until it was clear that the server is away for longer.
+        assert!(failure["code"] == "SERVER_STARTING" || failure["code"] == "CONNECTION_LOST", "{answer}");
+        assert!(failure["attempts"].as_u64() >= Some(2), "{answer}");
+        assert_eq!((&failure["mayHaveExecuted"], &failure["server"]), (&json!(false), &json!("it")));
 
         // A call made before the gateway has found the server again is held, and sent once: the server that came back saw these two.
         for answer in [meanwhile, afterwards] {

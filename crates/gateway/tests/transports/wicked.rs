@@ -37,11 +37,11 @@ async fn what_is_too_large_ends_the_conversation_with_a_clear_word() {
         let server = Server::scripted(kind, instead(misdeed));
         assert_eq!(
             call_of(&server).await,
-            "test_simple_text failed: its server sent a message that cannot be read: larger than 16777216 bytes. \
-             It may have been executed.",
+            "test_simple_text failed on it: \"sent a message that cannot be read: larger than 16777216 bytes\". \
+             3 attempts were made. It changes nothing, so repeating is safe.",
         );
         let opened = if kind == Kind::Ws { "open" } else { "GET /sse" };
-        assert_eq!(server.seen.count(opened), 2, "the next call has a conversation of its own");
+        assert_eq!(server.seen.count(opened), 4, "each attempt and the next call have a conversation of their own");
     }
 }
 
@@ -50,10 +50,10 @@ async fn a_binary_frame_is_refused() {
     let server = Server::scripted(Kind::Ws, instead(Misdeed::Binary(b"{\"jsonrpc\":\"2.0\"}".to_vec())));
     assert_eq!(
         call_of(&server).await,
-        "test_simple_text failed: its server sent a message that cannot be read: not a JSON-RPC 2.0 message: it came \
-         as a binary frame, not as text. It may have been executed.",
+        "test_simple_text failed on it: \"sent a message that cannot be read: not a JSON-RPC 2.0 message: it came \
+         as a binary frame, not as text\". 3 attempts were made. It changes nothing, so repeating is safe.",
     );
-    server.saw("close 1003", 1).await;
+    server.saw("close 1003", 3).await;
 }
 
 #[tokio::test]
@@ -61,14 +61,15 @@ async fn what_is_no_message_ends_the_conversation_with_a_clear_word() {
     for kind in [Kind::Ws, Kind::Sse] {
         let server = Server::scripted(kind, instead(Misdeed::Text("[hello]".to_owned())));
         let text = call_of(&server).await;
-        assert!(text.starts_with("test_simple_text failed: its server sent a message that cannot be read: "), "{text}");
+        assert!(text.starts_with("test_simple_text failed on it: \"sent a message that cannot be read: "), "{text}");
     }
 }
 
 #[tokio::test]
 async fn a_post_that_is_refused_fails_its_call_alone() {
     let server = Server::scripted(Kind::Sse, instead(Misdeed::Status(429)));
-    assert!(call_of(&server).await.contains("its server answered with HTTP status 429."));
+    let text = "test_simple_text was not executed: it is at its rate limit. The same call can be repeated later.";
+    assert_eq!(call_of(&server).await, text);
     assert_eq!(server.seen.count("GET /sse"), 1, "the conversation goes on");
 }
 

@@ -102,7 +102,7 @@ fn no_file_makes_the_reader_panic() {
             }
             let text: String = chars.into_iter().collect();
             let mut problems = Problems::default();
-            let config = read_text(Path::new(name), &text, &env, &mut problems);
+            let config = read_text(Path::new(name), &text, &env, true, &mut problems);
             let lines = text.lines().count().max(1) + 1;
             assert!(problems.iter().all(|problem| problem.line.is_none_or(|line| (1..=lines).contains(&line))));
             assert!(config.is_some() || problems.count() > 0);

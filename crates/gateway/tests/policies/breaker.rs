@@ -1,0 +1,158 @@
+//! T2–T8: when a breaker opens, whom it refuses, and how it closes again.
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+use super::kit::until;
+use super::server::{End, Faulty, call, failure, text};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const DOWN: End = End::Status("503 Service Unavailable", "", "");
+/// One attempt each, so that calls and failures are the same number.
+const ONCE: &str = "[defaults]\nretry = { attempts = 1 }\nloop = { mode = \"off\" }\nfallback = []\n";
+
+/// A server that is down until it is told to be well.
+async fn patient() -> (Faulty, Arc<AtomicBool>) {
+    let is_well = Arc::new(AtomicBool::new(false));
+    let looked = Arc::clone(&is_well);
+    let server = Faulty::start(move |_, _, _| match looked.load(Ordering::SeqCst) {
+        true => End::Text("well"),
+        false => DOWN,
+    })
+    .await;
+    (server, is_well)
+}
+
+#[tokio::test]
+async fn t3_five_failures_open_it_and_one_of_many_calls_tries_again() {
+    let (server, is_well) = patient().await;
+    let served = server.served(&format!("{ONCE}breaker = {{ cooldown = \"1s\" }}\n")).await;
+    let session = served.session("/mcp/gh").await;
+    for _ in 0..5 {
+        assert_eq!(failure(&call(&session, "get_issue", json!({})).await)["code"], "UPSTREAM_ERROR");
+    }
+    let refused = call(&session, "get_issue", json!({})).await;
+    assert_eq!(failure(&refused)["code"], "CIRCUIT_OPEN");
+    assert_eq!((&failure(&refused)["retryAfter"], &failure(&refused)["attempts"]), (&json!(1), &json!(0)), "{refused}");
+    assert_eq!(server.calls("get_issue"), 5, "the sixth call was not made");
+    assert_eq!(text(&call(&session, "list_issues", json!({})).await).is_empty(), false);
+
+    // Still down: of many calls after the cool-down one is the probe, and it opens the breaker for a full cool-down again.
+    tokio::time::sleep(std::time::Duration::from_millis(1050)).await;
+    let answers = join_all((0..20).map(|id| ask(&session, id))).await;
+    let probes = answers.iter().filter(|answer| failure(answer)["code"] == "UPSTREAM_ERROR").count();
+    assert_eq!((probes, server.calls("get_issue")), (1, 6), "{answers:?}");
+
+    is_well.store(true, Ordering::SeqCst);
+    until("the breaker closes", async || ask(&session, 1).await["result"]["isError"].is_null()).await;
+    let answers = join_all((0..20).map(|id| ask(&session, id))).await;
+    assert!(answers.iter().all(|answer| text(answer) == "well"), "{answers:?}");
+}
+
+async fn ask(session: &super::kit::Session<'_>, id: i64) -> Value {
+    session.ask(100 + id, "tools/call", json!({"name": "get_issue", "arguments": {}})).await
+}
+
+#[tokio::test]
+async fn t2_an_open_breaker_is_not_tried_again_whatever_the_tool_is_called() {
+    let (server, _) = patient().await;
+    let served =
+        server.served("[defaults]\nretry = { attempts = 3, base = \"1s\" }\nbreaker = { failures = 1 }\n").await;
+    let session = served.session("/mcp/gh").await;
+    call(&session, "timeout_report", json!({})).await;
+    let before = server.calls("timeout_report");
+    let started = std::time::Instant::now();
+    let answer = call(&session, "timeout_report", json!({"n": 1})).await;
+    assert_eq!((&failure(&answer)["code"], server.calls("timeout_report")), (&json!("CIRCUIT_OPEN"), before));
+    assert!(started.elapsed().as_millis() < 900, "it did not wait for another try: {:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn t5_two_successes_close_it_where_two_are_asked_for() {
+    let server = Faulty::start(|_, count, _| if count == 2 { End::Text("well") } else { DOWN }).await;
+    let policy = "breaker = { failures = 1, cooldown = \"100ms\", successes = 2 }\n";
+    let served = server.served(&format!("{ONCE}{policy}")).await;
+    let session = served.session("/mcp/gh").await;
+    ask(&session, 0).await;
+    until("a probe succeeds", async || ask(&session, 1).await["result"]["isError"].is_null()).await;
+    // Half open: the next one is a probe too, and its failure opens the breaker at once.
+    assert_eq!(failure(&ask(&session, 2).await)["code"], "UPSTREAM_ERROR");
+    assert_eq!(failure(&ask(&session, 3).await)["code"], "CIRCUIT_OPEN");
+}
+
+#[tokio::test]
+async fn t6_what_is_not_the_servers_fault_never_opens_it() {
+    let server = Faulty::start(|_, count, _| match count {
+        0..=40 => End::Status("422 Unprocessable Entity", "", ""),
+        41..=80 => End::Status("403 Forbidden", "", ""),
+        _ => End::Hang,
+    })
+    .await;
+    let served = server.served(&format!("{ONCE}timeout = \"300ms\"\n")).await;
+    let session = served.session("/mcp/gh").await;
+    for _ in 0..80 {
+        let code = failure(&ask(&session, 0).await)["code"].clone();
+        assert!(code == "VALIDATION_ERROR" || code == "DENIED", "{code}");
+    }
+    for _ in 0..5 {
+        assert_eq!(failure(&ask(&session, 0).await)["code"], "TIMEOUT");
+    }
+    assert_eq!(failure(&ask(&session, 0).await)["code"], "CIRCUIT_OPEN");
+}
+
+#[tokio::test]
+async fn t7_writes_open_at_three_and_batches_at_two_and_are_not_repeated() {
+    let (server, _) = patient().await;
+    let served = server.served("[defaults]\nfallback = []\nloop = { mode = \"off\" }\n").await;
+    let session = served.session("/mcp/gh").await;
+    for (tool, failures, seconds) in [("create_issue", 3, 60), ("batch_label_issues", 2, 120)] {
+        for number in 0..failures {
+            let answer = call(&session, tool, json!({"n": number})).await;
+            assert_eq!(
+                (&failure(&answer)["code"], &failure(&answer)["attempts"]),
+                (&json!("UPSTREAM_ERROR"), &json!(1))
+            );
+        }
+        let answer = call(&session, tool, json!({})).await;
+        assert_eq!((&failure(&answer)["code"], server.calls(tool)), (&json!("CIRCUIT_OPEN"), failures));
+        let wait = failure(&answer)["retryAfter"].as_u64().unwrap();
+        assert!((seconds - 5..=seconds).contains(&wait), "{tool}: {wait}");
+    }
+}
+
+#[tokio::test]
+async fn a_breaker_may_be_shared_by_a_server_or_by_all() {
+    for scope in ["server", "global"] {
+        let (server, _) = patient().await;
+        let served = server.served(&format!("{ONCE}breaker = {{ failures = 2, scope = \"{scope}\" }}\n")).await;
+        let session = served.session("/mcp/gh").await;
+        call(&session, "get_issue", json!({})).await;
+        call(&session, "list_issues", json!({})).await;
+        let answer = call(&session, "search_issues", json!({})).await;
+        assert_eq!((&failure(&answer)["code"], server.calls("search_issues")), (&json!("CIRCUIT_OPEN"), 0), "{scope}");
+    }
+}
+
+#[tokio::test]
+async fn t4_a_probe_whose_client_leaves_does_not_hold_the_breaker_open() {
+    let server = Faulty::start(|_, count, _| match count {
+        1 => DOWN,
+        2 => End::Hang,
+        _ => End::Text("well"),
+    })
+    .await;
+    let policy = "breaker = { failures = 1, cooldown = \"200ms\" }\n";
+    let served = server.served(&format!("{ONCE}{policy}")).await;
+    let session = served.session("/mcp/gh").await;
+    ask(&session, 0).await;
+    tokio::time::sleep(std::time::Duration::from_millis(250)).await;
+    let params = json!({"name": "get_issue", "arguments": {}});
+    let probe = json!({"jsonrpc": "2.0", "id": 1000, "method": "tools/call", "params": params}).to_string();
+    let left = async {
+        until("the probe runs", async || server.calls("get_issue") == 2).await;
+        session.tell("notifications/cancelled", json!({"requestId": 1000, "reason": "enough"})).await;
+    };
+    tokio::join!(session.raw(&probe), left);
+    until("another probe is let through", async || ask(&session, 1).await["result"]["isError"].is_null()).await;
+}

@@ -1,0 +1,148 @@
+//! T9, T23: what is answered when the tool itself cannot, and how it is labelled.
+
+use serde_json::{Value, json};
+
+use super::server::{End, Faulty, QUICK, call, failure, text};
+
+const DOWN: End = End::Status("503 Service Unavailable", "", "");
+
+fn served_by(answer: &Value) -> &Value {
+    assert_eq!(answer["result"]["isError"], false, "{answer}");
+    &answer["result"]["_meta"]["seawall/served"]
+}
+
+#[tokio::test]
+async fn t9_a_read_that_fails_is_answered_with_its_last_good_copy_and_says_so() {
+    let server = Faulty::start(|_, count, _| if count == 1 { End::Text("issue 7") } else { DOWN }).await;
+    let served = server.served(QUICK).await;
+    let (one, two) = (served.session("/mcp/gh").await, served.session("/mcp/gh").await);
+    assert_eq!(text(&call(&one, "get_issue", json!({"n": 7})).await), "issue 7");
+    let answer = call(&one, "get_issue", json!({"n": 7})).await;
+    assert_eq!(served_by(&answer)["by"], "cached");
+    assert!(
+        text(&answer).starts_with("Cached copy from ") && text(&answer).ends_with("live read failed (503)."),
+        "{answer}"
+    );
+    assert_eq!(answer["result"]["content"][1]["text"], "issue 7");
+    assert!(served_by(&answer)["age"].is_u64(), "{answer}");
+    assert_eq!(server.calls("get_issue"), 1 + 3, "tried three times before");
+    // T23: a copy is nobody else's.
+    assert_eq!(failure(&call(&two, "get_issue", json!({"n": 7})).await)["mayHaveExecuted"], false);
+    assert_eq!(failure(&call(&one, "get_issue", json!({"n": 8})).await)["mayHaveExecuted"], false);
+}
+
+#[tokio::test]
+async fn t23_a_fresh_copy_answers_without_asking_until_something_is_written() {
+    let server = Faulty::start(|tool, count, _| match (tool, count) {
+        ("list_issues", 1) => End::ToolError("no such repository"),
+        ("create_issue", _) => End::Text("made"),
+        _ => End::Text("there"),
+    })
+    .await;
+    let served = server.served("[tools.\"gh/*_issue*\"]\ncache = { ttl = \"1h\" }\n").await;
+    let session = served.session("/mcp/gh").await;
+    for _ in 0..3 {
+        assert_eq!(text(&call(&session, "get_issue", json!({"a": 1, "b": 2})).await), "there");
+    }
+    assert_eq!(text(&call(&session, "get_issue", json!({"b": 2, "a": 1})).await), "there");
+    assert_eq!(server.calls("get_issue"), 1);
+    // An error is no copy.
+    call(&session, "list_issues", json!({})).await;
+    assert_eq!(text(&call(&session, "list_issues", json!({})).await), "there");
+    call(&session, "create_issue", json!({})).await;
+    for tool in ["get_issue", "list_issues"] {
+        let before = server.calls(tool);
+        call(&session, tool, json!({"a": 1, "b": 2})).await;
+        assert_eq!(server.calls(tool), before + 1, "{tool}");
+    }
+    // Numbers that only look the same when they are read are not the same.
+    for id in ["123456789012345678901", "123456789012345678902"] {
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{{"name":"get_issue","arguments":{{"id":{id}}}}}}}"#
+        );
+        session.raw(&body).await;
+    }
+    assert_eq!(server.calls("get_issue"), 2 + 2);
+}
+
+#[tokio::test]
+async fn a_search_that_fails_is_tried_with_a_simpler_query() {
+    let server = Faulty::start(|_, _, with| match with["query"].as_str() {
+        Some("login bug") => End::Text("3 found"),
+        _ => DOWN,
+    })
+    .await;
+    let served = server.served(QUICK).await;
+    let session = served.session("/mcp/gh").await;
+    let answer = call(&session, "search_issues", json!({"query": "\"login bug\" is:open", "limit": 3})).await;
+    assert_eq!(served_by(&answer)["by"], "simplify", "{answer}");
+    assert_eq!(text(&answer), "Results for the simpler query \"login bug\"; the full search failed (503).");
+    assert_eq!(server.arguments("search_issues").last().unwrap(), &json!({"query": "login bug", "limit": 3}));
+}
+
+#[tokio::test]
+async fn a_page_that_fails_is_answered_with_the_one_before() {
+    let server = Faulty::start(|_, _, with| if with["page"] == 2 { End::Text("page two") } else { DOWN }).await;
+    let served = server.served(QUICK).await;
+    let session = served.session("/mcp/gh").await;
+    let answer = call(&session, "list_issues", json!({"page": 3, "per_page": 10})).await;
+    assert_eq!(
+        (&served_by(&answer)["by"], &answer["result"]["content"][1]["text"]),
+        (&json!("previous_page"), &json!("page two"))
+    );
+}
+
+#[tokio::test]
+async fn a_batch_that_fails_is_done_item_by_item_with_a_report() {
+    let server = Faulty::start(|_, _, with| match with["issue_numbers"].as_array().map(Vec::as_slice) {
+        Some([one]) if one == 2 => End::ToolError("issue 2 is locked"),
+        Some([_]) => End::Text("labelled"),
+        _ => DOWN,
+    })
+    .await;
+    let served = server.served(QUICK).await;
+    let session = served.session("/mcp/gh").await;
+    let answer = call(&session, "batch_label_issues", json!({"issue_numbers": [1, 2, 3], "labels": ["bug"]})).await;
+    assert_eq!(served_by(&answer)["by"], "individually", "{answer}");
+    let texts: Vec<&str> =
+        answer["result"]["content"].as_array().unwrap().iter().map(|block| block["text"].as_str().unwrap()).collect();
+    assert!(texts[0].starts_with("2 of 3 items succeeded one by one; the batch failed (503)."), "{texts:?}");
+    assert!(
+        texts.contains(&"1: ok") && texts.iter().any(|line| line.starts_with("2: failed (issue 2 is locked")),
+        "{texts:?}"
+    );
+    assert_eq!(server.calls("batch_label_issues"), 4);
+}
+
+#[tokio::test]
+async fn another_tool_of_another_server_or_a_text_stands_in_where_the_file_says_so() {
+    let (main, web) = (Faulty::start(|_, _, _| DOWN).await, Faulty::start(|_, _, _| End::Text("from the web")).await);
+    let policies = format!(
+        "{QUICK}[tools.\"gh/search_issues\"]\nfallback = [{{ tool = \"web/web_search\", map = {{ q = \"query\" }} }}]\n\
+         [tools.\"gh/get_issue\"]\nfallback = [{{ text = \"Issues are down for maintenance.\" }}]\n\
+         [servers.web]\nurl = \"{}\"\ntype = \"http\"\n",
+        web.url
+    );
+    let served = main.served(&policies).await;
+    let session = served.session("/mcp").await;
+    session.ask(1, "tools/list", json!({})).await;
+    let answer = call(&session, "gh__search_issues", json!({"query": "x", "limit": 1})).await;
+    assert_eq!(
+        (&served_by(&answer)["by"], &answer["result"]["content"][1]["text"]),
+        (&json!("alternate"), &json!("from the web"))
+    );
+    assert_eq!(web.arguments("web_search"), [json!({"q": "x"})]);
+    let answer = call(&session, "gh__get_issue", json!({})).await;
+    assert_eq!((&served_by(&answer)["by"], text(&answer)), (&json!("text"), "Issues are down for maintenance."));
+}
+
+#[tokio::test]
+async fn a_modern_client_gets_a_fallback_as_a_complete_result() {
+    let server = Faulty::start(|_, count, _| if count == 1 { End::Text("issue 7") } else { DOWN }).await;
+    let served = server.served(QUICK).await;
+    let ask = || served.modern("/mcp/gh", "tools/call", json!({"name": "get_issue", "arguments": {}}));
+    ask().await;
+    let (status, answer) = ask().await;
+    assert_eq!((status.as_u16(), &answer["result"]["resultType"]), (200, &json!("complete")), "{answer}");
+    assert_eq!(served_by(&answer)["by"], "cached");
+}

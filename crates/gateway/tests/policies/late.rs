@@ -1,0 +1,72 @@
+//! Answers that come after their client gave up.
+
+use serde_json::{Value, json};
+
+use super::kit::{Session, soon, until};
+use super::server::{End, Faulty, call, failure, text};
+
+/// A call that its client gives up once the server works on it.
+async fn give_up(session: &Session<'_>, server: &Faulty, tool: &str) {
+    let before = server.calls(tool);
+    let params = json!({"name": tool, "arguments": {"title": "x"}});
+    let body = json!({"jsonrpc": "2.0", "id": 50, "method": "tools/call", "params": params}).to_string();
+    let left = async {
+        until("the call runs", async || server.calls(tool) > before).await;
+        session.tell("notifications/cancelled", json!({"requestId": 50, "reason": "too slow"})).await;
+    };
+    let (response, ()) = tokio::join!(session.raw(&body), left);
+    assert_eq!(response.status(), 202, "nobody waits for an answer");
+}
+
+fn late(answer: &Value) -> bool {
+    answer["result"]["_meta"]["seawall/served"]["by"] == "late"
+}
+
+#[tokio::test]
+async fn the_answer_to_a_call_that_was_given_up_goes_to_the_same_call_made_again_and_it_runs_once() {
+    for mode in ["cancel", "finish"] {
+        let server =
+            Faulty::start(|_, count, _| if count == 1 { End::After(900, "made 1") } else { End::Text("made again") })
+                .await;
+        let served = server.served(&format!("[tools.\"gh/create_issue\"]\non_abandon = \"{mode}\"\n")).await;
+        let session = served.session("/mcp/gh").await;
+        give_up(&session, &server, "create_issue").await;
+        // Made again while the first still runs: it waits for that one.
+        let answer = soon(call(&session, "create_issue", json!({"title": "x"}))).await;
+        assert!(late(&answer), "{mode}: {answer}");
+        assert_eq!((text(&answer), server.calls("create_issue")), ("made 1", 1), "{mode}");
+        assert_eq!(server.cancelled(), u32::from(mode == "cancel"), "{mode}");
+        // It was given once: the next identical call is a new one.
+        let answer = call(&session, "create_issue", json!({"title": "x"})).await;
+        assert_eq!((text(&answer), late(&answer)), ("made again", false), "{mode}");
+    }
+}
+
+#[tokio::test]
+async fn a_late_answer_is_nobody_elses_and_no_other_calls() {
+    let server =
+        Faulty::start(|_, count, _| if count == 1 { End::After(600, "made 1") } else { End::Text("own") }).await;
+    let served = server.served("[tools.\"gh/create_issue\"]\non_abandon = \"finish\"\n").await;
+    let (one, two) = (served.session("/mcp/gh").await, served.session("/mcp/gh").await);
+    give_up(&one, &server, "create_issue").await;
+    for answer in [
+        call(&two, "create_issue", json!({"title": "x"})).await,
+        call(&one, "create_issue", json!({"title": "y"})).await,
+    ] {
+        assert_eq!((text(&answer), late(&answer)), ("own", false));
+    }
+    let answer = call(&one, "create_issue", json!({"title": "x"})).await;
+    assert_eq!((text(&answer), late(&answer)), ("made 1", true));
+}
+
+#[tokio::test]
+async fn a_call_that_takes_longer_than_its_client_waits_is_answered_before_and_handed_over_when_it_is_made_again() {
+    let server = Faulty::start(|_, _, _| End::After(1500, "done at last")).await;
+    let served = server.served("[tools.\"gh/create_issue\"]\nclient_cap = \"1s\"\n").await;
+    let session = served.session("/mcp/gh").await;
+    let answer = call(&session, "create_issue", json!({})).await;
+    let told = "create_issue is still running on gh. Its result is kept: the identical call, made again, waits for it and does not execute it a second time.";
+    assert_eq!((text(&answer), &failure(&answer)["code"]), (told, &json!("TIMEOUT")));
+    let answer = call(&session, "create_issue", json!({})).await;
+    assert_eq!((text(&answer), late(&answer), server.calls("create_issue")), ("done at last", true, 1), "{answer}");
+}

@@ -1,0 +1,129 @@
+//! T1, T2, T6: what is tried again, how often, when, and what never is.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::server::{End, Faulty, QUICK, call, failure, text};
+
+const SLOW_DOWN: End = End::Status("429 Too Many Requests", "", "");
+
+#[tokio::test]
+async fn t1_two_429_and_then_the_answer_with_growing_pauses() {
+    let server = Faulty::start(|_, count, _| if count < 3 { SLOW_DOWN } else { End::Text("success!") }).await;
+    let served = server.served("[defaults]\nretry = { base = \"100ms\", jitter = 0.0 }").await;
+    let session = served.session("/mcp/gh").await;
+
+    let answer = call(&session, "get_issue", json!({})).await;
+
+    assert_eq!((text(&answer), server.calls("get_issue")), ("success!", 3));
+    assert!(answer["result"].get("_meta").is_none(), "the server's own result, as it is: {answer}");
+    let pauses = server.pauses("get_issue");
+    assert!(pauses[0] >= Duration::from_millis(100) && pauses[1] >= Duration::from_millis(200), "{pauses:?}");
+}
+
+#[tokio::test]
+async fn t1_what_is_wrong_with_the_request_is_not_tried_again() {
+    let server = Faulty::start(|_, _, _| End::Status("422 Unprocessable Entity", "", "422 invalid")).await;
+    let served = server.served(QUICK).await;
+    let session = served.session("/mcp/gh").await;
+    let answer = call(&session, "get_issue", json!({})).await;
+    let failure = failure(&answer);
+    assert_eq!((&failure["code"], server.calls("get_issue")), (&json!("VALIDATION_ERROR"), 1));
+}
+
+#[tokio::test]
+async fn a_server_that_names_a_pause_is_given_it() {
+    let server = Faulty::start(|tool, count, _| match (tool, count) {
+        ("get_issue", 1) => End::Status("503 Service Unavailable", "retry-after: 1\r\n", ""),
+        ("list_issues", 1) => End::Error(-32000, "429 rate limit exceeded", json!({"retryAfter": 1})),
+        ("search_issues", _) => End::Status("429 Too Many Requests", "retry-after: 3600\r\n", ""),
+        _ => End::Text("there"),
+    })
+    .await;
+    let served = server.served(QUICK).await;
+    let session = served.session("/mcp/gh").await;
+    for tool in ["get_issue", "list_issues"] {
+        assert_eq!(text(&call(&session, tool, json!({})).await), "there");
+        assert!(server.pauses(tool)[0] >= Duration::from_secs(1), "{tool}: {:?}", server.pauses(tool));
+    }
+    let answer = call(&session, "search_issues", json!({})).await;
+    assert_eq!((&failure(&answer)["code"], &failure(&answer)["retryAfter"]), (&json!("RATE_LIMITED"), &json!(3600)));
+    assert_eq!(server.calls("search_issues"), 1, "an hour is not waited for");
+}
+
+#[tokio::test]
+async fn a_write_is_repeated_only_if_it_certainly_did_not_run() {
+    let server = Faulty::start(|tool, count, with| match (with["how"].as_str(), tool, count) {
+        (Some("429"), _, 1) => SLOW_DOWN,
+        (Some("reset"), ..) => End::Reset,
+        (Some("503"), ..) => End::Status("503 Service Unavailable", "", ""),
+        _ => End::Text("made"),
+    })
+    .await;
+    let served = server.served(QUICK).await;
+    let session = served.session("/mcp/gh").await;
+
+    assert_eq!(text(&call(&session, "create_issue", json!({"how": "429"})).await), "made");
+    assert_eq!(server.calls("create_issue"), 2);
+    for how in ["reset", "503"] {
+        let before = server.calls("create_issue");
+        let answer = call(&session, "create_issue", json!({"how": how})).await;
+        let failure = failure(&answer);
+        assert_eq!((&failure["mayHaveExecuted"], &failure["attempts"]), (&json!(true), &json!(1)), "{answer}");
+        assert_eq!(server.calls("create_issue"), before + 1, "{how}");
+        let told = "It may have been executed. list_issues can show whether it took effect before another attempt.";
+        assert!(text(&answer).ends_with(told), "{answer}");
+    }
+    let answer = call(&session, "update_issue", json!({"how": "503"})).await;
+    assert_eq!((&failure(&answer)["attempts"], server.calls("update_issue")), (&json!(2), 2), "{answer}");
+}
+
+#[tokio::test]
+async fn a_tools_own_error_is_its_answer_and_one_that_carries_a_status_is_tried_again() {
+    let server = Faulty::start(|tool, count, _| match (tool, count) {
+        ("get_issue", 1) => End::ToolError("Error: GitHub API: 503 Service Unavailable"),
+        ("list_issues", _) => End::ToolError("GitHub API: 502 Bad Gateway"),
+        ("search_issues", _) => End::ToolError("no such repository"),
+        ("create_issue", _) => End::ToolError("GitHub API: 503 Service Unavailable"),
+        _ => End::Text("there"),
+    })
+    .await;
+    let served = server.served(QUICK).await;
+    let session = served.session("/mcp/gh").await;
+    assert_eq!(text(&call(&session, "get_issue", json!({})).await), "there");
+    for (tool, words, calls) in [
+        ("list_issues", "GitHub API: 502 Bad Gateway", 2),
+        ("search_issues", "no such repository", 1),
+        ("create_issue", "GitHub API: 503 Service Unavailable", 1),
+    ] {
+        let answer = call(&session, tool, json!({})).await;
+        assert_eq!((text(&answer), server.calls(tool)), (words, calls));
+        assert!(answer["result"].get("_meta").is_none(), "its own words, as they are: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_servers_own_error_stays_its_answer() {
+    let server = Faulty::start(|tool, _, _| match tool {
+        "get_issue" => End::Error(-32602, "Unknown tool: get_issue", json!({"why": 1})),
+        _ => End::Error(-32603, "Internal error", json!(null)),
+    })
+    .await;
+    let served = server.served(QUICK).await;
+    let session = served.session("/mcp/gh").await;
+    let answer = call(&session, "get_issue", json!({})).await;
+    let error = json!({"code": -32602, "message": "Unknown tool: get_issue", "data": {"why": 1}});
+    assert_eq!((&answer["error"], server.calls("get_issue")), (&error, 1));
+    let answer = call(&session, "create_issue", json!({})).await;
+    assert_eq!((&answer["error"]["code"], server.calls("create_issue")), (&json!(-32603), 1));
+}
+
+#[tokio::test]
+async fn a_call_of_a_tool_that_nobody_listed_is_a_write_by_its_annotation() {
+    // `timeout_report` reads like nothing in particular; the server says that it only reads, and is asked for that first.
+    let server = Faulty::start(|_, count, _| if count < 3 { SLOW_DOWN } else { End::Text("there") }).await;
+    let served = server.served(QUICK).await;
+    let session = served.session("/mcp/gh").await;
+    assert_eq!(text(&call(&session, "timeout_report", json!({})).await), "there");
+}

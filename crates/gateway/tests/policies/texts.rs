@@ -1,0 +1,123 @@
+//! T10, T11, T13, T22: what the client reads, in which form, and what it never reads.
+
+use serde_json::{Value, json};
+
+use super::server::{End, Faulty, call, failure, text};
+
+const DOWN: End = End::Status("503 Service Unavailable", "", "");
+const OPEN_AT_ONCE: &str =
+    "[defaults]\nretry = { attempts = 1 }\nbreaker = { failures = 1, cooldown = \"13s\" }\nfallback = []\n";
+
+#[tokio::test]
+async fn t10_the_classic_text_of_an_open_breaker_is_the_seeds() {
+    let server = Faulty::start(|_, _, _| DOWN).await;
+    let served = server.served(&format!("{OPEN_AT_ONCE}[messages]\nstyle = \"classic\"\n")).await;
+    let session = served.session("/mcp/gh").await;
+    let first = call(&session, "get_issue", json!({})).await;
+    assert!(text(&first).starts_with("❌ Failed after multiple attempts.\n\nError: "), "{first}");
+    let answer = call(&session, "get_issue", json!({})).await;
+    assert!(
+        text(&answer).starts_with("⚠️ The \"get_issue\" tool is temporarily unavailable due to repeated failures.")
+    );
+    assert!(text(&answer).contains("⏱️ The system will automatically retry in 13 seconds."), "{answer}");
+    assert_eq!(failure(&answer)["retryAfter"], 13);
+    assert_eq!(answer["result"]["structuredContent"]["code"], "CIRCUIT_OPEN", "{answer}");
+}
+
+#[tokio::test]
+async fn t11_the_json_form_is_the_seeds_error_object_without_details() {
+    let server = Faulty::start(|_, _, _| DOWN).await;
+    let served = server.served(&format!("{OPEN_AT_ONCE}[messages]\nstyle = \"classic\"\nformat = \"json\"\n")).await;
+    let session = served.session("/mcp/gh").await;
+    call(&session, "get_issue", json!({})).await;
+    let answer = call(&session, "get_issue", json!({})).await;
+    let object: Value = serde_json::from_str(text(&answer)).unwrap();
+    assert_eq!(
+        (&object["error"], &object["code"], &object["retryAfter"]),
+        (&json!(true), &json!("CIRCUIT_OPEN"), &json!(13))
+    );
+    let message = object["message"].as_str().unwrap();
+    assert!(
+        message.ends_with("Will retry in 13 seconds. Consider checking browser connection or graph status."),
+        "{message}"
+    );
+    assert!(object.get("details").is_none() && failure(&answer).get("debug").is_none(), "{answer}");
+}
+
+#[tokio::test]
+async fn t13_details_come_only_when_asked_for_and_without_secrets() {
+    let server = Faulty::start(|_, _, _| DOWN).await;
+    let arguments = json!({"token": "canary-1", "q": "y"});
+    let ask = json!({"name": "get_issue", "arguments": arguments, "_meta": {"seawall/debug": true}});
+    for (settings, asks, shows) in [
+        ("", false, false),
+        ("", true, true),
+        ("debug = true\n", false, true),
+        ("debug_on_request = false\n", true, false),
+    ] {
+        let served = server.served(&format!("{OPEN_AT_ONCE}[messages]\n{settings}")).await;
+        let session = served.session("/mcp/gh").await;
+        let params = if asks { ask.clone() } else { json!({"name": "get_issue", "arguments": arguments}) };
+        let answer = session.ask(1, "tools/call", params).await;
+        let debug = &failure(&answer)["debug"];
+        assert_eq!(debug.is_object(), shows, "{settings:?} {asks}: {answer}");
+        if shows {
+            assert_eq!(debug["arguments"], json!({"token": "[REDACTED]", "q": "y"}));
+        }
+        assert!(!answer.to_string().contains("canary-1"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn t22_the_same_failing_call_is_stopped_and_other_sessions_are_not() {
+    let server = Faulty::start(|_, _, _| End::Status("422 Unprocessable Entity", "", "bad number")).await;
+    let served = server.served("").await;
+    let (one, two) = (served.session("/mcp/gh").await, served.session("/mcp/gh").await);
+    for arguments in [json!({"a": 1, "b": 2}), json!({"b": 2, "a": 1}), json!({"a": 1, "b": 2})] {
+        assert_eq!(failure(&call(&one, "get_issue", arguments).await)["code"], "VALIDATION_ERROR");
+    }
+    let answer = call(&one, "get_issue", json!({"b": 2, "a": 1})).await;
+    assert_eq!((&failure(&answer)["code"], server.calls("get_issue")), (&json!("LOOP_DETECTED"), 3), "{answer}");
+    assert_eq!(failure(&call(&two, "get_issue", json!({"a": 1, "b": 2})).await)["code"], "VALIDATION_ERROR");
+}
+
+#[tokio::test]
+async fn t22_where_calls_count_the_third_identical_one_is_not_made_though_they_work() {
+    let server = Faulty::start(|_, _, _| End::Text("same")).await;
+    let served = server.served("preset = \"blog\"").await;
+    let session = served.session("/mcp/gh").await;
+    call(&session, "get_issue", json!({})).await;
+    call(&session, "get_issue", json!({})).await;
+    let answer = call(&session, "get_issue", json!({})).await;
+    assert_eq!((&failure(&answer)["code"], server.calls("get_issue")), (&json!("LOOP_DETECTED"), 2));
+}
+
+#[tokio::test]
+async fn where_several_servers_share_an_endpoint_texts_use_the_names_that_are_listed_there() {
+    let (one, two) = (Faulty::start(|_, _, _| End::Reset).await, Faulty::start(|_, _, _| DOWN).await);
+    let other = format!("[servers.other]\nurl = \"{}\"\ntype = \"http\"\n", two.url);
+    let served = one.served(&other).await;
+    let session = served.session("/mcp").await;
+    session.ask(1, "tools/list", json!({})).await;
+    let answer = call(&session, "gh__create_issue", json!({})).await;
+    assert!(text(&answer).starts_with("gh__create_issue failed: the connection to gh was lost"), "{answer}");
+    assert!(text(&answer).contains("gh__list_issues can show whether it took effect"), "{answer}");
+    assert_eq!(failure(&answer)["tool"], "gh__create_issue");
+}
+
+#[tokio::test]
+async fn what_is_no_tool_fails_with_an_error_of_the_protocol_and_never_a_5xx() {
+    let server = Faulty::start(|_, _, _| DOWN).await;
+    let served = server.served("[servers.gone]\nurl = \"http://127.0.0.1:9/mcp\"\ntype = \"http\"\n").await;
+    let session = served.session("/mcp").await;
+    let response = session
+        .raw(&json!({"jsonrpc": "2.0", "id": 5, "method": "prompts/get", "params": {"name": "gone__x"}}).to_string())
+        .await;
+    assert_eq!(response.status(), 200);
+    let answer = super::kit::last(response).await;
+    assert_eq!(answer["error"]["code"], -31001, "{answer}");
+    assert!(
+        answer["error"]["data"]["code"].is_string() && answer["error"]["data"]["retryable"].is_boolean(),
+        "{answer}"
+    );
+}
