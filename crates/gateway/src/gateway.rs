@@ -32,8 +32,9 @@ impl Gateway {
         let policies = Arc::new(Policies::new(config).map_err(std::io::Error::other)?);
         let lifecycle = Arc::new(Lifecycle::default());
         let http = client::client()?;
+        let load = config.load;
         let server = |config: &crate::ops::config::ServerConfig| {
-            Server::new(config.clone(), http.clone(), Arc::clone(&lifecycle))
+            Server::new(config.clone(), load, http.clone(), Arc::clone(&lifecycle))
         };
         let servers: Vec<Arc<Server>> = config.servers.iter().map(server).collect();
         let shared: Arc<Shared> =

@@ -20,6 +20,7 @@ use crate::wire::edit;
 use crate::wire::names::Era;
 use crate::wire::{Id, Message, build, limits};
 
+mod missing;
 mod servers;
 mod to_client;
 
@@ -43,6 +44,7 @@ pub struct Session {
     greeted: AtomicBool,
     initialized: AtomicBool,
     promised: Mutex<HashMap<String, Option<Bytes>>>,
+    missing: Mutex<Vec<missing::Missing>>,
     keepers: Mutex<HashMap<String, Arc<Keeper>>>,
     calls: Calls,
     asked: Mutex<HashMap<u64, Asked>>,
@@ -74,6 +76,7 @@ impl Session {
             greeted: AtomicBool::new(false),
             initialized: AtomicBool::new(false),
             promised: Mutex::default(),
+            missing: Mutex::default(),
             keepers: Mutex::default(),
             calls: Calls::default(),
             asked: Mutex::default(),
@@ -147,7 +150,10 @@ impl Session {
             }
             "notifications/initialized" => {
                 self.initialized.store(true, Ordering::SeqCst);
-                join_all(self.links().iter().map(|link| self.ready(link))).await;
+                let links = self.links();
+                join_all(links.iter().map(|link| self.ready(link))).await;
+                self.keep_promises(&links);
+                self.tell_missing();
             }
             "notifications/progress" => self.progressed(notification),
             _ => {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use serde_json::{Map, Value, json};
 
+use super::missing;
 use crate::bridge::pool::own_info;
 use crate::bridge::to_legacy::discovered;
 use crate::bridge::to_modern::{self, answered};
@@ -13,7 +14,7 @@ use crate::dispatch::{Caller, Refusal, Reply};
 use crate::gateway::Route;
 use crate::session::Session;
 use crate::upstream::handshake::Opening;
-use crate::upstream::{Failure, Hello, Server};
+use crate::upstream::{Failure, Hello, Link, Server};
 use crate::wire::build::{self, Error};
 use crate::wire::edit::{Object, quoted};
 use crate::wire::limits;
@@ -40,16 +41,19 @@ pub async fn initialize(route: &Arc<Route>, caller: &Caller, call: &Call) -> Rep
             Ok(hello) if hello.era == Era::Legacy => answered(&hello.result),
             Ok(hello) => answered(&initialized(Some(hello), &agreed(&asked))),
             Err(failure) if !failure.is_final() => {
-                session.promise(server, bytes::Bytes::new());
-                answered(&expected(&server.name, &agreed(&asked), failure))
+                session.lacks(server);
+                answered(&expected(server, &agreed(&asked), failure))
             }
             Err(failure) => Err(Refusal::Failed(server.name.clone(), failure.clone())),
         };
     }
+    for (server, _) in route.servers.iter().zip(&hellos).filter(|(_, hello)| hello.is_err()) {
+        session.lacks(server);
+    }
     let known: Vec<(String, Hello)> = named(route, &hellos);
     let mut result = Object::default();
     result.set("protocolVersion", quoted(&agreed(&asked)));
-    result.set("capabilities", capabilities(&known).to_string());
+    result.set("capabilities", capabilities(&known, hellos.len()).to_string());
     result.set("serverInfo", own_info());
     if let Some(text) = instructions(route, &hellos, &known) {
         result.set("instructions", quoted(&text));
@@ -65,19 +69,37 @@ async fn greeted(route: &Route, session: &Arc<Session>, server: &Arc<Server>) ->
         session.promise(server, hello.result.clone());
         return Ok(hello);
     }
-    let link = keeper.link(limits::HANDSHAKE_WAIT).await?;
+    let link = unless_given_up(server, keeper.link(limits::HANDSHAKE_WAIT)).await?;
     link.hello().cloned().ok_or_else(|| Failure::Handshake("it said nothing".to_owned()))
 }
 
+/// A conversation, if it comes to one: what trying again at once cannot help keeps nobody waiting.
+async fn unless_given_up(
+    server: &Server,
+    link: impl Future<Output = Result<Arc<Link>, Failure>>,
+) -> Result<Arc<Link>, Failure> {
+    tokio::select! {
+        biased;
+        link = link => link,
+        () = server.load.gave_up() => Err(Failure::Starting { reason: None, retry_in: server.reconnect.wait() }),
+    }
+}
+
 /// What a client is told of a server that never said anything yet: it may be able to do everything.
-fn expected(name: &str, version: &str, failure: &Failure) -> Vec<u8> {
+fn expected(server: &Server, version: &str, failure: &Failure) -> Vec<u8> {
     let mut result = Object::default();
     result.set("protocolVersion", quoted(version));
-    let changing = json!({"listChanged": true});
-    let all = json!({"tools": changing, "prompts": changing, "resources": changing, "logging": {}, "completions": {}});
-    result.set("capabilities", all.to_string());
-    result.set("serverInfo", json!({"name": name, "version": "0"}).to_string());
-    result.set("instructions", quoted(&format!("The server {failure}. Its tools appear when it is ready.")));
+    let mut all = missing::capabilities();
+    all.insert("completions".to_owned(), json!({}));
+    result.set("capabilities", Value::Object(all).to_string());
+    result.set("serverInfo", json!({"name": server.name, "version": "0"}).to_string());
+    let outcome = server.missing(failure);
+    let is_transient = outcome.status() == "transient";
+    let mut lines = missing::warnings(vec![outcome]).prompt;
+    if is_transient {
+        lines.push(format!("The server {failure}."));
+    }
+    result.set("instructions", quoted(&lines.join("\n\n")));
     result.json()
 }
 
@@ -118,13 +140,13 @@ pub async fn discover(route: &Arc<Route>, _caller: &Caller, call: &Call) -> Repl
         let Some(pool) = route.pool(server) else {
             return Err(Failure::Unreachable("it is not on this route".to_owned()));
         };
-        let link = pool.link(server, call, limits::HANDSHAKE_WAIT).await?;
+        let link = unless_given_up(server, pool.link(server, call, limits::HANDSHAKE_WAIT)).await?;
         link.hello().cloned().ok_or_else(|| Failure::Handshake("it said nothing".to_owned()))
     }))
     .await;
     let hellos = named(route, &greeted);
     let mut merged = Object::default();
-    merged.set("capabilities", capabilities(&hellos).to_string());
+    merged.set("capabilities", capabilities(&hellos, greeted.len()).to_string());
     merged.set("serverInfo", own_info());
     if let Some(text) = instructions(route, &greeted, &hellos) {
         merged.set("instructions", quoted(&text));
@@ -133,9 +155,9 @@ pub async fn discover(route: &Arc<Route>, _caller: &Caller, call: &Call) -> Repl
     answered(&discovered(Some(&hello)))
 }
 
-/// All that any server can do. What only makes sense with one server is left out.
-fn capabilities(hellos: &[(String, Hello)]) -> Value {
-    let mut merged = Map::new();
+/// All that any server can do, and what one of all `servers` may be able to do that has not said so yet.
+fn capabilities(hellos: &[(String, Hello)], servers: usize) -> Value {
+    let mut merged = if hellos.len() < servers { missing::capabilities() } else { Map::new() };
     for (_, hello) in hellos {
         let own: Option<Map<String, Value>> =
             hello.field("capabilities").and_then(|json| serde_json::from_slice(&json).ok());
@@ -161,10 +183,10 @@ fn instructions(route: &Route, greeted: &[Result<Hello, Failure>], hellos: &[(St
         let own = hello.field("instructions").and_then(|json| serde_json::from_slice::<String>(&json).ok());
         lines.extend(own.map(|text| format!("{name}: {text}")));
     }
-    for (server, hello) in route.servers.iter().zip(greeted) {
-        if let Err(failure) = hello {
-            lines.push(format!("The tools of {} are not available: its server {failure}.", server.name));
-        }
-    }
+    let outcome = |(server, hello): (&Arc<Server>, &Result<Hello, Failure>)| match hello {
+        Ok(_) => missing::there(server),
+        Err(failure) => server.missing(failure),
+    };
+    lines.extend(missing::warnings(route.servers.iter().zip(greeted).map(outcome).collect()).prompt);
     (!lines.is_empty()).then(|| lines.join("\n\n"))
 }

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::names;
+use super::{missing, names, quarantine};
 use crate::bridge::to_modern::{answered, with_body};
 use crate::call::Call;
 use crate::dispatch::{Caller, Refusal, Reply, exchange};
 use crate::gateway::Route;
-use crate::upstream::{Server, beginning};
+use crate::upstream::{Failure, Server, beginning};
 use crate::wire::build::{self, Error};
 use crate::wire::edit::{self, Object, quoted};
 use crate::wire::names::Era;
@@ -31,7 +31,18 @@ struct Part {
     bytes: usize,
     ttl: Option<u64>,
     is_private: bool,
-    trouble: Option<String>,
+    /// What was left out of it, and why.
+    left_out: Option<String>,
+    /// Why it is missing, or not the newest.
+    status: Option<Value>,
+    quarantined: Vec<Value>,
+}
+
+impl Part {
+    /// What a program is told about it.
+    fn trouble(&self) -> Option<Value> {
+        self.status.clone().or_else(|| self.left_out.as_deref().map(missing::partial))
+    }
 }
 
 /// The list of all servers.
@@ -51,16 +62,17 @@ pub async fn merged(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
     let parts = join_all(route.servers.iter().map(|server| part(route, caller, server, call, key))).await;
     let mut seen = HashSet::new();
     let mut entries = Vec::new();
-    let mut troubles = Map::new();
+    let (mut troubles, mut quarantined) = (Map::new(), Map::new());
     for (server, part) in route.servers.iter().zip(&parts) {
-        if let Some(trouble) = &part.trouble {
-            troubles.insert(server.name.clone(), json!({"status": "transient", "reason": trouble}));
+        troubles.extend(part.trouble().map(|trouble| (server.name.clone(), trouble)));
+        if !part.quarantined.is_empty() {
+            quarantined.insert(server.name.clone(), part.quarantined.clone().into());
         }
         for entry in &part.entries {
             entries.extend(public_entry(route, server, entry, id, &mut seen));
         }
     }
-    answered(&page(caller.era(), key, &entries, start, &parts, troubles))
+    answered(&page(caller.era(), key, &entries, start, &parts, [troubles, quarantined]))
 }
 
 /// One page of the merged list.
@@ -70,7 +82,7 @@ fn page(
     entries: &[Vec<u8>],
     start: usize,
     parts: &[Part],
-    troubles: Map<String, Value>,
+    [troubles, quarantined]: [Map<String, Value>; 2],
 ) -> Vec<u8> {
     let mut result = Object::default();
     let shown = entries.iter().skip(start).take(PAGE).map(Vec::as_slice);
@@ -84,8 +96,12 @@ fn page(
         let ttl = if troubles.is_empty() { ttl } else { 0 };
         result.set("resultType", r#""complete""#).set("ttlMs", ttl.to_string()).set("cacheScope", quoted(scope));
     }
-    if !troubles.is_empty() {
-        result.set("_meta", json!({"seawall/servers": troubles}).to_string());
+    for (name, told) in [(missing::SERVERS, troubles), (quarantine::QUARANTINED, quarantined)] {
+        if !told.is_empty() {
+            result.change("_meta", |meta| {
+                meta.set(name, Value::Object(told).to_string());
+            });
+        }
     }
     result.json()
 }
@@ -116,13 +132,14 @@ fn public_entry(
 async fn part(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &Call, key: &str) -> Part {
     let mut part = Part::default();
     let pages = pages(route, caller, server, call, key, &mut part);
-    match tokio::time::timeout(limits::LIST_TIME, pages).await {
-        Ok(Ok(())) => {}
-        Ok(Err(Refusal::Failed(_, failure))) => part.trouble = Some(failure.to_string()),
-        Ok(Err(Refusal::Reported(report, _))) => part.trouble = Some(beginning(&report.failure.message)),
-        Ok(Err(Refusal::Wrong(error))) => part.trouble = Some(beginning(&error.message)),
-        Err(_) => part.trouble = Some(format!("no list within {} s", limits::LIST_TIME.as_secs())),
-    }
+    let failed = match tokio::time::timeout(limits::LIST_TIME, pages).await {
+        Ok(Ok(())) => return part,
+        Ok(Err(Refusal::Failed(_, failure))) => server.missing(&failure),
+        Ok(Err(Refusal::Reported(report, _))) => server.reported(report.failure.clone()),
+        Ok(Err(Refusal::Wrong(error))) => server.refused(error.code, &beginning(&error.message)),
+        Err(_) => server.missing(&Failure::Silent(limits::LIST_TIME)),
+    };
+    part.status = Some(missing::entry(server, &failed));
     part
 }
 
@@ -141,21 +158,31 @@ async fn pages(
         let request = with_body(&call.request, &params.json())?;
         let answer = exchange(route, caller, server, &Call { request, ..call.clone() }).await?;
         if answer.kind() == Kind::Error {
-            // A server that has no such things has none to list.
-            let is_unknown = answer.field_json("code") == Some(b"-32601");
+            let code = answer.field_json("code").and_then(|code| serde_json::from_slice(code).ok());
             let text = answer.field_text("message").unwrap_or_default().into_owned();
-            return if is_unknown { Ok(()) } else { Err(Error::new(build::INTERNAL_ERROR, text).into()) };
+            // A server that has no such things has none to list.
+            let is_unknown = code == Some(build::METHOD_NOT_FOUND);
+            let error = Error::new(code.unwrap_or(build::INTERNAL_ERROR), text);
+            return if is_unknown { Ok(()) } else { Err(error.into()) };
         }
-        part.trouble = take(part, &answer, key);
-        let cursor = answer.field_text("nextCursor").filter(|_| part.trouble.is_none());
+        let told = |name| {
+            let told: Value = serde_json::from_slice(answer.meta_json(name)?).ok()?;
+            told.get(&server.name).cloned()
+        };
+        part.status = told(missing::SERVERS).or(part.status.take());
+        if let Some(Value::Array(tools)) = told(quarantine::QUARANTINED) {
+            part.quarantined.extend(tools);
+        }
+        part.left_out = take(part, &answer, key);
+        let cursor = answer.field_text("nextCursor").filter(|_| part.left_out.is_none());
         let Some(cursor) = cursor else { return Ok(()) };
         params.set("cursor", quoted(&cursor));
         if !cursors.insert(cursor.into_owned()) {
-            part.trouble = Some("its pages go in circles; what they brought is listed".to_owned());
+            part.left_out = Some("its pages go in circles; what they brought is listed".to_owned());
             return Ok(());
         }
     }
-    part.trouble = Some(format!("more than {} pages; the others are left out", limits::PAGES));
+    part.left_out = Some(format!("more than {} pages; the others are left out", limits::PAGES));
     Ok(())
 }
 

@@ -1,12 +1,18 @@
 //! Several servers on one endpoint: which server a call is for, and what their lists look like as one.
 //!
-//! `stable` keeps lists as they were, `names` gives things public names, `lists` merges, `hello` shakes hands for all, `listen` hears all.
+//! `stable` keeps lists as they were, `late` waits for slow ones, `quarantine` leaves out what no client can read, `drift`
+//! says what changed; `names` gives things public names, `lists` merges, `missing` says who is not there, `hello` shakes
+//! hands for all, `listen` hears all.
 
+pub mod drift;
 pub mod hello;
+pub mod late;
 pub mod layer;
 pub mod listen;
 pub mod lists;
+pub mod missing;
 pub mod names;
+pub mod quarantine;
 pub mod rules;
 pub mod stable;
 
@@ -123,11 +129,21 @@ async fn complete(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
     }
 }
 
-/// A call for every server; whoever does not know it is not asked for more.
+/// A call for every server that is there; whoever does not know it is not asked for more. The others are told when they
+/// come, so nobody waits for them.
 async fn everywhere(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
-    let calls = route.servers.iter().map(|server| exchange(route, caller, server, call));
-    let answers = futures_util::future::join_all(calls).await;
-    if answers.iter().any(|answer| answer.as_ref().is_ok_and(|answer| answer.kind() == Kind::Result)) {
+    let is_there = |server: &&Arc<Server>| match caller {
+        Caller::Legacy(session, _) => session.links().iter().any(|link| link.server == server.name),
+        Caller::Modern(_) => true,
+    };
+    let there: Vec<&Arc<Server>> = route.servers.iter().filter(is_there).collect();
+    let answers =
+        futures_util::future::join_all(there.iter().map(|server| exchange(route, caller, server, call))).await;
+    let is_known = answers.iter().any(|answer| answer.as_ref().is_ok_and(|answer| answer.kind() == Kind::Result));
+    if let Caller::Legacy(session, _) = caller {
+        session.set_log_level(&call.request);
+    }
+    if is_known || there.len() < route.servers.len() {
         return answered(b"{}");
     }
     answers.into_iter().next().unwrap_or_else(|| answered(b"{}"))

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::Session;
 use crate::bridge::to_modern;
 use crate::call::{Call, Nowhere};
-use crate::catalog::stable;
+use crate::catalog::{quarantine, stable};
 use crate::upstream::keeper::Prepare;
 use crate::upstream::{Failure, Hello, Keeper, Link, Server};
 use crate::wire::edit::quoted;
@@ -39,6 +39,31 @@ impl Session {
     /// The client asked for a list while the server was away, and there was nothing to stand in.
     pub fn miss(&self, server: &Server) {
         self.promised.lock().unwrap_or_else(PoisonError::into_inner).insert(server.name.clone(), None);
+    }
+
+    /// A server that has only just started listed nothing, and is asked again by whoever is the first to doubt it.
+    pub fn doubts(&self, server: &str) -> bool {
+        let mut promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
+        promised.insert(server.to_owned(), None).is_none()
+    }
+
+    /// Nobody asks it again.
+    pub fn doubts_no_more(&self, server: &str) {
+        self.promised.lock().unwrap_or_else(PoisonError::into_inner).remove(server);
+    }
+
+    /// A server is there that the client was told was missing, unless it was told already that it is there.
+    pub(super) fn appeared(&self, link: &Link) {
+        let promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner).remove(&link.server);
+        if let (Some(None), Some(hello)) = (promised, link.hello()) {
+            self.lists_changed(hello);
+        }
+    }
+
+    /// The client will read from servers that are there what it was promised of them.
+    pub(super) fn keep_promises(&self, links: &[Arc<Link>]) {
+        let mut promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
+        promised.retain(|server, _| !links.iter().any(|link| link.server == *server));
     }
 
     /// Who keeps the conversation with a server.
@@ -120,6 +145,12 @@ impl Session {
         self.subscribed.lock().unwrap_or_else(PoisonError::into_inner).get(server).cloned().unwrap_or_default()
     }
 
+    /// Notes how much the client wants to hear.
+    pub fn set_log_level(&self, request: &Message) {
+        let level = request.field_text("level").map(|level| level.into_owned());
+        *self.log_level.lock().unwrap_or_else(PoisonError::into_inner) = level;
+    }
+
     /// Notes what a server must be told again when it comes back.
     pub fn note(&self, server: &Server, request: &Message) {
         if !matches!(request.method(), "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe") {
@@ -129,10 +160,7 @@ impl Session {
         let uris = subscribed.entry(server.name.clone()).or_default();
         let uri = request.field_text("uri").unwrap_or_default().into_owned();
         match request.method() {
-            "logging/setLevel" => {
-                let level = request.field_text("level").map(|level| level.into_owned());
-                *self.log_level.lock().unwrap_or_else(PoisonError::into_inner) = level;
-            }
+            "logging/setLevel" => self.set_log_level(request),
             "resources/subscribe" if uris.len() < limits::LISTED && !uris.contains(&uri) => uris.push(uri),
             "resources/unsubscribe" => uris.retain(|known| *known != uri),
             _ => {}
@@ -142,13 +170,14 @@ impl Session {
     /// A list as the client would read it.
     pub async fn list(self: &Arc<Self>, link: &Arc<Link>, method: &str) -> Option<Message> {
         let server = self.route.servers.iter().find(|server| server.name == link.server)?;
-        match link.era() {
+        let answer = match link.era() {
             Era::Legacy => link.ask(method, b"{}").await.ok(),
             Era::Modern => {
                 let request = Message::parse(build::request(&Id::number(0), method, b"{}")).ok()?;
                 let call = Call::new(request, Arc::new(Nowhere));
                 to_modern::exchange(self, &self.general, server, link, &call).await.ok()
             }
-        }
+        };
+        answer.map(|answer| quarantine::cleaned(server, method, answer))
     }
 }

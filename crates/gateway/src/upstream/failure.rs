@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use seawall::Disposition;
+
 use crate::wire::Reject;
 use crate::wire::build::{self, Error};
 
@@ -81,11 +83,9 @@ pub fn seconds(duration: Duration) -> u64 {
 impl Failure {
     /// Whether trying again by ourselves makes no sense: somebody has to change something.
     pub fn is_final(&self) -> bool {
-        match self {
-            Self::Impossible(_) | Self::Handshake(_) => true,
-            Self::Status { status, .. } => (400..500).contains(status) && !matches!(status, 408 | 425 | 429),
-            _ => false,
-        }
+        // An address that nobody answers at today may be answered tomorrow.
+        let is_unreachable = matches!(self, Self::Unreachable(_));
+        !is_unreachable && seawall::classify(&self.signals()).disposition != Disposition::Transient
     }
 
     /// The same, of a conversation that could not be opened: the request was never sent, whatever the server said.

@@ -67,8 +67,8 @@ impl From<Refused> for Failure {
 }
 
 impl Server {
-    /// Opens a conversation; what belongs to no call goes to `general`.
-    pub async fn open(&self, opening: &Opening, general: &Arc<dyn Outlet>) -> Result<Arc<Link>, Failure> {
+    /// Tries once to open a conversation; what belongs to no call goes to `general`.
+    pub(super) async fn shake(&self, opening: &Opening, general: &Arc<dyn Outlet>) -> Result<Arc<Link>, Failure> {
         let Some(older) = &self.older else { return Ok(self.begin(&self.transport, opening, general).await?) };
         if self.is_older.load(Ordering::Acquire) {
             match self.begin(older, opening, general).await {

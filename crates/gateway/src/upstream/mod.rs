@@ -1,7 +1,7 @@
 //! The servers: how each is reached, what it speaks, and the conversations with it.
 //!
 //! `link` is one conversation, over a `pipe` (to a `child`, over `ws`, over legacy `sse`) or over `http`; `handshake`
-//! opens it, `keeper` keeps it open, `reconnect` says how soon; `mirror` puts arguments into headers where a tool wants
+//! opens it, `load` tries that a few times, `keeper` keeps it open, `reconnect` says how soon; `mirror` puts arguments into headers where a tool wants
 //! that.
 
 pub mod child;
@@ -12,6 +12,7 @@ pub mod handshake;
 pub mod http;
 pub mod keeper;
 pub mod link;
+pub mod load;
 pub mod mirror;
 pub mod pipe;
 pub mod reconnect;
@@ -30,7 +31,7 @@ pub use failure::{Failure, beginning, seconds};
 pub use keeper::Keeper;
 pub use link::Link;
 
-use crate::ops::config::{ServerConfig, Transport};
+use crate::ops::config::{LoadConfig, ServerConfig, Transport};
 use crate::ops::lifecycle::Lifecycle;
 use crate::wire::names::Era;
 use crate::wire::scan;
@@ -79,6 +80,10 @@ pub struct Server {
     pub shared: bool,
     /// Which arguments its tools want in headers.
     pub mirror: Arc<mirror::Mirror>,
+    /// Whether the start fails if it cannot be loaded.
+    pub required: bool,
+    /// What came of loading it.
+    pub load: load::Load,
     /// How soon it is tried again.
     pub reconnect: reconnect::Reconnect,
     transport: Transport,
@@ -92,8 +97,13 @@ pub struct Server {
 
 impl Server {
     /// A server as it is configured; nothing is started yet.
-    pub fn new(config: ServerConfig, http: client::HttpClient, lifecycle: Arc<Lifecycle>) -> Arc<Self> {
-        let ServerConfig { name, transport, shared, .. } = config;
+    pub fn new(
+        config: ServerConfig,
+        load: LoadConfig,
+        http: client::HttpClient,
+        lifecycle: Arc<Lifecycle>,
+    ) -> Arc<Self> {
+        let ServerConfig { name, transport, shared, required, .. } = config;
         let older = match &transport {
             Transport::Http { url, headers, sse_fallback: true } => {
                 Some(Transport::Sse { url: url.clone(), headers: headers.clone() })
@@ -103,6 +113,8 @@ impl Server {
         Arc::new(Self {
             name,
             shared,
+            required,
+            load: load::Load::new(load),
             mirror: Arc::default(),
             reconnect: reconnect::Reconnect::default(),
             transport,

@@ -42,8 +42,8 @@ fn stated(status: u16, text: &str) -> String {
 /// A connection that was not made: its text says why, and if it does not, nobody is there.
 fn unreachable(why: &str) -> Signals {
     let said = Signals::text(why).with_sent(Sent::Never);
-    // How the runtime says that time was up while connecting.
-    if why.contains("deadline has elapsed") {
+    // How the runtime and we say that time was up while connecting.
+    if why.contains("deadline has elapsed") || why.starts_with("no connection within") {
         return Signals { transport: Some(Transport::ConnectTimeout), ..said };
     }
     if means_nothing(&said) { Signals { transport: Some(Transport::Refused), ..said } } else { said }
@@ -100,6 +100,7 @@ mod tests {
                 Permanent,
             ),
             (unreachable("tcp connect error: deadline has elapsed"), Timeout, Transient, Never, Transient),
+            (unreachable("no connection within 10 s"), Timeout, Transient, Never, Transient),
             (unreachable("invalid peer certificate: UnknownIssuer"), Network, Permanent, Never, Permanent),
             (unreachable("it answered with HTTP status 503"), Misbehaved, Transient, Never, Transient),
             (

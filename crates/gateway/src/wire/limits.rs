@@ -102,5 +102,8 @@ pub const LATE_KEPT: Duration = Duration::from_secs(60);
 pub const LATE_WAIT: Duration = Duration::from_secs(30);
 /// How long a call that is under way when the gateway ends may take to be answered as it is.
 pub const LAST_ANSWER: Duration = Duration::from_millis(1500);
-/// How long a merged list waits for a server that starts for the first time.
-pub const FIRST_LIST: Duration = Duration::from_secs(15);
+/// How long a list waits for one server where others, or what it listed before, can be answered instead: below the five
+/// seconds that the least patient clients wait.
+pub const LIST_WAIT: Duration = Duration::from_secs(4);
+/// Lists of one server that go on although nobody waits for them any more.
+pub const LATE_LISTS: usize = 16;

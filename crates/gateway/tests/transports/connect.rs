@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use seawall_gateway::call::{Nowhere, Outlet};
-use seawall_gateway::ops::config::Config;
+use seawall_gateway::ops::config::{Config, LoadConfig};
 use seawall_gateway::ops::lifecycle::Lifecycle;
 use seawall_gateway::upstream::handshake::Opening;
 use seawall_gateway::upstream::{Failure, Link, Server, client};
@@ -19,7 +19,8 @@ use super::server::{KINDS, Kind, Server as Fixture};
 /// What opening a conversation with the server at `url` comes to.
 async fn open(url: &str, lifecycle: &Arc<Lifecycle>) -> Result<Arc<Link>, Failure> {
     let config = Config::for_url(Some("it"), url).unwrap().servers.remove(0);
-    let server = Server::new(config, client::client().unwrap(), Arc::clone(lifecycle));
+    let once = LoadConfig { attempts: 1, ..LoadConfig::default() };
+    let server = Server::new(config, once, client::client().unwrap(), Arc::clone(lifecycle));
     let opening = Opening { prefer: Era::Legacy, initialize: Bytes::from("{}"), meta: Bytes::from("{}") };
     let nowhere: Arc<dyn Outlet> = Arc::new(Nowhere);
     server.open(&opening, &nowhere).await

@@ -63,6 +63,7 @@ impl Config {
             name,
             transport,
             shared: false,
+            required: false,
             rules: ServerRules::default(),
         }]))
     }

@@ -2,8 +2,17 @@
 
 use std::time::Duration;
 
+use super::problem::Problem;
+use super::tree::{Field, Text};
+
 /// A longer wait is a slip of units.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// The duration that a field holds.
+pub(super) fn read(value: &Field<'_>) -> Result<Duration, Problem> {
+    let Text { place, text } = value.text()?;
+    parse(&text).map_err(|error| place.problem(error))
+}
 
 /// Reads a duration, or says what is wrong with it.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {

@@ -12,6 +12,7 @@ mod expand;
 mod headers;
 mod import;
 mod json;
+mod load;
 mod name;
 mod own;
 mod policy;
@@ -36,6 +37,7 @@ use std::time::Duration;
 
 use http::{HeaderName, Uri};
 
+pub use self::load::LoadConfig;
 use self::problem::Place;
 pub use self::problem::{Problem, Problems};
 pub use self::secret::Secret;
@@ -60,6 +62,8 @@ pub struct Config {
     pub allowed_origins: Vec<String>,
     /// How tools are treated.
     pub rules: Rules,
+    /// How servers are loaded.
+    pub load: LoadConfig,
     /// The file this was read from.
     pub source: Option<PathBuf>,
 }
@@ -73,6 +77,8 @@ pub struct ServerConfig {
     pub transport: Transport,
     /// Whether one child serves all client sessions.
     pub shared: bool,
+    /// Whether the start fails if it cannot be loaded.
+    pub required: bool,
     /// How its tools are treated.
     pub rules: ServerRules,
 }

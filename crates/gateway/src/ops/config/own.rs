@@ -8,12 +8,12 @@ use super::settings::{self, Settings};
 use super::suggest;
 use super::tree::Field;
 
-const SERVER_KEYS: [&str; 10] =
-    ["command", "args", "env", "cwd", "url", "headers", "type", "shared", "enabled", "disabled"];
+const SERVER_KEYS: [&str; 11] =
+    ["command", "args", "env", "cwd", "url", "headers", "type", "shared", "required", "enabled", "disabled"];
 
 /// Keys of later versions. Who writes one counts on it, so it is never passed over.
-const LATER: [&str; 5] = ["admin", "store", "load", "reconnect", "ext_authz"];
-const SERVER_LATER: [&str; 1] = ["required"];
+const LATER: [&str; 4] = ["admin", "store", "reconnect", "ext_authz"];
+const SERVER_LATER: [&str; 0] = [];
 
 /// Whether the gateway has such a setting, now or later.
 pub(super) fn is_setting(key: &str) -> bool {
@@ -49,15 +49,10 @@ pub(super) fn read_settings(section: &Field<'_>, problems: &mut Problems) -> Set
 /// Reads what stands under a server's `x-seawall` in another client's file.
 pub(super) fn read_server_section(server: &mut RawServer, section: &Field<'_>, problems: &mut Problems) {
     for (key, value) in section.entries(problems) {
-        let is_known = match key {
-            "shared" => {
-                server.set_shared(&value, problems);
-                true
-            }
-            _ => rules::set_server(&mut server.rules, key, &value, problems),
-        };
+        let is_known =
+            server.set_own(key, &value, problems) || rules::set_server(&mut server.rules, key, &value, problems);
         if !is_known {
-            let known = [&["shared"][..], &rules::SERVER_KEYS].concat();
+            let known = [&["shared", "required"][..], &rules::SERVER_KEYS].concat();
             problems.push(not_ours(&value, key, &SERVER_LATER, &known));
         }
     }
@@ -90,9 +85,10 @@ fn read_server(server_name: &str, field: &Field<'_>, problems: &mut Problems) ->
     }
     let entries = field.entries(problems);
     for (key, value) in &entries {
-        if *key == "shared" {
-            server.set_shared(value, problems);
-        } else if !server.set(key, value, problems) && !rules::set_server(&mut server.rules, key, value, problems) {
+        let is_known = server.set(key, value, problems)
+            || server.set_own(key, value, problems)
+            || rules::set_server(&mut server.rules, key, value, problems);
+        if !is_known {
             let known = [&SERVER_KEYS[..], &rules::SERVER_KEYS].concat();
             problems.push(not_ours(value, key, &SERVER_LATER, &known));
         }

@@ -27,6 +27,7 @@ pub(super) struct RawServer {
     /// The variable with the bearer token.
     pub(super) token_var: Option<Text>,
     pub(super) shared: bool,
+    pub(super) required: bool,
     /// How its tools are treated.
     pub(super) rules: ServerRules,
     pub(super) is_off: bool,
@@ -65,8 +66,14 @@ impl RawServer {
         true
     }
 
-    pub(super) fn set_shared(&mut self, value: &Field<'_>, problems: &mut Problems) {
-        self.shared = problems.keep(value.flag()).unwrap_or_default();
+    /// Takes over a field that only Seawall knows; false if `key` is none.
+    pub(super) fn set_own(&mut self, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {
+        match key {
+            "shared" => self.shared = problems.keep(value.flag()).unwrap_or_default(),
+            "required" => self.required = problems.keep(value.flag()).unwrap_or_default(),
+            _ => return false,
+        }
+        true
     }
 }
 

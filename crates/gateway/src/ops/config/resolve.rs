@@ -16,7 +16,8 @@ pub(super) fn server(raw: RawServer, scope: &Scope<'_>, problems: &mut Problems)
         None if raw.command.is_some() => stdio(&raw, scope, problems),
         _ => remote(&raw, scope, problems),
     };
-    Some(ServerConfig { name: raw.name, transport: transport?, shared: raw.shared, rules: raw.rules })
+    let RawServer { name, shared, required, rules, .. } = raw;
+    Some(ServerConfig { name, transport: transport?, shared, required, rules })
 }
 
 fn stdio(raw: &RawServer, scope: &Scope<'_>, problems: &mut Problems) -> Option<Transport> {

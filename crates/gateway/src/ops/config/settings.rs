@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::problem::{Problem, Problems};
 use super::tree::{Field, Text};
-use super::{Config, ServerConfig, duration, rules};
+use super::{Config, LoadConfig, ServerConfig, duration, load, rules};
 use crate::catalog::rules::Rules;
 
 /// The keys [`Settings::set`] knows, beside those about policies.
-const OWN: [&str; 4] = ["listen", "grace", "allowed_hosts", "allowed_origins"];
+const OWN: [&str; 5] = ["listen", "grace", "allowed_hosts", "allowed_origins", "load"];
 
 /// The keys [`Settings::set`] knows.
 pub(super) fn keys() -> Vec<&'static str> {
@@ -21,6 +21,7 @@ pub(super) struct Settings {
     grace: Duration,
     allowed_hosts: Vec<String>,
     allowed_origins: Vec<String>,
+    load: LoadConfig,
     rules: Rules,
 }
 
@@ -31,6 +32,7 @@ impl Default for Settings {
             grace: Duration::from_secs(10),
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            load: LoadConfig::default(),
             rules: Rules::default(),
         }
     }
@@ -41,28 +43,24 @@ impl Settings {
     pub(super) fn set(&mut self, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {
         match key {
             "listen" => self.listen = problems.keep(listen(value)).unwrap_or(self.listen),
-            "grace" => self.grace = problems.keep(grace(value)).unwrap_or(self.grace),
+            "grace" => self.grace = problems.keep(duration::read(value)).unwrap_or(self.grace),
             "allowed_hosts" => self.allowed_hosts = names(value, host, problems),
             "allowed_origins" => self.allowed_origins = names(value, origin, problems),
+            "load" => self.load = load::read(value, problems),
             _ => return rules::set(&mut self.rules, key, value, problems),
         }
         true
     }
 
     pub(super) fn into_config(self, servers: Vec<ServerConfig>) -> Config {
-        let Self { listen, grace, allowed_hosts, allowed_origins, rules } = self;
-        Config { listen, servers, grace, allowed_hosts, allowed_origins, rules, source: None }
+        let Self { listen, grace, allowed_hosts, allowed_origins, load, rules } = self;
+        Config { listen, servers, grace, allowed_hosts, allowed_origins, load, rules, source: None }
     }
 }
 
 fn listen(value: &Field<'_>) -> Result<SocketAddr, Problem> {
     let Text { place, text } = value.text()?;
     text.parse().map_err(|_| place.problem(format!("{text:?} is not an address; write it like \"127.0.0.1:7332\"")))
-}
-
-fn grace(value: &Field<'_>) -> Result<Duration, Problem> {
-    let Text { place, text } = value.text()?;
-    duration::parse(&text).map_err(|error| place.problem(error))
 }
 
 type Check = fn(&str) -> Result<(), &'static str>;

@@ -89,6 +89,13 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// A whole number up to `most`.
+    pub(super) fn whole(&self, most: u32) -> Result<u32, Problem> {
+        let Value::Number(text) = self.value else { return Err(self.wrong("a whole number")) };
+        let number = text.parse().ok().filter(|number| *number <= most);
+        number.ok_or_else(|| self.place.problem(format!("must be a whole number from 0 to {most}, not {text}")))
+    }
+
     /// The text of a variable: numbers and flags are written out, null is no text.
     pub(super) fn variable(&self) -> Result<Option<Text>, Problem> {
         let text = match self.value {

@@ -74,8 +74,7 @@ fn every_problem_is_told_at_once_with_its_line() {
 
 #[test]
 fn keys_of_later_versions_are_never_passed_over() {
-    let top = ["admin", "store", "load", "reconnect", "ext_authz"];
-    let of_server = ["required"];
+    let top = ["admin", "store", "reconnect", "ext_authz"];
     let later = "known, but this version does not support it yet; remove it";
 
     for key in top {
@@ -83,10 +82,6 @@ fn keys_of_later_versions_are_never_passed_over() {
         assert_eq!(toml_file(&text).problems("seawall.toml"), format!("seawall.toml:1: {key}: {later}"));
         let text = format!("{{\"{key}\": {{}},\n\"servers\": {{\"a\": {{\"command\": \"a\"}}}}}}");
         assert_eq!(json_file(&text).problems("mcp.json"), format!("mcp.json:1: {key}: {later}"));
-    }
-    for key in of_server {
-        let text = format!("[servers.a]\ncommand = 'a'\n{key} = 1");
-        assert_eq!(toml_file(&text).problems("seawall.toml"), format!("seawall.toml:3: servers.a.{key}: {later}"));
     }
 }
 
@@ -126,6 +121,25 @@ fn the_own_file_may_be_json() {
     assert_eq!(
         kit.problems("mcp.json"),
         "mcp.json:3: servers.a.trust: unknown key; known are command, args, env, cwd, url, headers, type, shared, \
-         enabled, disabled, trust_annotations, concurrency, rate, hint, policy"
+         required, enabled, disabled, trust_annotations, concurrency, rate, hint, policy"
+    );
+}
+
+#[test]
+fn how_servers_are_loaded_is_read_and_checked() {
+    let config = toml_file(
+        "[load]\nattempts = 5\nbackoff = '100ms'\nmax_starting = '1m'\n[servers.a]\ncommand = 'a'\nrequired = true",
+    )
+    .good("seawall.toml");
+    let (backoff, max_starting) = (Duration::from_millis(100), Duration::from_secs(60));
+    assert_eq!(config.load, LoadConfig { attempts: 5, backoff, max_starting });
+    assert!(config.servers[0].required);
+
+    assert_eq!(
+        toml_file("[load]\nattempts = 1000\nbackof = '1s'\n[servers.a]\ncommand = 'a'\nrequired = 1")
+            .problems("seawall.toml"),
+        "seawall.toml:2: load.attempts: must be a whole number from 0 to 20, not 1000\n\
+         seawall.toml:3: load.backof: unknown key; did you mean \"backoff\"?\n\
+         seawall.toml:6: servers.a.required: must be true or false, not a number"
     );
 }

@@ -1,0 +1,69 @@
+//! What has changed between two lists of one server, for the operator: a renamed tool is a broken prompt somewhere.
+
+use std::collections::HashMap;
+
+use crate::upstream::beginning;
+use crate::wire::edit::Object;
+use crate::wire::scan::{self, Span};
+
+/// Names of one kind of change that are told; more are only counted.
+const NAMED: usize = 10;
+
+/// What something is called, and its text.
+type Entry = (String, Vec<u8>);
+
+/// What was added, removed and changed from one list to the next; nothing if both say the same.
+pub fn between(before: &[u8], after: &[u8], key: &str) -> Option<String> {
+    let (before, after) = (entries(before, key), entries(after, key));
+    let (old, new): (HashMap<_, _>, HashMap<_, _>) =
+        (before.iter().cloned().collect(), after.iter().cloned().collect());
+    let added = after.iter().filter(|(name, _)| !old.contains_key(name));
+    let removed = before.iter().filter(|(name, _)| !new.contains_key(name));
+    let changed = after.iter().filter(|(name, json)| old.get(name).is_some_and(|was| was != json));
+    let told = [told("added", added), told("removed", removed), told("changed", changed)];
+    let told: Vec<String> = told.into_iter().flatten().collect();
+    (!told.is_empty()).then(|| told.join("; "))
+}
+
+fn told<'a>(what: &str, entries: impl Iterator<Item = &'a Entry>) -> Option<String> {
+    let names: Vec<&str> = entries.map(|(name, _)| name.as_str()).collect();
+    let shown: Vec<&str> = names.iter().take(NAMED).copied().collect();
+    let more = names.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!names.is_empty()).then(|| format!("{what} {}{more}", shown.join(", ")))
+}
+
+/// The entries of a list by what each is called.
+fn entries(list: &[u8], key: &str) -> Vec<Entry> {
+    let id = match key {
+        "resources" => "uri",
+        "resourceTemplates" => "uriTemplate",
+        _ => "name",
+    };
+    let list = Object::of(list).get(key).map(<[u8]>::to_vec).unwrap_or_default();
+    let spans = scan::elements(&list, Span { start: 0, end: list.len() });
+    let entry = |span: Span| {
+        let json = span.of(&list);
+        let name = Object::of(json).get(id).and_then(scan::text).map(|name| beginning(&name)).unwrap_or_default();
+        (name, json.to_vec())
+    };
+    spans.into_iter().map(entry).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changed_is_named_and_order_is_no_change() {
+        let list = |tools: &str| format!(r#"{{"tools":[{tools}]}}"#).into_bytes();
+        let (a, b, c) = (r#"{"name":"a","x":1}"#, r#"{"name":"b"}"#, r#"{"name":"a","x":2}"#);
+        let before = list(&format!("{a},{b}"));
+        assert_eq!(between(&before, &list(&format!("{b},{a}")), "tools"), None);
+        assert_eq!(between(&before, &list(&format!("{c},{b}")), "tools").as_deref(), Some("changed a"));
+        assert_eq!(between(&before, &list(r#"{"name":"d"}"#), "tools").as_deref(), Some("added d; removed a, b"));
+        let many: Vec<String> = (0..12).map(|number| format!(r#"{{"name":"t{number}"}}"#)).collect();
+        let told = between(&list(""), &list(&many.join(",")), "tools").unwrap();
+        assert!(told.starts_with("added t0, t1") && told.ends_with("t9 and 2 more"), "{told}");
+    }
+}

@@ -1,0 +1,54 @@
+//! Servers whose tools are missing: what the model, the user and a program are told of them.
+
+use bytes::Bytes;
+use seawall::{LoadReport, ServerOutcome, Warnings};
+use serde_json::{Map, Value, json};
+
+use crate::upstream::{Server, seconds};
+use crate::wire::build;
+
+/// Where a list says which servers are missing.
+pub const SERVERS: &str = "seawall/servers";
+
+/// The exact lines about servers that did not load.
+pub fn warnings(outcomes: Vec<ServerOutcome<()>>) -> Warnings {
+    LoadReport { outcomes }.warnings()
+}
+
+/// A server that is there.
+pub fn there(server: &Server) -> ServerOutcome<()> {
+    ServerOutcome { server_id: server.name.clone(), result: Ok(Vec::new()), attempts: 1 }
+}
+
+/// What a program is told of a server: whether it will come back by itself, why it is not there, when it is tried next.
+pub fn entry(server: &Server, outcome: &ServerOutcome<()>) -> Value {
+    let status = outcome.status();
+    let mut entry = json!({"status": status, "reason": outcome.error().unwrap_or_default()});
+    let wait = seconds(server.reconnect.wait());
+    match status {
+        // It is tried all the time.
+        "transient" => entry["retryAfter"] = wait.max(1).into(),
+        "permanent" if wait > 0 => entry["retryAfter"] = wait.into(),
+        _ => {}
+    }
+    entry
+}
+
+/// What a program is told of a server that is there, but whose list is not whole.
+pub fn partial(reason: &str) -> Value {
+    json!({"status": "available", "reason": reason})
+}
+
+/// What a client may ask of a server that has not said yet what it can do.
+pub fn capabilities() -> Map<String, Value> {
+    let changing = json!({"listChanged": true});
+    let all =
+        [("tools", changing.clone()), ("prompts", changing.clone()), ("resources", changing), ("logging", json!({}))];
+    all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// A line for the user, as the client gets it.
+pub fn message(line: &str) -> Bytes {
+    let params = json!({"level": "warning", "logger": "seawall", "data": line});
+    build::notification("notifications/message", Some(params.to_string().as_bytes()))
+}

@@ -1,0 +1,42 @@
+//! Decides how servers are loaded: what stands under `[load]`.
+
+use std::time::Duration;
+
+use super::problem::Problems;
+use super::tree::Field;
+use super::{duration, suggest};
+
+const KEYS: [&str; 3] = ["attempts", "backoff", "max_starting"];
+/// More tries than this are a slip, or a storm.
+const MOST: u32 = 20;
+
+/// How servers are loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadConfig {
+    /// Attempts of one load; 0 means 1.
+    pub attempts: u32,
+    /// The first pause between them.
+    pub backoff: Duration,
+    /// How long a server may be starting before somebody should look after it.
+    pub max_starting: Duration,
+}
+
+impl Default for LoadConfig {
+    fn default() -> Self {
+        Self { attempts: 3, backoff: Duration::from_millis(250), max_starting: Duration::from_secs(300) }
+    }
+}
+
+/// Reads the section.
+pub(super) fn read(section: &Field<'_>, problems: &mut Problems) -> LoadConfig {
+    let mut load = LoadConfig::default();
+    for (key, value) in section.entries(problems) {
+        match key {
+            "attempts" => load.attempts = problems.keep(value.whole(MOST)).unwrap_or(load.attempts),
+            "backoff" => load.backoff = problems.keep(duration::read(&value)).unwrap_or(load.backoff),
+            "max_starting" => load.max_starting = problems.keep(duration::read(&value)).unwrap_or(load.max_starting),
+            _ => problems.push(value.place.problem(suggest::unknown(key, &KEYS))),
+        }
+    }
+    load
+}
