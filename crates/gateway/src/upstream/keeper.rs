@@ -93,11 +93,8 @@ impl Keeper {
     /// Begins to open it, unless that is under way.
     pub fn begin(self: &Arc<Self>) {
         let is_idle = self.state.send_if_modified(|state| {
-            let is_idle = match state {
-                State::Closed(_) => true,
-                State::Opening => false,
-                State::Open(link) => !link.is_alive(),
-            };
+            // Whoever opened a conversation that has ended is on the way to open the next one.
+            let is_idle = matches!(state, State::Closed(_));
             if is_idle {
                 *state = State::Opening;
             }
