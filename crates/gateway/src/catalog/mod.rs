@@ -13,6 +13,7 @@ pub mod lists;
 pub mod missing;
 pub mod names;
 pub mod quarantine;
+pub mod required;
 pub mod rules;
 pub mod stable;
 

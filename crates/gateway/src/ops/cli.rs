@@ -15,6 +15,7 @@ use super::memory::Memory;
 use crate::accept::guard::Guard;
 use crate::accept::http::Listener;
 use crate::accept::stdio;
+use crate::catalog::required;
 use crate::gateway::Gateway;
 use crate::upstream::child;
 
@@ -198,6 +199,7 @@ fn gateway(config: &Config, memory: Memory) -> Result<Arc<Gateway>, (u8, String)
 async fn on_stdio(config: &Config, memory: Memory) -> Ended {
     let gateway = gateway(config, memory)?;
     let mut stop = Stop::new()?;
+    loaded_required(&gateway, &mut stop).await?;
     tokio::select! {
         () = stdio::serve(&gateway, tokio::io::stdin(), tokio::io::stdout(), config.grace) => {}
         () = stop.asked() => gateway.lifecycle.drain(config.grace, stop.asked()).await,
@@ -209,6 +211,7 @@ async fn on_stdio(config: &Config, memory: Memory) -> Ended {
 async fn on_http(config: &Config, memory: Memory) -> Ended {
     let gateway = gateway(config, memory)?;
     let mut stop = Stop::new()?;
+    loaded_required(&gateway, &mut stop).await?;
     let guard = Guard { hosts: config.allowed_hosts.clone(), origins: config.allowed_origins.clone() };
     let listener = Listener::bind(Arc::clone(&gateway), config.listen, guard).await;
     let listener = listener.map_err(|error| (UNREACHABLE, format!("cannot listen on {}: {error}", config.listen)))?;
@@ -223,6 +226,18 @@ async fn on_http(config: &Config, memory: Memory) -> Ended {
     let _in_time = tokio::time::timeout(Duration::from_secs(5), serving).await;
     end(&gateway).await;
     Ok(())
+}
+
+/// What must be there is loaded before anybody is served.
+async fn loaded_required(gateway: &Gateway, stop: &mut Stop) -> Ended {
+    let loaded = tokio::select! {
+        loaded = required::load(&gateway.servers) => loaded,
+        () = stop.asked() => Err("stopped while the required servers were loaded".to_owned()),
+    };
+    if loaded.is_err() {
+        end(gateway).await;
+    }
+    loaded.map_err(|text| (UNREACHABLE, text))
 }
 
 async fn end(gateway: &Gateway) {

@@ -64,6 +64,8 @@ pub(crate) struct Client {
     pub(crate) log: Arc<Mutex<Vec<String>>>,
     /// Everything that was no answer to us.
     pub(crate) heard: Vec<Value>,
+    /// The last line that was read, as it was.
+    pub(crate) last_line: String,
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
     next: AtomicU64,
@@ -87,7 +89,7 @@ impl Client {
         });
         let output = BufReader::new(process.stdout.take().unwrap()).lines();
         let (input, next) = (process.stdin.take().unwrap(), AtomicU64::new(1));
-        Self { process, log, heard: Vec::new(), input, output, next, _folder: folder }
+        Self { process, log, heard: Vec::new(), last_line: String::new(), input, output, next, _folder: folder }
     }
 
     /// The same, past the handshake: also its result, and how long it took.
@@ -108,7 +110,8 @@ impl Client {
 
     async fn message(&mut self) -> Value {
         let line = soon("a message", self.output.next_line()).await.unwrap().expect("the gateway ended");
-        serde_json::from_str(&line).unwrap()
+        self.last_line = line;
+        serde_json::from_str(&self.last_line).unwrap()
     }
 
     /// One request and its answer; what else comes is kept.
@@ -129,6 +132,22 @@ impl Client {
         let mut answer = self.ask("tools/list", json!({})).await;
         assert!(answer["result"].is_object(), "{answer}");
         answer["result"].take()
+    }
+
+    /// The tools of the list, byte for byte.
+    pub(crate) async fn raw_tools(&mut self) -> String {
+        #[derive(serde::Deserialize)]
+        struct Answer<'a> {
+            #[serde(borrow)]
+            result: List<'a>,
+        }
+        #[derive(serde::Deserialize)]
+        struct List<'a> {
+            #[serde(borrow)]
+            tools: &'a serde_json::value::RawValue,
+        }
+        self.list().await;
+        serde_json::from_str::<Answer<'_>>(&self.last_line).unwrap().result.tools.get().to_owned()
     }
 
     /// Waits until something was heard that is no answer.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that is surprised should stop")]
 
 mod kit;
+mod required;
 mod statuses;
 #[path = "../hostile/kit/upstream.rs"]
 #[allow(dead_code, reason = "what is not needed here is needed there")]

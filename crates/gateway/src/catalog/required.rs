@@ -1,0 +1,49 @@
+//! Servers that must be there: loaded before anybody is served, so that a start that cannot work fails (`required = true`).
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use seawall::{Connect, ServerOutcome, Signals, load_tools};
+
+use crate::bridge::pool::own_info;
+use crate::bridge::to_modern;
+use crate::upstream::Server;
+use crate::upstream::handshake::Opening;
+use crate::wire::edit::{Object, quoted};
+use crate::wire::names::{Era, LEGACY};
+
+/// Loads the servers that are required, all at once; if one fails, why, in a line for each.
+pub async fn load(servers: &[Arc<Server>]) -> Result<(), String> {
+    let loads = servers.iter().filter(|server| server.required).map(async |server| {
+        let connect = Listing { server, opening: opening() };
+        load_tools([server.name.as_str()], &connect, &server.load.options()).await.outcomes
+    });
+    let failed: Vec<String> = join_all(loads).await.iter().flatten().filter_map(told).collect();
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
+}
+
+fn told(outcome: &ServerOutcome<()>) -> Option<String> {
+    let error = outcome.error()?;
+    let (name, status, attempts) = (&outcome.server_id, outcome.status(), outcome.attempts);
+    let times = if attempts == 1 { "attempt" } else { "attempts" };
+    Some(format!("the required server {name:?} did not load ({status}, {attempts} {times}): {error}"))
+}
+
+struct Listing<'a> {
+    server: &'a Server,
+    opening: Opening,
+}
+
+impl Connect<()> for Listing<'_> {
+    async fn connect(&self, _: &str) -> Result<Vec<()>, Signals> {
+        self.server.list_once(&self.opening).await.map(|()| Vec::new())
+    }
+}
+
+/// How we shake hands for ourselves.
+fn opening() -> Opening {
+    let mut params = Object::default();
+    params.set("protocolVersion", quoted(LEGACY[0])).set("capabilities", "{}").set("clientInfo", own_info());
+    let initialize = params.json();
+    Opening { prefer: Era::Legacy, meta: to_modern::meta(&initialize), initialize: initialize.into() }
+}
