@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that is surprised should stop")]
 
 mod kit;
+mod pains;
 mod required;
 mod statuses;
 #[path = "../hostile/kit/upstream.rs"]
