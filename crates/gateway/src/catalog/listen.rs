@@ -1,31 +1,75 @@
-//! One subscription to several servers: acknowledged once, by all together.
+//! One subscription to several servers: acknowledged once, by all together. A server that is missing is waited for, and
+//! the client hears when its tools are there.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 
 use crate::bridge::to_modern::answered;
 use crate::call::{Call, Outlet};
-use crate::dispatch::{Caller, Reply, exchange};
+use crate::dispatch::{Caller, Refusal, Reply, exchange};
 use crate::gateway::Route;
-use crate::upstream::Link;
-use crate::wire::Message;
+use crate::upstream::{Link, Server};
 use crate::wire::edit::Object;
 use crate::wire::names::SUBSCRIPTION_ID;
+use crate::wire::{Message, build, limits};
+
+/// How soon a server is listened to again, at the least.
+const AGAIN: Duration = Duration::from_millis(250);
 
 /// Listens to every server until the client goes or all servers are done.
 pub async fn all(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
     let outlet =
         Arc::new(FirstAcknowledged { outlet: Arc::clone(&call.outlet), is_acknowledged: AtomicBool::new(false) });
     let call = Call { outlet, ..call.clone() };
-    join_all(route.servers.iter().map(|server| exchange(route, caller, server, &call))).await;
+    join_all(route.servers.iter().map(|server| one(route, caller, server, &call))).await;
     let id = call.request.id().map(|id| id.json().to_vec()).unwrap_or_default();
     let mut meta = Object::default();
     meta.set(SUBSCRIPTION_ID, id);
     let mut result = Object::default();
     result.set("resultType", r#""complete""#).set("_meta", meta.json());
     answered(&result.json())
+}
+
+/// Listens to one server until it is done, or cannot be listened to; it may come later than the client.
+async fn one(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &Call) {
+    let mut is_missing = server.load.is_missing();
+    let draining = &route.lifecycle.draining;
+    while let Some(pool) = route.pool(server) {
+        let link = draining.run_until_cancelled(pool.link(server, call, limits::SERVER_WAIT)).await;
+        match link {
+            None => return,
+            Some(Ok(link)) => {
+                if std::mem::take(&mut is_missing) {
+                    appeared(&link, call);
+                }
+                let ended = exchange(route, caller, server, call).await;
+                if !matches!(ended, Err(Refusal::Failed(_, failure)) if !failure.is_final()) {
+                    return;
+                }
+            }
+            Some(Err(failure)) if failure.is_final() => return,
+            Some(Err(_)) => is_missing = true,
+        }
+        let pause = tokio::time::sleep(server.reconnect.wait().max(AGAIN));
+        draining.run_until_cancelled(pause).await;
+    }
+}
+
+/// The tools of a server are there that were not there when the client began to listen.
+fn appeared(link: &Arc<Link>, call: &Call) {
+    let wanted = call.request.field_json("notifications").map(Object::of).unwrap_or_default();
+    let Some(id) = call.request.id().filter(|_| wanted.get("toolsListChanged") == Some(b"true")) else { return };
+    let mut params = Object::default();
+    params.change("_meta", |meta| {
+        meta.set(SUBSCRIPTION_ID, id.json().to_vec());
+    });
+    let changed = build::notification("notifications/tools/list_changed", Some(&params.json()));
+    if let Ok(changed) = Message::parse(changed) {
+        call.outlet.notify(link, changed);
+    }
 }
 
 /// Lets the first acknowledgement through; the others say nothing new.

@@ -87,6 +87,11 @@ impl Load {
         if is_given_up { Duration::ZERO } else { most.saturating_sub(since) }
     }
 
+    /// Whether it is being started, and is not there yet.
+    pub fn is_missing(&self) -> bool {
+        self.state().since.is_some()
+    }
+
     /// Whether it said no when it was tried last.
     pub fn is_denied(&self) -> bool {
         self.state().failed.as_ref().is_some_and(|failed| failed.disposition == Disposition::Denied)

@@ -258,8 +258,8 @@ impl Served {
         Self { _process: process, address }
     }
 
-    /// One request on a connection of its own; further headers end in a line break each.
-    pub(crate) async fn post(&self, headers: &str, body: &Value) -> Value {
+    /// Sends one request on a connection of its own; further headers end in a line break each.
+    async fn send(&self, headers: &str, body: &Value) -> tokio::net::TcpStream {
         let body = body.to_string();
         let head = format!(
             "POST /mcp HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/json\r\n\
@@ -269,6 +269,12 @@ impl Served {
         );
         let mut tcp = tokio::net::TcpStream::connect(&self.address).await.unwrap();
         tcp.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+        tcp
+    }
+
+    /// One request and its answer.
+    async fn post(&self, headers: &str, body: &Value) -> Value {
+        let mut tcp = self.send(headers, body).await;
         let mut text = String::new();
         soon("an answer", tokio::io::AsyncReadExt::read_to_string(&mut tcp, &mut text)).await.unwrap();
         let (_, body) = text.split_once("\r\n\r\n").unwrap();
@@ -284,9 +290,21 @@ impl Served {
 
     /// One request of a modern client.
     pub(crate) async fn modern(&self, method: &str) -> Value {
-        let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": {}});
-        let headers = format!("mcp-protocol-version: 2026-07-28\r\nmcp-method: {method}\r\n");
-        self.post(&headers, &json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": meta}})).await
+        let (headers, request) = modern(method, json!({}));
+        self.post(&headers, &request).await
     }
+
+    /// The lines that a modern client hears that listens for changes of the list of tools.
+    pub(crate) async fn listen(&self) -> Lines<BufReader<tokio::net::TcpStream>> {
+        let (headers, request) = modern("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
+        BufReader::new(self.send(&headers, &request).await).lines()
+    }
+}
+
+/// The headers and the body of a modern request.
+fn modern(method: &str, mut params: Value) -> (String, Value) {
+    params["_meta"] = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {}});
+    let headers = format!("mcp-protocol-version: 2026-07-28\r\nmcp-method: {method}\r\n");
+    (headers, json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
 }

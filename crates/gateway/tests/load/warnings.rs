@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::kit::*;
-use super::upstream::{honest, response};
+use super::upstream::{Asked, Upstream, honest, response};
 
 #[tokio::test]
 async fn t17_each_class_has_its_own_line_in_the_prompt_and_for_the_user() {
@@ -88,14 +88,17 @@ async fn t17_one_server_alone_is_told_of_in_the_same_words() {
     assert!(!text.contains("will not work"), "{text}");
 }
 
-/// A server that is away at first and comes when the test says so.
-async fn t18(status: &'static str) {
+/// A server that is away with this status at first, and comes when the test says so.
+async fn coming(status: &'static str) -> (Upstream, Arc<AtomicBool>) {
     let is_up = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&is_up);
-    let late =
-        scripted(move |asked, _| if seen.load(Ordering::SeqCst) { honest(asked) } else { response(status, "", b"") })
-            .await;
-    let ok = healthy().await;
+    let answer =
+        move |asked: &Asked, _| if seen.load(Ordering::SeqCst) { honest(asked) } else { response(status, "", b"") };
+    (scripted(answer).await, is_up)
+}
+
+async fn t18(status: &'static str) {
+    let ((late, is_up), ok) = (coming(status).await, healthy().await);
     let config = remote("ok", &ok.url) + &remote("late", &late.url);
     let (mut client, hello, _) = Client::connect(&config).await;
     assert!(hello["instructions"].as_str().unwrap().contains(" late"), "{hello}");
@@ -142,6 +145,30 @@ async fn t18_the_next_handshake_says_nothing_of_a_server_that_is_there_again() {
     let again = served.hello().await;
     assert_eq!(again["result"].get("instructions"), None, "first {hello}, then {again}");
     drop(folder);
+}
+
+#[tokio::test]
+async fn t18_a_modern_client_that_listens_hears_it_too() {
+    let ((late, is_up), ok) = (coming("503 Service Unavailable").await, healthy().await);
+    let (_folder, file) = configured(&(remote("ok", &ok.url) + &remote("late", &late.url)));
+    let served = Served::start(&file).await;
+    let before = served.modern("tools/list").await["result"].take();
+    assert_eq!((names(&before), &told(&before, "late")["status"]), (vec!["ok__echo"], &"transient".into()), "{before}");
+    let mut heard = served.listen().await;
+    until("it was tried in the background", || late.seen().len() >= 5).await;
+    is_up.store(true, Ordering::SeqCst);
+    let changed = async {
+        while let Some(line) = heard.next_line().await.unwrap() {
+            if line.contains(CHANGED) {
+                return line;
+            }
+        }
+        panic!("the stream ended");
+    };
+    let changed = soon("the client hears it", changed).await;
+    assert!(changed.contains(r#""io.modelcontextprotocol/subscriptionId":1"#), "{changed}");
+    let after = served.modern("tools/list").await["result"].take();
+    assert_eq!((names(&after), after.get("_meta")), (vec!["ok__echo", "late__echo"], None), "{after}");
 }
 
 #[tokio::test]
