@@ -27,7 +27,7 @@ pub fn go_on(asked: Asked, asking: AbortOnDropHandle<Reply>) {
     tokio::spawn(async move {
         if let Ok(Ok(Ok(answer))) = tokio::time::timeout(limits::LIST_TIME, asking).await {
             let method = asked.call.request.method();
-            let answer = quarantine::cleaned(&asked.server, method, answer);
+            let answer = quarantine::cleaned(&asked.server, asked.caller.era(), method, answer);
             if answer.kind() == Kind::Result && !stable::is_empty(method, &answer) {
                 let before = asked.route.memory.list(&asked.key, &stable::name(&asked.call.request));
                 let is_news = before.is_none_or(|before| !stable::is_same(method, &before, &answer));

@@ -5,11 +5,12 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::bridge::to_modern::with_body;
 use crate::upstream::{Server, beginning};
 use crate::wire::edit::{self, Object};
+use crate::wire::names::Era;
 use crate::wire::{Kind, Message, scan};
 
 /// Where a list says what was left out of it.
@@ -19,15 +20,15 @@ const NAMED: usize = 20;
 /// Letters of a name that are shown.
 const SHOWN: usize = 100;
 
-/// A list of tools without those that no client can read; anything else as it is.
-pub fn cleaned(server: &Server, method: &str, answer: Message) -> Message {
+/// A list of tools without those that no client of this era can read; anything else as it is.
+pub fn cleaned(server: &Server, era: Era, method: &str, answer: Message) -> Message {
     let Some(list) = answer.field("tools").filter(|_| method == "tools/list" && answer.kind() == Kind::Result) else {
         return answer;
     };
     let mut seen = HashSet::new();
     let (mut kept, mut broken) = (Vec::new(), Vec::new());
     for entry in scan::elements(answer.raw(), list).into_iter().map(|span| span.of(answer.raw())) {
-        match fault(entry, &mut seen) {
+        match fault(entry, era, &mut seen) {
             None => kept.push(entry),
             Some((name, reason)) => broken.push((name, reason)),
         }
@@ -52,51 +53,43 @@ pub fn cleaned(server: &Server, method: &str, answer: Message) -> Message {
     with_body(&answer, &body).unwrap_or(answer)
 }
 
-/// The name of a tool that no client can read, and why; nothing if it is fine.
-fn fault(entry: &[u8], seen: &mut HashSet<String>) -> Option<(String, &'static str)> {
+/// The name of a tool that no client of this era can read, and why; nothing if it is fine.
+fn fault(entry: &[u8], era: Era, seen: &mut HashSet<String>) -> Option<(String, String)> {
     let tool: Value = serde_json::from_slice(entry).unwrap_or_default();
     let name = tool["name"].as_str().unwrap_or_default();
     let reason = if !tool.is_object() {
-        "it is no object"
+        "it is no object".to_owned()
     } else if name.is_empty() {
-        "its name is missing or not a string"
+        "its name is missing or not a string".to_owned()
     } else if !seen.insert(name.to_owned()) {
-        "its name stands in the list already"
+        "its name stands in the list already".to_owned()
     } else if !matches!(tool.get("description"), None | Some(Value::String(_))) {
-        "its description is not a string"
+        "its description is not a string".to_owned()
     } else {
-        schema_fault(tool.get("inputSchema"), "its inputSchema is missing or not an object")
-            .or_else(|| tool.get("outputSchema").and_then(|schema| output_fault(schema)))?
+        // What a tool answers with may be anything since 2026-07-28.
+        let output = tool.get("outputSchema").filter(|_| era == Era::Legacy);
+        let output = output.and_then(|output| schema_fault(Some(output), "outputSchema"));
+        schema_fault(tool.get("inputSchema"), "inputSchema").or(output)?
     };
     Some((beginning(name).chars().take(SHOWN).collect(), reason))
 }
 
-/// What clients take for a schema of arguments: an object with properties that are schemas.
-fn schema_fault(schema: Option<&Value>, missing: &'static str) -> Option<&'static str> {
-    let Some(Value::Object(schema)) = schema else { return Some(missing) };
-    let is_texts = |list: &Value| list.as_array().is_some_and(|list| list.iter().all(Value::is_string));
-    let is_schemas = |table: &Value| table.as_object().is_some_and(|table| table.values().all(is_schema));
+/// What is wrong with a schema for clients: it must be one of an object, and its properties objects too.
+fn schema_fault(schema: Option<&Value>, of: &str) -> Option<String> {
+    let Some(schema) = schema.and_then(Value::as_object) else {
+        return Some(format!("its {of} is missing or not an object"));
+    };
+    let is_names = |list: &Value| list.as_array().is_some_and(|list| list.iter().all(Value::is_string));
+    let is_schemas = |table: &Value| table.as_object().is_some_and(|table| table.values().all(Value::is_object));
     if schema.get("type") != Some(&json!("object")) {
-        Some("the type of its inputSchema is not \"object\"")
-    } else if !has_only(schema, "properties", is_schemas) {
-        Some("the properties of its inputSchema are not schemas")
-    } else if !has_only(schema, "required", is_texts) {
-        Some("the required properties of its inputSchema are not a list of names")
+        Some(format!("the type of its {of} is not \"object\""))
+    } else if !schema.get("properties").is_none_or(is_schemas) {
+        Some(format!("the properties of its {of} are not all objects"))
+    } else if !schema.get("required").is_none_or(is_names) {
+        Some(format!("what its {of} requires is not a list of names"))
     } else {
         None
     }
-}
-
-fn output_fault(schema: &Value) -> Option<&'static str> {
-    (!schema.is_object()).then_some("its outputSchema is not an object")
-}
-
-fn is_schema(value: &Value) -> bool {
-    value.is_object() || value.is_boolean()
-}
-
-fn has_only(schema: &Map<String, Value>, key: &str, is_fine: impl Fn(&Value) -> bool) -> bool {
-    schema.get(key).is_none_or(is_fine)
 }
 
 #[cfg(test)]
@@ -108,7 +101,7 @@ mod tests {
         let mut seen = HashSet::new();
         for (fine, tool) in [
             (true, r#"{"name":"a","inputSchema":{"type":"object"}}"#),
-            (true, r#"{"name":"b","inputSchema":{"type":"object","properties":{"x":{},"y":true},"required":["x"]}}"#),
+            (true, r#"{"name":"b","inputSchema":{"type":"object","properties":{"x":{}},"required":["x"]}}"#),
             (true, r#"{"name":"c","inputSchema":{"type":"object","$defs":{},"x":1},"outputSchema":{"type":"object"}}"#),
             (false, r#"{"name":"a","inputSchema":{"type":"object"}}"#),
             (false, r#"{"inputSchema":{"type":"object"}}"#),
@@ -120,11 +113,14 @@ mod tests {
             (false, r#"{"name":"h","inputSchema":{"type":"object","properties":[]}}"#),
             (false, r#"{"name":"i","inputSchema":{"type":"object","properties":{"x":"string"}}}"#),
             (false, r#"{"name":"j","inputSchema":{"type":"object","required":true}}"#),
-            (false, r#"{"name":"k","inputSchema":{"type":"object"},"outputSchema":[]}"#),
+            (false, r#"{"name":"k","inputSchema":{"type":"object"},"outputSchema":{"type":"array"}}"#),
+            (false, r#"{"name":"n","inputSchema":{"type":"object","properties":{"x":true}}}"#),
             (false, r#"{"name":"l","inputSchema":{"type":"object"},"description":1}"#),
             (false, r#""m""#),
         ] {
-            assert_eq!(fault(tool.as_bytes(), &mut seen).is_none(), fine, "{tool}");
+            assert_eq!(fault(tool.as_bytes(), Era::Legacy, &mut seen).is_none(), fine, "{tool}");
         }
+        let output = br#"{"name":"o","inputSchema":{"type":"object"},"outputSchema":{"type":"array"}}"#;
+        assert_eq!(fault(output, Era::Modern, &mut seen), None);
     }
 }

