@@ -97,9 +97,9 @@ async fn coming(status: &'static str) -> (Upstream, Arc<AtomicBool>) {
     (scripted(answer).await, is_up)
 }
 
-async fn t18(status: &'static str) {
+async fn t18(status: &'static str, setting: &str) {
     let ((late, is_up), ok) = (coming(status).await, healthy().await);
-    let config = remote("ok", &ok.url) + &remote("late", &late.url);
+    let config = remote("ok", &ok.url) + &remote("late", &late.url) + setting;
     let (mut client, hello, _) = Client::connect(&config).await;
     assert!(hello["instructions"].as_str().unwrap().contains(" late"), "{hello}");
     let before = client.list().await;
@@ -120,12 +120,17 @@ async fn t18(status: &'static str) {
 
 #[tokio::test]
 async fn t18_a_transient_server_comes_up_and_its_tools_appear() {
-    t18("503 Service Unavailable").await;
+    t18("503 Service Unavailable", "").await;
 }
 
 #[tokio::test]
 async fn t18_a_server_that_seemed_broken_is_looked_after_too() {
-    t18("404 Not Found").await;
+    t18("404 Not Found", "").await;
+}
+
+#[tokio::test]
+async fn t18_a_server_that_all_clients_share_is_announced_too() {
+    t18("503 Service Unavailable", "shared = true\n").await;
 }
 
 #[tokio::test]
