@@ -127,12 +127,14 @@ impl Drop for Keeper {
 
 /// Opens the conversation, again and again, as long as somebody holds the keeper and trying makes sense.
 async fn keep(weak: Weak<Keeper>) {
+    let mut is_again = false;
     loop {
         // Held only where nothing waits: a keeper that nobody else holds must go, whatever is under way.
         let Some(keeper) = weak.upgrade() else { return };
         let server = Arc::clone(&keeper.server);
         let (opening, general) = (keeper.opening.clone(), Arc::clone(&keeper.general));
         drop(keeper);
+        let starting = server.status.starting();
         let wait = server.reconnect.wait();
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
@@ -146,6 +148,8 @@ async fn keep(weak: Weak<Keeper>) {
                 drop(keeper);
                 prepared.await;
                 let Some(keeper) = weak.upgrade() else { return };
+                let _open = server.status.open(std::mem::replace(&mut is_again, true));
+                drop(starting);
                 keeper.state.send_replace(State::Open(Arc::clone(&link)));
                 drop(keeper);
                 watch(&link, &server).await;
@@ -154,6 +158,7 @@ async fn keep(weak: Weak<Keeper>) {
                 keeper.state.send_replace(State::Opening);
             }
             Err(failure) => {
+                server.status.failed(failure.to_string());
                 server.reconnect.failed(failure.clone());
                 if failure.is_final() {
                     keeper.state.send_replace(State::Closed(Some(failure)));
@@ -171,5 +176,6 @@ async fn watch(link: &Arc<Link>, server: &Server) {
         server.reconnect.worked();
     }
     let why = link.why_lost().unwrap_or_else(|| Failure::Lost("it closed the conversation".to_owned()));
+    server.status.failed(why.to_string());
     server.reconnect.failed(why);
 }

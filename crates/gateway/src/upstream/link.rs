@@ -15,7 +15,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::mirror::Mirror;
-use super::{Failure, Hello, Wire};
+use super::status::Status;
+use super::{Failure, Hello, Server, Wire, beginning};
 use crate::call::{Call, Cancel, Outlet};
 use crate::wire::build::{self, Error};
 use crate::wire::edit::{self, Object};
@@ -34,6 +35,8 @@ pub struct Link {
     hello: OnceLock<Hello>,
     initialized: OnceLock<()>,
     mirror: OnceLock<Arc<Mirror>>,
+    status: OnceLock<Arc<Status>>,
+    has_strays: AtomicBool,
     general: Arc<dyn Outlet>,
     next: AtomicU64,
     of_use: AtomicBool,
@@ -67,6 +70,8 @@ impl Link {
             hello: OnceLock::new(),
             initialized: OnceLock::new(),
             mirror: OnceLock::new(),
+            status: OnceLock::new(),
+            has_strays: AtomicBool::new(false),
             general,
             next: AtomicU64::new(1),
             of_use: AtomicBool::new(false),
@@ -90,9 +95,10 @@ impl Link {
         self.hello.get().map_or(Era::Legacy, |hello| hello.era)
     }
 
-    /// Notes what was agreed on, and what must hear when the list of tools changes.
-    pub fn agree(&self, hello: Hello, mirror: &Arc<Mirror>) {
-        let _once = self.mirror.set(Arc::clone(mirror));
+    /// Notes what was agreed on, and who must hear what is said.
+    pub fn agree(&self, hello: Hello, server: &Server) {
+        let _once = self.mirror.set(Arc::clone(&server.mirror));
+        let _once = self.status.set(Arc::clone(&server.status));
         if let Wire::Http(http) = &self.wire {
             http.agree(&hello);
         }
@@ -235,7 +241,13 @@ impl Link {
     /// Takes what the server sent; `on` is the request whose answer stream it came on.
     pub fn receive(self: &Arc<Self>, message: Message, on: Option<u64>) {
         match message.kind() {
-            Kind::Result | Kind::Error => self.settle(message.id().and_then(Id::as_number), Ok(message)),
+            Kind::Result | Kind::Error => {
+                let number = message.id().and_then(Id::as_number);
+                if number.is_none_or(|number| number == 0 || number >= self.next.load(Ordering::Relaxed)) {
+                    self.astray(&message);
+                }
+                self.settle(number, Ok(message));
+            }
             Kind::Notification => self.notified(message, on),
             Kind::Request if message.method() == "ping" => {
                 if let Some(id) = message.id() {
@@ -243,6 +255,19 @@ impl Link {
                 }
             }
             Kind::Request => self.outlet(on, true).ask(self, message),
+        }
+    }
+
+    /// An answer to nothing that was asked here. Whose it is cannot be known, so nobody gets it; who waits for it waits
+    /// on. One that comes late or twice is not meant: its id was given to a call that is over.
+    fn astray(&self, answer: &Message) {
+        if let Some(status) = self.status.get() {
+            status.stray();
+        }
+        if !self.has_strays.swap(true, Ordering::Relaxed) {
+            let id = answer.id().map_or_else(|| "null".to_owned(), |id| beginning(&String::from_utf8_lossy(id.json())));
+            let text = format!("{}: answered under an id that nothing was asked with ({id}); passed over", self.server);
+            crate::ops::log::line(&text);
         }
     }
 

@@ -1,8 +1,8 @@
 //! The servers: how each is reached, what it speaks, and the conversations with it.
 //!
 //! `link` is one conversation, over a `pipe` (to a `child`, over `ws`, over legacy `sse`) or over `http`; `handshake`
-//! opens it, `keeper` keeps it open, `reconnect` says how soon; `mirror` puts arguments into headers where a tool wants
-//! that.
+//! opens it, `keeper` keeps it open, `reconnect` says how soon; `status` is what is known of a server, `said` what it says
+//! outside the protocol; `mirror` puts arguments into headers where a tool wants that.
 
 pub mod child;
 pub mod client;
@@ -16,7 +16,9 @@ pub mod mirror;
 pub mod pipe;
 pub mod reconnect;
 mod response;
+mod said;
 mod sse;
+pub mod status;
 mod ws;
 
 use std::sync::atomic::AtomicBool;
@@ -78,6 +80,8 @@ pub struct Server {
     pub shared: bool,
     /// Which arguments its tools want in headers.
     pub mirror: Arc<mirror::Mirror>,
+    /// What is known of it.
+    pub status: Arc<status::Status>,
     /// How soon it is tried again.
     pub reconnect: reconnect::Reconnect,
     transport: Transport,
@@ -103,6 +107,7 @@ impl Server {
             name,
             shared,
             mirror: Arc::default(),
+            status: Arc::default(),
             reconnect: reconnect::Reconnect::default(),
             transport,
             older,
