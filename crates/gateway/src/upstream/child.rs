@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::pipe::{self, Pipe};
 use super::said::{self, Said};
-use super::{Failure, Link, Server, Wire};
+use super::{Failure, Link, Server, Wire, mark};
 use crate::call::Outlet;
 use crate::ops::config::Transport;
 use crate::wire::limits;
@@ -54,7 +54,8 @@ pub fn start(server: &Server, transport: &Transport, general: Arc<dyn Outlet>) -
     let Ok(place) = Arc::clone(&lifecycle.processes).try_acquire_owned() else {
         return Err(Failure::Unreachable(format!("over {} server processes are running", limits::PROCESSES)));
     };
-    let mut child = spawn(transport)?;
+    let mark = mark::next();
+    let mut child = spawn(transport, mark.as_deref())?;
     let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
         return Err(Failure::Unreachable("its pipes could not be opened".to_owned()));
@@ -76,13 +77,13 @@ pub fn start(server: &Server, transport: &Transport, general: Arc<dyn Outlet>) -
         if let Some(exit) = exit {
             status.exited(exit);
         }
-        stop(&mut child, group).await;
+        stop(&mut child, group, mark.as_deref()).await;
         drop((place, running));
     });
     Ok(link)
 }
 
-fn spawn(transport: &Transport) -> Result<Child, Failure> {
+fn spawn(transport: &Transport, mark: Option<&str>) -> Result<Child, Failure> {
     let Transport::Stdio { command, args, env, cwd, inherit_env } = transport else {
         return Err(Failure::Unreachable("it is no command".to_owned()));
     };
@@ -92,7 +93,9 @@ fn spawn(transport: &Transport) -> Result<Child, Failure> {
         PASSED_ON.iter().filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?))).collect()
     };
     let own = env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value.expose())));
-    let variables: Vec<_> = variables.into_iter().chain(own).collect();
+    // A server may be configured without the mark: then what it starts in sessions of their own stays.
+    let mark = mark.map(|mark| (OsString::from(mark::VARIABLE), OsString::from(mark)));
+    let variables: Vec<_> = variables.into_iter().chain(mark).chain(own).collect();
     let path = variables.iter().rfind(|(name, _)| name == "PATH").map(|(_, path)| path.clone()).unwrap_or_default();
     let program = find(command, cwd.as_deref(), &path)
         .ok_or_else(|| Failure::Impossible(format!("there is no program {command:?}")))?;
@@ -157,8 +160,8 @@ async fn supervise(
     exit.filter(|_| was_alone).map(|exit| exit.to_string())
 }
 
-/// Waits for a process whose stdin is closed, then asks, then insists; its whole group goes with it.
-async fn stop(child: &mut Child, group: Option<Pid>) {
+/// Waits for a process whose stdin is closed, then asks, then insists; whatever it started goes with it.
+async fn stop(child: &mut Child, group: Option<Pid>, mark: Option<&str>) {
     let signal = |signal| group.map(|group| kill_process_group(group, signal));
     let mut exit = tokio::time::timeout(limits::CHILD_GRACE, child.wait()).await;
     if exit.is_err() {
@@ -169,5 +172,8 @@ async fn stop(child: &mut Child, group: Option<Pid>) {
     signal(Signal::KILL);
     if exit.is_err() {
         let _gone = child.wait().await;
+    }
+    if let Some(mark) = mark {
+        mark::end(mark).await;
     }
 }

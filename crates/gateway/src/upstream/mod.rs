@@ -2,7 +2,7 @@
 //!
 //! `link` is one conversation, over a `pipe` (to a `child`, over `ws`, over legacy `sse`) or over `http`; `handshake`
 //! opens it, `keeper` keeps it open, `reconnect` says how soon; `status` is what is known of a server, `said` what it says
-//! outside the protocol; `mirror` puts arguments into headers where a tool wants that.
+//! outside the protocol, `mark` finds what it started; `mirror` puts arguments into headers where a tool wants that.
 
 pub mod child;
 pub mod client;
@@ -12,6 +12,7 @@ pub mod handshake;
 pub mod http;
 pub mod keeper;
 pub mod link;
+pub mod mark;
 pub mod mirror;
 pub mod pipe;
 pub mod reconnect;

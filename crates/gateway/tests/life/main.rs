@@ -9,13 +9,17 @@
 mod kit;
 
 mod deaths;
+mod leftovers;
 
 use std::fs;
 use std::path::PathBuf;
 
+use http::Method;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+
+use self::kit::Legacy;
 
 /// The failure that an answer of a tool is.
 fn failed(answer: &Value) -> &Value {
@@ -25,6 +29,13 @@ fn failed(answer: &Value) -> &Value {
 
 fn kill(pid: i32) {
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+}
+
+/// A client says goodbye.
+async fn leave(client: &Legacy) {
+    let headers = client.headers();
+    let left = kit::http::send(client.address, Method::DELETE, &client.path, &headers, Default::default()).await;
+    assert_eq!(left.status(), 200);
 }
 
 /// A file in which scripted servers write what they did.
