@@ -55,13 +55,14 @@ fn failed_tool(era: Era, call: &Call, server: &str, failure: &Failure) -> Bytes 
         Failure::Status { .. } | Failure::Broken(_) => "UPSTREAM_ERROR",
         Failure::Handshake(_) | Failure::Impossible(_) => "SERVER_UNAVAILABLE",
         Failure::Starting { .. } => "SERVER_STARTING",
+        Failure::GivenUp(_) => "RETRY_EXHAUSTED",
         Failure::Unreachable(_) | Failure::Lost(_) | Failure::SessionLost | Failure::Cancelled => "CONNECTION_LOST",
     };
     let mut result = json!({
         "content": [{"type": "text", "text": text}],
         "isError": true,
         "_meta": {"seawall/failure": {
-            "code": code, "message": text, "retryable": code != "SERVER_UNAVAILABLE", "tool": tool, "server": server,
+            "code": code, "message": text, "retryable": !matches!(code, "SERVER_UNAVAILABLE" | "RETRY_EXHAUSTED"), "tool": tool, "server": server,
             "attempts": 1, "mayHaveExecuted": may_have_executed,
         }},
     });

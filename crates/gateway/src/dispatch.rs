@@ -21,7 +21,7 @@ use crate::session::Session;
 use crate::upstream::{Failure, Server};
 use crate::wire::build::Error;
 use crate::wire::names::Era;
-use crate::wire::{Kind, Message, limits};
+use crate::wire::{Kind, Message};
 
 /// Who asks.
 #[derive(Clone)]
@@ -79,7 +79,7 @@ pub async fn exchange(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>,
     if catalog::stable::is_list(&call.request) {
         return catalog::stable::list(route, caller, server, call).await;
     }
-    let wait = limits::SERVER_WAIT;
+    let wait = server.reconnect.patience();
     match once(route, caller, server, call, wait).await {
         // The server has forgotten the session, so it has not looked at the request.
         Err(Refusal::Failed(_, Failure::SessionLost)) => once(route, caller, server, call, wait).await,

@@ -59,7 +59,7 @@ pub async fn list(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, cal
         }
     }
     // A merged list does not wait long for one of its servers.
-    let wait = if route.single().is_some() { limits::SERVER_WAIT } else { limits::FIRST_LIST };
+    let wait = if route.single().is_some() { server.reconnect.patience() } else { limits::FIRST_LIST };
     match once(route, caller, server, call, wait).await {
         Ok(answer) => believed(&route.memory, &key, keeper.and_then(|keeper| keeper.now()).as_deref(), call, answer),
         Err(Refusal::Failed(name, failure)) => {

@@ -15,8 +15,11 @@ use super::handshake::Opening;
 use super::{Failure, Link, Server};
 use crate::call::Outlet;
 
-/// A conversation that lasted this long was of use, whatever it was used for.
+/// A server whose conversation lasted this long after its handshake is well again.
 const STABLE: Duration = Duration::from_secs(10);
+
+/// How long a server that came back may take to be told what the one before it knew.
+const PREPARE: Duration = Duration::from_secs(10);
 
 /// What is to be done with a conversation before calls may use it.
 pub type Prepare = Box<dyn Fn(Arc<Link>) -> BoxFuture<'static, ()> + Send + Sync>;
@@ -43,15 +46,8 @@ enum State {
 impl Keeper {
     /// A keeper; nothing is opened before somebody asks.
     pub fn new(server: &Arc<Server>, opening: Opening, general: Arc<dyn Outlet>, prepare: Prepare) -> Arc<Self> {
-        let state = watch::Sender::new(State::Closed(None));
-        Arc::new(Self {
-            server: Arc::clone(server),
-            opening,
-            general,
-            prepare,
-            state,
-            stopped: CancellationToken::new(),
-        })
+        let (state, stopped) = (watch::Sender::new(State::Closed(None)), server.lifecycle.ended.child_token());
+        Arc::new(Self { server: Arc::clone(server), opening, general, prepare, state, stopped })
     }
 
     /// The conversation, if it is open.
@@ -93,11 +89,7 @@ impl Keeper {
     /// Begins to open it, unless that is under way.
     pub fn begin(self: &Arc<Self>) {
         let is_idle = self.state.send_if_modified(|state| {
-            let is_idle = match state {
-                State::Closed(_) => true,
-                State::Opening => false,
-                State::Open(link) => !link.is_alive(),
-            };
+            let is_idle = matches!(state, State::Closed(_)) && !self.stopped.is_cancelled();
             if is_idle {
                 *state = State::Opening;
             }
@@ -105,8 +97,29 @@ impl Keeper {
         });
         if is_idle {
             let (keeper, stopped) = (Arc::downgrade(self), self.stopped.clone());
-            tokio::spawn(async move { stopped.run_until_cancelled(keep(keeper)).await });
+            tokio::spawn(async move {
+                tokio::select! {
+                    // First, so that what is closed on purpose is not taken for a failure.
+                    biased;
+                    () = stopped.cancelled() => {}
+                    () = keep(keeper.clone()) => return,
+                }
+                if let Some(keeper) = keeper.upgrade() {
+                    keeper.give_up(Failure::Unreachable("the gateway is going down".to_owned()));
+                }
+            });
         }
+    }
+
+    /// Whoever waits need not wait any longer.
+    fn give_up(&self, failure: Failure) {
+        self.state.send_if_modified(|state| {
+            let is_waited_for = !matches!(state, State::Closed(_));
+            if is_waited_for {
+                *state = State::Closed(Some(failure));
+            }
+            is_waited_for
+        });
     }
 
     /// Ends it; it stays ended.
@@ -133,11 +146,15 @@ async fn keep(weak: Weak<Keeper>) {
         let Some(keeper) = weak.upgrade() else { return };
         let server = Arc::clone(&keeper.server);
         let (opening, general) = (keeper.opening.clone(), Arc::clone(&keeper.general));
+        if let Some(failure) = server.reconnect.given_up() {
+            return keeper.give_up(failure);
+        }
         drop(keeper);
         let starting = server.status.starting();
+        let mut again = server.again.subscribe();
         let wait = server.reconnect.wait();
         if !wait.is_zero() {
-            tokio::time::sleep(wait).await;
+            let _renewed = tokio::time::timeout(wait, again.changed()).await;
             continue;
         }
         let opened = server.open(&opening, &general).await;
@@ -146,36 +163,46 @@ async fn keep(weak: Weak<Keeper>) {
             Ok(link) => {
                 let prepared = (keeper.prepare)(Arc::clone(&link));
                 drop(keeper);
-                prepared.await;
+                let _in_time = tokio::time::timeout(PREPARE, prepared).await;
                 let Some(keeper) = weak.upgrade() else { return };
                 let _open = server.status.open(std::mem::replace(&mut is_again, true));
                 drop(starting);
                 keeper.state.send_replace(State::Open(Arc::clone(&link)));
                 drop(keeper);
-                watch(&link, &server).await;
-                drop(link);
+                tokio::select! {
+                    () = watch(&link, &server) => drop(link),
+                    Ok(()) = again.changed() => link.close().await,
+                }
                 let Some(keeper) = weak.upgrade() else { return };
                 keeper.state.send_replace(State::Opening);
             }
             Err(failure) => {
-                server.status.failed(failure.to_string());
                 server.reconnect.failed(failure.clone());
                 if failure.is_final() {
-                    keeper.state.send_replace(State::Closed(Some(failure)));
-                    return;
+                    return keeper.give_up(failure);
                 }
             }
         }
     }
 }
 
-/// Waits until a conversation ends, and notes whether it was of use.
+/// Waits until a conversation ends, and notes what that says about the server.
 async fn watch(link: &Arc<Link>, server: &Server) {
-    link.ended.cancelled().await;
-    if link.was_of_use() || link.age() > STABLE {
+    let is_stable = tokio::time::timeout(STABLE, link.over.cancelled()).await.is_err();
+    if is_stable {
         server.reconnect.worked();
+        link.over.cancelled().await;
     }
     let why = link.why_lost().unwrap_or_else(|| Failure::Lost("it closed the conversation".to_owned()));
-    server.status.failed(why.to_string());
+    // A server that forgot the session is there: it is greeted again at once.
+    if why == Failure::SessionLost && (is_stable || link.was_of_use()) {
+        return;
+    }
+    if link.was_of_use() {
+        server.reconnect.was_of_use();
+    }
     server.reconnect.failed(why);
 }
+
+#[cfg(test)]
+mod tests;

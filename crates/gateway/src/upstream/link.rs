@@ -31,6 +31,8 @@ pub struct Link {
     pub server: String,
     /// Ends when the conversation ends; ending it ends the conversation.
     pub ended: CancellationToken,
+    /// No new calls: the conversation ended, or the server cannot be reached any more.
+    pub over: CancellationToken,
     wire: Wire,
     hello: OnceLock<Hello>,
     initialized: OnceLock<()>,
@@ -65,6 +67,7 @@ impl Link {
     pub fn new(server: &str, wire: Wire, general: Arc<dyn Outlet>, ended: CancellationToken) -> Arc<Self> {
         Arc::new(Self {
             server: server.to_owned(),
+            over: ended.child_token(),
             ended,
             wire,
             hello: OnceLock::new(),
@@ -117,11 +120,19 @@ impl Link {
 
     /// Whether it can still be used.
     pub fn is_alive(&self) -> bool {
-        !self.ended.is_cancelled()
+        !self.over.is_cancelled()
     }
 
-    /// One request and its answer, which carries an id of this conversation. Dropping it calls the request off.
+    /// A client's request and its answer, which carries an id of this conversation. Dropping it calls the request off.
     pub async fn request(self: &Arc<Self>, call: &Call) -> Reply {
+        let answer = self.exchange(call).await;
+        if answer.is_ok() {
+            self.of_use.store(true, Ordering::Relaxed);
+        }
+        answer
+    }
+
+    async fn exchange(self: &Arc<Self>, call: &Call) -> Reply {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (mut ticket, reply) = self.enter(number, call)?;
         let bytes = renumbered(&call.request, number);
@@ -143,13 +154,10 @@ impl Link {
             }
         };
         ticket.is_told = false;
-        if answer.is_ok() && self.hello.get().is_some() {
-            self.of_use.store(true, Ordering::Relaxed);
-        }
         answer
     }
 
-    /// Whether the server answered anything after the handshake.
+    /// Whether the server answered a client.
     pub fn was_of_use(&self) -> bool {
         self.of_use.load(Ordering::Relaxed)
     }
@@ -168,7 +176,7 @@ impl Link {
     pub async fn ask(self: &Arc<Self>, method: &str, params: &[u8]) -> Reply {
         let request = Message::parse(build::request(&Id::number(0), method, params))?;
         let (outlet, cancel) = (Arc::clone(&self.general), Arc::default());
-        self.request(&Call { request, outlet, cancel, mirrored: None }).await
+        self.exchange(&Call { request, outlet, cancel, mirrored: None }).await
     }
 
     /// A notification, or an answer to the server's question. A lost server loses it, and so does one that does not
@@ -221,6 +229,12 @@ impl Link {
         }
     }
 
+    /// The server cannot be reached any more: no new calls, but those under way may still be answered.
+    pub fn retire(&self, failure: &Failure) {
+        self.open().lost.get_or_insert_with(|| failure.clone());
+        self.over.cancel();
+    }
+
     fn enter(self: &Arc<Self>, number: u64, call: &Call) -> Result<(Ticket, oneshot::Receiver<Reply>), Failure> {
         let (reply, answer) = oneshot::channel();
         let token = call.request.meta("progressToken").map(|span| call.request.slice(span));
@@ -228,7 +242,10 @@ impl Link {
         let outlet = Arc::clone(&call.outlet);
         let mut open = self.open();
         if let Some(failure) = &open.lost {
-            return Err(Failure::Unreachable(failure.to_string()));
+            return Err(match failure {
+                Failure::SessionLost => Failure::SessionLost,
+                failure => Failure::Unreachable(failure.to_string()),
+            });
         }
         if open.pending.len() >= limits::CALLS {
             return Err(Failure::Full);

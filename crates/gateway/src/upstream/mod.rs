@@ -27,6 +27,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ::http::Uri;
 use bytes::Bytes;
+use seawall::Rng;
+use tokio::sync::watch;
 
 pub use failure::{Failure, beginning, seconds};
 pub use keeper::Keeper;
@@ -92,31 +94,42 @@ pub struct Server {
     http: client::HttpClient,
     lifecycle: Arc<Lifecycle>,
     only: Mutex<Option<Era>>,
+    /// How often somebody wanted it to start again.
+    again: watch::Sender<u64>,
 }
 
 impl Server {
     /// A server as it is configured; nothing is started yet.
     pub fn new(config: ServerConfig, http: client::HttpClient, lifecycle: Arc<Lifecycle>) -> Arc<Self> {
-        let ServerConfig { name, transport, shared, .. } = config;
+        let ServerConfig { name, transport, shared, life } = config;
         let older = match &transport {
             Transport::Http { url, headers, sse_fallback: true } => {
                 Some(Transport::Sse { url: url.clone(), headers: headers.clone() })
             }
             _ => None,
         };
+        let status: Arc<status::Status> = Arc::default();
+        let reconnect = reconnect::Reconnect::new(&name, Arc::clone(&status), &life.reconnect, Rng::new());
         Arc::new(Self {
             name,
             shared,
             mirror: Arc::default(),
-            status: Arc::default(),
-            reconnect: reconnect::Reconnect::default(),
+            status,
+            reconnect,
             transport,
             older,
             is_older: AtomicBool::new(false),
             http,
             lifecycle,
             only: Mutex::new(None),
+            again: watch::Sender::new(0),
         })
+    }
+
+    /// Ends every conversation with it and opens those anew that somebody holds, whatever was before.
+    pub fn restart(&self) {
+        self.reconnect.worked();
+        self.again.send_modify(|count| *count += 1);
     }
 
     /// The one era it is known to speak, if it turned out to speak one only.

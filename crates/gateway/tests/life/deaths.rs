@@ -4,7 +4,10 @@ use serde_json::json;
 
 use crate::kit::process::processes;
 use crate::kit::{Entry, Gateway, Legacy, Stdio, text, until};
-use crate::{Ledger, failed, kill};
+use crate::{Ledger, count, failed, kill};
+
+/// Servers come back within moments.
+const SOON: &str = "[reconnect]\nbase = \"20ms\"\nmax = \"100ms\"";
 
 #[tokio::test]
 async fn p1_a_dead_server_is_respawned_and_the_session_goes_on() {
@@ -49,6 +52,44 @@ async fn p1_a_fresh_server_asks_for_the_roots_again_and_the_client_hears_it() {
 }
 
 #[tokio::test]
+async fn p3_five_servers_that_die_at_once_are_all_back_for_the_next_call() {
+    let names = ["a", "b", "c", "d", "e"];
+    let gateway = Gateway::serve(&names.map(|name| Entry::scripted(name, &["--tag", "$TAG"]))).await;
+    let client = Legacy::connect(&gateway, "/mcp").await;
+    let before = processes(gateway.tag());
+    assert_eq!(before.len(), 5);
+    before.iter().for_each(|pid| kill(*pid));
+    until(10, "all are missed", async || count(&gateway, "; attempt 1 in ") == 5).await;
+    for name in names {
+        client.works(&format!("{name}__echo")).await;
+    }
+    until(5, "five are left", async || processes(gateway.tag()).len() == 5).await;
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn p4_a_server_that_failed_forty_times_is_still_tried_and_serves_the_same_session() {
+    let ledger = Ledger::new();
+    let ready = ledger.path.with_file_name("ready");
+    let args = ["--tag", "$TAG", "--ledger", ledger.path(), "--needs", ready.to_str().unwrap()];
+    let entry = Entry::scripted("a", &args);
+    let gateway = Gateway::serve_with("[reconnect]\nbase = \"5ms\"\nmax = \"20ms\"\nwait = \"0s\"", &[entry]).await;
+    let client = Legacy::connect(&gateway, "/mcp/a").await;
+    until(30, "forty starts", async || ledger.count("start") >= 40).await;
+    let refused = client.call("echo", json!({"text": "now?"})).await;
+    assert_eq!(
+        (&failed(&refused)["code"], &failed(&refused)["mayHaveExecuted"]),
+        (&json!("SERVER_STARTING"), &json!(false))
+    );
+    assert!(gateway.said("warning: a failed 10 times in a row"));
+
+    std::fs::write(&ready, "").unwrap();
+    until(10, "it is back", async || client.call("echo", json!({"text": "x"})).await["result"]["isError"].is_null())
+        .await;
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn p5_calls_under_way_are_answered_at_once_with_the_signal_that_ended_their_server() {
     let ledger = Ledger::new();
     let gateway = Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG", "--ledger", ledger.path()])]).await;
@@ -84,6 +125,33 @@ async fn p11_a_banner_on_stdout_is_skipped_and_counted() {
     until(5, "the noise is counted", async || gateway.said(told)).await;
     client.works("echo").await;
     gateway.stop().await;
+}
+
+#[tokio::test]
+async fn thirty_deaths_leave_no_process_and_no_descriptor() {
+    let gateway =
+        Gateway::serve_with(SOON, &[Entry::scripted("a", &["--tag", "$TAG", "--forks", "2", "--setsid"])]).await;
+    let client = Legacy::connect(&gateway, "/mcp/a").await;
+    let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", gateway.pid())).unwrap().count();
+    client.works("echo").await;
+    until(5, "all have started", async || processes(gateway.tag()).len() == 3).await;
+    let before = descriptors();
+    for _ in 0..30 {
+        client.call("exit", json!({})).await;
+        client.works("echo").await;
+    }
+    until(10, "three are left", async || processes(gateway.tag()).len() == 3).await;
+    until(10, "descriptors are given back", async || descriptors() <= before + 2).await;
+    assert_eq!(zombies(gateway.pid()), 0);
+    gateway.stop().await;
+}
+
+fn zombies(parent: u32) -> usize {
+    let stats = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let stat = std::fs::read_to_string(entry.ok()?.path().join("stat")).ok()?;
+        Some(stat.rsplit_once(") ")?.1.to_owned())
+    });
+    stats.filter(|stat| stat.starts_with(&format!("Z {parent} "))).count()
 }
 
 #[tokio::test]

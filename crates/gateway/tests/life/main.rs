@@ -8,8 +8,11 @@
 #[path = "../hostile/kit/mod.rs"]
 mod kit;
 
+mod comeback;
 mod deaths;
 mod leftovers;
+mod reconnect;
+mod status;
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,7 +22,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use self::kit::Legacy;
+use self::kit::{Gateway, Legacy};
 
 /// The failure that an answer of a tool is.
 fn failed(answer: &Value) -> &Value {
@@ -29,6 +32,11 @@ fn failed(answer: &Value) -> &Value {
 
 fn kill(pid: i32) {
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+}
+
+/// How many lines of a gateway's log contain this.
+fn count(gateway: &Gateway, text: &str) -> usize {
+    gateway.log.lock().unwrap().iter().filter(|line| line.contains(text)).count()
 }
 
 /// A client says goodbye.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::problem::{Place, Problem, Problems};
 use super::settings::Settings;
-use super::{Config, ServerConfig, Transport, address, name};
+use super::{Config, Life, ServerConfig, Transport, address, name};
 
 /// Programs that start another one, which is the server.
 const LAUNCHERS: [&str; 15] = [
@@ -58,7 +58,12 @@ impl Config {
             Some(_) => return Err(Place::named("name").problem(name::RULE)),
             None => name::fit(derived).unwrap_or_else(|| "server".to_owned()),
         };
-        Ok(Settings::default().into_config(vec![ServerConfig { name, transport, shared: false }]))
+        Ok(Settings::default().into_config(vec![ServerConfig {
+            name,
+            transport,
+            shared: false,
+            life: Life::default(),
+        }]))
     }
 }
 

@@ -16,6 +16,7 @@ mod name;
 mod own;
 mod problem;
 mod raw;
+mod reconnect;
 mod resolve;
 mod secret;
 mod settings;
@@ -35,6 +36,7 @@ use std::time::Duration;
 use http::{HeaderName, Uri};
 
 pub use self::problem::{Problem, Problems};
+pub use self::reconnect::Reconnecting;
 pub use self::secret::Secret;
 
 use self::expand::Scope;
@@ -69,6 +71,15 @@ pub struct ServerConfig {
     pub transport: Transport,
     /// Whether one child serves all client sessions.
     pub shared: bool,
+    /// When it is there.
+    pub life: Life,
+}
+
+/// When a server is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Life {
+    /// How it is tried again when it is away.
+    pub reconnect: Reconnecting,
 }
 
 /// How a server is reached.

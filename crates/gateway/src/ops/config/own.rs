@@ -9,21 +9,12 @@ use super::tree::Field;
 
 const SERVER_KEYS: [&str; 10] =
     ["command", "args", "env", "cwd", "url", "headers", "type", "shared", "enabled", "disabled"];
+/// Those of them that only Seawall knows.
+const SERVER_OURS: [&str; 1] = ["shared"];
 
 /// Keys of later versions. Who writes one counts on it, so it is never passed over.
-const LATER: [&str; 11] = [
-    "preset",
-    "admin",
-    "store",
-    "timeouts",
-    "defaults",
-    "kinds",
-    "tools",
-    "load",
-    "reconnect",
-    "ext_authz",
-    "messages",
-];
+const LATER: [&str; 10] =
+    ["preset", "admin", "store", "timeouts", "defaults", "kinds", "tools", "load", "ext_authz", "messages"];
 const SERVER_LATER: [&str; 6] = ["required", "trust_annotations", "concurrency", "rate", "hint", "policy"];
 
 /// Whether the gateway has such a setting, now or later.
@@ -59,9 +50,8 @@ pub(super) fn read_settings(section: &Field<'_>, problems: &mut Problems) -> Set
 /// Reads what stands under a server's `x-seawall` in another client's file.
 pub(super) fn read_server_section(server: &mut RawServer, section: &Field<'_>, problems: &mut Problems) {
     for (key, value) in section.entries(problems) {
-        match key {
-            "shared" => server.set_shared(&value, problems),
-            _ => problems.push(not_ours(&value, key, &SERVER_LATER, &["shared"])),
+        if !server.set_ours(key, &value, problems) {
+            problems.push(not_ours(&value, key, &SERVER_LATER, &SERVER_OURS));
         }
     }
 }
@@ -93,9 +83,7 @@ fn read_server(server_name: &str, field: &Field<'_>, problems: &mut Problems) ->
     }
     let entries = field.entries(problems);
     for (key, value) in &entries {
-        if *key == "shared" {
-            server.set_shared(value, problems);
-        } else if !server.set(key, value, problems) {
+        if !server.set_ours(key, value, problems) && !server.set(key, value, problems) {
             problems.push(not_ours(value, key, &SERVER_LATER, &SERVER_KEYS));
         }
     }

@@ -62,8 +62,13 @@ impl RawServer {
         true
     }
 
-    pub(super) fn set_shared(&mut self, value: &Field<'_>, problems: &mut Problems) {
-        self.shared = problems.keep(value.flag()).unwrap_or_default();
+    /// Takes over a field that only Seawall knows; false if `key` is none.
+    pub(super) fn set_ours(&mut self, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {
+        match key {
+            "shared" => self.shared = problems.keep(value.flag()).unwrap_or_default(),
+            _ => return false,
+        }
+        true
     }
 }
 

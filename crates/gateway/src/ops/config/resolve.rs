@@ -7,7 +7,7 @@ use super::headers;
 use super::problem::{Problem, Problems};
 use super::raw::{Kind, RawServer};
 use super::tree::Text;
-use super::{ServerConfig, Transport};
+use super::{Life, ServerConfig, Transport};
 
 /// The server with everything filled in; nothing if it has a problem.
 pub(super) fn server(raw: RawServer, scope: &Scope<'_>, problems: &mut Problems) -> Option<ServerConfig> {
@@ -16,7 +16,8 @@ pub(super) fn server(raw: RawServer, scope: &Scope<'_>, problems: &mut Problems)
         None if raw.command.is_some() => stdio(&raw, scope, problems),
         _ => remote(&raw, scope, problems),
     };
-    Some(ServerConfig { name: raw.name, transport: transport?, shared: raw.shared })
+    let life = Life::default();
+    Some(ServerConfig { name: raw.name, transport: transport?, shared: raw.shared, life })
 }
 
 fn stdio(raw: &RawServer, scope: &Scope<'_>, problems: &mut Problems) -> Option<Transport> {

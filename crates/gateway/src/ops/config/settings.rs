@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use super::problem::{Problem, Problems};
 use super::tree::{Field, Text};
-use super::{Config, ServerConfig, duration};
+use super::{Config, Reconnecting, ServerConfig, duration, reconnect};
 
 /// The keys [`Settings::set`] knows.
-pub(super) const KEYS: [&str; 4] = ["listen", "grace", "allowed_hosts", "allowed_origins"];
+pub(super) const KEYS: [&str; 5] = ["listen", "grace", "allowed_hosts", "allowed_origins", "reconnect"];
 
 pub(super) struct Settings {
     listen: SocketAddr,
     grace: Duration,
     allowed_hosts: Vec<String>,
     allowed_origins: Vec<String>,
+    reconnect: Reconnecting,
 }
 
 impl Default for Settings {
@@ -24,6 +25,7 @@ impl Default for Settings {
             grace: Duration::from_secs(10),
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            reconnect: Reconnecting::default(),
         }
     }
 }
@@ -36,13 +38,17 @@ impl Settings {
             "grace" => self.grace = problems.keep(grace(value)).unwrap_or(self.grace),
             "allowed_hosts" => self.allowed_hosts = names(value, host, problems),
             "allowed_origins" => self.allowed_origins = names(value, origin, problems),
+            "reconnect" => self.reconnect = reconnect::read(value, problems),
             _ => return false,
         }
         true
     }
 
-    pub(super) fn into_config(self, servers: Vec<ServerConfig>) -> Config {
-        let Self { listen, grace, allowed_hosts, allowed_origins } = self;
+    pub(super) fn into_config(self, mut servers: Vec<ServerConfig>) -> Config {
+        let Self { listen, grace, allowed_hosts, allowed_origins, reconnect } = self;
+        for server in &mut servers {
+            server.life.reconnect = reconnect;
+        }
         Config { listen, servers, grace, allowed_hosts, allowed_origins, source: None }
     }
 }

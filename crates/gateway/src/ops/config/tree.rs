@@ -60,6 +60,15 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// A whole number from 1.
+    pub(super) fn count(&self) -> Result<u32, Problem> {
+        let number = match self.value {
+            Value::Number(text) => text.parse().ok().filter(|number| *number > 0),
+            _ => return Err(self.wrong("a number")),
+        };
+        number.ok_or_else(|| self.place.problem("must be a whole number from 1"))
+    }
+
     pub(super) fn text(&self) -> Result<Text, Problem> {
         match self.value {
             Value::Text(text) => Ok(Text { place: self.place.clone(), text: text.clone() }),
