@@ -49,6 +49,12 @@ pub async fn list(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, cal
         Caller::Legacy(session, _) => (session.key(server), session.keeper(server).ok()),
         Caller::Modern => (pool::opening(call).key(server), None),
     };
+    // One that rests is not started to say what it said last.
+    if keeper.as_ref().is_some_and(|keeper| keeper.is_resting())
+        && let Some(list) = route.memory.list(&key, &name(&call.request))
+    {
+        return answered(&list);
+    }
     // A server that has not failed is waited for: what it lists now is better than what it listed before.
     if let Some(keeper) = &keeper {
         let wait = if server.reconnect.last().is_some() { Duration::ZERO } else { limits::HANDSHAKE_WAIT };

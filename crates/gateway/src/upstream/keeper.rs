@@ -20,6 +20,8 @@ const STABLE: Duration = Duration::from_secs(10);
 
 /// How long a server that came back may take to be told what the one before it knew.
 const PREPARE: Duration = Duration::from_secs(10);
+/// How soon it is looked again whether a conversation is used.
+const SHORTEST_LOOK: Duration = Duration::from_millis(10);
 
 /// What is to be done with a conversation before calls may use it.
 pub type Prepare = Box<dyn Fn(Arc<Link>) -> BoxFuture<'static, ()> + Send + Sync>;
@@ -36,7 +38,7 @@ pub struct Keeper {
 
 #[derive(Clone)]
 enum State {
-    /// Nobody is at it; why, if it was tried.
+    /// Nobody is at it; why, if it was tried and not put to rest.
     Closed(Option<Failure>),
     /// It is being opened, or will be once the server has cooled down.
     Opening,
@@ -65,12 +67,16 @@ impl Keeper {
         }
         let deadline = Instant::now() + patience;
         let mut state = self.state.subscribe();
-        self.begin();
+        self.start();
         loop {
-            match &*state.borrow_and_update() {
+            let was_put_to_rest = match &*state.borrow_and_update() {
                 State::Open(link) if link.is_alive() => return Ok(Arc::clone(link)),
                 State::Closed(Some(failure)) => return Err(failure.clone()),
-                _ => {}
+                State::Closed(None) => true,
+                State::Open(_) | State::Opening => false,
+            };
+            if was_put_to_rest {
+                self.start();
             }
             // Waiting makes no sense when the next try comes later than patience ends.
             let is_too_far = self.server.reconnect.wait() > deadline.saturating_duration_since(Instant::now());
@@ -86,8 +92,20 @@ impl Keeper {
         Failure::Starting { reason, retry_in: self.server.reconnect.wait() }
     }
 
-    /// Begins to open it, unless that is under way.
+    /// Begins to open it, unless that is under way; a lazy server waits for somebody who needs it.
     pub fn begin(self: &Arc<Self>) {
+        if !self.server.life.lazy {
+            self.start();
+        }
+    }
+
+    /// Whether nobody has needed the server yet, or for a while: what it lists is what it listed last.
+    pub fn is_resting(&self) -> bool {
+        let may_rest = self.server.life.lazy || self.server.life.idle_stop.is_some();
+        may_rest && matches!(*self.state.borrow(), State::Closed(None))
+    }
+
+    fn start(self: &Arc<Self>) {
         let is_idle = self.state.send_if_modified(|state| {
             let is_idle = matches!(state, State::Closed(_)) && !self.stopped.is_cancelled();
             if is_idle {
@@ -167,10 +185,12 @@ async fn keep(weak: Weak<Keeper>) {
                 let Some(keeper) = weak.upgrade() else { return };
                 let _open = server.status.open(std::mem::replace(&mut is_again, true));
                 drop(starting);
+                link.touch();
                 keeper.state.send_replace(State::Open(Arc::clone(&link)));
                 drop(keeper);
                 tokio::select! {
                     () = watch(&link, &server) => drop(link),
+                    () = rest(&link, &server) => return put_to_rest(&weak, &link).await,
                     Ok(()) = again.changed() => link.close().await,
                 }
                 let Some(keeper) = weak.upgrade() else { return };
@@ -184,6 +204,24 @@ async fn keep(weak: Weak<Keeper>) {
             }
         }
     }
+}
+
+/// Waits until nobody has used a conversation for as long as its server may be idle.
+async fn rest(link: &Link, server: &Server) {
+    let Some(limit) = server.life.idle_stop else { return std::future::pending().await };
+    while !link.rest(limit) {
+        tokio::time::sleep(limit.saturating_sub(link.idle()).max(SHORTEST_LOOK)).await;
+    }
+    let name = &server.name;
+    crate::ops::log::line(&format!("{name}: not used for {limit:?}, stopped; the next call starts it"));
+}
+
+/// Ends a conversation that nobody uses; whoever needs it next opens it again.
+async fn put_to_rest(weak: &Weak<Keeper>, link: &Arc<Link>) {
+    if let Some(keeper) = weak.upgrade() {
+        keeper.state.send_replace(State::Closed(None));
+    }
+    link.close().await;
 }
 
 /// Waits until a conversation ends, and notes what that says about the server.

@@ -43,6 +43,10 @@ pub struct Link {
     next: AtomicU64,
     of_use: AtomicBool,
     begun: Instant,
+    /// When a client last used it, in milliseconds since it began.
+    used: AtomicU64,
+    /// Whether somebody waits for news of a resource.
+    is_followed: AtomicBool,
     open: Mutex<Open>,
     /// Bytes that may still wait to be told.
     telling: Arc<Semaphore>,
@@ -60,6 +64,8 @@ struct Pending {
     token: Option<Bytes>,
     outlet: Arc<dyn Outlet>,
     reply: Option<oneshot::Sender<Reply>>,
+    /// Whether the conversation is in use as long as this is open: not for one who only listens for changes of lists.
+    is_use: bool,
 }
 
 impl Link {
@@ -79,6 +85,8 @@ impl Link {
             next: AtomicU64::new(1),
             of_use: AtomicBool::new(false),
             begun: Instant::now(),
+            used: AtomicU64::new(0),
+            is_followed: AtomicBool::new(false),
             open: Mutex::default(),
             telling: Arc::new(Semaphore::new(limits::TELL_BYTES)),
         })
@@ -125,7 +133,9 @@ impl Link {
 
     /// A client's request and its answer, which carries an id of this conversation. Dropping it calls the request off.
     pub async fn request(self: &Arc<Self>, call: &Call) -> Reply {
+        self.touch();
         let answer = self.exchange(call).await;
+        self.touch();
         if answer.is_ok() {
             self.of_use.store(true, Ordering::Relaxed);
         }
@@ -155,6 +165,31 @@ impl Link {
         };
         ticket.is_told = false;
         answer
+    }
+
+    /// Notes that it is used now.
+    pub fn touch(&self) {
+        let now = u64::try_from(self.age().as_millis()).unwrap_or(u64::MAX);
+        self.used.store(now, Ordering::Relaxed);
+    }
+
+    /// How long no client has used it.
+    pub fn idle(&self) -> Duration {
+        self.age().saturating_sub(Duration::from_millis(self.used.load(Ordering::Relaxed)))
+    }
+
+    /// Takes no new calls if nobody has used it for so long; whether that is so. Who comes too late is not lost: no
+    /// server has looked at its request.
+    pub fn rest(&self, limit: Duration) -> bool {
+        let mut open = self.open();
+        let is_used = self.is_followed.load(Ordering::Relaxed) || open.pending.values().any(|pending| pending.is_use);
+        if is_used || self.idle() < limit || open.lost.is_some() {
+            return false;
+        }
+        open.lost = Some(Failure::SessionLost);
+        drop(open);
+        self.over.cancel();
+        true
     }
 
     /// Whether the server answered a client.
@@ -250,7 +285,15 @@ impl Link {
         if open.pending.len() >= limits::CALLS {
             return Err(Failure::Full);
         }
-        open.pending.insert(number, Pending { id, token, outlet, reply: Some(reply) });
+        let is_use = match call.request.method() {
+            "resources/subscribe" => !self.is_followed.swap(true, Ordering::Relaxed),
+            "subscriptions/listen" if call.outlet.is_in_passing() => {
+                let wanted = Object::of(call.request.field_json("notifications").unwrap_or_default());
+                wanted.get("resourceSubscriptions").is_some()
+            }
+            _ => true,
+        };
+        open.pending.insert(number, Pending { id, token, outlet, reply: Some(reply), is_use });
         let (link, cancel) = (Arc::clone(self), Arc::clone(&call.cancel));
         Ok((Ticket { link, number, cancel, is_told: false }, answer))
     }

@@ -34,7 +34,7 @@ pub use failure::{Failure, beginning, seconds};
 pub use keeper::Keeper;
 pub use link::Link;
 
-use crate::ops::config::{ServerConfig, Transport};
+use crate::ops::config::{Life, ServerConfig, Transport};
 use crate::ops::lifecycle::Lifecycle;
 use crate::wire::names::Era;
 use crate::wire::scan;
@@ -83,6 +83,8 @@ pub struct Server {
     pub shared: bool,
     /// Which arguments its tools want in headers.
     pub mirror: Arc<mirror::Mirror>,
+    /// When it is there.
+    pub life: Life,
     /// What is known of it.
     pub status: Arc<status::Status>,
     /// How soon it is tried again.
@@ -114,6 +116,7 @@ impl Server {
             name,
             shared,
             mirror: Arc::default(),
+            life,
             status,
             reconnect,
             transport,

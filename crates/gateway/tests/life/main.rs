@@ -12,6 +12,7 @@ mod comeback;
 mod deaths;
 mod leftovers;
 mod reconnect;
+mod rest;
 mod status;
 
 use std::fs;

@@ -78,6 +78,10 @@ pub struct ServerConfig {
 /// When a server is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Life {
+    /// It is started by the first call, not by the client's handshake, if what it says is remembered.
+    pub lazy: bool,
+    /// It is stopped when no call came for so long, and started again by the next.
+    pub idle_stop: Option<Duration>,
     /// How it is tried again when it is away.
     pub reconnect: Reconnecting,
 }

@@ -7,10 +7,10 @@ use super::settings::{self, Settings};
 use super::suggest;
 use super::tree::Field;
 
-const SERVER_KEYS: [&str; 10] =
-    ["command", "args", "env", "cwd", "url", "headers", "type", "shared", "enabled", "disabled"];
+const SERVER_KEYS: [&str; 12] =
+    ["command", "args", "env", "cwd", "url", "headers", "type", "shared", "lazy", "idle_stop", "enabled", "disabled"];
 /// Those of them that only Seawall knows.
-const SERVER_OURS: [&str; 1] = ["shared"];
+const SERVER_OURS: [&str; 3] = ["shared", "lazy", "idle_stop"];
 
 /// Keys of later versions. Who writes one counts on it, so it is never passed over.
 const LATER: [&str; 10] =

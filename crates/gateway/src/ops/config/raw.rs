@@ -1,6 +1,9 @@
 //! Decides which fields a server has, as its file states them: known by name and type, nothing expanded.
 
+use std::time::Duration;
+
 use super::problem::{Place, Problem, Problems};
+use super::reconnect;
 use super::tree::{Field, Text};
 
 /// A server before its variables are filled in.
@@ -26,6 +29,8 @@ pub(super) struct RawServer {
     /// The variable with the bearer token.
     pub(super) token_var: Option<Text>,
     pub(super) shared: bool,
+    pub(super) lazy: bool,
+    pub(super) idle_stop: Option<Duration>,
     pub(super) is_off: bool,
     /// A field had to be left out: that one is missing is no news.
     pub(super) is_partial: bool,
@@ -66,6 +71,8 @@ impl RawServer {
     pub(super) fn set_ours(&mut self, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {
         match key {
             "shared" => self.shared = problems.keep(value.flag()).unwrap_or_default(),
+            "lazy" => self.lazy = problems.keep(value.flag()).unwrap_or_default(),
+            "idle_stop" => self.idle_stop = problems.keep(reconnect::some_time(value)),
             _ => return false,
         }
         true

@@ -55,7 +55,7 @@ fn time(value: &Field<'_>) -> Result<Duration, Problem> {
 }
 
 /// A time that is not nothing: without any pause a server would be started again and again.
-fn some_time(value: &Field<'_>) -> Result<Duration, Problem> {
+pub(super) fn some_time(value: &Field<'_>) -> Result<Duration, Problem> {
     match time(value)? {
         Duration::ZERO => Err(value.place.problem("must not be zero")),
         time => Ok(time),

@@ -16,7 +16,7 @@ pub(super) fn server(raw: RawServer, scope: &Scope<'_>, problems: &mut Problems)
         None if raw.command.is_some() => stdio(&raw, scope, problems),
         _ => remote(&raw, scope, problems),
     };
-    let life = Life::default();
+    let life = Life { lazy: raw.lazy, idle_stop: raw.idle_stop, ..Life::default() };
     Some(ServerConfig { name: raw.name, transport: transport?, shared: raw.shared, life })
 }
 

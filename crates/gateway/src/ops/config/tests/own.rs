@@ -126,6 +126,6 @@ fn the_own_file_may_be_json() {
     assert_eq!(
         kit.problems("mcp.json"),
         "mcp.json:3: servers.a.trust: unknown key; known are command, args, env, cwd, url, headers, type, shared, \
-         enabled, disabled"
+         lazy, idle_stop, enabled, disabled"
     );
 }
