@@ -110,6 +110,39 @@ async fn a_server_on_a_websocket_that_is_killed_ten_times_serves_one_session() {
 }
 
 #[tokio::test]
+async fn a_server_on_http_that_is_killed_ten_times_serves_one_session() {
+    killed_ten_times("--listen", "http", "/mcp").await;
+}
+
+#[tokio::test]
 async fn a_server_on_sse_that_is_killed_ten_times_serves_one_session() {
     killed_ten_times("--sse", "http", "/sse").await;
+}
+
+#[tokio::test]
+async fn r35_calls_to_a_server_on_http_that_refuses_connections_wait_for_it() {
+    let (mut server, address) = started("--listen", "127.0.0.1:0").await;
+    let gateway = Gateway::serve(&[Entry::url("a", &format!("http://{address}/mcp"))]).await;
+    let client = Legacy::connect(&gateway, "/mcp/a").await;
+    assert_eq!(text(&simple(&client).await), SIMPLE);
+    server.kill().await.unwrap();
+    // Who finds out is told; the calls after it wait.
+    assert_eq!(failed(&simple(&client).await)["code"], "CONNECTION_LOST");
+    let find_out = async {
+        loop {
+            simple(&client).await;
+        }
+    };
+    tokio::select! {
+        () = until(10, "it is known to be away", async || gateway.said("attempt 1 in ")) => {}
+        () = find_out => {}
+    }
+    let waiting = futures_util::future::join_all((0..3).map(|_| simple(&client)));
+    let revive = async {
+        until(10, "the second try is ahead", async || gateway.said("attempt 2 in ")).await;
+        started("--listen", &address.to_string()).await
+    };
+    let (answers, _server) = tokio::join!(waiting, revive);
+    assert!(answers.iter().all(|answer| text(answer) == SIMPLE), "{answers:?}");
+    gateway.stop().await;
 }

@@ -13,6 +13,7 @@ mod deaths;
 mod leftovers;
 mod reconnect;
 mod rest;
+mod sessions;
 mod status;
 
 use std::fs;
