@@ -136,7 +136,9 @@ impl Link {
         self.touch();
         let answer = self.exchange(call).await;
         self.touch();
-        if answer.is_ok() {
+        // Lists are read whenever a client comes; that a server can tell them does not show that it is of use.
+        let method = call.request.method();
+        if answer.is_ok() && !method.ends_with("/list") && !matches!(method, "ping" | "server/discover") {
             self.of_use.store(true, Ordering::Relaxed);
         }
         answer
@@ -192,7 +194,7 @@ impl Link {
         true
     }
 
-    /// Whether the server answered a client.
+    /// Whether the server did something for a client.
     pub fn was_of_use(&self) -> bool {
         self.of_use.load(Ordering::Relaxed)
     }

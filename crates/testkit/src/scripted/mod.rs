@@ -49,7 +49,7 @@ pub struct Script {
     /// End at the start, with a last word, unless this file is there.
     #[arg(long)]
     needs: Option<PathBuf>,
-    /// End as soon as the handshake is over.
+    /// End a tenth of a second after the handshake is over.
     #[arg(long)]
     mortal: bool,
     /// Ask for the client's roots as soon as the handshake is over.
@@ -185,7 +185,12 @@ impl Server {
                     self.out.result(id, &hello(&message["params"])).await;
                 }
             },
-            "notifications/initialized" if self.script.mortal => std::process::exit(3),
+            "notifications/initialized" if self.script.mortal => {
+                tokio::spawn(async {
+                    pause(100).await;
+                    std::process::exit(3);
+                });
+            }
             "notifications/initialized" if self.script.asks_roots => {
                 self.out.say(&json!({"jsonrpc": "2.0", "id": "roots", "method": "roots/list"})).await;
             }
