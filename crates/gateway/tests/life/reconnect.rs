@@ -91,9 +91,7 @@ async fn p29_a_server_that_shakes_hands_and_dies_is_not_started_faster_than_the_
 async fn p29_many_clients_of_a_server_that_dies_do_not_make_it_wait_longer_than_one() {
     let gateway = Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG"])]).await;
     let clients = futures_util::future::join_all((0..12).map(|_| Legacy::connect(&gateway, "/mcp/a"))).await;
-    for client in &clients {
-        client.works("echo").await;
-    }
+    // None was of use yet, so that nothing speaks for the server.
     for pid in crate::kit::process::processes(gateway.tag()) {
         crate::kill(pid);
     }
