@@ -24,6 +24,10 @@ pub trait Outlet: Send + Sync {
     fn say(&self, _notification: Message) {}
     /// The server has hung up and wants to be asked again for the rest; a client that knows how may do the same.
     fn pause(&self) {}
+    /// Whether it listens only because the server is there, and is no reason to keep it.
+    fn is_in_passing(&self) -> bool {
+        false
+    }
     /// Whether all calls of this conversation are of one client.
     fn is_one_client(&self) -> bool {
         true

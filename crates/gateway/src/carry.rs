@@ -97,16 +97,18 @@ async fn run(
     let send = |attempt| -> BoxFuture<'_, _> { Box::pin(asked.send(attempt)) };
     let call_for = asked.call();
     let mut run = pin!(route.policies.pipeline.run(&policy.tool, &call_for, send));
-    let answer = tokio::select! {
+    // The gateway ends: what is under way is answered as it is then. That is asked first, so that no attempt follows.
+    let ended = tokio::select! {
         biased;
-        answer = run.as_mut() => answer,
-        // The gateway ends: what is under way is answered as it is now.
-        () = route.lifecycle.closing.cancelled() => {
+        () = route.lifecycle.closing.cancelled() => None,
+        answer = run.as_mut() => Some(answer),
+    };
+    let answer = match ended {
+        Some(answer) => answer,
+        None => {
             call.held.make_last();
-            match tokio::time::timeout(limits::LAST_ANSWER, run).await {
-                Ok(answer) => answer,
-                Err(_) => return Err(Refusal::Failed(server.name.clone(), Failure::Lost("the gateway ends".to_owned()))),
-            }
+            let lost = |_| Refusal::Failed(server.name.clone(), Failure::Lost("the gateway ends".to_owned()));
+            tokio::time::timeout(limits::LAST_ANSWER, run).await.map_err(lost)?
         }
     };
     match answer.outcome {
@@ -175,7 +177,7 @@ impl Asked<'_> {
 
     /// Asks, and once more if the server has only forgotten the session: then it has not looked at the request.
     async fn ask(&self, server: &Arc<Server>, call: &Call) -> Reply {
-        let wait = limits::SERVER_WAIT;
+        let wait = server.reconnect.patience();
         match once(self.route, self.caller, server, call, wait).await {
             Err(Refusal::Failed(_, Failure::SessionLost)) => once(self.route, self.caller, server, call, wait).await,
             reply => reply,

@@ -25,7 +25,7 @@ use crate::session::Session;
 use crate::upstream::{Failure, Server};
 use crate::wire::build::Error;
 use crate::wire::names::{CLIENT_INFO, Era};
-use crate::wire::{Kind, Message, limits};
+use crate::wire::{Kind, Message};
 
 /// Who asks.
 #[derive(Clone)]
@@ -66,7 +66,10 @@ pub async fn dispatch(route: &Arc<Route>, caller: &Caller, call: Call) -> Option
     let reply = tokio::select! {
         biased;
         reply = reply(route, caller, &call) => reply,
-        () = cancel.cancelled() => return None,
+        () = cancel.cancelled() => {
+            let is_end = route.lifecycle.closing.is_cancelled();
+            return is_end.then(|| answer::going_down(&call));
+        }
     };
     Some(answer::to_client(&route.policies, caller.era(), &call, reply))
 }
@@ -91,7 +94,7 @@ pub async fn exchange(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>,
     if let Some(policy) = policy(route, caller, server, call).await {
         return carry(route, caller, server, policy, call).await;
     }
-    let wait = limits::SERVER_WAIT;
+    let wait = server.reconnect.patience();
     match once(route, caller, server, call, wait).await {
         // The server has forgotten the session, so it has not looked at the request.
         Err(Refusal::Failed(_, Failure::SessionLost)) => once(route, caller, server, call, wait).await,

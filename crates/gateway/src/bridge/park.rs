@@ -71,7 +71,7 @@ impl Running {
         });
         let (own, over) = (Arc::clone(&link), Arc::clone(&outlet));
         let task = tokio::spawn(async move {
-            let call = Call { outlet: over, cancel: Arc::default(), ..call };
+            let call = Call { outlet: over, ..call };
             let answer = own.request(&call).await;
             let _gone = tell.send(News::Answered(answer)).await;
         });

@@ -18,7 +18,6 @@ use crate::upstream::handshake::Opening;
 use crate::upstream::keeper::Prepare;
 use crate::upstream::{Failure, Keeper, Link, Server};
 use crate::wire::edit::{Object, quoted};
-use crate::wire::limits;
 use crate::wire::names::{CLIENT_CAPABILITIES, CLIENT_INFO, Era, LEGACY, MODERN, PROTOCOL_VERSION};
 
 /// Sets of capabilities that have conversations at a time; the oldest gives way.
@@ -88,10 +87,10 @@ impl Pool {
     /// A conversation in which this call is the only one that the server can ask about.
     pub async fn alone(&self, server: &Arc<Server>, call: &Call) -> Result<(Arc<Link>, Turn), Failure> {
         if self.hub.one_client.get().is_some() {
-            return Ok((self.link(server, call, limits::SERVER_WAIT).await?, None));
+            return Ok((self.link(server, call, server.reconnect.patience()).await?, None));
         }
         let (keeper, turn) = self.turn(server, call);
-        Ok((keeper.link(limits::SERVER_WAIT).await?, turn))
+        Ok((keeper.link(server.reconnect.patience()).await?, turn))
     }
 
     fn turn(&self, server: &Arc<Server>, call: &Call) -> (Arc<Keeper>, Turn) {

@@ -66,6 +66,10 @@ struct Follower {
 }
 
 impl Outlet for Follower {
+    fn is_in_passing(&self) -> bool {
+        true
+    }
+
     fn notify(&self, _link: &Arc<Link>, notification: Message) {
         if notification.method() == "notifications/subscriptions/acknowledged" {
             return;

@@ -58,7 +58,13 @@ async fn ask(server: &Arc<Server>, pool: &Pool, link: Arc<Link>, call: &Call) ->
         }
         None => begin(server, pool, link, call).await?,
     };
-    match running.next(call).await {
+    let step = tokio::select! {
+        biased;
+        step = running.next(call) => step,
+        // Dropped, it tells its server.
+        () = call.cancel.cancelled() => return Err(failed(server, Failure::Cancelled)),
+    };
+    match step {
         Step::Answered(answer) => {
             modern_answer(&call.request, hello.as_ref(), answer.map_err(|failure| failed(server, failure))?)
         }

@@ -66,6 +66,12 @@ pub async fn list(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, cal
         Caller::Legacy(session, _) => (session.key(server), session.keeper(server).ok()),
         Caller::Modern(_) => (pool::opening(call).key(server), None),
     };
+    // One that rests is not started to say what it said last.
+    if keeper.as_ref().is_some_and(|keeper| keeper.is_resting())
+        && let Some(list) = route.memory.list(&key, &name(&call.request))
+    {
+        return answered(&list);
+    }
     let (route, caller, server) = (Arc::clone(route), caller.clone(), Arc::clone(server));
     let asked = Asked { route, caller, server, call: call.clone(), key };
     // A server that has not failed is waited for: what it lists now is better than what it listed before.

@@ -17,7 +17,7 @@ use crate::accept::http::Listener;
 use crate::accept::stdio;
 use crate::catalog::required;
 use crate::gateway::Gateway;
-use crate::upstream::child;
+use crate::upstream::{child, mark};
 
 /// A usage or configuration error.
 pub const USAGE: u8 = 1;
@@ -193,7 +193,11 @@ fn memory(is_off: bool) -> Memory {
 }
 
 fn gateway(config: &Config, memory: Memory) -> Result<Arc<Gateway>, (u8, String)> {
-    Gateway::new(config, memory).map_err(|error| (UNREACHABLE, format!("cannot prepare connections: {error}")))
+    let gateway =
+        Gateway::new(config, memory).map_err(|error| (UNREACHABLE, format!("cannot prepare connections: {error}")))?;
+    // What a gateway that crashed has left behind goes; nobody waits for that.
+    gateway.lifecycle.spawn(mark::sweep());
+    Ok(gateway)
 }
 
 async fn on_stdio(config: &Config, memory: Memory) -> Ended {

@@ -75,6 +75,7 @@ impl Session {
         if let Some(keeper) = keepers.get(&server.name) {
             return Ok(Arc::clone(keeper));
         }
+        server.reconnect.forgive();
         let outlet = self.outlet(&self.general);
         let keeper = if server.shared {
             let mut outlets = self.outlets.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,42 +1,31 @@
 //! Processes: started, spoken to over stdin and stdout, and ended with everything they started. Nothing else starts any.
 
-use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::AsyncRead;
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::pipe::{self, Pipe};
-use super::{Failure, Link, Wire};
+use super::said::{self, Said};
+use super::{Failure, Link, Server, Wire, mark};
 use crate::call::Outlet;
-use crate::ops::config::{Secret, Transport};
-use crate::ops::lifecycle::Lifecycle;
+use crate::ops::config::Transport;
 use crate::wire::limits;
-use crate::wire::lines::{Line, Lines};
 
 /// What a child gets of our environment when it is not ours to hand on whole.
 const PASSED_ON: [&str; 7] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG"];
 
-/// The longest line of a child's stderr that is shown.
-const STDERR_LINE: usize = 8 << 10;
-/// The last lines of it that are kept.
-const STDERR_KEPT: usize = 10;
-/// The letters of them that are shown in an error.
-const STDERR_SHOWN: usize = 300;
 /// How long its last words are waited for once a process has ended.
 const LAST_WORDS: Duration = Duration::from_millis(200);
-/// A shorter value of a variable is a setting, not a secret.
-const SECRET: usize = 6;
 
 /// How a server's processes are started.
 static LAUNCHER: OnceLock<PathBuf> = OnceLock::new();
@@ -59,41 +48,42 @@ pub fn become_server(parent: u32, command: &[String]) -> io::Error {
     std::process::Command::new(program).args(args).exec()
 }
 
-/// Bytes of a line of noise that are looked at.
-const SHOWN: usize = 800;
-
 /// Starts a server's process and opens a conversation with it.
-pub fn start(
-    name: &str,
-    transport: &Transport,
-    general: Arc<dyn Outlet>,
-    lifecycle: &Arc<Lifecycle>,
-) -> Result<Arc<Link>, Failure> {
+pub fn start(server: &Server, transport: &Transport, general: Arc<dyn Outlet>) -> Result<Arc<Link>, Failure> {
+    let lifecycle = &server.lifecycle;
     let Ok(place) = Arc::clone(&lifecycle.processes).try_acquire_owned() else {
         return Err(Failure::Unreachable(format!("over {} server processes are running", limits::PROCESSES)));
     };
-    let mut child = spawn(transport)?;
+    let mark = mark::next();
+    let mut child = spawn(transport, mark.as_deref())?;
     let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
         return Err(Failure::Unreachable("its pipes could not be opened".to_owned()));
     };
-    let said = Arc::new(Said::new(name, transport));
-    let heard = tokio::spawn(listen(stderr, Arc::clone(&said)));
+    let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+    let running = child.id().map(|pid| server.status.process(pid));
+    let said = Arc::new(Said::new(&server.name, transport, &server.status));
+    let heard = tokio::spawn(said::listen(stderr, Arc::clone(&said)));
     let (pipe, outgoing) = Pipe::new();
     let ended = lifecycle.ended.child_token();
-    let link = Link::new(name, Wire::Pipe(pipe), general, ended.clone());
+    let link = Link::new(&server.name, Wire::Pipe(pipe), general, ended.clone());
     let writing = CancellationToken::new();
     lifecycle.spawn(pipe::write_lines(outgoing, stdin, writing.clone()));
-    let weak = Arc::downgrade(&link);
+    let (weak, status) = (Arc::downgrade(&link), Arc::clone(&server.status));
     lifecycle.spawn(async move {
         let reader = pipe::read_lines(stdout, weak.clone(), |line| said.noise(line));
-        supervise(child, reader, (heard, &said), weak, (ended, writing)).await;
-        drop(place);
+        let exit = supervise(&mut child, reader, (heard, &said), weak, (ended, writing)).await;
+        said.ended(exit.as_deref());
+        if let Some(exit) = exit {
+            status.exited(exit);
+        }
+        stop(&mut child, group, mark.as_deref()).await;
+        drop((place, running));
     });
     Ok(link)
 }
 
-fn spawn(transport: &Transport) -> Result<Child, Failure> {
+fn spawn(transport: &Transport, mark: Option<&str>) -> Result<Child, Failure> {
     let Transport::Stdio { command, args, env, cwd, inherit_env } = transport else {
         return Err(Failure::Unreachable("it is no command".to_owned()));
     };
@@ -103,7 +93,9 @@ fn spawn(transport: &Transport) -> Result<Child, Failure> {
         PASSED_ON.iter().filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?))).collect()
     };
     let own = env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value.expose())));
-    let variables: Vec<_> = variables.into_iter().chain(own).collect();
+    // A server may be configured without the mark: then what it starts in sessions of their own stays.
+    let mark = mark.map(|mark| (OsString::from(mark::VARIABLE), OsString::from(mark)));
+    let variables: Vec<_> = variables.into_iter().chain(mark).chain(own).collect();
     let path = variables.iter().rfind(|(name, _)| name == "PATH").map(|(_, path)| path.clone()).unwrap_or_default();
     let program = find(command, cwd.as_deref(), &path)
         .ok_or_else(|| Failure::Impossible(format!("there is no program {command:?}")))?;
@@ -134,22 +126,21 @@ fn find(command: &str, cwd: Option<&Path>, path: &OsString) -> Option<PathBuf> {
     std::env::split_paths(path).map(|folder| folder.join(command)).find(is_program)
 }
 
-/// Lives as long as the process does: hears it end, or ends it when the conversation is over.
+/// Lives as long as the conversation does. How the process ended, if it did so by itself.
 async fn supervise(
-    mut child: Child,
+    child: &mut Child,
     reader: impl Future<Output = Failure>,
     (heard, said): (JoinHandle<()>, &Said),
     link: Weak<Link>,
     (link_ended, writing): (CancellationToken, CancellationToken),
-) {
-    let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+) -> Option<String> {
     tokio::pin!(reader);
     let why = tokio::select! {
         biased;
         why = link_ended.run_until_cancelled(reader.as_mut()) => why,
         // What it said before it ended is read; what it started may hold the pipe open for ever.
         _ = child.wait() => {
-            let rest = tokio::time::timeout(limits::CHILD_GRACE, reader);
+            let rest = tokio::time::timeout(LAST_WORDS, reader);
             let rest = link_ended.run_until_cancelled(rest).await;
             rest.map(|read| read.unwrap_or_else(|_| Failure::Lost("its process ended".to_owned())))
         }
@@ -158,6 +149,7 @@ async fn supervise(
     // What it said last and how it ended is part of the answer of every call that waits; but not for long.
     let exit = tokio::time::timeout(LAST_WORDS, child.wait()).await.ok().and_then(Result::ok);
     let _in_time = tokio::time::timeout(LAST_WORDS, heard).await;
+    let was_alone = why.is_some();
     if let Some(link) = link.upgrade() {
         link.lose(match (why, exit) {
             (Some(Failure::Lost(_)), Some(exit)) => Failure::Lost(format!("its process ended ({exit}){}", said.last())),
@@ -165,11 +157,11 @@ async fn supervise(
             (None, _) => Failure::Lost("the session was closed".to_owned()),
         });
     }
-    stop(&mut child, group).await;
+    exit.filter(|_| was_alone).map(|exit| exit.to_string())
 }
 
-/// Waits for a process whose stdin is closed, then asks, then insists; its whole group goes with it.
-async fn stop(child: &mut Child, group: Option<Pid>) {
+/// Waits for a process whose stdin is closed, then asks, then insists; whatever it started goes with it.
+async fn stop(child: &mut Child, group: Option<Pid>, mark: Option<&str>) {
     let signal = |signal| group.map(|group| kill_process_group(group, signal));
     let mut exit = tokio::time::timeout(limits::CHILD_GRACE, child.wait()).await;
     if exit.is_err() {
@@ -181,71 +173,7 @@ async fn stop(child: &mut Child, group: Option<Pid>) {
     if exit.is_err() {
         let _gone = child.wait().await;
     }
-}
-
-/// What a server says outside the protocol: shown to the operator, and the end of it kept for the error text.
-struct Said {
-    name: String,
-    is_plain: bool,
-    secrets: Vec<Secret>,
-    last: Mutex<VecDeque<String>>,
-}
-
-impl Said {
-    fn new(name: &str, transport: &Transport) -> Self {
-        let (is_plain, env) = match transport {
-            Transport::Stdio { inherit_env, env, .. } => (*inherit_env, env.as_slice()),
-            _ => (false, [].as_slice()),
-        };
-        let secrets =
-            env.iter().map(|(_, value)| value.clone()).filter(|value| value.expose().len() >= SECRET).collect();
-        Self { name: name.to_owned(), is_plain, secrets, last: Mutex::default() }
-    }
-
-    /// A line on stderr.
-    fn line(&self, line: &[u8]) {
-        let line = String::from_utf8_lossy(line).into_owned();
-        if self.is_plain {
-            crate::ops::log::foreign(&line);
-        } else {
-            crate::ops::log::line(&format!("{}: {line}", self.name));
-        }
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.push_back(line);
-        if last.len() > STDERR_KEPT {
-            last.pop_front();
-        }
-    }
-
-    /// A line on stdout that is no message.
-    fn noise(&self, line: &[u8]) {
-        let start = line.get(..SHOWN).unwrap_or(line);
-        let shown: String = String::from_utf8_lossy(start).chars().take(SHOWN / 4).collect();
-        if !shown.trim().is_empty() {
-            crate::ops::log::line(&format!("{}: not a message on stdout, skipped: {shown}", self.name));
-        }
-    }
-
-    /// The last words, as the end of a sentence.
-    fn last(&self) -> String {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let words: Vec<&str> = last.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
-        let mut text = words.join(" / ");
-        for secret in &self.secrets {
-            text = text.replace(secret.expose(), "***");
-        }
-        let start = text.char_indices().rev().nth(STDERR_SHOWN).map_or(0, |(start, _)| start);
-        if text.is_empty() { text } else { format!("; it last said: {}", seawall::quote(&text[start..])) }
-    }
-}
-
-/// Hears a server's stderr to its end.
-async fn listen(stderr: impl AsyncRead + Unpin, said: Arc<Said>) {
-    let mut lines = Lines::new(stderr, STDERR_LINE);
-    while let Ok(Some(line)) = lines.next().await {
-        match line {
-            Line::Whole(line) => said.line(&line),
-            Line::TooLong => said.line(b"(a line that is too long to show)"),
-        }
+    if let Some(mark) = mark {
+        mark::end(mark).await;
     }
 }

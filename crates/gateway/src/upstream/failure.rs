@@ -24,6 +24,9 @@ pub enum Failure {
         /// How long until it is tried again.
         retry_in: Duration,
     },
+    /// It was tried as often as the operator allows, and is not tried any more: nothing was sent.
+    #[error("is not tried any more: Maximum reconnection attempts ({0}) reached")]
+    GivenUp(u32),
     /// It no longer knows the session: it has not looked at the request.
     #[error("no longer knows the session")]
     SessionLost,
@@ -100,6 +103,7 @@ impl Failure {
             Self::Unreachable(_)
                 | Self::Impossible(_)
                 | Self::Starting { .. }
+                | Self::GivenUp(_)
                 | Self::SessionLost
                 | Self::Handshake(_)
                 | Self::Full

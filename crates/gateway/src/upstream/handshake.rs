@@ -124,14 +124,14 @@ impl Server {
     }
 
     fn agreed(&self, link: Arc<Link>, hello: Hello) -> Arc<Link> {
-        link.agree(hello, &self.mirror);
+        link.agree(hello, self);
         link
     }
 
     async fn connect(&self, transport: &Transport, general: &Arc<dyn Outlet>) -> Result<Arc<Link>, Failure> {
         let general = Arc::clone(general);
         match transport {
-            Transport::Stdio { .. } => child::start(&self.name, transport, general, &self.lifecycle),
+            Transport::Stdio { .. } => child::start(self, transport, general),
             Transport::Http { url, headers, .. } => {
                 let ended = self.lifecycle.ended.child_token();
                 let http = Http::new(self.http.clone(), url.clone(), header_map(headers)?, ended.clone());

@@ -8,7 +8,9 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use seawall::{Backoff, Rng};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::client::HttpClient;
@@ -28,6 +30,8 @@ const RESUMES: u32 = 5;
 const RESUME_AFTER: Duration = Duration::from_secs(1);
 /// How long when it does: not without any pause, and not for ever.
 const RESUME_WITHIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+/// A stream that lasted this long was not sent away.
+const LASTING: Duration = Duration::from_secs(10);
 /// Notifications and answers to one server that are on their way at a time.
 const TELLING: usize = 64;
 
@@ -94,7 +98,11 @@ impl Http {
         post.headers_mut().insert(CONTENT_TYPE, JSON);
         post.headers_mut().extend(modern_headers(request));
         post.headers_mut().extend(mirrored.iter().cloned());
-        let response = self.send(post).await?;
+        let response = self.send(post).await.inspect_err(|failure| {
+            if failure.was_not_sent() {
+                link.retire(failure);
+            }
+        })?;
         if request.method() == "initialize"
             && let Some(session) = response.headers().get(header::SESSION)
         {
@@ -104,7 +112,8 @@ impl Http {
             let had_session = request.method() != "initialize" && self.session().is_some();
             let reply = refused(response, number).await;
             if had_session && is_about_session(&reply) {
-                link.lose(Failure::SessionLost);
+                // Of this request it is certain that the server did not look at it; of others that are under way it is not.
+                link.retire(&Failure::SessionLost);
                 return Err(Failure::SessionLost);
             }
             return reply;
@@ -155,6 +164,9 @@ impl Http {
         }
         let response = self.send(get).await?;
         is_plain(response.headers())?;
+        if let 408 | 409 | 425 | 429 | 500 | 502..=599 = response.status().as_u16() {
+            return Err(response::refusal(response).await.0);
+        }
         Ok((response.status() == StatusCode::OK && is_stream(response.headers())).then_some(response))
     }
 
@@ -187,23 +199,32 @@ impl Http {
         tokio::spawn(async move { ended.run_until_cancelled(http.read_general(link)).await });
     }
 
+    /// Streams that are cut when nothing was said are normal. They are opened again: as soon as the server wants if it
+    /// says when, else later each time.
     async fn read_general(&self, link: Weak<Link>) {
-        let mut place = Place::default();
-        let mut tries = 0;
-        while tries <= RESUMES {
+        let (mut place, rng, mut in_vain) = (Place::default(), Rng::new(), 0);
+        loop {
+            let began = Instant::now();
+            let mut is_asked_for = false;
+            in_vain += 1;
             match self.resume(&place).await {
                 Ok(Some(response)) => {
                     let mut events = Events::new(response.into_body());
                     while let Ok(Some(message)) = next(&mut events, &mut place).await {
-                        tries = 0;
+                        in_vain = 0;
                         let Some(link) = link.upgrade() else { return };
                         link.receive(message, None);
                     }
+                    is_asked_for = place.retry.is_some();
                 }
                 Ok(None) => return,
-                Err(_) => tries += 1,
+                Err(_) => {}
             }
-            tokio::time::sleep(place.pause()).await;
+            if began.elapsed() > LASTING {
+                in_vain = 0;
+            }
+            let backoff = if is_asked_for { Duration::ZERO } else { Backoff::RECONNECT.delay(in_vain, &rng) };
+            tokio::time::sleep(place.pause().max(backoff)).await;
         }
     }
 

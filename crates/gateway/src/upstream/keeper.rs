@@ -15,8 +15,13 @@ use super::handshake::Opening;
 use super::{Failure, Link, Server};
 use crate::call::Outlet;
 
-/// A conversation that lasted this long was of use, whatever it was used for.
+/// A server whose conversation lasted this long after its handshake is well again.
 const STABLE: Duration = Duration::from_secs(10);
+
+/// How long a server that came back may take to be told what the one before it knew.
+const PREPARE: Duration = Duration::from_secs(10);
+/// How soon it is looked again whether a conversation is used.
+const SHORTEST_LOOK: Duration = Duration::from_millis(10);
 
 /// What is to be done with a conversation before calls may use it.
 pub type Prepare = Box<dyn Fn(Arc<Link>) -> BoxFuture<'static, ()> + Send + Sync>;
@@ -33,7 +38,7 @@ pub struct Keeper {
 
 #[derive(Clone)]
 enum State {
-    /// Nobody is at it; why, if it was tried.
+    /// Nobody is at it; why, if it was tried and not put to rest.
     Closed(Option<Failure>),
     /// It is being opened, or will be once the server has cooled down.
     Opening,
@@ -43,15 +48,8 @@ enum State {
 impl Keeper {
     /// A keeper; nothing is opened before somebody asks.
     pub fn new(server: &Arc<Server>, opening: Opening, general: Arc<dyn Outlet>, prepare: Prepare) -> Arc<Self> {
-        let state = watch::Sender::new(State::Closed(None));
-        Arc::new(Self {
-            server: Arc::clone(server),
-            opening,
-            general,
-            prepare,
-            state,
-            stopped: CancellationToken::new(),
-        })
+        let (state, stopped) = (watch::Sender::new(State::Closed(None)), server.lifecycle.ended.child_token());
+        Arc::new(Self { server: Arc::clone(server), opening, general, prepare, state, stopped })
     }
 
     /// The conversation, if it is open.
@@ -69,12 +67,16 @@ impl Keeper {
         }
         let deadline = Instant::now() + patience;
         let mut state = self.state.subscribe();
-        self.begin();
+        self.start();
         loop {
-            match &*state.borrow_and_update() {
+            let was_put_to_rest = match &*state.borrow_and_update() {
                 State::Open(link) if link.is_alive() => return Ok(Arc::clone(link)),
                 State::Closed(Some(failure)) => return Err(failure.clone()),
-                _ => {}
+                State::Closed(None) => true,
+                State::Open(_) | State::Opening => false,
+            };
+            if was_put_to_rest {
+                self.start();
             }
             // Waiting makes no sense when the next try comes later than patience ends.
             let is_too_far = self.server.reconnect.wait() > deadline.saturating_duration_since(Instant::now());
@@ -90,11 +92,23 @@ impl Keeper {
         Failure::Starting { reason, retry_in: self.server.reconnect.wait() }
     }
 
-    /// Begins to open it, unless that is under way.
+    /// Begins to open it, unless that is under way; a lazy server waits for somebody who needs it.
     pub fn begin(self: &Arc<Self>) {
+        if !self.server.life.lazy {
+            self.start();
+        }
+    }
+
+    /// Whether nobody has needed the server yet, or for a while: what it lists is what it listed last.
+    pub fn is_resting(&self) -> bool {
+        let may_rest = self.server.life.lazy || self.server.life.idle_stop.is_some();
+        may_rest && matches!(*self.state.borrow(), State::Closed(None))
+    }
+
+    fn start(self: &Arc<Self>) {
         let is_idle = self.state.send_if_modified(|state| {
             // Whoever opened a conversation that has ended is on the way to open the next one.
-            let is_idle = matches!(state, State::Closed(_));
+            let is_idle = matches!(state, State::Closed(_)) && !self.stopped.is_cancelled();
             if is_idle {
                 *state = State::Opening;
             }
@@ -102,8 +116,29 @@ impl Keeper {
         });
         if is_idle {
             let (keeper, stopped) = (Arc::downgrade(self), self.stopped.clone());
-            tokio::spawn(async move { stopped.run_until_cancelled(keep(keeper)).await });
+            tokio::spawn(async move {
+                tokio::select! {
+                    // First, so that what is closed on purpose is not taken for a failure.
+                    biased;
+                    () = stopped.cancelled() => {}
+                    () = keep(keeper.clone()) => return,
+                }
+                if let Some(keeper) = keeper.upgrade() {
+                    keeper.give_up(Failure::Unreachable("the gateway is going down".to_owned()));
+                }
+            });
         }
+    }
+
+    /// Whoever waits need not wait any longer.
+    fn give_up(&self, failure: Failure) {
+        self.state.send_if_modified(|state| {
+            let is_waited_for = !matches!(state, State::Closed(_));
+            if is_waited_for {
+                *state = State::Closed(Some(failure));
+            }
+            is_waited_for
+        });
     }
 
     /// Ends it; it stays ended.
@@ -124,15 +159,21 @@ impl Drop for Keeper {
 
 /// Opens the conversation, again and again, as long as somebody holds the keeper and trying makes sense.
 async fn keep(weak: Weak<Keeper>) {
+    let mut is_again = false;
     loop {
         // Held only where nothing waits: a keeper that nobody else holds must go, whatever is under way.
         let Some(keeper) = weak.upgrade() else { return };
         let server = Arc::clone(&keeper.server);
         let (opening, general) = (keeper.opening.clone(), Arc::clone(&keeper.general));
+        if let Some(failure) = server.reconnect.given_up() {
+            return keeper.give_up(failure);
+        }
         drop(keeper);
+        let starting = server.status.starting();
+        let mut again = server.again.subscribe();
         let wait = server.reconnect.wait();
         if !wait.is_zero() {
-            tokio::time::sleep(wait).await;
+            let _renewed = tokio::time::timeout(wait, again.changed()).await;
             continue;
         }
         let opened = server.open(&opening, &general).await;
@@ -141,32 +182,66 @@ async fn keep(weak: Weak<Keeper>) {
             Ok(link) => {
                 let prepared = (keeper.prepare)(Arc::clone(&link));
                 drop(keeper);
-                prepared.await;
+                let _in_time = tokio::time::timeout(PREPARE, prepared).await;
                 let Some(keeper) = weak.upgrade() else { return };
+                let _open = server.status.open(std::mem::replace(&mut is_again, true));
+                drop(starting);
+                link.touch();
                 keeper.state.send_replace(State::Open(Arc::clone(&link)));
                 drop(keeper);
-                watch(&link, &server).await;
-                drop(link);
+                tokio::select! {
+                    () = watch(&link, &server) => drop(link),
+                    () = rest(&link, &server) => return put_to_rest(&weak, &link).await,
+                    Ok(()) = again.changed() => link.close().await,
+                }
                 let Some(keeper) = weak.upgrade() else { return };
                 keeper.state.send_replace(State::Opening);
             }
             Err(failure) => {
                 server.reconnect.failed(failure.clone());
                 if failure.is_final() {
-                    keeper.state.send_replace(State::Closed(Some(failure)));
-                    return;
+                    return keeper.give_up(failure);
                 }
             }
         }
     }
 }
 
-/// Waits until a conversation ends, and notes whether it was of use.
+/// Waits until nobody has used a conversation for as long as its server may be idle.
+async fn rest(link: &Link, server: &Server) {
+    let Some(limit) = server.life.idle_stop else { return std::future::pending().await };
+    while !link.rest(limit) {
+        tokio::time::sleep(limit.saturating_sub(link.idle()).max(SHORTEST_LOOK)).await;
+    }
+    let name = &server.name;
+    crate::ops::log::line(&format!("{name}: not used for {limit:?}, stopped; the next call starts it"));
+}
+
+/// Ends a conversation that nobody uses; whoever needs it next opens it again.
+async fn put_to_rest(weak: &Weak<Keeper>, link: &Arc<Link>) {
+    if let Some(keeper) = weak.upgrade() {
+        keeper.state.send_replace(State::Closed(None));
+    }
+    link.close().await;
+}
+
+/// Waits until a conversation ends, and notes what that says about the server.
 async fn watch(link: &Arc<Link>, server: &Server) {
-    link.ended.cancelled().await;
-    if link.was_of_use() || link.age() > STABLE {
+    let is_stable = tokio::time::timeout(STABLE, link.over.cancelled()).await.is_err();
+    if is_stable {
         server.reconnect.worked();
+        link.over.cancelled().await;
     }
     let why = link.why_lost().unwrap_or_else(|| Failure::Lost("it closed the conversation".to_owned()));
+    // A server that forgot the session is there: it is greeted again at once.
+    if why == Failure::SessionLost && (is_stable || link.was_of_use()) {
+        return;
+    }
+    if link.was_of_use() {
+        server.reconnect.was_of_use();
+    }
     server.reconnect.failed(why);
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::mirror::Mirror;
-use super::{Failure, Hello, Wire};
+use super::status::Status;
+use super::{Failure, Hello, Server, Wire, beginning};
 use crate::call::{Call, Cancel, Outlet};
 use crate::wire::build::{self, Error};
 use crate::wire::edit::{self, Object};
@@ -31,14 +32,22 @@ pub struct Link {
     pub server: String,
     /// Ends when the conversation ends; ending it ends the conversation.
     pub ended: CancellationToken,
+    /// No new calls: the conversation ended, or the server cannot be reached any more.
+    pub over: CancellationToken,
     wire: Wire,
     hello: OnceLock<Hello>,
     initialized: OnceLock<()>,
     mirror: OnceLock<Arc<Mirror>>,
+    status: OnceLock<Arc<Status>>,
+    has_strays: AtomicBool,
     general: Arc<dyn Outlet>,
     next: AtomicU64,
     of_use: AtomicBool,
     begun: Instant,
+    /// When a client last used it, in milliseconds since it began.
+    used: AtomicU64,
+    /// Whether somebody waits for news of a resource.
+    is_followed: AtomicBool,
     open: Mutex<Open>,
     /// Bytes that may still wait to be told.
     telling: Arc<Semaphore>,
@@ -56,6 +65,8 @@ struct Pending {
     token: Option<Bytes>,
     outlet: Arc<dyn Outlet>,
     reply: Option<oneshot::Sender<Reply>>,
+    /// Whether the conversation is in use as long as this is open: not for one who only listens for changes of lists.
+    is_use: bool,
 }
 
 impl Link {
@@ -63,15 +74,20 @@ impl Link {
     pub fn new(server: &str, wire: Wire, general: Arc<dyn Outlet>, ended: CancellationToken) -> Arc<Self> {
         Arc::new(Self {
             server: server.to_owned(),
+            over: ended.child_token(),
             ended,
             wire,
             hello: OnceLock::new(),
             initialized: OnceLock::new(),
             mirror: OnceLock::new(),
+            status: OnceLock::new(),
+            has_strays: AtomicBool::new(false),
             general,
             next: AtomicU64::new(1),
             of_use: AtomicBool::new(false),
             begun: Instant::now(),
+            used: AtomicU64::new(0),
+            is_followed: AtomicBool::new(false),
             open: Mutex::default(),
             telling: Arc::new(Semaphore::new(limits::TELL_BYTES)),
         })
@@ -91,9 +107,10 @@ impl Link {
         self.hello.get().map_or(Era::Legacy, |hello| hello.era)
     }
 
-    /// Notes what was agreed on, and what must hear when the list of tools changes.
-    pub fn agree(&self, hello: Hello, mirror: &Arc<Mirror>) {
-        let _once = self.mirror.set(Arc::clone(mirror));
+    /// Notes what was agreed on, and who must hear what is said.
+    pub fn agree(&self, hello: Hello, server: &Server) {
+        let _once = self.mirror.set(Arc::clone(&server.mirror));
+        let _once = self.status.set(Arc::clone(&server.status));
         if let Wire::Http(http) = &self.wire {
             http.agree(&hello);
         }
@@ -112,11 +129,23 @@ impl Link {
 
     /// Whether it can still be used.
     pub fn is_alive(&self) -> bool {
-        !self.ended.is_cancelled()
+        !self.over.is_cancelled()
     }
 
-    /// One request and its answer, which carries an id of this conversation. Dropping it calls the request off.
+    /// A client's request and its answer, which carries an id of this conversation. Dropping it calls the request off.
     pub async fn request(self: &Arc<Self>, call: &Call) -> Reply {
+        self.touch();
+        let answer = self.exchange(call).await;
+        self.touch();
+        // Lists are read whenever a client comes; that a server can tell them does not show that it is of use.
+        let method = call.request.method();
+        if answer.is_ok() && !method.ends_with("/list") && !matches!(method, "ping" | "server/discover") {
+            self.of_use.store(true, Ordering::Relaxed);
+        }
+        answer
+    }
+
+    async fn exchange(self: &Arc<Self>, call: &Call) -> Reply {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (mut ticket, reply) = self.enter(number, call)?;
         let bytes = renumbered(&call.request, number);
@@ -150,13 +179,35 @@ impl Link {
             }
         };
         ticket.is_told = false;
-        if answer.is_ok() && self.hello.get().is_some() {
-            self.of_use.store(true, Ordering::Relaxed);
-        }
         answer
     }
 
-    /// Whether the server answered anything after the handshake.
+    /// Notes that it is used now.
+    pub fn touch(&self) {
+        let now = u64::try_from(self.age().as_millis()).unwrap_or(u64::MAX);
+        self.used.store(now, Ordering::Relaxed);
+    }
+
+    /// How long no client has used it.
+    pub fn idle(&self) -> Duration {
+        self.age().saturating_sub(Duration::from_millis(self.used.load(Ordering::Relaxed)))
+    }
+
+    /// Takes no new calls if nobody has used it for so long; whether that is so. Who comes too late is not lost: no
+    /// server has looked at its request.
+    pub fn rest(&self, limit: Duration) -> bool {
+        let mut open = self.open();
+        let is_used = self.is_followed.load(Ordering::Relaxed) || open.pending.values().any(|pending| pending.is_use);
+        if is_used || self.idle() < limit || open.lost.is_some() {
+            return false;
+        }
+        open.lost = Some(Failure::SessionLost);
+        drop(open);
+        self.over.cancel();
+        true
+    }
+
+    /// Whether the server did something for a client.
     pub fn was_of_use(&self) -> bool {
         self.of_use.load(Ordering::Relaxed)
     }
@@ -174,7 +225,7 @@ impl Link {
     /// A request of our own.
     pub async fn ask(self: &Arc<Self>, method: &str, params: &[u8]) -> Reply {
         let request = Message::parse(build::request(&Id::number(0), method, params))?;
-        self.request(&Call::new(request, Arc::clone(&self.general))).await
+        self.exchange(&Call::new(request, Arc::clone(&self.general))).await
     }
 
     /// A notification, or an answer to the server's question. A lost server loses it, and so does one that does not
@@ -227,6 +278,12 @@ impl Link {
         }
     }
 
+    /// The server cannot be reached any more: no new calls, but those under way may still be answered.
+    pub fn retire(&self, failure: &Failure) {
+        self.open().lost.get_or_insert_with(|| failure.clone());
+        self.over.cancel();
+    }
+
     fn enter(self: &Arc<Self>, number: u64, call: &Call) -> Result<(Ticket, oneshot::Receiver<Reply>), Failure> {
         let (reply, answer) = oneshot::channel();
         let token = call.request.meta("progressToken").map(|span| call.request.slice(span));
@@ -234,12 +291,23 @@ impl Link {
         let outlet = Arc::clone(&call.outlet);
         let mut open = self.open();
         if let Some(failure) = &open.lost {
-            return Err(Failure::Unreachable(failure.to_string()));
+            return Err(match failure {
+                Failure::SessionLost => Failure::SessionLost,
+                failure => Failure::Unreachable(failure.to_string()),
+            });
         }
         if open.pending.len() >= limits::CALLS {
             return Err(Failure::Full);
         }
-        open.pending.insert(number, Pending { id, token, outlet, reply: Some(reply) });
+        let is_use = match call.request.method() {
+            "resources/subscribe" => !self.is_followed.swap(true, Ordering::Relaxed),
+            "subscriptions/listen" if call.outlet.is_in_passing() => {
+                let wanted = Object::of(call.request.field_json("notifications").unwrap_or_default());
+                wanted.get("resourceSubscriptions").is_some()
+            }
+            _ => true,
+        };
+        open.pending.insert(number, Pending { id, token, outlet, reply: Some(reply), is_use });
         let (link, cancel) = (Arc::clone(self), Arc::clone(&call.cancel));
         Ok((Ticket { link, number, cancel, is_told: false }, answer))
     }
@@ -247,7 +315,13 @@ impl Link {
     /// Takes what the server sent; `on` is the request whose answer stream it came on.
     pub fn receive(self: &Arc<Self>, message: Message, on: Option<u64>) {
         match message.kind() {
-            Kind::Result | Kind::Error => self.settle(message.id().and_then(Id::as_number), Ok(message)),
+            Kind::Result | Kind::Error => {
+                let number = message.id().and_then(Id::as_number);
+                if number.is_none_or(|number| number == 0 || number >= self.next.load(Ordering::Relaxed)) {
+                    self.astray(&message);
+                }
+                self.settle(number, Ok(message));
+            }
             Kind::Notification => self.notified(message, on),
             Kind::Request if message.method() == "ping" => {
                 if let Some(id) = message.id() {
@@ -255,6 +329,19 @@ impl Link {
                 }
             }
             Kind::Request => self.outlet(on, true).ask(self, message),
+        }
+    }
+
+    /// An answer to nothing that was asked here. Whose it is cannot be known, so nobody gets it; who waits for it waits
+    /// on. One that comes late or twice is not meant: its id was given to a call that is over.
+    fn astray(&self, answer: &Message) {
+        if let Some(status) = self.status.get() {
+            status.stray();
+        }
+        if !self.has_strays.swap(true, Ordering::Relaxed) {
+            let id = answer.id().map_or_else(|| "null".to_owned(), |id| beginning(&String::from_utf8_lossy(id.json())));
+            let text = format!("{}: answered under an id that nothing was asked with ({id}); passed over", self.server);
+            crate::ops::log::line(&text);
         }
     }
 

@@ -1,8 +1,9 @@
 //! The servers: how each is reached, what it speaks, and the conversations with it.
 //!
 //! `link` is one conversation, over a `pipe` (to a `child`, over `ws`, over legacy `sse`) or over `http`; `handshake`
-//! opens it, `load` tries that a few times, `keeper` keeps it open, `reconnect` says how soon; `mirror` puts arguments into headers where a tool wants
-//! that.
+//! opens it, `load` tries that a few times, `keeper` keeps it open, `reconnect` says how soon; `status` is what is known
+//! of a server, `said` what it says outside the protocol, `mark` finds what it started; `mirror` puts arguments into
+//! headers where a tool wants that.
 
 pub mod child;
 pub mod client;
@@ -13,12 +14,15 @@ pub mod http;
 pub mod keeper;
 pub mod link;
 pub mod load;
+pub mod mark;
 pub mod mirror;
 pub mod pipe;
 pub mod reconnect;
 mod response;
+mod said;
 mod signals;
 mod sse;
+pub mod status;
 mod ws;
 
 use std::sync::atomic::AtomicBool;
@@ -26,12 +30,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ::http::Uri;
 use bytes::Bytes;
+use seawall::Rng;
+use tokio::sync::watch;
 
 pub use failure::{Failure, beginning, seconds};
 pub use keeper::Keeper;
 pub use link::Link;
 
-use crate::ops::config::{LoadConfig, ServerConfig, Transport};
+use crate::ops::config::{Life, LoadConfig, ServerConfig, Transport};
 use crate::ops::lifecycle::Lifecycle;
 use crate::wire::names::Era;
 use crate::wire::scan;
@@ -84,6 +90,10 @@ pub struct Server {
     pub required: bool,
     /// What came of loading it.
     pub load: load::Load,
+    /// When it is there.
+    pub life: Life,
+    /// What is known of it.
+    pub status: Arc<status::Status>,
     /// How soon it is tried again.
     pub reconnect: reconnect::Reconnect,
     transport: Transport,
@@ -93,6 +103,8 @@ pub struct Server {
     http: client::HttpClient,
     lifecycle: Arc<Lifecycle>,
     only: Mutex<Option<Era>>,
+    /// How often somebody wanted it to start again.
+    again: watch::Sender<u64>,
 }
 
 impl Server {
@@ -103,27 +115,38 @@ impl Server {
         http: client::HttpClient,
         lifecycle: Arc<Lifecycle>,
     ) -> Arc<Self> {
-        let ServerConfig { name, transport, shared, required, .. } = config;
+        let ServerConfig { name, transport, shared, required, life, .. } = config;
         let older = match &transport {
             Transport::Http { url, headers, sse_fallback: true } => {
                 Some(Transport::Sse { url: url.clone(), headers: headers.clone() })
             }
             _ => None,
         };
+        let status: Arc<status::Status> = Arc::default();
+        let reconnect = reconnect::Reconnect::new(&name, Arc::clone(&status), &life.reconnect, Rng::new());
         Arc::new(Self {
             name,
             shared,
             required,
             load: load::Load::new(load),
             mirror: Arc::default(),
-            reconnect: reconnect::Reconnect::default(),
+            life,
+            status,
+            reconnect,
             transport,
             older,
             is_older: AtomicBool::new(false),
             http,
             lifecycle,
             only: Mutex::new(None),
+            again: watch::Sender::new(0),
         })
+    }
+
+    /// Ends every conversation with it and opens those anew that somebody holds, whatever was before.
+    pub fn restart(&self) {
+        self.reconnect.worked();
+        self.again.send_modify(|count| *count += 1);
     }
 
     /// The one era it is known to speak, if it turned out to speak one only.

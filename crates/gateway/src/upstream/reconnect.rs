@@ -1,17 +1,27 @@
 //! How soon a server that failed is tried again, for all clients together: nobody storms a server that is down.
+//!
+//! The count starts over when a conversation has lasted a while after its handshake. A conversation that answered a
+//! client and broke before that halves it: such a server is of use, but it is not well. One that only shakes hands and
+//! dies waits longer each time.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use seawall::{Backoff, Rng};
 use tokio::time::Instant;
 
 use super::Failure;
+use super::status::Status;
+use crate::ops::config::Reconnecting;
 
 /// The cool-down of one server.
 #[derive(Debug)]
 pub struct Reconnect {
+    name: String,
+    status: Arc<Status>,
     backoff: Backoff,
+    attempts: Option<u32>,
+    patience: Duration,
     rng: Rng,
     state: Mutex<Cooling>,
 }
@@ -23,20 +33,32 @@ struct Cooling {
     last: Option<Failure>,
 }
 
+impl Cooling {
+    fn wait(&self) -> Duration {
+        self.until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+    }
+}
+
 impl Reconnect {
-    /// With these delays.
-    pub fn new(backoff: Backoff, rng: Rng) -> Self {
-        Self { backoff, rng, state: Mutex::default() }
+    /// Of a server, as it is configured.
+    pub fn new(name: &str, status: Arc<Status>, config: &Reconnecting, rng: Rng) -> Self {
+        let backoff = Backoff { base: config.base, max: config.max, ..Backoff::RECONNECT };
+        let Reconnecting { attempts, wait: patience, .. } = *config;
+        Self { name: name.to_owned(), status, backoff, attempts, patience, rng, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, Cooling> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How long a call waits for the server.
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+
     /// How long to wait before the next try.
     pub fn wait(&self) -> Duration {
-        let until = self.state().until;
-        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+        self.state().wait()
     }
 
     /// What went wrong last, if nothing has worked since.
@@ -44,28 +66,57 @@ impl Reconnect {
         self.state().last.clone()
     }
 
-    /// A try failed, or a conversation broke before it was of use.
+    /// Why there will be no next try, if there will be none.
+    pub fn given_up(&self) -> Option<Failure> {
+        let limit = self.attempts?;
+        (self.state().failures > limit).then_some(Failure::GivenUp(limit))
+    }
+
+    /// A try failed, or a conversation broke. What fails while the server cools down is part of the same outage.
     pub fn failed(&self, failure: Failure) {
         let mut state = self.state();
-        state.failures = state.failures.saturating_add(1);
-        state.until = Some(Instant::now() + self.backoff.delay(state.failures, &self.rng));
+        // Whether it was at work then is not what this is about.
+        let text = match &failure {
+            Failure::Lost(text) => format!("lost: {text}"),
+            failure => format!("it {failure}"),
+        };
+        self.status.failed(text.clone());
         state.last = Some(failure);
-        if state.failures.is_multiple_of(10) {
-            drop(state);
-            let text = self.last().map(|failure| failure.to_string()).unwrap_or_default();
-            crate::ops::log::line(&format!("a server failed ten more times in a row: it {text}"));
+        if !state.wait().is_zero() {
+            return;
+        }
+        state.failures = state.failures.saturating_add(1);
+        let (count, delay) = (state.failures, self.backoff.delay(state.failures, &self.rng));
+        state.until = Some(Instant::now() + delay);
+        drop(state);
+        let name = &self.name;
+        match self.attempts {
+            Some(limit) if count > limit => {
+                crate::ops::log::line(&format!("{name}: {text}; {}", Failure::GivenUp(limit)));
+            }
+            _ => crate::ops::log::line(&format!("{name}: {text}; attempt {count} in {} ms", delay.as_millis())),
+        }
+        if count.is_multiple_of(10) {
+            crate::ops::log::line(&format!("warning: {name} failed {count} times in a row: it needs attention"));
         }
     }
 
-    /// A server answered: what was before no longer counts.
+    /// The server has answered a client: half of what was before no longer counts.
+    pub fn was_of_use(&self) {
+        let mut state = self.state();
+        state.failures = state.failures.saturating_sub(1) / 2;
+    }
+
+    /// The server has been there for a while: what was before no longer counts.
     pub fn worked(&self) {
         *self.state() = Cooling::default();
     }
-}
 
-impl Default for Reconnect {
-    fn default() -> Self {
-        Self::new(Backoff::RECONNECT, Rng::new())
+    /// A new client has come: a server that was given up is tried again, as soon as it has cooled down.
+    pub fn forgive(&self) {
+        if self.given_up().is_some() {
+            self.state().failures = 0;
+        }
     }
 }
 
@@ -73,21 +124,79 @@ impl Default for Reconnect {
 mod tests {
     use super::*;
 
+    fn of(attempts: Option<u32>, chance: f64) -> Reconnect {
+        Reconnect::new("it", Arc::default(), &Reconnecting { attempts, ..Reconnecting::default() }, Rng::fixed(chance))
+    }
+
+    async fn next_failure(reconnect: &Reconnect) -> Duration {
+        tokio::time::advance(reconnect.wait()).await;
+        reconnect.failed(Failure::Cancelled);
+        reconnect.wait()
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn the_delays_are_those_of_the_seed_and_success_starts_over() {
-        let reconnect = Reconnect::new(Backoff::RECONNECT, Rng::fixed(0.5));
+    async fn t14_the_delays_are_those_of_the_seed_and_success_starts_over() {
+        let reconnect = of(None, 0.5);
         assert_eq!(reconnect.wait(), Duration::ZERO);
         let mut waits = Vec::new();
         for _ in 0..9 {
-            reconnect.failed(Failure::Cancelled);
-            waits.push(reconnect.wait().as_millis());
+            waits.push(next_failure(&reconnect).await.as_millis());
         }
         assert_eq!(waits, [500, 1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000]);
         tokio::time::advance(Duration::from_secs(59)).await;
         assert_eq!(reconnect.wait(), Duration::from_secs(1));
         reconnect.worked();
         assert_eq!((reconnect.wait(), reconnect.last()), (Duration::ZERO, None));
-        reconnect.failed(Failure::Cancelled);
+        assert_eq!(next_failure(&reconnect).await, Duration::from_millis(500));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn t14_every_delay_is_within_a_fifth_of_its_nominal_and_never_above_a_minute() {
+        for chance in [0.0, 0.1, 0.3, 0.7, 0.9, 1.0] {
+            let reconnect = of(None, chance);
+            for nominal in [500, 1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000] {
+                let wait = next_failure(&reconnect).await.as_millis();
+                assert!(wait * 10 >= nominal * 8 && wait * 10 <= nominal * 12 && wait <= 60_000, "{wait} of {nominal}");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn t14_after_the_limit_there_is_no_next_try_until_a_new_client_comes() {
+        let reconnect = of(Some(20), 0.5);
+        for _ in 0..20 {
+            next_failure(&reconnect).await;
+            assert_eq!(reconnect.given_up(), None);
+        }
+        next_failure(&reconnect).await;
+        let given_up = reconnect.given_up().unwrap();
+        assert!(given_up.to_string().contains("Maximum reconnection attempts (20) reached"), "{given_up}");
+        assert!(given_up.was_not_sent() && given_up.is_final());
+        reconnect.forgive();
+        assert_eq!(reconnect.given_up(), None);
+        assert_eq!(reconnect.wait(), Duration::from_secs(60), "a new client does not hurry a server that cools down");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_breaks_for_many_clients_at_once_is_one_outage() {
+        let reconnect = of(None, 0.5);
+        for _ in 0..100 {
+            reconnect.failed(Failure::Cancelled);
+        }
         assert_eq!(reconnect.wait(), Duration::from_millis(500));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_answers_and_dies_waits_less_each_time_but_always_something() {
+        let reconnect = of(None, 0.5);
+        for _ in 0..8 {
+            next_failure(&reconnect).await;
+        }
+        let mut waits = Vec::new();
+        for _ in 0..5 {
+            reconnect.was_of_use();
+            waits.push(next_failure(&reconnect).await.as_millis());
+        }
+        assert_eq!(waits, [4000, 1000, 500, 500, 500]);
     }
 }

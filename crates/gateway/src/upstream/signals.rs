@@ -18,6 +18,7 @@ impl Failure {
                 retry_after: Some(*retry_in).filter(|wait| !wait.is_zero()),
                 ..Signals::transport(Transport::Starting, reason.clone().unwrap_or_default()).with_sent(Sent::Never)
             },
+            Self::GivenUp(_) => Signals::transport(Transport::GivenUp, given_up(self)).with_sent(Sent::Never),
             Self::SessionLost => Signals::http(404, self.to_string()).with_session().with_sent(Sent::Never),
             Self::Lost(why) => Signals::transport(Transport::Lost, why),
             Self::Status { status, text, retry_after } => Signals::http(*status, stated(*status, text))
@@ -30,6 +31,12 @@ impl Failure {
             Self::Full => Signals::transport(Transport::Busy, self.to_string()).with_sent(Sent::Never),
         }
     }
+}
+
+/// The seed's words, without ours before them.
+fn given_up(failure: &Failure) -> String {
+    let text = failure.to_string();
+    text.split_once(": ").map_or(text.as_str(), |(_, words)| words).to_owned()
 }
 
 /// `HTTP 503 Service Unavailable`, and what the body says.
@@ -111,6 +118,7 @@ mod tests {
                 Permanent,
             ),
             (starting, Starting, Transient, Never, Transient),
+            (Failure::GivenUp(20), GivenUp, Permanent, Never, Permanent),
             (Failure::SessionLost, SessionLost, Transient, Never, Transient),
             (Failure::Lost("its process ended (exit status: 1)".to_owned()), Network, Transient, Maybe, Transient),
             (status(403, "", None), Denied, Closed, Never, Closed),

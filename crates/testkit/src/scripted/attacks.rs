@@ -1,4 +1,4 @@
-//! The tools: `echo`, `delay` and `counters` are honest, every other one is an attack on whoever reads the answer.
+//! The tools: `echo`, `delay`, `write` and `counters` are honest, every other one is an attack on whoever reads the answer.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -48,7 +48,21 @@ impl Server {
                 start_idle(&self.script);
                 std::process::exit(3);
             }
+            "write" => {
+                self.note(&format!("write {text}"));
+                self.out.text(id, "written").await;
+            }
             "exit" => std::process::exit(3),
+            "write_and_exit" => {
+                self.note(&format!("write {text}"));
+                std::process::exit(3);
+            }
+            "hang" => self.note(&format!("hang {text}")),
+            "fork" => {
+                start_idle(&self.script);
+                self.out.text(id, "forked").await;
+            }
+            "only_wrong_id" => self.out.text(&json!(99_999_999), "for nobody").await,
             name => self.out.error(id, -32602, &format!("unknown tool {name}")).await,
         }
         Ears::Open

@@ -1,11 +1,14 @@
 //! A legacy stdio server that misbehaves on demand: arguments say how it lives and dies, tools say what it does wrong.
 //!
-//! `attacks` are the tools, `lists` the pages of `tools/list`, `out` the pipe to the client.
+//! `attacks` are the tools, `lists` the pages of `tools/list`, `out` the pipe to the client, `ledger` what it leaves in
+//! writing for a test that outlives it.
 
 mod attacks;
+mod ledger;
 mod lists;
 mod out;
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -31,6 +34,27 @@ pub struct Script {
     /// Start this many grandchildren.
     #[arg(long, default_value_t = 0)]
     forks: usize,
+    /// Grandchildren begin a session of their own, and so leave our process group.
+    #[arg(long)]
+    setsid: bool,
+    /// Do not end with the process that started us, whatever was arranged.
+    #[arg(long)]
+    outlive: bool,
+    /// A file that gets a line for each start, each handshake, each executed call and each state that was set.
+    #[arg(long)]
+    ledger: Option<PathBuf>,
+    /// Say nothing for so many milliseconds before the first message is read.
+    #[arg(long, default_value_t = 0)]
+    slow_start: u64,
+    /// End at the start, with a last word, unless this file is there.
+    #[arg(long)]
+    needs: Option<PathBuf>,
+    /// End a tenth of a second after the handshake is over.
+    #[arg(long)]
+    mortal: bool,
+    /// Ask for the client's roots as soon as the handshake is over.
+    #[arg(long)]
+    asks_roots: bool,
     /// Do not mind SIGTERM.
     #[arg(long)]
     ignore_term: bool,
@@ -46,6 +70,9 @@ pub struct Script {
     /// Say things that are no messages before the first one.
     #[arg(long)]
     noise: bool,
+    /// Answer `tools/list` with something that is no list.
+    #[arg(long)]
+    list_garbage: bool,
     /// Tools on each page of the list.
     #[arg(long, default_value_t = 1)]
     tools: usize,
@@ -83,7 +110,13 @@ enum Ears {
 /// Serves one client on stdin and stdout.
 pub async fn serve(script: Script) {
     let mut terminate = script.ignore_term.then(|| signal(SignalKind::terminate()).ok()).flatten();
+    if script.outlive {
+        _ = rustix::process::set_parent_process_death_signal(None);
+    }
     if script.idle {
+        if script.setsid {
+            _ = rustix::process::setsid();
+        }
         return std::future::pending().await;
     }
     for _ in 0..script.forks {
@@ -114,17 +147,21 @@ fn start_idle(script: &Script) {
     let Ok(own) = std::env::current_exe() else { return };
     let mut command = Command::new(own);
     command.args(["--idle", "--tag", &script.tag]).stdin(Stdio::null()).stderr(Stdio::null());
-    if script.ignore_term {
-        command.arg("--ignore-term");
-    }
+    command.args(script.ignore_term.then_some("--ignore-term")).args(script.setsid.then_some("--setsid"));
     let _child = command.spawn();
 }
 
 impl Server {
     async fn listen(self: Arc<Self>) {
+        self.note("start");
+        if self.script.needs.as_ref().is_some_and(|needed| !needed.exists()) {
+            self.out.cry("what I need is not there");
+            std::process::exit(7);
+        }
         if self.script.noise {
             self.out.noise().await;
         }
+        pause(self.script.slow_start).await;
         let mut lines = BufReader::new(tokio::io::stdin()).split(b'\n');
         while let Ok(Some(line)) = lines.next_segment().await {
             let Ok(message) = serde_json::from_slice::<Value>(&line) else { continue };
@@ -143,8 +180,26 @@ impl Server {
             _ if self.script.mute => {}
             "initialize" => match self.script.refuse {
                 Some(bytes) => self.out.error(id, -32603, &"refused ".repeat(bytes / 8)).await,
-                None => self.out.result(id, &hello(&message["params"])).await,
+                None => {
+                    self.note("hello");
+                    self.out.result(id, &hello(&message["params"])).await;
+                }
             },
+            "notifications/initialized" if self.script.mortal => {
+                tokio::spawn(async {
+                    pause(100).await;
+                    std::process::exit(3);
+                });
+            }
+            "notifications/initialized" if self.script.asks_roots => {
+                self.out.say(&json!({"jsonrpc": "2.0", "id": "roots", "method": "roots/list"})).await;
+            }
+            "" if *id == "roots" => self.note(&format!("roots {}", message["result"]["roots"])),
+            "logging/setLevel" | "resources/subscribe" => {
+                self.note(&format!("{} {}", message["method"], message["params"]));
+                self.out.result(id, &json!({})).await;
+            }
+            "tools/list" if self.script.list_garbage => self.out.result(id, &json!({"tools": {"no": "list"}})).await,
             "tools/list" => self.out.result(id, &self.list(&message["params"])).await,
             "tools/call" => return self.call(message).await,
             "ping" => self.out.result(id, &json!({})).await,

@@ -1,5 +1,7 @@
 //! The pipe to the client: whole messages, and whatever else an attack wants to write.
 
+use std::io::Write;
+
 use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt, Stdout};
 use tokio::sync::Mutex;
@@ -73,6 +75,11 @@ impl Out {
             self.write(block.as_bytes()).await;
         }
         self.write(line.repeat((count % BLOCK) as usize).as_bytes()).await;
+    }
+
+    /// A line on stderr.
+    pub(super) fn cry(&self, line: &str) {
+        _ = writeln!(std::io::stderr(), "{line}");
     }
 
     pub(super) async fn noise(&self) {

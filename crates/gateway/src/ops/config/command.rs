@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::problem::{Place, Problem, Problems};
 use super::settings::Settings;
-use super::{Config, ServerConfig, Transport, address, name};
+use super::{Config, Life, ServerConfig, Transport, address, name};
 use crate::catalog::rules::ServerRules;
 
 /// Programs that start another one, which is the server.
@@ -65,6 +65,7 @@ impl Config {
             shared: false,
             required: false,
             rules: ServerRules::default(),
+            life: Life::default(),
         }]))
     }
 }

@@ -18,6 +18,7 @@ mod own;
 mod policy;
 mod problem;
 mod raw;
+mod reconnect;
 mod resolve;
 mod rules;
 mod secret;
@@ -40,6 +41,7 @@ use http::{HeaderName, Uri};
 pub use self::load::LoadConfig;
 use self::problem::Place;
 pub use self::problem::{Problem, Problems};
+pub use self::reconnect::Reconnecting;
 pub use self::secret::Secret;
 use crate::catalog::rules::{Rules, ServerRules};
 
@@ -81,6 +83,19 @@ pub struct ServerConfig {
     pub required: bool,
     /// How its tools are treated.
     pub rules: ServerRules,
+    /// When it is there.
+    pub life: Life,
+}
+
+/// When a server is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Life {
+    /// It is started by the first call, not by the client's handshake, if what it says is remembered.
+    pub lazy: bool,
+    /// It is stopped when no call came for so long, and started again by the next.
+    pub idle_stop: Option<Duration>,
+    /// How it is tried again when it is away.
+    pub reconnect: Reconnecting,
 }
 
 /// How a server is reached.

@@ -8,12 +8,12 @@ use super::settings::{self, Settings};
 use super::suggest;
 use super::tree::Field;
 
-const SERVER_KEYS: [&str; 11] =
-    ["command", "args", "env", "cwd", "url", "headers", "type", "shared", "required", "enabled", "disabled"];
+const SERVER_KEYS: [&str; 9] = ["command", "args", "env", "cwd", "url", "headers", "type", "enabled", "disabled"];
+/// Those that only Seawall knows.
+const SERVER_OURS: [&str; 4] = ["shared", "required", "lazy", "idle_stop"];
 
 /// Keys of later versions. Who writes one counts on it, so it is never passed over.
-const LATER: [&str; 4] = ["admin", "store", "reconnect", "ext_authz"];
-const SERVER_LATER: [&str; 0] = [];
+const LATER: [&str; 3] = ["admin", "store", "ext_authz"];
 
 /// Whether the gateway has such a setting, now or later.
 pub(super) fn is_setting(key: &str) -> bool {
@@ -50,10 +50,10 @@ pub(super) fn read_settings(section: &Field<'_>, problems: &mut Problems) -> Set
 pub(super) fn read_server_section(server: &mut RawServer, section: &Field<'_>, problems: &mut Problems) {
     for (key, value) in section.entries(problems) {
         let is_known =
-            server.set_own(key, &value, problems) || rules::set_server(&mut server.rules, key, &value, problems);
+            server.set_ours(key, &value, problems) || rules::set_server(&mut server.rules, key, &value, problems);
         if !is_known {
-            let known = [&["shared", "required"][..], &rules::SERVER_KEYS].concat();
-            problems.push(not_ours(&value, key, &SERVER_LATER, &known));
+            let known = [&SERVER_OURS[..], &rules::SERVER_KEYS].concat();
+            problems.push(not_ours(&value, key, &[], &known));
         }
     }
 }
@@ -86,11 +86,11 @@ fn read_server(server_name: &str, field: &Field<'_>, problems: &mut Problems) ->
     let entries = field.entries(problems);
     for (key, value) in &entries {
         let is_known = server.set(key, value, problems)
-            || server.set_own(key, value, problems)
+            || server.set_ours(key, value, problems)
             || rules::set_server(&mut server.rules, key, value, problems);
         if !is_known {
-            let known = [&SERVER_KEYS[..], &rules::SERVER_KEYS].concat();
-            problems.push(not_ours(value, key, &SERVER_LATER, &known));
+            let known = [&SERVER_KEYS[..], &SERVER_OURS, &rules::SERVER_KEYS].concat();
+            problems.push(not_ours(value, key, &[], &known));
         }
     }
     check_fit(&server, &entries, problems);

@@ -2,11 +2,10 @@
 //!
 //! Every key and value is checked here, where its line is known; so is what is said as a whole, laid over a tool that reads.
 
-use std::time::Duration;
-
 use seawall::{Effect, Fallback, HedgePolicy, Kind, LoopMode, Preset, Scope, Tiers, ToolFacts};
 
 use super::problem::{Problem, Problems};
+use super::reconnect::{some_time, time};
 use super::tree::{Field, Text};
 use super::{duration, suggest};
 use crate::catalog::layer::{BreakerLayer, CacheLayer, Layer, LoopLayer, OnAbandon, Own, OwnLayer, RetryLayer};
@@ -37,8 +36,8 @@ pub(super) fn read(table: &Field<'_>, problems: &mut Problems) -> Layer {
         match key {
             "kind" => layer.kind = problems.keep(kind(&value)),
             "effect" => layer.effect = problems.keep(one_of(&value, &EFFECTS)),
-            "timeout" => layer.timeout = problems.keep(wait(&value)),
-            "attempt_timeout" => layer.attempt_timeout = problems.keep(wait(&value)),
+            "timeout" => layer.timeout = problems.keep(some_time(&value)),
+            "attempt_timeout" => layer.attempt_timeout = problems.keep(some_time(&value)),
             "retry" => layer.retry = retry(&value, problems),
             "breaker" => layer.breaker = breaker(&value, problems),
             "cache" => layer.cache = cache(&value, problems),
@@ -74,8 +73,8 @@ fn check(layer: &Layer, table: &Field<'_>, problems: &mut Problems) {
 
 fn own(own: &mut OwnLayer, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {
     match key {
-        "idle_timeout" => own.idle_timeout = problems.keep(wait(value)),
-        "client_cap" => own.client_cap = problems.keep(wait(value)),
+        "idle_timeout" => own.idle_timeout = problems.keep(some_time(value)),
+        "client_cap" => own.client_cap = problems.keep(some_time(value)),
         "on_abandon" => {
             own.on_abandon =
                 problems.keep(one_of(value, &[("cancel", OnAbandon::Cancel), ("finish", OnAbandon::Finish)]));
@@ -120,27 +119,13 @@ pub(super) fn one_of<T: Copy>(value: &Field<'_>, known: &[(&str, T)]) -> Result<
     })
 }
 
-/// A duration that is not zero.
-pub(super) fn wait(value: &Field<'_>) -> Result<Duration, Problem> {
-    let Text { place, text } = value.text()?;
-    match duration::parse(&text) {
-        Ok(Duration::ZERO) => Err(place.problem("must be longer than nothing")),
-        parsed => parsed.map_err(|error| place.problem(error)),
-    }
-}
-
-fn pause(value: &Field<'_>) -> Result<Duration, Problem> {
-    let Text { place, text } = value.text()?;
-    duration::parse(&text).map_err(|error| place.problem(error))
-}
-
 fn retry(table: &Field<'_>, problems: &mut Problems) -> RetryLayer {
     let mut layer = RetryLayer::default();
     for (key, value) in table.entries(problems) {
         match key {
             "attempts" => layer.attempts = problems.keep(value.count()),
-            "base" => layer.base = problems.keep(pause(&value)),
-            "max" => layer.max = problems.keep(wait(&value)),
+            "base" => layer.base = problems.keep(time(&value)),
+            "max" => layer.max = problems.keep(some_time(&value)),
             "jitter" => layer.jitter = problems.keep(value.number()),
             _ => problems.push(value.place.problem(suggest::unknown(key, &["attempts", "base", "max", "jitter"]))),
         }
@@ -156,7 +141,7 @@ pub(super) fn breaker(table: &Field<'_>, problems: &mut Problems) -> BreakerLaye
     for (key, value) in table.entries(problems) {
         match key {
             "failures" => layer.failures = problems.keep(value.count()),
-            "cooldown" => layer.cooldown = problems.keep(wait(&value)),
+            "cooldown" => layer.cooldown = problems.keep(some_time(&value)),
             "probes" => layer.probes = problems.keep(value.count()),
             "successes" => layer.successes = problems.keep(value.count()),
             "scope" => layer.scope = problems.keep(one_of(&value, &SCOPES)),
@@ -174,8 +159,8 @@ fn cache(table: &Field<'_>, problems: &mut Problems) -> CacheLayer {
     let mut layer = CacheLayer::default();
     for (key, value) in table.entries(problems) {
         match key {
-            "ttl" => layer.ttl = problems.keep(wait(&value)),
-            "stale" => layer.stale = problems.keep(wait(&value)),
+            "ttl" => layer.ttl = problems.keep(some_time(&value)),
+            "stale" => layer.stale = problems.keep(some_time(&value)),
             _ => problems.push(value.place.problem(suggest::unknown(key, &["ttl", "stale"]))),
         }
     }

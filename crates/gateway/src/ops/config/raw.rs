@@ -1,6 +1,9 @@
 //! Decides which fields a server has, as its file states them: known by name and type, nothing expanded.
 
+use std::time::Duration;
+
 use super::problem::{Place, Problem, Problems};
+use super::reconnect;
 use super::tree::{Field, Text};
 use crate::catalog::rules::ServerRules;
 
@@ -30,6 +33,8 @@ pub(super) struct RawServer {
     pub(super) required: bool,
     /// How its tools are treated.
     pub(super) rules: ServerRules,
+    pub(super) lazy: bool,
+    pub(super) idle_stop: Option<Duration>,
     pub(super) is_off: bool,
     /// A field had to be left out: that one is missing is no news.
     pub(super) is_partial: bool,
@@ -67,10 +72,12 @@ impl RawServer {
     }
 
     /// Takes over a field that only Seawall knows; false if `key` is none.
-    pub(super) fn set_own(&mut self, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {
+    pub(super) fn set_ours(&mut self, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {
         match key {
             "shared" => self.shared = problems.keep(value.flag()).unwrap_or_default(),
             "required" => self.required = problems.keep(value.flag()).unwrap_or_default(),
+            "lazy" => self.lazy = problems.keep(value.flag()).unwrap_or_default(),
+            "idle_stop" => self.idle_stop = problems.keep(reconnect::some_time(value)),
             _ => return false,
         }
         true

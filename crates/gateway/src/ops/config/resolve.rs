@@ -7,7 +7,7 @@ use super::headers;
 use super::problem::{Problem, Problems};
 use super::raw::{Kind, RawServer};
 use super::tree::Text;
-use super::{ServerConfig, Transport};
+use super::{Life, ServerConfig, Transport};
 
 /// The server with everything filled in; nothing if it has a problem.
 pub(super) fn server(raw: RawServer, scope: &Scope<'_>, problems: &mut Problems) -> Option<ServerConfig> {
@@ -16,8 +16,9 @@ pub(super) fn server(raw: RawServer, scope: &Scope<'_>, problems: &mut Problems)
         None if raw.command.is_some() => stdio(&raw, scope, problems),
         _ => remote(&raw, scope, problems),
     };
-    let RawServer { name, shared, required, rules, .. } = raw;
-    Some(ServerConfig { name, transport: transport?, shared, required, rules })
+    let RawServer { name, shared, required, rules, lazy, idle_stop, .. } = raw;
+    let life = Life { lazy, idle_stop, ..Life::default() };
+    Some(ServerConfig { name, transport: transport?, shared, required, rules, life })
 }
 
 fn stdio(raw: &RawServer, scope: &Scope<'_>, problems: &mut Problems) -> Option<Transport> {

@@ -3,6 +3,7 @@
 use seawall::{Preset, Rate, SlotPolicy, Style};
 
 use super::problem::{Problem, Problems};
+use super::reconnect::some_time;
 use super::tree::{Field, Text};
 use super::{policy, suggest};
 use crate::catalog::rules::{Rules, ServerRules};
@@ -48,8 +49,8 @@ fn timeouts(rules: &mut Rules, table: &Field<'_>, problems: &mut Problems) {
     for (key, value) in table.entries(problems) {
         let tiers = &mut rules.tiers;
         match key {
-            "quick" => tiers.quick = problems.keep(policy::wait(&value)).unwrap_or(tiers.quick),
-            "heavy" => tiers.heavy = problems.keep(policy::wait(&value)).unwrap_or(tiers.heavy),
+            "quick" => tiers.quick = problems.keep(some_time(&value)).unwrap_or(tiers.quick),
+            "heavy" => tiers.heavy = problems.keep(some_time(&value)).unwrap_or(tiers.heavy),
             "heavy_tools" => {
                 tiers.heavy_tools = value.texts(problems).into_iter().map(|Text { text, .. }| text).collect();
             }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::problem::{Problem, Problems};
 use super::tree::{Field, Text};
-use super::{Config, LoadConfig, ServerConfig, duration, load, rules};
+use super::{Config, LoadConfig, Reconnecting, ServerConfig, duration, load, reconnect, rules};
 use crate::catalog::rules::Rules;
 
 /// The keys [`Settings::set`] knows, beside those about policies.
-const OWN: [&str; 5] = ["listen", "grace", "allowed_hosts", "allowed_origins", "load"];
+const OWN: [&str; 6] = ["listen", "grace", "allowed_hosts", "allowed_origins", "load", "reconnect"];
 
 /// The keys [`Settings::set`] knows.
 pub(super) fn keys() -> Vec<&'static str> {
@@ -23,6 +23,7 @@ pub(super) struct Settings {
     allowed_origins: Vec<String>,
     load: LoadConfig,
     rules: Rules,
+    reconnect: Reconnecting,
 }
 
 impl Default for Settings {
@@ -34,6 +35,7 @@ impl Default for Settings {
             allowed_origins: Vec::new(),
             load: LoadConfig::default(),
             rules: Rules::default(),
+            reconnect: Reconnecting::default(),
         }
     }
 }
@@ -47,13 +49,17 @@ impl Settings {
             "allowed_hosts" => self.allowed_hosts = names(value, host, problems),
             "allowed_origins" => self.allowed_origins = names(value, origin, problems),
             "load" => self.load = load::read(value, problems),
+            "reconnect" => self.reconnect = reconnect::read(value, problems),
             _ => return rules::set(&mut self.rules, key, value, problems),
         }
         true
     }
 
-    pub(super) fn into_config(self, servers: Vec<ServerConfig>) -> Config {
-        let Self { listen, grace, allowed_hosts, allowed_origins, load, rules } = self;
+    pub(super) fn into_config(self, mut servers: Vec<ServerConfig>) -> Config {
+        let Self { listen, grace, allowed_hosts, allowed_origins, load, rules, reconnect } = self;
+        for server in &mut servers {
+            server.life.reconnect = reconnect;
+        }
         Config { listen, servers, grace, allowed_hosts, allowed_origins, load, rules, source: None }
     }
 }

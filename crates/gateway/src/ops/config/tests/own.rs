@@ -74,7 +74,7 @@ fn every_problem_is_told_at_once_with_its_line() {
 
 #[test]
 fn keys_of_later_versions_are_never_passed_over() {
-    let top = ["admin", "store", "reconnect", "ext_authz"];
+    let top = ["admin", "store", "ext_authz"];
     let later = "known, but this version does not support it yet; remove it";
 
     for key in top {
@@ -120,8 +120,8 @@ fn the_own_file_may_be_json() {
 
     assert_eq!(
         kit.problems("mcp.json"),
-        "mcp.json:3: servers.a.trust: unknown key; known are command, args, env, cwd, url, headers, type, shared, \
-         required, enabled, disabled, trust_annotations, concurrency, rate, hint, policy"
+        "mcp.json:3: servers.a.trust: unknown key; known are command, args, env, cwd, url, headers, type, \
+         enabled, disabled, shared, required, lazy, idle_stop, trust_annotations, concurrency, rate, hint, policy"
     );
 }
 

@@ -125,7 +125,7 @@ cache = { ttl = "1s" }
         toml_file(wrong).problems("seawall.toml"),
         r#"seawall.toml:1: preset: "fast" is not known; write "default" or "blog" or "gitnexus" or "caipe"
 seawall.toml:3: timeouts.quik: unknown key; did you mean "quick"?
-seawall.toml:4: timeouts.heavy: must be longer than nothing
+seawall.toml:4: timeouts.heavy: must not be zero
 seawall.toml:5: kinds.reads: unknown key; did you mean "read"?
 seawall.toml:7: defaults.retry.attempts: must be a whole number, 0 or more
 seawall.toml:7: defaults.retry.bas: unknown key; did you mean "base"?

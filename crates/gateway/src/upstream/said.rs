@@ -1,0 +1,113 @@
+//! What a server says outside the protocol: shown to the operator, the end of it kept for the error text and the status.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::io::AsyncRead;
+
+use super::status::Status;
+use crate::ops::config::{Secret, Transport};
+use crate::wire::lines::{Line, Lines};
+
+/// The longest line of a child's stderr that is shown.
+const STDERR_LINE: usize = 8 << 10;
+/// The last lines of it that are kept.
+const STDERR_KEPT: usize = 10;
+/// The letters of them that are shown in an error.
+const STDERR_SHOWN: usize = 300;
+/// A shorter value of a variable is a setting, not a secret.
+const SECRET: usize = 6;
+/// Bytes of a line of noise that are looked at.
+const SHOWN: usize = 800;
+
+/// What one process said.
+pub(super) struct Said {
+    name: String,
+    is_plain: bool,
+    secrets: Vec<Secret>,
+    last: Mutex<VecDeque<String>>,
+    noise: AtomicU64,
+    status: Arc<Status>,
+}
+
+impl Said {
+    pub(super) fn new(name: &str, transport: &Transport, status: &Arc<Status>) -> Self {
+        let (is_plain, env) = match transport {
+            Transport::Stdio { inherit_env, env, .. } => (*inherit_env, env.as_slice()),
+            _ => (false, [].as_slice()),
+        };
+        let secrets =
+            env.iter().map(|(_, value)| value.clone()).filter(|value| value.expose().len() >= SECRET).collect();
+        let (name, status) = (name.to_owned(), Arc::clone(status));
+        Self { name, is_plain, secrets, last: Mutex::default(), noise: AtomicU64::new(0), status }
+    }
+
+    /// A line on stderr.
+    fn line(&self, line: &[u8]) {
+        let line = String::from_utf8_lossy(line).into_owned();
+        if self.is_plain {
+            crate::ops::log::foreign(&line);
+        } else {
+            crate::ops::log::line(&format!("{}: {line}", self.name));
+        }
+        self.status.said(&seawall::quote(&self.clean(line.clone())));
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.push_back(line);
+        if last.len() > STDERR_KEPT {
+            last.pop_front();
+        }
+    }
+
+    /// A line on stdout that is no message.
+    pub(super) fn noise(&self, line: &[u8]) {
+        self.noise.fetch_add(1, Ordering::Relaxed);
+        self.status.noise();
+        let start = line.get(..SHOWN).unwrap_or(line);
+        let shown: String = String::from_utf8_lossy(start).chars().take(SHOWN / 4).collect();
+        if !shown.trim().is_empty() {
+            crate::ops::log::line(&format!("{}: not a message on stdout, skipped: {shown}", self.name));
+        }
+    }
+
+    /// A process has ended: how, if it did so by itself, and how much of what it said was no message.
+    pub(super) fn ended(&self, exit: Option<&str>) {
+        let noise = match self.noise.load(Ordering::Relaxed) {
+            0 => String::new(),
+            1 => "; 1 line on its stdout was no message and was skipped".to_owned(),
+            lines => format!("; {lines} lines on its stdout were no messages and were skipped"),
+        };
+        let how = exit.map_or_else(String::new, |exit| format!(" ({exit})"));
+        if exit.is_some() || !noise.is_empty() {
+            crate::ops::log::line(&format!("{}: its process ended{how}{noise}", self.name));
+        }
+    }
+
+    /// The last words, as the end of a sentence.
+    pub(super) fn last(&self) -> String {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let words: Vec<&str> = last.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
+        let text = self.clean(words.join(" / "));
+        let start = text.char_indices().rev().nth(STDERR_SHOWN).map_or(0, |(start, _)| start);
+        if text.is_empty() { text } else { format!("; it last said: {}", seawall::quote(&text[start..])) }
+    }
+
+    /// The text without what the configuration keeps secret.
+    fn clean(&self, mut text: String) -> String {
+        for secret in &self.secrets {
+            text = text.replace(secret.expose(), "***");
+        }
+        text
+    }
+}
+
+/// Hears a server's stderr to its end.
+pub(super) async fn listen(stderr: impl AsyncRead + Unpin, said: Arc<Said>) {
+    let mut lines = Lines::new(stderr, STDERR_LINE);
+    while let Ok(Some(line)) = lines.next().await {
+        match line {
+            Line::Whole(line) => said.line(&line),
+            Line::TooLong => said.line(b"(a line that is too long to show)"),
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What is known of a server from outside: whether it is there, since when, how it ended last, what it said.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
+
+/// The last lines of stderr that are kept.
+const STDERR_KEPT: usize = 50;
+/// The letters of each that are kept.
+const STDERR_LETTERS: usize = 500;
+
+/// What is known of one server, for all its conversations.
+#[derive(Debug, Default)]
+pub struct Status {
+    seen: Mutex<Seen>,
+}
+
+/// What was seen of a server.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// Conversations that are being opened, or will be once the server has cooled down.
+    pub starting: usize,
+    /// Conversations that are open.
+    pub open: usize,
+    /// When the last of these changed.
+    pub since: Option<Instant>,
+    /// Its processes.
+    pub pids: Vec<u32>,
+    /// How often a conversation that had been open was opened again.
+    pub restarts: u64,
+    /// How a process ended last: its exit code or its signal.
+    pub last_exit: Option<String>,
+    /// What went wrong last, whether or not it is well again.
+    pub last_error: Option<String>,
+    /// Whether it went wrong since a conversation was last opened.
+    is_ill: bool,
+    /// Lines on its stdout that were no messages.
+    pub noise: u64,
+    /// Answers to nothing that was ever asked.
+    pub strays: u64,
+    /// The end of what it said on stderr.
+    pub stderr: VecDeque<String>,
+}
+
+/// Something that is so until it is dropped.
+#[derive(Debug)]
+pub struct Held {
+    status: Arc<Status>,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Starting,
+    Open,
+    Process(u32),
+}
+
+impl Status {
+    /// What was seen so far.
+    pub fn seen(&self) -> Seen {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A conversation is being opened.
+    pub fn starting(self: &Arc<Self>) -> Held {
+        self.hold(What::Starting)
+    }
+
+    /// A conversation is open, perhaps again.
+    pub fn open(self: &Arc<Self>, is_again: bool) -> Held {
+        let mut seen = self.lock();
+        seen.restarts += u64::from(is_again);
+        seen.is_ill = false;
+        drop(seen);
+        self.hold(What::Open)
+    }
+
+    /// A process runs.
+    pub fn process(self: &Arc<Self>, pid: u32) -> Held {
+        self.hold(What::Process(pid))
+    }
+
+    fn hold(self: &Arc<Self>, what: What) -> Held {
+        self.lock().change(what, true);
+        Held { status: Arc::clone(self), what }
+    }
+
+    /// A process ended by itself.
+    pub fn exited(&self, how: String) {
+        self.lock().last_exit = Some(how);
+    }
+
+    /// Something went wrong.
+    pub fn failed(&self, why: String) {
+        let mut seen = self.lock();
+        seen.last_error = Some(why);
+        seen.is_ill = true;
+    }
+
+    /// A line on stdout was no message.
+    pub fn noise(&self) {
+        self.lock().noise += 1;
+    }
+
+    /// An answer was to nothing that was ever asked.
+    pub fn stray(&self) {
+        self.lock().strays += 1;
+    }
+
+    /// A line on stderr, without secrets.
+    pub fn said(&self, line: &str) {
+        let mut seen = self.lock();
+        seen.stderr.push_back(line.chars().take(STDERR_LETTERS).collect());
+        if seen.stderr.len() > STDERR_KEPT {
+            seen.stderr.pop_front();
+        }
+    }
+}
+
+impl Seen {
+    fn change(&mut self, what: What, is_so: bool) {
+        let count = |count: &mut usize| *count = if is_so { *count + 1 } else { count.saturating_sub(1) };
+        match what {
+            What::Starting => count(&mut self.starting),
+            What::Open => count(&mut self.open),
+            What::Process(pid) if is_so => self.pids.push(pid),
+            What::Process(pid) => self.pids.retain(|known| *known != pid),
+        }
+        if matches!(what, What::Starting | What::Open) {
+            self.since = Some(Instant::now());
+        }
+    }
+
+    /// The state in one word.
+    pub fn word(&self) -> &'static str {
+        match (self.open, self.starting, self.is_ill) {
+            (1.., ..) => "up",
+            (0, 1.., false) => "starting",
+            (0, 1.., true) => "away",
+            (0, 0, true) => "down",
+            (0, 0, false) => "resting",
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.status.lock().change(self.what, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_tells_what_is_held_and_what_went_wrong() {
+        let status = Arc::new(Status::default());
+        assert_eq!(status.seen().word(), "resting");
+        let starting = status.starting();
+        assert_eq!(status.seen().word(), "starting");
+        let open = status.open(false);
+        drop(starting);
+        assert_eq!((status.seen().word(), status.seen().restarts), ("up", 0));
+        drop(open);
+        status.failed("broke".to_owned());
+        assert_eq!(status.seen().word(), "down");
+        let _starting = status.starting();
+        assert_eq!(status.seen().word(), "away");
+        let (_open, _process) = (status.open(true), status.process(7));
+        let seen = status.seen();
+        assert_eq!((seen.word(), seen.restarts, seen.pids), ("up", 1, vec![7]));
+    }
+
+    #[test]
+    fn what_a_server_says_is_bounded() {
+        let status = Status::default();
+        for number in 0..1_000 {
+            status.said(&format!("{number} {}", "x".repeat(10_000)));
+        }
+        let stderr = status.seen().stderr;
+        assert_eq!((stderr.len(), stderr[0].len()), (STDERR_KEPT, STDERR_LETTERS));
+        assert!(stderr[49].starts_with("999 "));
+    }
+}

@@ -1,0 +1,76 @@
+//! The life of a server: it dies, hangs, restarts, forgets, rests; the client notices no more than it must.
+//!
+//! Names that begin with `p` and a number are the pains of users that they are about, `t` the acceptance tests.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that is surprised should stop")]
+
+#[allow(dead_code, unused_imports, reason = "what the hostile tests need is more than is needed here")]
+#[path = "../hostile/kit/mod.rs"]
+mod kit;
+
+mod comeback;
+mod deaths;
+mod leftovers;
+mod reconnect;
+mod rest;
+mod sessions;
+mod status;
+
+use std::fs;
+use std::path::PathBuf;
+
+use http::Method;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use self::kit::{Gateway, Legacy};
+
+/// The failure that an answer of a tool is.
+fn failed(answer: &Value) -> &Value {
+    assert_eq!(answer["result"]["isError"], true, "{answer}");
+    &answer["result"]["_meta"]["seawall/failure"]
+}
+
+fn kill(pid: i32) {
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+}
+
+/// How many lines of a gateway's log contain this.
+fn count(gateway: &Gateway, text: &str) -> usize {
+    gateway.log.lock().unwrap().iter().filter(|line| line.contains(text)).count()
+}
+
+/// A client says goodbye.
+async fn leave(client: &Legacy) {
+    let headers = client.headers();
+    let left = kit::http::send(client.address, Method::DELETE, &client.path, &headers, Default::default()).await;
+    assert_eq!(left.status(), 200);
+}
+
+/// A file in which scripted servers write what they did.
+struct Ledger {
+    _folder: TempDir,
+    path: PathBuf,
+}
+
+impl Ledger {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        Self { path: folder.path().join("ledger"), _folder: folder }
+    }
+
+    /// The path, as an argument.
+    fn path(&self) -> &str {
+        self.path.to_str().unwrap()
+    }
+
+    fn lines(&self) -> Vec<String> {
+        fs::read_to_string(&self.path).unwrap_or_default().lines().map(str::to_owned).collect()
+    }
+
+    /// How often a line stands there.
+    fn count(&self, line: &str) -> usize {
+        self.lines().iter().filter(|written| *written == line).count()
+    }
+}

@@ -1,0 +1,99 @@
+//! Servers that rest: stopped when nobody uses them, not started before somebody does, and nobody notices.
+
+use serde_json::json;
+
+use crate::kit::process::processes;
+use crate::kit::{Entry, Gateway, Legacy, text, until};
+use crate::{Ledger, leave};
+
+fn resting(ledger: &Ledger, line: &str) -> Entry {
+    Entry::scripted("a", &["--tag", "$TAG", "--ledger", ledger.path()]).with(line)
+}
+
+#[tokio::test]
+async fn p7_a_server_that_nobody_uses_is_stopped_and_the_next_call_starts_it_again() {
+    let ledger = Ledger::new();
+    let gateway = Gateway::serve(&[resting(&ledger, "idle_stop = \"300ms\"")]).await;
+    let client = Legacy::connect(&gateway, "/mcp/a").await;
+    client.request("logging/setLevel", json!({"level": "debug"})).await;
+    let list = client.request("tools/list", json!({})).await["result"].clone();
+    for round in 1..=3 {
+        client.works("echo").await;
+        assert_eq!(ledger.count("start"), round);
+        until(10, "it is stopped", async || processes(gateway.tag()).is_empty()).await;
+        // A list is no reason to start it: it is what it was.
+        assert_eq!(client.request("tools/list", json!({})).await["result"], list);
+        assert!(processes(gateway.tag()).is_empty());
+    }
+    assert_eq!(ledger.count(r#""logging/setLevel" {"level":"debug"}"#), 3, "{:?}", ledger.lines());
+    assert!(gateway.said("a: not used for 300ms, stopped; the next call starts it"));
+    assert!(!gateway.said("attempt"), "to rest is no failure: {:?}", gateway.log.lock().unwrap());
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_at_work_is_not_stopped() {
+    let ledger = Ledger::new();
+    let gateway = Gateway::serve(&[resting(&ledger, "idle_stop = \"100ms\"")]).await;
+    let client = Legacy::connect(&gateway, "/mcp/a").await;
+    assert_eq!(text(&client.call("delay", json!({"ms": 1_500, "text": "done"})).await), "done");
+    assert_eq!(ledger.count("start"), 1);
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_whose_resource_is_watched_is_not_stopped() {
+    let ledger = Ledger::new();
+    let gateway = Gateway::serve(&[resting(&ledger, "idle_stop = \"100ms\"")]).await;
+    let (watching, idle) = (Legacy::connect(&gateway, "/mcp/a").await, Legacy::connect(&gateway, "/mcp/a").await);
+    watching.request("resources/subscribe", json!({"uri": "file:///a"})).await;
+    idle.works("echo").await;
+    until(10, "the one that only called is stopped", async || processes(gateway.tag()).len() == 1).await;
+    watching.works("echo").await;
+    assert_eq!(ledger.count("start"), 2);
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn calls_that_come_as_their_server_is_stopped_are_answered() {
+    let ledger = Ledger::new();
+    let gateway = Gateway::serve(&[resting(&ledger, "idle_stop = \"10ms\"")]).await;
+    let client = Legacy::connect(&gateway, "/mcp/a").await;
+    for _ in 0..30 {
+        client.works("echo").await;
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn p7_a_lazy_server_is_started_by_the_first_call_and_not_by_the_handshake() {
+    let ledger = Ledger::new();
+    let gateway = Gateway::serve(&[resting(&ledger, "lazy = true")]).await;
+    let first = Legacy::connect(&gateway, "/mcp/a").await;
+    let list = first.request("tools/list", json!({})).await["result"].clone();
+    leave(&first).await;
+    until(10, "it is gone with its client", async || processes(gateway.tag()).is_empty()).await;
+
+    let second = Legacy::connect(&gateway, "/mcp/a").await;
+    assert_eq!(second.request("tools/list", json!({})).await["result"], list);
+    assert_eq!(ledger.count("start"), 1);
+    second.works("echo").await;
+    assert_eq!((ledger.count("start"), ledger.count("hello")), (2, 2));
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn p7_two_clients_of_a_shared_server_have_one_process_that_rests_when_neither_calls() {
+    let ledger = Ledger::new();
+    let gateway = Gateway::serve(&[resting(&ledger, "idle_stop = \"300ms\"").shared()]).await;
+    let (one, two) = (Legacy::connect(&gateway, "/mcp/a").await, Legacy::connect(&gateway, "/mcp/a").await);
+    one.works("echo").await;
+    two.works("echo").await;
+    assert_eq!(ledger.count("start"), 1);
+    until(10, "it is stopped", async || processes(gateway.tag()).is_empty()).await;
+    two.works("echo").await;
+    one.works("echo").await;
+    assert_eq!(ledger.count("start"), 2);
+    gateway.stop().await;
+}

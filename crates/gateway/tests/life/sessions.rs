@@ -1,0 +1,218 @@
+//! Sessions that servers forget, streams that are cut: normal things that no client should hear of.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+
+use crate::failed;
+use crate::kit::upstream::{STREAM, answer, honest, response, write};
+use crate::kit::{Asked, Entry, Gateway, Legacy, Upstream, modern, text, until};
+
+/// A legacy server with sessions, which it can forget.
+#[derive(Clone, Default)]
+struct Forgetful {
+    known: Arc<Mutex<HashSet<String>>>,
+    next: Arc<AtomicUsize>,
+    /// Whether it forgets a session as soon as it gave it away.
+    is_hopeless: Arc<AtomicBool>,
+}
+
+impl Forgetful {
+    async fn start(&self, refusal: &'static str) -> Upstream {
+        let server = self.clone();
+        Upstream::start(move |asked: Asked, mut tcp: TcpStream| {
+            let said = server.answer(&asked, refusal);
+            async move {
+                write(&mut tcp, &said).await;
+            }
+        })
+        .await
+    }
+
+    fn answer(&self, asked: &Asked, refusal: &str) -> Vec<u8> {
+        let session = asked.head.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
+        if asked.is("initialize") {
+            let session = format!("s{}", self.next.fetch_add(1, Ordering::SeqCst));
+            let answer = String::from_utf8(honest(asked)).unwrap();
+            if !self.is_hopeless.load(Ordering::SeqCst) {
+                self.known.lock().unwrap().insert(session.clone());
+            }
+            return answer.replacen("\r\n", &format!("\r\nmcp-session-id: {session}\r\n"), 1).into_bytes();
+        }
+        match session {
+            Some(session) if self.known.lock().unwrap().contains(session) => match asked.is("logging/setLevel") {
+                true => answer(asked, &json!({})),
+                false => honest(asked),
+            },
+            _ if asked.is("server/discover") => honest(asked),
+            _ => response(refusal, "", b"{\"error\": \"no valid session\"}"),
+        }
+    }
+
+    fn forget_all(&self) {
+        self.known.lock().unwrap().clear();
+    }
+}
+
+fn asked_for(upstream: &Upstream, method: &str) -> Vec<Asked> {
+    upstream.seen().into_iter().filter(|asked| asked.is(method)).collect()
+}
+
+#[tokio::test]
+async fn p27_a_server_that_forgot_the_session_is_greeted_again_and_the_call_sent_again() {
+    for refusal in ["404 Not Found", "400 Bad Request", "401 Unauthorized"] {
+        let server = Forgetful::default();
+        let upstream = server.start(refusal).await;
+        let gateway = Gateway::serve(&[Entry::url("a", &upstream.url)]).await;
+        let client = Legacy::connect(&gateway, "/mcp/a").await;
+        client.request("logging/setLevel", json!({"level": "debug"})).await;
+        client.works("echo").await;
+        for round in 1..=3 {
+            server.forget_all();
+            let began = tokio::time::Instant::now();
+            client.works("echo").await;
+            assert!(began.elapsed().as_millis() < 450, "{refusal}: it is greeted at once, not after a pause");
+            assert_eq!(asked_for(&upstream, "initialize").len(), 1 + round, "{refusal}");
+        }
+        let levels = asked_for(&upstream, "logging/setLevel").len();
+        assert_eq!(levels, 4, "{refusal}: the state of the session is told again");
+        gateway.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn p27_a_session_that_is_lost_twice_in_a_row_is_an_honest_failure_and_no_loop() {
+    let server = Forgetful::default();
+    let upstream = server.start("404 Not Found").await;
+    let gateway = Gateway::serve(&[Entry::url("a", &upstream.url)]).await;
+    let client = Legacy::connect(&gateway, "/mcp/a").await;
+    client.works("echo").await;
+    server.is_hopeless.store(true, Ordering::SeqCst);
+    server.forget_all();
+    let before = asked_for(&upstream, "tools/call").len();
+    let answer = client.call("echo", json!({"text": "x"})).await;
+    assert_eq!(
+        (&failed(&answer)["code"], &failed(&answer)["mayHaveExecuted"]),
+        (&json!("CONNECTION_LOST"), &json!(false)),
+        "{answer}"
+    );
+    assert_eq!(asked_for(&upstream, "tools/call").len(), before + 2);
+    // Once it remembers again, so does everybody.
+    server.is_hopeless.store(false, Ordering::SeqCst);
+    until(20, "it works again", async || {
+        client.call("echo", json!({"text": "x"})).await["result"]["isError"].is_null()
+    })
+    .await;
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn p28_a_stream_that_is_cut_when_idle_fails_nothing_and_is_opened_again() {
+    let gets = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&gets);
+    let upstream = Upstream::start(move |asked: Asked, mut tcp: TcpStream| {
+        let counted = Arc::clone(&counted);
+        async move {
+            if asked.head.starts_with("get ") {
+                // The first is cut in silence, the second refused, the third says something.
+                match counted.fetch_add(1, Ordering::SeqCst) {
+                    0 => drop(write(&mut tcp, STREAM).await),
+                    1 => drop(write(&mut tcp, &response("503 Service Unavailable", "", b"")).await),
+                    _ => {
+                        let news = b"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
+                        write(&mut tcp, &[STREAM, news].concat()).await;
+                        std::future::pending::<()>().await;
+                    }
+                }
+            } else if asked.tool() == "slow" {
+                tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+                write(&mut tcp, &honest(&asked)).await;
+            } else {
+                write(&mut tcp, &honest(&asked)).await;
+            }
+        }
+    })
+    .await;
+    let gateway = Gateway::serve(&[Entry::url("a", &upstream.url)]).await;
+    let client = Legacy::connect(&gateway, "/mcp/a").await;
+    let call = client.call("slow", json!({"text": "done"}));
+    let (answer, ()) = tokio::join!(call, until(20, "three streams", async || gets.load(Ordering::SeqCst) == 3));
+    assert_eq!(text(&answer), "done", "a call under way does not hear of it");
+    client.works("echo").await;
+    assert_eq!(asked_for(&upstream, "initialize").len(), 1, "the session is the same");
+    assert!(!gateway.said("attempt"), "{:?}", gateway.log.lock().unwrap());
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn p28_a_call_whose_stream_breaks_may_have_been_executed_and_is_not_sent_again() {
+    for is_modern in [false, true] {
+        let upstream = Upstream::start(move |asked: Asked, mut tcp: TcpStream| async move {
+            if asked.tool() == "cut" {
+                write(&mut tcp, &[STREAM, b": alive\n\n"].concat()).await;
+            } else if asked.is("server/discover") && is_modern {
+                let hello = json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "resultType": "complete"});
+                write(&mut tcp, &answer(&asked, &hello)).await;
+            } else {
+                write(&mut tcp, &honest(&asked)).await;
+            }
+        })
+        .await;
+        let gateway = Gateway::serve(&[Entry::url("a", &upstream.url)]).await;
+        let answer = if is_modern {
+            modern(&gateway, "/mcp/a", "cut", json!({})).await.message()
+        } else {
+            Legacy::connect(&gateway, "/mcp/a").await.call("cut", json!({})).await
+        };
+        let failure = failed(&answer);
+        assert_eq!(
+            (&failure["code"], &failure["mayHaveExecuted"]),
+            (&json!("CONNECTION_LOST"), &json!(true)),
+            "{answer}"
+        );
+        let calls: Vec<Value> = asked_for(&upstream, "tools/call").into_iter().map(|asked| asked.message).collect();
+        assert_eq!(calls.len(), 1, "{calls:?}");
+        gateway.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn p30_a_server_that_does_not_know_ping_is_never_asked_for_it() {
+    let upstream = Upstream::start(async |asked: Asked, mut tcp: TcpStream| {
+        let answer = if asked.is("ping") { response("500 Internal Server Error", "", b"") } else { honest(&asked) };
+        write(&mut tcp, &answer).await;
+    })
+    .await;
+    let gateway = Gateway::serve(&[Entry::url("a", &upstream.url), Entry::scripted("b", &["--tag", "$TAG"])]).await;
+    let client = Legacy::connect(&gateway, "/mcp").await;
+    assert_eq!(client.request("ping", json!({})).await["result"], json!({}));
+    for _ in 0..5 {
+        client.works("a__echo").await;
+    }
+    assert!(asked_for(&upstream, "ping").is_empty());
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn p31_one_handshake_serves_all_calls_of_a_client() {
+    let upstream = Upstream::start(async |asked: Asked, mut tcp: TcpStream| {
+        write(&mut tcp, &honest(&asked)).await;
+    })
+    .await;
+    let gateway = Gateway::serve(&[Entry::url("a", &upstream.url)]).await;
+    let client = Legacy::connect(&gateway, "/mcp/a").await;
+    for _ in 0..10 {
+        client.works("echo").await;
+    }
+    assert_eq!(asked_for(&upstream, "initialize").len(), 1);
+    for _ in 0..10 {
+        let answer = modern(&gateway, "/mcp/a", "echo", json!({"text": "x"})).await.message();
+        assert_eq!(text(&answer), "x");
+    }
+    // The stateless clients share one more.
+    assert_eq!(asked_for(&upstream, "initialize").len(), 2);
+    gateway.stop().await;
+}

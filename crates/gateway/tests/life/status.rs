@@ -1,0 +1,96 @@
+//! What is known of a server from outside, as the operator will read it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use seawall_gateway::call::Nowhere;
+use seawall_gateway::ops::config::{Config, LoadConfig};
+use seawall_gateway::ops::lifecycle::Lifecycle;
+use seawall_gateway::upstream::handshake::Opening;
+use seawall_gateway::upstream::{Keeper, Server, client};
+use seawall_gateway::wire::names::Era;
+use serde_json::json;
+
+use crate::kit::process::scripted;
+use crate::kit::until;
+use crate::{Ledger, kill};
+
+fn server(args: &[&str]) -> (Arc<Server>, Arc<Keeper>, Arc<Lifecycle>) {
+    let command = std::iter::once(scripted()).chain(args.iter().copied()).map(str::to_owned).collect();
+    let config = Config::for_command(Some("it"), command).unwrap().servers.remove(0);
+    let lifecycle = Arc::new(Lifecycle::default());
+    let server = Server::new(config, LoadConfig::default(), client::client().unwrap(), Arc::clone(&lifecycle));
+    let hello =
+        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let opening = Opening { prefer: Era::Legacy, initialize: hello.to_string().into(), meta: "{}".into() };
+    let keeper = Keeper::new(
+        &server,
+        opening,
+        Arc::new(Nowhere),
+        Box::new(|link| Box::pin(async move { link.initialized().await })),
+    );
+    (server, keeper, lifecycle)
+}
+
+#[tokio::test]
+async fn p10_the_status_tells_pids_restarts_the_last_exit_and_what_was_said() {
+    let (server, keeper, lifecycle) = server(&["--noise"]);
+    assert_eq!(server.status.seen().word(), "resting");
+    let link = keeper.link(Duration::from_secs(20)).await.unwrap();
+    let before = server.status.seen();
+    assert_eq!((before.word(), before.restarts, before.pids.len(), before.noise), ("up", 0, 1, 9));
+
+    let lost = link.ask("tools/call", br#"{"name": "only_wrong_id", "arguments": {}}"#);
+    let killed = async {
+        until(5, "the stray answer", async || server.status.seen().strays == 1).await;
+        kill(before.pids[0].cast_signed());
+    };
+    assert!(tokio::join!(lost, killed).0.is_err());
+    until(5, "it is back", async || server.status.seen().restarts == 1).await;
+
+    let seen = server.status.seen();
+    assert_eq!((seen.word(), seen.open, seen.noise), ("up", 1, 18));
+    assert_eq!(seen.last_exit.as_deref(), Some("signal: 9 (SIGKILL)"));
+    assert!(seen.last_error.unwrap().starts_with("lost: its process ended (signal: 9 (SIGKILL))"));
+    until(5, "the dead process is struck off", async || {
+        let pids = server.status.seen().pids;
+        pids.len() == 1 && pids != before.pids
+    })
+    .await;
+    drop(link);
+    keeper.close().await;
+    lifecycle.end().await;
+    let seen = server.status.seen();
+    assert_eq!((seen.word(), seen.pids.len()), ("resting", 0));
+    assert_eq!(server.reconnect.wait(), Duration::ZERO, "to be closed is no failure");
+}
+
+#[tokio::test]
+async fn p10_the_last_words_of_a_server_that_cannot_start_are_kept() {
+    let ledger = Ledger::new();
+    let (server, keeper, lifecycle) = server(&["--needs", ledger.path()]);
+    let failure = keeper.link(Duration::from_millis(400)).await.err().unwrap();
+    assert!(failure.to_string().contains("what I need is not there"), "{failure}");
+    let seen = server.status.seen();
+    assert_eq!((seen.word(), seen.last_exit.as_deref()), ("away", Some("exit status: 7")));
+    assert!(seen.stderr.iter().any(|line| line.contains("what I need is not there")), "{:?}", seen.stderr);
+    keeper.close().await;
+    lifecycle.end().await;
+}
+
+#[tokio::test]
+async fn a_restart_by_hand_gives_everybody_a_new_process_at_once() {
+    let (server, keeper, lifecycle) = server(&[]);
+    let link = keeper.link(Duration::from_secs(20)).await.unwrap();
+    let before = server.status.seen().pids;
+    server.restart();
+    until(5, "the old one is told to go", async || !link.is_alive()).await;
+    let began = tokio::time::Instant::now();
+    let again = keeper.link(Duration::from_secs(20)).await.unwrap();
+    assert!(again.ask("tools/list", b"{}").await.is_ok());
+    assert!(began.elapsed() < Duration::from_millis(400), "a restart is no failure: {:?}", began.elapsed());
+    assert_ne!(server.status.seen().pids.last(), before.last());
+    drop((link, again));
+    keeper.close().await;
+    lifecycle.end().await;
+}
