@@ -29,7 +29,7 @@ use crate::report::event::Event;
 use crate::report::served as texts;
 use crate::run::Run;
 use crate::state::Tool;
-use crate::state::durable::Queued;
+use crate::state::durable::{NotQueued, Queued};
 use chain::{Step, warning};
 
 /// How many items of a batch are in flight at a time.
@@ -164,20 +164,28 @@ impl<T: Clone> Run<'_, T> {
             tool: self.tool.name.to_string(),
             arguments: (*self.call.arguments).clone(),
             caller: self.call.caller.to_string(),
+            effect: self.tool.policy.effect,
         };
         let id = match within(self.remaining(), durable.enqueue(item)).await {
             Ok(Ok(id)) => id,
-            Ok(Err(error)) => return Err(Failure::local(Cause::Overloaded, None, error.to_string()).into()),
-            Err(_) => return Err(self.lost_in_queue().into()),
+            Ok(Err(error @ NotQueued::Refused(_))) => {
+                return Err(Failure::local(Cause::Overloaded, None, error.to_string()).into());
+            }
+            Ok(Err(error @ NotQueued::Unknown(_))) => {
+                return Err(self.lost_in_queue(Cause::Unavailable, &error.to_string()).into());
+            }
+            Err(_) => {
+                let words = "the queue did not answer in time and may hold the call";
+                return Err(self.lost_in_queue(Cause::Timeout, words).into());
+            }
         };
         let note = texts::queued(&self.shown_name(), &id, failure);
         Ok(Served { id: Some(id), ..served("queue", note, Body::Nothing) })
     }
 
-    /// The store did not answer in time: the write may be waiting there.
-    fn lost_in_queue(&self) -> Failure {
-        let lost = Failure::local(Cause::Timeout, None, "the queue did not answer in time and may hold the call");
-        let failure = Failure { sent: Sent::Maybe, ..lost };
+    /// Nobody knows whether the write is waiting in the store.
+    fn lost_in_queue(&self, cause: Cause, words: &str) -> Failure {
+        let failure = Failure { sent: Sent::Maybe, ..Failure::local(cause, None, words) };
         self.remember(self.attempts(), self.tool.policy.effect, &failure);
         failure
     }

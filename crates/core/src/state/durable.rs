@@ -6,6 +6,8 @@ use std::pin::Pin;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::model::effect::Effect;
+
 /// A write that waits for its server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queued {
@@ -17,12 +19,20 @@ pub struct Queued {
     pub arguments: Value,
     /// On whose behalf.
     pub caller: String,
+    /// What sending it twice would do.
+    pub effect: Effect,
 }
 
 /// The store could not keep a write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the queue did not accept the call: {0}")]
-pub struct NotQueued(pub String);
+pub enum NotQueued {
+    /// It is certainly not in the store.
+    #[error("the queue did not accept the call: {0}")]
+    Refused(String),
+    /// It may be in the store, and be sent one day.
+    #[error("the queue failed and may hold the call: {0}")]
+    Unknown(String),
+}
 
 /// A future that a trait object can give.
 pub type Promise<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -31,7 +31,7 @@ impl MemoryQueue {
     fn keep(&self, item: Queued) -> Result<String, NotQueued> {
         let mut items = self.lock();
         if items.waiting.len() >= self.capacity {
-            return Err(NotQueued(format!("{} calls are waiting already", self.capacity)));
+            return Err(NotQueued::Refused(format!("{} calls are waiting already", self.capacity)));
         }
         items.last_id += 1;
         let id = format!("q{}", items.last_id);
@@ -62,10 +62,12 @@ impl Durable for MemoryQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::effect::Effect;
     use serde_json::json;
 
     fn item(server: &str, n: u32) -> Queued {
-        Queued { server: server.into(), tool: "t".into(), arguments: json!(n), caller: String::new() }
+        let (tool, effect) = ("t".into(), Effect::Write);
+        Queued { server: server.into(), tool, arguments: json!(n), caller: String::new(), effect }
     }
 
     #[tokio::test]

@@ -163,6 +163,27 @@ async fn a_store_that_hangs_does_not_hold_a_call_beyond_its_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_store_that_broke_while_keeping_a_call_is_not_taken_for_a_refusal() {
+    struct Breaks;
+    impl Durable for Breaks {
+        fn enqueue(&self, _: Queued) -> Promise<'_, Result<String, NotQueued>> {
+            Box::pin(async { Err(NotQueued::Unknown("the disk is gone".into())) })
+        }
+        fn next<'a>(&'a self, _: &'a str) -> Promise<'a, Option<(String, Queued)>> {
+            Box::pin(async { None })
+        }
+        fn remove<'a>(&'a self, _: &'a str) -> Promise<'a, bool> {
+            Box::pin(async { false })
+        }
+    }
+    let tools = ToolCaller::new(Settings { durable: Some(Arc::new(Breaks)), ..settings(&env(0.0)) }).unwrap();
+
+    let answer = tools.call("create_issue", nothing(), Script::down(refused()).send()).await;
+
+    assert!(report(&answer).may_have_executed, "it may be waiting in the store");
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_is_queued_that_only_a_person_can_mend() {
     let tools =
         ToolCaller::new(Settings { durable: Some(Arc::new(MemoryQueue::new(9))), ..settings(&env(0.0)) }).unwrap();
