@@ -6,3 +6,4 @@ pub mod descriptors;
 pub mod lifecycle;
 pub mod log;
 pub mod memory;
+pub mod store;

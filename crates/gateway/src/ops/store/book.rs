@@ -1,0 +1,202 @@
+//! Decides how changes reach the disk: all that are asked for meanwhile in one commit, and told only when it is durable.
+//!
+//! When a commit fails, nobody knows whether it happened. The file is then opened again and what the commit touched is
+//! put back as it was; only then is it certain that nothing of it will be done. Until that works nothing else is changed.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use redb::{Database, ReadableTable};
+
+use super::item::{Brief, Item, State};
+use super::open::{self, FACTS, ITEMS, LAST_ID, Trouble};
+use super::page::{Lost, Page};
+use super::{Bounds, Tally};
+
+/// Opens the database; again after each failure.
+pub(super) type Opener = Box<dyn Fn() -> Result<Database, Trouble> + Send>;
+
+/// A change or a question, and who waits for its answer.
+pub(super) trait Job: Send {
+    /// Does it. What it changes is not durable yet.
+    fn apply(&mut self, page: &mut Page<'_>) -> Result<(), Lost>;
+    /// Tells the answer, once it is durable.
+    fn done(self: Box<Self>, end: Result<(), Unkept>);
+}
+
+/// A change was not made durable.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{why}")]
+pub struct Unkept {
+    /// What the store said.
+    pub why: String,
+    /// It was put back: nothing of it will be done. Otherwise it may or may not be in the file.
+    pub is_certain: bool,
+}
+
+/// The queue: what is known of every item, and the file that holds them.
+pub(super) struct Book {
+    pub(super) path: PathBuf,
+    opener: Opener,
+    bounds: Bounds,
+    /// Nothing, after a failure that could not be mended yet.
+    file: Option<Database>,
+    known: Known,
+    /// Records as they were before the commits that failed.
+    undo: Undo,
+    /// Commits that were made.
+    pub(super) commits: u64,
+}
+
+/// What is kept in memory: everything but arguments and results.
+#[derive(Default)]
+pub(super) struct Known {
+    pub(super) items: BTreeMap<u64, Brief>,
+    pub(super) last_id: u64,
+    pub(super) bytes: u64,
+}
+
+/// Records before they were changed; `None` where there was none.
+pub(super) type Undo = BTreeMap<u64, Option<Vec<u8>>>;
+
+impl Book {
+    /// Opens the file and reads it. Attempts that were under way when the last gateway stopped are settled.
+    pub(super) fn open(path: PathBuf, opener: Opener, bounds: Bounds, now: u64) -> Result<Self, Trouble> {
+        let mut book =
+            Self { path, opener, bounds, file: None, known: Known::default(), undo: Undo::default(), commits: 0 };
+        book.reopen()?;
+        let is_writable = book.probe()?;
+        // A disk that is full now may have room later: each job tries again.
+        if !is_writable || book.commit(|page| page.after_start(now)).is_err() {
+            book.close();
+        }
+        Ok(book)
+    }
+
+    /// Writes something of no importance. Some damage shows only then.
+    fn probe(&self) -> Result<bool, Trouble> {
+        let Some(file) = &self.file else { return Ok(false) };
+        let write = || open::transaction(file).and_then(|write| open::commit_twice(file, write));
+        match open::no_panic(&self.path, write)? {
+            Ok(()) => Ok(true),
+            Err(redb::Error::Io(_) | redb::Error::PreviousIo) => Ok(false),
+            Err(other) => Err(Trouble::Damaged { path: self.path.clone(), why: other.to_string() }),
+        }
+    }
+
+    /// Does the jobs in one commit.
+    pub(super) fn run(&mut self, jobs: &mut [Box<dyn Job>], now: u64) -> Result<(), Unkept> {
+        self.ready()?;
+        let result = self.commit(|page| {
+            page.sweep(now)?;
+            jobs.iter_mut().try_for_each(|job| job.apply(page))
+        });
+        result.map_err(|lost| self.mend(&lost))
+    }
+
+    /// How many items there are in each state.
+    pub(super) fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        for brief in self.known.items.values() {
+            match brief.state {
+                State::Waiting => tally.waiting += 1,
+                State::Delivering => tally.delivering += 1,
+                State::Delivered => tally.delivered += 1,
+                State::Dead => tally.dead += 1,
+            }
+        }
+        tally
+    }
+
+    /// Makes sure that the file is open and tells the truth.
+    fn ready(&mut self) -> Result<(), Unkept> {
+        if self.file.is_some() && self.undo.is_empty() {
+            return Ok(());
+        }
+        // What these jobs ask for was not begun.
+        self.put_back().map_err(|why| Unkept { why, is_certain: true })
+    }
+
+    /// After a failed commit: finds out whether it happened, and takes it back.
+    fn mend(&mut self, lost: &Lost) -> Unkept {
+        let is_certain = self.put_back().is_ok();
+        Unkept { why: lost.to_string(), is_certain }
+    }
+
+    fn put_back(&mut self) -> Result<(), String> {
+        self.reopen().map_err(|trouble| trouble.to_string())?;
+        let undo = std::mem::take(&mut self.undo);
+        let result = self.commit(|page| page.put_back(&undo));
+        if let Err(lost) = result {
+            self.close();
+            self.undo = undo;
+            return Err(lost.to_string());
+        }
+        Ok(())
+    }
+
+    /// Runs `work` in one transaction, and commits it if it changed anything.
+    fn commit(&mut self, work: impl FnOnce(&mut Page<'_>) -> Result<(), Lost>) -> Result<(), Lost> {
+        let Some(file) = &self.file else { return Err(Lost("the file is not open".to_owned())) };
+        let (known, undo, bounds) = (&mut self.known, &mut self.undo, &self.bounds);
+        let is_committed = open::no_panic(&self.path, || {
+            let write = open::transaction(file)?;
+            let mut page = Page::new(write.open_table(ITEMS)?, write.open_table(FACTS)?, known, undo, bounds);
+            work(&mut page)?;
+            let is_changed = page.is_changed;
+            drop(page);
+            if is_changed {
+                open::commit_twice(file, write)?
+            } else {
+                write.abort()?
+            }
+            Ok::<_, Lost>(is_changed)
+        })
+        .map_err(|trouble| Lost(trouble.to_string()))??;
+        self.undo.clear();
+        self.commits += u64::from(is_committed);
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        let file = self.file.take();
+        let _broken = open::no_panic(&self.path, || drop(file));
+    }
+
+    /// Opens the file, new or again, and reads every record in it.
+    fn reopen(&mut self) -> Result<(), Trouble> {
+        self.close();
+        let file = (self.opener)()?;
+        self.known = open::no_panic(&self.path, || read(&self.path, &file))??;
+        self.file = Some(file);
+        Ok(())
+    }
+}
+
+/// Every record of the file, checked.
+fn read(path: &std::path::Path, file: &Database) -> Result<Known, Trouble> {
+    let damaged = |why: String| Trouble::Damaged { path: path.to_owned(), why };
+    let lost = |error: Lost| damaged(error.0);
+    let write = open::transaction(file).map_err(|error| damaged(error.to_string()))?;
+    open::check_schema(path, &write)?;
+    let mut known = Known::default();
+    {
+        let facts = write.open_table(FACTS).map_err(Lost::from).map_err(lost)?;
+        let last_id = facts.get(LAST_ID).map_err(Lost::from).map_err(lost)?;
+        known.last_id = last_id.map_or(0, |last| last.value());
+        let items = write.open_table(ITEMS).map_err(Lost::from).map_err(lost)?;
+        for record in items.iter().map_err(Lost::from).map_err(lost)? {
+            let (id, record) = record.map_err(Lost::from).map_err(lost)?;
+            let (id, record) = (id.value(), record.value());
+            let item = Item::decode(id, record).ok_or_else(|| damaged(format!("the record of q{id} is damaged")))?;
+            known.bytes += record.len() as u64;
+            known.items.insert(id, item.brief(id, record.len()));
+        }
+    }
+    let newest = known.items.last_key_value().map_or(0, |(id, _)| *id);
+    if newest > known.last_id {
+        return Err(damaged(format!("it holds q{newest}, and the last was q{}", known.last_id)));
+    }
+    write.abort().map_err(|error| damaged(error.to_string()))?;
+    Ok(known)
+}

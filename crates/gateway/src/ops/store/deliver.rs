@@ -1,0 +1,118 @@
+//! Decides when the calls that wait for a server are made: when it is well again, in the order in which they came, one at a
+//! time, with a growing pause after each failure.
+
+use std::future::Future;
+use std::time::Duration;
+
+use seawall::{Backoff, Env, Failure, Jitter, Queued};
+use tokio_util::sync::CancellationToken;
+
+use super::{Next, State, Store, Tally, Unkept};
+
+/// After a failed attempt, and after a failure of the store itself.
+pub(super) const PAUSES: Backoff =
+    Backoff { base: Duration::from_secs(1), max: Duration::from_secs(60), jitter: Jitter::Additive(0.2), clamp: false };
+
+/// The way to one server.
+pub trait Delivery: Send + Sync {
+    /// Waits until the server is thought well.
+    fn ready(&self) -> impl Future<Output = ()> + Send;
+
+    /// Makes one attempt and gives the tool's result as JSON. No retries: they are made here.
+    fn send(&self, id: &str, call: Queued) -> impl Future<Output = Result<String, Failure>> + Send;
+}
+
+/// Delivers to one server until `stop`. There must be one of these per server.
+///
+/// An attempt that is under way then is waited for. If this future is dropped instead, the item stays marked, and the
+/// next one to deliver treats it as after a crash.
+pub async fn deliver(store: &Store, server: &str, to: &impl Delivery, env: &Env, stop: &CancellationToken) {
+    let line = Line { store, server, env, stop };
+    let mut changes = store.changes();
+    let mut failures = 0;
+    while !stop.is_cancelled() {
+        changes.mark_unchanged();
+        let step = line.step(to, &mut changes).await;
+        // The store itself failed: it is asked again, later and later.
+        match step {
+            Ok(()) => failures = 0,
+            Err(_) => {
+                failures += 1;
+                line.unless_stopped(tokio::time::sleep(PAUSES.delay(failures, &env.rng))).await;
+            }
+        }
+    }
+}
+
+struct Line<'a> {
+    store: &'a Store,
+    server: &'a str,
+    env: &'a Env,
+    stop: &'a CancellationToken,
+}
+
+impl Line<'_> {
+    /// Waits for the next item to be due and its server to be well, and makes one attempt.
+    async fn step(&self, to: &impl Delivery, changes: &mut tokio::sync::watch::Receiver<Tally>) -> Result<(), Unkept> {
+        match self.store.peek(self.server).await? {
+            Next::Nothing => {
+                self.unless_stopped(changes.changed()).await;
+                return Ok(());
+            }
+            Next::Later(wait) => {
+                let soon = tokio::time::timeout(Duration::from_millis(wait), changes.changed());
+                self.unless_stopped(soon).await;
+                return Ok(());
+            }
+            Next::Due(..) => {}
+        }
+        if !self.unless_stopped(to.ready()).await {
+            return Ok(());
+        }
+        // Who waits behind a pause or a drop is found again: the line may have changed meanwhile.
+        let Next::Due(id, item) = self.store.begin(self.server).await? else { return Ok(()) };
+        let attempts = item.attempts;
+        let end = to.send(&id, item.call).await;
+        self.record(&id, attempts, end).await;
+        Ok(())
+    }
+
+    /// Records how an attempt ended, as often as it takes: what is not recorded is not known after a restart.
+    async fn record(&self, id: &str, attempts: u32, end: Result<String, Failure>) {
+        let asked = end.as_ref().err().and_then(|failure| failure.retry_after).unwrap_or_default();
+        let pause = PAUSES.delay(attempts, &self.env.rng).max(asked);
+        let mut tries = 0;
+        loop {
+            match self.store.settle(id, end.clone(), pause).await {
+                Ok(_) if end.is_ok() => return,
+                Ok(_) => return self.tell_if_dead(id).await,
+                Err(unkept) => {
+                    tries += 1;
+                    crate::ops::log::line(&format!("the end of {id} is not recorded yet: {unkept}"));
+                    if !self.unless_stopped(tokio::time::sleep(PAUSES.delay(tries, &self.env.rng))).await {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Somebody was promised this call, and nobody else is there to notice.
+    async fn tell_if_dead(&self, id: &str) {
+        if let Ok(Some(item)) = self.store.item(id).await
+            && item.state == State::Dead
+        {
+            let (tool, note) = (&item.call.tool, item.note.unwrap_or_default());
+            crate::ops::log::line(&format!("{id} ({tool} at {}) is given up: {note}", self.server));
+        }
+    }
+
+    /// Whether `wait` ended before the delivery was stopped.
+    async fn unless_stopped(&self, wait: impl Future) -> bool {
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => false,
+            _ = wait => true,
+        }
+    }
+}

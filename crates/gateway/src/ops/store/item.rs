@@ -1,0 +1,171 @@
+//! Decides what is kept of a waiting call, and how it stands in the file: JSON behind a check sum.
+
+use std::hash::Hasher;
+
+use seawall::Queued;
+use serde::{Deserialize, Serialize};
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+/// Bytes of the check sum before each record.
+const SUM: usize = 16;
+
+/// Where a call is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It waits for its server.
+    Waiting,
+    /// An attempt is under way, or was when the gateway stopped.
+    Delivering,
+    /// The tool answered; its result is kept for a while.
+    Delivered,
+    /// It will not be sent again by itself.
+    Dead,
+}
+
+/// A call in the queue. Times are milliseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Item {
+    /// The call itself. Its arguments are forgotten once it is delivered.
+    pub call: Queued,
+    /// Where it is on its way.
+    pub state: State,
+    /// Attempts that were started.
+    pub attempts: u32,
+    /// The earliest time of the next attempt, while it waits.
+    pub next_attempt: u64,
+    /// When it came.
+    pub enqueued: u64,
+    /// When it stops waiting.
+    pub expires: u64,
+    /// When it is forgotten, once it is delivered or dead.
+    pub forgotten: Option<u64>,
+    /// An attempt may have been executed although nobody knows its result.
+    pub may_have_executed: bool,
+    /// Why it is not delivered yet, or never will be.
+    pub note: Option<String>,
+    /// The tool's result, as JSON.
+    pub outcome: Option<String>,
+}
+
+/// What a list shows of an item, in the words of the admin interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Brief {
+    /// The item's name.
+    pub id: String,
+    /// The tool to call.
+    pub tool: String,
+    /// The server it is for.
+    pub server: String,
+    /// Where it is on its way.
+    pub state: State,
+    /// Attempts that were started.
+    pub attempts: u32,
+    /// The earliest time of the next attempt, while it waits; milliseconds since 1970.
+    pub next_attempt: Option<u64>,
+    /// When it came; milliseconds since 1970.
+    pub enqueued: u64,
+    /// On whose behalf.
+    #[serde(skip)]
+    pub caller: String,
+    #[serde(skip)]
+    pub(super) expires: u64,
+    #[serde(skip)]
+    pub(super) forgotten: Option<u64>,
+    #[serde(skip)]
+    pub(super) bytes: u64,
+}
+
+impl Item {
+    /// What a list shows of it; `bytes` is its size in the file.
+    pub(super) fn brief(&self, id: u64, bytes: usize) -> Brief {
+        Brief {
+            id: name(id),
+            tool: self.call.tool.clone(),
+            server: self.call.server.clone(),
+            state: self.state,
+            attempts: self.attempts,
+            next_attempt: (self.state == State::Waiting).then_some(self.next_attempt),
+            enqueued: self.enqueued,
+            caller: self.call.caller.clone(),
+            expires: self.expires,
+            forgotten: self.forgotten,
+            bytes: bytes as u64,
+        }
+    }
+
+    /// The record in the file.
+    pub(super) fn encode(&self, id: u64) -> Result<Vec<u8>, serde_json::Error> {
+        let json = serde_json::to_vec(self)?;
+        let mut record = sum(id, &json).to_vec();
+        record.extend_from_slice(&json);
+        Ok(record)
+    }
+
+    /// Reads a record; `None` if it is not what was written under this id.
+    pub(super) fn decode(id: u64, record: &[u8]) -> Option<Self> {
+        let (sum_kept, json) = record.split_at_checked(SUM)?;
+        if sum_kept != sum(id, json) {
+            return None;
+        }
+        serde_json::from_slice(json).ok()
+    }
+}
+
+/// The name of an item: short, and never given twice.
+pub(super) fn name(id: u64) -> String {
+    format!("q{id}")
+}
+
+/// The number behind a name.
+pub(super) fn number(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix('q')?;
+    digits.parse().ok().filter(|id| self::name(*id) == name)
+}
+
+fn sum(id: u64, json: &[u8]) -> [u8; SUM] {
+    let mut hasher = SipHasher13::new_with_keys(0x05ea_3a11, 0x05ea_3a11);
+    hasher.write_u64(id);
+    hasher.write(json);
+    hasher.finish128().as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_was_damaged_or_moved_is_not_read() {
+        let call = Queued {
+            server: "s".into(),
+            tool: "t".into(),
+            arguments: serde_json::json!({ "a": 1 }),
+            caller: String::new(),
+            effect: seawall::Effect::Write,
+        };
+        let (state, note, outcome) = (State::Waiting, None, None);
+        let (attempts, next_attempt, enqueued, expires, forgotten) = (0, 1, 2, 3, None);
+        let may_have_executed = false;
+        let item = Item {
+            call,
+            state,
+            attempts,
+            next_attempt,
+            enqueued,
+            expires,
+            forgotten,
+            may_have_executed,
+            note,
+            outcome,
+        };
+        let record = item.encode(7).unwrap();
+        assert_eq!(Item::decode(7, &record), Some(item));
+        assert_eq!(Item::decode(8, &record), None);
+        for at in 0..record.len() {
+            let mut damaged = record.clone();
+            damaged[at] ^= 1;
+            assert_eq!(Item::decode(7, &damaged), None, "byte {at}");
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! The durable queue for writes: decides that a call which was promised to be made later is there after any crash, is
+//! made in its turn, and is never made twice if that could do harm.
+//!
+//! One file (`queue.redb`), one writer, two promises:
+//! - **an id is given only when its item is on the disk**; all that are asked for while one commit runs share the next;
+//! - **an attempt begins only after that is on the disk**: an item found half sent after a crash is sent again only if
+//!   repeating it is harmless, else it is dead and says that it may have been executed.
+//!
+//! `rules` says what may happen to an item, `page` is one transaction, `book` the commits, `open` the file, and `deliver`
+//! the way to a server.
+
+mod book;
+mod deliver;
+mod item;
+mod open;
+mod page;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use seawall::{Clock, Durable, Failure, Moment, NotQueued, Promise, Queued};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+pub use book::Unkept;
+use book::{Book, Job, Opener};
+pub use deliver::{Delivery, deliver};
+pub use item::{Brief, Item, State};
+pub use open::Trouble;
+use page::{Lost, Page};
+pub use rules::{Changed, Next};
+
+/// Jobs that wait for the writer, and the most that share a commit.
+const JOBS: usize = 256;
+
+/// How much is kept, and for how long. Times are milliseconds.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// Items in all states. Results give way to new calls, what waits or is dead does not.
+    pub items: usize,
+    /// Bytes of all items.
+    pub bytes: u64,
+    /// How long a call waits for its server.
+    pub waits: u64,
+    /// The largest result that is kept.
+    pub outcome_bytes: usize,
+    /// How long a result is kept.
+    pub outcome_kept: u64,
+    /// How long a dead call is kept.
+    pub dead_kept: u64,
+}
+
+const DAY: u64 = 24 * 60 * 60 * 1000;
+
+impl Default for Bounds {
+    fn default() -> Self {
+        let (items, bytes, outcome_bytes) = (10_000, 256 << 20, 256 << 10);
+        Self { items, bytes, waits: DAY, outcome_bytes, outcome_kept: DAY, dead_kept: 7 * DAY }
+    }
+}
+
+/// How many items there are in each state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Waiting for their server.
+    pub waiting: usize,
+    /// Being sent.
+    pub delivering: usize,
+    /// Done, with a result that can be read.
+    pub delivered: usize,
+    /// Given up.
+    pub dead: usize,
+}
+
+/// The queue. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Store(Arc<Shared>);
+
+/// A job, and the wall time at which it was asked for.
+type Timed = (u64, Box<dyn Job>);
+
+#[derive(Debug)]
+struct Shared {
+    path: PathBuf,
+    /// Taken when the queue is closed.
+    jobs: Mutex<Option<mpsc::Sender<Timed>>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    changes: watch::Receiver<Tally>,
+    wall: Wall,
+}
+
+/// Wall time that does not jump: read once, then moved by the monotonic clock.
+#[derive(Debug)]
+struct Wall {
+    clock: Clock,
+    began: Moment,
+    at: u64,
+}
+
+impl Wall {
+    fn now(&self) -> u64 {
+        self.at.saturating_add(millis(self.clock.now().since(self.began)))
+    }
+}
+
+impl Store {
+    /// Opens the queue below `folder`, and makes both where there is none. `today` is the wall time now.
+    ///
+    /// Reads the whole file, so it takes as long as that. Must be called within a runtime, which then does the work.
+    pub fn open(folder: &Path, bounds: Bounds, today: SystemTime) -> Result<Self, Trouble> {
+        let below = folder.to_owned();
+        Self::with_opener(open::file(folder), Box::new(move || open::database(&below)), bounds, today)
+    }
+
+    fn with_opener(path: PathBuf, opener: Opener, bounds: Bounds, today: SystemTime) -> Result<Self, Trouble> {
+        let at = millis(today.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
+        let book = Book::open(path.clone(), opener, bounds, at)?;
+        let clock = Clock::tokio();
+        let wall = Wall { began: clock.now(), clock, at };
+        let (jobs, waiting) = mpsc::channel(JOBS);
+        let (tell, changes) = watch::channel(book.tally());
+        let writer = tokio::spawn(write(book, waiting, tell));
+        let (jobs, writer) = (Mutex::new(Some(jobs)), Mutex::new(Some(writer)));
+        Ok(Self(Arc::new(Shared { path, jobs, writer, changes, wall })))
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// How many items there are in each state, and when that changes.
+    pub fn changes(&self) -> watch::Receiver<Tally> {
+        self.0.changes.clone()
+    }
+
+    /// An item as a whole; `None` if there is none, or no longer.
+    pub async fn item(&self, id: &str) -> Result<Option<Item>, Unkept> {
+        let Some(id) = item::number(id) else { return Ok(None) };
+        self.ask(move |page, _| page.item(id)).await
+    }
+
+    /// All items, oldest first.
+    pub async fn list(&self) -> Result<Vec<Brief>, Unkept> {
+        self.ask(|page, _| Ok(page.list())).await
+    }
+
+    /// Lets a dead item wait again, at the place in its line that it had.
+    pub async fn retry(&self, id: &str) -> Result<Changed, Unkept> {
+        let Some(id) = item::number(id) else { return Ok(Changed::Unknown) };
+        self.ask(move |page, now| page.retry(id, now)).await
+    }
+
+    /// Forgets an item, unless it is being sent.
+    pub async fn forget(&self, id: &str) -> Result<Changed, Unkept> {
+        let Some(id) = item::number(id) else { return Ok(Changed::Unknown) };
+        self.ask(move |page, _| page.forget(id)).await
+    }
+
+    /// The first item of a server's line, and when it is due.
+    pub async fn peek(&self, server: &str) -> Result<Next, Unkept> {
+        let server = server.to_owned();
+        self.ask(move |page, now| page.peek(&server, now)).await
+    }
+
+    /// The first item of a server's line if it is due, durably marked as being sent. For the one who delivers to that server.
+    pub async fn begin(&self, server: &str) -> Result<Next, Unkept> {
+        let server = server.to_owned();
+        self.ask(move |page, now| page.begin(&server, now)).await
+    }
+
+    /// Records how an attempt ended: the tool's result as JSON, or the failure and how long to wait after it.
+    pub async fn settle(&self, id: &str, end: Result<String, Failure>, pause: Duration) -> Result<Changed, Unkept> {
+        let Some(id) = item::number(id) else { return Ok(Changed::Unknown) };
+        self.ask(move |page, now| page.settle(id, &end, millis(pause), now)).await
+    }
+
+    /// Finishes what was asked for and closes the file. Whoever asks later is told so.
+    pub async fn close(&self) {
+        drop(self.0.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let writer = self.0.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(writer) = writer {
+            let _end = writer.await;
+        }
+    }
+
+    /// Has the writer do `work`; the answer comes when what it changed is durable.
+    async fn ask<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Page<'_>, u64) -> Result<R, Lost> + Send + 'static,
+    ) -> Result<R, Unkept> {
+        self.put(work, false).await
+    }
+
+    /// The same; `while_wanted`, what nobody waits for any more when its turn comes is not done.
+    async fn put<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Page<'_>, u64) -> Result<R, Lost> + Send + 'static,
+        while_wanted: bool,
+    ) -> Result<R, Unkept> {
+        let closed = |is_certain| Unkept { why: "the queue is closed".to_owned(), is_certain };
+        let now = self.0.wall.now();
+        let (tell, answer) = oneshot::channel();
+        let job = Asked { now, while_wanted, work: Some(work), found: None, tell };
+        let jobs = self.0.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(|| closed(true))?;
+        jobs.send((now, Box::new(job))).await.map_err(|_| closed(true))?;
+        drop(jobs);
+        answer.await.map_err(|_| closed(false))?
+    }
+}
+
+impl Durable for Store {
+    fn enqueue(&self, call: Queued) -> Promise<'_, Result<String, NotQueued>> {
+        Box::pin(async {
+            match self.put(move |page, now| page.enqueue(call, now), true).await {
+                Ok(kept) => kept,
+                Err(Unkept { why, is_certain: true }) => Err(NotQueued::Refused(why)),
+                Err(Unkept { why, is_certain: false }) => Err(NotQueued::Unknown(why)),
+            }
+        })
+    }
+
+    fn next<'a>(&'a self, server: &'a str) -> Promise<'a, Option<(String, Queued)>> {
+        Box::pin(async move {
+            match self.peek(server).await {
+                Ok(Next::Due(id, item)) if item.state == State::Waiting => Some((id, item.call)),
+                _ => None,
+            }
+        })
+    }
+
+    fn remove<'a>(&'a self, id: &'a str) -> Promise<'a, bool> {
+        Box::pin(async move { self.forget(id).await.is_ok_and(|changed| changed == Changed::Done) })
+    }
+}
+
+/// A job whose answer somebody waits for.
+struct Asked<W, R> {
+    now: u64,
+    while_wanted: bool,
+    work: Option<W>,
+    found: Option<R>,
+    tell: oneshot::Sender<Result<R, Unkept>>,
+}
+
+impl<W, R> Job for Asked<W, R>
+where
+    W: FnOnce(&mut Page<'_>, u64) -> Result<R, Lost> + Send,
+    R: Send,
+{
+    fn apply(&mut self, page: &mut Page<'_>) -> Result<(), Lost> {
+        if self.while_wanted && self.tell.is_closed() {
+            return Ok(());
+        }
+        if let Some(work) = self.work.take() {
+            self.found = Some(work(page, self.now)?);
+        }
+        Ok(())
+    }
+
+    fn done(self: Box<Self>, end: Result<(), Unkept>) {
+        let Self { found, tell, .. } = *self;
+        let unasked = || Unkept { why: "the queue is broken".to_owned(), is_certain: true };
+        // Whoever asked may be gone; what it asked for stays done.
+        let _gone = tell.send(end.and_then(|()| found.ok_or_else(unasked)));
+    }
+}
+
+/// The one writer. Its work blocks, so it is done beside the runtime's own threads.
+async fn write(mut book: Book, mut jobs: mpsc::Receiver<Timed>, tell: watch::Sender<Tally>) {
+    while let Some((mut now, job)) = jobs.recv().await {
+        let mut batch = vec![job];
+        while let (true, Ok((later, job))) = (batch.len() < JOBS, jobs.try_recv()) {
+            now = now.max(later);
+            batch.push(job);
+        }
+        let before = book.commits;
+        let run = tokio::task::spawn_blocking(move || {
+            let end = book.run(&mut batch, now);
+            (book, batch, end)
+        });
+        // Nothing: the runtime ends, or something failed that nothing foresaw. Who asks is told that it is closed.
+        let Ok((same, batch, end)) = run.await else { return };
+        book = same;
+        if book.commits > before {
+            tell.send_replace(book.tally());
+        }
+        for job in batch {
+            job.done(end.clone());
+        }
+    }
+    let _closed = tokio::task::spawn_blocking(move || drop(book)).await;
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,140 @@
+//! What is kept, for how long, and how much of it.
+
+use std::os::unix::fs::PermissionsExt;
+
+use futures_util::FutureExt;
+use seawall::{Durable, NotQueued};
+
+use super::*;
+use crate::ops::store::{Changed, Next, State};
+
+#[tokio::test]
+async fn items_are_there_after_a_restart_and_ids_are_never_given_twice() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = folder.path().join("deep/store");
+    let store = open(&path).unwrap();
+    assert_eq!(store.enqueue(write(1)).await.unwrap(), "q1");
+    assert_eq!(store.enqueue(write(2)).await.unwrap(), "q2");
+    assert_eq!(store.next("a").await, Some(("q1".to_owned(), write(1))));
+    assert!(store.remove("q2").await && !store.remove("q2").await);
+    store.close().await;
+    assert!(matches!(store.enqueue(write(9)).await, Err(NotQueued::Refused(why)) if why == "the queue is closed"));
+
+    let again = open(&path).unwrap();
+    assert_eq!(again.enqueue(write(3)).await.unwrap(), "q3");
+    let listed = again.list().await.unwrap();
+    assert_eq!(listed.iter().map(|item| item.id.as_str()).collect::<Vec<_>>(), ["q1", "q3"]);
+    assert_eq!(again.item("q1").await.unwrap().unwrap().call, write(1));
+    for strange in ["q2", "q01", "q", "1", "q-1", "q99999999999999999999"] {
+        assert_eq!(again.item(strange).await.unwrap(), None, "{strange}");
+    }
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&path), mode(again.path())), (0o700, 0o600));
+    assert_eq!(std::fs::read_dir(&path).unwrap().count(), 1, "no draft is left");
+}
+
+#[tokio::test]
+async fn a_list_shows_what_the_admin_interface_promises() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let store = open(folder.path()).unwrap();
+    store.enqueue(write(1)).await.unwrap();
+
+    let mut shown = serde_json::to_value(store.list().await.unwrap()).unwrap();
+    let came = shown[0]["enqueued"].take().as_u64().unwrap();
+    let next = shown[0]["nextAttempt"].take().as_u64().unwrap();
+    let expected = serde_json::json!([{
+        "id": "q1", "tool": "append", "server": "a", "state": "waiting", "attempts": 0,
+        "nextAttempt": null, "enqueued": null,
+    }]);
+    assert_eq!(shown, expected);
+    assert!(came == next && (1_800_000_000_000..1_800_000_060_000).contains(&came));
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_and_results_give_way() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let store = Store::open(folder.path(), Bounds { items: 2, ..Bounds::default() }, today()).unwrap();
+    store.enqueue(write(1)).await.unwrap();
+    store.enqueue(write(2)).await.unwrap();
+    let refused = store.enqueue(write(3)).await.unwrap_err();
+    assert_eq!(refused, NotQueued::Refused("2 calls are in it already".to_owned()));
+
+    assert!(matches!(store.begin("a").await.unwrap(), Next::Due(..)));
+    assert_eq!(store.settle("q1", Ok("{}".into()), Duration::ZERO).await.unwrap(), Changed::Done);
+    assert_eq!(store.enqueue(write(4)).await.unwrap(), "q3");
+    assert_eq!(store.item("q1").await.unwrap(), None, "its result made room");
+
+    let small = folder.path().join("small");
+    let store = Store::open(&small, Bounds { bytes: 400, ..Bounds::default() }, today()).unwrap();
+    store.enqueue(write(1)).await.unwrap();
+    assert!(matches!(store.enqueue(write(2)).await, Err(NotQueued::Refused(why)) if why.contains("bytes already")));
+    assert_eq!(store.forget("q1").await.unwrap(), Changed::Done);
+    store.enqueue(write(2)).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_too_large_or_destroys_is_not_kept() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let store = open(folder.path()).unwrap();
+    let mut large = write(1);
+    large.arguments = "x".repeat(crate::wire::limits::FROM_CLIENT).into();
+    assert!(matches!(store.enqueue(large).await, Err(NotQueued::Refused(why)) if why.contains("more than")));
+    let destroys = call("a", 1, Effect::Destructive);
+    assert!(matches!(store.enqueue(destroys).await, Err(NotQueued::Refused(why)) if why.contains("destroys")));
+
+    store.enqueue(write(1)).await.unwrap();
+    store.begin("a").await.unwrap();
+    store.settle("q1", Ok("x".repeat(300 << 10)), Duration::ZERO).await.unwrap();
+    let item = store.item("q1").await.unwrap().unwrap();
+    assert_eq!((item.state, item.outcome), (State::Delivered, None));
+    assert_eq!(item.note.unwrap(), "executed; its result of 307200 bytes is too large to keep");
+}
+
+#[tokio::test]
+async fn a_second_process_is_told_who_has_the_file() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let store = open(folder.path()).unwrap();
+
+    let trouble = open(folder.path()).unwrap_err();
+
+    assert!(matches!(&trouble, Trouble::InUse { path } if path == store.path()), "{trouble}");
+    assert!(trouble.to_string().contains("in use by another process"), "{trouble}");
+    store.close().await;
+    open(folder.path()).unwrap();
+}
+
+#[tokio::test]
+async fn a_dead_item_can_be_retried_or_dropped() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let store = open(folder.path()).unwrap();
+    store.enqueue(write(1)).await.unwrap();
+    assert_eq!(store.retry("q1").await.unwrap(), Changed::NotNow(State::Waiting));
+    store.begin("a").await.unwrap();
+    assert_eq!(store.forget("q1").await.unwrap(), Changed::NotNow(State::Delivering));
+    assert!(!store.remove("q1").await, "an item that is being sent stays");
+    let wrong = seawall::Failure::local(seawall::Cause::InvalidInput, None, "no such tool");
+    store.settle("q1", Err(wrong), Duration::ZERO).await.unwrap();
+    let item = store.item("q1").await.unwrap().unwrap();
+    assert_eq!((item.state, item.note.as_deref()), (State::Dead, Some("was not executed: no such tool")));
+
+    assert_eq!(store.retry("q1").await.unwrap(), Changed::Done);
+    assert!(matches!(store.begin("a").await.unwrap(), Next::Due(id, item) if id == "q1" && item.attempts == 2));
+    store.settle("q1", Ok(r#"{"content":[]}"#.into()), Duration::ZERO).await.unwrap();
+    let item = store.item("q1").await.unwrap().unwrap();
+    assert_eq!((item.outcome.as_deref(), item.note), (Some(r#"{"content":[]}"#), None));
+    assert_eq!(item.call.arguments, serde_json::Value::Null, "arguments of a delivered call are forgotten");
+    assert_eq!(store.forget("q1").await.unwrap(), Changed::Done);
+    assert_eq!(store.forget("q1").await.unwrap(), Changed::Unknown);
+}
+
+#[tokio::test]
+async fn a_call_that_was_called_off_before_its_turn_is_not_kept() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let store = open(folder.path()).unwrap();
+    let mut called_off = store.enqueue(write(1));
+    assert!(called_off.as_mut().now_or_never().is_none());
+    drop(called_off);
+
+    assert_eq!(store.enqueue(write(2)).await.unwrap(), "q1");
+    assert_eq!(store.list().await.unwrap().len(), 1);
+}

@@ -1,0 +1,39 @@
+//! What the queue promises, shown one promise at a time.
+
+mod damage;
+mod delivery;
+mod disk;
+mod failing;
+mod keeping;
+mod power;
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use seawall::{Effect, Queued};
+use serde_json::json;
+
+use super::{Bounds, Store, Trouble};
+
+/// The wall time at which every test begins.
+fn today() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
+}
+
+/// A folder on a disk that is fast, for tests that open hundreds of files and do not care what a sync does.
+fn fast_folder() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::TempDir::new_in(memory).unwrap() } else { tempfile::TempDir::new().unwrap() }
+}
+
+fn open(folder: &Path) -> Result<Store, Trouble> {
+    Store::open(folder, Bounds::default(), today())
+}
+
+fn call(server: &str, n: u32, effect: Effect) -> Queued {
+    Queued { server: server.into(), tool: "append".into(), arguments: json!({ "n": n }), caller: "me".into(), effect }
+}
+
+fn write(n: u32) -> Queued {
+    call("a", n, Effect::Write)
+}
