@@ -22,7 +22,7 @@ class Busy:
         self.begun, self.ends, self.tools, self.said = {}, Counter(), set(), set()
         self.failures, self.exceptions, self.slowest = Counter(), [], 0
         self.examples, self.last_success = {}, (0.0, 0.0)
-        self.at_server, self.repeated, self.untrue = set(), 0, []
+        self.at_server, self.untrue = set(), []
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self):
@@ -47,10 +47,8 @@ class Busy:
 
     def _end(self, name, line, when):
         began, end = self.begun.pop(name), line["end"]
-        if (name, began) in self.at_server:
-            self.repeated += end == "result"
-            if "It was not executed" in line.get("text", ""):
-                self.untrue.append(line["text"])
+        if (name, began) in self.at_server and "It was not executed" in line.get("text", ""):
+            self.untrue.append(line["text"])
         self.slowest = max(self.slowest, line["ms"])
         self.ends[end] += 1
         if end == "exception":

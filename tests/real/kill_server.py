@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
 
 import proc
@@ -19,6 +20,7 @@ from sandbox import kill_group, sandbox, until
 
 DESCRIPTORS = 2
 HERE = Path(__file__).parent
+ECHO = {"name": "echo", "arguments": {"message": "hello"}}
 SLOW = "trigger-long-running-operation"
 
 
@@ -67,6 +69,9 @@ class OverStdio:
 
     def note(self):
         """The tap notes all."""
+
+    def meanwhile(self):
+        return f"processes: {sorted(self.here.processes().values())}"
 
     def bytes(self):
         """The tools of every list that was on the wire, each once."""
@@ -123,6 +128,16 @@ class OverHttp:
         self.process.kill()
         self.process.wait()
         self.start()
+
+    def meanwhile(self):
+        """What another client would see, and what the server said last."""
+        try:
+            seen = raw.OverHttp(self.target["url"], 20).ask("tools/call", ECHO)[:300]
+        except (OSError, HTTPException, StopIteration) as error:
+            seen = repr(error)
+        return (
+            f"another client sees {seen}; the server (exit {self.process.poll()}) said {self.out.read_text()[-300:]!r}"
+        )
 
     def bytes(self):
         return list(dict.fromkeys(self.seen))
@@ -181,7 +196,8 @@ def cell(over, name, arguments, tell):
                 client.close()
                 way.note()
             except (RuntimeError, OSError, StopIteration) as error:
-                found["broken"].append(f"{error!r}; the client said: {Path(log.name).read_text()[-500:]}")
+                said = Path(log.name).read_text()[-500:]
+                found["broken"].append(f"{error!r}; the client said: {said!r}; meanwhile {way.meanwhile()}")
             finally:
                 if client.process.poll() is None:
                     kill_group(client.process.pid)
@@ -194,7 +210,7 @@ def cell(over, name, arguments, tell):
 def judge(found, client, way):
     found |= {"ends": dict(client.ends), "failures": dict(client.failures)}
     found |= {"examples": client.examples, "slowest": client.slowest}
-    found |= {"at_server": len(client.at_server), "repeated": client.repeated, "untrue": len(client.untrue)}
+    found |= {"at_server": len(client.at_server), "untrue": len(client.untrue)}
     broken = found["broken"]
     broken += [f"a call ended with an exception: {each}" for each in client.exceptions[:5]]
     if client.exceptions:

@@ -43,7 +43,8 @@ def main():
         before = json.loads(kept.read_text()) if arguments.only and kept.exists() else found
         found = {each: {**before, name: this}[each] for each in stages.ALL if each in {*before, name}}
         kept.write_text(json.dumps(found, indent=1))
-    page = life_page.page(found, arguments.seawall)
+    before = arguments.out.read_text() if arguments.out and arguments.out.exists() else ""
+    page = life_page.page(found, arguments.seawall, before)
     if arguments.out:
         arguments.out.write_text(page)
     done = arguments.only or stages.ALL

@@ -5,6 +5,8 @@ import platform
 import subprocess
 from pathlib import Path
 
+NOTES = "\n## Seen on the way\n"
+
 HEAD = """# Servers and gateways that die: what real clients notice
 
 ```sh
@@ -77,13 +79,15 @@ server that is remembered. "Computed" is how long the gateway had a processor fo
 """
 
 
-def page(found, seawall):
+def page(found, seawall, before=""):
+    """The page; what people wrote at the end of the one before stays."""
     sections = {"stdio": stdio, "http": http, "gateway": gateway, "dead": dead, "start": start}
     version = subprocess.run([seawall, "--version"], capture_output=True, text=True).stdout.strip()
     text = HEAD.format(stages=", ".join(sections), seawall=f"`{version}` of {revision()}", machine=machine())
     text += "".join(sections[name](found[name]) for name in sections if name in found)
     broken = [f"- {each}" for name in found for row in found[name]["rows"] for each in named(row)]
-    return text + "\n## What fell short\n\n" + ("\n".join(broken) or "Nothing.") + "\n"
+    text += "\n## What fell short\n\n" + ("\n".join(broken) or "Nothing.") + "\n"
+    return text + "".join(before.partition(NOTES)[1:])
 
 
 def named(row):
@@ -113,7 +117,7 @@ def three(values, digits=1):
 
 
 def seconds(values):
-    return " / ".join(f"{value:.2f}" for value in values) + " s"
+    return values and " / ".join(f"{value:.2f}" for value in values) + " s"
 
 
 def stdio(stage):
@@ -137,8 +141,9 @@ def cells(stage):
         why = ", ".join(f"{count} {kind}" for kind, count in row["failures"].items())
         failed = f"{ends.get('failure', 0)} ({why})" if why else "0"
         held = " → ".join(str(all - clients) for all, clients in row.get("descriptors", []))
-        memory = " → ".join(f"{each:.1f}" for each in row.get("memory", [])) + " MiB"
-        rest = [failed, ends.get("exception", 0), seconds(row.get("recovery", [])), row["bytes"]]
+        memory = " → ".join(f"{each:.1f} MiB" for each in row.get("memory", []))
+        hangs = sum("hangs" in each for each in row["broken"])
+        rest = [failed, ends.get("exception", 0) + hangs, seconds(row.get("recovery")) or "-", row["bytes"]]
         rest += [row.get("zombies", "-"), len(row["left"]), held, memory]
         lines.append("| " + " | ".join(map(str, [row["client"], *counts, *rest])) + " |")
     return "\n".join(lines) + "\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sandbox import kill_group, sandbox
 
-PATIENCE = 45
+PATIENCE = 90
 DELAY = 6
 LIVING = ("everything", "time")
 HERE = Path(__file__).parent
