@@ -5,6 +5,7 @@ import platform
 import subprocess
 from pathlib import Path
 
+FIRST = "All of it before any other work of the machine (`chrt -f 1 tests/real/life --only start`)."
 NOTES = "\n## Seen on the way\n"
 
 HEAD = """# Servers and gateways that die: what real clients notice
@@ -26,7 +27,7 @@ SERVERS = """
 middle of a call. The client is one object with one session from its first to its last call; two callers share it, one quick
 (`echo`, `get-sum`, `get-resource-reference`, `tools/list`), one slow (0.3 s). "Failed" are results with `isError` that say what
 happened; anything else than a result would be an exception or a hang. "Tools" is how many different lists of tools were seen, byte
-for byte. "Files" are the open files of the gateway at first → at the end, connections that the client holds not counted.
+for byte. "Files" are the open files of the gateway at first → at the end, its own + connections that clients hold; only its own are judged.
 """
 
 OVER = {
@@ -47,7 +48,7 @@ GATEWAY = """
 {done}
 
 SIGKILL for the gateway when all its servers have answered; then every process that was below it is watched, children, their
-children and so on.
+children and so on. Where processes stay, each kill takes long, so there are fewer.
 
 | gateway | kills | processes below | lived on, median / max | still there after 5 s |
 |---|---|---|---|---|
@@ -71,7 +72,7 @@ START = """
 {done}
 
 A client starts `seawall run -- <server>`, sends `initialize` and reads the answer: from before the start to the last byte, for a
-server that is remembered. "Computed" is how long the gateway had a processor for that; the rest is waiting for one. `true` and
+server that is remembered. "Computed" is how long the gateway's threads together had a processor, read a moment after the answer. `true` and
 `seawall --version` are started and waited for in the same way. Goal: {goal} ms.
 
 | server | starts | `initialize` median / p95 / max | computed | `seawall --version` | `true` | idle memory | load |
@@ -109,7 +110,7 @@ def machine():
 
 
 def done(stage):
-    return f"{stage['date']}, {stage['took'] / 60:.0f} min, load {stage['load'][0]:.1f} → {stage['load'][1]:.1f}."
+    return f"{stage['date']}, {stage['took'] / 60:.1f} min, load {stage['load'][0]:.1f} → {stage['load'][1]:.1f}."
 
 
 def three(values, digits=1):
@@ -130,7 +131,7 @@ def http(stage):
 
 def over(way, stage):
     title = {"stdio": "### Over stdio", "http": "### Over streamable HTTP"}[way]
-    return f"\n{title}\n\n{done(stage)} {OVER[way]}\n{CELLS}{cells(stage)}"
+    return f"\n{title}\n\n{done(stage)}\n\n{OVER[way]}\n{CELLS}{cells(stage)}"
 
 
 def cells(stage):
@@ -140,7 +141,7 @@ def cells(stage):
         counts = [row.get("kills", "-"), row.get("under_way", "-"), sum(ends.values()), ends.get("result", 0)]
         why = ", ".join(f"{count} {kind}" for kind, count in row["failures"].items())
         failed = f"{ends.get('failure', 0)} ({why})" if why else "0"
-        held = " → ".join(str(all - clients) for all, clients in row.get("descriptors", []))
+        held = " → ".join(f"{every - own} + {own}" for every, own in row.get("descriptors", []))
         memory = " → ".join(f"{each:.1f} MiB" for each in row.get("memory", []))
         hangs = sum("hangs" in each for each in row["broken"])
         rest = [failed, ends.get("exception", 0) + hangs, seconds(row.get("recovery")) or "-", row["bytes"]]
@@ -176,4 +177,6 @@ def start(stage):
         times = [three(row[each]) for each in ("took", "computed", "version", "true")]
         lines.append("| " + " | ".join([row["server"], str(row["starts"]), *times]))
         lines[-1] += f" | {row['idle']:.1f} MiB | {row['load']:.1f} |"
-    return START.format(done=done(stage), goal=20) + "\n".join(lines) + "\n"
+    first = all(row["is_first"] for row in stage["rows"])
+    how = f"{done(stage)} {FIRST}" if first else done(stage)
+    return START.format(done=how, goal=20) + "\n".join(lines) + "\n"

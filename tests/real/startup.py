@@ -88,4 +88,5 @@ def row(title, server, arguments):
             broken.append(f"{title}: initialize takes {found[0]:.1f} ms, the goal is {GOAL_MS}")
         broken += [f"{title}: left behind: {each}" for each in here.left_behind()]
     found = {"took": found, "computed": quantiles(used), "true": machine, "version": own}
+    found["is_first"] = os.sched_getscheduler(0) == os.SCHED_FIFO
     return {"server": title, "starts": arguments.starts, **found, "idle": idle, "load": load, "broken": broken}
