@@ -236,7 +236,7 @@ fn is_exact(json: &[u8]) -> bool {
 }
 
 /// What a server's error says, and when it wants to be asked again.
-fn error_signals(answer: &Message) -> Signals {
+pub fn error_signals(answer: &Message) -> Signals {
     let code = answer.field_json("code").and_then(|code| std::str::from_utf8(code).ok()?.parse().ok()).unwrap_or(0);
     let text = answer.field_text("message").unwrap_or_default();
     let data = Object::of(answer.field_json("data").unwrap_or_default());

@@ -21,6 +21,7 @@ use crate::carry::carry;
 use crate::catalog;
 use crate::gateway::Route;
 use crate::policies::ToolPolicy;
+use crate::queue;
 use crate::session::Session;
 use crate::upstream::{Failure, Server};
 use crate::wire::build::Error;
@@ -77,6 +78,7 @@ pub async fn dispatch(route: &Arc<Route>, caller: &Caller, call: Call) -> Option
 async fn reply(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
     match (call.request.method(), route.single()) {
         ("initialize", _) => catalog::hello::initialize(route, caller, call).await,
+        ("resources/read", _) if queue::is_about(&call.request) => queue::read(route, caller, call).await,
         ("server/discover", None) => catalog::hello::discover(route, caller, call).await,
         (_, Some(server)) => exchange(route, caller, server, call).await,
         (_, None) => catalog::reply(route, caller, call).await,

@@ -3,13 +3,17 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
+use seawall::Durable;
+
 use crate::bridge::pool::Pool;
 use crate::call::Outlet;
 use crate::late::Late;
 use crate::ops::config::Config;
 use crate::ops::lifecycle::Lifecycle;
 use crate::ops::memory::Memory;
+use crate::ops::store::Store;
 use crate::policies::Policies;
+use crate::queue;
 use crate::upstream::handshake::Opening;
 use crate::upstream::keeper::Prepare;
 use crate::upstream::{Keeper, Link, Server, client};
@@ -27,9 +31,10 @@ pub struct Gateway {
 
 impl Gateway {
     /// A gateway as it is configured; servers start when the first client needs them.
-    pub fn new(config: &Config, memory: Memory) -> std::io::Result<Arc<Self>> {
+    pub fn new(config: &Config, memory: Memory, store: Option<Store>) -> std::io::Result<Arc<Self>> {
         let memory = Arc::new(memory);
-        let policies = Arc::new(Policies::new(config).map_err(std::io::Error::other)?);
+        let durable = store.clone().map(|store| Arc::new(store) as Arc<dyn Durable>);
+        let policies = Arc::new(Policies::new(config, durable).map_err(std::io::Error::other)?);
         let lifecycle = Arc::new(Lifecycle::default());
         let http = client::client()?;
         let load = config.load;
@@ -48,12 +53,16 @@ impl Gateway {
                 memory: Arc::clone(&memory),
                 policies: Arc::clone(&policies),
                 late: Arc::clone(&late),
+                store: store.clone(),
                 everywhere: Arc::clone(&everywhere),
                 shared: Arc::clone(&shared),
                 owners: Mutex::default(),
             })
         };
         let all = route(servers.clone());
+        if let Some(store) = &store {
+            queue::start(&all, store);
+        }
         let each = servers.iter().map(|server| (server.name.clone(), route(vec![Arc::clone(server)]))).collect();
         Ok(Arc::new(Self { servers, lifecycle, all, each }))
     }
@@ -103,6 +112,8 @@ pub struct Route {
     pub policies: Arc<Policies>,
     /// Answers whose clients may come back for them.
     pub late: Arc<Late>,
+    /// Writes that wait for their server.
+    pub store: Option<Store>,
     /// All servers of the gateway, also those that are not on this route.
     everywhere: Arc<[Arc<Server>]>,
     shared: Arc<Shared>,

@@ -16,6 +16,7 @@ pub mod gateway;
 pub mod late;
 pub mod ops;
 pub mod policies;
+pub mod queue;
 pub mod served;
 pub mod session;
 pub mod upstream;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use seawall::{Annotations, Env, Event, Format, Invalid, Pipeline, Rendering, Settings, Style, Tool};
+use seawall::{Annotations, Durable, Env, Event, Format, Invalid, Pipeline, Rendering, Settings, Tool};
 
 use crate::catalog::layer::Own;
 use crate::catalog::rules::{Hints, Rules, ServerRules};
@@ -28,6 +28,7 @@ pub struct ToolPolicy {
 pub struct Policies {
     /// The stages of a call.
     pub pipeline: Pipeline<Message>,
+    env: Env,
     rules: Rules,
     servers: HashMap<String, Known>,
 }
@@ -54,19 +55,20 @@ const READING: [&str; 7] = [
 ];
 
 impl Policies {
-    /// The policies that a configuration asks for.
-    pub fn new(config: &Config) -> Result<Self, Invalid> {
+    /// The policies that a configuration asks for; writes may wait in `durable`.
+    pub fn new(config: &Config, durable: Option<Arc<dyn Durable>>) -> Result<Self, Invalid> {
         let rules = config.rules.clone();
         let env = Env::new();
         env.events.for_each(log).map_err(|error| Invalid::new("events", error.to_string()))?;
         let mut global = Some(seawall::BreakerPolicy::default());
         rules.defaults.breaker.apply(&mut global);
         let pipeline = Pipeline::new(Settings {
-            env,
+            env: env.clone(),
             global_breaker: global.unwrap_or_default(),
             style: rules.messages.style,
             debug: rules.messages.debug,
             debug_on_request: !rules.messages.no_debug_on_request,
+            durable,
             error_text,
             is_complete,
             ..Settings::new(|answer: &Message| answer.raw().len() + size_of::<Message>())
@@ -90,7 +92,7 @@ impl Policies {
             };
             servers.insert(server.name.clone(), known);
         }
-        Ok(Self { pipeline, rules, servers })
+        Ok(Self { pipeline, env, rules, servers })
     }
 
     /// How failures are shown to a client of this tool.
@@ -99,9 +101,15 @@ impl Policies {
         Rendering { style: self.rules.messages.style, format, structured: !has_output_schema }
     }
 
-    /// Whether cached copies and failures are told in the seeds' words.
-    pub fn style(&self) -> Style {
-        self.rules.messages.style
+    /// Time, chance and listeners.
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// Whether no breaker keeps calls from this server.
+    pub fn is_well(&self, server: &str) -> bool {
+        let is_open = |tool: &Arc<Tool>| tool.breaker().is_some_and(|breaker| breaker.snapshot().remaining.is_some());
+        !self.pipeline.tools().iter().any(|tool| tool.server().name() == server && is_open(tool))
     }
 
     /// Whether a list of this server's tools was seen.

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::bridge::to_modern::answered;
 use crate::dispatch::Reply;
+use crate::queue;
 use crate::wire::edit::{self, Object};
 use crate::wire::names::Era;
 use crate::wire::{Kind, Message, scan};
@@ -20,6 +21,7 @@ pub fn result(era: Era, served: &Served<Message>, warnings: &[String]) -> Reply 
     if let Some(id) = &served.id {
         meta.insert("code".to_owned(), "QUEUED".into());
         meta.insert("id".to_owned(), json!(id));
+        meta.insert("resource".to_owned(), json!(queue::address(id)));
     }
     let mut result = match &served.body {
         Body::Value(answer) => Object::of(answer.body_json()),

@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use crate::accept::stream::Stream;
+use crate::bridge::park::secret;
 use crate::bridge::subscribe;
 use crate::call::Outlet;
 use crate::calls::Calls;
@@ -62,10 +63,9 @@ enum Asked {
 impl Session {
     /// A session on `route` whose messages at large go to `general`.
     pub fn new(route: Arc<Route>, general: Arc<Stream>) -> Arc<Self> {
-        static SESSIONS: AtomicU64 = AtomicU64::new(1);
-        let id = format!("session {}", SESSIONS.fetch_add(1, Ordering::Relaxed)).into();
+        // Never the same again, also not after a restart: what waits in a store belongs to whoever asked for it.
         Arc::new(Self {
-            id,
+            id: secret().into(),
             route,
             general,
             opening: OnceLock::new(),

@@ -179,7 +179,7 @@ mod tests {
     fn connected() -> (DuplexStream, Instant) {
         let config = Config::for_command(None, vec!["none".to_owned()]).unwrap();
         let (gateway, sessions) =
-            (Gateway::new(&config, crate::ops::memory::Memory::default()).unwrap(), Arc::default());
+            (Gateway::new(&config, crate::ops::memory::Memory::default(), None).unwrap(), Arc::default());
         let (near, far) = tokio::io::duplex(1024);
         tokio::spawn(Arc::new(Face { gateway, guard: Guard::default(), sessions }).connection(far));
         (near, Instant::now())

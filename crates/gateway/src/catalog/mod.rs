@@ -63,7 +63,8 @@ pub async fn look_up_tools(route: &Arc<Route>, caller: &Caller, server: &Arc<Ser
     let request = build::request(&crate::wire::Id::number(0), "tools/list", &params.json());
     let Ok(request) = Message::parse(request) else { return };
     let list = Call { request, outlet: Arc::new(Nowhere), cancel: Arc::default(), ..call.clone() };
-    let _in_time = tokio::time::timeout(limits::LOOK_UP, Box::pin(exchange(route, caller, server, &list))).await;
+    let patience = limits::LOOK_UP.min(server.reconnect.patience());
+    let _in_time = tokio::time::timeout(patience, Box::pin(exchange(route, caller, server, &list))).await;
 }
 
 /// A call by a public name: goes to its server under the server's own name for it.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::{Args, Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
@@ -12,12 +12,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::config::{self, Config};
 use super::log;
 use super::memory::Memory;
+use super::store::{Bounds, Store, Trouble};
 use crate::accept::guard::Guard;
 use crate::accept::http::Listener;
 use crate::accept::stdio;
 use crate::catalog::required;
 use crate::gateway::Gateway;
-use crate::upstream::{child, mark};
+use crate::upstream::{child, mark, watcher};
 
 /// A usage or configuration error.
 pub const USAGE: u8 = 1;
@@ -49,6 +50,13 @@ enum Command {
     /// Become a server's process (used by seawall itself)
     #[command(hide = true)]
     StartServer(StartServer),
+    /// Outlive a gateway and end what it leaves behind (used by seawall itself)
+    #[command(hide = true)]
+    WatchGateway {
+        /// Be the watcher, and not the one that starts it
+        #[arg(long)]
+        detached: bool,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -101,6 +109,10 @@ pub fn begin(cli: &Cli) -> Option<ExitCode> {
             log::line(&format!("cannot start {:?}: {error}", start.command.first()));
             Some(ExitCode::from(UNREACHABLE))
         }
+        Command::WatchGateway { detached } => {
+            let watched = watcher::watch(*detached);
+            Some(if watched.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(UNREACHABLE) })
+        }
         _ => {
             child::launch_through("/proc/self/exe".into());
             None
@@ -111,7 +123,7 @@ pub fn begin(cli: &Cli) -> Option<ExitCode> {
 /// Does what the command line says.
 pub async fn run(cli: Cli) -> ExitCode {
     let ended = match cli.command {
-        Command::StartServer(_) => Ok(()),
+        Command::StartServer(_) | Command::WatchGateway { .. } => Ok(()),
         Command::Run(run) => {
             let memory = memory(run.no_memory);
             match wrapped(run) {
@@ -192,16 +204,25 @@ fn memory(is_off: bool) -> Memory {
     Memory::new(Memory::default_folder(&variable).filter(|_| !is_off))
 }
 
-fn gateway(config: &Config, memory: Memory) -> Result<Arc<Gateway>, (u8, String)> {
-    let gateway =
-        Gateway::new(config, memory).map_err(|error| (UNREACHABLE, format!("cannot prepare connections: {error}")))?;
+async fn gateway(config: &Config, memory: Memory) -> Result<Arc<Gateway>, (u8, String)> {
+    let store = store(config).await.map_err(|trouble| (USAGE, trouble.to_string()))?;
+    let gateway = Gateway::new(config, memory, store)
+        .map_err(|error| (UNREACHABLE, format!("cannot prepare connections: {error}")))?;
     // What a gateway that crashed has left behind goes; nobody waits for that.
     gateway.lifecycle.spawn(mark::sweep());
     Ok(gateway)
 }
 
+/// The store that the configuration names; one that cannot be read is told before anything starts.
+#[expect(clippy::disallowed_methods, reason = "what waits in the store expires by wall time")]
+async fn store(config: &Config) -> Result<Option<Store>, Trouble> {
+    let Some(folder) = config.store.clone() else { return Ok(None) };
+    let opened = tokio::task::spawn_blocking(move || Store::open(&folder, Bounds::default(), SystemTime::now())).await;
+    opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())).map(Some)
+}
+
 async fn on_stdio(config: &Config, memory: Memory) -> Ended {
-    let gateway = gateway(config, memory)?;
+    let gateway = gateway(config, memory).await?;
     let mut stop = Stop::new()?;
     loaded_required(&gateway, &mut stop).await?;
     tokio::select! {
@@ -213,7 +234,7 @@ async fn on_stdio(config: &Config, memory: Memory) -> Ended {
 }
 
 async fn on_http(config: &Config, memory: Memory) -> Ended {
-    let gateway = gateway(config, memory)?;
+    let gateway = gateway(config, memory).await?;
     let mut stop = Stop::new()?;
     loaded_required(&gateway, &mut stop).await?;
     let guard = Guard { hosts: config.allowed_hosts.clone(), origins: config.allowed_origins.clone() };
@@ -249,6 +270,9 @@ async fn end(gateway: &Gateway) {
     gateway.all().close().await;
     gateway.lifecycle.settle().await;
     gateway.lifecycle.end().await;
+    if let Some(store) = &gateway.all().store {
+        store.close().await;
+    }
 }
 
 /// SIGTERM and SIGINT: the first asks, the second insists.

@@ -101,6 +101,7 @@ fn spawn(transport: &Transport, mark: Option<&str>) -> Result<Child, Failure> {
         .ok_or_else(|| Failure::Impossible(format!("there is no program {command:?}")))?;
     let mut process = match LAUNCHER.get() {
         Some(launcher) => {
+            super::watcher::start(launcher);
             let mut process = Command::new(launcher);
             process.arg("start-server").arg(std::process::id().to_string()).arg("--").arg(program);
             process

@@ -2,7 +2,7 @@
 //!
 //! `link` is one conversation, over a `pipe` (to a `child`, over `ws`, over legacy `sse`) or over `http`; `handshake`
 //! opens it, `load` tries that a few times, `keeper` keeps it open, `reconnect` says how soon; `status` is what is known
-//! of a server, `said` what it says outside the protocol, `mark` finds what it started; `mirror` puts arguments into
+//! of a server, `said` what it says outside the protocol, `mark` finds what it started, `watcher` outlives us for that; `mirror` puts arguments into
 //! headers where a tool wants that.
 
 pub mod child;
@@ -23,6 +23,7 @@ mod said;
 mod signals;
 mod sse;
 pub mod status;
+pub mod watcher;
 mod ws;
 
 use std::sync::atomic::AtomicBool;

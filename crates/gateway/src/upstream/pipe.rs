@@ -27,9 +27,9 @@ impl Pipe {
         (Self { to }, outgoing)
     }
 
-    /// Queues a message; waits for room.
+    /// Queues a message; waits for room. One whose other end is closed took nothing: whoever asks again reaches the next.
     pub async fn send(&self, message: Bytes) -> Result<(), Failure> {
-        self.to.send(message).await.map_err(|_| Failure::Unreachable("its input is closed".to_owned()))
+        self.to.send(message).await.map_err(|_| Failure::SessionLost)
     }
 
     /// Queues a message if there is room; gives it back if there is none. One whose other end is closed takes anything.

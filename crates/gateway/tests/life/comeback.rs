@@ -10,9 +10,9 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-use crate::failed;
 use crate::kit::process::SEAWALL;
 use crate::kit::{Entry, Gateway, Legacy, text, until, within};
+use crate::{ONCE, failed};
 
 /// Starts the fixture on one of its faces; where it listens.
 async fn started(face: &str, address: &str) -> (Child, SocketAddr) {
@@ -36,7 +36,8 @@ const SIMPLE: &str = "This is a simple text response for testing.";
 #[tokio::test]
 async fn t14_s3_pending_calls_fail_at_once_and_calls_made_meanwhile_wait_for_the_server() {
     let (mut server, address) = started("--ws", "127.0.0.1:0").await;
-    let gateway = Gateway::serve(&[Entry::url("a", &format!("ws://{address}/ws"))]).await;
+    let policies = format!("{ONCE}[tools.\"a/slow\"]\neffect = \"write\"\n");
+    let gateway = Gateway::serve_with(&policies, &[Entry::url("a", &format!("ws://{address}/ws"))]).await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     let counters = async || client.call("counters", json!({})).await["result"]["structuredContent"]["calls"].clone();
 
@@ -122,7 +123,7 @@ async fn a_server_on_sse_that_is_killed_ten_times_serves_one_session() {
 #[tokio::test]
 async fn r35_calls_to_a_server_on_http_that_refuses_connections_wait_for_it() {
     let (mut server, address) = started("--listen", "127.0.0.1:0").await;
-    let gateway = Gateway::serve(&[Entry::url("a", &format!("http://{address}/mcp"))]).await;
+    let gateway = Gateway::serve_with(ONCE, &[Entry::url("a", &format!("http://{address}/mcp"))]).await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     assert_eq!(text(&simple(&client).await), SIMPLE);
     server.kill().await.unwrap();

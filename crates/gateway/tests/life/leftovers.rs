@@ -54,6 +54,29 @@ async fn p6_leftovers_of_a_killed_gateway_are_ended_by_the_next_and_those_of_the
 }
 
 #[tokio::test]
+async fn p6_leftovers_of_a_killed_gateway_are_gone_within_five_seconds_though_no_other_starts() {
+    for face in ["serve", "run"] {
+        // They read nothing, heed no signal but the last, and are in sessions of their own.
+        let survivors = [&RUNAWAYS[..], &["--outlive", "--ignore-eof"]].concat();
+        let tag = if face == "serve" {
+            let gateway = Gateway::serve(&[Entry::scripted("a", &survivors)]).await;
+            let client = Legacy::connect(&gateway, "/mcp/a").await;
+            client.works("echo").await;
+            until(5, "all have started", async || processes(gateway.tag()).len() == 4).await;
+            kill(gateway.pid().cast_signed());
+            gateway.tag().to_owned()
+        } else {
+            let mut client = Stdio::ready(&survivors).await;
+            client.works().await;
+            until(5, "all have started", async || processes(client.tag()).len() == 5).await;
+            kill(client.pid().cast_signed());
+            client.tag().to_owned()
+        };
+        until(5, "the leftovers are gone", async || processes(&tag).is_empty()).await;
+    }
+}
+
+#[tokio::test]
 async fn a_server_may_be_configured_to_leave_what_it_started_alone() {
     let entry = Entry::scripted("a", &RUNAWAYS).with("env = { SEAWALL_GATEWAY = \"\" }");
     let gateway = Gateway::serve(&[entry]).await;

@@ -26,6 +26,9 @@ use tempfile::TempDir;
 
 use self::kit::{Gateway, Legacy};
 
+/// Policies that try once and have nothing to stand in: what a server's life does by itself is to be seen.
+pub(crate) const ONCE: &str = "[defaults]\nretry = { attempts = 1 }\nfallback = []\nbreaker = { failures = 0 }\n";
+
 /// The failure that an answer of a tool is.
 fn failed(answer: &Value) -> &Value {
     assert_eq!(answer["result"]["isError"], true, "{answer}");

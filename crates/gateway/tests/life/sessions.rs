@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use crate::failed;
 use crate::kit::upstream::{STREAM, answer, honest, response, write};
 use crate::kit::{Asked, Entry, Gateway, Legacy, Upstream, modern, text, until};
+use crate::{ONCE, failed};
 
 /// A legacy server with sessions, which it can forget.
 #[derive(Clone, Default)]
@@ -87,7 +87,7 @@ async fn p27_a_server_that_forgot_the_session_is_greeted_again_and_the_call_sent
 async fn p27_a_session_that_is_lost_twice_in_a_row_is_an_honest_failure_and_no_loop() {
     let server = Forgetful::default();
     let upstream = server.start("404 Not Found").await;
-    let gateway = Gateway::serve(&[Entry::url("a", &upstream.url)]).await;
+    let gateway = Gateway::serve_with(ONCE, &[Entry::url("a", &upstream.url)]).await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     client.works("echo").await;
     server.is_hopeless.store(true, Ordering::SeqCst);

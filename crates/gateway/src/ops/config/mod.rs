@@ -66,6 +66,8 @@ pub struct Config {
     pub rules: Rules,
     /// How servers are loaded.
     pub load: LoadConfig,
+    /// The folder of what must survive: writes that wait for their server.
+    pub store: Option<PathBuf>,
     /// The file this was read from.
     pub source: Option<PathBuf>,
 }
@@ -209,7 +211,8 @@ fn read_text(
     };
     let scope = Scope::new(path, env);
     let servers = raw.into_iter().filter_map(|server| resolve::server(server, &scope, problems)).collect();
-    let mut config = Config { source: Some(path.to_owned()), ..settings.into_config(servers) };
+    let store = settings.store.as_ref().and_then(|path| scope.expand(path, problems)).map(|path| scope.path(&path));
+    let mut config = Config { source: Some(path.to_owned()), store, ..settings.into_config(servers) };
     problems.keep(config.take_env(env));
     Some(config)
 }

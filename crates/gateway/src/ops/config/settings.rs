@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::problem::{Problem, Problems};
 use super::tree::{Field, Text};
-use super::{Config, LoadConfig, Reconnecting, ServerConfig, duration, load, reconnect, rules};
+use super::{Config, LoadConfig, Reconnecting, ServerConfig, duration, load, reconnect, rules, suggest};
 use crate::catalog::rules::Rules;
 
 /// The keys [`Settings::set`] knows, beside those about policies.
-const OWN: [&str; 6] = ["listen", "grace", "allowed_hosts", "allowed_origins", "load", "reconnect"];
+const OWN: [&str; 7] = ["listen", "grace", "allowed_hosts", "allowed_origins", "load", "reconnect", "store"];
 
 /// The keys [`Settings::set`] knows.
 pub(super) fn keys() -> Vec<&'static str> {
@@ -24,6 +24,7 @@ pub(super) struct Settings {
     load: LoadConfig,
     rules: Rules,
     reconnect: Reconnecting,
+    pub(super) store: Option<Text>,
 }
 
 impl Default for Settings {
@@ -36,6 +37,7 @@ impl Default for Settings {
             load: LoadConfig::default(),
             rules: Rules::default(),
             reconnect: Reconnecting::default(),
+            store: None,
         }
     }
 }
@@ -49,6 +51,7 @@ impl Settings {
             "allowed_hosts" => self.allowed_hosts = names(value, host, problems),
             "allowed_origins" => self.allowed_origins = names(value, origin, problems),
             "load" => self.load = load::read(value, problems),
+            "store" => self.store = store(value, problems),
             "reconnect" => self.reconnect = reconnect::read(value, problems),
             _ => return rules::set(&mut self.rules, key, value, problems),
         }
@@ -56,17 +59,30 @@ impl Settings {
     }
 
     pub(super) fn into_config(self, mut servers: Vec<ServerConfig>) -> Config {
-        let Self { listen, grace, allowed_hosts, allowed_origins, load, rules, reconnect } = self;
+        let Self { listen, grace, allowed_hosts, allowed_origins, load, rules, reconnect, .. } = self;
         for server in &mut servers {
             server.life.reconnect = reconnect;
         }
-        Config { listen, servers, grace, allowed_hosts, allowed_origins, load, rules, source: None }
+        Config { listen, servers, grace, allowed_hosts, allowed_origins, load, rules, store: None, source: None }
     }
 }
 
 fn listen(value: &Field<'_>) -> Result<SocketAddr, Problem> {
     let Text { place, text } = value.text()?;
     text.parse().map_err(|_| place.problem(format!("{text:?} is not an address; write it like \"127.0.0.1:7332\"")))
+}
+
+/// `[store] path = "…"`.
+fn store(section: &Field<'_>, problems: &mut Problems) -> Option<Text> {
+    let mut path = None;
+    for (key, value) in section.entries(problems) {
+        match key {
+            "path" => path = problems.keep(value.text()),
+            "redis" => problems.push(value.place.problem("known, but this version does not support it yet; remove it")),
+            _ => problems.push(value.place.problem(suggest::unknown(key, &["path"]))),
+        }
+    }
+    path
 }
 
 type Check = fn(&str) -> Result<(), &'static str>;

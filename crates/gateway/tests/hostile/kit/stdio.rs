@@ -43,8 +43,12 @@ impl Stdio {
         &self.tag
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id().unwrap()
+    }
+
     pub(crate) fn memory(&self) -> Memory {
-        Memory::of(self.process.id().unwrap())
+        Memory::of(self.pid())
     }
 
     /// Writes bytes as they are.

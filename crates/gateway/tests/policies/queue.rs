@@ -1,0 +1,107 @@
+//! Writes that wait: kept through a crash, made once, in order, and read by whoever asked for them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::kit::{Session, soon, until};
+use super::server::{End, Faulty, call, failure, text};
+
+/// A server that is too busy until it is told to be well: what it refuses so was certainly not executed.
+async fn busy() -> (Faulty, Arc<AtomicBool>) {
+    let is_well = Arc::new(AtomicBool::new(false));
+    let looked = Arc::clone(&is_well);
+    let server = Faulty::start(move |_, _, with| match (looked.load(Ordering::SeqCst), with["how"].as_str()) {
+        (true, _) => End::Text("made"),
+        (false, Some("reset")) => End::Reset,
+        (false, _) => End::Status("429 Too Many Requests", "", ""),
+    })
+    .await;
+    (server, is_well)
+}
+
+fn policies(folder: &TempDir) -> String {
+    let path = folder.path().display();
+    format!("[store]\npath = \"{path}\"\n[defaults]\nretry = {{ base = \"20ms\" }}\nbreaker = {{ failures = 0 }}\n")
+}
+
+/// What became of a call, as its client reads it.
+async fn became(session: &Session<'_>, resource: &str) -> Value {
+    let answer = session.ask(60, "resources/read", json!({"uri": resource})).await;
+    match answer["result"]["contents"][0]["text"].as_str() {
+        Some(text) => serde_json::from_str(text).unwrap(),
+        None => answer,
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_certainly_did_not_run_waits_and_is_made_once_and_its_client_reads_the_result() {
+    let folder = TempDir::new().unwrap();
+    let (server, is_well) = busy().await;
+    let served = server.served(&policies(&folder)).await;
+    let (one, two) = (served.session("/mcp/gh").await, served.session("/mcp/gh").await);
+    let answer = call(&one, "create_issue", json!({"title": "x"})).await;
+    let queued = &answer["result"]["_meta"]["seawall/served"];
+    assert_eq!(
+        (&queued["by"], &queued["code"], &answer["result"]["isError"]),
+        (&json!("queue"), &json!("QUEUED"), &json!(false))
+    );
+    let id = queued["id"].as_str().unwrap();
+    let told = format!(
+        "create_issue was not executed yet. It is queued as {id} and will be tried when its server answers again. Repeating the call would queue a second one."
+    );
+    assert_eq!(text(&answer), told);
+    let resource = queued["resource"].as_str().unwrap().to_owned();
+    assert_eq!(became(&one, &resource).await["state"], "waiting");
+    assert_eq!(became(&two, &resource).await["error"]["code"], -32602, "it is nobody else's");
+
+    is_well.store(true, Ordering::SeqCst);
+    until("it is made", async || became(&one, &resource).await["state"] == "delivered").await;
+    let item = became(&one, &resource).await;
+    assert_eq!(
+        (&item["result"]["content"][0]["text"], &item["tool"]),
+        (&json!("made"), &json!("create_issue")),
+        "{item}"
+    );
+    let made = server.arguments("create_issue").iter().filter(|with| with["title"] == "x").count();
+    assert!(made >= 3, "two tries, then at least one delivery: {made}");
+}
+
+#[tokio::test]
+async fn what_may_have_run_is_never_queued_and_neither_is_anything_without_a_store() {
+    let folder = TempDir::new().unwrap();
+    let (server, _) = busy().await;
+    let served = server.served(&policies(&folder)).await;
+    let session = served.session("/mcp/gh").await;
+    let answer = call(&session, "create_issue", json!({"how": "reset"})).await;
+    assert_eq!(failure(&answer)["mayHaveExecuted"], true, "{answer}");
+    let served = server.served("[defaults]\nretry = { base = \"20ms\" }\n").await;
+    let session = served.session("/mcp/gh").await;
+    assert_eq!(failure(&call(&session, "create_issue", json!({})).await)["code"], "RATE_LIMITED");
+}
+
+#[tokio::test]
+async fn what_waits_survives_a_killed_gateway_and_is_made_in_order_by_the_next() {
+    let folder = TempDir::new().unwrap();
+    let (server, is_well) = busy().await;
+    let mut served = server.served(&policies(&folder)).await;
+    {
+        let session = served.session("/mcp/gh").await;
+        for number in 0..3 {
+            let answer = call(&session, "create_issue", json!({"number": number})).await;
+            assert_eq!(answer["result"]["_meta"]["seawall/served"]["code"], "QUEUED", "{answer}");
+        }
+    }
+    kill_process(Pid::from_raw(served.child.id().unwrap().cast_signed()).unwrap(), Signal::KILL).unwrap();
+    soon(served.child.wait()).await.unwrap();
+
+    is_well.store(true, Ordering::SeqCst);
+    let before = server.calls("create_issue");
+    let _next = server.served(&policies(&folder)).await;
+    until("all are made", async || server.calls("create_issue") >= before + 3).await;
+    let made: Vec<Value> = server.arguments("create_issue").split_off(before);
+    assert_eq!(made, [json!({"number": 0}), json!({"number": 1}), json!({"number": 2})]);
+}
