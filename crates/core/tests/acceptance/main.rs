@@ -8,6 +8,7 @@ mod breaker;
 mod cancel;
 mod chain;
 mod guard;
+mod held;
 mod honesty;
 mod kit;
 mod load;

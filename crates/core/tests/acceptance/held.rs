@@ -1,0 +1,99 @@
+//! A server that is not there, a client that has to be waited for, and a call that has had its last attempt.
+
+use super::kit::*;
+use seawall::*;
+use std::sync::Arc;
+
+fn policy(name: &str) -> Policy {
+    Preset::Default.policy(&ToolFacts::named(name), &Tiers::default())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_starting_or_down_is_told_as_such_and_not_asked_again() {
+    for (transport, reason, code, text) in [
+        (
+            Transport::Starting,
+            "",
+            Code::ServerStarting,
+            "gh__get_issue was not executed: gh is starting. The same call can be repeated in 4s.",
+        ),
+        (
+            Transport::Starting,
+            "its process ended (exit status: 3)",
+            Code::ServerStarting,
+            "gh__get_issue was not executed: gh is starting (\"its process ended (exit status: 3)\"). The same call can be repeated in 4s.",
+        ),
+        (
+            Transport::Down,
+            "there is no program \"x\"",
+            Code::ServerUnavailable,
+            "gh__get_issue was not executed: gh is down (\"there is no program 'x'\"). It stays down until a person acts.",
+        ),
+        (
+            Transport::GivenUp,
+            "Maximum reconnection attempts (20) reached",
+            Code::RetryExhausted,
+            "gh__get_issue was not executed: gh is down (\"Maximum reconnection attempts (20) reached\"). It stays down until a person acts.",
+        ),
+    ] {
+        let pipeline = Pipeline::new(settings(&env(0.0))).unwrap();
+        pipeline
+            .server("gh", ServerPolicy { connection: Some(BreakerPolicy::default()), ..Default::default() })
+            .unwrap();
+        let tool = pipeline.tool("gh", "get_issue", policy("get_issue")).unwrap();
+        let retry_after = (transport == Transport::Starting).then_some(std::time::Duration::from_secs(4));
+        let signals = Signals { retry_after, ..Signals::transport(transport, reason) };
+        let script = Script::down(signals);
+        let call = Call { prefix: "gh__".into(), ..Call::new(nothing()) };
+        for _ in 0..7 {
+            let answer = pipeline
+                .run(&tool, &call.clone().in_session(format!("{:?}", script.executions())), script.send())
+                .await;
+            let report = report(&answer);
+            assert_eq!((report.code, report.message.as_str(), report.may_have_executed), (code, text, false));
+            assert_eq!(report.code.is_retryable(), code == Code::ServerStarting);
+        }
+        assert_eq!(script.executions(), 7, "tried once each time, and never counted against the server");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_its_own_client_has_more_time() {
+    let pipeline = Pipeline::new(settings(&env(0.0))).unwrap();
+    pipeline.server("s", ServerPolicy::default()).unwrap();
+    let tool = pipeline.tool("s", "ask", policy("ask")).unwrap();
+    let held = Arc::new(Held::default());
+    let send = |_| {
+        let held = held.clone();
+        async move {
+            tokio::time::sleep(std::time::Duration::from_secs(50)).await;
+            held.give(std::time::Duration::from_secs(600));
+            tokio::time::sleep(std::time::Duration::from_secs(300)).await;
+            Ok("done".to_owned())
+        }
+    };
+    let call = Call { held: Some(held.clone()), ..Call::new(nothing()) };
+    let answer = pipeline.run(&tool, &call, send).await;
+    assert!(matches!(answer.outcome, Outcome::Live(_)), "{answer:?}");
+    assert_eq!(answer.elapsed.as_secs(), 350);
+
+    let never = |_| std::future::pending::<Result<String, Signals>>();
+    held.give(std::time::Duration::from_secs(600));
+    let answer = pipeline.run(&tool, &call, never).await;
+    assert_eq!((report(&answer).code, answer.elapsed.as_secs()), (Code::Timeout, 660), "more, but not for ever");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_has_had_its_last_attempt_is_not_tried_again() {
+    let pipeline = Pipeline::new(settings(&env(0.0))).unwrap();
+    pipeline.server("s", ServerPolicy::default()).unwrap();
+    let tool = pipeline.tool("s", "get_x", policy("get_x")).unwrap();
+    let held = Arc::new(Held::default());
+    let call = Call { held: Some(held.clone()), ..Call::new(nothing()) };
+    let script = Script::down(Signals::transport(Transport::Lost, "connection reset").with_sent(Sent::Yes));
+
+    held.make_last();
+    let answer = pipeline.run(&tool, &call, script.send()).await;
+
+    assert_eq!((script.executions(), report(&answer).code), (1, Code::ConnectionLost));
+}
