@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
+use tokio::time::Instant;
 
 use super::kit::{Served, Session};
 use super::upstream::{self, Asked, Upstream, answer, response, write};

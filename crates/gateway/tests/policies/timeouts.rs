@@ -1,8 +1,9 @@
 //! T12: how long a call may take, and what becomes of the rest of it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::kit::until;
 use super::server::{End, Faulty, call, failure, text};
