@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use seawall::{Attempt, Outcome, Sent, Signals};
+use seawall::{Attempt, Disposition, Outcome, Sent, Signals};
 use serde_json::Value;
 
 use crate::bridge::to_modern::with_body;
@@ -112,7 +112,11 @@ async fn run(
         }
     };
     match answer.outcome {
-        Outcome::Live(value) => Ok(value),
+        // A result that follows a schema of its own must stay whole.
+        Outcome::Live(value) => match policy.own.max_result.filter(|_| !policy.has_output_schema) {
+            Some(limit) => route.results.fit(caller, call, value, limit),
+            None => Ok(value),
+        },
         Outcome::Served(ref fallback) => served::result(caller.era(), fallback, &answer.warnings),
         Outcome::Failed(report) => {
             let words = own_words.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -159,11 +163,12 @@ impl Asked<'_> {
         let call = watched.call(self.request(&attempt)?)?;
         let reply = watched.run(self.policy.own.idle_timeout, self.ask(server, &call)).await;
         match reply {
-            Ok(answer) if answer.kind() == Kind::Error => {
+            Ok(answer) if is_passing(&answer) => {
                 let signals = error_signals(&answer);
                 self.say(Some(Ok(answer)));
                 Err(signals)
             }
+            // What a server says for good is its answer, an error too: no copy may stand in its place.
             Ok(answer) => Ok(answer),
             Err(Refusal::Failed(_, failure)) => Err(failure.signals()),
             Err(Refusal::Wrong(error)) => {
@@ -233,6 +238,11 @@ fn is_exact(json: &[u8]) -> bool {
         }
         digits <= EXACT
     })
+}
+
+/// Whether an answer is an error that may pass.
+fn is_passing(answer: &Message) -> bool {
+    answer.kind() == Kind::Error && seawall::classify(&error_signals(answer)).disposition == Disposition::Transient
 }
 
 /// What a server's error says, and when it wants to be asked again.

@@ -14,6 +14,7 @@ use crate::ops::memory::Memory;
 use crate::ops::store::Store;
 use crate::policies::Policies;
 use crate::queue;
+use crate::results::Results;
 use crate::upstream::handshake::Opening;
 use crate::upstream::keeper::Prepare;
 use crate::upstream::{Keeper, Link, Server, client};
@@ -44,7 +45,7 @@ impl Gateway {
         let servers: Vec<Arc<Server>> = config.servers.iter().map(server).collect();
         let shared: Arc<Shared> =
             Arc::new(servers.iter().map(|server| (server.name.clone(), Common::default())).collect());
-        let late: Arc<Late> = Arc::default();
+        let (late, results): (Arc<Late>, Arc<Results>) = Default::default();
         let everywhere: Arc<[Arc<Server>]> = servers.iter().cloned().collect();
         let route = |servers: Vec<Arc<Server>>| {
             Arc::new(Route {
@@ -53,6 +54,7 @@ impl Gateway {
                 memory: Arc::clone(&memory),
                 policies: Arc::clone(&policies),
                 late: Arc::clone(&late),
+                results: Arc::clone(&results),
                 store: store.clone(),
                 everywhere: Arc::clone(&everywhere),
                 shared: Arc::clone(&shared),
@@ -112,6 +114,8 @@ pub struct Route {
     pub policies: Arc<Policies>,
     /// Answers whose clients may come back for them.
     pub late: Arc<Late>,
+    /// Results that were too large for their clients.
+    pub results: Arc<Results>,
     /// Writes that wait for their server.
     pub store: Option<Store>,
     /// All servers of the gateway, also those that are not on this route.

@@ -195,8 +195,11 @@ fn hints(raw: &[u8], entry: scan::Span) -> Option<(String, Hints)> {
     Some((find("name").and_then(scan::text)?.into_owned(), hints))
 }
 
-/// The text of a result that the tool itself marked as failed.
+/// The text of an answer that is an error: the protocol's, or one that the tool itself marked.
 fn error_text(answer: &Message) -> Option<String> {
+    if answer.kind() == Kind::Error {
+        return Some(answer.field_text("message").unwrap_or_default().into_owned());
+    }
     if answer.field_json("isError") != Some(b"true") {
         return None;
     }

@@ -206,6 +206,11 @@ const CALLERS_FAULT: &[Rule] = &[
         &[Test::Code(-32602, -32600)],
         permanent(Cause::InvalidInput).not_executed(),
     ),
+    rule(
+        "headers, capabilities or version",
+        &[Test::Code(-32022, -32020)],
+        permanent(Cause::InvalidInput).not_executed(),
+    ),
     rule("resource not found", &[Test::Code(-32002, -32002)], permanent(Cause::InvalidInput).not_executed()),
 ];
 

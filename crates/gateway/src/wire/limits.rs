@@ -90,6 +90,14 @@ pub const SERVER_WAIT: Duration = Duration::from_secs(20);
 pub const HANDSHAKE_WAIT: Duration = Duration::from_secs(4);
 /// How long a call waits to learn what its server says of its tools, if nobody has listed them before.
 pub const LOOK_UP: Duration = Duration::from_secs(3);
+/// Results that are too large for their clients and kept to be read.
+pub const RESULTS: usize = 64;
+/// Bytes of all of them.
+pub const RESULT_BYTES: usize = 64 << 20;
+/// How long they are kept.
+pub const RESULT_KEPT: Duration = Duration::from_secs(600);
+/// Bytes of one that are read at a time.
+pub const RESULT_PIECE: usize = 64 << 10;
 /// Calls whose clients left and whose answers are waited for or kept.
 pub const LATE: usize = 256;
 /// The largest of such answers.

@@ -120,6 +120,29 @@ async fn a_servers_own_error_stays_its_answer() {
 }
 
 #[tokio::test]
+async fn an_error_that_will_not_pass_is_never_hidden_behind_an_old_copy() {
+    let server = Faulty::start(|_, count, _| match count {
+        1 => End::Text("issue 7"),
+        2 => End::Error(-32000, "Issue 7 was deleted", json!(null)),
+        3 => End::Status("410 Gone", "", ""),
+        _ => End::ToolError("Issue 7 was deleted"),
+    })
+    .await;
+    let served = server.served(QUICK).await;
+    let session = served.session("/mcp/gh").await;
+    assert_eq!(text(&call(&session, "get_issue", json!({})).await), "issue 7");
+    let answer = call(&session, "get_issue", json!({})).await;
+    assert_eq!(
+        (&answer["error"]["message"], server.calls("get_issue")),
+        (&json!("Issue 7 was deleted"), 2),
+        "{answer}"
+    );
+    assert_eq!(failure(&call(&session, "get_issue", json!({})).await)["code"], "VALIDATION_ERROR");
+    let answer = call(&session, "get_issue", json!({})).await;
+    assert_eq!((text(&answer), &answer["result"]["isError"]), ("Issue 7 was deleted", &json!(true)));
+}
+
+#[tokio::test]
 async fn a_call_of_a_tool_that_nobody_listed_is_a_write_by_its_annotation() {
     // `timeout_report` reads like nothing in particular; the server says that it only reads, and is asked for that first.
     let server = Faulty::start(|_, count, _| if count < 3 { SLOW_DOWN } else { End::Text("there") }).await;

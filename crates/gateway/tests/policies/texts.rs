@@ -121,3 +121,28 @@ async fn what_is_no_tool_fails_with_an_error_of_the_protocol_and_never_a_5xx() {
         "{answer}"
     );
 }
+
+#[tokio::test]
+async fn a_result_that_is_too_large_is_shown_by_its_ends_and_read_in_pieces_by_its_own_client() {
+    let server = Faulty::start(|_, _, _| End::Lines(20_000)).await;
+    let served = server.served("[tools.\"gh/get_issue\"]\nmax_result = 3000\n").await;
+    let (one, two) = (served.session("/mcp/gh").await, served.session("/mcp/gh").await);
+    let whole = text(&call(&one, "list_issues", json!({})).await).to_owned();
+    let answer = call(&one, "get_issue", json!({})).await;
+    let served_as = &answer["result"]["_meta"]["seawall/served"];
+    assert_eq!((&served_as["by"], &served_as["bytes"]), (&json!("excerpt"), &json!(whole.len())), "{answer}");
+    let part = |number: usize| answer["result"]["content"][number]["text"].as_str().unwrap();
+    assert!(whole.starts_with(part(1)) && whole.ends_with(part(2)) && part(1).len() + part(2).len() <= 3000);
+
+    let mut next = served_as["resource"].as_str().map(str::to_owned);
+    assert!(part(0).contains(next.as_deref().unwrap()), "{}", part(0));
+    let foreign = two.ask(1, "resources/read", json!({"uri": next})).await;
+    assert_eq!(foreign["error"]["code"], -32602, "it is nobody else's");
+    let mut read = String::new();
+    while let Some(uri) = next {
+        let piece = one.ask(1, "resources/read", json!({"uri": uri})).await;
+        read.push_str(piece["result"]["contents"][0]["text"].as_str().unwrap());
+        next = piece["result"]["_meta"]["seawall/next"].as_str().map(str::to_owned);
+    }
+    assert!(read == whole, "{} of {} bytes", read.len(), whole.len());
+}
