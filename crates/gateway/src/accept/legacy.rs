@@ -119,7 +119,12 @@ async fn request(session: &Arc<HttpSession>, message: Message, patience: Duratio
         owner.make_room();
     });
     let mut reader = stream.reader(0);
-    let first = tokio::time::timeout(patience, reader.next()).await;
+    let mut first = tokio::time::timeout(patience, reader.next()).await;
+    if matches!(first, Ok(Next::Ended)) && stream.is_over() {
+        // It may have been paused, and answered before anybody noticed: the answer is there all the same.
+        reader = stream.reader(0);
+        first = Ok(reader.try_next().unwrap_or(Next::Ended));
+    }
     let first = match first {
         Ok(Next::Said(said)) if said.last => return respond::json(StatusCode::OK, said.message),
         Ok(Next::Ended) if stream.is_over() => return respond::empty(StatusCode::ACCEPTED),

@@ -316,6 +316,17 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_that_comes_right_after_a_pause_is_there_for_the_next_reader() {
+        let stream = Stream::resumable(true);
+        let mut first = stream.reader(0);
+        stream.pause();
+        stream.answer("late".into());
+        assert_eq!(first.try_next(), Some(Next::Ended));
+        assert!(stream.is_over());
+        assert_eq!(text(stream.reader(0).try_next()), Some((1, "late".to_owned())));
+    }
+
+    #[test]
     fn a_flood_gives_way_to_questions_and_the_answer() {
         let stream = Stream::resumable(true);
         stream.ask("question".into());
