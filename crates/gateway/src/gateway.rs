@@ -37,7 +37,7 @@ impl Gateway {
         let durable = store.clone().map(|store| Arc::new(store) as Arc<dyn Durable>);
         let policies = Arc::new(Policies::new(config, durable).map_err(std::io::Error::other)?);
         let lifecycle = Arc::new(Lifecycle::default());
-        let http = client::client()?;
+        let http = client::Shared::default();
         let load = config.load;
         let server = |config: &crate::ops::config::ServerConfig| {
             Server::new(config.clone(), load, http.clone(), Arc::clone(&lifecycle))

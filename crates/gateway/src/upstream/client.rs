@@ -1,5 +1,6 @@
 //! The one HTTP client: pooled connections, rustls, no redirects, nothing of the downstream client forwarded.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,11 +10,26 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
-/// The client that all servers share.
+use super::Failure;
+
+/// What it is made of.
 pub type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
-/// Makes it. Called once, at the start.
-pub fn client() -> std::io::Result<HttpClient> {
+/// The client that all servers share, made when the first of them needs it: reading the system's certificates takes time, and
+/// a machine without any can still run commands.
+#[derive(Clone, Debug, Default)]
+pub struct Shared(Arc<OnceLock<Result<HttpClient, String>>>);
+
+impl Shared {
+    /// The client, or why there is none.
+    pub fn get(&self) -> Result<HttpClient, Failure> {
+        let made = self.0.get_or_init(|| client().map_err(|error| error.to_string()));
+        made.clone()
+            .map_err(|error| Failure::Impossible(format!("no certificates of this system can be read: {error}")))
+    }
+}
+
+fn client() -> std::io::Result<HttpClient> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);

@@ -134,7 +134,7 @@ impl Server {
             Transport::Stdio { .. } => child::start(self, transport, general),
             Transport::Http { url, headers, .. } => {
                 let ended = self.lifecycle.ended.child_token();
-                let http = Http::new(self.http.clone(), url.clone(), header_map(headers)?, ended.clone());
+                let http = Http::new(self.http.get()?, url.clone(), header_map(headers)?, ended.clone());
                 Ok(Link::new(&self.name, Wire::Http(Box::new(http)), general, ended))
             }
             Transport::Sse { url, headers } => sse::open(self, url, header_map(headers)?, general).await,

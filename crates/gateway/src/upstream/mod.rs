@@ -101,7 +101,7 @@ pub struct Server {
     /// The transport of old to try at the same address, where none was stated.
     older: Option<Transport>,
     is_older: AtomicBool,
-    http: client::HttpClient,
+    http: client::Shared,
     lifecycle: Arc<Lifecycle>,
     only: Mutex<Option<Era>>,
     /// How often somebody wanted it to start again.
@@ -110,12 +110,7 @@ pub struct Server {
 
 impl Server {
     /// A server as it is configured; nothing is started yet.
-    pub fn new(
-        config: ServerConfig,
-        load: LoadConfig,
-        http: client::HttpClient,
-        lifecycle: Arc<Lifecycle>,
-    ) -> Arc<Self> {
+    pub fn new(config: ServerConfig, load: LoadConfig, http: client::Shared, lifecycle: Arc<Lifecycle>) -> Arc<Self> {
         let ServerConfig { name, transport, shared, required, life, .. } = config;
         let older = match &transport {
             Transport::Http { url, headers, sse_fallback: true } => {

@@ -34,7 +34,7 @@ pub(super) async fn open(
     general: Arc<dyn Outlet>,
 ) -> Result<Arc<Link>, Failure> {
     let ended = server.lifecycle.ended.child_token();
-    let client = server.http.clone();
+    let client = server.http.get()?;
     let (events, endpoint) = pipe::connected(&ended, stream(&client, url, &headers)).await?;
     let (pipe, outgoing) = Pipe::new();
     let link = Link::new(&server.name, Wire::Pipe(pipe), general, ended.clone());

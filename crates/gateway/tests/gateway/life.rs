@@ -46,6 +46,17 @@ async fn a_program_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
+async fn a_machine_without_certificates_can_run_commands() {
+    let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
+    process
+        .args(["run", "--no-memory", "--", "cat"])
+        .env("SSL_CERT_FILE", "/dev/null")
+        .env("SSL_CERT_DIR", "/nonexistent");
+    let ended = soon(process.stdin(std::process::Stdio::null()).status()).await.unwrap();
+    assert!(ended.success(), "{ended}");
+}
+
+#[tokio::test]
 async fn a_killed_gateway_takes_its_servers_with_it() {
     let mut served = Served::with(&fixture("a", "legacy")).await;
     let gateway = served.child.id().unwrap();
