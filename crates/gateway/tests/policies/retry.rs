@@ -150,3 +150,17 @@ async fn a_call_of_a_tool_that_nobody_listed_is_a_write_by_its_annotation() {
     let session = served.session("/mcp/gh").await;
     assert_eq!(text(&call(&session, "timeout_report", json!({})).await), "there");
 }
+
+#[tokio::test]
+async fn p8_calls_to_a_server_that_bears_one_at_a_time_wait_for_their_turn() {
+    let server = Faulty::start(|_, _, _| End::After(200, "done")).await;
+    let settings = format!("\n[servers.one]\nurl = \"{}\"\ntype = \"http\"\nconcurrency = 1\n", server.url);
+    let served = super::kit::Served::with(&settings).await;
+    let session = served.session("/mcp/one").await;
+    session.ask(1, "tools/list", json!({})).await;
+    let ask = |id| session.ask(id, "tools/call", json!({"name": "get_issue", "arguments": {"id": id}}));
+    let answers = futures_util::future::join_all((10..14).map(ask)).await;
+    assert!(answers.iter().all(|answer| text(answer) == "done"), "{answers:?}");
+    let pauses = server.pauses("get_issue");
+    assert!(pauses.len() == 3 && pauses.iter().all(|pause| *pause >= Duration::from_millis(190)), "{pauses:?}");
+}
