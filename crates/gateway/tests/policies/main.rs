@@ -8,6 +8,7 @@ mod fallback;
 #[path = "../gateway/kit.rs"]
 mod kit;
 mod late;
+mod memory;
 mod queue;
 mod retry;
 mod server;
