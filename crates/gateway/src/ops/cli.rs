@@ -125,15 +125,15 @@ pub async fn run(cli: Cli) -> ExitCode {
     let ended = match cli.command {
         Command::StartServer(_) | Command::WatchGateway { .. } => Ok(()),
         Command::Run(run) => {
-            let memory = memory(run.no_memory);
+            let no_memory = run.no_memory;
             match wrapped(run) {
-                Ok(config) => on_stdio(&config, memory).await,
+                Ok(config) => on_stdio(&config, memory(&config, no_memory)).await,
                 Err(problems) => Err((USAGE, problems)),
             }
         }
         Command::Serve(serve) => match served(&serve) {
-            Ok(config) if serve.stdio => on_stdio(&config, memory(serve.no_memory)).await,
-            Ok(config) => on_http(&config, memory(serve.no_memory)).await,
+            Ok(config) if serve.stdio => on_stdio(&config, memory(&config, serve.no_memory)).await,
+            Ok(config) => on_http(&config, memory(&config, serve.no_memory)).await,
             Err(problems) => Err((USAGE, problems)),
         },
     };
@@ -200,8 +200,10 @@ fn served(serve: &Serve) -> Result<Config, String> {
     Ok(config)
 }
 
-fn memory(is_off: bool) -> Memory {
-    Memory::new(Memory::default_folder(&variable).filter(|_| !is_off))
+/// What is remembered stands in the store where there is one.
+fn memory(config: &Config, is_off: bool) -> Memory {
+    let folder = config.store.as_ref().map(|store| store.join("memory"));
+    Memory::new(folder.or_else(|| Memory::default_folder(&variable)).filter(|_| !is_off))
 }
 
 async fn gateway(config: &Config, memory: Memory) -> Result<Arc<Gateway>, (u8, String)> {
@@ -266,6 +268,8 @@ async fn loaded_required(gateway: &Gateway, stop: &mut Stop) -> Ended {
 }
 
 async fn end(gateway: &Gateway) {
+    // Whoever delivers or waits stops, also if it was the client that ended it all.
+    gateway.lifecycle.draining.cancel();
     gateway.lifecycle.closing.cancel();
     gateway.all().close().await;
     gateway.lifecycle.settle().await;

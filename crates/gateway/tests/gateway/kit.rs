@@ -63,7 +63,7 @@ impl Wrapped {
         Self::start(process)
     }
 
-    fn start(mut process: Command) -> Self {
+    pub(crate) fn start(mut process: Command) -> Self {
         let mut child = process.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { stdin: child.stdin.take(), child, lines }

@@ -57,6 +57,23 @@ async fn a_machine_without_certificates_can_run_commands() {
 }
 
 #[tokio::test]
+async fn what_is_remembered_stands_in_the_store_where_there_is_one() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let (config, store) = (folder.path().join("policies.toml"), folder.path().join("store"));
+    std::fs::write(&config, format!("[store]\npath = \"{}\"\n", store.display())).unwrap();
+    let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
+    process.args(["run", "--config"]).arg(&config).args(["--", &program("seawall-fixture"), "--stdio"]);
+    process.env("XDG_STATE_HOME", folder.path().join("state"));
+    let mut wrapped = Wrapped::start(process);
+    wrapped.initialize(json!({})).await;
+    wrapped.ask(1, "tools/list", json!({})).await;
+    wrapped.close();
+    soon(wrapped.child.wait()).await.unwrap();
+    let files = |path: std::path::PathBuf| std::fs::read_dir(path).map_or(0, Iterator::count);
+    assert_eq!((files(store.join("memory")), files(folder.path().join("state"))), (1, 0));
+}
+
+#[tokio::test]
 async fn a_killed_gateway_takes_its_servers_with_it() {
     let mut served = Served::with(&fixture("a", "legacy")).await;
     let gateway = served.child.id().unwrap();
