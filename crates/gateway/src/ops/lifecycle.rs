@@ -71,6 +71,7 @@ impl Lifecycle {
 
     /// Waits until the last answers have left, within bounds.
     pub async fn settle(&self) {
+        self.calls.close();
         self.connections.close();
         let left = async {
             self.calls.wait().await;
