@@ -6,6 +6,7 @@
 //! 4. The call goes out in the server's own era (`bridge`), over a conversation that knows whose it is (`upstream`).
 //! 5. What comes back gets the client's id; what does not come back becomes an honest failure (`answer`).
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ use crate::session::Session;
 use crate::upstream::{Failure, Server};
 use crate::wire::build::Error;
 use crate::wire::names::{CLIENT_INFO, Era};
-use crate::wire::{Kind, Message};
+use crate::wire::{Kind, Message, limits};
 
 /// Who asks.
 #[derive(Clone)]
@@ -65,13 +66,20 @@ pub async fn dispatch(route: &Arc<Route>, caller: &Caller, call: Call) -> Option
     }
     let _under_way = route.lifecycle.call();
     let cancel = Arc::clone(&call.cancel);
-    let reply = tokio::select! {
+    let mut reply = pin!(reply(route, caller, &call));
+    let ended = tokio::select! {
         biased;
-        reply = reply(route, caller, &call) => reply,
-        () = cancel.cancelled() => {
-            let is_end = route.lifecycle.closing.is_cancelled();
-            return is_end.then(|| answer::going_down(&call));
-        }
+        reply = reply.as_mut() => Some(reply),
+        () = cancel.cancelled() => None,
+    };
+    let reply = match ended {
+        Some(reply) => reply,
+        None if !route.lifecycle.closing.is_cancelled() => return None,
+        // It was not the client that called it off: whatever became of it is said.
+        None => match tokio::time::timeout(limits::LAST_ANSWER, reply).await {
+            Ok(reply) => reply,
+            Err(_) => return Some(answer::going_down(&call)),
+        },
     };
     Some(answer::to_client(&route.policies, caller.era(), &call, reply))
 }
