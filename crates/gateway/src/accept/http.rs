@@ -8,19 +8,15 @@ use std::time::Duration;
 use http::header::ALLOW;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use super::body;
 use super::guard::Guard;
-use super::idle::{Activity, Watched};
 use super::respond::{self, Body};
 use super::sessions::Sessions;
-use super::{legacy, modern, versions};
+use super::{connection, legacy, modern, versions};
 use crate::gateway::Gateway;
 use crate::wire::build::Error;
 use crate::wire::names::Era;
@@ -63,19 +59,12 @@ impl Listener {
             tokio::select! {
                 () = draining.cancelled() => break,
                 _ = sweep.tick() => face.sweep(),
-                accepted = self.tcp.accept() => match (accepted, Arc::clone(&room).try_acquire_owned()) {
-                    (Ok((tcp, _)), Ok(permit)) => {
-                        let _slower = tcp.set_nodelay(true);
-                        let connection = Arc::clone(&face);
-                        face.gateway.lifecycle.connect(async move {
-                            connection.connection(tcp).await;
-                            drop(permit);
-                        });
-                    }
-                    // Too many: closing at once is clearer than a connection that never answers.
-                    (Ok(_), Err(_)) => {}
-                    // No descriptors left, most likely: others must close first.
-                    (Err(_), _) => tokio::time::sleep(Duration::from_millis(50)).await,
+                accepted = connection::accept(&self.tcp, &room) => if let Some((tcp, permit)) = accepted {
+                    let connection = Arc::clone(&face);
+                    face.gateway.lifecycle.connect(async move {
+                        connection.connection(tcp).await;
+                        drop(permit);
+                    });
                 },
             }
         }
@@ -101,30 +90,12 @@ impl Face {
     }
 
     async fn connection(self: Arc<Self>, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
-        let activity = Activity::new();
-        let (face, watch) = (Arc::clone(&self), Arc::clone(&activity));
-        let service = service_fn(move |request| {
-            let (face, busy) = (Arc::clone(&face), watch.begin());
-            async move {
-                let answer = face.answer(request).await;
-                drop(busy);
-                Ok::<_, std::convert::Infallible>(answer)
-            }
-        });
-        let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(limits::HEADER_TIME).max_buf_size(64 << 10);
-        // No pings: their answers would look like use.
-        builder.http2().timer(TokioTimer::new()).max_concurrent_streams(limits::STREAMS);
-        let io = Watched { io, activity: Arc::clone(&activity) };
-        let connection = builder.serve_connection(TokioIo::new(io), service);
-        tokio::pin!(connection);
-        let lifecycle = &self.gateway.lifecycle;
-        tokio::select! {
-            _ = connection.as_mut() => return,
-            () = activity.over() => return,
-            () = lifecycle.draining.cancelled() => connection.as_mut().graceful_shutdown(),
-        }
-        let _over = lifecycle.ended.run_until_cancelled(connection).await;
+        let lifecycle = Arc::clone(&self.gateway.lifecycle);
+        let answer = move |request| {
+            let face = Arc::clone(&self);
+            async move { face.answer(request).await }
+        };
+        connection::serve(io, &lifecycle.draining, &lifecycle.ended, answer).await;
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {

@@ -1,9 +1,10 @@
 //! The faces: where clients come in, over stdio or HTTP, in either era.
 //!
 //! `http` takes requests past the `guard` to `legacy` (with `sessions` and their `stream`s) or `modern`, as long as
-//! their `body` keeps within limits and their connection is not `idle`; `stdio` is one client on a pipe.
+//! their `body` keeps within limits and their `connection` is not `idle`; `stdio` is one client on a pipe.
 
 mod body;
+pub(crate) mod connection;
 pub mod guard;
 pub mod http;
 mod idle;
