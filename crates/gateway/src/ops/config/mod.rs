@@ -4,6 +4,7 @@
 //! Either everything is right and there is a [`Config`], or every problem is told at once.
 
 mod address;
+mod admin;
 mod command;
 mod duration;
 mod env;
@@ -38,6 +39,7 @@ use std::time::Duration;
 
 use http::{HeaderName, Uri};
 
+pub use self::admin::AdminConfig;
 pub use self::load::LoadConfig;
 use self::problem::Place;
 pub use self::problem::{Problem, Problems};
@@ -68,6 +70,8 @@ pub struct Config {
     pub load: LoadConfig,
     /// The folder of what must survive: writes that wait for their server.
     pub store: Option<PathBuf>,
+    /// Where operators come in, if they do.
+    pub admin: Option<AdminConfig>,
     /// The file this was read from.
     pub source: Option<PathBuf>,
 }
@@ -205,14 +209,15 @@ fn read_text(
         Format::Toml => toml::parse(text, problems)?,
     };
     let root = Field::root(&root);
-    let (settings, raw) = match import::list_key(&root, format) {
+    let (mut settings, raw) = match import::list_key(&root, format) {
         Some(key) => import::read(&root, key, problems),
         None => own::read(&root, needs_servers, problems),
     };
     let scope = Scope::new(path, env);
     let servers = raw.into_iter().filter_map(|server| resolve::server(server, &scope, problems)).collect();
     let store = settings.store.as_ref().and_then(|path| scope.expand(path, problems)).map(|path| scope.path(&path));
-    let mut config = Config { source: Some(path.to_owned()), store, ..settings.into_config(servers) };
+    let admin = settings.take_admin(&scope, problems);
+    let mut config = Config { admin, source: Some(path.to_owned()), store, ..settings.into_config(servers) };
     problems.keep(config.take_env(env));
     Some(config)
 }

@@ -13,7 +13,7 @@ const SERVER_KEYS: [&str; 9] = ["command", "args", "env", "cwd", "url", "headers
 const SERVER_OURS: [&str; 4] = ["shared", "required", "lazy", "idle_stop"];
 
 /// Keys of later versions. Who writes one counts on it, so it is never passed over.
-const LATER: [&str; 2] = ["admin", "ext_authz"];
+const LATER: [&str; 1] = ["ext_authz"];
 
 /// Whether the gateway has such a setting, now or later.
 pub(super) fn is_setting(key: &str) -> bool {

@@ -3,13 +3,15 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::admin::{self, RawAdmin};
+use super::expand::Scope;
 use super::problem::{Problem, Problems};
 use super::tree::{Field, Text};
-use super::{Config, LoadConfig, Reconnecting, ServerConfig, duration, load, reconnect, rules, suggest};
+use super::{AdminConfig, Config, LoadConfig, Reconnecting, ServerConfig, duration, load, reconnect, rules, suggest};
 use crate::catalog::rules::Rules;
 
 /// The keys [`Settings::set`] knows, beside those about policies.
-const OWN: [&str; 7] = ["listen", "grace", "allowed_hosts", "allowed_origins", "load", "reconnect", "store"];
+const OWN: [&str; 8] = ["listen", "grace", "allowed_hosts", "allowed_origins", "load", "reconnect", "store", "admin"];
 
 /// The keys [`Settings::set`] knows.
 pub(super) fn keys() -> Vec<&'static str> {
@@ -25,6 +27,7 @@ pub(super) struct Settings {
     rules: Rules,
     reconnect: Reconnecting,
     pub(super) store: Option<Text>,
+    admin: Option<RawAdmin>,
 }
 
 impl Default for Settings {
@@ -38,6 +41,7 @@ impl Default for Settings {
             rules: Rules::default(),
             reconnect: Reconnecting::default(),
             store: None,
+            admin: None,
         }
     }
 }
@@ -53,9 +57,15 @@ impl Settings {
             "load" => self.load = load::read(value, problems),
             "store" => self.store = store(value, problems),
             "reconnect" => self.reconnect = reconnect::read(value, problems),
+            "admin" => self.admin = Some(admin::read(value, problems)),
             _ => return rules::set(&mut self.rules, key, value, problems),
         }
         true
+    }
+
+    /// Where operators come in, with what the environment says.
+    pub(super) fn take_admin(&mut self, scope: &Scope<'_>, problems: &mut Problems) -> Option<AdminConfig> {
+        self.admin.take()?.resolve(scope, problems)
     }
 
     pub(super) fn into_config(self, mut servers: Vec<ServerConfig>) -> Config {
@@ -63,11 +73,22 @@ impl Settings {
         for server in &mut servers {
             server.life.reconnect = reconnect;
         }
-        Config { listen, servers, grace, allowed_hosts, allowed_origins, load, rules, store: None, source: None }
+        Config {
+            listen,
+            servers,
+            grace,
+            allowed_hosts,
+            allowed_origins,
+            load,
+            rules,
+            store: None,
+            admin: None,
+            source: None,
+        }
     }
 }
 
-fn listen(value: &Field<'_>) -> Result<SocketAddr, Problem> {
+pub(super) fn listen(value: &Field<'_>) -> Result<SocketAddr, Problem> {
     let Text { place, text } = value.text()?;
     text.parse().map_err(|_| place.problem(format!("{text:?} is not an address; write it like \"127.0.0.1:7332\"")))
 }

@@ -1,5 +1,6 @@
 //! Shows what the reader of configs promises. Texts are compared as users see them.
 
+mod admin;
 mod import;
 mod life;
 mod names;

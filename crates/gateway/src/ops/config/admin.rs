@@ -1,0 +1,65 @@
+//! Decides where operators come in: what stands under `[admin]`.
+
+use std::net::SocketAddr;
+
+use super::expand::Scope;
+use super::problem::{Place, Problems};
+use super::settings::listen;
+use super::tree::{Field, Text};
+use super::{Secret, suggest};
+
+const KEYS: [&str; 2] = ["listen", "token"];
+
+/// Where operators come in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminConfig {
+    /// Where they connect; others than this machine can reach it only if there is a token.
+    pub listen: SocketAddr,
+    /// What whoever changes something has to show, and off loopback whoever reads.
+    pub token: Option<Secret>,
+}
+
+/// The section as it stands in the file.
+pub(super) struct RawAdmin {
+    place: Place,
+    listen: SocketAddr,
+    token: Option<Text>,
+}
+
+/// Reads the section.
+pub(super) fn read(section: &Field<'_>, problems: &mut Problems) -> RawAdmin {
+    let listen_on = SocketAddr::from(([127, 0, 0, 1], 7333));
+    let mut admin = RawAdmin { place: section.place.clone(), listen: listen_on, token: None };
+    for (key, value) in section.entries(problems) {
+        match key {
+            "listen" => {
+                admin.place = value.place.clone();
+                admin.listen = problems.keep(listen(&value)).unwrap_or(admin.listen);
+            }
+            "token" => admin.token = problems.keep(value.text()),
+            _ => problems.push(value.place.problem(suggest::unknown(key, &KEYS))),
+        }
+    }
+    admin
+}
+
+impl RawAdmin {
+    /// With its token filled in. Nobody else may reach it without one.
+    pub(super) fn resolve(self, scope: &Scope<'_>, problems: &mut Problems) -> Option<AdminConfig> {
+        let is_given = self.token.is_some();
+        let token = self.token.and_then(|token| {
+            let text = scope.expand(&token, problems)?;
+            if text.is_empty() || text.trim() != text || text.contains(|c: char| !c.is_ascii() || c.is_control()) {
+                let problem = "must be printable ASCII, not empty, without spaces around it: it is sent in a header";
+                problems.push(token.place.problem(problem));
+                return None;
+            }
+            Some(Secret::new(text))
+        });
+        if !is_given && !self.listen.ip().is_loopback() {
+            let text = format!("others can reach {}; set admin.token, or listen on 127.0.0.1", self.listen);
+            problems.push(self.place.problem(text));
+        }
+        Some(AdminConfig { listen: self.listen, token })
+    }
+}
