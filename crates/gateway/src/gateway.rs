@@ -40,7 +40,7 @@ impl Gateway {
         let http = client::Shared::default();
         let load = config.load;
         let server = |config: &crate::ops::config::ServerConfig| {
-            Server::new(config.clone(), load, http.clone(), Arc::clone(&lifecycle))
+            Server::new(config.clone(), load, http.clone(), Arc::clone(&lifecycle), policies.env().clone())
         };
         let servers: Vec<Arc<Server>> = config.servers.iter().map(server).collect();
         let shared: Arc<Shared> =

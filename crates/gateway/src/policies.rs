@@ -24,6 +24,17 @@ pub struct ToolPolicy {
     pub has_output_schema: bool,
 }
 
+/// What a server means by a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// A tool that it listed.
+    Tool,
+    /// A method of the protocol.
+    Method,
+    /// Nothing: somebody made it up, or has it from a list that we never saw.
+    Unknown,
+}
+
 /// The policies of all tools.
 pub struct Policies {
     /// The stages of a call.
@@ -93,6 +104,37 @@ impl Policies {
             servers.insert(server.name.clone(), known);
         }
         Ok(Self { pipeline, env, rules, servers })
+    }
+
+    /// Whether there is one server only, so that its tools keep their names.
+    pub fn is_single(&self) -> bool {
+        self.servers.len() == 1
+    }
+
+    /// What a server means by a name.
+    pub fn named(&self, server: &str, name: &str) -> Named {
+        let Some(known) = self.servers.get(server) else { return Named::Unknown };
+        if known.tools.read().unwrap_or_else(PoisonError::into_inner).contains_key(name) {
+            Named::Tool
+        } else if known.methods.contains_key(name) {
+            Named::Method
+        } else {
+            Named::Unknown
+        }
+    }
+
+    /// How everything is treated: the tools that were listed, then the methods, then the names that nobody listed.
+    pub fn all(&self) -> Vec<(Named, Arc<Tool>)> {
+        let mut tools = Vec::new();
+        let mut rest = Vec::new();
+        for known in self.servers.values() {
+            let listed = known.tools.read().unwrap_or_else(PoisonError::into_inner);
+            tools.extend(listed.values().map(|policy| (Named::Tool, Arc::clone(&policy.tool))));
+            rest.extend(known.methods.values().map(|policy| (Named::Method, Arc::clone(&policy.tool))));
+            rest.push((Named::Unknown, Arc::clone(&known.others.tool)));
+        }
+        tools.append(&mut rest);
+        tools
     }
 
     /// How failures are shown to a client of this tool.

@@ -7,3 +7,4 @@ pub mod lifecycle;
 pub mod log;
 pub mod memory;
 pub mod store;
+pub mod telemetry;

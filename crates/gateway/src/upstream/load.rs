@@ -38,14 +38,16 @@ struct State {
     failed: Option<seawall::Failure>,
     /// The tools that were left out of its list, as it was told last.
     quarantined: String,
+    /// Whether the last try worked.
+    is_loaded: bool,
 }
 
 impl Load {
     /// As it is configured; nothing was tried.
-    pub fn new(config: LoadConfig) -> Self {
+    pub fn new(config: LoadConfig, env: Env) -> Self {
         Self {
             config,
-            env: Env::new(),
+            env,
             state: Mutex::default(),
             late: Arc::new(Semaphore::new(limits::LATE_LISTS)),
             given_up: Notify::new(),
@@ -67,6 +69,7 @@ impl Load {
         let mut state = self.state();
         state.attempts = state.attempts.saturating_add(1);
         state.failed = Some(failure);
+        state.is_loaded = false;
         drop(state);
         if is_given_up {
             self.given_up.notify_waiters();
@@ -75,7 +78,17 @@ impl Load {
 
     fn worked(&self) {
         let mut state = self.state();
-        *state = State { quarantined: std::mem::take(&mut state.quarantined), ..State::default() };
+        *state = State { quarantined: std::mem::take(&mut state.quarantined), is_loaded: true, ..State::default() };
+    }
+
+    /// Whether it was there when it was tried last.
+    pub fn is_loaded(&self) -> bool {
+        self.state().is_loaded
+    }
+
+    /// Attempts that failed since it was there.
+    pub fn attempts(&self) -> u32 {
+        self.state().attempts
     }
 
     /// How long it is worth waiting for, if nobody is to be kept for longer than `most` since it began to start: not at
@@ -170,7 +183,10 @@ impl Server {
                 let text = answer.field_text("message").unwrap_or_default();
                 Err(Signals::rpc(code.unwrap_or(build::INTERNAL_ERROR), beginning(&text)))
             }
-            _ => Ok(()),
+            _ => {
+                self.load.worked();
+                Ok(())
+            }
         }
     }
 

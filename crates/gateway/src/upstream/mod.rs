@@ -31,14 +31,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ::http::Uri;
 use bytes::Bytes;
-use seawall::Rng;
+use seawall::{Env, Rng};
 use tokio::sync::watch;
 
 pub use failure::{Failure, beginning, seconds};
 pub use keeper::Keeper;
 pub use link::Link;
 
-use crate::ops::config::{Life, LoadConfig, ServerConfig, Transport};
+use crate::ops::config::{Life, LoadConfig, Secret, ServerConfig, Transport};
 use crate::ops::lifecycle::Lifecycle;
 use crate::wire::names::Era;
 use crate::wire::scan;
@@ -110,7 +110,13 @@ pub struct Server {
 
 impl Server {
     /// A server as it is configured; nothing is started yet.
-    pub fn new(config: ServerConfig, load: LoadConfig, http: client::Shared, lifecycle: Arc<Lifecycle>) -> Arc<Self> {
+    pub fn new(
+        config: ServerConfig,
+        load: LoadConfig,
+        http: client::Shared,
+        lifecycle: Arc<Lifecycle>,
+        env: Env,
+    ) -> Arc<Self> {
         let ServerConfig { name, transport, shared, required, life, .. } = config;
         let older = match &transport {
             Transport::Http { url, headers, sse_fallback: true } => {
@@ -124,7 +130,7 @@ impl Server {
             name,
             shared,
             required,
-            load: load::Load::new(load),
+            load: load::Load::new(load, env),
             mirror: Arc::default(),
             life,
             status,
@@ -166,6 +172,21 @@ impl Server {
             Transport::Http { url, .. } | Transport::Sse { url, .. } | Transport::Ws { url, .. } => url.to_string(),
         }
         .into_bytes()
+    }
+
+    /// The text without credentials, and without what the configuration keeps secret.
+    pub fn without_secrets(&self, text: &str) -> String {
+        let secrets: Vec<&Secret> = match &self.transport {
+            Transport::Stdio { env, .. } => env.iter().map(|(_, value)| value).collect(),
+            Transport::Http { headers, .. } | Transport::Sse { headers, .. } | Transport::Ws { headers, .. } => {
+                headers.iter().map(|(_, value)| value).collect()
+            }
+        };
+        // Of `Bearer <token>` the token alone is secret too.
+        let words =
+            secrets.iter().flat_map(|secret| [secret.expose(), secret.expose().rsplit(' ').next().unwrap_or("")]);
+        let hidden = words.filter(|word| word.len() >= said::SECRET);
+        seawall::quote(&hidden.fold(text.to_owned(), |text, secret| text.replace(secret, "***")))
     }
 
     /// The address, where there is one.

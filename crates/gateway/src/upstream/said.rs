@@ -17,7 +17,7 @@ const STDERR_KEPT: usize = 10;
 /// The letters of them that are shown in an error.
 const STDERR_SHOWN: usize = 300;
 /// A shorter value of a variable is a setting, not a secret.
-const SECRET: usize = 6;
+pub(super) const SECRET: usize = 6;
 /// Bytes of a line of noise that are looked at.
 const SHOWN: usize = 800;
 

@@ -26,6 +26,8 @@ pub const BODY_RATE: u64 = 1024;
 pub const IDLE: Duration = Duration::from_secs(60);
 /// Connections to one listener at a time.
 pub const CONNECTIONS: usize = 1024;
+/// Connections to the operator's listener at a time.
+pub const ADMIN_CONNECTIONS: usize = 64;
 /// Streams on one HTTP/2 connection.
 pub const STREAMS: u32 = 100;
 /// Client sessions of one gateway.
@@ -115,3 +117,5 @@ pub const LAST_ANSWER: Duration = Duration::from_millis(1500);
 pub const LIST_WAIT: Duration = Duration::from_secs(4);
 /// Lists of one server that go on although nobody waits for them any more.
 pub const LATE_LISTS: usize = 16;
+/// The longest name of a tool that is counted apart, in bytes.
+pub const LABEL: usize = 256;

@@ -19,7 +19,8 @@ fn server(args: &[&str]) -> (Arc<Server>, Arc<Keeper>, Arc<Lifecycle>) {
     let command = std::iter::once(scripted()).chain(args.iter().copied()).map(str::to_owned).collect();
     let config = Config::for_command(Some("it"), command).unwrap().servers.remove(0);
     let lifecycle = Arc::new(Lifecycle::default());
-    let server = Server::new(config, LoadConfig::default(), client::Shared::default(), Arc::clone(&lifecycle));
+    let (http, env) = (client::Shared::default(), seawall::Env::new());
+    let server = Server::new(config, LoadConfig::default(), http, Arc::clone(&lifecycle), env);
     let hello =
         json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
     let opening = Opening { prefer: Era::Legacy, initialize: hello.to_string().into(), meta: "{}".into() };

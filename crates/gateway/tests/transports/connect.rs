@@ -20,7 +20,7 @@ use super::server::{KINDS, Kind, Server as Fixture};
 async fn open(url: &str, lifecycle: &Arc<Lifecycle>) -> Result<Arc<Link>, Failure> {
     let config = Config::for_url(Some("it"), url).unwrap().servers.remove(0);
     let once = LoadConfig { attempts: 1, ..LoadConfig::default() };
-    let server = Server::new(config, once, client::Shared::default(), Arc::clone(lifecycle));
+    let server = Server::new(config, once, client::Shared::default(), Arc::clone(lifecycle), seawall::Env::new());
     let opening = Opening { prefer: Era::Legacy, initialize: Bytes::from("{}"), meta: Bytes::from("{}") };
     let nowhere: Arc<dyn Outlet> = Arc::new(Nowhere);
     server.open(&opening, &nowhere).await

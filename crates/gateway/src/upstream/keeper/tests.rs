@@ -18,7 +18,8 @@ fn hopeless(reconnect: Reconnecting) -> (Arc<Keeper>, Arc<Lifecycle>) {
     config.life.reconnect = reconnect;
     let lifecycle = Arc::new(Lifecycle::default());
     lifecycle.processes.close();
-    let server = Server::new(config, LoadConfig::default(), client::Shared::default(), Arc::clone(&lifecycle));
+    let (http, env) = (client::Shared::default(), seawall::Env::new());
+    let server = Server::new(config, LoadConfig::default(), http, Arc::clone(&lifecycle), env);
     let opening = Opening { prefer: Era::Legacy, initialize: "{}".into(), meta: "{}".into() };
     (Keeper::new(&server, opening, Arc::new(Nowhere), Box::new(|_| Box::pin(async {}))), lifecycle)
 }

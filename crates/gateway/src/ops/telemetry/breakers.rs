@@ -1,0 +1,81 @@
+//! Which breakers there are to look at, and what each is called.
+//!
+//! Tools have the names that clients know them by. A breaker that several tools share is there once more under the name of
+//! its server, or `global`. Methods, and names that no server listed, are told once their breaker has opened.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use seawall::{Breaker, Scope, Status, Tool};
+
+use super::counts::UNKNOWN;
+use crate::catalog::names;
+use crate::policies::{Named, Policies};
+
+/// One breaker, and whose it is.
+#[derive(Debug)]
+pub struct Entry {
+    /// The server; empty for the breaker of all.
+    pub server: String,
+    /// The tool; empty for the server as a whole.
+    pub tool: String,
+    /// Whether it is shown elsewhere too, as the breaker of each tool that shares it.
+    pub is_repeated: bool,
+    owner: Arc<Tool>,
+    is_connection: bool,
+}
+
+impl Entry {
+    /// The breaker itself.
+    pub fn breaker(&self) -> Option<&Breaker> {
+        if self.is_connection { self.owner.server().connection() } else { self.owner.breaker() }
+    }
+}
+
+/// All of them by name. Asking makes none.
+pub fn all(policies: &Policies) -> BTreeMap<String, Entry> {
+    let mut entries = BTreeMap::new();
+    let is_single = policies.is_single();
+    let mut put = |name: String, entry: Entry| {
+        // A tool keeps its name; what is called like it gives way.
+        entries.entry(name).or_insert(entry);
+    };
+    let tools = policies.all();
+    let told = |(named, tool): &&(Named, Arc<Tool>)| {
+        tool.breaker().is_some_and(|breaker| *named == Named::Tool || has_opened(breaker))
+    };
+    for (named, tool) in tools.iter().filter(told) {
+        // What is no tool and shares its breaker is told with those it shares it with.
+        if *named == Named::Tool || tool.policy().scope == Scope::Tool {
+            let name = if *named == Named::Unknown { UNKNOWN } else { tool.name() };
+            put(if is_single { name.to_owned() } else { names::public(tool.server().name(), name) }, entry(tool, name));
+        }
+    }
+    for (_, tool) in tools.iter().filter(told) {
+        let shared = Entry { is_repeated: true, ..entry(tool, "") };
+        match tool.policy().scope {
+            Scope::Server => put(tool.server().name().to_owned(), shared),
+            Scope::Global => put("global".to_owned(), Entry { server: String::new(), ..shared }),
+            Scope::Tool => {}
+        }
+    }
+    for (_, tool) in tools.iter().filter(|(_, tool)| tool.server().connection().is_some()) {
+        put(format!("{}/connection", tool.server().name()), Entry { is_connection: true, ..entry(tool, "") });
+    }
+    entries.retain(|_, entry| entry.breaker().is_some());
+    entries
+}
+
+fn entry(owner: &Arc<Tool>, tool: &str) -> Entry {
+    Entry {
+        server: owner.server().name().to_owned(),
+        tool: tool.to_owned(),
+        is_repeated: false,
+        owner: Arc::clone(owner),
+        is_connection: false,
+    }
+}
+
+fn has_opened(breaker: &Breaker) -> bool {
+    breaker.status() != Status::Closed || breaker.snapshot().trips > 0
+}
