@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use clap::{Args, Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::admin;
 use super::config::{self, Config};
 use super::log;
 use super::memory::Memory;
@@ -226,6 +227,10 @@ async fn store(config: &Config) -> Result<Option<Store>, Trouble> {
 async fn on_stdio(config: &Config, memory: Memory) -> Ended {
     let gateway = gateway(config, memory).await?;
     let mut stop = Stop::new()?;
+    // A client's server must not fail because another client's has the port.
+    if let Err((_, why)) = open_admin(&gateway, config).await {
+        log::line(&why);
+    }
     loaded_required(&gateway, &mut stop).await?;
     tokio::select! {
         () = stdio::serve(&gateway, tokio::io::stdin(), tokio::io::stdout(), config.grace) => {}
@@ -238,6 +243,7 @@ async fn on_stdio(config: &Config, memory: Memory) -> Ended {
 async fn on_http(config: &Config, memory: Memory) -> Ended {
     let gateway = gateway(config, memory).await?;
     let mut stop = Stop::new()?;
+    open_admin(&gateway, config).await?;
     loaded_required(&gateway, &mut stop).await?;
     let guard = Guard { hosts: config.allowed_hosts.clone(), origins: config.allowed_origins.clone() };
     let listener = Listener::bind(Arc::clone(&gateway), config.listen, guard).await;
@@ -252,6 +258,18 @@ async fn on_http(config: &Config, memory: Memory) -> Ended {
     gateway.lifecycle.closing.cancel();
     let _in_time = tokio::time::timeout(Duration::from_secs(5), serving).await;
     end(&gateway).await;
+    Ok(())
+}
+
+/// Lets operators in, if the configuration says where: before anything is loaded, so that they can see it load.
+async fn open_admin(gateway: &Arc<Gateway>, config: &Config) -> Ended {
+    let Some(admin) = &config.admin else { return Ok(()) };
+    let bound = admin::Listener::bind(gateway, config).await;
+    let bound = bound.map_err(|error| (UNREACHABLE, format!("cannot listen on {} (admin): {error}", admin.listen)))?;
+    if let Some(listener) = bound {
+        log::line(&format!("admin at http://{}", listener.address().unwrap_or(admin.listen)));
+        gateway.lifecycle.spawn(listener.serve());
+    }
     Ok(())
 }
 

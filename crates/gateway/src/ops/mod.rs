@@ -1,5 +1,6 @@
 //! Everything that is not on the path of a call.
 
+pub mod admin;
 pub mod cli;
 pub mod config;
 pub mod descriptors;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -116,6 +117,9 @@ impl Wrapped {
 pub(crate) struct Served {
     pub(crate) child: Child,
     pub(crate) url: String,
+    /// What it said on stderr so far.
+    #[allow(dead_code, reason = "read by the tests that share this file")]
+    pub(crate) log: Arc<Mutex<Vec<String>>>,
     _folder: TempDir,
     client: Client<HttpConnector, Full<Bytes>>,
 }
@@ -130,11 +134,23 @@ impl Served {
         process.args(["serve", "--no-memory", "--config"]).arg(&config);
         let mut child = process.stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let line = soon(lines.next_line()).await.unwrap().expect("the gateway ended");
-        let url =
-            line.split("listening on ").nth(1).and_then(|rest| rest.split("/mcp").next()).expect(&line).to_owned();
-        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-        Self { child, url, _folder: folder, client: Client::builder(TokioExecutor::new()).build_http() }
+        let log: Arc<Mutex<Vec<String>>> = Arc::default();
+        let url = loop {
+            let line = soon(lines.next_line()).await.unwrap();
+            let line = line.unwrap_or_else(|| panic!("the gateway ended: {:?}", log.lock().unwrap()));
+            let url = line.split("listening on ").nth(1).and_then(|rest| rest.split("/mcp").next()).map(str::to_owned);
+            log.lock().unwrap().push(line);
+            if let Some(url) = url {
+                break url;
+            }
+        };
+        let said = Arc::clone(&log);
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                said.lock().unwrap().push(line);
+            }
+        });
+        Self { child, url, log, _folder: folder, client: Client::builder(TokioExecutor::new()).build_http() }
     }
 
     pub(crate) async fn send(

@@ -1,0 +1,28 @@
+//! Whether the process is alive, and whether it is fit to be sent clients.
+
+use http::StatusCode;
+use serde_json::json;
+
+use super::respond::{self, Answer};
+use crate::gateway::Gateway;
+
+/// Whoever can answer is alive.
+pub(super) fn alive() -> Answer {
+    respond::json(StatusCode::OK, &json!({"status": "ok"}))
+}
+
+/// Ready: every required server is loaded, and the gateway does not go down. Names are for those who may read.
+pub(super) fn ready(gateway: &Gateway, shows_names: bool) -> Answer {
+    if gateway.lifecycle.draining.is_cancelled() {
+        return respond::json(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "draining"}));
+    }
+    let missing = gateway.servers.iter().filter(|server| server.required && !server.load.is_loaded());
+    let missing: Vec<&str> = missing.map(|server| server.name.as_str()).collect();
+    match (missing.is_empty(), shows_names) {
+        (true, _) => respond::json(StatusCode::OK, &json!({"status": "ready"})),
+        (false, true) => {
+            respond::json(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "not ready", "missing": missing}))
+        }
+        (false, false) => respond::json(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "not ready"})),
+    }
+}

@@ -1,0 +1,136 @@
+//! The operator's door: what is asked of a running gateway, by whom, and what it answers.
+//!
+//! `access` says who may, `breakers`, `servers` and `health` what they get, `respond` how it is written. It is a listener
+//! of its own, with the guard and the limits of the one for clients.
+
+mod access;
+mod breakers;
+mod health;
+mod path;
+mod respond;
+mod servers;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::{Method, Request, StatusCode};
+use hyper::body::Incoming;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use self::access::Access;
+use self::respond::Answer;
+use super::config::Config;
+use super::telemetry::{Telemetry, breakers as watched, scrape};
+use crate::accept::connection;
+use crate::accept::guard::Guard;
+use crate::catalog::names;
+use crate::gateway::Gateway;
+use crate::wire::limits;
+
+/// A listener for operators.
+pub struct Listener {
+    door: Arc<Door>,
+    tcp: TcpListener,
+}
+
+impl Listener {
+    /// Binds where the configuration says, and counts from now on; nothing if it does not say where.
+    pub async fn bind(gateway: &Arc<Gateway>, config: &Config) -> io::Result<Option<Self>> {
+        let Some(admin) = &config.admin else { return Ok(None) };
+        let tcp = TcpListener::bind(admin.listen).await?;
+        let mut hosts = config.allowed_hosts.clone();
+        // Whoever asks by address was not misled by a name.
+        hosts.extend(Some(admin.listen.ip()).filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string()));
+        let guard = Guard { hosts, origins: config.allowed_origins.clone() };
+        let access = Access::new(admin)?;
+        let telemetry = Telemetry::listen(&gateway.all().policies, &gateway.lifecycle);
+        Ok(Some(Self { door: Arc::new(Door { gateway: Arc::clone(gateway), telemetry, guard, access }), tcp }))
+    }
+
+    /// The address it listens on.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.tcp.local_addr()
+    }
+
+    /// Serves while the gateway does, and while it drains: whoever watches it must see that.
+    pub async fn serve(self) {
+        let lifecycle = Arc::clone(&self.door.gateway.lifecycle);
+        let room = Arc::new(Semaphore::new(limits::ADMIN_CONNECTIONS));
+        loop {
+            let accepted = lifecycle.closing.run_until_cancelled(connection::accept(&self.tcp, &room));
+            let Some(accepted) = accepted.await else { return };
+            let Some((tcp, permit)) = accepted else { continue };
+            let door = Arc::clone(&self.door);
+            lifecycle.connect(async move {
+                door.connection(tcp).await;
+                drop(permit);
+            });
+        }
+    }
+}
+
+/// What every connection of the listener shares.
+struct Door {
+    gateway: Arc<Gateway>,
+    telemetry: Arc<Telemetry>,
+    guard: Guard,
+    access: Access,
+}
+
+impl Door {
+    async fn connection(self: Arc<Self>, tcp: TcpStream) {
+        let lifecycle = Arc::clone(&self.gateway.lifecycle);
+        let answer = move |request| {
+            let door = Arc::clone(&self);
+            async move { door.answer(&request) }
+        };
+        connection::serve(tcp, &lifecycle.closing, &lifecycle.ended, answer).await;
+    }
+
+    fn answer(&self, request: &Request<Incoming>) -> Answer {
+        if let Err(why) = self.guard.check(request.uri(), request.headers()) {
+            return respond::error(StatusCode::FORBIDDEN, why);
+        }
+        let path = request.uri().path();
+        let may_read = self.access.read(request.headers());
+        match path {
+            "/healthz" => self.get(request, Ok(()), health::alive),
+            "/readyz" => self.get(request, Ok(()), || health::ready(&self.gateway, may_read.is_ok())),
+            "/metrics" => self.get(request, may_read, || respond::metrics(self.scrape())),
+            "/resilience/servers" => self.get(request, may_read, || servers::list(&self.gateway)),
+            "/resilience/breakers" => {
+                self.get(request, may_read, || breakers::list(&self.gateway.all().policies, &self.telemetry))
+            }
+            _ => match path::between(path, "/resilience/breakers/", "/reset") {
+                Some(tool) => self.post(request, || breakers::reset(&self.gateway.all().policies, &tool)),
+                None => respond::error(StatusCode::NOT_FOUND, respond::NOTHING_HERE),
+            },
+        }
+    }
+
+    fn get(&self, request: &Request<Incoming>, may: access::May, answer: impl FnOnce() -> Answer) -> Answer {
+        match (request.method(), may) {
+            (&Method::GET | &Method::HEAD, Ok(())) => answer(),
+            (&Method::GET | &Method::HEAD, Err(refused)) => refused.answer(),
+            _ => respond::not_allowed("GET, HEAD"),
+        }
+    }
+
+    fn post(&self, request: &Request<Incoming>, answer: impl FnOnce() -> Answer) -> Answer {
+        match (request.method(), self.access.change(request.headers())) {
+            (&Method::POST, Ok(())) => answer(),
+            (&Method::POST, Err(refused)) => refused.answer(),
+            _ => respond::not_allowed("POST"),
+        }
+    }
+
+    fn scrape(&self) -> String {
+        let policies = &self.gateway.all().policies;
+        let breakers = watched::all(policies);
+        let is_single = policies.is_single();
+        let shown = |server: &str, tool: &str| if is_single { tool.to_owned() } else { names::public(server, tool) };
+        scrape::text(&self.telemetry.counts(), &breakers, &servers::now(&self.gateway), shown)
+    }
+}

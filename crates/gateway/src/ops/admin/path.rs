@@ -1,0 +1,37 @@
+//! What stands in a path, with its `%…` filled in.
+
+/// What stands between `before` and `after`, if the path has both and something between them that can be read.
+pub(super) fn between(path: &str, before: &str, after: &str) -> Option<String> {
+    let inner = path.strip_prefix(before)?.strip_suffix(after)?;
+    decoded(inner).filter(|name| !name.is_empty())
+}
+
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let digit = |byte: Option<u8>| char::from(byte?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+            bytes.push(digit(rest.next())? * 16 + digit(rest.next())?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_as_it_was_meant() {
+        let name = |path: &str| between(path, "/b/", "/reset");
+        assert_eq!(name("/b/get_issue/reset").as_deref(), Some("get_issue"));
+        assert_eq!(name("/b/a%2Fb%20c%25+%C3%A9/reset").as_deref(), Some("a/b c%+é"));
+        assert_eq!(name("/b/a/b/reset").as_deref(), Some("a/b"));
+        for wrong in ["/b//reset", "/b/reset", "/b/a", "/b/%/reset", "/b/%4/reset", "/b/%zz/reset", "/b/%ff/reset"] {
+            assert_eq!(name(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! How an operator is answered: JSON, or the text that Prometheus reads.
+
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+use serde_json::{Value, json};
+
+/// A whole answer.
+pub(super) type Answer = Response<Full<Bytes>>;
+
+/// What is said of a path that leads nowhere.
+pub(super) const NOTHING_HERE: &str =
+    "there is nothing here; there are /resilience/breakers, /resilience/servers, /metrics, /healthz and /readyz";
+
+/// JSON.
+pub(super) fn json(status: StatusCode, value: &Value) -> Answer {
+    text(status, "application/json", value.to_string())
+}
+
+/// Why something is not done.
+pub(super) fn error(status: StatusCode, why: &str) -> Answer {
+    json(status, &json!({"error": why}))
+}
+
+/// A method that a path does not know.
+pub(super) fn not_allowed(allowed: &'static str) -> Answer {
+    let mut answer = error(StatusCode::METHOD_NOT_ALLOWED, "this method is not used here");
+    answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    answer
+}
+
+/// The text of a scrape.
+pub(super) fn metrics(scrape: String) -> Answer {
+    text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", scrape)
+}
+
+fn text(status: StatusCode, kind: &'static str, body: String) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from(body)));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    answer
+}

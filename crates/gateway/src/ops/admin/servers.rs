@@ -1,0 +1,46 @@
+//! The servers as an operator sees them.
+
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::respond::{self, Answer};
+use crate::gateway::Gateway;
+use crate::ops::telemetry::scrape::ServerNow;
+use crate::policies::Named;
+use crate::upstream::Server;
+
+/// All servers.
+pub(super) fn list(gateway: &Gateway) -> Answer {
+    let tools = gateway.all().policies.all();
+    let count = |server: &Server| {
+        tools.iter().filter(|(named, tool)| *named == Named::Tool && tool.server().name() == server.name).count()
+    };
+    let servers: Map<String, Value> =
+        gateway.servers.iter().map(|server| (server.name.clone(), detail(server, count(server)))).collect();
+    respond::json(StatusCode::OK, &json!({"servers": servers}))
+}
+
+fn detail(server: &Server, tools: usize) -> Value {
+    let seen = server.status.seen();
+    let stderr: Vec<String> = seen.stderr.iter().map(|line| server.without_secrets(line)).collect();
+    json!({
+        "status": seen.word(),
+        "required": server.required,
+        "tools": tools,
+        "attempts": server.load.attempts(),
+        "lastError": seen.last_error.as_deref().map(|error| server.without_secrets(error)),
+        "lastExit": seen.last_exit,
+        "pids": seen.pids,
+        "restarts": seen.restarts,
+        "sinceMs": seen.since.map(|since| u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)),
+        "noise": seen.noise,
+        "strays": seen.strays,
+        "stderr": stderr,
+    })
+}
+
+/// Whether each is there. One that nobody uses rests, and is not missed.
+pub(super) fn now(gateway: &Gateway) -> Vec<ServerNow<'_>> {
+    let is_up = |server: &Server| matches!(server.status.seen().word(), "up" | "starting" | "resting");
+    gateway.servers.iter().map(|server| ServerNow { name: &server.name, is_up: is_up(server) }).collect()
+}

@@ -1,0 +1,125 @@
+//! Who is let in, and where the door is.
+
+use std::process::Stdio;
+
+use http::Method;
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use super::door::{ADMIN, Door, TOKEN};
+use super::kit::{Wrapped, program, soon};
+use super::server::{End, Faulty, call, text};
+
+async fn well() -> Faulty {
+    Faulty::start(|_, _, _| End::Text("well")).await
+}
+
+#[tokio::test]
+async fn without_a_section_there_is_no_door() {
+    let server = well().await;
+    let served = server.served("").await;
+    assert!(!served.log.lock().unwrap().iter().any(|line| line.contains("admin")));
+    assert_eq!(served.send(Method::GET, "/metrics", &[], "").await.status(), 404, "nor at the clients' own");
+}
+
+#[tokio::test]
+async fn a_foreign_page_is_turned_away_and_so_is_a_foreign_name() {
+    let server = well().await;
+    let served = server.served(ADMIN).await;
+    let door = Door::of(&served);
+    for headers in [[("host", "evil.example")], [("origin", "https://evil.example")]] {
+        for path in ["/healthz", "/metrics", "/resilience/breakers"] {
+            let (status, body) = door.send(Method::GET, path, &headers).await;
+            assert!(status == 403 && body.starts_with(r#"{"error":"#), "{path} {headers:?}: {body}");
+        }
+    }
+    assert_eq!(door.send(Method::GET, "/metrics", &[("origin", "http://localhost:3000")]).await.0, 200);
+}
+
+#[tokio::test]
+async fn off_loopback_reading_needs_the_key_too() {
+    let server = well().await;
+    let served = server.served(&ADMIN.replace("127.0.0.1", "0.0.0.0")).await;
+    let door = Door::of(&served);
+    for path in ["/metrics", "/resilience/breakers", "/resilience/servers"] {
+        assert_eq!(door.send(Method::GET, path, &[]).await.0, 401, "{path}");
+        assert_eq!(door.send(Method::GET, path, &[("x-api-key", "wrong")]).await.0, 403, "{path}");
+        assert_eq!(door.send(Method::GET, path, &[("x-api-key", TOKEN)]).await.0, 200, "{path}");
+    }
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(door.send(Method::GET, path, &[]).await.0, 200, "{path}: whoever watches the process has no key");
+    }
+}
+
+#[tokio::test]
+async fn without_a_token_nothing_is_changed() {
+    let server = well().await;
+    let served = server.served("[admin]\nlisten = \"127.0.0.1:0\"\n").await;
+    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    assert_eq!(text(&call(&session, "get_issue", json!({})).await), "well");
+    assert_eq!(door.breakers().await["breakers"]["get_issue"], "closed");
+    for key in ["", "x"] {
+        let (status, why) = door.reset("get_issue", &[("x-api-key", key)]).await;
+        assert!(status == 403 && why["error"].as_str().unwrap().contains("no admin token"), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_asked_wrongly_is_answered_clearly() {
+    let server = well().await;
+    let served = server.served(ADMIN).await;
+    let door = Door::of(&served);
+    for (method, path, status) in [
+        (Method::GET, "/", 404),
+        (Method::GET, "/resilience", 404),
+        (Method::POST, "/metrics", 405),
+        (Method::DELETE, "/resilience/breakers", 405),
+        (Method::GET, "/resilience/breakers/get_issue/reset", 405),
+        (Method::POST, "/resilience/breakers//reset", 404),
+        (Method::POST, "/resilience/breakers/%ff/reset", 404),
+    ] {
+        let (got, body) = door.send(method.clone(), path, &[("x-api-key", TOKEN)]).await;
+        assert!(got == status && body.starts_with(r#"{"error":"#), "{method} {path}: {got} {body}");
+    }
+    let (status, body) = door.send(Method::HEAD, "/metrics", &[]).await;
+    assert!(status == 200 && body.is_empty());
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_fails_a_gateway_and_not_a_client_s_server() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("seawall.toml");
+    let server = format!("[servers.it]\ncommand = {:?}\nargs = [\"--stdio\"]\n", program("seawall-fixture"));
+    std::fs::write(&file, format!("listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"{address}\"\n{server}")).unwrap();
+    let seawall = |args: &[&str]| {
+        let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
+        process.args(args).args(["--no-memory", "--config"]).arg(&file).kill_on_drop(true);
+        process
+    };
+    let output = soon(seawall(&["serve"]).output()).await.unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains(&format!("cannot listen on {address} (admin)")), "{said}");
+
+    let mut wrapped = Wrapped::start(seawall(&["serve", "--stdio"]));
+    assert!(wrapped.initialize(json!({})).await["result"]["serverInfo"].is_object());
+}
+
+#[tokio::test]
+async fn a_wrapper_has_a_door_too() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("seawall.toml");
+    let server = format!("[servers.it]\ncommand = {:?}\nargs = [\"--stdio\"]\n", program("seawall-fixture"));
+    std::fs::write(&file, format!("{ADMIN}{server}")).unwrap();
+    let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
+    process.args(["run", "--no-memory", "--config"]).arg(&file).stderr(Stdio::piped());
+    let mut wrapped = Wrapped::start(process);
+    let mut said = BufReader::new(wrapped.child.stderr.take().unwrap()).lines();
+    let line = soon(said.next_line()).await.unwrap().unwrap();
+    let door = Door::at(line.split("admin at ").nth(1).expect(&line));
+    wrapped.initialize(json!({})).await;
+    wrapped.ask(1, "tools/list", json!({})).await;
+    assert_eq!(door.get("/resilience/servers").await.1["servers"]["it"]["status"], "up");
+}

@@ -1,0 +1,71 @@
+//! An operator at the door of a running gateway.
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde_json::Value;
+
+use super::kit::{Served, soon};
+use super::prometheus::Scrape;
+
+/// The token of every gateway here.
+pub(crate) const TOKEN: &str = "open-sesame-1001";
+
+/// Lets operators in, with the token.
+pub(crate) const ADMIN: &str = "[admin]\nlisten = \"127.0.0.1:0\"\ntoken = \"open-sesame-1001\"\n";
+
+/// One operator.
+pub(crate) struct Door {
+    pub(crate) url: String,
+    client: Client<HttpConnector, Full<Bytes>>,
+}
+
+impl Door {
+    pub(crate) fn at(url: &str) -> Self {
+        Self { url: url.to_owned(), client: Client::builder(TokioExecutor::new()).build_http() }
+    }
+
+    /// The door of a gateway, as its log tells.
+    pub(crate) fn of(served: &Served) -> Self {
+        let log = served.log.lock().unwrap();
+        let url = log.iter().find_map(|line| line.split("admin at ").nth(1)).expect("no admin listener");
+        Self::at(&url.replace("0.0.0.0", "127.0.0.1"))
+    }
+
+    pub(crate) async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)]) -> (StatusCode, String) {
+        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.url));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = soon(self.client.request(request.body(Full::default()).unwrap())).await.unwrap();
+        let status = response.status();
+        let body = soon(response.into_body().collect()).await.unwrap().to_bytes();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> (StatusCode, Value) {
+        let (status, body) = self.send(Method::GET, path, &[]).await;
+        (status, serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}")))
+    }
+
+    /// What the breakers are, and everything about them.
+    pub(crate) async fn breakers(&self) -> Value {
+        let (status, answer) = self.get("/resilience/breakers").await;
+        assert_eq!(status, 200, "{answer}");
+        answer
+    }
+
+    pub(crate) async fn scrape(&self) -> Scrape {
+        let (status, text) = self.send(Method::GET, "/metrics", &[]).await;
+        assert_eq!(status, 200, "{text}");
+        Scrape::parse(&text)
+    }
+
+    pub(crate) async fn reset(&self, tool: &str, headers: &[(&str, &str)]) -> (StatusCode, Value) {
+        let (status, body) = self.send(Method::POST, &format!("/resilience/breakers/{tool}/reset"), headers).await;
+        (status, serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}")))
+    }
+}

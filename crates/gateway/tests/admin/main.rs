@@ -1,0 +1,20 @@
+//! The operator's door as an operator finds it: the gateway in its own process, its admin listener over real sockets.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that is surprised should stop")]
+#![allow(clippy::disallowed_methods, reason = "the gateway runs in its own process, in real time")]
+
+mod access;
+mod breakers;
+mod door;
+mod health;
+#[allow(dead_code, reason = "shared with other tests, which need more of it")]
+#[path = "../gateway/kit.rs"]
+mod kit;
+mod metrics;
+mod prometheus;
+#[allow(dead_code, reason = "shared with other tests, which need more of it")]
+#[path = "../policies/server.rs"]
+mod server;
+#[allow(dead_code, reason = "shared with other tests, which need more of it")]
+#[path = "../hostile/kit/upstream.rs"]
+mod upstream;

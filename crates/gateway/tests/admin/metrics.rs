@@ -1,0 +1,200 @@
+//! T21: what a scrape tells, and what it never tells.
+
+use serde_json::{Value, json};
+
+use super::breakers::ONCE;
+use super::door::{ADMIN, Door, TOKEN};
+use super::kit::{Served, until};
+use super::server::{End, Faulty, QUICK, call};
+use super::upstream::{Upstream, answer, honest, write};
+
+const DOWN: End = End::Status("503 Service Unavailable", "", "");
+
+/// Waits until a number is what it must become.
+async fn counts(door: &Door, name: &str, labels: &[(&str, &str)], value: f64) {
+    until(&format!("{name} {labels:?} is {value}"), async || {
+        let now = door.scrape().await.value(name, labels);
+        assert!(now <= value, "{name} {labels:?} is {now}, over {value}");
+        (now - value).abs() < f64::EPSILON
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn t21_a_scrape_parses_and_tells_what_happened() {
+    let server = Faulty::start(|tool, count, _| match (tool, count) {
+        ("get_issue", 1 | 2) => DOWN,
+        ("get_issue", _) => End::Text("well"),
+        ("list_issues", 1) => End::Text("a list"),
+        ("cypher", _) => End::Hang,
+        _ => DOWN,
+    })
+    .await;
+    let policies = "[defaults]\nretry = { base = \"20ms\", jitter = 0.0 }\nloop = { mode = \"off\" }\n\
+                    [tools.\"gh/cypher\"]\ntimeout = \"200ms\"\nfallback = []\n\
+                    [tools.\"gh/web_search\"]\nretry = { attempts = 1 }\nbreaker = { failures = 1 }\nfallback = []\n";
+    let served = server.served(&format!("{policies}{ADMIN}")).await;
+    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    for tool in ["get_issue", "list_issues", "list_issues", "cypher", "web_search", "web_search"] {
+        call(&session, tool, json!({})).await;
+    }
+    let of = |tool| [("server", "gh"), ("tool", tool)];
+    counts(&door, "seawall_calls_total", &[("server", "gh"), ("tool", "web_search"), ("class", "CIRCUIT_OPEN")], 1.0)
+        .await;
+    let scrape = door.scrape().await;
+    for (name, tool, value) in [
+        ("retry_attempts_total", "get_issue", 2.0),
+        ("seawall_attempts_total", "get_issue", 3.0),
+        ("seawall_timeouts_total", "cypher", 1.0),
+        ("graceful_degradation_total", "web_search", 1.0),
+        ("seawall_call_seconds_count", "list_issues", 2.0),
+    ] {
+        assert_eq!(scrape.value(name, &of(tool)), value, "{name} {tool}\n{}", scrape.text);
+    }
+    for (tool, class) in [("get_issue", "ok"), ("list_issues", "fallback"), ("cypher", "TIMEOUT")] {
+        let labels = [("server", "gh"), ("tool", tool), ("class", class)];
+        assert_eq!(scrape.value("seawall_calls_total", &labels), 1.0, "{tool}\n{}", scrape.text);
+    }
+    let cached = [("server", "gh"), ("tool", "list_issues"), ("step", "cached")];
+    assert_eq!(scrape.value("fallback_activated_total", &cached), 1.0);
+    assert_eq!(scrape.value("agent_tool_calls_total", &[("tool", "list_issues")]), 2.0);
+    assert_eq!(scrape.value("agent_error_rate", &[]), 0.5, "three of six calls were of no use");
+    assert_eq!(scrape.value("seawall_server_up", &[("server", "gh")]), 1.0);
+    assert_eq!(scrape.value("seawall_load_outcome", &[("server", "gh"), ("status", "available")]), 1.0);
+    assert_eq!(scrape.value("seawall_events_missed_total", &[]), 0.0);
+    let sums = &door.breakers().await["metrics"];
+    assert_eq!((&sums["calls"], &sums["errors"], &sums["timeouts"]), (&json!(6), &json!(3), &json!(1)), "{sums}");
+
+    let states = scrape.all("circuit_breaker_state");
+    let tools = scrape.values_of("tool");
+    assert!(tools.len() >= 9, "{tools:?}");
+    for tool in states.iter().map(|(labels, _)| labels["tool"].as_str()) {
+        let of_tool = states.iter().filter(|(labels, _)| labels["tool"] == tool);
+        let (ones, all) = of_tool.fold((0.0, 0), |(ones, all), (_, value)| (ones + value, all + 1));
+        assert_eq!((ones, all), (1.0, 3), "{tool}");
+    }
+    let open = [("server", "gh"), ("tool", "web_search"), ("state", "open")];
+    assert_eq!(scrape.value("circuit_breaker_state", &open), 1.0);
+}
+
+#[tokio::test]
+async fn t21_names_that_clients_invent_are_counted_as_unknown_only() {
+    let server = Faulty::start(|_, _, _| End::Text("well")).await;
+    let served = server.served(&format!("{QUICK}{ADMIN}")).await;
+    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    call(&session, "get_issue", json!({})).await;
+    let before = door.scrape().await.values_of("tool");
+    for number in 0..50 {
+        call(&session, &format!("zz-invented-{number}"), json!({"zz-argument": "zz-value"})).await;
+    }
+    let unknown = [("server", "gh"), ("tool", "unknown"), ("class", "ok")];
+    counts(&door, "seawall_calls_total", &unknown, 50.0).await;
+    let scrape = door.scrape().await;
+    assert_eq!(scrape.value("agent_tool_calls_total", &[("tool", "unknown")]), 50.0);
+    let more: Vec<String> = scrape.values_of("tool").difference(&before).cloned().collect();
+    assert!(more.iter().all(|tool| tool == "unknown" || tool.contains('/')), "{more:?}");
+    assert!(!scrape.text.contains("zz-") && !door.breakers().await.to_string().contains("zz-"), "{}", scrape.text);
+}
+
+#[tokio::test]
+async fn t21_what_servers_call_their_tools_cannot_break_a_scrape() {
+    let wicked = [
+        "a\"} 1\nwicked_total{x=\"",
+        "back\\slash",
+        "",
+        "line\u{2028}\r\u{85}",
+        &"long".repeat(1000),
+        "unknown",
+        "tools/list",
+    ]
+    .map(str::to_owned);
+    let names = wicked.clone();
+    let server = Upstream::start(move |asked, mut tcp| {
+        let tools = names.clone().map(|name| json!({"name": name, "inputSchema": {"type": "object"}}));
+        async move {
+            let bytes = if asked.is("tools/list") { answer(&asked, &json!({"tools": tools})) } else { honest(&asked) };
+            write(&mut tcp, &bytes).await;
+        }
+    })
+    .await;
+    let served = Served::with(&format!("{ADMIN}[servers.gh]\nurl = \"{}\"\ntype = \"http\"\n", server.url)).await;
+    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    session.ask(1, "tools/list", json!({})).await;
+    for name in &wicked {
+        call(&session, name, json!({"text": "x"})).await;
+    }
+    until("all are counted", async || {
+        let calls = door.scrape().await.all("agent_tool_calls_total");
+        calls.iter().map(|(_, count)| count).sum::<f64>() >= 7.0
+    })
+    .await;
+    let scrape = door.scrape().await;
+    let tools = scrape.values_of("tool");
+    assert!(tools.contains(wicked[0].as_str()) && tools.contains("back\\slash"), "{tools:?}");
+    assert!(scrape.all("wicked_total").is_empty());
+    assert!(tools.iter().all(|tool| tool.len() <= 256), "{tools:?}");
+}
+
+#[tokio::test]
+async fn secrets_are_in_no_answer_of_the_door() {
+    let words = "no upstream-secret-77 here, nor Bearer upstream-secret-77, nor key=sk-live-abcdefgh12345678";
+    let server = Faulty::start(move |_, _, _| End::Status("503 Service Unavailable", "", words)).await;
+    let broken = Upstream::start(move |_, mut tcp| async move {
+        write(&mut tcp, &super::upstream::response("500 Internal Server Error", "", words.as_bytes())).await;
+    })
+    .await;
+    let header = "headers = { Authorization = \"Bearer upstream-secret-77\" }\n";
+    let child = "[servers.child]\ncommand = \"/bin/sh\"\nargs = [\"-c\", \"echo I have $KEY >&2; exit 3\"]\nenv = { KEY = \"child-secret-88\" }\n";
+    let config = format!(
+        "{ONCE}{ADMIN}[servers.gh]\nurl = \"{}\"\ntype = \"http\"\n{header}[servers.broken]\nurl = \"{}?key=query-secret-99\"\ntype = \"http\"\n{header}{child}",
+        server.url, broken.url
+    );
+    let served = Served::with(&config).await;
+    let (session, door) = (served.session("/mcp").await, Door::of(&served));
+    session.ask(1, "tools/list", json!({})).await;
+    for tool in ["gh__get_issue", "gh__argument-secret-66"] {
+        call(&session, tool, json!({"password": "argument-secret-66"})).await;
+    }
+    let servers = || async { door.get("/resilience/servers").await.1["servers"].clone() };
+    until("all has failed", async || {
+        let servers = servers().await;
+        servers["broken"]["lastError"].is_string() && servers["child"]["stderr"][0].is_string()
+    })
+    .await;
+    let (breakers, servers) = (door.breakers().await, servers().await);
+    assert!(servers["child"]["stderr"][0].as_str().unwrap().starts_with("I have"), "{servers}");
+    let scrape = door.scrape().await;
+    assert_eq!(scrape.value("seawall_server_up", &[("server", "child")]), 0.0, "{}", scrape.text);
+    for told in [breakers.to_string(), servers.to_string(), scrape.text] {
+        for secret in ["secret-66", "secret-77", "secret-88", "secret-99", "sk-live", TOKEN] {
+            assert!(!told.contains(secret), "{secret}: {told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn servers_are_told_with_what_is_known_of_them() {
+    let server = Faulty::start(|_, _, _| End::Text("well")).await;
+    let gone = "[servers.gone]\ncommand = \"/nonexistent/server\"\n";
+    let served = Served::with(&format!(
+        "{ADMIN}[servers.gh]\nurl = \"{}\"\ntype = \"http\"\nrequired = true\n{gone}",
+        server.url
+    ))
+    .await;
+    let (session, door) = (served.session("/mcp").await, Door::of(&served));
+    session.ask(1, "tools/list", json!({})).await;
+    let (status, answer) = door.get("/resilience/servers").await;
+    assert_eq!(status, 200);
+    let (gh, gone): (&Value, &Value) = (&answer["servers"]["gh"], &answer["servers"]["gone"]);
+    assert_eq!(
+        (&gh["status"], &gh["tools"], &gh["required"], &gh["lastError"]),
+        (&json!("up"), &json!(9), &json!(true), &json!(null)),
+        "{gh}"
+    );
+    assert!(gh["sinceMs"].is_u64() && gh["restarts"] == 0, "{gh}");
+    assert_eq!((&gone["status"], &gone["tools"]), (&json!("away"), &json!(0)), "{gone}");
+    assert!(gone["lastError"].as_str().unwrap().contains("cannot be started"), "{gone}");
+    let scrape = door.scrape().await;
+    assert_eq!(scrape.value("seawall_load_outcome", &[("server", "gone"), ("status", "permanent")]), 1.0);
+    assert_eq!(scrape.value("seawall_load_outcome", &[("server", "gone"), ("status", "available")]), 0.0);
+}
