@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
 use super::door::{ADMIN, Door};
-use super::kit::{soon, until};
+use super::kit::{Served, program, soon, until};
 use super::server::{End, Faulty};
 use super::upstream::{Upstream, honest, write};
 
@@ -73,4 +73,30 @@ async fn a_gateway_that_goes_down_is_alive_and_not_ready() {
     };
     let (answer, ()) = tokio::join!(under_way, watched);
     assert_eq!(super::server::text(&answer), "late");
+}
+
+#[tokio::test]
+async fn a_required_server_that_is_lost_makes_it_unready_until_it_is_back() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let (file, away) = (folder.path().join("server"), folder.path().join("away"));
+    std::fs::copy(program("seawall-fixture"), &file).unwrap();
+    let server = format!("[servers.it]\ncommand = {file:?}\nargs = [\"--stdio\"]\nrequired = true\n");
+    let served = Served::with(&format!("{ADMIN}{server}")).await;
+    let door = Door::of(&served);
+    let session = served.session("/mcp").await;
+    session.ask(1, "tools/list", json!({})).await;
+    assert_eq!(door.get("/readyz").await.0, 200);
+
+    std::fs::rename(&file, &away).unwrap();
+    let servers = door.get("/resilience/servers").await.1;
+    let pid = servers["servers"]["it"]["pids"][0].to_string();
+    assert!(Command::new("kill").args(["-KILL", &pid]).status().await.unwrap().success(), "{servers}");
+    let not_ready = (StatusCode::SERVICE_UNAVAILABLE, json!({"status": "not ready", "missing": ["it"]}));
+    until("it is not ready", async || door.get("/readyz").await == not_ready).await;
+    assert_eq!(door.scrape().await.value("seawall_server_up", &[("server", "it")]), 0.0);
+
+    std::fs::rename(&away, &file).unwrap();
+    served.session("/mcp").await;
+    until("it is ready again", async || door.get("/readyz").await.0 == 200).await;
+    assert_eq!(door.scrape().await.value("seawall_server_up", &[("server", "it")]), 1.0);
 }

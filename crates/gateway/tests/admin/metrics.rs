@@ -61,7 +61,8 @@ async fn t21_a_scrape_parses_and_tells_what_happened() {
     assert_eq!(scrape.value("agent_error_rate", &[]), 0.5, "three of six calls were of no use");
     assert_eq!(scrape.value("seawall_server_up", &[("server", "gh")]), 1.0);
     assert_eq!(scrape.value("seawall_load_outcome", &[("server", "gh"), ("status", "available")]), 1.0);
-    assert_eq!(scrape.value("seawall_events_missed_total", &[]), 0.0);
+    assert_eq!(scrape.all("seawall_events_missed_total"), [(std::collections::BTreeMap::new(), 0.0)]);
+    assert!(scrape.all("seawall_queue_depth").is_empty(), "nothing can wait without a store");
     let sums = &door.breakers().await["metrics"];
     assert_eq!((&sums["calls"], &sums["errors"], &sums["timeouts"]), (&json!(6), &json!(3), &json!(1)), "{sums}");
 

@@ -127,10 +127,15 @@ impl Door {
     }
 
     fn scrape(&self) -> String {
-        let policies = &self.gateway.all().policies;
-        let breakers = watched::all(policies);
-        let is_single = policies.is_single();
+        let all = self.gateway.all();
+        let queued = all.store.as_ref().map(|store| {
+            let tally = *store.changes().borrow();
+            tally.waiting + tally.delivering
+        });
+        let breakers = watched::all(&all.policies);
+        let now = scrape::Now { breakers, servers: servers::now(&self.gateway), queued };
+        let is_single = all.policies.is_single();
         let shown = |server: &str, tool: &str| if is_single { tool.to_owned() } else { names::public(server, tool) };
-        scrape::text(&self.telemetry.counts(), &breakers, &servers::now(&self.gateway), shown)
+        scrape::text(&self.telemetry.counts(), &now, shown)
     }
 }

@@ -41,6 +41,10 @@ fn detail(server: &Server, tools: usize) -> Value {
 
 /// Whether each is there. One that nobody uses rests, and is not missed.
 pub(super) fn now(gateway: &Gateway) -> Vec<ServerNow<'_>> {
-    let is_up = |server: &Server| matches!(server.status.seen().word(), "up" | "starting" | "resting");
-    gateway.servers.iter().map(|server| ServerNow { name: &server.name, is_up: is_up(server) }).collect()
+    let now = |server: &'_ Server| {
+        let seen = server.status.seen();
+        (matches!(seen.word(), "up" | "starting" | "resting"), seen.restarts)
+    };
+    let servers = gateway.servers.iter().map(|server| (server.name.as_str(), now(server)));
+    servers.map(|(name, (is_up, reconnects))| ServerNow { name, is_up, reconnects }).collect()
 }

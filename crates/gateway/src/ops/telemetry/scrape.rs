@@ -9,6 +9,17 @@ use super::counts::{BOUNDS, Counts, ToolCounts, UNKNOWN};
 use super::text::Text;
 use crate::wire::limits;
 
+/// How things are now.
+#[derive(Debug)]
+pub struct Now<'a> {
+    /// The breakers.
+    pub breakers: BTreeMap<String, Entry>,
+    /// The servers.
+    pub servers: Vec<ServerNow<'a>>,
+    /// How many writes wait for their server, where they can.
+    pub queued: Option<usize>,
+}
+
 /// A server as it is now.
 #[derive(Debug)]
 pub struct ServerNow<'a> {
@@ -16,18 +27,16 @@ pub struct ServerNow<'a> {
     pub name: &'a str,
     /// Whether it is there, as far as anybody has looked.
     pub is_up: bool,
+    /// How often a conversation with it was opened again.
+    pub reconnects: u64,
 }
 
 /// The whole text; `shown` tells what clients call a tool.
-pub fn text(
-    counts: &Counts,
-    breakers: &BTreeMap<String, Entry>,
-    servers: &[ServerNow<'_>],
-    shown: impl Fn(&str, &str) -> String,
-) -> String {
+pub fn text(counts: &Counts, now: &Now<'_>, shown: impl Fn(&str, &str) -> String) -> String {
     let mut text = Text::default();
-    seeds(&mut text, counts, breakers);
-    own(&mut text, counts, servers);
+    seeds(&mut text, counts, &now.breakers);
+    calls(&mut text, counts);
+    servers(&mut text, counts, now);
     agents(&mut text, counts, shown);
     text.finish()
 }
@@ -56,7 +65,7 @@ fn seeds(text: &mut Text, counts: &Counts, breakers: &BTreeMap<String, Entry>) {
     each(text, counts, |tool| tool.degraded);
 }
 
-fn own(text: &mut Text, counts: &Counts, servers: &[ServerNow<'_>]) {
+fn calls(text: &mut Text, counts: &Counts) {
     text.family("seawall_calls_total", "counter", "Calls that ended, by how.");
     for (server, tool, of) in counts.each() {
         for (class, count) in &of.calls {
@@ -79,13 +88,18 @@ fn own(text: &mut Text, counts: &Counts, servers: &[ServerNow<'_>]) {
     each(text, counts, |tool| tool.attempts);
     text.family("seawall_timeouts_total", "counter", "Attempts that were not answered in time.");
     each(text, counts, |tool| tool.timeouts);
-    text.family(
-        "seawall_server_up",
-        "gauge",
-        "0 for a server that could not be reached when it was tried last, else 1.",
-    );
-    for server in servers {
+    text.family("seawall_events_missed_total", "counter", "Events that came too fast to be counted.");
+    text.sample(&[], counts.missed);
+}
+
+fn servers(text: &mut Text, counts: &Counts, now: &Now<'_>) {
+    text.family("seawall_server_up", "gauge", "0 for a server that was tried and is not there, else 1.");
+    for server in &now.servers {
         text.sample(&[("server", server.name)], u8::from(server.is_up));
+    }
+    text.family("seawall_reconnects_total", "counter", "Conversations with a server that were opened again.");
+    for server in &now.servers {
+        text.sample(&[("server", server.name)], server.reconnects);
     }
     text.family("seawall_load_outcome", "gauge", "1 for how the last load of a server ended, 0 for the others.");
     for (server, last) in &counts.loads {
@@ -93,8 +107,10 @@ fn own(text: &mut Text, counts: &Counts, servers: &[ServerNow<'_>]) {
             text.sample(&[("server", server), ("status", status)], u8::from(status == *last));
         }
     }
-    text.family("seawall_events_missed_total", "counter", "Events that came too fast to be counted above.");
-    text.sample(&[], counts.missed);
+    if let Some(queued) = now.queued {
+        text.family("seawall_queue_depth", "gauge", "Writes that wait for their server.");
+        text.sample(&[], queued);
+    }
 }
 
 /// What the seed's agents count.
