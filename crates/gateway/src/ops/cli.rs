@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::admin;
 use super::config::{self, Config};
+use super::demo;
 use super::log;
 use super::memory::Memory;
 use super::store::{Bounds, Store, Trouble};
@@ -48,6 +49,13 @@ enum Command {
                             All servers are at /mcp, with tools named <server>__<tool>; one server alone is at /mcp/<server>."
     )]
     Serve(Serve),
+    /// See what Seawall does: faulty servers, the same calls direct and through Seawall, a table
+    #[command(after_help = "Examples:\n  seawall demo\n  seawall demo --seed 7 --calls 200\n\n\
+                            Nothing is needed and nothing is left behind. The same seed gives the same counts.")]
+    Demo(Demo),
+    /// Serve the faulty server of the demo on stdio (used by seawall itself)
+    #[command(hide = true)]
+    FaultyServer { folder: PathBuf },
     /// Become a server's process (used by seawall itself)
     #[command(hide = true)]
     StartServer(StartServer),
@@ -65,6 +73,16 @@ struct StartServer {
     parent: u32,
     #[arg(last = true)]
     command: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+struct Demo {
+    /// Where chance begins
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many things the agent wants done
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(10..=10_000))]
+    calls: u64,
 }
 
 #[derive(Args, Debug)]
@@ -125,6 +143,14 @@ pub fn begin(cli: &Cli) -> Option<ExitCode> {
 pub async fn run(cli: Cli) -> ExitCode {
     let ended = match cli.command {
         Command::StartServer(_) | Command::WatchGateway { .. } => Ok(()),
+        Command::Demo(Demo { seed, calls }) => {
+            let played = demo::run(seed, calls).await;
+            played.map_err(|error| (UNREACHABLE, format!("the demo could not be played: {error}")))
+        }
+        Command::FaultyServer { folder } => {
+            demo::serve(&folder).await;
+            Ok(())
+        }
         Command::Run(run) => {
             let no_memory = run.no_memory;
             match wrapped(run) {

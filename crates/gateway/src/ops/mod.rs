@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod cli;
 pub mod config;
+pub mod demo;
 pub mod descriptors;
 pub mod lifecycle;
 pub mod log;

@@ -1,0 +1,111 @@
+//! The agent of the demo: what it wants to do, and when it tries again.
+//!
+//! It repeats a call that failed, at most three times, like most models do. It heeds what an answer says: that repeating
+//! cannot help, how long to wait, or that the call may have been executed. Then it looks before it repeats.
+
+use std::time::Duration;
+
+use super::client::{Client, Told};
+use super::faults::drawn;
+use super::faulty::{APPEND, WRITTEN, arguments};
+use super::verdict::{Verdict, judge};
+
+/// How often a failed call is made again.
+const REPEATS: u64 = 3;
+/// How many different things are read; what is read again can be remembered.
+const READ: u64 = 6;
+
+/// One thing that the agent wants done.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// Whether it is for the server on pipes; else it is for the one on HTTP.
+    pub is_notes: bool,
+    /// The tool.
+    pub tool: &'static str,
+    /// The number in its arguments.
+    pub number: u64,
+}
+
+/// What came of it; and how many calls brought nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Came {
+    /// An answer that can be used.
+    Useful {
+        /// Calls before it that brought nothing.
+        wasted: u64,
+        /// Whether something stood in for the live answer.
+        is_stand_in: bool,
+    },
+    /// The last answer said that it failed.
+    Failed {
+        /// Calls that brought nothing.
+        wasted: u64,
+    },
+    /// The last call was not answered.
+    Dark {
+        /// Calls that brought nothing.
+        wasted: u64,
+    },
+    /// The answer was false.
+    Wrong {
+        /// Calls that brought nothing.
+        wasted: u64,
+    },
+}
+
+/// What the agent does, in order: most of it reads, three of ten tasks write what must not be written twice.
+pub fn tasks(seed: u64, count: u64) -> Vec<Task> {
+    let task = |place: u64| {
+        let tool = match drawn(seed, "tool", place, 0) % 10 {
+            0..4 => "read_note",
+            4 => "search_notes",
+            5 => "list_notes",
+            6 => "set_note",
+            _ => APPEND,
+        };
+        let is_read = !matches!(tool, "set_note" | APPEND);
+        let number = if is_read { 1 + drawn(seed, "number", place, 0) % READ } else { 1000 + place };
+        Task { is_notes: drawn(seed, "server", place, 0).is_multiple_of(2), tool, number }
+    };
+    (0..count).map(task).collect()
+}
+
+/// Does one task.
+pub async fn work(client: &Client, task: &Task, patience: Duration) -> Came {
+    let arguments = arguments(task.tool, task.number);
+    let mut wasted = 0;
+    loop {
+        let told = client.call(task.tool, &arguments, patience).await;
+        let is_failed = match judge(&told, task.tool, task.number) {
+            Verdict::Useful { by } => return Came::Useful { wasted, is_stand_in: by.is_some() },
+            Verdict::Queued => return Came::Useful { wasted, is_stand_in: true },
+            Verdict::Wrong(_) => return Came::Wrong { wasted: wasted + 1 },
+            Verdict::Dark => false,
+            Verdict::Failed(failed) => {
+                let can_be_repeated = failed.is_retryable != Some(false) && failed.retry_after.is_none();
+                match failed.may_have_executed == Some(true) && task.tool == APPEND {
+                    false if can_be_repeated => {}
+                    true => match is_written(client, task.number, patience).await {
+                        Some(true) => return Came::Useful { wasted: wasted + 1, is_stand_in: false },
+                        Some(false) if can_be_repeated => {}
+                        Some(false) | None => return Came::Failed { wasted: wasted + 1 },
+                    },
+                    false => return Came::Failed { wasted: wasted + 1 },
+                }
+                true
+            }
+        };
+        wasted += 1;
+        if wasted > REPEATS {
+            return if is_failed { Came::Failed { wasted } } else { Came::Dark { wasted } };
+        }
+    }
+}
+
+/// Looks whether a write took effect; a copy of an older answer does not count.
+async fn is_written(client: &Client, number: u64, patience: Duration) -> Option<bool> {
+    let told = client.call("read_note", &arguments("read_note", number), patience).await;
+    let Told::Message(message) = &told else { return None };
+    let is_live = judge(&told, "read_note", number) == Verdict::Useful { by: None };
+    is_live.then(|| message["result"]["content"][0]["text"].as_str().is_some_and(|text| text.ends_with(WRITTEN)))
+}

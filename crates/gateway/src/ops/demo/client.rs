@@ -1,0 +1,248 @@
+//! A client of a server or of a gateway: it begins a session when it has none, starts a child when there is none, waits
+//! as long as it is told to, and tries nothing twice. What it is told, it passes on.
+
+use std::collections::HashMap;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex as Plain, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::Client as Http;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::{Mutex, oneshot};
+
+/// What a client was told.
+#[derive(Clone, Debug)]
+pub enum Told {
+    /// This message.
+    Message(Value),
+    /// An HTTP status that is no answer.
+    Status(u16),
+    /// Nothing: the connection was lost, or could not be made.
+    Lost(String),
+    /// Nothing in time.
+    Silence,
+}
+
+/// The way to a server.
+#[derive(Clone, Debug)]
+pub enum Way {
+    /// A URL.
+    Web(String),
+    /// A program with its arguments, spoken to over pipes.
+    Program(Vec<String>),
+}
+
+/// A client.
+pub struct Client {
+    way: Way,
+    next: AtomicU64,
+    http: Http<HttpConnector, Full<Bytes>>,
+    /// The session on HTTP.
+    session: Mutex<Option<Arc<str>>>,
+    /// The child on pipes.
+    child: Mutex<Option<Arc<Piped>>>,
+}
+
+impl Client {
+    /// A client that has not begun yet.
+    pub fn new(way: Way) -> Self {
+        let http = Http::builder(TokioExecutor::new()).build_http();
+        Self { way, next: AtomicU64::new(1), http, session: Mutex::default(), child: Mutex::default() }
+    }
+
+    /// Calls a tool, and tells the server if the answer does not come in time.
+    pub async fn call(&self, tool: &str, arguments: &Value, patience: Duration) -> Told {
+        self.ask("tools/call", json!({"name": tool, "arguments": arguments}), patience).await
+    }
+
+    /// Asks anything.
+    pub async fn ask(&self, method: &str, params: Value, patience: Duration) -> Told {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        match tokio::time::timeout(patience, self.exchange(&request)).await {
+            Ok(told) => told,
+            Err(_) => {
+                let params = json!({"requestId": id, "reason": "it takes too long"});
+                let _told = tokio::time::timeout(patience, self.tell("notifications/cancelled", params)).await;
+                Told::Silence
+            }
+        }
+    }
+
+    async fn tell(&self, method: &str, params: Value) {
+        let notification = json!({"jsonrpc": "2.0", "method": method, "params": params});
+        match &self.way {
+            Way::Web(url) => {
+                let session = self.session.lock().await.clone();
+                if let Some(session) = session {
+                    let _said = self.post(url, Some(&session), &notification).await;
+                }
+            }
+            Way::Program(_) => {
+                let child = self.child.lock().await.clone();
+                if let Some(child) = child {
+                    child.send(&notification).await;
+                }
+            }
+        }
+    }
+
+    async fn exchange(&self, request: &Value) -> Told {
+        match &self.way {
+            Way::Web(url) => {
+                let session = match self.begun(url).await {
+                    Ok(session) => session,
+                    Err(told) => return told,
+                };
+                let (told, _) = self.post(url, Some(&session), request).await;
+                if matches!(told, Told::Status(404 | 400) | Told::Lost(_)) {
+                    // The next call begins anew.
+                    self.session.lock().await.take_if(|current| *current == session);
+                }
+                told
+            }
+            Way::Program(program) => match self.started(program).await {
+                Ok(child) => child.ask(request).await,
+                Err(told) => told,
+            },
+        }
+    }
+
+    async fn begun(&self, url: &str) -> Result<Arc<str>, Told> {
+        let mut session = self.session.lock().await;
+        if let Some(session) = session.as_ref() {
+            return Ok(Arc::clone(session));
+        }
+        let (told, given) = self.post(url, None, &hello()).await;
+        let Told::Message(_) = told else { return Err(told) };
+        let fresh: Arc<str> = given.unwrap_or_default().into();
+        self.post(url, Some(&fresh), &initialized()).await;
+        Ok(Arc::clone(session.insert(fresh)))
+    }
+
+    /// One POST: what was told, and the session that was given.
+    async fn post(&self, url: &str, session: Option<&str>, message: &Value) -> (Told, Option<String>) {
+        let mut request = Request::post(url)
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, "application/json, text/event-stream");
+        if let Some(session) = session {
+            request = request.header("mcp-protocol-version", VERSION).header("mcp-session-id", session);
+        }
+        let lost = |error: &dyn std::fmt::Display| (Told::Lost(error.to_string()), None);
+        let request = match request.body(Full::new(Bytes::from(message.to_string()))) {
+            Ok(request) => request,
+            Err(error) => return lost(&error),
+        };
+        let response = match self.http.request(request).await {
+            Ok(response) => response,
+            Err(error) => return lost(&error),
+        };
+        let status = response.status().as_u16();
+        let given = response.headers().get("mcp-session-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let body = match response.into_body().collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) => return lost(&error),
+        };
+        let found = found(&body, &message["id"]);
+        (found.map_or(Told::Status(status), Told::Message), given)
+    }
+
+    async fn started(&self, program: &[String]) -> Result<Arc<Piped>, Told> {
+        let mut child = self.child.lock().await;
+        if let Some(running) = child.as_ref().filter(|child| child.is_alive()) {
+            return Ok(Arc::clone(running));
+        }
+        let fresh = Piped::start(program).map_err(|error| Told::Lost(error.to_string()))?;
+        let told = fresh.ask(&hello()).await;
+        let Told::Message(_) = told else { return Err(told) };
+        fresh.send(&initialized()).await;
+        Ok(Arc::clone(child.insert(fresh)))
+    }
+}
+
+const VERSION: &str = "2025-11-25";
+
+fn hello() -> Value {
+    let params =
+        json!({"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "agent", "version": "1"}});
+    json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
+}
+
+fn initialized() -> Value {
+    json!({"jsonrpc": "2.0", "method": "notifications/initialized"})
+}
+
+/// The answer to `id` in a body, which is a message or a stream of events.
+fn found(body: &[u8], id: &Value) -> Option<Value> {
+    if let Ok(message) = serde_json::from_slice::<Value>(body) {
+        return Some(message).filter(|message| message["jsonrpc"] == "2.0");
+    }
+    let text = std::str::from_utf8(body).ok()?;
+    let events = text.lines().filter_map(|line| line.strip_prefix("data:"));
+    events.filter_map(|data| serde_json::from_str::<Value>(data).ok()).find(|message| message["id"] == *id)
+}
+
+type Waiting = Arc<Plain<Option<HashMap<u64, oneshot::Sender<Value>>>>>;
+
+/// A child on pipes.
+struct Piped {
+    stdin: Mutex<ChildStdin>,
+    /// Who waits for which answer; `None` once the child is gone.
+    waiting: Waiting,
+    _child: Child,
+}
+
+impl Piped {
+    fn start(program: &[String]) -> std::io::Result<Arc<Self>> {
+        let (name, arguments) = program.split_first().ok_or(std::io::ErrorKind::InvalidInput)?;
+        let mut command = Command::new(name);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+        let mut child = command.spawn()?;
+        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(std::io::ErrorKind::BrokenPipe.into());
+        };
+        let waiting: Waiting = Arc::new(Plain::new(Some(HashMap::new())));
+        let heard = Arc::clone(&waiting);
+        tokio::spawn(async move {
+            let mut lines = BufReader::new(stdout).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
+                let waits = message["id"].as_u64().and_then(|id| lock(&heard).as_mut()?.remove(&id));
+                waits.map(|waits| waits.send(message));
+            }
+            *lock(&heard) = None;
+        });
+        Ok(Arc::new(Self { stdin: Mutex::new(stdin), waiting, _child: child }))
+    }
+
+    fn is_alive(&self) -> bool {
+        lock(&self.waiting).is_some()
+    }
+
+    async fn send(&self, message: &Value) -> bool {
+        let mut stdin = self.stdin.lock().await;
+        stdin.write_all(format!("{message}\n").as_bytes()).await.is_ok() && stdin.flush().await.is_ok()
+    }
+
+    async fn ask(&self, request: &Value) -> Told {
+        let (tell, told) = oneshot::channel();
+        if let (Some(waiting), Some(id)) = (lock(&self.waiting).as_mut(), request["id"].as_u64()) {
+            waiting.insert(id, tell);
+        }
+        self.send(request).await;
+        told.await.map_or_else(|_| Told::Lost("the server's process ended".to_owned()), Told::Message)
+    }
+}
+
+fn lock<T>(mutex: &Plain<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,198 @@
+//! `seawall demo`: the same calls of the same agent to the same faulty servers, direct and through Seawall, and what
+//! came of them.
+//!
+//! Two servers fail: one is a child on pipes that dies, hangs and is cut off, one is on HTTP and is throttled and then
+//! down for a while. Time alone is different from run to run; with the same seed everything else is the same.
+
+pub mod agent;
+pub mod client;
+pub mod faults;
+pub mod faulty;
+pub mod gateway;
+pub mod pipe;
+pub mod show;
+pub mod verdict;
+pub mod web;
+pub mod world;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use agent::{Came, Task};
+use client::{Client, Way};
+use faults::{Fault, Plan, Strike};
+use faulty::{APPEND, Faulty};
+use gateway::Gateway;
+use show::{Progress, Row};
+use web::Web;
+use world::{Entry, World};
+
+/// How long the agent waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long the agent leaves a server alone that was down; longer than any breaker stays open here.
+const AFTERWARDS: Duration = Duration::from_secs(1);
+/// Seawall's settings: the defaults, with shorter pauses, so that a minute of trouble takes a second.
+const SETTINGS: &str = "[load]\nbackoff = \"20ms\"\n[defaults]\ntimeout = \"2500ms\"\nattempt_timeout = \"1s\"\n\
+                        retry = { base = \"30ms\" }\nbreaker = { cooldown = \"500ms\" }\n";
+
+/// Plays everything and shows the table.
+pub async fn run(seed: u64, calls: u64) -> io::Result<()> {
+    let folder = Folder::new()?;
+    let mut progress = Progress::new(calls * 2);
+    let direct = play(&folder.path.join("direct"), false, seed, calls, &mut progress).await?;
+    let through = play(&folder.path.join("seawall"), true, seed, calls, &mut progress).await?;
+    progress.clear();
+    show::table(seed, calls, &[("direct", direct), ("through Seawall", through)])
+}
+
+/// Serves a faulty server on stdin and stdout.
+pub async fn serve(folder: &Path) {
+    pipe::serve(Faulty { world: Arc::new(World::new(folder)) }).await;
+}
+
+/// The servers of one arm, each in a world of its own.
+struct Servers {
+    notes: Arc<World>,
+    board: Arc<World>,
+    web: Web,
+}
+
+impl Servers {
+    async fn start(folder: &Path, seed: u64) -> io::Result<Self> {
+        let world = |name: &str| {
+            let folder = folder.join(name);
+            std::fs::create_dir_all(&folder).map(|()| Arc::new(World::new(&folder)))
+        };
+        let (notes, board) = (world("notes")?, world("board")?);
+        notes.set(&Plan::of(
+            seed,
+            [
+                Strike::once(Fault::DieBefore, 5),
+                Strike::once(Fault::DieAfter, 10),
+                Strike::once(Fault::Reset, 8),
+                Strike::once(Fault::Hang, 5),
+                Strike::once(Fault::Soft, 7),
+            ],
+        ))?;
+        board.set(&storm(seed))?;
+        let web = Web::start(Faulty { world: Arc::clone(&board) }).await?;
+        Ok(Self { notes, board, web })
+    }
+
+    fn notes(&self) -> io::Result<Way> {
+        let program = std::env::current_exe()?.to_string_lossy().into_owned();
+        let folder = self.notes.folder().to_string_lossy().into_owned();
+        Ok(Way::Program(vec![program, "faulty-server".to_owned(), folder]))
+    }
+
+    fn board(&self) -> Way {
+        Way::Web(self.web.url.clone())
+    }
+
+    /// How often the ledger says that a task was done again that must be done once.
+    fn duplicates(&self, task: &Task) -> u64 {
+        let world = if task.is_notes { &self.notes } else { &self.board };
+        let done = if task.tool == APPEND { world.count(Entry::Done, task.tool, task.number) } else { 0 };
+        u64::from(done.saturating_sub(1))
+    }
+}
+
+/// What the server on HTTP does to calls while it is there.
+fn storm(seed: u64) -> Plan {
+    Plan::of(
+        seed,
+        [
+            Strike::once(Fault::Throttled, 12),
+            Strike::once(Fault::Unavailable, 8),
+            Strike::once(Fault::Reset, 8),
+            Strike::once(Fault::Forgotten, 4),
+        ],
+    )
+}
+
+/// All tasks, one after the other, in one arm.
+async fn play(folder: &Path, is_guarded: bool, seed: u64, calls: u64, progress: &mut Progress) -> io::Result<Row> {
+    let servers = Servers::start(folder, seed).await?;
+    let mut ways = (servers.notes()?, servers.board());
+    let mut running = None;
+    if is_guarded {
+        let gateway = Gateway::start(folder, SETTINGS, &[("notes", &ways.0), ("board", &ways.1)]).await?;
+        ways = (Way::Web(gateway.url("notes")), Way::Web(gateway.url("board")));
+        running = Some(gateway);
+    }
+    let (notes, board) = (Client::new(ways.0), Client::new(ways.1));
+    let tasks = agent::tasks(seed, calls);
+    let outage = calls / 2..calls * 7 / 10;
+    let begun = Instant::now();
+    let mut row = Row::default();
+    for (place, task) in (0..).zip(&tasks) {
+        if place == outage.start {
+            servers.board.set(&Plan::of(seed, [Strike::always(Fault::Unavailable)]))?;
+        } else if place == outage.end {
+            servers.board.set(&storm(seed))?;
+            tokio::time::sleep(AFTERWARDS).await;
+        }
+        let came = agent::work(if task.is_notes { &notes } else { &board }, task, PATIENCE).await;
+        row.add(&came, servers.duplicates(task));
+        progress.step(if is_guarded { "through Seawall" } else { "direct" });
+    }
+    row.time = begun.elapsed();
+    if let Some(gateway) = running {
+        gateway.stop().await;
+    }
+    Ok(row)
+}
+
+impl Row {
+    fn add(&mut self, came: &Came, duplicates: u64) {
+        self.duplicates += duplicates;
+        match came {
+            Came::Useful { wasted, .. } if duplicates > 0 => self.wasted += wasted,
+            Came::Useful { wasted, is_stand_in } => {
+                self.useful += 1;
+                self.stand_ins += u64::from(*is_stand_in);
+                self.wasted += wasted;
+            }
+            Came::Failed { wasted } => {
+                self.failed += 1;
+                self.wasted += wasted;
+            }
+            Came::Dark { wasted } => {
+                self.dark += 1;
+                self.wasted += wasted;
+            }
+            Came::Wrong { wasted } => {
+                self.wrong += 1;
+                self.wasted += wasted;
+            }
+        }
+    }
+}
+
+/// A folder that is gone when the demo is over.
+pub struct Folder {
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+impl Folder {
+    /// A new one, for this process alone.
+    pub fn new() -> io::Result<Self> {
+        let mut chance = [0; 8];
+        getrandom::fill(&mut chance).map_err(io::Error::other)?;
+        let name = format!("seawall-{}-{:016x}", std::process::id(), u64::from_ne_bytes(chance));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path)?;
+        Ok(Self { path })
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _left_behind = std::fs::remove_dir_all(&self.path);
+    }
+}
