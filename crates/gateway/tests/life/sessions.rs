@@ -84,6 +84,38 @@ async fn p27_a_server_that_forgot_the_session_is_greeted_again_and_the_call_sent
 }
 
 #[tokio::test]
+async fn p27_a_call_under_way_when_the_session_is_forgotten_is_not_sent_again() {
+    let server = Forgetful::default();
+    let (forgetful, go_on) = (server.clone(), Arc::new(tokio::sync::Notify::new()));
+    let finish = Arc::clone(&go_on);
+    let upstream = Upstream::start(move |asked: Asked, mut tcp: TcpStream| {
+        let (said, go_on) = (forgetful.answer(&asked, "404 Not Found"), Arc::clone(&finish));
+        async move {
+            if asked.tool() == "work" {
+                go_on.notified().await;
+            }
+            write(&mut tcp, &said).await;
+        }
+    })
+    .await;
+    let gateway = Gateway::serve(&[Entry::url("a", &upstream.url)]).await;
+    let client = Legacy::connect(&gateway, "/mcp/a").await;
+    client.works("echo").await;
+    let works = || upstream.seen().iter().filter(|asked| asked.tool() == "work").count();
+    let working = client.call("work", json!({"text": "done"}));
+    let meanwhile = async {
+        until(10, "it is under way", async || works() == 1).await;
+        server.forget_all();
+        client.works("echo").await;
+        go_on.notify_waiters();
+        go_on.notify_one();
+    };
+    let (answer, ()) = tokio::join!(working, meanwhile);
+    assert_eq!((text(&answer), works()), ("done", 1), "the server worked on it, whatever became of its session");
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn p27_a_session_that_is_lost_twice_in_a_row_is_an_honest_failure_and_no_loop() {
     let server = Forgetful::default();
     let upstream = server.start("404 Not Found").await;
