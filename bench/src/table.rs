@@ -62,17 +62,18 @@ pub fn table(rows: &[Row]) -> String {
 }
 
 /// Lines under a head as a Markdown table; the first column is text, the others are numbers.
-pub fn grid<const COLUMNS: usize>(lines: &[[String; COLUMNS]]) -> String {
-    let widths: [usize; COLUMNS] =
-        std::array::from_fn(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0));
+pub fn grid<Line: AsRef<[String]>>(lines: &[Line]) -> String {
+    let columns = lines.first().map_or(0, |line| line.as_ref().len());
+    let width = |column: usize| lines.iter().map(|line| line.as_ref()[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();
     for (place, line) in lines.iter().enumerate() {
-        for (column, (cell, width)) in line.iter().zip(widths).enumerate() {
+        for (column, (cell, width)) in line.as_ref().iter().zip(&widths).enumerate() {
             text.push_str(&if column == 0 { format!("| {cell:<width$} |") } else { format!(" {cell:>width$} |") });
         }
         text.push('\n');
         if place == 0 {
-            for (column, width) in widths.into_iter().enumerate() {
+            for (column, width) in widths.iter().enumerate() {
                 let dashes = "-".repeat(width + 1);
                 text.push_str(&if column == 0 { format!("|{dashes}-|") } else { format!("{dashes}:|") });
             }

@@ -9,7 +9,7 @@ use super::faults::{Fault, ListFault, Plan};
 use super::world::{Entry, World};
 
 /// How late a slow answer comes.
-pub const SLOW: Duration = Duration::from_millis(600);
+pub const SLOW: Duration = Duration::from_millis(400);
 /// How long the tool takes that always takes long.
 const LONG: Duration = Duration::from_millis(60);
 /// The bytes of the large answer.

@@ -23,12 +23,13 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts one before these servers; its file goes into `folder`.
-    pub async fn start(folder: &Path, settings: &str, servers: &[(&str, &Way)]) -> io::Result<Self> {
+    /// Starts one before these servers; its file goes into `folder`, and so does its memory if it has one.
+    pub async fn start(folder: &Path, settings: &str, servers: &[(&str, &Way)], remembers: bool) -> io::Result<Self> {
         let file = folder.join("seawall.toml");
         std::fs::write(&file, config(settings, servers))?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("serve").arg("--no-memory").arg("--config").arg(file);
+        command.arg("serve").arg("--config").arg(file).env("XDG_STATE_HOME", folder);
+        command.args((!remembers).then_some("--no-memory"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn()?;
         let stderr = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
@@ -45,6 +46,11 @@ impl Gateway {
             }
         });
         Ok(Self { address: address.to_owned(), child, opened })
+    }
+
+    /// Where all servers are behind it.
+    pub fn all(&self) -> String {
+        format!("http://{}/mcp", self.address)
     }
 
     /// Where a server is behind it.

@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How long the agent leaves a server alone that was down; longer than any breaker stays open here.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 /// Seawall's settings: the defaults, with shorter pauses, so that a minute of trouble takes a second.
-const SETTINGS: &str = "[load]\nbackoff = \"20ms\"\n[defaults]\ntimeout = \"2500ms\"\nattempt_timeout = \"1s\"\n\
+const SETTINGS: &str = "[load]\nbackoff = \"20ms\"\n[reconnect]\nbase = \"50ms\"\n[defaults]\ntimeout = \"2500ms\"\nattempt_timeout = \"1s\"\n\
                         retry = { base = \"30ms\" }\nbreaker = { cooldown = \"500ms\" }\n";
 
 /// Plays everything and shows the table.
@@ -120,7 +120,7 @@ async fn play(folder: &Path, is_guarded: bool, seed: u64, calls: u64, progress: 
     let mut ways = (servers.notes()?, servers.board());
     let mut running = None;
     if is_guarded {
-        let gateway = Gateway::start(folder, SETTINGS, &[("notes", &ways.0), ("board", &ways.1)]).await?;
+        let gateway = Gateway::start(folder, SETTINGS, &[("notes", &ways.0), ("board", &ways.1)], false).await?;
         ways = (Way::Web(gateway.url("notes")), Way::Web(gateway.url("board")));
         running = Some(gateway);
     }

@@ -90,10 +90,11 @@ async fn live(server: Faulty, first: TcpListener, address: SocketAddr) {
 
 /// Takes connections until the server dies (true) or goes away (false).
 async fn accept(life: &Arc<Life>, listener: TcpListener) -> bool {
+    let mut look = tokio::time::interval(LOOK);
     loop {
         tokio::select! {
             () = life.ended.cancelled() => return true,
-            () = tokio::time::sleep(LOOK) => {
+            _ = look.tick() => {
                 if life.server.world.plan().is_away {
                     return false;
                 }

@@ -22,7 +22,12 @@ pub struct World {
 struct Counts {
     read: u64,
     lines: HashMap<String, u32>,
+    /// What was written since the plan changed.
+    fresh: HashMap<String, u32>,
 }
+
+/// The line of a new plan.
+const CHANGE: &str = "plan";
 
 /// What a ledger says of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,17 +68,22 @@ impl World {
     pub fn set(&self, plan: &Plan) -> io::Result<()> {
         let fresh = self.folder.join("plan.new");
         fs::write(&fresh, serde_json::to_vec(plan)?)?;
-        fs::rename(fresh, self.folder.join("plan"))
+        fs::rename(fresh, self.folder.join("plan"))?;
+        self.write(CHANGE)
     }
 
-    /// Writes down what happened to a call, and says how often that is now.
+    /// Writes down what happened to a call, and says how often that is since the plan changed.
     pub fn note(&self, entry: Entry, tool: &str, number: u64) -> u32 {
         let line = format!("{} {tool} {number}", entry.word());
         let mut counts = self.counts();
-        let written = fs::OpenOptions::new().create(true).append(true).open(self.ledger());
-        let _lost = written.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+        let _lost = self.write(&line);
         self.read_on(&mut counts);
-        counts.lines.get(&line).copied().unwrap_or(1)
+        counts.fresh.get(&line).copied().unwrap_or(1)
+    }
+
+    fn write(&self, line: &str) -> io::Result<()> {
+        let mut ledger = fs::OpenOptions::new().create(true).append(true).open(self.ledger())?;
+        ledger.write_all(format!("{line}\n").as_bytes())
     }
 
     /// How often this happened to a call.
@@ -109,7 +119,12 @@ impl World {
         if read.is_ok() {
             counts.read += whole as u64;
             for line in text[..whole].lines() {
+                if line == CHANGE {
+                    counts.fresh.clear();
+                    continue;
+                }
                 *counts.lines.entry(line.to_owned()).or_default() += 1;
+                *counts.fresh.entry(line.to_owned()).or_default() += 1;
             }
         }
     }

@@ -1,0 +1,121 @@
+//! What stands between agents and servers: nothing, Seawall, Seawall without one of its parts, or a peer.
+
+use std::io;
+use std::path::Path;
+
+use seawall_gateway::ops::demo::client::Way;
+use seawall_gateway::ops::demo::gateway::Gateway;
+
+use super::peers::{Peer, Peers};
+
+/// Seawall's settings for all of its arms: the defaults but for the times, which are compressed.
+pub(crate) const SETTINGS: &str = "\
+[load]
+backoff = \"20ms\"
+[reconnect]
+base = \"50ms\"
+max = \"500ms\"
+[defaults]
+timeout = \"1800ms\"
+attempt_timeout = \"700ms\"
+";
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arm {
+    Direct,
+    /// With these parts of its policy, and with or without memory.
+    Seawall(&'static str, &'static str, bool),
+    Peer(Peer),
+}
+
+const RETRY: &str = "retry = { base = \"20ms\" }\n";
+const BREAKER: &str = "breaker = { cooldown = \"300ms\" }\n";
+
+/// All of them; the parts that an arm does not name are as in Seawall's own.
+pub(crate) const ALL: [Arm; 10] = [
+    Arm::Direct,
+    Arm::Seawall("Seawall", "", true),
+    Arm::Seawall("Seawall, no retries", "retry", true),
+    Arm::Seawall("Seawall, no breakers", "breaker", true),
+    Arm::Seawall("Seawall, no fallbacks", "fallback", true),
+    Arm::Seawall("Seawall, no loop guard", "loop", true),
+    Arm::Seawall("Seawall, no memory", "", false),
+    Arm::Peer(Peer::McpProxy),
+    Arm::Peer(Peer::Fastmcp),
+    Arm::Peer(Peer::Envoy),
+];
+
+/// An arm that runs.
+pub(crate) enum Running {
+    Direct,
+    Seawall(Gateway),
+    Peer { _child: tokio::process::Child },
+}
+
+/// How agents reach the server through an arm: the way, and what is put before the names of tools.
+pub(crate) struct Started {
+    pub(crate) running: Running,
+    pub(crate) way: Way,
+    pub(crate) prefix: &'static str,
+}
+
+impl Arm {
+    /// What it is called.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Arm::Direct => "direct",
+            Arm::Seawall(name, ..) => name,
+            Arm::Peer(peer) => peer.name(),
+        }
+    }
+
+    /// Whether it can stand before this kind of server.
+    pub(crate) fn takes(self, is_web: bool) -> bool {
+        !matches!(self, Arm::Peer(Peer::Envoy)) || is_web
+    }
+
+    /// Starts it before a server.
+    pub(crate) async fn start(self, folder: &Path, way: &Way, peers: &Peers) -> io::Result<Started> {
+        match self {
+            Arm::Direct => Ok(Started { running: Running::Direct, way: way.clone(), prefix: "" }),
+            Arm::Seawall(_, without, remembers) => {
+                let settings = settings(without);
+                let gateway = Gateway::start(folder, &settings, &[("s", way)], remembers).await?;
+                let way = Way::Web(gateway.url("s"));
+                Ok(Started { running: Running::Seawall(gateway), way, prefix: "" })
+            }
+            Arm::Peer(peer) => peers.start(peer, folder, way).await,
+        }
+    }
+}
+
+/// Seawall's settings without one part.
+pub(crate) fn settings(without: &str) -> String {
+    let part = |name: &str, with: &str, off: &str| if without == name { off.to_owned() } else { with.to_owned() };
+    [
+        SETTINGS.to_owned(),
+        part("retry", RETRY, "retry = { attempts = 1 }\n"),
+        part("breaker", BREAKER, "breaker = { failures = 0 }\n"),
+        part("fallback", "", "fallback = []\n"),
+        part("loop", "", "loop = { mode = \"off\" }\n"),
+    ]
+    .concat()
+}
+
+impl Running {
+    /// How often a breaker opened.
+    pub(crate) fn opened(&self) -> u64 {
+        match self {
+            Running::Seawall(gateway) => gateway.opened(),
+            Running::Direct | Running::Peer { .. } => 0,
+        }
+    }
+
+    /// Ends it.
+    pub(crate) async fn stop(self) {
+        if let Running::Seawall(gateway) = self {
+            gateway.stop().await;
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The page: what was measured, how, and what falls short of the goals.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use seawall_bench::{Setup, grid, verdict};
+
+use super::arms::{Arm, settings};
+use super::chart;
+use super::run::Played;
+use super::scenarios;
+use super::tally::{Tally, percentile};
+
+/// Where a run comes from.
+pub(crate) struct Head {
+    pub(crate) machine: String,
+    pub(crate) command: String,
+    pub(crate) absent: Vec<&'static str>,
+    pub(crate) took: Duration,
+}
+
+/// All cells of an arm together.
+fn sum<'a>(played: impl Iterator<Item = &'a Played>) -> Tally {
+    let mut sum = Tally::default();
+    played.for_each(|played| sum.add(&played.tally));
+    sum
+}
+
+fn of_arm(played: &[Played], arm: Arm) -> Tally {
+    sum(played.iter().filter(|played| played.arm == arm))
+}
+
+/// The whole page.
+pub(crate) fn page(head: &Head, arms: &[Arm], played: &[Played], pairs: &[String]) -> String {
+    let Head { machine, command, absent, took } = head;
+    let absent = if absent.is_empty() { "none".to_owned() } else { absent.join(", ") };
+    let mut text = format!(
+        "# Faults: what agents get, with Seawall and without\n\nMade by `{command}` in {:.0} s on {machine}. Not installed: \
+         {absent}.\n\n{METHOD}\n```toml\n{}```\n\n## All faults together\n\n![How things ended](faults.svg)\n\n{}\n{LEGEND}\n",
+        took.as_secs_f64(),
+        settings(""),
+        overall(arms, played)
+    );
+    text.push_str(&format!("\n## Goals\n\n```text\n{}\n```\n", goals(played).join("\n")));
+    let parts: Vec<Arm> = arms.iter().copied().filter(|arm| arm.name() == "Seawall" || is_part(*arm)).collect();
+    let arms = &arms.iter().copied().filter(|arm| !is_part(*arm)).collect::<Vec<Arm>>();
+    text.push_str(&format!("\n## Useful answers by fault, %\n\n{}\n", by_fault(arms, played, useful)));
+    text.push_str(&format!(
+        "\n## What each part is worth: useful answers by fault, %\n\n{}\n",
+        by_fault(&parts, played, useful)
+    ));
+    text.push_str(&format!("\n## Writes executed again, by fault\n\n{}\n", by_fault(arms, played, duplicates)));
+    text.push_str(&format!("\n## Half of the calls took at most, ms\n\n{}\n", by_fault(arms, played, p50)));
+    text.push_str(&format!(
+        "\n## Until a live answer came after the trouble, at most, ms\n\n{}\n",
+        by_fault(arms, played, recovery)
+    ));
+    text.push_str("\n## Two servers, one in trouble\n\n");
+    text.push_str(&pairs.iter().map(|line| format!("- {line}.\n")).collect::<String>());
+    text.push_str("- F5, an authorization service that never answers: Seawall asks none yet.\n");
+    let odd: Vec<String> = played
+        .iter()
+        .filter(|played| matches!(played.arm, Arm::Seawall("Seawall", ..)))
+        .flat_map(|played| {
+            let on = if played.is_web { "HTTP" } else { "stdio" };
+            played.tally.oddities.iter().map(move |odd| format!("- {} on {on}: {odd}\n", played.scenario))
+        })
+        .collect();
+    eprintln!("{}", odd.concat());
+    text
+}
+
+const METHOD: &str = "\
+A server with eight tools (read, search, list, batch, idempotent write, append with a ledger, slow, large), on stdio and on
+HTTP, is well, then has one kind of fault, then is well again. Six scripted agents use it at the same time: one never repeats
+a call; one repeats as often as twelve models were seen to (mcp-chaos); one does the same but heeds what a failure says; one
+makes every call five times if it must; one makes 24 calls at a time; one gives up after 250 ms and makes the call again, twice.
+Everything that can be read was read once before the trouble. Faults are drawn from the seed by tool and arguments, so all arms
+meet the same; what was executed is read from the server's ledger. A direct client starts a dead child again and opens a lost
+session anew with its next call, which is kinder than most. Times are compressed: the 60 s that clients wait are 2 s here; a
+server on HTTP that died is back after 150 ms. Each cell has a gateway of its own, with the defaults but for these settings:
+";
+
+const LEGEND: &str = "\
+`reads`: of what was read before, how much was answered with use. `no answer`: timeout or lost connection. `duplicates`: writes
+executed more often than agents wanted, and those of them for which no agent had called again. `doubts`: failures that say
+\"may have been executed\" of a write that never arrived at the server. `attempts`: those that arrived for each useful answer while
+nothing worked; `wasted`: all of them. `opens`: breakers that opened though nothing was wrong with the server. `lists`: lists
+that changed. `lost`: clients without a live answer 6 s after the trouble. Times in ms.";
+
+fn overall(arms: &[Arm], played: &[Played]) -> String {
+    const HEAD: [&str; 16] = [
+        "arm",
+        "useful %",
+        "reads %",
+        "failure %",
+        "no answer %",
+        "false",
+        "duplicates",
+        "own",
+        "doubts",
+        "attempts",
+        "wasted",
+        "opens",
+        "lists",
+        "lost",
+        "p50",
+        "p99",
+    ];
+    let mut lines = vec![HEAD.map(str::to_owned)];
+    for arm in arms {
+        let tally = of_arm(played, *arm);
+        let percent = |part| format!("{:.1}", Tally::percent(part, tally.wanted));
+        lines.push([
+            arm.name().to_owned(),
+            percent(tally.useful),
+            format!("{:.2}", Tally::percent(tally.useful_reads, tally.reads)),
+            percent(tally.failed),
+            percent(tally.dark),
+            tally.wrong.to_string(),
+            tally.duplicates.to_string(),
+            tally.own_duplicates.to_string(),
+            tally.needless_doubts.to_string(),
+            format!("{:.2}", tally.attempts_in_outage()),
+            tally.wasted.to_string(),
+            tally.false_opens.to_string(),
+            tally.list_changes.to_string(),
+            tally.lost_for_ever.to_string(),
+            format!("{:.0}", percentile(&tally.took, 50)),
+            format!("{:.0}", percentile(&tally.took, 99)),
+        ]);
+    }
+    grid(&lines)
+}
+
+fn useful(tally: &Tally) -> String {
+    format!("{:.1}", Tally::percent(tally.useful, tally.wanted))
+}
+
+fn duplicates(tally: &Tally) -> String {
+    tally.duplicates.to_string()
+}
+
+fn p50(tally: &Tally) -> String {
+    format!("{:.0}", percentile(&tally.took, 50))
+}
+
+fn recovery(tally: &Tally) -> String {
+    let most = percentile(&tally.recovery, 100);
+    if tally.lost_for_ever > 0 { format!("{} lost", tally.lost_for_ever) } else { format!("{most:.0}") }
+}
+
+fn is_part(arm: Arm) -> bool {
+    matches!(arm, Arm::Seawall(name, ..) if name != "Seawall")
+}
+
+/// A line for each fault and transport, a column for each of these arms.
+fn by_fault(arms: &[Arm], played: &[Played], cell: fn(&Tally) -> String) -> String {
+    let line = |first: String, text: &dyn Fn(Arm) -> String| -> Vec<String> {
+        [first].into_iter().chain(arms.iter().map(|arm| text(*arm))).collect()
+    };
+    let mut lines = vec![line("fault".to_owned(), &|arm| arm.name().to_owned())];
+    for scenario in &scenarios::ALL {
+        for is_web in [false, true] {
+            let here = |arm: Arm| {
+                let mut fits =
+                    played.iter().filter(|it| it.arm == arm && it.scenario == scenario.name && it.is_web == is_web);
+                fits.next().map_or_else(|| "-".to_owned(), |played| cell(&played.tally))
+            };
+            if arms.iter().any(|arm| here(*arm) != "-") {
+                let on = if is_web { "HTTP" } else { "stdio" };
+                lines.push(line(format!("{}, {on}", scenario.name), &here));
+            }
+        }
+    }
+    grid(&lines)
+}
+
+fn goals(played: &[Played]) -> Vec<String> {
+    let ours = |played: &&Played| played.arm.name() == "Seawall";
+    let tally = sum(played.iter().filter(ours));
+    // Nothing may stand in for a server that says no.
+    let says_no = |played: &&Played| ["401 for long", "calls that make no sense, 30 %"].contains(&played.scenario);
+    let others = sum(played.iter().filter(ours).filter(|played| !says_no(played)));
+    let outage = sum(played.iter().filter(ours).filter(|played| played.scenario == "503 for long"));
+    let reads = Tally::percent(others.useful_reads, others.reads);
+    let all = Tally::percent(tally.useful_reads, tally.reads);
+    let attempts = outage.attempts_in_outage();
+    vec![
+        verdict(
+            reads >= 99.9,
+            &format!(
+                "reads of use where a copy exists: {reads:.2} % where the server does not say no ({all:.2} % of all), goal at least 99.9"
+            ),
+        ),
+        verdict(
+            tally.own_duplicates == 0,
+            &format!("writes that Seawall repeated: {}, goal none", tally.own_duplicates),
+        ),
+        verdict(
+            tally.duplicates == 0,
+            &format!("writes executed again, agents' own repeats included: {}, goal none", tally.duplicates),
+        ),
+        verdict(
+            tally.false_claims == 0,
+            &format!("\"not executed\" of a write that was: {}, goal none", tally.false_claims),
+        ),
+        verdict(tally.wrong == 0, &format!("false answers: {}, goal none", tally.wrong)),
+        verdict(
+            tally.false_opens == 0,
+            &format!("breakers that opened without reason: {}, goal none", tally.false_opens),
+        ),
+        verdict(tally.list_changes == 0, &format!("lists that changed: {}, goal none", tally.list_changes)),
+        verdict(
+            attempts <= 1.25,
+            &format!("attempts for each useful answer while all calls got 503: {attempts:.2}, goal at most 1.25"),
+        ),
+        verdict(tally.lost_for_ever == 0, &format!("clients that never recovered: {}, goal none", tally.lost_for_ever)),
+    ]
+}
+
+/// What people wrote below the numbers begins here, and stays.
+const BY_HAND: &str = "\n## What this showed\n";
+
+/// Writes the page and its chart where the evidence is kept.
+pub(crate) fn write(text: &str, arms: &[Arm], played: &[Played]) -> Setup<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/evidence");
+    let rows: Vec<(&str, Tally)> = arms.iter().map(|arm| (arm.name(), of_arm(played, *arm))).collect();
+    let old = fs::read_to_string(folder.join("faults.md")).unwrap_or_default();
+    let kept = old.split_once(BY_HAND).map(|(_, rest)| format!("{BY_HAND}{rest}")).unwrap_or_default();
+    fs::write(folder.join("faults.md"), format!("{text}{kept}"))?;
+    fs::write(folder.join("faults.svg"), chart::draw(&rows))?;
+    Ok(())
+}

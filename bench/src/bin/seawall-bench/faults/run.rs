@@ -1,0 +1,128 @@
+//! The order of a run: every arm meets every scenario on both transports, a few cells at a time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures_util::{StreamExt, stream};
+use seawall_bench::{Setup, machine};
+use seawall_gateway::ops::demo::Folder;
+use tokio::time::Instant;
+
+use super::arms::{self, Arm};
+use super::cell::Cell;
+use super::peers::Peers;
+use super::scenarios::{self, Scenario};
+use super::tally::Tally;
+use super::{pairs, report};
+
+/// Cells at a time: most of what they do is waiting.
+const TOGETHER: usize = 16;
+
+/// What one cell came to.
+pub(crate) struct Played {
+    pub(crate) arm: Arm,
+    pub(crate) scenario: &'static str,
+    pub(crate) is_web: bool,
+    pub(crate) tally: Tally,
+}
+
+/// What was asked for.
+struct Wishes {
+    seed: u64,
+    is_quick: bool,
+    arms: Vec<String>,
+    writes: bool,
+}
+
+impl Wishes {
+    fn read(arguments: &[String]) -> Setup<Self> {
+        let mut wishes = Self { seed: 1, is_quick: false, arms: Vec::new(), writes: false };
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
+            match argument.as_str() {
+                "--seed" => wishes.seed = value()?.parse()?,
+                "--arms" => wishes.arms = value()?.split(',').map(str::to_lowercase).collect(),
+                "--quick" => wishes.is_quick = true,
+                "--write" => wishes.writes = true,
+                other => return Err(format!("{other:?} is not known; write --seed, --quick, --arms or --write").into()),
+            }
+        }
+        Ok(wishes)
+    }
+
+    fn has(&self, arm: Arm) -> bool {
+        let name = arm.name().to_lowercase();
+        self.arms.is_empty() || self.arms.iter().any(|word| *word == name || (word != "seawall" && name.contains(word)))
+    }
+
+    fn scenarios(&self) -> Vec<&'static Scenario> {
+        let is_wanted = |scenario: &&Scenario| !self.is_quick || scenarios::QUICK.contains(&scenario.name);
+        scenarios::ALL.iter().filter(is_wanted).collect()
+    }
+}
+
+/// Runs what the arguments ask for, and shows it.
+pub(crate) async fn run(arguments: &[String]) -> Setup<()> {
+    let wishes = Wishes::read(arguments)?;
+    let machine = machine();
+    let peers = Peers::find();
+    let is_there = |arm: &Arm| !matches!(arm, Arm::Peer(peer) if peers.program(*peer).is_none());
+    let (arms, absent): (Vec<Arm>, Vec<Arm>) = arms::ALL.into_iter().filter(|arm| wishes.has(*arm)).partition(is_there);
+    let absent: Vec<&str> = absent.into_iter().map(Arm::name).collect();
+    let folder = Folder::new()?;
+    let begun = Instant::now();
+    let played = play(&wishes, &arms, &peers, &folder).await;
+    let pairs =
+        if arms.iter().any(|arm| arm.name() == "Seawall") { pairs::play(&folder.path).await? } else { Vec::new() };
+    let shown =
+        arguments.iter().filter(|argument| *argument != "--write").map(|argument| match argument.contains(' ') {
+            true => format!(" '{argument}'"),
+            false => format!(" {argument}"),
+        });
+    let head = report::Head {
+        machine,
+        command: format!("cargo run --release -p seawall-bench -- faults{}", shown.collect::<String>()),
+        absent,
+        took: begun.elapsed(),
+    };
+    let text = report::page(&head, &arms, &played, &pairs);
+    println!("{text}");
+    if wishes.writes {
+        report::write(&text, &arms, &played)?;
+    }
+    Ok(())
+}
+
+async fn play(wishes: &Wishes, arms: &[Arm], peers: &Peers, folder: &Folder) -> Vec<Played> {
+    let each = if wishes.is_quick { 1 } else { 2 };
+    let mut cells = Vec::new();
+    for scenario in wishes.scenarios() {
+        for (place, is_web) in [false, true].into_iter().enumerate() {
+            let fits = arms.iter().filter(|arm| scenario.on[place] && arm.takes(is_web));
+            cells.extend(fits.map(|arm| Cell { arm: *arm, scenario, is_web, seed: wishes.seed, each }));
+        }
+    }
+    let of = cells.len();
+    let done = Arc::new(AtomicU64::new(0));
+    let play = |(place, cell): (usize, Cell<'static>)| {
+        let (done, folder) = (Arc::clone(&done), folder.path.join(place.to_string()));
+        async move {
+            let tally = match cell.play(&folder, peers).await {
+                Ok(tally) => tally,
+                Err(error) => {
+                    eprintln!("\n{} / {}: {error}", cell.arm.name(), cell.scenario.name);
+                    return None;
+                }
+            };
+            eprint!("\r{}/{of} ", done.fetch_add(1, Ordering::Relaxed) + 1);
+            let Cell { arm, scenario, is_web, .. } = cell;
+            Some((place, Played { arm, scenario: scenario.name, is_web, tally }))
+        }
+    };
+    let played = stream::iter(cells.into_iter().enumerate()).map(play).buffer_unordered(TOGETHER);
+    let mut played: Vec<(usize, Played)> = played.filter_map(std::future::ready).collect().await;
+    eprintln!();
+    played.sort_by_key(|(place, _)| *place);
+    played.into_iter().map(|(_, played)| played).collect()
+}
