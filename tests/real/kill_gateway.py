@@ -36,9 +36,11 @@ def served(names, arguments, here):
     config.write_text(json.dumps({"mcpServers": servers}))
     command = [arguments.seawall, "serve", "--config", str(config), "--listen", "127.0.0.1:0"]
     with here.running(command, r"listening on (http://\S+/mcp)") as found:
-        tools = raw.OverHttp(found[1], STARTS).ask("tools/list")
-        if not all(f'"{name}__'.encode() in tools for name in names):
-            raise RuntimeError(f"not all of {names} are there: {tools[-500:]}")
+        client, until = raw.OverHttp(found[1], STARTS), time.monotonic() + STARTS
+        # A list does not wait long for a server that starts; it says who is missing.
+        while not all(f'"{name}__'.encode() in (tools := client.ask("tools/list")) for name in names):
+            if time.monotonic() > until:
+                raise RuntimeError(f"not all of {names} are there: {tools[-500:]}")
         yield next(pid for pid, line in here.processes().items() if line == " ".join(command))
 
 

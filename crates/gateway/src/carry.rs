@@ -161,7 +161,7 @@ impl Asked<'_> {
         let server = self.route.find(attempt.server()).unwrap_or(self.server);
         let watched = Watched::over(self.call, self.policy.own.idle_timeout.is_some());
         let call = watched.call(self.request(&attempt)?)?;
-        let reply = watched.run(self.policy.own.idle_timeout, self.ask(server, &call)).await;
+        let reply = watched.run(self.policy.own.idle_timeout, self.ask(server, &call, attempt.timeout)).await;
         match reply {
             Ok(answer) if is_passing(&answer) => {
                 let signals = error_signals(&answer);
@@ -181,8 +181,9 @@ impl Asked<'_> {
     }
 
     /// Asks, and once more if the server has only forgotten the session: then it has not looked at the request.
-    async fn ask(&self, server: &Arc<Server>, call: &Call) -> Reply {
-        let wait = server.reconnect.patience();
+    /// A server that is away is waited for a little less than the attempt may take: then it is certain that nothing was sent.
+    async fn ask(&self, server: &Arc<Server>, call: &Call, timeout: Duration) -> Reply {
+        let wait = server.reconnect.patience().min(timeout / 10 * 9);
         match once(self.route, self.caller, server, call, wait).await {
             Err(Refusal::Failed(_, Failure::SessionLost)) => once(self.route, self.caller, server, call, wait).await,
             reply => reply,

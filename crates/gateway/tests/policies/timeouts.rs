@@ -60,3 +60,14 @@ async fn one_hanging_attempt_leaves_time_for_the_next_where_attempts_have_a_limi
     let session = served.session("/mcp/gh").await;
     assert_eq!(text(&call(&session, "get_issue", json!({})).await), "second");
 }
+
+#[tokio::test]
+async fn a_write_that_only_waited_for_its_server_was_certainly_not_executed() {
+    let gone = "[timeouts]\nquick = \"900ms\"\n[servers.gone]\nurl = \"http://127.0.0.1:9/mcp\"\ntype = \"http\"\n";
+    let served = super::kit::Served::with(gone).await;
+    let session = served.session("/mcp/gone").await;
+    for _ in 0..3 {
+        let answer = call(&session, "create_issue", json!({})).await;
+        assert_eq!(failure(&answer)["mayHaveExecuted"], false, "{answer}");
+    }
+}
