@@ -12,6 +12,7 @@ mod health;
 mod kit;
 mod metrics;
 mod prometheus;
+mod restart;
 #[allow(dead_code, reason = "shared with other tests, which need more of it")]
 #[path = "../policies/server.rs"]
 mod server;

@@ -103,10 +103,18 @@ impl Door {
             "/resilience/breakers" => {
                 self.get(request, may_read, || breakers::list(&self.gateway.all().policies, &self.telemetry))
             }
-            _ => match path::between(path, "/resilience/breakers/", "/reset") {
-                Some(tool) => self.post(request, || breakers::reset(&self.gateway.all().policies, &tool)),
-                None => respond::error(StatusCode::NOT_FOUND, respond::NOTHING_HERE),
-            },
+            _ => self.change(request, path),
+        }
+    }
+
+    /// What changes something names it in its path.
+    fn change(&self, request: &Request<Incoming>, path: &str) -> Answer {
+        if let Some(tool) = path::between(path, "/resilience/breakers/", "/reset") {
+            return self.post(request, || breakers::reset(&self.gateway.all().policies, &tool));
+        }
+        match path::between(path, "/resilience/servers/", "/restart") {
+            Some(name) => self.post(request, || servers::restart(&self.gateway, &name)),
+            None => respond::error(StatusCode::NOT_FOUND, respond::NOTHING_HERE),
         }
     }
 

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::respond::{self, Answer};
 use crate::gateway::Gateway;
+use crate::ops::log;
 use crate::ops::telemetry::scrape::ServerNow;
 use crate::policies::Named;
 use crate::upstream::Server;
@@ -37,6 +38,16 @@ fn detail(server: &Server, tools: usize) -> Value {
         "strays": seen.strays,
         "stderr": stderr,
     })
+}
+
+/// Starts a server anew, for whoever uses it; nobody's session ends.
+pub(super) fn restart(gateway: &Gateway, name: &str) -> Answer {
+    let Some(server) = gateway.servers.iter().find(|server| server.name == name) else {
+        return respond::error(StatusCode::NOT_FOUND, "there is no server of this name");
+    };
+    log::line(&format!("an operator restarts {name}"));
+    server.restart();
+    respond::json(StatusCode::OK, &json!({"status": "restarting", "server": name}))
 }
 
 /// Whether each is there. One that nobody uses rests, and is not missed.

@@ -1,0 +1,39 @@
+//! P12: whoever rebuilds a server restarts it, and no client loses its session.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::door::{ADMIN, Door, TOKEN};
+use super::kit::{Served, fixture, until};
+
+async fn pids(door: &Door) -> Value {
+    door.get("/resilience/servers").await.1["servers"]["a"]["pids"].clone()
+}
+
+#[tokio::test]
+async fn p12_a_server_is_restarted_by_hand_and_its_clients_keep_their_sessions() {
+    let served = Served::with(&format!("{ADMIN}{}", fixture("a", "legacy"))).await;
+    let door = Door::of(&served);
+    let session = served.session("/mcp/a").await;
+    let list = session.ask(1, "tools/list", json!({})).await;
+    let before = pids(&door).await;
+    assert_eq!(before.as_array().map(Vec::len), Some(1), "{before}");
+
+    let restart = async |name: &str, headers: &[(&str, &str)]| {
+        door.send(Method::POST, &format!("/resilience/servers/{name}/restart"), headers).await.0.as_u16()
+    };
+    let key = format!("Bearer {TOKEN}");
+    let key = [("authorization", key.as_str())];
+    assert_eq!((restart("a", &[]).await, restart("b", &key).await), (401, 404));
+    assert_eq!(pids(&door).await, before, "nothing happened yet");
+    assert_eq!(restart("a", &key).await, 200);
+
+    until("another process is there", async || {
+        let now = pids(&door).await;
+        now != before && now.as_array().map(Vec::len) == Some(1)
+    })
+    .await;
+    let answer = session.ask(2, "tools/call", json!({"name": "test_simple_text", "arguments": {}})).await;
+    assert!(answer["result"]["isError"].is_null(), "{answer}");
+    assert_eq!(session.ask(1, "tools/list", json!({})).await, list);
+}
