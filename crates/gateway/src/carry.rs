@@ -4,13 +4,11 @@
 //! are put in their place. What the server itself said last stays its answer, unless a fallback has a better one.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use seawall::{Attempt, Disposition, Outcome, Sent, Signals};
-use serde_json::Value;
+use seawall::{Attempt, Disposition, Held, Outcome, Sent, Signals};
 
 use crate::bridge::to_modern::with_body;
 use crate::call::Call;
@@ -18,7 +16,7 @@ use crate::catalog::layer::OnAbandon;
 use crate::catalog::names;
 use crate::dispatch::{Caller, Refusal, Reply, once};
 use crate::gateway::Route;
-use crate::late::{Abandonable, Whose};
+use crate::late::{Abandonable, Leaving, StillRuns, Whose};
 use crate::policies::ToolPolicy;
 use crate::served;
 use crate::upstream::{Failure, Server};
@@ -34,138 +32,137 @@ pub async fn carry(
     policy: Arc<ToolPolicy>,
     call: &Call,
 ) -> Reply {
-    let arguments = Arc::new(arguments(&call.request));
-    if call.request.method() != "tools/call" {
-        return run(route, caller, server, &policy, call, &arguments).await;
-    }
-    let (own, timeout) = (policy.own, policy.tool.policy().timeout);
-    let whose = Whose {
-        client: caller.identity(&call.request).0,
-        server: server.name.clone(),
-        tool: policy.tool.name().to_owned(),
-        arguments: Arc::clone(&arguments),
+    let (client, session) = caller.identity(&call.request);
+    // Clients that cannot be told apart must not get each other's answers.
+    let can_come_back = call.request.method() == "tools/call" && !client.is_empty();
+    let asked = Arc::new(asked(route, server, &call.request, client, session, &call.held));
+    let mut carried = Carried {
+        route: Arc::clone(route),
+        caller: caller.clone(),
+        server: Arc::clone(server),
+        policy,
+        call: call.clone(),
+        asked,
+        own_words: Mutex::default(),
     };
-    let early = own.client_cap.map(|cap| cap - (cap / 10).min(limits::CAP_MARGIN)).filter(|_| !whose.client.is_empty());
-    if let Some((reply, age)) = route.late.join(&whose, early.unwrap_or(timeout)).await {
-        return reply.and_then(|answer| served::late(caller.era(), answer, age));
+    if !can_come_back {
+        return carried.run().await;
     }
-    // One that is to finish does not hear that its client left.
-    let call = if own.on_abandon == OnAbandon::Finish || early.is_some() {
-        Call { cancel: Arc::default(), ..call.clone() }
+    let (own, timeout) = (carried.policy.own, carried.policy.tool.policy().timeout);
+    let cap = own.client_cap.map(|cap| cap - (cap / 10).min(limits::CAP_MARGIN));
+    let whose = Whose { policy: Arc::clone(&carried.policy), asked: Arc::clone(&carried.asked) };
+    match route.late.join(&whose, cap.unwrap_or(timeout)).await {
+        Some(Ok((reply, age))) => return reply.and_then(|answer| served::late(caller.era(), answer, age)),
+        Some(Err(StillRuns)) => return still_running(caller, &whose),
+        None => {}
+    }
+    let leaving = if own.on_abandon == OnAbandon::Finish || cap.is_some() {
+        // It does not hear that its client left.
+        carried.call.cancel = Arc::default();
+        Leaving::GoesOn(timeout)
     } else {
-        call.clone()
+        Leaving::IsCalledOff(Arc::clone(&call.cancel), Arc::clone(&call.held))
     };
-    let (cancel, held) = (Arc::clone(&call.cancel), Arc::clone(&call.held));
-    let (route, caller, server) = (Arc::clone(route), caller.clone(), Arc::clone(server));
-    let (late, shown) = (Arc::clone(&route.late), shown(&route, &server, policy.tool.name()));
-    let (era, name) = (caller.era(), server.name.clone());
-    let work = Box::pin(async move { run(&route, &caller, &server, &policy, &call, &arguments).await });
-    let mut call = Abandonable::new(&late, whose, work, move || {
-        if own.on_abandon == OnAbandon::Finish || early.is_some() {
-            return timeout;
-        }
-        held.make_last();
-        cancel.cancel(Bytes::new());
-        limits::LATE_WAIT
-    });
-    match early {
+    let work = Box::pin(async move { carried.run().await });
+    let mut call = Abandonable::new(&route.late, whose.clone(), work, leaving);
+    match cap {
         None => call.await,
-        Some(early) => match tokio::time::timeout(early, &mut call).await {
+        Some(cap) => match tokio::time::timeout(cap, &mut call).await {
             Ok(reply) => reply,
-            Err(_) => served::still_running(era, &shown, &name),
+            Err(_) => still_running(caller, &whose),
         },
     }
 }
 
-/// The tool's name as clients of this route know it.
-fn shown(route: &Route, server: &Server, tool: &str) -> String {
-    if route.single().is_some() { tool.to_owned() } else { names::public(&server.name, tool) }
-}
-
-/// One call under its policy.
-async fn run(
-    route: &Arc<Route>,
-    caller: &Caller,
-    server: &Arc<Server>,
-    policy: &ToolPolicy,
-    call: &Call,
-    arguments: &Arc<Value>,
-) -> Reply {
-    let own_words = Mutex::new(None);
-    let asked = Asked { route, caller, server, policy, call, arguments, own_words: &own_words };
-    // Boxed: the pipeline holds several attempts at a time where a tool is hedged, and an attempt is large.
-    let send = |attempt| -> BoxFuture<'_, _> { Box::pin(asked.send(attempt)) };
-    let call_for = asked.call();
-    let mut run = pin!(route.policies.pipeline.run(&policy.tool, &call_for, send));
-    // The gateway ends: what is under way is answered as it is then. That is asked first, so that no attempt follows.
-    let ended = tokio::select! {
-        biased;
-        () = route.lifecycle.closing.cancelled() => None,
-        answer = run.as_mut() => Some(answer),
+/// The call as the library sees it.
+fn asked(
+    route: &Route,
+    server: &Server,
+    request: &Message,
+    client: Arc<str>,
+    session: Arc<str>,
+    held: &Arc<Held>,
+) -> seawall::Call {
+    let raw = match request.method() {
+        "tools/call" => request.field_json("arguments").unwrap_or_default(),
+        _ => request.body_json(),
     };
-    let answer = match ended {
-        Some(answer) => answer,
-        None => {
-            call.held.make_last();
-            let lost = |_| Refusal::Failed(server.name.clone(), Failure::Lost("the gateway ends".to_owned()));
-            tokio::time::timeout(limits::LAST_ANSWER, run).await.map_err(lost)?
-        }
-    };
-    match answer.outcome {
-        // A result that follows a schema of its own must stay whole.
-        Outcome::Live(value) => match policy.own.max_result.filter(|_| !policy.has_output_schema) {
-            Some(limit) => route.results.fit(caller, call, value, limit),
-            None => Ok(value),
-        },
-        Outcome::Served(ref fallback) => served::result(caller.era(), fallback, &answer.warnings),
-        Outcome::Failed(report) => {
-            let words = own_words.lock().unwrap_or_else(PoisonError::into_inner).take();
-            words.unwrap_or_else(|| Err(Refusal::Reported(report, policy.has_output_schema)))
-        }
+    let prefix = if route.single().is_some() { String::new() } else { names::public(&server.name, "") };
+    seawall::Call {
+        // For keys and fallbacks; what is sent are the client's own bytes.
+        arguments: Arc::new(serde_json::from_slice(raw).unwrap_or_default()),
+        caller: if is_exact(raw) { client } else { format!("{client}{}", String::from_utf8_lossy(raw)).into() },
+        session,
+        timeout: None,
+        retried_outside: false,
+        debug: wants_debug(request),
+        prefix: prefix.into(),
+        held: Some(Arc::clone(held)),
     }
 }
 
-/// What every attempt of a call knows.
-struct Asked<'a> {
-    route: &'a Arc<Route>,
-    caller: &'a Caller,
-    server: &'a Arc<Server>,
-    policy: &'a ToolPolicy,
-    call: &'a Call,
-    arguments: &'a Arc<Value>,
+fn still_running(caller: &Caller, whose: &Whose) -> Reply {
+    let tool = &whose.policy.tool;
+    let shown = format!("{}{}", whose.asked.prefix, tool.name());
+    served::still_running(caller.era(), &shown, tool.server().name())
+}
+
+/// One call under its policy, and what every attempt of it knows.
+struct Carried {
+    route: Arc<Route>,
+    caller: Caller,
+    server: Arc<Server>,
+    policy: Arc<ToolPolicy>,
+    call: Call,
+    asked: Arc<seawall::Call>,
     /// What the last attempt was answered with, if that was an error of the protocol.
-    own_words: &'a Mutex<Option<Reply>>,
+    own_words: Mutex<Option<Reply>>,
 }
 
-impl Asked<'_> {
-    /// The call as the library sees it.
-    fn call(&self) -> seawall::Call {
-        let (caller, session) = self.caller.identity(&self.call.request);
-        let prefix = shown(self.route, self.server, "");
-        let raw = self.call.request.field_json("arguments").unwrap_or_default();
-        seawall::Call {
-            arguments: Arc::clone(self.arguments),
-            caller: if is_exact(raw) { caller } else { format!("{caller}{}", String::from_utf8_lossy(raw)).into() },
-            session,
-            timeout: None,
-            retried_outside: false,
-            debug: wants_debug(&self.call.request),
-            prefix: prefix.into(),
-            held: Some(Arc::clone(&self.call.held)),
+impl Carried {
+    async fn run(&self) -> Reply {
+        let (route, policy) = (&self.route, &self.policy);
+        // Boxed: the pipeline holds several attempts at a time where a tool is hedged, and an attempt is large.
+        let send = |attempt| -> BoxFuture<'_, _> { Box::pin(self.send(attempt)) };
+        let mut run = pin!(route.policies.pipeline.run(&policy.tool, &self.asked, send));
+        // The gateway ends: what is under way is answered as it is then. That is asked first, so that no attempt follows.
+        let ended = tokio::select! {
+            biased;
+            () = route.lifecycle.closing.cancelled() => None,
+            answer = run.as_mut() => Some(answer),
+        };
+        let answer = match ended {
+            Some(answer) => answer,
+            None => {
+                self.call.held.make_last();
+                let lost = |_| Refusal::Failed(self.server.name.clone(), Failure::Lost("the gateway ends".to_owned()));
+                tokio::time::timeout(limits::LAST_ANSWER, run).await.map_err(lost)?
+            }
+        };
+        match answer.outcome {
+            // A result that follows a schema of its own must stay whole.
+            Outcome::Live(value) => match policy.own.max_result.filter(|_| !policy.has_output_schema) {
+                Some(limit) => route.results.fit(&self.caller, &self.call, value, limit),
+                None => Ok(value),
+            },
+            Outcome::Served(ref fallback) => served::result(self.caller.era(), fallback, &answer.warnings),
+            Outcome::Failed(report) => {
+                self.words().take().unwrap_or_else(|| Err(Refusal::Reported(report, policy.has_output_schema)))
+            }
         }
     }
 
     /// One attempt.
     async fn send(&self, attempt: Attempt) -> Result<Message, Signals> {
-        self.say(None);
-        let server = self.route.find(attempt.server()).unwrap_or(self.server);
-        let watched = Watched::over(self.call, self.policy.own.idle_timeout.is_some());
-        let call = watched.call(self.request(&attempt)?)?;
+        *self.words() = None;
+        let server = self.route.find(attempt.server()).unwrap_or(&self.server);
+        let watched = Watched::over(&self.call, self.policy.own.idle_timeout.is_some());
+        let call = self.as_attempted(&attempt, watched.call()?)?;
         let reply = watched.run(self.policy.own.idle_timeout, self.ask(server, &call, attempt.timeout)).await;
         match reply {
             Ok(answer) if is_passing(&answer) => {
                 let signals = error_signals(&answer);
-                self.say(Some(Ok(answer)));
+                *self.words() = Some(Ok(answer));
                 Err(signals)
             }
             // What a server says for good is its answer, an error too: no copy may stand in its place.
@@ -173,7 +170,7 @@ impl Asked<'_> {
             Err(Refusal::Failed(_, failure)) => Err(failure.signals()),
             Err(Refusal::Wrong(error)) => {
                 let signals = Signals::rpc(error.code, error.message.clone()).with_sent(Sent::Never);
-                self.say(Some(Err(Refusal::Wrong(error))));
+                *self.words() = Some(Err(Refusal::Wrong(error)));
                 Err(signals)
             }
             Err(Refusal::Reported(report, _)) => Err(Signals::text(report.message)),
@@ -181,39 +178,30 @@ impl Asked<'_> {
     }
 
     /// Asks, and once more if the server has only forgotten the session: then it has not looked at the request.
-    /// A server that is away is waited for a little less than the attempt may take: then it is certain that nothing was sent.
     async fn ask(&self, server: &Arc<Server>, call: &Call, timeout: Duration) -> Reply {
-        let wait = server.reconnect.patience().min(timeout / 10 * 9);
-        match once(self.route, self.caller, server, call, wait).await {
-            Err(Refusal::Failed(_, Failure::SessionLost)) => once(self.route, self.caller, server, call, wait).await,
+        let wait = server.reconnect.patience_within(timeout);
+        match once(&self.route, &self.caller, server, call, wait).await {
+            Err(Refusal::Failed(_, Failure::SessionLost)) => once(&self.route, &self.caller, server, call, wait).await,
             reply => reply,
         }
     }
 
-    fn say(&self, words: Option<Reply>) {
-        *self.own_words.lock().unwrap_or_else(PoisonError::into_inner) = words;
+    fn words(&self) -> MutexGuard<'_, Option<Reply>> {
+        self.own_words.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The request of an attempt: the client's own, or with what a fallback asks for.
-    fn request(&self, attempt: &Attempt) -> Result<Message, Signals> {
-        let is_own = Arc::ptr_eq(&attempt.arguments, self.arguments) && attempt.tool() == self.policy.tool.name();
-        if is_own {
-            return Ok(self.call.request.clone());
+    /// The call of an attempt: the client's own, or with what a fallback asks for.
+    fn as_attempted(&self, attempt: &Attempt, call: Call) -> Result<Call, Signals> {
+        if Arc::ptr_eq(&attempt.arguments, &self.asked.arguments) && attempt.tool() == self.policy.tool.name() {
+            return Ok(call);
         }
-        let mut params = Object::of(self.call.request.body_json());
+        let mut params = Object::of(call.request.body_json());
         params.set("name", quoted(attempt.tool())).set("arguments", attempt.arguments.to_string());
-        with_body(&self.call.request, &params.json()).map_err(|_| Signals::text("the arguments cannot be written"))
+        let request = with_body(&call.request, &params.json());
+        let request = request.map_err(|_| Signals::text("the arguments cannot be written"))?;
+        // What the client mirrored were other arguments.
+        Ok(Call { request, mirrored: None, ..call })
     }
-}
-
-/// The arguments of a call, for keys and fallbacks; what is sent are the client's own bytes.
-fn arguments(request: &Message) -> Value {
-    match request.method() {
-        "tools/call" => request.field_json("arguments"),
-        _ => Some(request.body_json()),
-    }
-    .and_then(|json| serde_json::from_slice(json).ok())
-    .unwrap_or_default()
 }
 
 /// Whether the client asks for details of a failure.

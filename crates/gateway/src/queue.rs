@@ -55,13 +55,14 @@ impl Delivery for ToServer {
     }
 
     async fn send(&self, _id: &str, call: Queued) -> Result<String, seawall::Failure> {
-        let limit = self.route.policies.tool(&self.server.name, &call.tool).map(|known| known.tool.policy().timeout);
+        let known = self.route.policies.tool(&self.server.name, &call.tool);
+        let limit = known.map_or(Duration::from_secs(60), |known| known.tool.policy().timeout);
         let request = request(&call).map_err(|text| seawall::classify(&text.into()))?;
         let call = Call::new(request, Arc::new(Nowhere));
         let caller = Caller::Modern("".into());
-        let wait = self.server.reconnect.patience();
+        let wait = self.server.reconnect.patience_within(limit);
         let sent = once(&self.route, &caller, &self.server, &call, wait);
-        match tokio::time::timeout(limit.unwrap_or(Duration::from_secs(60)), sent).await {
+        match tokio::time::timeout(limit, sent).await {
             Ok(Ok(answer)) if answer.kind() == Kind::Result => {
                 Ok(String::from_utf8_lossy(answer.body_json()).into_owned())
             }

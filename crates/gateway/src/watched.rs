@@ -51,15 +51,21 @@ impl Watched {
         Self { call: call.clone(), outlet: Arc::new(outlet) }
     }
 
-    /// The call with this request.
-    pub fn call(&self, request: Message) -> Result<Call, Signals> {
-        let request = if self.outlet.is_ours { with_token(&request)? } else { request };
-        Ok(Call { request, outlet: Arc::clone(&self.outlet) as Arc<dyn Outlet>, ..self.call.clone() })
+    /// The call as it goes out.
+    pub fn call(&self) -> Result<Call, Signals> {
+        let mut call = Call { outlet: Arc::clone(&self.outlet) as Arc<dyn Outlet>, ..self.call.clone() };
+        if self.outlet.is_ours {
+            call.request = with_token(&call.request)?;
+        }
+        Ok(call)
     }
 
     /// Runs the call until it is answered or nothing was heard of it for `idle`.
     pub async fn run(&self, idle: Option<Duration>, work: impl Future<Output = Reply>) -> Reply {
         let token = self.call.request.meta("progressToken").map(|span| self.call.request.slice(span));
+        if idle.is_none() && token.is_none() {
+            return work.await;
+        }
         let mut work = std::pin::pin!(work);
         loop {
             let quiet = self.outlet.quiet();

@@ -56,6 +56,12 @@ impl Reconnect {
         self.patience
     }
 
+    /// How long a call waits for the server that may itself take this long: a little less, so that it is certain that
+    /// nothing was sent.
+    pub fn patience_within(&self, timeout: Duration) -> Duration {
+        self.patience.min(timeout / 10 * 9)
+    }
+
     /// How long to wait before the next try.
     pub fn wait(&self) -> Duration {
         self.state().wait()

@@ -102,8 +102,8 @@ pub const RESULT_KEPT: Duration = Duration::from_secs(600);
 pub const RESULT_PIECE: usize = 64 << 10;
 /// Calls whose clients left and whose answers are waited for or kept.
 pub const LATE: usize = 256;
-/// The largest of such answers.
-pub const LATE_BYTES: usize = 1 << 20;
+/// Bytes of such answers in all.
+pub const LATE_BYTES: usize = 64 << 20;
 /// How long before its client's own limit a call is answered with "still running", at most.
 pub const CAP_MARGIN: Duration = Duration::from_secs(5);
 /// How long such an answer is kept.

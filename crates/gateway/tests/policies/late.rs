@@ -1,5 +1,6 @@
 //! Answers that come after their client gave up.
 
+use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
 use super::kit::{Session, soon, until};
@@ -69,4 +70,45 @@ async fn a_call_that_takes_longer_than_its_client_waits_is_answered_before_and_h
     assert_eq!((text(&answer), &failure(&answer)["code"]), (told, &json!("TIMEOUT")));
     let answer = call(&session, "create_issue", json!({})).await;
     assert_eq!((text(&answer), late(&answer), server.calls("create_issue")), ("done at last", true, 1), "{answer}");
+}
+
+#[tokio::test]
+async fn a_call_that_still_runs_when_it_is_made_again_is_not_executed_again() {
+    let server = Faulty::start(|_, _, _| End::After(2500, "done at last")).await;
+    let served = server.served("[tools.\"gh/create_issue\"]\nclient_cap = \"1s\"\n").await;
+    let session = served.session("/mcp/gh").await;
+    let mut told = 0;
+    let answer = loop {
+        let answer = call(&session, "create_issue", json!({})).await;
+        if late(&answer) {
+            break answer;
+        }
+        assert!(text(&answer).starts_with("create_issue is still running on gh."), "{answer}");
+        told += 1;
+    };
+    assert!(told >= 2, "it was told {told} times");
+    assert_eq!((text(&answer), server.calls("create_issue")), ("done at last", 1), "{answer}");
+}
+
+#[tokio::test]
+async fn calls_that_differ_in_numbers_too_large_to_read_are_different_calls() {
+    let server =
+        Faulty::start(|_, count, _| if count == 1 { End::After(600, "made 1") } else { End::Text("own") }).await;
+    let served = server.served("[tools.\"gh/create_issue\"]\non_abandon = \"finish\"\n").await;
+    let session = served.session("/mcp/gh").await;
+    let body = |id: u32, number: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"create_issue","arguments":{{"n":{number}}}}}}}"#
+        )
+    };
+    let left = async {
+        until("the call runs", async || server.calls("create_issue") > 0).await;
+        session.tell("notifications/cancelled", json!({"requestId": 50})).await;
+    };
+    let first = body(50, "123456789012345678901");
+    tokio::join!(session.raw(&first), left);
+    let second = body(51, "123456789012345678902");
+    let answer = session.raw(&second).await.into_body().collect().await.unwrap().to_bytes();
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.contains("own") && !answer.contains("late"), "{answer}");
 }
