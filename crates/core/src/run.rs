@@ -136,6 +136,19 @@ impl<'a, T> Run<'a, T> {
         self.causes.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     }
 
+    /// An attempt was cut off: nobody knows what became of it.
+    pub(crate) fn note_cut(&self, effect: Effect) {
+        self.must_not_act_again.fetch_or(!effect.is_replayable(), Ordering::Relaxed);
+    }
+
+    /// Holds the same call back for a while if this one may have been executed.
+    pub(crate) fn note_doubt(&self) {
+        if let (true, Some(lasts)) = (self.must_not_act_again(), self.tool.policy.repeat_after) {
+            let doubts = &self.pipeline.gatekeeper.doubts;
+            doubts.note(self.key(), &self.call.session, &self.tool.server.name, lasts);
+        }
+    }
+
     pub(crate) fn must_not_act_again(&self) -> bool {
         self.must_not_act_again.load(Ordering::Relaxed)
     }
@@ -169,6 +182,9 @@ impl<'a, T> Run<'a, T> {
 impl<T> Drop for Run<'_, T> {
     /// Dropped before its end, the caller has left.
     fn drop(&mut self) {
+        if !self.is_told.load(Ordering::Relaxed) {
+            self.note_doubt();
+        }
         self.tell_end("cancelled");
     }
 }

@@ -1,6 +1,7 @@
-//! Decides whether a call may start: loop guard, then fresh copy or shared flight, then the caller's rate.
+//! Decides whether a call may start: loop guard, write in doubt, then fresh copy or shared flight, then the caller's rate.
 
 pub(crate) mod cache;
+mod doubts;
 mod ended;
 mod flight;
 pub(crate) mod key;
@@ -13,12 +14,14 @@ use std::sync::atomic;
 
 use quick_cache::sync::Cache;
 
+use crate::model::duration::about;
 use crate::model::effect::Effect;
-use crate::model::failure::{Cause, Failure};
+use crate::model::failure::{Cause, Failure, Sent};
 use crate::model::invalid::Invalid;
 use crate::model::time::Clock;
 use crate::report::event::Event;
 use crate::run::Run;
+use doubts::{Doubts, HeldBack};
 pub(crate) use flight::Lead;
 use flight::{Flights, Joined};
 use loops::LoopMode;
@@ -46,6 +49,7 @@ impl<T> Admitted<'_, T> {
 #[derive(Debug)]
 pub(crate) struct Gatekeeper<T> {
     pub(crate) loops: loops::LoopGuard,
+    pub(crate) doubts: Doubts,
     pub(crate) copies: cache::Copies<T>,
     flights: Flights<T>,
     callers: Option<CallerRates>,
@@ -60,18 +64,24 @@ impl<T: Clone> Gatekeeper<T> {
     ) -> Result<Self, Invalid> {
         Ok(Self {
             loops: loops::LoopGuard::new(clock.clone()),
+            doubts: Doubts::new(clock.clone()),
             copies: cache::Copies::new(kept_bytes, weigh, clock.clone()),
             flights: Flights::default(),
             callers: caller_rate.map(|rate| CallerRates::new(rate, clock)).transpose()?,
         })
     }
 
-    /// Asks the four questions in order.
+    /// Asks the five questions in order.
     pub(crate) async fn admit<'a>(&'a self, run: &Run<'a, T>) -> Admitted<'a, T> {
         let policy = &run.tool.policy;
         if let Some(repeats) = self.loops.check(&policy.loops, &run.call.session, || run.key()) {
             let did = if policy.loops.mode == LoopMode::Failures { "failed" } else { "was made" };
             return Admitted::refused(run.refuse(Cause::Loop, None, format!("{did} {repeats} times")));
+        }
+        if !policy.effect.is_replayable()
+            && let Some(held) = self.doubts.check(|| run.key())
+        {
+            return Admitted::refused(run.hold_back(&held));
         }
         let mut lead = None;
         if let (Some(fresh), Effect::ReadOnly) = (policy.cache.fresh, policy.effect) {
@@ -95,6 +105,12 @@ impl<T: Clone> Run<'_, T> {
     fn refuse(&self, cause: Cause, retry_after: Option<std::time::Duration>, message: impl Into<String>) -> Failure {
         self.emit(|server, tool| Event::Refused { server, tool, cause });
         Failure::local(cause, retry_after, message)
+    }
+
+    /// Not sent, because the same call may have been executed and nobody has looked since.
+    fn hold_back(&self, held: &HeldBack) -> Failure {
+        let words = format!("the same call may have been executed {} ago", about(held.age));
+        Failure { sent: Sent::Maybe, ..self.refuse(Cause::InDoubt, Some(held.left), words) }
     }
 
     fn answer_at_once<'a>(&self, value: T, shared_flight: bool) -> Admitted<'a, T> {

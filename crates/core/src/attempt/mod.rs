@@ -102,7 +102,7 @@ impl<T: Clone> Run<'_, T> {
         let number = self.count_attempt();
         let attempt = Attempt { number, names: tool.names.clone(), arguments: arguments.clone(), timeout: limit };
         let watch = Watch::start(self.env(), tool, number);
-        let written = Written::by(tool);
+        let written = Written::by(self, tool);
         let answered = self.in_time(limit, send(attempt)).await;
         let timed_out = answered.is_err();
         let result = match answered {
@@ -186,25 +186,31 @@ impl<T: Clone> Run<'_, T> {
 }
 
 /// Counts a write when it ends, in whatever way: what was read before it is no longer fresh.
-struct Written<'a>(Option<&'a Tool>);
+struct Written<'a, T> {
+    run: &'a Run<'a, T>,
+    /// The tool that writes, until the end is known.
+    tool: Option<&'a Tool>,
+}
 
-impl<'a> Written<'a> {
-    fn by(tool: &'a Tool) -> Self {
-        Self((tool.policy.effect != Effect::ReadOnly).then_some(tool))
+impl<'a, T> Written<'a, T> {
+    fn by(run: &'a Run<'a, T>, tool: &'a Tool) -> Self {
+        Self { run, tool: (tool.policy.effect != Effect::ReadOnly).then_some(tool) }
     }
 
     /// Ends it; one that certainly never arrived changed nothing.
-    fn unless_never_sent<T>(mut self, result: &Result<T, Missed<T>>) {
-        if result.as_ref().is_err_and(|missed| missed.0.sent == Sent::Never) {
-            self.0 = None;
+    fn unless_never_sent(mut self, result: &Result<T, Missed<T>>) {
+        let is_sent = result.as_ref().err().is_none_or(|missed| missed.0.sent != Sent::Never);
+        if let Some(tool) = self.tool.take().filter(|_| is_sent) {
+            tool.server.count_write();
         }
     }
 }
 
-impl Drop for Written<'_> {
+impl<T> Drop for Written<'_, T> {
     fn drop(&mut self) {
-        if let Some(tool) = self.0 {
+        if let Some(tool) = self.tool {
             tool.server.count_write();
+            self.run.note_cut(tool.policy.effect);
         }
     }
 }

@@ -55,6 +55,8 @@ pub enum Cause {
     Refusal,
     /// The same failing call was repeated too often.
     Loop,
+    /// The very same write may have been executed a moment ago, and nobody has looked since.
+    InDoubt,
     /// The circuit breaker is open.
     CircuitOpen,
     /// Too many calls are in flight and the wait line is full.
@@ -98,7 +100,13 @@ impl Cause {
     pub fn allows_fallback(self) -> bool {
         !matches!(
             self,
-            Cause::InvalidInput | Cause::Denied | Cause::AuthExpired | Cause::Refusal | Cause::Loop | Cause::Cancelled
+            Cause::InvalidInput
+                | Cause::Denied
+                | Cause::AuthExpired
+                | Cause::Refusal
+                | Cause::Loop
+                | Cause::InDoubt
+                | Cause::Cancelled
         )
     }
 }
@@ -125,7 +133,9 @@ impl Failure {
     pub fn local(cause: Cause, retry_after: Option<Duration>, message: impl Into<String>) -> Self {
         let disposition = match cause {
             Cause::Denied => Disposition::Denied,
-            Cause::Loop | Cause::InvalidInput | Cause::Unavailable | Cause::GivenUp => Disposition::Permanent,
+            Cause::Loop | Cause::InDoubt | Cause::InvalidInput | Cause::Unavailable | Cause::GivenUp => {
+                Disposition::Permanent
+            }
             _ => Disposition::Transient,
         };
         Self { cause, disposition, sent: Sent::Never, retry_after, status: None, message: message.into() }
@@ -136,7 +146,13 @@ impl Failure {
         // A server that is starting was waited for already, as long as that makes sense.
         let rejected_here = matches!(
             self.cause,
-            Cause::CircuitOpen | Cause::Loop | Cause::Cancelled | Cause::Starting | Cause::Unavailable | Cause::GivenUp
+            Cause::CircuitOpen
+                | Cause::Loop
+                | Cause::InDoubt
+                | Cause::Cancelled
+                | Cause::Starting
+                | Cause::Unavailable
+                | Cause::GivenUp
         );
         self.disposition == Disposition::Transient
             && !rejected_here

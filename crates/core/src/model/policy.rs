@@ -38,6 +38,9 @@ pub struct Policy {
     pub fallback: Vec<Fallback>,
     /// When an agent is going in circles.
     pub loops: LoopPolicy,
+    /// How long a write that may have been executed is not sent again, unless its caller has read from the server in
+    /// between; `None`: it is sent at once.
+    pub repeat_after: Option<Duration>,
     /// A second attempt beside a slow one; read-only tools only.
     pub hedge: Option<HedgePolicy>,
     /// Whether a tool's own error that plainly carries an upstream status is retried.
@@ -111,6 +114,7 @@ impl Policy {
             return Err(Invalid::new("cache.ttl", "is for read-only tools; a write has to reach its server each time"));
         }
         self.loops.validate().map_err(|error| error.within("loop"))?;
+        self.repeat_after.map_or(Ok(()), |limit| invalid::positive("repeat_after", limit))?;
         if let Some(hedge) = &self.hedge {
             hedge.validate().map_err(|error| error.within("hedge"))?;
             if self.effect != Effect::ReadOnly {

@@ -106,6 +106,7 @@ impl Preset {
             cache: if effect == Effect::ReadOnly { CachePolicy::RESCUE } else { CachePolicy::default() },
             fallback: fallback(kind, effect, tool.annotations.destructive_hint == Some(true)),
             loops: LoopPolicy::default(),
+            repeat_after: Some(Duration::from_secs(60)),
             hedge: None,
             soft_errors: true,
         };

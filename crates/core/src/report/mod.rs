@@ -49,7 +49,7 @@ pub enum Code {
     ServerStarting,
     /// The server is down until somebody acts.
     ServerUnavailable,
-    /// The same call failed too often.
+    /// The same call failed too often, or is repeated although it may have been executed.
     LoopDetected,
     /// The arguments are wrong.
     ValidationError,
@@ -68,7 +68,7 @@ impl Code {
             Cause::InvalidInput => Code::ValidationError,
             Cause::Network | Cause::SessionLost => Code::ConnectionLost,
             Cause::Misbehaved => Code::UpstreamError,
-            Cause::Loop => Code::LoopDetected,
+            Cause::Loop | Cause::InDoubt => Code::LoopDetected,
             Cause::CircuitOpen => Code::CircuitOpen,
             Cause::Overloaded => Code::Overloaded,
             Cause::Starting => Code::ServerStarting,

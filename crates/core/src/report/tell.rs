@@ -3,6 +3,7 @@
 use super::{Code, Debug, Report, Situation, sanitize};
 use crate::attempt::wait;
 use crate::model::answer::{Answer, Outcome};
+use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Disposition, Failure};
 use crate::model::time::millis;
 use crate::recover::chain::warning;
@@ -59,7 +60,12 @@ impl<T: Clone> Run<'_, T> {
     fn repeats(&self, failure: &Failure) -> u32 {
         let (loops, policy) = (&self.pipeline.gatekeeper.loops, &self.tool.policy.loops);
         match failure.cause {
-            Cause::CircuitOpen | Cause::Overloaded | Cause::Starting | Cause::RateLimited | Cause::Loop => 1,
+            Cause::CircuitOpen
+            | Cause::Overloaded
+            | Cause::Starting
+            | Cause::RateLimited
+            | Cause::Loop
+            | Cause::InDoubt => 1,
             _ => loops.failed(policy, &self.call.session, || self.key()),
         }
     }
@@ -74,6 +80,7 @@ impl<T: Clone> Run<'_, T> {
     }
 
     pub(crate) fn finish(self, outcome: Outcome<T>, warnings: Vec<String>) -> Answer<T> {
+        self.learn(&outcome);
         let class = match &outcome {
             Outcome::Live(value) if self.error_text(value).is_some() => "tool_error",
             Outcome::Live(_) => "ok",
@@ -83,6 +90,20 @@ impl<T: Clone> Run<'_, T> {
         self.tell_end(class);
         let elapsed = self.ended().since(self.started);
         Answer { outcome, tool: self.tool.name.clone(), attempts: self.attempts(), elapsed, warnings }
+    }
+
+    /// What this ending means for writes whose fate is not known: one more, or a look at what became of others.
+    fn learn(&self, outcome: &Outcome<T>) {
+        let doubts = &self.pipeline.gatekeeper.doubts;
+        match outcome {
+            Outcome::Live(value) => {
+                let has_looked = self.tool.policy.effect == Effect::ReadOnly && self.attempts() > 0;
+                if !doubts.is_empty() && has_looked && self.error_text(value).is_none() {
+                    doubts.looked(&self.call.session, &self.tool.server.name);
+                }
+            }
+            Outcome::Served(_) | Outcome::Failed(_) => self.note_doubt(),
+        }
     }
 
     /// What the seed writes when a tool failed: more if a fallback may follow, less if this is all.

@@ -70,6 +70,7 @@ impl Situation<'_> {
     pub(crate) fn classic(&self) -> String {
         match self.failure.cause {
             Cause::CircuitOpen => degradation(self.tool, self.failure.retry_after.unwrap_or_default()),
+            Cause::InDoubt => self.plain(),
             Cause::Loop => format!(
                 "⚠️ Loop detected: \"{}\" was called repeatedly with the same inputs. Try a different query or break this into smaller steps.",
                 self.tool
@@ -109,6 +110,14 @@ impl Situation<'_> {
             Cause::Loop => format!(
                 "{tool} was not executed: this identical call {message} recently. The input has not changed; different arguments or another tool are likelier to help."
             ),
+            Cause::InDoubt => {
+                let look = match self.verify {
+                    Some(reader) => format!("{reader} can show whether it took effect; after such a look, or in"),
+                    None => "A read of the same server shows whether it took effect; after it, or in".to_owned(),
+                };
+                let left = whole_seconds(self.failure.retry_after.unwrap_or_default());
+                format!("{tool} was not sent: {message}. {look} {left}s, it is sent again.")
+            }
             _ => return None,
         })
     }
@@ -149,7 +158,7 @@ impl Situation<'_> {
     /// The same failure once more: shorter, with the count and one thing to do differently.
     fn again(&self) -> String {
         let step = match self.failure.cause {
-            Cause::Loop => return self.first_time(),
+            Cause::Loop | Cause::InDoubt => return self.first_time(),
             _ if self.failure.may_have_executed(self.effect) => self.fate(),
             Cause::InvalidInput | Cause::Refusal => "The input has not changed, so the outcome will not.".to_owned(),
             Cause::AuthExpired | Cause::Denied | Cause::Unavailable | Cause::GivenUp => {

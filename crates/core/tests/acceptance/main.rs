@@ -7,6 +7,7 @@ mod article;
 mod breaker;
 mod cancel;
 mod chain;
+mod doubt;
 mod guard;
 mod held;
 mod honesty;

@@ -27,6 +27,8 @@ pub struct Layer {
     pub fallback: Option<Vec<Fallback>>,
     /// When an agent is going in circles.
     pub loops: LoopLayer,
+    /// How long a write that may have been executed is not sent again; zero switches that off.
+    pub repeat_after: Option<Duration>,
     /// A second attempt beside a slow one; the inner `None` switches it off.
     pub hedge: Option<Option<HedgePolicy>>,
     /// Whether a tool's own error that plainly carries an upstream status is retried.
@@ -138,6 +140,7 @@ impl Layer {
         put(&mut policy.loops.repeats, self.loops.repeats);
         put(&mut policy.loops.window, self.loops.window);
         put(&mut policy.loops.mode, self.loops.mode);
+        put(&mut policy.repeat_after, self.repeat_after.map(|time| (!time.is_zero()).then_some(time)));
         put(&mut policy.hedge, self.hedge);
         put(&mut policy.soft_errors, self.soft_errors);
         own.idle_timeout = self.own.idle_timeout.or(own.idle_timeout);

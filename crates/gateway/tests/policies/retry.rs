@@ -164,3 +164,32 @@ async fn p8_calls_to_a_server_that_bears_one_at_a_time_wait_for_their_turn() {
     let pauses = server.pauses("get_issue");
     assert!(pauses.len() == 3 && pauses.iter().all(|pause| *pause >= Duration::from_millis(190)), "{pauses:?}");
 }
+
+#[tokio::test]
+async fn an_agent_that_repeats_a_write_in_doubt_does_not_execute_it_twice() {
+    let server = Faulty::start(|tool, count, _| match (tool, count) {
+        ("create_issue", 1) => End::Reset,
+        _ => End::Text("made"),
+    })
+    .await;
+    let served = server.served(QUICK).await;
+    let session = served.session("/mcp/gh").await;
+    let create = || call(&session, "create_issue", json!({"title": "x"}));
+    assert_eq!(failure(&create().await)["mayHaveExecuted"], true);
+    for _ in 0..5 {
+        let answer = create().await;
+        let told = failure(&answer);
+        assert_eq!(
+            (&told["code"], &told["mayHaveExecuted"], &told["retryable"]),
+            (&json!("LOOP_DETECTED"), &json!(true), &json!(false))
+        );
+        assert!(
+            text(&answer).starts_with("create_issue was not sent: the same call may have been executed "),
+            "{answer}"
+        );
+    }
+    assert_eq!(server.calls("create_issue"), 1);
+    // An agent that looked knows what it does.
+    call(&session, "list_issues", json!({})).await;
+    assert_eq!((text(&create().await), server.calls("create_issue")), ("made", 2));
+}

@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::failure::{Disposition, Sent};
 
-const CAUSES: [Cause; 15] = [
+const CAUSES: [Cause; 16] = [
     Cause::RateLimited,
     Cause::Timeout,
     Cause::AuthExpired,
@@ -14,6 +14,7 @@ const CAUSES: [Cause; 15] = [
     Cause::Misbehaved,
     Cause::Refusal,
     Cause::Loop,
+    Cause::InDoubt,
     Cause::CircuitOpen,
     Cause::Overloaded,
     Cause::Starting,
@@ -60,7 +61,11 @@ fn all_texts() -> Vec<String> {
 }
 
 fn message(cause: Cause, other: &str) -> &str {
-    if cause == Cause::Loop { "failed 3 times" } else { other }
+    match cause {
+        Cause::Loop => "failed 3 times",
+        Cause::InDoubt => "the same call may have been executed 4s ago",
+        _ => other,
+    }
 }
 
 #[test]
@@ -99,6 +104,7 @@ fn whether_it_may_have_run_is_always_said_of_a_write() {
 fn local_or(cause: Cause, sent: Sent) -> Sent {
     match cause {
         Cause::Loop | Cause::CircuitOpen | Cause::Overloaded | Cause::Starting | Cause::Unavailable => Sent::Never,
+        Cause::InDoubt => Sent::Maybe,
         _ => sent,
     }
 }
@@ -139,7 +145,10 @@ fn the_plain_catalogue() {
     let mut catalogue = String::new();
     for cause in CAUSES {
         let _ = writeln!(catalogue, "== {cause:?}");
-        let wait = matches!(cause, Cause::RateLimited | Cause::CircuitOpen | Cause::Overloaded | Cause::Starting);
+        let wait = matches!(
+            cause,
+            Cause::RateLimited | Cause::InDoubt | Cause::CircuitOpen | Cause::Overloaded | Cause::Starting
+        );
         let retry_after = wait.then_some(Duration::from_millis(12_001));
         for (effect, sent) in
             [(Effect::ReadOnly, Sent::Maybe), (Effect::Write, Sent::Maybe), (Effect::Write, Sent::Never)]
@@ -157,7 +166,7 @@ fn the_plain_catalogue() {
 #[test]
 fn the_classic_catalogue() {
     let mut catalogue = String::new();
-    for cause in [Cause::CircuitOpen, Cause::Loop, Cause::Timeout, Cause::Misbehaved] {
+    for cause in [Cause::CircuitOpen, Cause::Loop, Cause::InDoubt, Cause::Timeout, Cause::Misbehaved] {
         let failure = failure(cause, Sent::Maybe, Some(Duration::from_millis(12_001)), "GitHub API: 503");
         let _ = writeln!(catalogue, "== {cause:?}\n{}", situation(&failure, Effect::ReadOnly).classic());
     }

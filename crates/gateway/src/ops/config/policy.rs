@@ -10,7 +10,7 @@ use super::tree::{Field, Text};
 use super::{duration, suggest};
 use crate::catalog::layer::{BreakerLayer, CacheLayer, Layer, LoopLayer, OnAbandon, Own, OwnLayer, RetryLayer};
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "kind",
     "effect",
     "timeout",
@@ -24,6 +24,7 @@ const KEYS: [&str; 15] = [
     "cache",
     "fallback",
     "loop",
+    "repeat_after",
     "hedge",
     "soft_errors",
 ];
@@ -43,6 +44,7 @@ pub(super) fn read(table: &Field<'_>, problems: &mut Problems) -> Layer {
             "cache" => layer.cache = cache(&value, problems),
             "fallback" => layer.fallback = Some(fallback(&value, problems)),
             "loop" => layer.loops = loops(&value, problems),
+            "repeat_after" => layer.repeat_after = problems.keep(time(&value)),
             "hedge" => layer.hedge = problems.keep(hedge(&value)),
             "soft_errors" => layer.soft_errors = problems.keep(value.flag()),
             _ if own(&mut layer.own, key, &value, problems) => {}

@@ -224,6 +224,6 @@ impl Page<'_> {
 /// and nothing is sent again that stays wrong or was refused.
 fn may_go_on(failure: &Failure, effect: Effect) -> bool {
     let stays_wrong = failure.disposition == Disposition::Denied
-        || matches!(failure.cause, Cause::InvalidInput | Cause::Denied | Cause::Refusal | Cause::Loop);
+        || matches!(failure.cause, Cause::InvalidInput | Cause::Denied | Cause::Refusal | Cause::Loop | Cause::InDoubt);
     !stays_wrong && (failure.sent == Sent::Never || effect.is_replayable())
 }

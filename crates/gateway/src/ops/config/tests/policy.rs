@@ -35,6 +35,7 @@ breaker = { failures = 5, cooldown = "30s", probes = 2, successes = 2, scope = "
 cache = { ttl = "30s", stale = "1h" }
 fallback = ["cached", "simplify", { tool = "web/search", map = { q = "query" } }, { text = "Search is down." }]
 loop = { repeats = 3, window = 10, mode = "calls" }
+repeat_after = "0s"
 hedge = "p95"
 soft_errors = false
 [messages]
@@ -92,6 +93,7 @@ fn everything_the_contract_names_is_read() {
 
     let (write, _) = rules.tool("gh", server, "create_issue", Hints::default());
     assert_eq!((write.retry.attempts, write.scope, write.attempt_timeout.unwrap().as_secs()), (2, Scope::Server, 7));
+    assert_eq!((search.repeat_after, write.repeat_after), (None, Some(Duration::from_secs(60))));
     let (glob, _) = rules.tool("gh", server, "search_code", Hints::default());
     assert_eq!((glob.timeout.as_secs(), glob.retry.attempts), (31, 4));
 }

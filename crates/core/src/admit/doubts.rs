@@ -1,0 +1,112 @@
+//! Decides when a write is not sent again yet: the very same one may have been executed, and nobody has looked since.
+//!
+//! Whoever repeats it at once, blindly, would do it twice. A read of the same server in the same session is a look: after
+//! it, or after a while, the same call is sent as ever.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::key::CallKey;
+use crate::model::time::{Clock, Moment};
+
+/// How many are remembered; the oldest give way.
+const MOST: usize = 1000;
+
+/// One write whose fate nobody knows.
+#[derive(Debug)]
+struct Doubt {
+    key: CallKey,
+    session: Arc<str>,
+    server: Arc<str>,
+    since: Moment,
+    lasts: Duration,
+}
+
+/// A call that is held back.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct HeldBack {
+    /// How long ago the same call may have been executed.
+    pub(crate) age: Duration,
+    /// When it is sent again in any case.
+    pub(crate) left: Duration,
+}
+
+/// The writes whose fate nobody knows.
+#[derive(Debug)]
+pub(crate) struct Doubts {
+    kept: Mutex<Vec<Doubt>>,
+    /// How many there are: most of the time none, and then nobody looks.
+    count: AtomicUsize,
+    clock: Clock,
+}
+
+impl Doubts {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self { kept: Mutex::default(), count: AtomicUsize::new(0), clock }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
+    /// Why a call is not sent now, if it is not.
+    pub(crate) fn check(&self, key: impl FnOnce() -> CallKey) -> Option<HeldBack> {
+        if self.is_empty() {
+            return None;
+        }
+        let (key, now) = (key(), self.clock.now());
+        let kept = self.change(|doubt| now.since(doubt.since) < doubt.lasts);
+        let doubt = kept.iter().find(|doubt| doubt.key == key)?;
+        let age = now.since(doubt.since);
+        Some(HeldBack { age, left: doubt.lasts.saturating_sub(age) })
+    }
+
+    /// A call may have been executed, and its caller does not know.
+    pub(crate) fn note(&self, key: CallKey, session: &Arc<str>, server: &Arc<str>, lasts: Duration) {
+        let since = self.clock.now();
+        let mut kept = self.change(|doubt| doubt.key != key && since.since(doubt.since) < doubt.lasts);
+        if kept.len() >= MOST {
+            kept.remove(0);
+        }
+        kept.push(Doubt { key, session: Arc::clone(session), server: Arc::clone(server), since, lasts });
+        self.count.store(kept.len(), Ordering::Relaxed);
+    }
+
+    /// Somebody read from this server in this session, and can know now.
+    pub(crate) fn looked(&self, session: &str, server: &str) {
+        drop(self.change(|doubt| *doubt.session != *session || *doubt.server != *server));
+    }
+
+    fn change(&self, stays: impl FnMut(&Doubt) -> bool) -> MutexGuard<'_, Vec<Doubt>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(stays);
+        self.count.store(kept.len(), Ordering::Relaxed);
+        kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::key::Keys;
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn strangers_cannot_fill_it_and_it_empties_itself() {
+        let (clock, keys) = (Clock::manual(), Keys::default());
+        let doubts = Doubts::new(clock.clone());
+        let key = |n: usize| keys.key(&["t"], &json!(n));
+        for n in 0..MOST * 2 {
+            doubts.note(key(n), &"s".into(), &"gh".into(), Duration::from_secs(60));
+        }
+        assert_eq!(doubts.count.load(Ordering::Relaxed), MOST);
+        assert_eq!(doubts.check(|| key(0)), None, "the oldest gave way");
+        clock.advance(Duration::from_secs(20));
+        let (age, left) = (Duration::from_secs(20), Duration::from_secs(40));
+        assert_eq!(doubts.check(|| key(MOST)), Some(HeldBack { age, left }));
+        clock.advance(Duration::from_secs(40));
+        assert_eq!(doubts.check(|| key(MOST)), None);
+        assert!(doubts.is_empty());
+    }
+}

@@ -1,0 +1,145 @@
+//! A write that may have been executed is not sent again before somebody looked, or some time passed.
+
+use super::kit::*;
+use seawall::*;
+use serde_json::{Value, json};
+
+fn lost() -> Signals {
+    Signals::transport(Transport::Lost, "connection reset").with_sent(Sent::Yes)
+}
+
+fn title(title: &str) -> Value {
+    json!({ "title": title })
+}
+
+/// A caller whose write of `title("a")` may have been executed, and the tool's script.
+async fn in_doubt() -> (ToolCaller<String>, Script) {
+    let (tools, script) = (caller(&env(0.0)), Script::failing([lost()]));
+    tools.call("list_issues", nothing(), Script::healthy().send()).await;
+    let answer = tools.call("create_issue", title("a"), script.send()).await;
+    assert!(report(&answer).may_have_executed);
+    (tools, script)
+}
+
+/// How often the tool was executed when the same call was made again.
+async fn repeated(tools: &ToolCaller<String>, script: &Script) -> u32 {
+    tools.call("create_issue", title("a"), script.send()).await;
+    script.executions()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_may_have_run_is_not_sent_again_before_somebody_looked() {
+    let (tools, script) = in_doubt().await;
+    advance(secs(4)).await;
+
+    let answer = tools.call("create_issue", title("a"), script.send()).await;
+    let told = report(&answer);
+    assert_eq!((told.code, told.may_have_executed, told.attempts), (Code::LoopDetected, true, 0));
+    assert_eq!(told.retry_after, Some(secs(56)));
+    assert_eq!(
+        told.message,
+        "create_issue was not sent: the same call may have been executed 4s ago. list_issues can show whether it took effect; after such a look, or in 56s, it is sent again."
+    );
+    assert_eq!(script.executions(), 1);
+
+    // Another write is another matter.
+    tools.call("create_issue", title("b"), script.send()).await;
+    assert_eq!((script.executions(), repeated(&tools, &script).await), (2, 2));
+
+    tools.call("list_issues", nothing(), Script::healthy().send()).await;
+    assert_eq!(repeated(&tools, &script).await, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_while_the_same_write_is_sent_again_however_often_it_was_asked_for() {
+    let (tools, script) = in_doubt().await;
+    for _ in 0..59 {
+        advance(secs(1)).await;
+        assert_eq!(repeated(&tools, &script).await, 1);
+    }
+    advance(secs(1)).await;
+    assert_eq!(repeated(&tools, &script).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_an_answer_that_the_server_gives_now_is_a_look() {
+    let (tools, script) = in_doubt().await;
+    let failed = tools.call("list_issues", nothing(), Script::down(Signals::http(503, "down")).send()).await;
+    assert_eq!(served(&failed).by, "cached");
+    assert_eq!(repeated(&tools, &script).await, 1);
+
+    tools.call("create_issue", title("c"), script.send()).await;
+    assert_eq!(repeated(&tools, &script).await, 2, "a write shows nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_callers_neither_look_for_this_one_nor_are_held_back_with_it() {
+    let pipeline = Pipeline::new(settings(&env(0.0))).unwrap();
+    pipeline.server("gh", ServerPolicy::default()).unwrap();
+    let tool = |name: &str| {
+        let policy = Preset::Default.policy(&ToolFacts::named(name), &Tiers::default());
+        pipeline.tool("gh", name, policy).unwrap()
+    };
+    let (create, list) = (tool("create_issue"), tool("list_issues"));
+    let of = |who: &'static str| Call::new(title("a")).by(who).in_session(who);
+    let script = Script::failing([lost()]);
+
+    pipeline.run(&create, &of("me"), script.send()).await;
+    pipeline.run(&list, &of("you"), Script::healthy().send()).await;
+    pipeline.run(&create, &of("me"), script.send()).await;
+    assert_eq!(script.executions(), 1);
+    assert!(pipeline.run(&create, &of("you"), script.send()).await.value().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_be_repeated_or_certainly_did_not_run_is_not_held_back() {
+    for (name, failure) in [
+        ("create_issue", Signals::transport(Transport::Refused, "connection refused")),
+        ("create_issue", Signals::http(422, "title is missing").with_sent(Sent::Never)),
+        ("get_issue", lost()),
+    ] {
+        let (tools, script) = (caller(&env(0.0)), Script::down(failure));
+        tools.call(name, nothing(), script.send()).await;
+        let before = script.executions();
+        tools.call(name, nothing(), script.send()).await;
+        assert!(script.executions() > before, "{name}");
+    }
+    let (tools, script) =
+        (with_tool(settings(&env(0.0)), "create_issue", |it| it.repeat_after = None), Script::down(lost()));
+    assert_eq!((repeated(&tools, &script).await, repeated(&tools, &script).await), (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_whose_caller_left_while_it_ran_is_in_doubt_and_one_that_waited_is_not() {
+    let tools = caller(&env(0.0));
+    let left = tokio::time::timeout(ms(10), tools.call("create_issue", title("a"), |_| std::future::pending())).await;
+    assert!(left.is_err());
+    let script = Script::healthy();
+    assert_eq!(repeated(&tools, &script).await, 0);
+
+    // This one was refused, and its caller left in the pause before the next attempt.
+    let busy = Script::failing([Signals::transport(Transport::Refused, "connection refused")]);
+    let left = tokio::time::timeout(ms(10), tools.call("create_issue", title("b"), busy.send())).await;
+    assert!(left.is_err());
+    assert!(tools.call("create_issue", title("b"), busy.send()).await.value().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_of_which_one_item_may_have_run_is_not_made_again_as_a_whole() {
+    let tools = caller(&env(0.0));
+    let calls = Script::healthy();
+    let send = |attempt: Attempt| {
+        let _ = calls.execute();
+        let ids = attempt.arguments["ids"].as_array().map_or(0, Vec::len);
+        std::future::ready(match attempt.arguments["ids"][0].as_u64() {
+            _ if ids > 1 => Err(Signals::transport(Transport::Refused, "connection refused")),
+            Some(3) => Err(lost()),
+            _ => Ok("done".to_owned()),
+        })
+    };
+    let ids = json!({"ids": [1, 2, 3]});
+    assert_eq!(served(&tools.call("batch_label", ids.clone(), send).await).by, "individually");
+    let before = calls.executions();
+    assert!(report(&tools.call("batch_label", ids, send).await).may_have_executed);
+    assert_eq!(calls.executions(), before);
+}
