@@ -118,7 +118,8 @@ impl<'a, T> Run<'a, T> {
 
     pub(crate) fn key(&self) -> CallKey {
         self.key.get_or_init(|| {
-            let parts = [&*self.tool.server.name, &*self.tool.name, &*self.call.caller];
+            let written = self.call.written.as_deref().unwrap_or_default();
+            let parts = [&*self.tool.server.name, &*self.tool.name, &*self.call.caller, written];
             self.pipeline.keys.key(&parts, &self.call.arguments)
         })
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use seawall::{Attempt, Disposition, Held, Outcome, Sent, Signals};
+use serde_json::Value;
 
 use crate::bridge::to_modern::with_body;
 use crate::call::Call;
@@ -88,10 +89,11 @@ fn asked(
         _ => request.body_json(),
     };
     let prefix = if route.single().is_some() { String::new() } else { names::public(&server.name, "") };
+    let (arguments, written) = arguments(raw);
     seawall::Call {
-        // For keys and fallbacks; what is sent are the client's own bytes.
-        arguments: Arc::new(serde_json::from_slice(raw).unwrap_or_default()),
-        caller: if is_exact(raw) { client } else { format!("{client}{}", String::from_utf8_lossy(raw)).into() },
+        arguments: Arc::new(arguments),
+        written,
+        caller: client,
         session,
         timeout: None,
         retried_outside: false,
@@ -209,24 +211,34 @@ fn wants_debug(request: &Message) -> bool {
     ["seawall/debug", "debug"].iter().any(|name| request.meta_json(name) == Some(b"true"))
 }
 
-/// The longest number that surely keeps its value when it is read.
-const EXACT: usize = 15;
+/// The arguments, for keys and fallbacks; and as they are written, if two that are read alike may not be the same. What
+/// is sent are the client's own bytes in any case.
+fn arguments(raw: &[u8]) -> (Value, Option<Arc<str>>) {
+    let read = serde_json::from_slice(raw);
+    let is_kept = raw.is_empty() || (read.is_ok() && numbers(raw).all(is_exact));
+    let written = (!is_kept).then(|| String::from_utf8_lossy(raw).into());
+    (read.unwrap_or_default(), written)
+}
 
-/// Whether all numbers keep their values when they are read: two calls that only seem the same are not.
-fn is_exact(json: &[u8]) -> bool {
-    let mut digits = 0;
-    let mut is_text = false;
-    let mut is_escaped = false;
-    json.iter().all(|byte| {
+/// What stands outside of strings and looks like a number.
+fn numbers(json: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let (mut is_text, mut is_escaped) = (false, false);
+    json.split(move |byte| {
         match byte {
             _ if is_escaped => is_escaped = false,
             b'\\' if is_text => is_escaped = true,
             b'"' => is_text = !is_text,
-            b'0'..=b'9' | b'.' | b'e' | b'E' if !is_text => digits += 1,
-            _ => digits = 0,
+            _ => {}
         }
-        digits <= EXACT
+        is_text || !matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')
     })
+}
+
+/// Whether a number keeps its value when it is read: a whole one that fits, or one of few digits.
+fn is_exact(number: &[u8]) -> bool {
+    const DIGITS: usize = 15;
+    let parsed = std::str::from_utf8(number).unwrap_or_default();
+    number.len() <= DIGITS || parsed.parse::<i64>().is_ok() || parsed.parse::<u64>().is_ok()
 }
 
 /// Whether an answer is an error that may pass.
@@ -253,11 +265,22 @@ mod tests {
 
     #[test]
     fn only_numbers_that_keep_their_value_are_taken_for_the_same() {
-        for exact in ["{}", r#"{"a":12345,"b":"123456789012345678901234567890"}"#, r#"{"a":"\"","b":1.5e3}"#, "[1,2]"] {
-            assert!(is_exact(exact.as_bytes()), "{exact}");
+        for exact in [
+            "",
+            "{}",
+            r#"{"a":12345,"b":"123456789012345678901234567890"}"#,
+            r#"{"a":"\"","b":1.5e3,"true":true}"#,
+            "[1,-9223372036854775808,18446744073709551615]",
+        ] {
+            assert_eq!(arguments(exact.as_bytes()).1, None, "{exact}");
         }
-        for inexact in [r#"{"a":123456789012345678901234567890}"#, "[0.1234567890123456]"] {
-            assert!(!is_exact(inexact.as_bytes()), "{inexact}");
+        for lossy in [
+            r#"{"a":123456789012345678901234567890}"#,
+            r#"{"\\":18446744073709551616}"#,
+            "[0.1234567890123456]",
+            "[1e999]",
+        ] {
+            assert_eq!(arguments(lossy.as_bytes()).1.as_deref(), Some(lossy));
         }
     }
 

@@ -57,7 +57,9 @@ impl Late {
 
     fn key(&self, whose: &Whose) -> CallKey {
         let tool = &whose.policy.tool;
-        self.keys.key(&[&whose.asked.caller, tool.server().name(), tool.name()], &whose.asked.arguments)
+        let written = whose.asked.written.as_deref().unwrap_or_default();
+        let parts = [&whose.asked.caller, tool.server().name(), tool.name(), written];
+        self.keys.key(&parts, &whose.asked.arguments)
     }
 
     /// What the same call came to that the client gave up before, and how long ago; waited for as long as `patience`.

@@ -11,6 +11,8 @@ use serde_json::Value;
 pub struct Call {
     /// The tool's arguments.
     pub arguments: Arc<Value>,
+    /// The arguments as they were written, where reading them lost something. Then no fallback writes them anew.
+    pub written: Option<Arc<str>>,
     /// Who asks. Answers are never shared between callers.
     pub caller: Arc<str>,
     /// In which session. Loops are looked for within a session.

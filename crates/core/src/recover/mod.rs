@@ -109,6 +109,10 @@ impl<T: Clone> Run<'_, T> {
         let name = fallback.name();
         let hides_its_fate = matches!(fallback, Fallback::Text(_) | Fallback::Alternate { .. });
         let asks_again = matches!(fallback, Fallback::Simplify(_) | Fallback::PreviousPage(_) | Fallback::OneByOne(_));
+        let writes_anew = asks_again || matches!(fallback, Fallback::Alternate { .. } | Fallback::Queue);
+        if writes_anew && self.call.written.is_some() {
+            return Err(Skipped::Unavailable);
+        }
         // A server that named a pause is not asked before it is over.
         if (hides_its_fate && self.may_have_acted()) || (asks_again && failure.retry_after.is_some()) {
             return Err(Skipped::Unavailable);

@@ -263,3 +263,25 @@ async fn a_fallbacks_answer_is_a_labelled_tool_result() {
     let parsed: rmcp::model::CallToolResult = serde_json::from_value(result.clone()).unwrap();
     assert_eq!(serde_json::to_value(&parsed).unwrap(), result);
 }
+
+#[tokio::test(start_paused = true)]
+async fn arguments_that_could_not_be_read_exactly_are_never_written_anew() {
+    let own = Settings { durable: Some(Arc::new(MemoryQueue::new(9))), ..settings(&env(0.0)) };
+    let pipeline = Pipeline::new(own).unwrap();
+    pipeline.server("s", ServerPolicy::default()).unwrap();
+    let down = Script::down(Signals::transport(Transport::Refused, "connection refused"));
+    for name in ["create_issue", "search_issues", "list_issues", "batch_label"] {
+        let policy = Preset::Default.policy(&ToolFacts::named(name), &Tiers::default());
+        let tool = pipeline.tool("s", name, policy).unwrap();
+        let read = Call::new(json!({"query": "a b c", "page": 2, "ids": [1.0, 2.0]}));
+        let written = Call { written: Some("what was really meant".into()), ..read.clone() };
+        let send = |attempt: Attempt| {
+            assert_eq!(attempt.arguments, written.arguments, "{name}");
+            std::future::ready(down.execute())
+        };
+        assert!(pipeline.run(&tool, &written, send).await.report().is_some(), "{name}");
+        let healthy = Script::healthy();
+        let live = pipeline.run(&tool, &read, healthy.send()).await;
+        assert_eq!((live.value().is_some(), healthy.executions()), (true, 1), "another call: {name}");
+    }
+}
