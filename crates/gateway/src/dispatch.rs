@@ -22,8 +22,7 @@ use crate::carry::carry;
 use crate::catalog;
 use crate::gateway::Route;
 use crate::policies::ToolPolicy;
-use crate::queue;
-use crate::results;
+use crate::resources;
 use crate::session::Session;
 use crate::upstream::{Failure, Server};
 use crate::wire::build::Error;
@@ -87,8 +86,7 @@ pub async fn dispatch(route: &Arc<Route>, caller: &Caller, call: Call) -> Option
 async fn reply(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
     match (call.request.method(), route.single()) {
         ("initialize", _) => catalog::hello::initialize(route, caller, call).await,
-        ("resources/read", _) if results::is_about(&call.request) => route.results.read(caller, call),
-        ("resources/read", _) if queue::is_about(&call.request) => queue::read(route, caller, call).await,
+        ("resources/read", _) if resources::is_ours(&call.request) => resources::read(route, caller, call).await,
         ("server/discover", None) => catalog::hello::discover(route, caller, call).await,
         (_, Some(server)) => exchange(route, caller, server, call).await,
         (_, None) => catalog::reply(route, caller, call).await,

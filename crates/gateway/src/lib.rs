@@ -17,6 +17,7 @@ pub mod late;
 pub mod ops;
 pub mod policies;
 pub mod queue;
+pub mod resources;
 pub mod results;
 pub mod served;
 pub mod session;

@@ -12,7 +12,7 @@ use seawall::{Annotations, Durable, Env, Event, Format, Invalid, Pipeline, Rende
 use crate::catalog::layer::Own;
 use crate::catalog::rules::{Hints, Rules, ServerRules};
 use crate::ops::config::Config;
-use crate::wire::{Kind, Message, limits, scan};
+use crate::wire::{Kind, Message, content, limits, scan};
 
 /// How a tool is treated.
 pub struct ToolPolicy {
@@ -245,13 +245,7 @@ fn error_text(answer: &Message) -> Option<String> {
     if answer.field_json("isError") != Some(b"true") {
         return None;
     }
-    let raw = answer.raw();
-    let blocks = answer.field("content").map(|content| scan::elements(raw, content)).unwrap_or_default();
-    let text = |block: &scan::Span| {
-        let text = scan::members(raw, *block).into_iter().find(|field| field.is(raw, "text"))?;
-        scan::text(text.value.of(raw)).map(|text| text.into_owned())
-    };
-    Some(blocks.iter().filter_map(text).collect::<Vec<_>>().join("\n"))
+    Some(content::blocks(answer).filter_map(content::text).collect::<Vec<_>>().join("\n"))
 }
 
 /// Whether an answer is the end of its call and not a question back to the client.

@@ -10,26 +10,19 @@ use seawall::Queued;
 use serde_json::{Value, json};
 
 use crate::bridge::pool::own_info;
-use crate::bridge::to_modern::answered;
 use crate::call::{Call, Nowhere};
-use crate::dispatch::{Caller, Refusal, Reply, once};
+use crate::dispatch::{Caller, Refusal, once};
 use crate::gateway::Route;
 use crate::ops::store::{Delivery, Store, deliver};
+use crate::resources::Found;
 use crate::upstream::Server;
-use crate::wire::build::{self, Error};
+use crate::wire::build;
 use crate::wire::edit::{Object, quoted};
-use crate::wire::names::{CLIENT_CAPABILITIES, CLIENT_INFO, Era, MODERN, PROTOCOL_VERSION};
+use crate::wire::names::{CLIENT_CAPABILITIES, CLIENT_INFO, MODERN, PROTOCOL_VERSION};
 use crate::wire::{Id, Kind, Message};
 
-/// Before the id of an item.
-const ADDRESS: &str = "seawall://queue/";
 /// How often it is looked whether a server is well.
 const LOOK: Duration = Duration::from_millis(250);
-
-/// The address under which a client reads what became of its call.
-pub fn address(id: &str) -> String {
-    format!("{ADDRESS}{id}")
-}
 
 /// Delivers to every server until the gateway goes down.
 pub fn start(route: &Arc<Route>, store: &Store) {
@@ -87,34 +80,16 @@ fn request(call: &Queued) -> Result<Message, &'static str> {
     Message::parse(bytes).map_err(|_| "the call cannot be written")
 }
 
-/// Whether a request asks what became of a call.
-pub fn is_about(request: &Message) -> bool {
-    request.method() == "resources/read" && request.field_text("uri").is_some_and(|uri| uri.starts_with(ADDRESS))
-}
-
-/// What became of a call, for the client that asked for it.
-pub async fn read(route: &Route, caller: &Caller, call: &Call) -> Reply {
-    let uri = call.request.field_text("uri").unwrap_or_default().into_owned();
-    let id = uri.strip_prefix(ADDRESS).unwrap_or_default();
-    let unknown = || Refusal::Wrong(Error::new(build::INVALID_PARAMS, format!("nothing is known of {uri}")));
-    let store = route.store.as_ref().ok_or_else(unknown)?;
-    let item = store.item(id).await.ok().flatten().ok_or_else(unknown)?;
-    let (client, _) = caller.identity(&call.request);
-    // Whose call it was decides, and clients that cannot be told apart may read what any of them asked for.
-    if item.call.caller != *client {
-        return Err(unknown());
+/// What became of a call, for the client that asked for it. Clients that cannot be told apart may read what any of them asked.
+pub async fn read(route: &Route, client: &Arc<str>, id: &str) -> Option<Found> {
+    let item = route.store.as_ref()?.item(id).await.ok().flatten()?;
+    if item.call.caller != **client {
+        return None;
     }
     let outcome: Option<Value> = item.outcome.as_deref().and_then(|json| serde_json::from_str(json).ok());
     let told = json!({
         "id": id, "server": item.call.server, "tool": item.call.tool, "state": item.state, "attempts": item.attempts,
         "enqueued": item.enqueued, "mayHaveExecuted": item.may_have_executed, "note": item.note, "result": outcome,
     });
-    let content = json!({"uri": uri, "mimeType": "application/json", "text": told.to_string()});
-    let mut result = json!({"contents": [content]});
-    if caller.era() == Era::Modern {
-        result["resultType"] = "complete".into();
-        result["ttlMs"] = 0.into();
-        result["cacheScope"] = "private".into();
-    }
-    answered(result.to_string().as_bytes())
+    Some(told.into())
 }

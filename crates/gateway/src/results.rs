@@ -11,14 +11,10 @@ use tokio::time::Instant;
 use crate::bridge::park::secret;
 use crate::bridge::to_modern::answered;
 use crate::call::Call;
-use crate::dispatch::{Caller, Refusal, Reply};
-use crate::wire::build::{self, Error};
+use crate::dispatch::{Caller, Reply};
+use crate::resources::{Found, RESULT, address};
 use crate::wire::edit::{self, Object};
-use crate::wire::names::Era;
-use crate::wire::{Kind, Message, limits, scan};
-
-/// Before the name of a result.
-const ADDRESS: &str = "seawall://result/";
+use crate::wire::{Kind, Message, content, limits};
 
 /// The results that can be read.
 #[derive(Default)]
@@ -42,15 +38,14 @@ impl Results {
         let text = text(&answer);
         let (head, tail) = (start(&text, limit * 2 / 3), end(&text, limit / 3));
         let name = secret();
-        let address = format!("{ADDRESS}{name}");
+        let address = address(RESULT, &name);
         let note = format!(
             "The result has {} bytes of text, more than is passed on here: its first {} and last {} follow. The whole text is the resource {address}, in pieces.",
             text.len(),
             head.len(),
             tail.len()
         );
-        let blocks =
-            [note.as_str(), head, tail].map(|text| json!({"type": "text", "text": text}).to_string().into_bytes());
+        let blocks = [note.as_str(), head, tail].map(content::text_block);
         let mut result = Object::of(answer.body_json());
         result.set("content", edit::array(blocks.iter().map(Vec::as_slice))).remove("structuredContent");
         result.change("_meta", |meta| {
@@ -75,63 +70,30 @@ impl Results {
         }
     }
 
-    /// A piece of a result, for the client whose it is.
-    pub fn read(&self, caller: &Caller, call: &Call) -> Reply {
-        let uri = call.request.field_text("uri").unwrap_or_default().into_owned();
-        let (name, from) = uri
-            .strip_prefix(ADDRESS)
-            .unwrap_or_default()
-            .split_once("?from=")
-            .unwrap_or((&uri[ADDRESS.len().min(uri.len())..], "0"));
-        let client = caller.identity(&call.request).0;
-        let found = {
+    /// A piece of a result, for the client whose it is: `<name>`, or from a byte on, `<name>?from=<byte>`.
+    pub fn read(&self, client: &Arc<str>, id: &str) -> Option<Found> {
+        let (name, from) = id.split_once("?from=").unwrap_or((id, "0"));
+        let text = {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.retain(|result| result.at.elapsed() < limits::RESULT_KEPT);
-            kept.iter()
-                .find(|result| result.name == name && result.client == client)
-                .map(|result| Arc::clone(&result.text))
+            let is_it = |result: &&Kept| result.name == name && result.client == *client;
+            Arc::clone(&kept.iter().find(is_it)?.text)
         };
-        let unknown = || {
-            Refusal::Wrong(Error::new(
-                build::INVALID_PARAMS,
-                format!("{uri} is not kept, or no longer; call the tool again"),
-            ))
-        };
-        let text = found.ok_or_else(unknown)?;
-        let rest = from.parse().ok().and_then(|from: usize| text.get(from..)).ok_or_else(unknown)?;
+        let rest = text.get(from.parse().ok()?..)?;
         let piece = start(rest, limits::RESULT_PIECE);
         let next = text.len() - rest.len() + piece.len();
-        let mut result = json!({"contents": [{"uri": uri, "mimeType": "text/plain", "text": piece}]});
-        if next < text.len() {
-            result["_meta"] = json!({"seawall/next": format!("{ADDRESS}{name}?from={next}")});
-        }
-        if caller.era() == Era::Modern {
-            result["resultType"] = "complete".into();
-            result["ttlMs"] = 0.into();
-            result["cacheScope"] = "private".into();
-        }
-        answered(result.to_string().as_bytes())
+        let next = (next < text.len()).then(|| format!("{}?from={next}", address(RESULT, name)));
+        Some(Found { mime: "text/plain", text: piece.to_owned(), next })
     }
-}
-
-/// Whether a request asks for a result that is kept here.
-pub fn is_about(request: &Message) -> bool {
-    request.method() == "resources/read" && request.field_text("uri").is_some_and(|uri| uri.starts_with(ADDRESS))
 }
 
 /// All texts of a result; what is no text is only counted by its size.
 fn text(answer: &Message) -> String {
-    let raw = answer.raw();
-    let blocks = answer.field("content").map(|list| scan::elements(raw, list)).unwrap_or_default();
-    let texts: Vec<String> = blocks
-        .iter()
-        .map(|block| {
-            let text = scan::members(raw, *block).into_iter().find(|field| field.is(raw, "text"));
-            let text = text.and_then(|field| scan::text(field.value.of(raw))).map(|text| text.into_owned());
-            text.unwrap_or_else(|| format!("(something of {} bytes that is no text)", block.end - block.start))
-        })
-        .collect();
-    texts.join("\n")
+    let text = |block| match content::text(block) {
+        Some(text) => text.into_owned(),
+        None => format!("(something of {} bytes that is no text)", block.len()),
+    };
+    content::blocks(answer).map(text).collect::<Vec<_>>().join("\n")
 }
 
 /// The beginning of a text, within so many bytes.

@@ -7,10 +7,11 @@ use serde_json::{Map, Value, json};
 
 use crate::bridge::to_modern::answered;
 use crate::dispatch::Reply;
-use crate::queue;
+use crate::resources::{QUEUE, address};
+use crate::wire::content::{self, text_block};
 use crate::wire::edit::{self, Object};
 use crate::wire::names::Era;
-use crate::wire::{Kind, Message, scan};
+use crate::wire::{Kind, Message};
 
 /// The result of a fallback.
 pub fn result(era: Era, served: &Served<Message>, warnings: &[String]) -> Reply {
@@ -21,15 +22,15 @@ pub fn result(era: Era, served: &Served<Message>, warnings: &[String]) -> Reply 
     if let Some(id) = &served.id {
         meta.insert("code".to_owned(), "QUEUED".into());
         meta.insert("id".to_owned(), json!(id));
-        meta.insert("resource".to_owned(), json!(queue::address(id)));
+        meta.insert("resource".to_owned(), json!(address(QUEUE, id)));
     }
     let mut result = match &served.body {
         Body::Value(answer) => Object::of(answer.body_json()),
         Body::Items(_) | Body::Nothing => Object::default(),
     };
-    let mut blocks = vec![text(&served.note)];
+    let mut blocks = vec![text_block(&served.note)];
     match &served.body {
-        Body::Value(answer) => blocks.extend(content(answer)),
+        Body::Value(answer) => blocks.extend(content::blocks(answer).map(<[u8]>::to_vec)),
         Body::Items(items) => blocks.extend(items.iter().flat_map(item)),
         Body::Nothing => {}
     }
@@ -58,7 +59,7 @@ pub fn still_running(era: Era, tool: &str, server: &str) -> Reply {
         "attempts": 1, "mayHaveExecuted": true,
     });
     let mut result = Object::default();
-    result.set("content", edit::array([text(&note).as_slice()])).set("isError", "true");
+    result.set("content", edit::array([text_block(&note).as_slice()])).set("isError", "true");
     result.change("_meta", |meta| {
         meta.set("seawall/failure", failure.to_string());
     });
@@ -77,24 +78,16 @@ fn mark(result: &mut Object<'_>, era: Era, meta: Value) {
     }
 }
 
-/// The blocks of an answer, as they are.
-fn content(answer: &Message) -> Vec<Vec<u8>> {
-    let blocks = answer.field("content").map(|list| scan::elements(answer.raw(), list)).unwrap_or_default();
-    blocks.into_iter().map(|block| block.of(answer.raw()).to_vec()).collect()
-}
-
 /// One line for an item of a batch, then its own blocks.
 fn item(item: &Item<Message>) -> Vec<Vec<u8>> {
     let input = &item.input;
     match &item.result {
-        Ok(answer) => std::iter::once(text(&format!("{input}: ok"))).chain(content(answer)).collect(),
+        Ok(answer) => std::iter::once(text_block(&format!("{input}: ok")))
+            .chain(content::blocks(answer).map(<[u8]>::to_vec))
+            .collect(),
         Err(failure) => {
             let fate = if item.may_have_executed { "; it may have been executed" } else { "" };
-            vec![text(&format!("{input}: failed ({}{fate})", seawall::quote(&failure.message)))]
+            vec![text_block(&format!("{input}: failed ({}{fate})", seawall::quote(&failure.message)))]
         }
     }
-}
-
-fn text(text: &str) -> Vec<u8> {
-    json!({"type": "text", "text": text}).to_string().into_bytes()
 }

@@ -4,6 +4,7 @@
 //! `build` writes the few messages that are our own; `lines` and `sse` frame them; `header` mirrors them into HTTP.
 
 pub mod build;
+pub mod content;
 pub mod edit;
 pub mod header;
 pub mod id;
