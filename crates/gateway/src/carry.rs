@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use seawall::{Attempt, Disposition, Held, Outcome, Sent, Signals};
-use serde_json::Value;
+use seawall::{Attempt, Code, Disposition, Outcome, Sent, Signals, Transport};
 
 use crate::bridge::to_modern::with_body;
 use crate::call::Call;
 use crate::catalog::layer::OnAbandon;
 use crate::catalog::names;
+use crate::catalog::stable::Asked;
 use crate::dispatch::{Caller, Refusal, Reply, once};
 use crate::gateway::Route;
 use crate::late::{Abandonable, Leaving, StillRuns, Whose};
@@ -23,7 +23,7 @@ use crate::served;
 use crate::upstream::{Failure, Server};
 use crate::watched::Watched;
 use crate::wire::edit::{Object, quoted};
-use crate::wire::{Kind, Message, limits};
+use crate::wire::{Kind, Message, arguments, limits};
 
 /// One call, answered as its policy allows; or with what the same call of this client came to after it was given up.
 pub async fn carry(
@@ -33,20 +33,9 @@ pub async fn carry(
     policy: Arc<ToolPolicy>,
     call: &Call,
 ) -> Reply {
-    let (client, session) = caller.identity(&call.request);
+    let mut carried = Carried::new(route, caller, server, policy, call);
     // Clients that cannot be told apart must not get each other's answers.
-    let can_come_back = call.request.method() == "tools/call" && !client.is_empty();
-    let asked = Arc::new(asked(route, server, &call.request, client, session, &call.held));
-    let mut carried = Carried {
-        route: Arc::clone(route),
-        caller: caller.clone(),
-        server: Arc::clone(server),
-        policy,
-        call: call.clone(),
-        asked,
-        own_words: Mutex::default(),
-    };
-    if !can_come_back {
+    if call.request.method() != "tools/call" || carried.asked.caller.is_empty() {
         return carried.run().await;
     }
     let (own, timeout) = (carried.policy.own, carried.policy.tool.policy().timeout);
@@ -75,32 +64,27 @@ pub async fn carry(
     }
 }
 
-/// The call as the library sees it.
-fn asked(
-    route: &Route,
-    server: &Server,
-    request: &Message,
-    client: Arc<str>,
-    session: Arc<str>,
-    held: &Arc<Held>,
-) -> seawall::Call {
-    let raw = match request.method() {
-        "tools/call" => request.field_json("arguments").unwrap_or_default(),
-        _ => request.body_json(),
+/// One list of a server, under the policy of its method; the server is waited for as long as `wait`. Who is not there is the
+/// catalog's matter: it is not asked again here, and its failure is passed on as it is.
+pub async fn list(asked: &Asked, wait: Duration) -> Reply {
+    let Asked { route, caller, server, call, .. } = asked;
+    let Some(policy) = route.policies.method(&server.name, call.request.method()) else {
+        return once(route, caller, server, call, wait).await;
     };
-    let prefix = if route.single().is_some() { String::new() } else { names::public(&server.name, "") };
-    let (arguments, written) = arguments(raw);
-    seawall::Call {
-        arguments: Arc::new(arguments),
-        written,
-        caller: client,
-        session,
-        timeout: None,
-        retried_outside: false,
-        debug: wants_debug(request),
-        prefix: prefix.into(),
-        held: Some(Arc::clone(held)),
-    }
+    let timeout = policy.tool.policy().timeout;
+    let carried = Carried::new(route, caller, server, Arc::clone(policy), call);
+    let reply = Carried { list_wait: Some(wait), ..carried }.run().await;
+    reply.map_err(|refusal| match refusal {
+        Refusal::Reported(report, _) if report.code == Code::Timeout => {
+            Refusal::Failed(report.server, Failure::Silent(timeout))
+        }
+        Refusal::Reported(report, _) => {
+            let reason = Some("failed to give its list several times".to_owned());
+            let retry_in = report.retry_after.unwrap_or_default();
+            Refusal::Failed(report.server, Failure::Starting { reason, retry_in })
+        }
+        other => other,
+    })
 }
 
 fn still_running(caller: &Caller, whose: &Whose) -> Reply {
@@ -117,11 +101,45 @@ struct Carried {
     policy: Arc<ToolPolicy>,
     call: Call,
     asked: Arc<seawall::Call>,
-    /// What the last attempt was answered with, if that was an error of the protocol.
+    /// A list: how long its server is waited for.
+    list_wait: Option<Duration>,
+    /// What the last attempt was answered with, if that is to be passed on as it is.
     own_words: Mutex<Option<Reply>>,
 }
 
 impl Carried {
+    fn new(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, policy: Arc<ToolPolicy>, call: &Call) -> Self {
+        let request = &call.request;
+        let raw = match request.method() {
+            "tools/call" => request.field_json("arguments").unwrap_or_default(),
+            _ => request.body_json(),
+        };
+        let (arguments, written) = arguments::read(raw);
+        let (client, session) = caller.identity(request);
+        let prefix = if route.single().is_some() { String::new() } else { names::public(&server.name, "") };
+        let asked = seawall::Call {
+            arguments: Arc::new(arguments),
+            written,
+            caller: client,
+            session,
+            timeout: None,
+            retried_outside: false,
+            debug: wants_debug(request),
+            prefix: prefix.into(),
+            held: Some(Arc::clone(&call.held)),
+        };
+        Self {
+            route: Arc::clone(route),
+            caller: caller.clone(),
+            server: Arc::clone(server),
+            policy,
+            call: call.clone(),
+            asked: Arc::new(asked),
+            list_wait: None,
+            own_words: Mutex::default(),
+        }
+    }
+
     async fn run(&self) -> Reply {
         let (route, policy) = (&self.route, &self.policy);
         // Boxed: the pipeline holds several attempts at a time where a tool is hedged, and an attempt is large.
@@ -169,6 +187,12 @@ impl Carried {
             }
             // What a server says for good is its answer, an error too: no copy may stand in its place.
             Ok(answer) => Ok(answer),
+            Err(Refusal::Failed(name, failure)) if self.list_wait.is_some() => {
+                let signals = failure.signals();
+                *self.words() = Some(Err(Refusal::Failed(name, failure)));
+                let is_away = signals.sent == Sent::Never;
+                Err(if is_away { Signals::transport(Transport::Starting, signals.message) } else { signals })
+            }
             Err(Refusal::Failed(_, failure)) => Err(failure.signals()),
             Err(Refusal::Wrong(error)) => {
                 let signals = Signals::rpc(error.code, error.message.clone()).with_sent(Sent::Never);
@@ -181,7 +205,7 @@ impl Carried {
 
     /// Asks, and once more if the server has only forgotten the session: then it has not looked at the request.
     async fn ask(&self, server: &Arc<Server>, call: &Call, timeout: Duration) -> Reply {
-        let wait = server.reconnect.patience_within(timeout);
+        let wait = self.list_wait.unwrap_or_else(|| server.reconnect.patience_within(timeout));
         match once(&self.route, &self.caller, server, call, wait).await {
             Err(Refusal::Failed(_, Failure::SessionLost)) => once(&self.route, &self.caller, server, call, wait).await,
             reply => reply,
@@ -211,36 +235,6 @@ fn wants_debug(request: &Message) -> bool {
     ["seawall/debug", "debug"].iter().any(|name| request.meta_json(name) == Some(b"true"))
 }
 
-/// The arguments, for keys and fallbacks; and as they are written, if two that are read alike may not be the same. What
-/// is sent are the client's own bytes in any case.
-fn arguments(raw: &[u8]) -> (Value, Option<Arc<str>>) {
-    let read = serde_json::from_slice(raw);
-    let is_kept = raw.is_empty() || (read.is_ok() && numbers(raw).all(is_exact));
-    let written = (!is_kept).then(|| String::from_utf8_lossy(raw).into());
-    (read.unwrap_or_default(), written)
-}
-
-/// What stands outside of strings and looks like a number.
-fn numbers(json: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let (mut is_text, mut is_escaped) = (false, false);
-    json.split(move |byte| {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' if is_text => is_escaped = true,
-            b'"' => is_text = !is_text,
-            _ => {}
-        }
-        is_text || !matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')
-    })
-}
-
-/// Whether a number keeps its value when it is read: a whole one that fits, or one of few digits.
-fn is_exact(number: &[u8]) -> bool {
-    const DIGITS: usize = 15;
-    let parsed = std::str::from_utf8(number).unwrap_or_default();
-    number.len() <= DIGITS || parsed.parse::<i64>().is_ok() || parsed.parse::<u64>().is_ok()
-}
-
 /// Whether an answer is an error that may pass.
 fn is_passing(answer: &Message) -> bool {
     answer.kind() == Kind::Error && seawall::classify(&error_signals(answer)).disposition == Disposition::Transient
@@ -262,27 +256,6 @@ pub fn error_signals(answer: &Message) -> Signals {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_numbers_that_keep_their_value_are_taken_for_the_same() {
-        for exact in [
-            "",
-            "{}",
-            r#"{"a":12345,"b":"123456789012345678901234567890"}"#,
-            r#"{"a":"\"","b":1.5e3,"true":true}"#,
-            "[1,-9223372036854775808,18446744073709551615]",
-        ] {
-            assert_eq!(arguments(exact.as_bytes()).1, None, "{exact}");
-        }
-        for lossy in [
-            r#"{"a":123456789012345678901234567890}"#,
-            r#"{"\\":18446744073709551616}"#,
-            "[0.1234567890123456]",
-            "[1e999]",
-        ] {
-            assert_eq!(arguments(lossy.as_bytes()).1.as_deref(), Some(lossy));
-        }
-    }
 
     #[test]
     fn a_servers_error_says_when_to_come_back() {

@@ -1,10 +1,12 @@
 //! The path of a call: from the client that asked, to the server it is for, and back. Read this page first.
 //!
 //! 1. A call that comes while the gateway goes down is refused.
-//! 2. The handshake is answered from what the servers said (`catalog::hello`).
+//! 2. The handshake is answered from what the servers said (`catalog::hello`); what is ours is read here (`resources`).
 //! 3. With one server everything passes as it is; with several the call finds its server (`catalog`).
-//! 4. The call goes out in the server's own era (`bridge`), over a conversation that knows whose it is (`upstream`).
-//! 5. What comes back gets the client's id; what does not come back becomes an honest failure (`answer`).
+//! 4. A list stays as it was while its server is away (`catalog::stable`); a tool, and all that reads, has a policy (`policies`).
+//! 5. Under its policy the call is tried, given up or rescued (`carry`); one that its client gave up may go on (`late`).
+//! 6. It goes out in the server's own era (`bridge`), over a conversation that knows whose it is (`upstream`).
+//! 7. What comes back gets the client's id; what does not come back becomes an honest failure (`answer`).
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -98,7 +100,9 @@ pub async fn exchange(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>,
     let request = &call.request;
     if catalog::stable::is_list(request) {
         let list = catalog::stable::list(route, caller, server, call).await?;
-        route.policies.learn(&server.name, &request.field_text("cursor").unwrap_or_default(), &list);
+        if request.method() == "tools/list" {
+            route.policies.learn(&server.name, &request.field_text("cursor").unwrap_or_default(), &list);
+        }
         return Ok(list);
     }
     if let Some(policy) = policy(route, caller, server, call).await {
@@ -112,14 +116,14 @@ pub async fn exchange(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>,
     }
 }
 
-/// The policy of what is called. A server whose tools were never listed is asked for them first: what it says of a tool
-/// decides whether it may be repeated.
+/// The policy of what is called. A server that is well and whose tools were never listed is asked for them first: what it
+/// says of a tool decides whether it may be repeated.
 async fn policy(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &Call) -> Option<Arc<ToolPolicy>> {
     let request = &call.request;
     if request.method() != "tools/call" {
         return route.policies.method(&server.name, request.method()).cloned();
     }
-    if !route.policies.has_seen_tools(&server.name) {
+    if !route.policies.has_seen_tools(&server.name) && server.reconnect.last().is_none() {
         catalog::look_up_tools(route, caller, server, call).await;
     }
     let name = request.field_text("name")?;

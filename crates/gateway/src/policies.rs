@@ -7,10 +7,11 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use seawall::{Annotations, Durable, Env, Event, Format, Invalid, Pipeline, Rendering, Settings, Tool};
+use seawall::{Annotations, Durable, Env, Event, Fallback, Format, Invalid, Pipeline, Rendering, Settings, Tool};
 
 use crate::catalog::layer::Own;
 use crate::catalog::rules::{Hints, Rules, ServerRules};
+use crate::catalog::schema;
 use crate::ops::config::Config;
 use crate::wire::{Kind, Message, content, limits, scan};
 
@@ -54,6 +55,8 @@ struct Known {
     seen: Mutex<HashMap<String, u64>>,
 }
 
+/// Stands for all names that a server did not list.
+const OTHERS: &str = "(others)";
 /// Methods that only read, and are treated like tools that do.
 const READING: [&str; 7] = [
     "resources/read",
@@ -88,7 +91,7 @@ impl Policies {
         for server in &config.servers {
             let within = |error: Invalid| error.within(&server.name);
             pipeline.server(&server.name, rules.server(&server.rules)).map_err(within)?;
-            let others = resolve(&pipeline, &rules, &server.name, &server.rules, "others", Hints::default());
+            let others = resolve(&pipeline, &rules, &server.name, &server.rules, OTHERS, Listed::default());
             let mut methods = HashMap::new();
             for method in READING {
                 let tool = pipeline.tool(&server.name, method, rules.method(&server.rules, method)).map_err(within)?;
@@ -154,16 +157,17 @@ impl Policies {
         !self.pipeline.tools().iter().any(|tool| tool.server().name() == server && is_open(tool))
     }
 
-    /// Whether a list of this server's tools was seen.
+    /// Whether this server ever answered when it was asked for its tools.
     pub fn has_seen_tools(&self, server: &str) -> bool {
         self.servers.get(server).is_none_or(|known| !lock(&known.seen).is_empty())
     }
 
-    /// Gives every listed tool its policy; a list that was seen before says nothing new.
+    /// Gives every tool on an answer to `tools/list` its policy; a list that was seen before says nothing new.
     pub fn learn(&self, server: &str, page: &str, answer: &Message) {
-        let (Some(known), Some(list)) = (self.servers.get(server), answer.field("tools")) else { return };
+        let Some(known) = self.servers.get(server) else { return };
+        let list = answer.field("tools");
         let mut hasher = DefaultHasher::new();
-        list.of(answer.raw()).hash(&mut hasher);
+        list.map(|list| list.of(answer.raw())).hash(&mut hasher);
         let hash = hasher.finish();
         {
             let mut seen = lock(&known.seen);
@@ -174,9 +178,14 @@ impl Policies {
                 return;
             }
         }
-        for entry in scan::elements(answer.raw(), list).into_iter().take(limits::LISTED) {
-            let Some((name, hints)) = hints(answer.raw(), entry) else { continue };
-            match resolve(&self.pipeline, &self.rules, server, &known.rules, &name, hints) {
+        let entries = list.map(|list| scan::elements(answer.raw(), list)).unwrap_or_default();
+        for entry in entries.into_iter().take(limits::LISTED) {
+            let Some((name, listed)) = Listed::read(answer.raw(), entry) else { continue };
+            // A tool with a name that means something else here is treated like one that was never listed.
+            if name == OTHERS || known.methods.contains_key(&*name) {
+                continue;
+            }
+            match resolve(&self.pipeline, &self.rules, server, &known.rules, &name, listed) {
                 Ok(policy) => {
                     let mut tools = known.tools();
                     if tools.len() < limits::LISTED * 2 || tools.contains_key(&name) {
@@ -220,21 +229,42 @@ fn resolve(
     server: &str,
     of_server: &ServerRules,
     name: &str,
-    hints: Hints,
+    listed: Listed<'_>,
 ) -> Result<ToolPolicy, Invalid> {
-    let (policy, own) = rules.tool(server, of_server, name, hints);
+    let (mut policy, own) = rules.tool(server, of_server, name, listed.hints);
+    for step in &mut policy.fallback {
+        if let Fallback::OneByOne(items @ None) = step {
+            *items = listed.items();
+        }
+    }
     let tool = pipeline.tool(server, name, policy)?;
-    Ok(ToolPolicy { tool, own, has_output_schema: hints.has_output_schema })
+    Ok(ToolPolicy { tool, own, has_output_schema: listed.hints.has_output_schema })
 }
 
-/// A tool's name and what its server says of it.
-fn hints(raw: &[u8], entry: scan::Span) -> Option<(String, Hints)> {
-    let members = scan::members(raw, entry);
-    let find = |name: &str| members.iter().find(|field| field.is(raw, name)).map(|field| field.value.of(raw));
-    let annotations: Option<Annotations> = find("annotations").and_then(|json| serde_json::from_slice(json).ok());
-    let has_output_schema = find("outputSchema").is_some_and(|schema| schema != b"null");
-    let hints = Hints { annotations: annotations.unwrap_or_default(), has_output_schema };
-    Some((find("name").and_then(scan::text)?.into_owned(), hints))
+/// What a server says of a tool.
+#[derive(Default)]
+struct Listed<'a> {
+    hints: Hints,
+    input_schema: Option<&'a [u8]>,
+}
+
+impl<'a> Listed<'a> {
+    /// The name of a listed tool, and what is said of it.
+    fn read(raw: &'a [u8], entry: scan::Span) -> Option<(String, Self)> {
+        let members = scan::members(raw, entry);
+        let find = |name: &str| members.iter().find(|field| field.is(raw, name)).map(|field| field.value.of(raw));
+        let annotations: Option<Annotations> = find("annotations").and_then(|json| serde_json::from_slice(json).ok());
+        let has_output_schema = find("outputSchema").is_some_and(|schema| schema != b"null");
+        let hints = Hints { annotations: annotations.unwrap_or_default(), has_output_schema };
+        let name = find("name").and_then(scan::text)?.into_owned();
+        Some((name, Self { hints, input_schema: find("inputSchema") }))
+    }
+
+    /// The argument that holds the items of a batch.
+    fn items(&self) -> Option<String> {
+        let schema: serde_json::Value = serde_json::from_slice(self.input_schema?).ok()?;
+        schema::items(&schema).map(str::to_owned)
+    }
 }
 
 /// The text of an answer that is an error: the protocol's, or one that the tool itself marked.

@@ -15,6 +15,7 @@ pub mod names;
 pub mod quarantine;
 pub mod required;
 pub mod rules;
+pub mod schema;
 pub mod stable;
 
 use std::sync::Arc;

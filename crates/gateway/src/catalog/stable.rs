@@ -13,7 +13,8 @@ use super::{drift, late, missing, quarantine};
 use crate::bridge::pool;
 use crate::bridge::to_modern::{answered, with_body};
 use crate::call::Call;
-use crate::dispatch::{Caller, Refusal, Reply, once};
+use crate::carry;
+use crate::dispatch::{Caller, Refusal, Reply};
 use crate::gateway::Route;
 use crate::ops::log;
 use crate::session::Session;
@@ -114,13 +115,11 @@ impl Asked {
     /// The server's own list. One that takes too long goes on behind the client's back.
     async fn ask(&self) -> Reply {
         let Some(patience) = self.patience() else {
-            return once(&self.route, &self.caller, &self.server, &self.call, limits::SERVER_WAIT).await;
+            return carry::list(self, limits::SERVER_WAIT).await;
         };
         let wait = self.server.load.patience(patience);
         let asked = self.clone();
-        let mut asking = AbortOnDropHandle::new(tokio::spawn(async move {
-            once(&asked.route, &asked.caller, &asked.server, &asked.call, wait).await
-        }));
+        let mut asking = AbortOnDropHandle::new(tokio::spawn(async move { carry::list(&asked, wait).await }));
         match tokio::time::timeout(patience, &mut asking).await {
             Ok(Ok(reply)) => reply,
             Ok(Err(_)) => Err(self.failed(Failure::Lost("its list could not be read".to_owned()))),

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use seawall::Disposition;
+use seawall::{Code, Disposition};
+use serde_json::json;
 
 use crate::wire::Reject;
 use crate::wire::build::{self, Error};
@@ -113,13 +114,29 @@ impl Failure {
     /// The failure as a JSON-RPC error about `server`.
     pub fn error(&self, server: &str) -> Error {
         let code = if matches!(self, Self::Full) { build::OVERLOADED } else { build::SERVER_LOST };
-        Error::new(code, format!("server {server:?} {self}"))
+        let meaning = seawall::classify(&self.signals());
+        let cause = Code::of(meaning.cause);
+        let mut data = json!({"code": cause.as_str(), "retryable": cause.is_retryable(), "server": server});
+        if let Some(wait) = meaning.retry_after {
+            data["retryAfter"] = seconds(wait).max(1).into();
+        }
+        Error::new(code, format!("server {server:?} {self}")).with(data)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_says_what_a_client_can_branch_on() {
+        let starting = Failure::Starting { reason: None, retry_in: Duration::from_millis(2100) };
+        let data = json!({"code": "SERVER_STARTING", "retryable": true, "server": "gh", "retryAfter": 3});
+        assert_eq!(starting.error("gh").data, Some(data));
+        let denied = Failure::Status { status: 403, text: String::new(), retry_after: None };
+        let data = json!({"code": "DENIED", "retryable": false, "server": "gh"});
+        assert_eq!(denied.error("gh").data, Some(data));
+    }
 
     #[test]
     fn what_fails_before_the_request_is_sent_was_not_executed() {

@@ -3,6 +3,7 @@
 //! `limits` says how much is too much, `scan` finds the parts, `message` knows what they mean, `edit` changes them,
 //! `build` writes the few messages that are our own; `lines` and `sse` frame them; `header` mirrors them into HTTP.
 
+pub mod arguments;
 pub mod build;
 pub mod content;
 pub mod edit;

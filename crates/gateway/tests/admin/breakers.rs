@@ -120,10 +120,11 @@ async fn t21_several_servers_have_public_names_and_shared_breakers_have_their_ow
     let served = Served::with(&servers).await;
     let (session, door) = (served.session("/mcp").await, Door::of(&served));
     session.ask(1, "tools/list", json!({})).await;
-    for _ in 0..3 {
+    for n in 0..3 {
         call(&session, "one__get_issue", json!({})).await;
         call(&session, "two__get_issue", json!({})).await;
-        call(&session, "two__invented", json!({})).await;
+        // Another write each time: the same one would not be sent again.
+        call(&session, "two__invented", json!({ "n": n })).await;
     }
     let seen = door.breakers().await;
     let all = [LISTED.map(|tool| format!("one__{tool}")), LISTED.map(|tool| format!("two__{tool}"))].concat();

@@ -124,9 +124,10 @@ async fn t21_what_servers_call_their_tools_cannot_break_a_scrape() {
     for name in &wicked {
         call(&session, name, json!({"text": "x"})).await;
     }
+    // The one with the name of a method is counted with that.
     until("all are counted", async || {
         let calls = door.scrape().await.all("agent_tool_calls_total");
-        calls.iter().map(|(_, count)| count).sum::<f64>() >= 7.0
+        calls.iter().map(|(_, count)| count).sum::<f64>() >= 6.0
     })
     .await;
     let scrape = door.scrape().await;

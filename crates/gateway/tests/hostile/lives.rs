@@ -49,8 +49,8 @@ async fn processes_that_mind_nothing_end_with_their_client_on_stdio() {
 async fn a_process_that_ends_fails_its_call_and_another_takes_its_place() {
     let gateway = Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG"])]).await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
-    for _ in 0..3 {
-        let answer = client.call("exit", json!({})).await;
+    for n in 0..3 {
+        let answer = client.call("exit", json!({ "n": n })).await;
         assert!(
             failure(&answer).contains("(\"its process ended (exit status: 3)\"). It may have been executed."),
             "{answer}"

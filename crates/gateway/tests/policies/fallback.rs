@@ -93,8 +93,8 @@ async fn a_page_that_fails_is_answered_with_the_one_before() {
 }
 
 #[tokio::test]
-async fn a_batch_that_fails_is_done_item_by_item_with_a_report() {
-    let server = Faulty::start(|_, _, with| match with["issue_numbers"].as_array().map(Vec::as_slice) {
+async fn a_batch_that_fails_is_done_item_by_item_as_its_schema_says_with_a_report() {
+    let server = Faulty::start(|_, _, with| match with["targets"].as_array().map(Vec::as_slice) {
         Some([one]) if one == 2 => End::ToolError("issue 2 is locked"),
         Some([_]) => End::Text("labelled"),
         _ => DOWN,
@@ -102,7 +102,7 @@ async fn a_batch_that_fails_is_done_item_by_item_with_a_report() {
     .await;
     let served = server.served(QUICK).await;
     let session = served.session("/mcp/gh").await;
-    let answer = call(&session, "batch_label_issues", json!({"issue_numbers": [1, 2, 3], "labels": ["bug"]})).await;
+    let answer = call(&session, "batch_label_issues", json!({"targets": [1, 2, 3], "labels": ["bug", "ui"]})).await;
     assert_eq!(served_by(&answer)["by"], "individually", "{answer}");
     let texts: Vec<&str> =
         answer["result"]["content"].as_array().unwrap().iter().map(|block| block["text"].as_str().unwrap()).collect();

@@ -193,3 +193,25 @@ async fn an_agent_that_repeats_a_write_in_doubt_does_not_execute_it_twice() {
     call(&session, "list_issues", json!({})).await;
     assert_eq!((text(&create().await), server.calls("create_issue")), ("made", 2));
 }
+
+#[tokio::test]
+async fn lists_are_tried_again_and_end_in_time_like_all_that_reads() {
+    let server = Faulty::answering(|_, name, count, _| match (name, count) {
+        ("tools/list", 1) => Some(End::Status("503 Service Unavailable", "", "")),
+        ("prompts/list", _) => Some(End::Hang),
+        ("resources/list", _) => Some(End::Status("503 Service Unavailable", "", "")),
+        _ => None,
+    })
+    .await;
+    let served = server.served(&format!("{QUICK}timeout = \"2s\"\n")).await;
+    let session = served.session("/mcp/gh").await;
+    let list = session.ask(1, "tools/list", json!({})).await;
+    assert_eq!((list["result"]["tools"].as_array().map(Vec::len), server.calls("tools/list")), (Some(9), 2), "{list}");
+    let hung = session.ask(2, "prompts/list", json!({})).await;
+    assert_eq!((&hung["error"]["data"]["code"], server.calls("prompts/list")), (&json!("TIMEOUT"), 1), "{hung}");
+    // Its breaker opens, and it is left alone.
+    for _ in 0..5 {
+        assert!(session.ask(3, "resources/list", json!({})).await["error"].is_object());
+    }
+    assert_eq!(server.calls("resources/list"), 5);
+}

@@ -62,18 +62,24 @@ const TOOLS: [(&str, &str); 9] = [
 impl Faulty {
     /// A server whose calls end as `end` says: of which tool, its how-manyth call, with which arguments.
     pub(crate) async fn start(end: impl Fn(&str, usize, &Value) -> End + Send + Sync + 'static) -> Self {
+        Self::answering(move |is_tool, name, count, arguments| is_tool.then(|| end(name, count, arguments))).await
+    }
+
+    /// The same for methods that are no calls of tools too; `None`: as a server that is well.
+    pub(crate) async fn answering(
+        end: impl Fn(bool, &str, usize, &Value) -> Option<End> + Send + Sync + 'static,
+    ) -> Self {
         let seen: Arc<Seen> = Arc::default();
         let (log, end) = (Arc::clone(&seen), Arc::new(end));
         let counts: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
         let server = Upstream::start(move |asked, tcp| {
             let (log, end, counts) = (Arc::clone(&log), Arc::clone(&end), Arc::clone(&counts));
             async move {
-                let tool = asked.tool().to_owned();
+                let is_call = asked.is("tools/call");
+                let tool = if is_call { asked.tool() } else { asked.message["method"].as_str().unwrap_or_default() };
+                let tool = tool.to_owned();
                 if asked.is("notifications/cancelled") {
                     *log.cancelled.lock().unwrap() += 1;
-                }
-                if !asked.is("tools/call") {
-                    return respond(&asked, tcp).await;
                 }
                 let arguments = asked.message["params"]["arguments"].clone();
                 let count = {
@@ -83,7 +89,10 @@ impl Faulty {
                     *count
                 };
                 log.calls.lock().unwrap().push((tool.clone(), arguments.clone(), Instant::now()));
-                finish(&asked, tcp, end(&tool, count, &arguments)).await;
+                match end(is_call, &tool, count, &arguments) {
+                    Some(end) => finish(&asked, tcp, end).await,
+                    None => respond(&asked, tcp).await,
+                }
             }
         })
         .await;
@@ -129,7 +138,12 @@ async fn respond(asked: &Asked, mut tcp: tokio::net::TcpStream) {
     let bytes = if asked.is("tools/list") {
         let tool = |(name, hint): (&str, &str)| {
             let annotations = if hint.is_empty() { json!({"readOnlyHint": false}) } else { json!({hint: true}) };
-            json!({"name": name, "inputSchema": {"type": "object"}, "annotations": annotations})
+            let mut schema = json!({"type": "object"});
+            if name.starts_with("batch_") {
+                schema["properties"] = json!({"targets": {"type": "array"}, "labels": {"type": "array"}});
+                schema["required"] = json!(["targets"]);
+            }
+            json!({"name": name, "inputSchema": schema, "annotations": annotations})
         };
         answer(asked, &json!({"tools": TOOLS.map(tool)}))
     } else {

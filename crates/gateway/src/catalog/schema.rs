@@ -1,0 +1,48 @@
+//! What the schema of a tool's arguments says about batches: which argument holds the items.
+
+use serde_json::Value;
+
+/// The argument that holds the items of a batch, if the schema leaves no doubt: the only list, or the only one that is
+/// required. A list that may not have a single item cannot be taken apart.
+pub fn items(schema: &Value) -> Option<&str> {
+    let is_list = |property: &Value| match &property["type"] {
+        Value::String(kind) => kind == "array",
+        Value::Array(kinds) => kinds.iter().any(|kind| kind == "array"),
+        _ => false,
+    };
+    let lists: Vec<(&String, &Value)> =
+        schema["properties"].as_object()?.iter().filter(|(_, property)| is_list(property)).collect();
+    let required = schema["required"].as_array();
+    let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|required| required == name));
+    let (name, list) = match lists.as_slice() {
+        [only] => only,
+        several => {
+            let mut needed = several.iter().filter(|(name, _)| is_required(name));
+            needed.next().filter(|_| needed.next().is_none())?
+        }
+    };
+    (list["minItems"].as_u64().unwrap_or(0) <= 1).then_some(name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_items_are_the_only_list_or_the_only_required_one() {
+        let list = json!({"type": "array"});
+        for (properties, required, expected) in [
+            (json!({"issues": list, "repo": {"type": "string"}}), json!([]), Some("issues")),
+            (json!({"issues": {"type": ["array", "null"]}}), json!(null), Some("issues")),
+            (json!({"issues": list, "labels": list}), json!(["issues", "repo"]), Some("issues")),
+            (json!({"issues": list, "labels": list}), json!(["issues", "labels"]), None),
+            (json!({"issues": list, "labels": list}), json!([]), None),
+            (json!({"pair": {"type": "array", "minItems": 2}}), json!(["pair"]), None),
+            (json!({"repo": {"type": "string"}}), json!(["repo"]), None),
+            (json!(null), json!(7), None),
+        ] {
+            assert_eq!(items(&json!({"properties": properties, "required": required})), expected, "{properties}");
+        }
+    }
+}

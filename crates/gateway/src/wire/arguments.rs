@@ -1,0 +1,73 @@
+//! The arguments of a call as they are read: for keys and fallbacks, never to be sent in the place of what was written.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+/// The arguments, for keys and fallbacks; and as they are written, if two that are read alike may not be the same. What
+/// is sent are the client's own bytes in any case.
+pub fn read(raw: &[u8]) -> (Value, Option<Arc<str>>) {
+    let read = serde_json::from_slice(raw);
+    let is_kept = raw.is_empty() || (read.is_ok() && numbers(raw).all(is_exact));
+    let written = (!is_kept).then(|| String::from_utf8_lossy(raw).into());
+    (read.unwrap_or_default(), written)
+}
+
+/// What stands outside of strings and looks like a number. Strings are most of the bytes, so they are leapt over.
+fn numbers(json: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = json;
+    let outside = std::iter::from_fn(move || {
+        let (part, text) = rest.split_at(memchr::memchr(b'"', rest).unwrap_or(rest.len()));
+        if part.is_empty() && text.is_empty() {
+            return None;
+        }
+        rest = after_string(text);
+        Some(part)
+    });
+    outside.flat_map(|part| part.split(|byte| !matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')))
+}
+
+/// What follows the string that this begins with.
+fn after_string(text: &[u8]) -> &[u8] {
+    let mut at = 1;
+    while let Some(next) = text.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+        if text[at + next] == b'"' {
+            return &text[at + next + 1..];
+        }
+        at += next + 2;
+    }
+    &[]
+}
+
+/// Whether a number keeps its value when it is read: a whole one that fits, or one of few digits.
+fn is_exact(number: &[u8]) -> bool {
+    const DIGITS: usize = 15;
+    let parsed = std::str::from_utf8(number).unwrap_or_default();
+    number.len() <= DIGITS || parsed.parse::<i64>().is_ok() || parsed.parse::<u64>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_numbers_that_keep_their_value_are_taken_for_the_same() {
+        for exact in [
+            "",
+            "{}",
+            r#"{"a":12345,"b":"123456789012345678901234567890"}"#,
+            r#"{"a":"\"","b":1.5e3,"true":true}"#,
+            "[1,-9223372036854775808,18446744073709551615]",
+        ] {
+            assert_eq!(read(exact.as_bytes()).1, None, "{exact}");
+        }
+        for lossy in [
+            r#"{"a":123456789012345678901234567890}"#,
+            r#"{"\\":18446744073709551616}"#,
+            "[0.1234567890123456]",
+            "[1e999]",
+        ] {
+            assert_eq!(read(lossy.as_bytes()).1.as_deref(), Some(lossy));
+        }
+    }
+}
