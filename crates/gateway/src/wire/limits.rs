@@ -12,6 +12,8 @@ pub const ID_BYTES: usize = 256;
 pub const FROM_CLIENT: usize = 4 << 20;
 /// The largest message from a server: body, line, event or frame.
 pub const FROM_SERVER: usize = 16 << 20;
+/// The largest message that is copied out of the buffer it was read into. What is larger fills its buffer.
+pub const COPIED: usize = 64 << 10;
 /// The longest line of an event stream that is not data.
 pub const SSE_FIELD: usize = 64 << 10;
 /// Messages in one batch, in the one revision that knows batches.

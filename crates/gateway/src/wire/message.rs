@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::Id;
 use super::scan::{self, Field, Reject, Span};
+use super::{Id, limits};
 
 /// The four things a message can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,10 @@ pub struct Message {
 
 impl Message {
     /// Reads one message, or says why it is none. Every reader of the gateway comes through here.
+    ///
+    /// What is kept of it keeps nothing else: a few bytes cut from a buffer would hold all of the buffer.
     pub fn parse(raw: Bytes) -> Result<Self, Reject> {
+        let raw = if raw.len() <= limits::COPIED { Bytes::copy_from_slice(&raw) } else { raw };
         let (envelope, inner) = scan::object(&raw)?;
         scan::unique(&raw, &envelope)?;
         let mut found = [None; PARTS.len()];
