@@ -64,7 +64,8 @@ async fn a_second_signal_does_not_wait() {
         })
         .await;
         ask_to_go(gateway);
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        let has_heard = || served.log.lock().unwrap().iter().any(|line| line.contains("going down"));
+        until("it has heard", async || has_heard()).await;
         ask_to_go(gateway);
     };
     let (answer, ()) = tokio::join!(call, ended);

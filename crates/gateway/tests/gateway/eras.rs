@@ -184,6 +184,7 @@ while read -r line; do case "$line" in
 *initialize\"*) echo '{"jsonrpc":"2.0","id":'$(id "$line")',"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"0"}}}';;
 *discover*) echo '{"jsonrpc":"2.0","id":'$(id "$line")',"error":{"code":-32601,"message":"no"}}';;
 *tools/call*) n=$(id "$line"); progress 1; echo '{"jsonrpc":"2.0","id":0,"method":"roots/list"}'; sleep 0.1; progress 2;;
+*resources/list*) echo '{"jsonrpc":"2.0","id":'$(id "$line")',"result":{"resources":[]}}';;
 *result*) progress 3; echo '{"jsonrpc":"2.0","id":'$n',"result":{"content":[]}}';;
 esac; done
 "#;
@@ -202,8 +203,10 @@ async fn progress_comes_under_the_token_of_the_round_that_runs_and_between_round
 
     let again = json!({"name": "x", "arguments": {}, "requestState": answer["result"]["requestState"],
         "inputResponses": {"roots": {"roots": []}}, "_meta": {"progressToken": "b"}});
-    // The progress made while nobody waited has passed by the time a later question is answered.
-    tokio::time::sleep(std::time::Duration::from_millis(1_000)).await;
+    // The progress made while nobody waited has passed when the server answers what it was asked after it.
+    wrapped.send(&modern(9, "resources/list", json!({"roots": {}}), json!({}))).await;
+    let (_, between) = wrapped.answer(&json!(9)).await;
+    assert_eq!(tokens(&between), [] as [Value; 0]);
     wrapped.send(&modern(2, "tools/call", json!({"roots": {}}), again)).await;
     let (_, after) = wrapped.answer(&json!(2)).await;
     assert_eq!(tokens(&after), [json!(["b", 3])]);

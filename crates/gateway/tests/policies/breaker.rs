@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use super::kit::until;
+use super::kit::{soon, until};
 use super::server::{End, Faulty, call, failure, text};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,8 +39,12 @@ async fn t3_five_failures_open_it_and_one_of_many_calls_tries_again() {
     assert!(!text(&call(&session, "list_issues", json!({})).await).is_empty());
 
     // Still down: of many calls after the cool-down one is the probe, and it opens the breaker for a full cool-down again.
-    tokio::time::sleep(std::time::Duration::from_millis(1050)).await;
-    let answers = join_all((0..20).map(|id| ask(&session, id))).await;
+    let mut answers = Vec::new();
+    until("the cool-down is over", async || {
+        answers = join_all((0..20).map(|id| ask(&session, id))).await;
+        answers.iter().any(|answer| failure(answer)["code"] != "CIRCUIT_OPEN")
+    })
+    .await;
     let probes = answers.iter().filter(|answer| failure(answer)["code"] == "UPSTREAM_ERROR").count();
     assert_eq!((probes, server.calls("get_issue")), (1, 6), "{answers:?}");
 
@@ -146,13 +150,18 @@ async fn t4_a_probe_whose_client_leaves_does_not_hold_the_breaker_open() {
     let served = server.served(&format!("{ONCE}{policy}")).await;
     let session = served.session("/mcp/gh").await;
     ask(&session, 0).await;
-    tokio::time::sleep(std::time::Duration::from_millis(250)).await;
     let params = json!({"name": "get_issue", "arguments": {}});
     let probe = json!({"jsonrpc": "2.0", "id": 1000, "method": "tools/call", "params": params}).to_string();
+    // Refused at once until the cool-down is over; then it is the probe.
+    let tried = async {
+        while server.calls("get_issue") < 2 {
+            session.raw(&probe).await;
+        }
+    };
     let left = async {
         until("the probe runs", async || server.calls("get_issue") == 2).await;
         session.tell("notifications/cancelled", json!({"requestId": 1000, "reason": "enough"})).await;
     };
-    tokio::join!(session.raw(&probe), left);
+    tokio::join!(soon(tried), left);
     until("another probe is let through", async || ask(&session, 1).await["result"]["isError"].is_null()).await;
 }

@@ -37,6 +37,7 @@ pub(crate) enum End {
 pub(crate) struct Seen {
     calls: Mutex<Vec<(String, Value, Instant)>>,
     cancelled: Mutex<u32>,
+    finished: Mutex<u32>,
 }
 
 /// The server.
@@ -90,7 +91,10 @@ impl Faulty {
                 };
                 log.calls.lock().unwrap().push((tool.clone(), arguments.clone(), Instant::now()));
                 match end(is_call, &tool, count, &arguments) {
-                    Some(end) => finish(&asked, tcp, end).await,
+                    Some(end) => {
+                        finish(&asked, tcp, end).await;
+                        *log.finished.lock().unwrap() += 1;
+                    }
                     None => respond(&asked, tcp).await,
                 }
             }
@@ -126,6 +130,11 @@ impl Faulty {
     /// How many calls it was told to stop.
     pub(crate) fn cancelled(&self) -> u32 {
         *self.seen.cancelled.lock().unwrap()
+    }
+
+    /// How many calls it is done with, heard or not.
+    pub(crate) fn finished(&self) -> u32 {
+        *self.seen.finished.lock().unwrap()
     }
 
     /// A gateway before it, with these policies; the server is called `gh`.

@@ -35,7 +35,7 @@ async fn t12_a_late_reply_changes_nothing() {
     let served = server.served(TIERS).await;
     let session = served.session("/mcp/gh").await;
     assert_eq!(failure(&call(&session, "get_issue", json!({})).await)["code"], "TIMEOUT");
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    until("the late reply is sent", async || server.finished() == 1).await;
     let answer = call(&session, "get_issue", json!({})).await;
     assert_eq!((text(&answer), server.calls("get_issue")), ("in time", 2));
     assert!(answer["result"].get("_meta").is_none(), "{answer}");
