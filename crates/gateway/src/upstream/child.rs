@@ -1,4 +1,7 @@
-//! Processes: started, spoken to over stdin and stdout, and ended with everything they started. Nothing else starts any.
+//! Servers' processes: started, spoken to over stdin and stdout, and ended with everything they started.
+//!
+//! What a configuration names as a command is started nowhere else. `watcher` starts the process that cleans up after the
+//! gateway, and `ops::demo` starts its own cast.
 
 use std::ffi::OsString;
 use std::io;
