@@ -37,8 +37,9 @@ for tool in node npm python3 git; do
   command -v "$tool" >/dev/null || fail "$tool is not installed"
 done
 seawall=${SEAWALL_BIN:-}
+built=${CARGO_TARGET_DIR:-$target}
 for kind in ${seawall_kinds:-debug release}; do
-  [[ -n $seawall || ! -x $target/$kind/seawall ]] || seawall=$target/$kind/seawall
+  [[ -n $seawall || ! -x $built/$kind/seawall ]] || seawall=$built/$kind/seawall
 done
 [[ -x $seawall ]] || fail "no binary; run cargo build first, or set SEAWALL_BIN"
 
