@@ -10,8 +10,8 @@ use std::time::Duration;
 
 /// Lines that wait to be written.
 const WAITING: usize = 1024;
-/// How long the end of the program waits for them.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long the end of the program waits for them: on a busy machine the reason for a failed start takes a while.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 static WRITER: OnceLock<Option<SyncSender<Job>>> = OnceLock::new();
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
