@@ -126,8 +126,7 @@ async fn policy(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call:
     if !route.policies.has_seen_tools(&server.name) && server.reconnect.last().is_none() {
         catalog::look_up_tools(route, caller, server, call).await;
     }
-    let name = request.field_text("name")?;
-    route.policies.tool(&server.name, &name)
+    route.policies.call(&server.name, request)
 }
 
 /// One call to one server, in the era it speaks, once it is there; `wait` is how long it is waited for.

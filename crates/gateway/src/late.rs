@@ -231,7 +231,7 @@ mod tests {
         let facts = ToolFacts { name: "create_issue", ..ToolFacts::default() };
         let policy = Preset::Default.policy(&facts, &Tiers::default());
         let tool = pipeline.tool("gh", "create_issue", policy).unwrap();
-        let policy = Arc::new(ToolPolicy { tool, own: Own::default(), has_output_schema: false });
+        let policy = Arc::new(ToolPolicy::new(tool, Own::default(), false));
         Whose { policy, asked: Arc::new(Call::new(json!(n)).by("me")) }
     }
 

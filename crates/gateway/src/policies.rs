@@ -7,12 +7,15 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use seawall::{Annotations, Durable, Env, Event, Fallback, Format, Invalid, Pipeline, Rendering, Settings, Tool};
+use seawall::{
+    Annotations, Durable, Effect, Env, Event, Fallback, Format, Invalid, Pipeline, Rendering, Settings, Tool,
+};
 
 use crate::catalog::layer::Own;
 use crate::catalog::rules::{Hints, Rules, ServerRules};
 use crate::catalog::schema;
 use crate::ops::config::Config;
+use crate::wire::edit::Object;
 use crate::wire::{Kind, Message, content, limits, scan};
 
 /// How a tool is treated.
@@ -23,6 +26,23 @@ pub struct ToolPolicy {
     pub own: Own,
     /// Whether its results follow a schema of their own, so that ours must not stand in their place.
     pub has_output_schema: bool,
+    /// How calls are treated that carry a key by which the server knows a repeat; and the argument that holds it.
+    keyed: Option<(String, Arc<ToolPolicy>)>,
+}
+
+impl ToolPolicy {
+    /// How something is treated that has no keys.
+    pub fn new(tool: Arc<Tool>, own: Own, has_output_schema: bool) -> Self {
+        Self { tool, own, has_output_schema, keyed: None }
+    }
+
+    /// How this very call is treated.
+    fn for_call(self: Arc<Self>, request: &Message) -> Arc<Self> {
+        let Some((argument, keyed)) = &self.keyed else { return self };
+        let arguments = Object::of(request.field_json("arguments").unwrap_or_default());
+        let is_given = arguments.get(argument).and_then(scan::text).is_some_and(|key| !key.is_empty());
+        if is_given { Arc::clone(keyed) } else { self }
+    }
 }
 
 /// What a server means by a name.
@@ -95,7 +115,7 @@ impl Policies {
             let mut methods = HashMap::new();
             for method in READING {
                 let tool = pipeline.tool(&server.name, method, rules.method(&server.rules, method)).map_err(within)?;
-                methods.insert(method, Arc::new(ToolPolicy { tool, own: Own::default(), has_output_schema: false }));
+                methods.insert(method, Arc::new(ToolPolicy::new(tool, Own::default(), false)));
             }
             let known = Known {
                 rules: server.rules.clone(),
@@ -197,13 +217,18 @@ impl Policies {
         }
     }
 
+    /// How the call of a tool is treated.
+    pub fn call(&self, server: &str, request: &Message) -> Option<Arc<ToolPolicy>> {
+        Some(self.tool(server, &request.field_text("name")?)?.for_call(request))
+    }
+
     /// How a tool is treated.
     pub fn tool(&self, server: &str, name: &str) -> Option<Arc<ToolPolicy>> {
         let known = self.servers.get(server)?;
         let listed = known.tools.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
         Some(listed.unwrap_or_else(|| {
             let tool = Arc::new(known.others.tool.renamed(name));
-            Arc::new(ToolPolicy { tool, own: known.others.own, has_output_schema: true })
+            Arc::new(ToolPolicy::new(tool, known.others.own, true))
         }))
     }
 
@@ -237,8 +262,13 @@ fn resolve(
             *items = listed.items();
         }
     }
+    let has_output_schema = listed.hints.has_output_schema;
+    // The schema is the server's word, like its annotations: it counts where those do.
+    let is_open = !of_server.distrust_annotations && rules.stated_effect(server, of_server, name).is_none();
+    let key = if is_open && policy.effect == Effect::Write { listed.key() } else { None };
     let tool = pipeline.tool(server, name, policy)?;
-    Ok(ToolPolicy { tool, own, has_output_schema: listed.hints.has_output_schema })
+    let keyed = key.map(|key| (key, Arc::new(ToolPolicy::new(Arc::new(tool.idempotent()), own, has_output_schema))));
+    Ok(ToolPolicy { keyed, ..ToolPolicy::new(tool, own, has_output_schema) })
 }
 
 /// What a server says of a tool.
@@ -260,10 +290,18 @@ impl<'a> Listed<'a> {
         Some((name, Self { hints, input_schema: find("inputSchema") }))
     }
 
+    fn schema(&self) -> serde_json::Value {
+        serde_json::from_slice(self.input_schema.unwrap_or_default()).unwrap_or_default()
+    }
+
     /// The argument that holds the items of a batch.
     fn items(&self) -> Option<String> {
-        let schema: serde_json::Value = serde_json::from_slice(self.input_schema?).ok()?;
-        schema::items(&schema).map(str::to_owned)
+        schema::items(&self.schema()).map(str::to_owned)
+    }
+
+    /// The argument by which the server knows a repeat.
+    fn key(&self) -> Option<String> {
+        schema::key(&self.schema()).map(str::to_owned)
     }
 }
 

@@ -7,6 +7,7 @@ use super::server::Server;
 use crate::attempt::breaker::Breaker;
 use crate::attempt::hedge::{HedgePolicy, Latencies};
 use crate::model::call::Names;
+use crate::model::effect::Effect;
 use crate::model::policy::Policy;
 
 /// A tool that can be called: its policy resolved, its state at hand.
@@ -29,6 +30,12 @@ impl Tool {
     /// Another tool with the same policy and the same breaker, which is not remembered.
     pub fn renamed(&self, name: &str) -> Self {
         Self::new(name.into(), self.server.clone(), self.policy.clone(), self.breaker.clone())
+    }
+
+    /// The same tool for calls that carry a key by which its server knows a repeat: those may be sent again.
+    pub fn idempotent(&self) -> Self {
+        let policy = Policy { effect: Effect::Idempotent, ..self.policy.clone() };
+        Self::new(self.name.clone(), self.server.clone(), policy, self.breaker.clone())
     }
 
     /// Its name at its server.

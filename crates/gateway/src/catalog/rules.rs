@@ -62,7 +62,7 @@ impl Rules {
         let named = self.layers_of(server, name);
         let stated = |pick: fn(&Layer) -> Option<Kind>| named.iter().rev().find_map(|layer| pick(layer));
         let kind = stated(|layer| layer.kind).or(own.layer.kind);
-        let effect = named.iter().rev().find_map(|layer| layer.effect).or(own.layer.effect);
+        let effect = self.stated_effect(server, own, name);
         let facts = ToolFacts {
             name,
             kind,
@@ -80,6 +80,11 @@ impl Rules {
         }
         fit(&mut policy);
         (policy, extra)
+    }
+
+    /// What the operator says repeating a tool would do.
+    pub fn stated_effect(&self, server: &str, own: &ServerRules, name: &str) -> Option<Effect> {
+        self.layers_of(server, name).iter().rev().find_map(|layer| layer.effect).or(own.layer.effect)
     }
 
     /// The policy of a method that only reads: `resources/read` and the like.

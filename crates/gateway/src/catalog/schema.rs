@@ -1,4 +1,4 @@
-//! What the schema of a tool's arguments says about batches: which argument holds the items.
+//! What the schema of a tool's arguments says: which of them holds the items of a batch, and which the key of a write.
 
 use serde_json::Value;
 
@@ -24,6 +24,12 @@ pub fn items(schema: &Value) -> Option<&str> {
     (list["minItems"].as_u64().unwrap_or(0) <= 1).then_some(name.as_str())
 }
 
+/// The argument by which a server knows a write that it has seen before.
+pub fn key(schema: &Value) -> Option<&str> {
+    let is_key = |name: &str| name.replace(['_', '-'], "").eq_ignore_ascii_case("idempotencykey");
+    schema["properties"].as_object()?.keys().find(|name| is_key(name)).map(String::as_str)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,6 +49,15 @@ mod tests {
             (json!(null), json!(7), None),
         ] {
             assert_eq!(items(&json!({"properties": properties, "required": required})), expected, "{properties}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_known_by_its_name() {
+        for (name, is_key) in
+            [("idempotency_key", true), ("idempotencyKey", true), ("Idempotency-Key", true), ("key", false)]
+        {
+            assert_eq!(key(&json!({"properties": {name: {"type": "string"}}})), is_key.then_some(name));
         }
     }
 }

@@ -215,3 +215,21 @@ async fn lists_are_tried_again_and_end_in_time_like_all_that_reads() {
     }
     assert_eq!(server.calls("resources/list"), 5);
 }
+
+#[tokio::test]
+async fn a_write_with_a_key_by_which_its_server_knows_it_is_sent_again_with_the_same_key() {
+    let server = Faulty::start(|_, count, _| if count % 2 == 1 { End::Reset } else { End::Text("made once") }).await;
+    let served = server.served(QUICK).await;
+    let session = served.session("/mcp/gh").await;
+    let keyed = json!({"title": "x", "idempotency_key": "k-1"});
+    assert_eq!(text(&call(&session, "create_issue", keyed.clone()).await), "made once");
+    assert_eq!(server.arguments("create_issue"), [keyed.clone(), keyed]);
+    // Without one nothing tells a repeat from a second wish; nor where the operator says what it is.
+    let answer = call(&session, "create_issue", json!({"title": "x", "idempotency_key": ""})).await;
+    assert_eq!((&failure(&answer)["mayHaveExecuted"], server.calls("create_issue")), (&json!(true), 3));
+    let served = server.served(&format!("{QUICK}[tools.\"gh/create_issue\"]\neffect = \"write\"\n")).await;
+    let session = served.session("/mcp/gh").await;
+    call(&session, "create_issue", json!({"idempotency_key": "k-2"})).await;
+    let answer = call(&session, "create_issue", json!({"idempotency_key": "k-3"})).await;
+    assert_eq!((&failure(&answer)["mayHaveExecuted"], server.calls("create_issue")), (&json!(true), 5));
+}

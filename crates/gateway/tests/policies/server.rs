@@ -152,6 +152,9 @@ async fn respond(asked: &Asked, mut tcp: tokio::net::TcpStream) {
                 schema["properties"] = json!({"targets": {"type": "array"}, "labels": {"type": "array"}});
                 schema["required"] = json!(["targets"]);
             }
+            if name == "create_issue" {
+                schema["properties"] = json!({"idempotency_key": {"type": "string"}});
+            }
             json!({"name": name, "inputSchema": schema, "annotations": annotations})
         };
         answer(asked, &json!({"tools": TOOLS.map(tool)}))
