@@ -295,15 +295,16 @@ impl<'a> Permits<'a> {
             Err((_, Some(_))) => (None, None),
             Err((failure, None)) => (Some(failure.cause.blame()), reached(failure)),
         };
-        settle(self.own, own);
-        settle(self.connection, connection);
+        let incident = result.as_ref().err().and_then(|missed| missed.0.incident);
+        settle(self.own, own, incident);
+        settle(self.connection, connection, incident);
     }
 }
 
-fn settle(permit: Option<Permit<'_>>, blame: Option<Blame>) {
+fn settle(permit: Option<Permit<'_>>, blame: Option<Blame>, incident: Option<u64>) {
     match (permit, blame) {
         (Some(permit), None) => permit.well(),
-        (Some(permit), Some(blame)) => permit.blame(blame),
+        (Some(permit), Some(blame)) => permit.blame_incident(blame, incident),
         (None, _) => {}
     }
 }

@@ -98,6 +98,7 @@ fn failure(signals: &Signals, verdict: Verdict, disposition: Disposition, status
         retry_after: signals.retry_after,
         status,
         message: without_credentials(&signals.message),
+        incident: signals.incident,
     }
 }
 

@@ -126,6 +126,8 @@ pub struct Failure {
     pub status: Option<u16>,
     /// The original text, without credentials.
     pub message: String,
+    /// What ended this attempt ended others too, and they carry the same number.
+    pub incident: Option<u64>,
 }
 
 impl Failure {
@@ -138,7 +140,15 @@ impl Failure {
             }
             _ => Disposition::Transient,
         };
-        Self { cause, disposition, sent: Sent::Never, retry_after, status: None, message: message.into() }
+        Self {
+            cause,
+            disposition,
+            sent: Sent::Never,
+            retry_after,
+            status: None,
+            message: message.into(),
+            incident: None,
+        }
     }
 
     /// Whether the attempt can be sent again unchanged without risking a second execution.

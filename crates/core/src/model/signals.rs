@@ -70,6 +70,8 @@ pub struct Signals {
     pub retry_after: Option<Duration>,
     /// The request belonged to a session the server had issued.
     pub in_session: bool,
+    /// What ended this attempt ended others too, and they carry the same number; a later incident has a higher one.
+    pub incident: Option<u64>,
 }
 
 impl Signals {
@@ -132,6 +134,12 @@ impl Signals {
     /// `now`. A value that makes no sense is dropped.
     pub fn with_retry_after(mut self, header: Option<&str>, now: SystemTime) -> Self {
         self.retry_after = header.and_then(|header| parse_retry_after(header, now));
+        self
+    }
+
+    /// Says that what ended this attempt, such as the death of a process, is this incident.
+    pub fn with_incident(mut self, incident: u64) -> Self {
+        self.incident = Some(incident);
         self
     }
 

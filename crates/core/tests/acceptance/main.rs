@@ -11,6 +11,7 @@ mod doubt;
 mod guard;
 mod held;
 mod honesty;
+mod incidents;
 mod kit;
 mod load;
 mod pipeline;

@@ -53,6 +53,14 @@ pub enum Failure {
     /// It speaks, but refuses to shake hands.
     #[error("refused the handshake: {0}")]
     Handshake(String),
+    /// It failed like everything else that was under way then: one incident, however many calls it ended.
+    #[error("{failure}")]
+    Struck {
+        /// Its number.
+        incident: u64,
+        /// What it was.
+        failure: Box<Failure>,
+    },
     /// The call was called off; nobody waits for an answer.
     #[error("was not waited for: the call was cancelled")]
     Cancelled,

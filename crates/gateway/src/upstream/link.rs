@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::ticket::Ticket;
+use super::incident::Incidents;
 use super::mirror::Mirror;
 use super::status::Status;
 use super::{Failure, Hello, Server, Wire};
@@ -43,6 +44,7 @@ pub struct Link {
     initialized: OnceLock<()>,
     mirror: OnceLock<Arc<Mirror>>,
     status: OnceLock<Arc<Status>>,
+    incidents: OnceLock<Arc<Incidents>>,
     has_strays: AtomicBool,
     general: Arc<dyn Outlet>,
     next: AtomicU64,
@@ -85,6 +87,7 @@ impl Link {
             initialized: OnceLock::new(),
             mirror: OnceLock::new(),
             status: OnceLock::new(),
+            incidents: OnceLock::new(),
             has_strays: AtomicBool::new(false),
             general,
             next: AtomicU64::new(1),
@@ -116,6 +119,8 @@ impl Link {
         let _once = self.mirror.set(Arc::clone(&server.mirror));
         let _once = self.status.set(Arc::clone(&server.status));
         if let Wire::Http(http) = &self.wire {
+            // All conversations are with one and the same process; behind a pipe each has its own.
+            let _once = self.incidents.set(Arc::clone(&server.incidents));
             http.agree(&hello);
         }
         let _once = self.hello.set(hello);
@@ -139,7 +144,8 @@ impl Link {
     /// A client's request and its answer, which carries an id of this conversation. Dropping it calls the request off.
     pub async fn request(self: &Arc<Self>, call: &Call) -> Reply {
         self.touch();
-        let answer = self.exchange(call).await;
+        let before = self.incidents().last();
+        let answer = self.exchange(call).await.map_err(|failure| self.judged(before, failure));
         self.touch();
         // Lists are read whenever a client comes; that a server can tell them does not show that it is of use.
         let method = call.request.method();
@@ -147,6 +153,23 @@ impl Link {
             self.of_use.store(true, Ordering::Relaxed);
         }
         answer
+    }
+
+    fn incidents(&self) -> &Incidents {
+        self.incidents.get_or_init(Arc::default)
+    }
+
+    /// The failure of a call that began when `before` was the last incident: one that ended others too says so.
+    fn judged(&self, before: u64, failure: Failure) -> Failure {
+        let is_everybodys = match &failure {
+            Failure::Lost(_) => true,
+            Failure::Broken(_) => self.ended.is_cancelled(),
+            _ => false,
+        };
+        match is_everybodys {
+            true => Failure::Struck { incident: self.incidents().lost(before), failure: Box::new(failure) },
+            false => failure,
+        }
     }
 
     async fn exchange(self: &Arc<Self>, call: &Call) -> Reply {

@@ -11,6 +11,7 @@ mod endpoint;
 mod failure;
 pub mod handshake;
 pub mod http;
+pub mod incident;
 pub mod keeper;
 pub mod link;
 pub mod load;
@@ -97,6 +98,8 @@ pub struct Server {
     pub status: Arc<status::Status>,
     /// How soon it is tried again.
     pub reconnect: reconnect::Reconnect,
+    /// When it was lost to all who use it, where they use the same one.
+    pub incidents: Arc<incident::Incidents>,
     transport: Transport,
     /// The transport of old to try at the same address, where none was stated.
     older: Option<Transport>,
@@ -132,6 +135,7 @@ impl Server {
             required,
             load: load::Load::new(load, env),
             mirror: Arc::default(),
+            incidents: Arc::default(),
             life,
             status,
             reconnect,

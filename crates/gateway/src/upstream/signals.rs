@@ -27,6 +27,7 @@ impl Failure {
             Self::Broken(_) => Signals::transport(Transport::Garbage, self.to_string()),
             Self::Silent(_) => Signals::transport(Transport::Timeout, self.to_string()),
             Self::Handshake(_) => handshake(self.to_string()),
+            Self::Struck { incident, failure } => failure.signals().with_incident(*incident),
             Self::Cancelled => Signals::transport(Transport::Left, self.to_string()),
             Self::Full => Signals::transport(Transport::Busy, self.to_string()).with_sent(Sent::Never),
         }

@@ -30,6 +30,33 @@ async fn p1_a_dead_server_is_respawned_and_the_session_goes_on() {
 }
 
 #[tokio::test]
+async fn p1_one_death_with_eight_reads_under_way_is_one_failure_and_all_are_read_again() {
+    let ledger = Ledger::new();
+    let policies = format!("{SOON}\n[tools.\"a/*\"]\neffect = \"read_only\"\nretry = {{ base = \"20ms\" }}\n");
+    let entry = Entry::scripted("a", &["--tag", "$TAG", "--ledger", ledger.path()]);
+    let gateway = Gateway::serve_with(&policies, &[entry]).await;
+    let client = Legacy::connect(&gateway, "/mcp/a").await;
+    client.works("echo").await;
+
+    let reads = (0..8).map(|n| client.call("delay", json!({"ms": 1500, "text": format!("read {n}")})));
+    let reads = futures_util::future::join_all(reads);
+    let die = async {
+        tokio::select! {
+            _hangs = client.call("hang", json!({"text": "last"})) => {}
+            () = until(10, "all have arrived", async || ledger.count("hang last") == 1) => {}
+        }
+        processes(gateway.tag()).iter().for_each(|pid| kill(*pid));
+    };
+    let (answers, ()) = tokio::join!(reads, die);
+
+    for (n, answer) in answers.iter().enumerate() {
+        assert_eq!(text(answer), format!("read {n}"), "{answer}");
+    }
+    assert_eq!(count(&gateway, "[CircuitBreaker]"), 0);
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn p1_a_fresh_server_asks_for_the_roots_again_and_the_client_hears_it() {
     let ledger = Ledger::new();
     let mut client = Stdio::ready(&["--tag", "$TAG", "--asks-roots", "--ledger", ledger.path()]).await;

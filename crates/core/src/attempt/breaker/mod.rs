@@ -32,6 +32,7 @@ use crate::model::time::{Clock, Moment, millis, nanos};
 use crate::report::event::Event;
 use gate::Gate;
 use states::{Change, Ended, States, Ticket};
+use sync::{AtomicU64, Ordering};
 
 /// What the lock-free parts stand on; swapped for a model checker's in `tests/loom.rs`.
 mod sync {
@@ -140,6 +141,8 @@ pub struct Breaker {
     name: Arc<str>,
     gate: Gate,
     counts_throttling: bool,
+    /// The last incident that was counted.
+    incident: AtomicU64,
     env: Env,
 }
 
@@ -149,7 +152,7 @@ impl Breaker {
         policy.validate()?;
         let counts_throttling = policy.count_throttling;
         let gate = Gate::new(States::new(policy, env.rng.clone()));
-        Ok(Self { name: name.into(), gate, counts_throttling, env: env.clone() })
+        Ok(Self { name: name.into(), gate, counts_throttling, incident: AtomicU64::new(0), env: env.clone() })
     }
 
     /// Its name: a tool, a server, or `global`.
@@ -345,6 +348,16 @@ impl Permit<'_> {
             Blame::Throttle | Blame::Nobody => Ended::Unknown,
         };
         self.end(ended);
+    }
+
+    /// The same, of a failure that may be one of many with one reason: an incident counts once.
+    pub fn blame_incident(self, blame: Blame, incident: Option<u64>) {
+        // Numbers grow, so one that is not above the last counted is of the same incident, or of one before it.
+        let is_known = |number| self.breaker.incident.fetch_max(number, Ordering::Relaxed) >= number;
+        match blame == Blame::Server && incident.is_some_and(is_known) {
+            true => self.end(Ended::Unknown),
+            false => self.blame(blame),
+        }
     }
 
     fn end(self, ended: Ended) {

@@ -25,7 +25,7 @@ const EFFECTS: [Effect; 4] = [Effect::ReadOnly, Effect::Idempotent, Effect::Writ
 
 fn failure(cause: Cause, sent: Sent, retry_after: Option<Duration>, message: &str) -> Failure {
     let status = matches!(cause, Cause::Misbehaved).then_some(503);
-    Failure { cause, disposition: Disposition::Transient, sent, retry_after, status, message: message.into() }
+    Failure { disposition: Disposition::Transient, sent, status, ..Failure::local(cause, retry_after, message) }
 }
 
 fn situation<'a>(failure: &'a Failure, effect: Effect) -> Situation<'a> {

@@ -8,8 +8,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use tokio_util::sync::CancellationToken;
 
 use super::Link;
-use crate::call::Nowhere;
+use crate::call::{Call, Nowhere};
 use crate::upstream::{Failure, Wire, pipe::Pipe};
+use crate::wire::{Id, Message, Reject, build};
 
 /// Looks whether the conversation lives at the very moment somebody is told to look.
 #[derive(Default)]
@@ -44,4 +45,35 @@ fn whoever_hears_that_a_conversation_is_over_finds_it_dead() {
     assert!(!watch.lived.load(Ordering::Relaxed));
     let Poll::Ready(answer) = asking.as_mut().poll(&mut context) else { panic!("it waits for ever") };
     assert_eq!(answer.unwrap_err(), Failure::Lost("it is gone".to_owned()));
+}
+
+/// A call of a client.
+fn call() -> Call {
+    let request = build::request(&Id::number(1), "tools/call", br#"{"name":"x"}"#);
+    Call::new(Message::parse(request).unwrap(), Arc::new(Nowhere))
+}
+
+fn incident(answer: Result<Message, Failure>) -> Option<u64> {
+    answer.unwrap_err().signals().incident
+}
+
+#[tokio::test]
+async fn what_ends_a_conversation_is_one_incident_for_all_calls_in_it_and_the_next_is_another() {
+    let lose = async |failure: Failure| {
+        let (pipe, _outgoing) = Pipe::new();
+        let link = Link::new("it", Wire::Pipe(pipe), Arc::new(Nowhere), CancellationToken::new());
+        let calls = [call(), call(), call()];
+        let [first, second, third] = &calls;
+        let lost = async { link.lose(failure) };
+        let (first, second, third, ()) =
+            tokio::join!(link.request(first), link.request(second), link.request(third), lost);
+        assert!(first.as_ref().is_err_and(|failure| !failure.was_not_sent()));
+        [first, second, third].map(incident)
+    };
+
+    let death = lose(Failure::Lost("its process ended".to_owned())).await;
+    let nonsense = lose(Failure::Broken(Reject::Depth)).await;
+
+    assert!(death[0].is_some() && death.iter().all(|incident| *incident == death[0]), "{death:?}");
+    assert!(nonsense[0] > death[0] && nonsense.iter().all(|incident| *incident == nonsense[0]), "{nonsense:?}");
 }
