@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use seawall::{Attempt, Code, Disposition, Outcome, Sent, Signals, Transport};
+use tokio::time::Instant;
 
 use crate::bridge::to_modern::with_body;
 use crate::call::Call;
@@ -205,9 +206,13 @@ impl Carried {
 
     /// Asks, and once more if the server has only forgotten the session: then it has not looked at the request.
     async fn ask(&self, server: &Arc<Server>, call: &Call, timeout: Duration) -> Reply {
+        let begun = Instant::now();
         let wait = self.list_wait.unwrap_or_else(|| server.reconnect.patience_within(timeout));
         match once(&self.route, &self.caller, server, call, wait).await {
-            Err(Refusal::Failed(_, Failure::SessionLost)) => once(&self.route, &self.caller, server, call, wait).await,
+            Err(Refusal::Failed(_, Failure::SessionLost)) => {
+                let left = wait.saturating_sub(begun.elapsed());
+                once(&self.route, &self.caller, server, call, left).await
+            }
             reply => reply,
         }
     }

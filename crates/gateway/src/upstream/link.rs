@@ -159,9 +159,11 @@ impl Link {
         self.incidents.get_or_init(Arc::default)
     }
 
-    /// The failure of a call that began when `before` was the last incident: one that ended others too says so.
+    /// The failure of a call that began when `before` was the last incident: one that ended others too says so, and one
+    /// of a server that was there and is not took nothing, so whoever asks again waits for it.
     fn judged(&self, before: u64, failure: Failure) -> Failure {
         let is_everybodys = match &failure {
+            Failure::Unreachable(_) => return Failure::SessionLost,
             Failure::Lost(_) => true,
             Failure::Broken(_) => self.ended.is_cancelled(),
             _ => false,
