@@ -159,7 +159,7 @@ async fn load_one<T>(server: String, connect: &impl Connect<T>, options: &LoadOp
             Err(Box::new((options.classifier.classify_load(plainer.as_ref().unwrap_or(&signals)), ())))
         }
     };
-    let (result, attempts) = match try_until(&rules, attempt, || false).await {
+    let (result, attempts) = match try_until(&rules, attempt, |_| false).await {
         Ok(loaded) => (Ok(loaded.value), loaded.attempts),
         Err(gave_up) => (Err(gave_up.failure), gave_up.attempts),
     };

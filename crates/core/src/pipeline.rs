@@ -1,6 +1,7 @@
 //! Decides the order of the stages: the page to read first.
 //!
-//! deadline[ loop guard → doubt → fresh copy → recover[ retry(budget)[ breaker peek → slot → rate → permit[ attempt ]]]].
+//! deadline[ loop guard → doubt → fresh copy → recover[ retry(budget)[ breaker peek → pause → slot → rate →
+//! permit[ attempt ]]]].
 //! The stages themselves live in the folders of the same names; nothing is decided here but their order.
 //! Recovery is boxed: it is large and rare, and a call that works should not carry it along.
 

@@ -1,4 +1,4 @@
-//! Decides how a call is tried: the one retry loop around breaker, slot, rate, permit, deadline and server.
+//! Decides how a call is tried: the one retry loop around breaker, pause, slot, rate, permit, deadline and server.
 //!
 //! The breaker is peeked before queueing and its permit taken last, so that no permit waits in a line.
 
@@ -8,6 +8,7 @@ pub(crate) mod breaker;
 pub(crate) mod budget;
 pub(crate) mod deadline;
 pub(crate) mod hedge;
+pub(crate) mod pause;
 pub(crate) mod retry;
 pub(crate) mod slot;
 
@@ -54,7 +55,9 @@ impl<T: Clone> Run<'_, T> {
             names: (&tool.server.name, &tool.name),
         };
         let is_last = || self.call.held.as_ref().is_some_and(|held| held.is_last());
-        let tried = try_until(&rules, |_| self.hedged(send), || wait(tool).is_some() || is_last()).await;
+        // A long pause is not sat out by a call that can be answered with a copy.
+        let blocked = |is_asked_for: bool| wait(tool).is_some() || is_last() || (is_asked_for && self.has_copy());
+        let tried = try_until(&rules, |_| self.hedged(send), blocked).await;
         match tried {
             Ok(retried) => Ok(retried.value),
             Err(gave_up) => match gave_up.error {
@@ -68,7 +71,7 @@ impl<T: Clone> Run<'_, T> {
     where
         F: Future<Output = Result<T, Signals>>,
     {
-        let once = || self.once(self.tool, &self.call.arguments, send);
+        let once = || self.once(self.tool, &self.call.arguments, Part::Call, send);
         match self.tool.hedge_delay() {
             None => once().await,
             Some(delay) => {
@@ -79,11 +82,12 @@ impl<T: Clone> Run<'_, T> {
         }
     }
 
-    /// One attempt at `tool`, through all gates. Fallbacks use it too.
+    /// One attempt at `tool`, through all gates. Fallbacks use it too, and do not wait for a pause to end.
     pub(crate) async fn once<F>(
         &self,
         tool: &Tool,
         arguments: &Arc<Value>,
+        part: Part,
         send: &impl Fn(Attempt) -> F,
     ) -> Result<T, Missed<T>>
     where
@@ -91,6 +95,7 @@ impl<T: Clone> Run<'_, T> {
     {
         let local = |failure: Failure| Box::new((failure, None));
         peek(tool).map_err(|open| local(open.failure()))?;
+        self.keep_pause(tool, part == Part::Call).await.map_err(local)?;
         let _slot = self.wait_for_slot(tool).await.map_err(local)?;
         let now = self.wait_for_rate(tool).await.map_err(local)?;
         let limit = self.deadline.remaining_at(now).min(tool.policy.attempt_timeout.unwrap_or(Duration::MAX));
@@ -113,6 +118,7 @@ impl<T: Clone> Run<'_, T> {
         written.unless_never_sent(&result);
         if let Err(missed) = &result {
             self.remember(number, tool.policy.effect, &missed.0);
+            self.note_pause(tool, &missed.0);
         }
         // Who was given little time proves little: a short deadline or a long line is not the server's doing.
         let was_hurried = timed_out && limit < tool.policy.attempt_timeout.unwrap_or(tool.policy.timeout) / 2;
@@ -183,6 +189,15 @@ impl<T: Clone> Run<'_, T> {
         tokio::time::sleep(wait).await;
         Ok(self.env().clock.now())
     }
+}
+
+/// What an attempt is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The call itself.
+    Call,
+    /// A fallback.
+    Fallback,
 }
 
 /// Counts a write when it ends, in whatever way: what was read before it is no longer fresh.

@@ -89,11 +89,12 @@ pub(crate) struct Rules<'a> {
 }
 
 /// Tries until it works or giving up is right. `blocked` says whether something has meanwhile made
-/// another attempt pointless, such as a breaker that opened.
+/// another attempt pointless, such as a breaker that opened; it is told whether the server asks for a longer pause
+/// than the backoff's.
 pub(crate) async fn try_until<T, E, F>(
     rules: &Rules<'_>,
     mut attempt: impl FnMut(u32) -> F,
-    blocked: impl Fn() -> bool,
+    blocked: impl Fn(bool) -> bool,
 ) -> Result<Retried<T>, Box<GaveUp<E>>>
 where
     F: Future<Output = Result<T, Failed<E>>>,
@@ -110,7 +111,7 @@ async fn try_again<T, E, F>(
     rules: &Rules<'_>,
     mut failed: Failed<E>,
     mut attempt: impl FnMut(u32) -> F,
-    blocked: impl Fn() -> bool,
+    blocked: impl Fn(bool) -> bool,
 ) -> Result<Retried<T>, Box<GaveUp<E>>>
 where
     F: Future<Output = Result<T, Failed<E>>>,
@@ -118,7 +119,9 @@ where
     let mut total_delay = Duration::ZERO;
     let mut attempts = 1;
     let mut next = rules.pause_after(&failed.0, attempts);
-    while let Some((delay, token)) = next.filter(|_| !blocked()).and_then(|delay| rules.pay(delay)) {
+    while let Some((delay, token)) =
+        next.filter(|_| !blocked(rules.asks_for_more(&failed.0, attempts))).and_then(|delay| rules.pay(delay))
+    {
         rules.tell_retry(attempts, delay, &failed.0);
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
@@ -178,6 +181,11 @@ impl<'a> Rules<'a> {
         let spread = backoff.saturating_sub(self.policy.backoff.nominal(attempts));
         let delay = if asked.is_zero() { backoff } else { backoff.max(asked + spread) };
         self.deadline.allows(delay, &self.env.clock).then_some(delay)
+    }
+
+    /// Whether the server asks for a longer pause than would be made anyway.
+    fn asks_for_more(&self, failure: &Failure, attempts: u32) -> bool {
+        failure.retry_after.is_some_and(|asked| asked > self.policy.backoff.nominal(attempts))
     }
 
     fn tell_retry(&self, attempt: u32, delay: Duration, failure: &Failure) {
@@ -288,6 +296,6 @@ impl Retry {
             let running = work(number);
             async move { running.await.map_err(classified) }
         };
-        try_again(&rules, classified(error), attempt, || false).await
+        try_again(&rules, classified(error), attempt, |_| false).await
     }
 }

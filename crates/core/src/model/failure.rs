@@ -169,6 +169,12 @@ impl Failure {
             && (self.sent == Sent::Never || effect.is_replayable())
     }
 
+    /// The pause that the server asks for, after a 429 or a 503. What is imposed here, such as a cool-down, is none.
+    pub(crate) fn asked_pause(&self) -> Option<Duration> {
+        let is_asked = self.cause == Cause::RateLimited || self.status == Some(503);
+        self.retry_after.filter(|pause| is_asked && !pause.is_zero())
+    }
+
     /// Whether the call may have changed something although it failed.
     pub fn may_have_executed(&self, effect: Effect) -> bool {
         effect != Effect::ReadOnly && self.sent != Sent::Never

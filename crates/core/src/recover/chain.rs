@@ -196,7 +196,7 @@ impl<T> FallbackChain<T> {
                 .await
                 .map_err(|error: Guarded<Signals>| Box::new((error.failure(&self.classifier), ())))
         };
-        let tried = try_until(&rules, attempt, || breaker.peek().is_err()).await;
+        let tried = try_until(&rules, attempt, |_| breaker.peek().is_err()).await;
         *attempts += counted.into_inner();
         tried.map(|retried| retried.value).map_err(|gave_up| gave_up.failure)
     }

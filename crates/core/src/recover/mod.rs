@@ -17,6 +17,7 @@ use futures_util::stream::{self, StreamExt};
 use serde_json::Value;
 
 use crate::admit::cache::Stale;
+use crate::attempt::Part;
 use crate::attempt::deadline::within;
 use crate::classify::Describe;
 use crate::model::answer::{Body, Item, Outcome, Served};
@@ -152,6 +153,11 @@ impl<T: Clone> Run<'_, T> {
         Ok(Served { age: Some(stale.age), ..served("cached", note, Body::Value(stale.value)) })
     }
 
+    /// Whether the call would be answered with a copy if it failed now.
+    pub(crate) fn has_copy(&self) -> bool {
+        self.tool.policy.fallback.contains(&Fallback::Cached) && self.stale_copy().is_some()
+    }
+
     fn stale_copy(&self) -> Option<Stale<T>> {
         let stale = self.tool.policy.cache.stale?;
         self.pipeline.gatekeeper.copies.stale(self.key(), stale, self.tool.server.writes())
@@ -231,7 +237,7 @@ impl<T: Clone> Run<'_, T> {
     {
         let spent = || Failure::local(Cause::Overloaded, None, "the retry budget of the server is spent");
         let token = tool.server.budget.withdraw().ok_or_else(spent)?;
-        let result = self.once(tool, &Arc::new(arguments), send).await.map_err(|missed| missed.0);
+        let result = self.once(tool, &Arc::new(arguments), Part::Fallback, send).await.map_err(|missed| missed.0);
         match result.map(|value| (self.error_text(&value), value)) {
             Ok((None, value)) => Ok(value),
             Ok((Some(words), _)) => {

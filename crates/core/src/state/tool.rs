@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::server::Server;
 use crate::attempt::breaker::Breaker;
 use crate::attempt::hedge::{HedgePolicy, Latencies};
+use crate::attempt::pause::Pause;
 use crate::model::call::Names;
 use crate::model::effect::Effect;
 use crate::model::policy::Policy;
@@ -18,13 +19,15 @@ pub struct Tool {
     pub(crate) server: Arc<Server>,
     pub(crate) policy: Policy,
     pub(crate) breaker: Option<Arc<Breaker>>,
+    /// Its server asked not to be asked for a while.
+    pub(crate) pause: Pause,
     latencies: Latencies,
 }
 
 impl Tool {
     pub(crate) fn new(name: Arc<str>, server: Arc<Server>, policy: Policy, breaker: Option<Arc<Breaker>>) -> Self {
         let names = Arc::new(Names { server: server.name.clone(), tool: name.clone() });
-        Self { name, names, server, policy, breaker, latencies: Latencies::default() }
+        Self { name, names, server, policy, breaker, pause: Pause::default(), latencies: Latencies::default() }
     }
 
     /// Another tool with the same policy and the same breaker, which is not remembered.

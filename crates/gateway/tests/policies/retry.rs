@@ -53,6 +53,31 @@ async fn a_server_that_names_a_pause_is_given_it() {
 }
 
 #[tokio::test]
+async fn what_a_server_asks_for_holds_for_the_calls_after_it_too() {
+    let server = Faulty::start(|tool, count, _| match (tool, count) {
+        ("create_issue", _) => End::Status("429 Too Many Requests", "retry-after: 3600\r\n", ""),
+        ("get_issue", 2) => End::Status("429 Too Many Requests", "retry-after: 30\r\n", ""),
+        _ => End::Text("there"),
+    })
+    .await;
+    let served = server.served(QUICK).await;
+    let session = served.session("/mcp/gh").await;
+    for number in 0..4 {
+        let answer = call(&session, "create_issue", json!({"n": number})).await;
+        assert_eq!(failure(&answer)["code"], "RATE_LIMITED", "{answer}");
+        assert!(failure(&answer)["retryAfter"].as_u64().unwrap() >= 290, "{answer}");
+    }
+    assert_eq!(server.calls("create_issue"), 1, "the others were not sent to be refused");
+
+    call(&session, "get_issue", json!({})).await;
+    for _ in 0..3 {
+        let answer = call(&session, "get_issue", json!({})).await;
+        assert_eq!(answer["result"]["_meta"]["seawall/served"]["by"], "cached", "{answer}");
+    }
+    assert_eq!(server.calls("get_issue"), 2, "a copy is there, so nobody waits");
+}
+
+#[tokio::test]
 async fn a_write_is_repeated_only_if_it_certainly_did_not_run() {
     let server = Faulty::start(|tool, count, with| match (with["how"].as_str(), tool, count) {
         (Some("429"), _, 1) => SLOW_DOWN,

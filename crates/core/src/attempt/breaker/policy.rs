@@ -91,7 +91,7 @@ impl BreakerPolicy {
             probes: 1,
             successes: 1,
             lease: Duration::from_secs(120),
-            count_throttling: true,
+            count_throttling: false,
         }
     }
 

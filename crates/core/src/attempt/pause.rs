@@ -1,0 +1,85 @@
+//! Decides when a tool is asked again whose server asked for a pause: not before it is over.
+//!
+//! A call that has a copy is answered with that, unless the pause is short; one that has none waits if its deadline allows
+//! it, and is told when to come back if not. Nobody is sent only to be refused once more.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::model::failure::{Cause, Failure};
+use crate::model::time::Moment;
+use crate::report::event::Event;
+use crate::run::Run;
+use crate::state::Tool;
+
+/// The end of the pause that a server asked for; zero: none.
+#[derive(Debug, Default)]
+pub(crate) struct Pause(AtomicU64);
+
+impl Pause {
+    /// Nothing is asked before `until`.
+    fn keep(&self, until: Moment) {
+        self.0.fetch_max(until.0, Ordering::Relaxed);
+    }
+
+    /// Whether a pause was asked for and is not known to be over.
+    #[inline]
+    fn until(&self) -> Option<Moment> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => None,
+            until => Some(Moment(until)),
+        }
+    }
+
+    /// It is over, unless there was a longer one meanwhile.
+    fn end(&self, until: Moment) {
+        // Lost is only what somebody else changed.
+        let _changed = self.0.compare_exchange(until.0, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+impl<T: Clone> Run<'_, T> {
+    /// Notes what a server that was asked said about when to come back.
+    pub(crate) fn note_pause(&self, tool: &Tool, failure: &Failure) {
+        if let Some(asked) = failure.asked_pause() {
+            let pause = asked.min(tool.policy.retry.longest_pause);
+            tool.pause.keep(self.env().clock.now().plus(pause));
+        }
+    }
+
+    /// Goes on when no pause is to be kept; waits for its end if `may_wait` and that is the best there is.
+    #[inline]
+    pub(crate) async fn keep_pause(&self, tool: &Tool, may_wait: bool) -> Result<(), Failure> {
+        match tool.pause.until() {
+            None => Ok(()),
+            // Boxed: a call that is not held up should not carry its timer along.
+            Some(until) => Box::pin(self.sit_out(tool, until, may_wait)).await,
+        }
+    }
+
+    async fn sit_out(&self, tool: &Tool, mut until: Moment, may_wait: bool) -> Result<(), Failure> {
+        loop {
+            let left = until.since(self.env().clock.now());
+            if left.is_zero() {
+                tool.pause.end(until);
+                return Ok(());
+            }
+            let wait = left + self.spread(tool);
+            let is_long = left > tool.policy.retry.backoff.nominal(1);
+            if !may_wait || !self.deadline.allows(wait, &self.env().clock) || (is_long && self.has_copy()) {
+                self.emit(|server, tool| Event::Refused { server, tool, cause: Cause::RateLimited });
+                return Err(Failure::local(Cause::RateLimited, Some(left), "its server asked for a pause"));
+            }
+            self.note_wait();
+            tokio::time::sleep(wait).await;
+            // Who came before may have been asked for another one.
+            until = tool.pause.until().unwrap_or(until);
+        }
+    }
+
+    /// Those who wait for the same moment do not come back together.
+    fn spread(&self, tool: &Tool) -> Duration {
+        let backoff = &tool.policy.retry.backoff;
+        backoff.delay(1, &self.env().rng).saturating_sub(backoff.nominal(1))
+    }
+}
