@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use seawall::{
     Annotations, Durable, Effect, Env, Event, Fallback, Format, Invalid, Pipeline, Rendering, Settings, Tool,
@@ -173,7 +174,9 @@ impl Policies {
 
     /// Whether no breaker keeps calls from this server.
     pub fn is_well(&self, server: &str) -> bool {
-        let is_open = |tool: &Arc<Tool>| tool.breaker().is_some_and(|breaker| breaker.snapshot().remaining.is_some());
+        // One whose cool-down is over shows open until somebody calls; what waits here is that call.
+        let keeps = |remaining: Option<Duration>| remaining.is_some_and(|remaining| !remaining.is_zero());
+        let is_open = |tool: &Arc<Tool>| tool.breaker().is_some_and(|breaker| keeps(breaker.snapshot().remaining));
         !self.pipeline.tools().iter().any(|tool| tool.server().name() == server && is_open(tool))
     }
 

@@ -72,6 +72,24 @@ async fn a_write_that_certainly_did_not_run_waits_and_is_made_once_and_its_clien
 }
 
 #[tokio::test]
+async fn what_waits_is_made_after_a_cool_down_though_nobody_calls_what_failed() {
+    let folder = TempDir::new().unwrap();
+    let (server, is_well) = busy().await;
+    let served = server.served(&policies(&folder).replace("failures = 0", "cooldown = \"300ms\"")).await;
+    let session = served.session("/mcp/gh").await;
+    for number in 0..2 {
+        call(&session, "get_issue", json!({"how": "reset", "n": number})).await;
+    }
+    assert_eq!(server.calls("get_issue"), 5, "its breaker is open");
+    let answer = call(&session, "create_issue", json!({"title": "x"})).await;
+    let resource = answer["result"]["_meta"]["seawall/served"]["resource"].as_str().expect("queued").to_owned();
+
+    is_well.store(true, Ordering::SeqCst);
+
+    until("it is made", async || became(&session, &resource).await["state"] == "delivered").await;
+}
+
+#[tokio::test]
 async fn what_may_have_run_is_never_queued_and_neither_is_anything_without_a_store() {
     let folder = TempDir::new().unwrap();
     let (server, _) = busy().await;
