@@ -39,9 +39,11 @@ pub fn result(era: Era, served: &Served<Message>, warnings: &[String]) -> Reply 
     answered(&result.json())
 }
 
-/// A late answer, marked as one; an error of the protocol stays as it is.
+/// A late answer, marked as one; an error of the protocol stays as it is, and so does the mark of a fallback: that it is a
+/// copy, or waits in a queue, says more.
 pub fn late(era: Era, answer: Message, age: Duration) -> Reply {
-    if answer.kind() != Kind::Result {
+    let is_marked = answer.meta("seawall/served").is_some();
+    if answer.kind() != Kind::Result || is_marked {
         return Ok(answer);
     }
     let mut result = Object::of(answer.body_json());
@@ -89,5 +91,22 @@ fn item(item: &Item<Message>) -> Vec<Vec<u8>> {
             let fate = if item.may_have_executed { "; it may have been executed" } else { "" };
             vec![text_block(&format!("{input}: failed ({}{fate})", seawall::quote(&failure.message)))]
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_answer_is_marked_as_one_unless_it_is_marked_as_something_that_says_more() {
+        let told = |result: &str| {
+            let message = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
+            let reply = late(Era::Legacy, Message::parse(message.into()).unwrap(), Duration::from_secs(2));
+            serde_json::from_slice::<Value>(reply.unwrap().body_json()).unwrap()["_meta"]["seawall/served"].clone()
+        };
+        assert_eq!(told(r#"{"content":[]}"#), json!({"by": "late", "age": 2}));
+        let queued = r#"{"content":[],"_meta":{"seawall/served":{"by":"queue","id":"q1"}}}"#;
+        assert_eq!(told(queued), json!({"by": "queue", "id": "q1"}));
     }
 }
