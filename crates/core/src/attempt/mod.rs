@@ -125,7 +125,8 @@ impl<T: Clone> Run<'_, T> {
         if was_hurried {
             drop(permits);
         } else {
-            permits.settle(tool, &result);
+            let is_spared = || part == Part::Call && result.as_ref().is_err_and(|missed| self.goes_on_by_items(missed));
+            permits.settle(tool, part, is_spared, &result);
         }
         watch.stop(result.as_ref().err().map(|missed| missed.0.cause));
         result
@@ -196,8 +197,13 @@ impl<T: Clone> Run<'_, T> {
 pub(crate) enum Part {
     /// The call itself.
     Call,
-    /// A fallback.
-    Fallback,
+    /// The first item of a batch that failed: it shows whether the server is to blame or the batch.
+    FirstItem,
+    /// A fallback that asks the same tool in another way. The call has failed and was counted: if this fails too, that
+    /// is no further evidence against the tool, however many parts it has.
+    Again,
+    /// A fallback that asks another tool.
+    Other,
 }
 
 /// Counts a write when it ends, in whatever way: what was read before it is no longer fresh.
@@ -303,7 +309,7 @@ impl<'a> Permits<'a> {
 
     /// Tells each breaker what concerns it: a tool's own error concerns the tool's breaker only, and the
     /// connection's breaker learns only whether the server could be reached.
-    fn settle<T>(self, tool: &Tool, result: &Result<T, Missed<T>>) {
+    fn settle<T>(self, tool: &Tool, part: Part, is_spared: impl Fn() -> bool, result: &Result<T, Missed<T>>) {
         let (own, connection) = match result.as_ref().map_err(|missed| (&missed.0, &missed.1)) {
             Ok(_) => (None, None),
             Err((failure, Some(_))) if tool.policy.scope == Scope::Tool => (Some(failure.cause.blame()), None),
@@ -311,6 +317,11 @@ impl<'a> Permits<'a> {
             Err((failure, None)) => (Some(failure.cause.blame()), reached(failure)),
         };
         let incident = result.as_ref().err().and_then(|missed| missed.0.incident);
+        let is_probe = self.own.as_ref().is_some_and(Permit::is_probe);
+        let own = own.map(|blame| match blame {
+            Blame::Server if part == Part::Again || (!is_probe && is_spared()) => Blame::Nobody,
+            blame => blame,
+        });
         settle(self.own, own, incident);
         settle(self.connection, connection, incident);
     }

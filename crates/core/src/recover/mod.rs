@@ -5,6 +5,7 @@
 //! and share the call's deadline.
 
 pub(crate) mod chain;
+mod items;
 pub(crate) mod page;
 pub(crate) mod simplify;
 pub(crate) mod split;
@@ -13,14 +14,13 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 
-use futures_util::stream::{self, StreamExt};
 use serde_json::Value;
 
 use crate::admit::cache::Stale;
 use crate::attempt::Part;
 use crate::attempt::deadline::within;
 use crate::classify::Describe;
-use crate::model::answer::{Body, Item, Outcome, Served};
+use crate::model::answer::{Body, Outcome, Served};
 use crate::model::call::Attempt;
 use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Disposition, Failure, Sent};
@@ -32,9 +32,6 @@ use crate::run::Run;
 use crate::state::Tool;
 use crate::state::durable::{NotQueued, Queued};
 use chain::{Step, warning};
-
-/// How many items of a batch are in flight at a time.
-const ITEMS_AT_A_TIME: usize = 4;
 
 /// Why a fallback did not answer.
 enum Skipped {
@@ -94,7 +91,7 @@ impl<T: Clone> Run<'_, T> {
     }
 
     /// Whether a failure ends the search: no other step can mend it, or none may hide it or do it again.
-    fn must_be_told(&self, failure: &Failure) -> bool {
+    pub(crate) fn must_be_told(&self, failure: &Failure) -> bool {
         self.must_not_act_again() || !failure.cause.allows_fallback()
     }
 
@@ -114,8 +111,10 @@ impl<T: Clone> Run<'_, T> {
         if writes_anew && self.call.written.is_some() {
             return Err(Skipped::Unavailable);
         }
-        // A server that named a pause is not asked before it is over.
-        if (hides_its_fate && self.may_have_acted()) || (asks_again && failure.retry_after.is_some()) {
+        // A server that named a pause is not asked before it is over; the items of a batch can wait for that.
+        let can_wait = matches!(fallback, Fallback::OneByOne(_)) && failure.asked_pause().is_some();
+        let must_wait = failure.retry_after.is_some() && !can_wait;
+        if (hides_its_fate && self.may_have_acted()) || (asks_again && must_wait) {
             return Err(Skipped::Unavailable);
         }
         match fallback {
@@ -125,7 +124,7 @@ impl<T: Clone> Run<'_, T> {
             Fallback::Simplify(argument) => {
                 let mut last = Skipped::Unavailable;
                 for (query, arguments) in simplify::simplified(&self.call.arguments, argument.as_deref()) {
-                    match self.ask(self.tool, arguments, send).await {
+                    match self.ask(self.tool, Part::Again, arguments, send).await {
                         Ok(value) => return Ok(served(name, texts::simplified(&query, failure), Body::Value(value))),
                         Err(failed) => last = Skipped::Failed(failed),
                     }
@@ -135,12 +134,12 @@ impl<T: Clone> Run<'_, T> {
             Fallback::PreviousPage(argument) => {
                 let arguments =
                     page::previous_page(&self.call.arguments, argument.as_deref()).ok_or(Skipped::Unavailable)?;
-                let value = self.ask(self.tool, arguments, send).await?;
+                let value = self.ask(self.tool, Part::Again, arguments, send).await?;
                 Ok(served(name, texts::previous_page(failure), Body::Value(value)))
             }
             Fallback::Alternate { server, tool, map } => {
                 let other = self.pipeline.find(server, tool).ok_or(Skipped::Unavailable)?;
-                let value = self.ask(&other, mapped(&self.call.arguments, map), send).await?;
+                let value = self.ask(&other, Part::Other, mapped(&self.call.arguments, map), send).await?;
                 Ok(served(name, texts::alternate(tool, &self.shown_name(), failure), Body::Value(value)))
             }
             Fallback::OneByOne(argument) => self.one_by_one(argument.as_deref(), failure, send).await,
@@ -200,44 +199,20 @@ impl<T: Clone> Run<'_, T> {
         failure
     }
 
-    async fn one_by_one<F>(
-        &self,
-        argument: Option<&str>,
-        failure: &Failure,
-        send: &impl Fn(Attempt) -> F,
-    ) -> Result<Served<T>, Skipped>
-    where
-        F: Future<Output = Result<T, Signals>>,
-    {
-        let items = split::one_by_one(&self.call.arguments, argument).ok_or(Skipped::Unavailable)?;
-        let of = items.len();
-        let effect = self.tool.policy.effect;
-        let results: Vec<Item<T>> = stream::iter(items)
-            .map(|(input, arguments)| async move {
-                let result = self.ask(self.tool, arguments, send).await;
-                let may_have_executed = result.as_ref().err().is_some_and(|failure| failure.may_have_executed(effect));
-                Item { input, result, may_have_executed }
-            })
-            .buffered(ITEMS_AT_A_TIME)
-            .collect()
-            .await;
-        let done = results.iter().filter(|item| item.result.is_ok()).count();
-        let worst =
-            results.iter().max_by_key(|item| item.may_have_executed).and_then(|item| item.result.as_ref().err());
-        match worst {
-            Some(failed) if done == 0 => Err(Skipped::Failed(failed.clone())),
-            _ => Ok(served("individually", texts::one_by_one(done, of, failure), Body::Items(results))),
-        }
-    }
-
     /// One attempt of a fallback, paid from the budget of the server it goes to.
-    async fn ask<F>(&self, tool: &Tool, arguments: Value, send: &impl Fn(Attempt) -> F) -> Result<T, Failure>
+    async fn ask<F>(
+        &self,
+        tool: &Tool,
+        part: Part,
+        arguments: Value,
+        send: &impl Fn(Attempt) -> F,
+    ) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, Signals>>,
     {
         let spent = || Failure::local(Cause::Overloaded, None, "the retry budget of the server is spent");
         let token = tool.server.budget.withdraw().ok_or_else(spent)?;
-        let result = self.once(tool, &Arc::new(arguments), Part::Fallback, send).await.map_err(|missed| missed.0);
+        let result = self.once(tool, &Arc::new(arguments), part, send).await.map_err(|missed| missed.0);
         match result.map(|value| (self.error_text(&value), value)) {
             Ok((None, value)) => Ok(value),
             Ok((Some(words), _)) => {
@@ -253,7 +228,8 @@ impl<T: Clone> Run<'_, T> {
 
     /// A tool's own error is no fallback's answer; whether it acted before it failed is unknown.
     fn tool_error(&self, effect: Effect, words: String) -> Failure {
-        let failure = Failure { sent: Sent::Yes, ..Failure::local(Cause::Misbehaved, None, words) };
+        let (sent, disposition) = (Sent::Yes, Disposition::Permanent);
+        let failure = Failure { sent, disposition, ..Failure::local(Cause::Misbehaved, None, words) };
         self.remember(self.attempts(), effect, &failure);
         failure
     }

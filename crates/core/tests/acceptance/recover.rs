@@ -1,8 +1,10 @@
 //! Every fallback: when it answers, what it says about itself, and when it must not be tried.
 
 use super::kit::*;
+use futures_util::future::join_all;
 use seawall::*;
 use serde_json::{Value, json};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A caller whose tool has these fallbacks only.
@@ -125,7 +127,8 @@ async fn a_failed_batch_is_done_one_by_one_only_if_it_did_not_run() {
         }
     };
 
-    let answer = tools.call("batch_label", call.clone(), send(Signals::http(429, "slow down"))).await;
+    let (answer, elapsed) = timed(tools.call("batch_label", call.clone(), send(Signals::http(429, "slow down")))).await;
+    assert_eq!(elapsed, secs(1), "a server at its limit is not asked again at once");
     let served = served(&answer);
     assert_eq!(
         served.note,
@@ -139,6 +142,113 @@ async fn a_failed_batch_is_done_one_by_one_only_if_it_did_not_run() {
     let answer = tools.call("batch_label", call, send(Signals::http(500, "half done"))).await;
     assert!(report(&answer).may_have_executed);
     assert_eq!(*seen.lock().unwrap(), [3], "a batch that may have run in part is not run again");
+}
+
+/// Does a batch of these items, which is answered with `failure`; its items are answered by `item`. What was sent, in order.
+async fn batch(
+    tools: &ToolCaller<String>,
+    items: Value,
+    failure: Signals,
+    item: impl Fn(u64) -> Result<String, Signals>,
+) -> (Answer<String>, Vec<Value>) {
+    let (seen, in_flight) = (Mutex::new(Vec::new()), AtomicU32::new(0));
+    let send = async |attempt: Attempt| {
+        let ids = attempt.arguments["ids"].clone();
+        seen.lock().unwrap().push(ids.clone());
+        if ids.as_array().unwrap().len() > 1 {
+            return Err(failure.clone());
+        }
+        let is_throttled = failure.status == Some(429);
+        let others = in_flight.fetch_add(1, Ordering::SeqCst);
+        assert!(!is_throttled || others == 0, "one at a time after a 429");
+        tokio::time::sleep(ms(1)).await;
+        in_flight.fetch_sub(1, Ordering::SeqCst);
+        item(ids[0].as_u64().unwrap())
+    };
+    let answer = tools.call("batch_label", json!({ "ids": items }), send).await;
+    let seen = seen.into_inner().unwrap();
+    (answer, seen)
+}
+
+fn slow_down(seconds: u64) -> Signals {
+    Signals { retry_after: Some(secs(seconds)), ..Signals::http(429, "slow down") }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_items_of_a_throttled_batch_wait_go_one_at_a_time_and_stop_at_the_next_429() {
+    let tools = caller(&env(0.0));
+    let second_is_refused = |id| if id == 2 { Err(slow_down(9)) } else { Ok(format!("{id} done")) };
+
+    let ((answer, seen), elapsed) = timed(batch(&tools, json!([1, 2, 3, 4]), slow_down(5), second_is_refused)).await;
+
+    assert_eq!(elapsed, secs(5) + ms(2));
+    assert_eq!(seen, [json!([1, 2, 3, 4]), json!([1]), json!([2])]);
+    let Body::Items(items) = &served(&answer).body else { panic!("no items") };
+    let fates: Vec<Result<&str, &str>> = items
+        .iter()
+        .map(|item| item.result.as_ref().map(String::as_str).map_err(|failure| failure.message.as_str()))
+        .collect();
+    let not_sent = Err("not sent, because an item before it failed: slow down");
+    assert_eq!(fates, [Ok("1 done"), Err("slow down"), not_sent, not_sent]);
+    assert!(items.iter().all(|item| !item.may_have_executed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_has_no_time_for_the_pause_says_so() {
+    let tools = caller(&env(0.0));
+
+    let ((answer, seen), elapsed) = timed(batch(&tools, json!([1, 2]), slow_down(60), |_| Ok("ok".into()))).await;
+
+    assert_eq!((elapsed, seen.len()), (secs(0), 1));
+    assert_eq!((report(&answer).code, report(&answer).retry_after), (Code::RateLimited, Some(secs(60))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_batch_however_large_is_one_failure_and_its_first_item_tries_for_all() {
+    let tools = with_tool(settings(&env(0.0)), "batch_label", |policy| policy.effect = Effect::Idempotent);
+    let down = || Signals::http(503, "down");
+
+    let (answer, seen) = batch(&tools, json!([1, 2, 3, 4, 5]), down(), |_| Err(down())).await;
+
+    assert_eq!(report(&answer).code, Code::UpstreamError);
+    assert_eq!(seen.len(), 2, "the batch, and one item to see whether it was the batch");
+    let breaker = tools.breaker_status("batch_label").unwrap();
+    assert_eq!((breaker.status, breaker.failures), (Status::Closed, 1));
+
+    batch(&tools, json!([6, 7]), down(), |_| Err(down())).await;
+    assert_eq!(tools.breaker_status("batch_label").unwrap().status, Status::Open, "two batches in a row open it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn batches_whose_items_work_say_nothing_against_the_server() {
+    let tools = with_tool(settings(&env(0.0)), "batch_label", |policy| policy.effect = Effect::Idempotent);
+    let large =
+        || async { batch(&tools, json!([1, 2, 3]), Signals::http(503, "too large"), |_| Ok("ok".into())).await };
+
+    let answers = join_all((0..3).map(|_| large())).await;
+
+    assert!(answers.iter().all(|(answer, seen)| served(answer).by == "individually" && seen.len() == 4));
+    assert_eq!(tools.breaker_status("batch_label").unwrap().trips, 0);
+
+    // A probe is not spared: what comes of the batch itself decides.
+    open_breaker(&tools, "batch_label").await;
+    advance(secs(120)).await;
+    let (answer, seen) = large().await;
+    assert_eq!((report(&answer).code, seen.len()), (Code::UpstreamError, 1));
+    assert_eq!(tools.breaker_status("batch_label").unwrap().status, Status::Open);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_tool_says_of_one_item_does_not_keep_the_others_from_being_sent() {
+    let own =
+        Settings { error_text: |text: &String| text.starts_with("Error").then(|| text.clone()), ..settings(&env(0.0)) };
+    let tools = with_tool(own, "batch_label", |policy| policy.effect = Effect::Idempotent);
+    let first_is_wrong = |id| Ok(if id == 1 { "Error: no such issue".to_owned() } else { format!("{id} done") });
+
+    let (answer, seen) = batch(&tools, json!([1, 2, 3]), Signals::http(503, "down"), first_is_wrong).await;
+
+    assert_eq!(seen.len(), 4);
+    assert!(served(&answer).note.starts_with("2 of 3 items succeeded one by one"), "{}", served(&answer).note);
 }
 
 #[tokio::test(start_paused = true)]

@@ -78,6 +78,27 @@ async fn what_a_server_asks_for_holds_for_the_calls_after_it_too() {
 }
 
 #[tokio::test]
+async fn a_throttled_batch_waits_before_its_items_and_stops_at_the_next_refusal() {
+    let server = Faulty::start(|_, count, _| match count {
+        1 | 3 => End::Status("429 Too Many Requests", "retry-after: 1\r\n", ""),
+        _ => End::Text("labelled"),
+    })
+    .await;
+    let served = server.served(QUICK).await;
+    let session = served.session("/mcp/gh").await;
+
+    let answer = call(&session, "batch_label_issues", json!({"targets": [1, 2, 3]})).await;
+
+    assert_eq!(server.calls("batch_label_issues"), 3, "the batch and two items");
+    assert!(server.pauses("batch_label_issues")[0] >= Duration::from_secs(1));
+    let lines: Vec<&str> =
+        answer["result"]["content"].as_array().unwrap().iter().filter_map(|block| block["text"].as_str()).collect();
+    assert!(lines[0].starts_with("1 of 3 items succeeded one by one; the batch failed (429)."), "{lines:?}");
+    assert_eq!(lines[1], "1: ok");
+    assert!(lines[3].starts_with("2: failed") && lines[4].starts_with("3: failed (not sent, "), "{lines:?}");
+}
+
+#[tokio::test]
 async fn a_write_is_repeated_only_if_it_certainly_did_not_run() {
     let server = Faulty::start(|tool, count, with| match (with["how"].as_str(), tool, count) {
         (Some("429"), _, 1) => SLOW_DOWN,

@@ -334,6 +334,11 @@ impl Permit<'_> {
         }
     }
 
+    /// Whether it is for a probe: what comes of it closes or opens the breaker.
+    pub fn is_probe(&self) -> bool {
+        self.probe.is_some()
+    }
+
     /// The attempt failed and the server is to blame.
     pub fn badly(self) {
         self.end(Ended::Badly);

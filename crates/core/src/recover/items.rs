@@ -1,0 +1,122 @@
+//! Decides how a batch that failed is done item by item: who goes first, what is waited for, and when to stop.
+//!
+//! The first item goes alone: if the trouble is not the batch's but the server's, the others are spared it, and only then
+//! a breaker counts a failure: a batch whose items work says nothing against the server. After a 429 the pause that the server asked for is waited out first, and then all items go one at a time. Whatever is not sent is
+//! said not to be.
+
+use std::future::Future;
+use std::sync::OnceLock;
+
+use futures_util::stream::{self, StreamExt};
+use serde_json::Value;
+
+use super::{Skipped, served, split};
+use crate::attempt::{Missed, Part};
+use crate::model::answer::{Body, Item, Served};
+use crate::model::call::Attempt;
+use crate::model::failure::{Blame, Cause, Disposition, Failure};
+use crate::model::policy::Fallback;
+use crate::model::signals::Signals;
+use crate::report::{one_line, served as texts};
+use crate::run::Run;
+
+/// How many items of a batch are in flight at a time.
+const AT_A_TIME: usize = 4;
+
+impl<T: Clone> Run<'_, T> {
+    /// Whether what became of the whole batch will be followed by its first item at once, so that this can speak for both.
+    pub(crate) fn goes_on_by_items(&self, missed: &Missed<T>) -> bool {
+        let (failure, words) = &**missed;
+        let Some(Fallback::OneByOne(argument)) = self.tool.policy.fallback.first() else { return false };
+        words.is_none()
+            && failure.asked_pause().is_none()
+            && !self.must_be_told(failure)
+            && split::one_by_one(&self.call.arguments, argument.as_deref()).is_some()
+    }
+
+    /// Does the batch item by item; `failure` is what became of the whole.
+    pub(super) async fn one_by_one<F>(
+        &self,
+        argument: Option<&str>,
+        failure: &Failure,
+        send: &impl Fn(Attempt) -> F,
+    ) -> Result<Served<T>, Skipped>
+    where
+        F: Future<Output = Result<T, Signals>>,
+    {
+        let items = split::one_by_one(&self.call.arguments, argument).ok_or(Skipped::Unavailable)?;
+        let of = items.len();
+        let is_throttled = failure.cause == Cause::RateLimited;
+        self.let_it_rest(failure).await?;
+        let stopped = OnceLock::new();
+        let mut items = items.into_iter();
+        let mut results = Vec::with_capacity(of);
+        if let Some(first) = items.next() {
+            results.push(self.item(first, Part::FirstItem, &stopped, send).await);
+        }
+        let at_a_time = if is_throttled { 1 } else { AT_A_TIME };
+        let rest = stream::iter(items).map(|item| self.item(item, Part::Again, &stopped, send)).buffered(at_a_time);
+        results.extend(rest.collect::<Vec<_>>().await);
+        let done = results.iter().filter(|item| item.result.is_ok()).count();
+        let worst =
+            results.iter().min_by_key(|item| !item.may_have_executed).and_then(|item| item.result.as_ref().err());
+        match worst {
+            Some(failed) if done == 0 => Err(Skipped::Failed(failed.clone())),
+            _ => Ok(served("individually", texts::one_by_one(done, of, failure), Body::Items(results))),
+        }
+    }
+
+    /// One item, unless an earlier one has shown that sending more makes no sense.
+    async fn item<F>(
+        &self,
+        (input, arguments): (Value, Value),
+        part: Part,
+        stopped: &OnceLock<Failure>,
+        send: &impl Fn(Attempt) -> F,
+    ) -> Item<T>
+    where
+        F: Future<Output = Result<T, Signals>>,
+    {
+        if let Some(reason) = stopped.get() {
+            return Item { input, result: Err(reason.clone()), may_have_executed: false };
+        }
+        let result = self.ask(self.tool, part, arguments, send).await;
+        let failure = result.as_ref().err();
+        let ends_it = |failure: &&Failure| is_refused(failure) || (part == Part::FirstItem && is_trouble(failure));
+        if let Some(failure) = failure.filter(ends_it) {
+            let words = format!("not sent, because an item before it failed: {}", one_line(&failure.message));
+            let _first = stopped.set(Failure::local(failure.cause, failure.retry_after, words));
+        }
+        let may_have_executed = failure.is_some_and(|failure| failure.may_have_executed(self.tool.policy.effect));
+        Item { input, result, may_have_executed }
+    }
+
+    /// Waits as long as a server that is at its limit asks for, or else as before a retry. A pause that leaves no time for
+    /// an item is not begun.
+    async fn let_it_rest(&self, failure: &Failure) -> Result<(), Skipped> {
+        let (policy, env) = (&self.tool.policy.retry, self.env());
+        let asked = failure.asked_pause().unwrap_or_default();
+        let wait = match failure.cause {
+            Cause::RateLimited => policy.backoff.delay(1, &env.rng).max(asked),
+            _ => asked,
+        };
+        if asked > policy.longest_pause || !self.deadline.allows(wait, &env.clock) {
+            return Err(Skipped::Unavailable);
+        }
+        if !wait.is_zero() {
+            self.note_wait();
+            tokio::time::sleep(wait).await;
+        }
+        Ok(())
+    }
+}
+
+/// The server is in trouble; what the item is about has nothing to do with it.
+fn is_trouble(failure: &Failure) -> bool {
+    failure.cause.blame() == Blame::Server && failure.disposition == Disposition::Transient
+}
+
+/// The server, or the way to it, does not take more now.
+fn is_refused(failure: &Failure) -> bool {
+    matches!(failure.cause, Cause::RateLimited | Cause::CircuitOpen | Cause::Overloaded)
+}
