@@ -36,7 +36,9 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let _gone = error.print();
-            eprintln!("\nThe bench itself: seawall-bench faults [--seed N] [--quick] [--arms WORD,…] [--write]");
+            eprintln!(
+                "\nThe bench itself: seawall-bench faults [--seed N] [--quick] [--arms WORD,…] [--faults WORD,…] [--write]"
+            );
             return ExitCode::from(cli::USAGE);
         }
     };

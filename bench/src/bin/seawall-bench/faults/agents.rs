@@ -95,7 +95,11 @@ impl Errand<'_> {
             }
         }
         match last {
-            Verdict::Useful { .. } | Verdict::Queued => tally.useful = 1,
+            Verdict::Useful { .. } => tally.useful = 1,
+            Verdict::Queued => {
+                tally.queued = 1;
+                tally.waits.push((self.tool, self.number));
+            }
             Verdict::Failed(_) => tally.failed = 1,
             Verdict::Dark => tally.dark = 1,
             Verdict::Wrong(text) => {
@@ -103,7 +107,7 @@ impl Errand<'_> {
                 tally.note(format!("false answer to {} {}: {text}", self.tool, self.number));
             }
         }
-        if tally.useful == 0 {
+        if tally.useful + tally.queued == 0 {
             tally.note(format!("{:?} had nothing of {}: {}", self.agent, self.tool, short(&told)));
         }
         tally.useful_reads = if self.is_known { tally.useful } else { 0 };

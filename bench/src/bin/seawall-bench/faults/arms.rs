@@ -24,26 +24,39 @@ attempt_timeout = \"700ms\"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arm {
     Direct,
-    /// With these parts of its policy, and with or without memory.
-    Seawall(&'static str, &'static str, bool),
+    /// Its name, and how it differs from what Seawall is by default.
+    Seawall(&'static str, But),
     Peer(Peer),
+}
+
+/// How an arm differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum But {
+    Same,
+    /// A part of its policy is off.
+    Without(&'static str),
+    /// It forgets everything when it ends.
+    NoMemory,
+    /// It has a store in which writes wait for their server.
+    Queue,
 }
 
 const RETRY: &str = "retry = { base = \"20ms\" }\n";
 const BREAKER: &str = "breaker = { cooldown = \"300ms\" }\n";
 
 /// All of them; the parts that an arm does not name are as in Seawall's own.
-pub(crate) const ALL: [Arm; 10] = [
+pub(crate) const ALL: [Arm; 11] = [
     Arm::Direct,
-    Arm::Seawall("Seawall", "", true),
-    Arm::Seawall("Seawall, no retries", "retry", true),
-    Arm::Seawall("Seawall, no breakers", "breaker", true),
-    Arm::Seawall("Seawall, no fallbacks", "fallback", true),
-    Arm::Seawall("Seawall, no loop guard", "loop", true),
-    Arm::Seawall("Seawall, no memory", "", false),
+    Arm::Seawall("Seawall", But::Same),
+    Arm::Seawall("Seawall, no retries", But::Without("retry")),
+    Arm::Seawall("Seawall, no breakers", But::Without("breaker")),
+    Arm::Seawall("Seawall, no fallbacks", But::Without("fallback")),
+    Arm::Seawall("Seawall, no loop guard", But::Without("loop")),
+    Arm::Seawall("Seawall, no memory", But::NoMemory),
+    Arm::Seawall("Seawall with a queue", But::Queue),
     Arm::Peer(Peer::McpProxy),
-    Arm::Peer(Peer::Fastmcp),
     Arm::Peer(Peer::Envoy),
+    Arm::Peer(Peer::Fastmcp),
 ];
 
 /// An arm that runs.
@@ -75,13 +88,22 @@ impl Arm {
         !matches!(self, Arm::Peer(Peer::Envoy)) || is_web
     }
 
+    /// Whether it takes so much of the machine that it must run alone, or the others would be slow for it.
+    pub(crate) fn is_heavy(self) -> bool {
+        self == Arm::Peer(Peer::Fastmcp)
+    }
+
     /// Starts it before a server.
     pub(crate) async fn start(self, folder: &Path, way: &Way, peers: &Peers) -> io::Result<Started> {
         match self {
             Arm::Direct => Ok(Started { running: Running::Direct, way: way.clone(), prefix: "" }),
-            Arm::Seawall(_, without, remembers) => {
-                let settings = settings(without);
-                let gateway = Gateway::start(folder, &settings, &[("s", way)], remembers).await?;
+            Arm::Seawall(_, but) => {
+                let settings = match but {
+                    But::Without(part) => settings(part),
+                    But::Queue => format!("[store]\npath = {:?}\n{}", folder.join("queue.redb"), settings("")),
+                    But::Same | But::NoMemory => settings(""),
+                };
+                let gateway = Gateway::start(folder, &settings, &[("s", way)], but != But::NoMemory).await?;
                 let way = Way::Web(gateway.url("s"));
                 Ok(Started { running: Running::Seawall(gateway), way, prefix: "" })
             }

@@ -26,6 +26,8 @@ const BURST: u64 = 20;
 /// How long a client may be without a live answer after the trouble before it counts as lost.
 const LOST: Duration = Duration::from_secs(6);
 const STEP: Duration = Duration::from_millis(20);
+/// How long a queue may take to be empty after the trouble.
+const DELIVERED: Duration = Duration::from_secs(20);
 
 /// What one cell is about.
 #[derive(Clone, Copy)]
@@ -89,6 +91,7 @@ impl Cell<'_> {
                 None => tally.lost_for_ever += 1,
             }
         }
+        delivered(&world, &mut tally).await;
         self.count_duplicates(&parties, &world, &mut tally);
         started.running.stop().await;
         Ok(tally)
@@ -137,6 +140,19 @@ impl Cell<'_> {
             tally.duplicates += u64::from(world.count(Entry::Done, tool, number).saturating_sub(1));
         }
     }
+}
+
+/// Waits until all that waited in a queue was made, and counts what was not.
+async fn delivered(world: &World, tally: &mut Tally) {
+    let begun = Instant::now();
+    let missing = |tally: &Tally| {
+        let is_missing = |(tool, number): &&(&'static str, u64)| world.count(Entry::Done, tool, *number) == 0;
+        tally.waits.iter().filter(is_missing).count() as u64
+    };
+    while missing(tally) > 0 && begun.elapsed() < DELIVERED {
+        tokio::time::sleep(STEP).await;
+    }
+    tally.never_made = missing(tally);
 }
 
 fn is_read(tool: &str) -> bool {

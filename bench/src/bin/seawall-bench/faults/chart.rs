@@ -7,8 +7,9 @@ use super::tally::Tally;
 const LEFT: f64 = 190.0;
 const WIDE: f64 = 480.0;
 const HIGH: f64 = 26.0;
-const COLOURS: [(&str, &str); 4] = [
+const COLOURS: [(&str, &str); 5] = [
     ("useful answer", "#2a9d8f"),
+    ("queued", "#8ab17d"),
     ("honest failure", "#e9c46a"),
     ("no answer", "#9aa0a6"),
     ("false answer", "#d62828"),
@@ -23,7 +24,7 @@ pub(crate) fn draw(rows: &[(&str, Tally)]) -> String {
         LEFT + WIDE + 150.0
     );
     for (place, (name, colour)) in COLOURS.iter().enumerate() {
-        let x = LEFT + place as f64 * 120.0;
+        let x = LEFT + place as f64 * 100.0;
         let _ = writeln!(svg, "<rect x=\"{x}\" y=\"8\" width=\"12\" height=\"12\" fill=\"{colour}\"/>");
         let _ = writeln!(svg, "<text x=\"{}\" y=\"18\">{name}</text>", x + 17.0);
     }
@@ -32,7 +33,9 @@ pub(crate) fn draw(rows: &[(&str, Tally)]) -> String {
         let y = HIGH * (place as f64 + 1.3);
         let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{name}</text>", LEFT - 8.0, y + 14.0);
         let mut x = LEFT;
-        for (part, (_, colour)) in [tally.useful, tally.failed, tally.dark, tally.wrong].into_iter().zip(COLOURS) {
+        for (part, (_, colour)) in
+            [tally.useful, tally.queued, tally.failed, tally.dark, tally.wrong].into_iter().zip(COLOURS)
+        {
             let width = part as f64 / tally.wanted.max(1) as f64 * WIDE;
             let _ =
                 writeln!(svg, "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"18\" fill=\"{colour}\"/>");

@@ -61,7 +61,7 @@ pub(crate) fn page(head: &Head, arms: &[Arm], played: &[Played], pairs: &[String
     text.push_str("- F5, an authorization service that never answers: Seawall asks none yet.\n");
     let odd: Vec<String> = played
         .iter()
-        .filter(|played| matches!(played.arm, Arm::Seawall("Seawall", ..)))
+        .filter(|played| played.arm.name() == "Seawall")
         .flat_map(|played| {
             let on = if played.is_web { "HTTP" } else { "stdio" };
             played.tally.oddities.iter().map(move |odd| format!("- {} on {on}: {odd}\n", played.scenario))
@@ -83,22 +83,25 @@ server on HTTP that died is back after 150 ms. Each cell has a gateway of its ow
 ";
 
 const LEGEND: &str = "\
-`reads`: of what was read before, how much was answered with use. `no answer`: timeout or lost connection. `duplicates`: writes
-executed more often than agents wanted, and those of them for which no agent had called again. `doubts`: failures that say
+`reads`: of what was read before, how much was answered with use. `queued`: told to be made later. `no answer`: timeout or lost
+connection. `duplicates`: writes executed more often than agents wanted, and those of them for which no agent had called again.
+`not made`: queued, and never executed within 20 s after the trouble. `doubts`: failures that say
 \"may have been executed\" of a write that never arrived at the server. `attempts`: those that arrived for each useful answer while
 nothing worked; `wasted`: all of them. `opens`: breakers that opened though nothing was wrong with the server. `lists`: lists
 that changed. `lost`: clients without a live answer 6 s after the trouble. Times in ms.";
 
 fn overall(arms: &[Arm], played: &[Played]) -> String {
-    const HEAD: [&str; 16] = [
+    const HEAD: [&str; 18] = [
         "arm",
         "useful %",
         "reads %",
+        "queued %",
         "failure %",
         "no answer %",
         "false",
         "duplicates",
         "own",
+        "not made",
         "doubts",
         "attempts",
         "wasted",
@@ -116,11 +119,13 @@ fn overall(arms: &[Arm], played: &[Played]) -> String {
             arm.name().to_owned(),
             percent(tally.useful),
             format!("{:.2}", Tally::percent(tally.useful_reads, tally.reads)),
+            percent(tally.queued),
             percent(tally.failed),
             percent(tally.dark),
             tally.wrong.to_string(),
             tally.duplicates.to_string(),
             tally.own_duplicates.to_string(),
+            tally.never_made.to_string(),
             tally.needless_doubts.to_string(),
             format!("{:.2}", tally.attempts_in_outage()),
             tally.wasted.to_string(),

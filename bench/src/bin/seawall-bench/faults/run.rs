@@ -17,6 +17,8 @@ use super::{pairs, report};
 
 /// Cells at a time: most of what they do is waiting.
 const TOGETHER: usize = 16;
+/// Cells at a time of an arm that needs much of the machine; they come last, when all others are done.
+const HEAVY_TOGETHER: usize = 2;
 
 /// What one cell came to.
 pub(crate) struct Played {
@@ -31,21 +33,27 @@ struct Wishes {
     seed: u64,
     is_quick: bool,
     arms: Vec<String>,
+    faults: Vec<String>,
     writes: bool,
 }
 
 impl Wishes {
     fn read(arguments: &[String]) -> Setup<Self> {
-        let mut wishes = Self { seed: 1, is_quick: false, arms: Vec::new(), writes: false };
+        let mut wishes = Self { seed: 1, is_quick: false, arms: Vec::new(), faults: Vec::new(), writes: false };
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
             match argument.as_str() {
                 "--seed" => wishes.seed = value()?.parse()?,
                 "--arms" => wishes.arms = value()?.split(',').map(str::to_lowercase).collect(),
+                "--faults" => wishes.faults = value()?.split(',').map(str::to_lowercase).collect(),
                 "--quick" => wishes.is_quick = true,
                 "--write" => wishes.writes = true,
-                other => return Err(format!("{other:?} is not known; write --seed, --quick, --arms or --write").into()),
+                other => {
+                    return Err(
+                        format!("{other:?} is not known; write --seed, --quick, --arms, --faults or --write").into()
+                    );
+                }
             }
         }
         Ok(wishes)
@@ -57,7 +65,12 @@ impl Wishes {
     }
 
     fn scenarios(&self) -> Vec<&'static Scenario> {
-        let is_wanted = |scenario: &&Scenario| !self.is_quick || scenarios::QUICK.contains(&scenario.name);
+        let is_named = |name: &str| {
+            self.faults.is_empty() || self.faults.iter().any(|word| name.to_lowercase().contains(word.as_str()))
+        };
+        let is_wanted = |scenario: &&Scenario| {
+            is_named(scenario.name) && (!self.is_quick || scenarios::QUICK.contains(&scenario.name))
+        };
         scenarios::ALL.iter().filter(is_wanted).collect()
     }
 }
@@ -120,8 +133,12 @@ async fn play(wishes: &Wishes, arms: &[Arm], peers: &Peers, folder: &Folder) -> 
             Some((place, Played { arm, scenario: scenario.name, is_web, tally }))
         }
     };
-    let played = stream::iter(cells.into_iter().enumerate()).map(play).buffer_unordered(TOGETHER);
-    let mut played: Vec<(usize, Played)> = played.filter_map(std::future::ready).collect().await;
+    let (heavy, light): (Vec<_>, Vec<_>) = cells.into_iter().enumerate().partition(|(_, cell)| cell.arm.is_heavy());
+    let mut played: Vec<(usize, Played)> = Vec::new();
+    for (cells, together) in [(light, TOGETHER), (heavy, HEAVY_TOGETHER)] {
+        let part = stream::iter(cells).map(play).buffer_unordered(together);
+        played.extend(part.filter_map(std::future::ready).collect::<Vec<_>>().await);
+    }
     eprintln!();
     played.sort_by_key(|(place, _)| *place);
     played.into_iter().map(|(_, played)| played).collect()

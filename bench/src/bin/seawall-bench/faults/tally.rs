@@ -8,6 +8,8 @@ pub(crate) struct Tally {
     /// Things that agents wanted done.
     pub(crate) wanted: u64,
     pub(crate) useful: u64,
+    /// They wait in a queue, which was told.
+    pub(crate) queued: u64,
     /// They ended with a failure that was told.
     pub(crate) failed: u64,
     /// They ended without an answer.
@@ -23,6 +25,10 @@ pub(crate) struct Tally {
     pub(crate) own_duplicates: u64,
     /// Writes that were executed more often than agents wanted.
     pub(crate) duplicates: u64,
+    /// What was said to wait in a queue, and that was never executed.
+    pub(crate) never_made: u64,
+    /// What waits: tools and numbers.
+    pub(crate) waits: Vec<(&'static str, u64)>,
     /// Failures that said "not executed" of a write that was.
     pub(crate) false_claims: u64,
     /// Failures that said "may have been executed" of a write that never arrived.
@@ -50,6 +56,7 @@ impl Tally {
         for (sum, more) in [
             (&mut self.wanted, other.wanted),
             (&mut self.useful, other.useful),
+            (&mut self.queued, other.queued),
             (&mut self.failed, other.failed),
             (&mut self.dark, other.dark),
             (&mut self.wrong, other.wrong),
@@ -58,6 +65,7 @@ impl Tally {
             (&mut self.calls, other.calls),
             (&mut self.own_duplicates, other.own_duplicates),
             (&mut self.duplicates, other.duplicates),
+            (&mut self.never_made, other.never_made),
             (&mut self.false_claims, other.false_claims),
             (&mut self.needless_doubts, other.needless_doubts),
             (&mut self.wasted, other.wasted),
@@ -68,6 +76,7 @@ impl Tally {
         ] {
             *sum += more;
         }
+        self.waits.extend(&other.waits);
         self.recovery.extend(&other.recovery);
         self.took.extend(&other.took);
         for odd in &other.oddities {
