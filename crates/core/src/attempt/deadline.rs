@@ -1,9 +1,13 @@
 //! Decides when waiting ends: the call's deadline, seen by everything that runs under it.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
 use std::time::Duration;
+
+use pin_project_lite::pin_project;
+use tokio::task::unconstrained;
+use tokio::time::{Sleep, sleep};
 
 use crate::model::time::{Clock, Moment};
 
@@ -14,16 +18,45 @@ pub struct Elapsed;
 
 /// Runs `work` for at most `limit`. Work that is ready at once never touches a timer.
 /// When the time is up, `work` is dropped: what it already sent must be cancelled by its own drop.
-pub async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, Elapsed> {
-    let mut work = pin!(work);
-    let at_once = poll_fn(|context| match work.as_mut().poll(context) {
-        Poll::Ready(done) => Poll::Ready(Some(done)),
-        Poll::Pending => Poll::Ready(None),
-    });
-    match at_once.await {
-        Some(done) => Ok(done),
-        None => tokio::time::timeout(limit, work).await.map_err(|_| Elapsed),
+#[inline]
+pub fn within<F: Future>(limit: Duration, work: F) -> impl Future<Output = Result<F::Output, Elapsed>> {
+    Within { work, limit, timer: None }
+}
+
+pin_project! {
+    /// Work, and the timer that is set when it has to wait for the first time.
+    #[must_use = "futures do nothing unless polled"]
+    struct Within<F> {
+        #[pin]
+        work: F,
+        limit: Duration,
+        #[pin]
+        timer: Option<Sleep>,
     }
+}
+
+impl<F: Future> Future for Within<F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        match this.work.poll(context) {
+            Poll::Ready(done) => Poll::Ready(Ok(done)),
+            Poll::Pending => is_over(this.timer, *this.limit, context).map(|()| Err(Elapsed)),
+        }
+    }
+}
+
+/// Kept out of the way of work that is ready at once.
+#[inline(never)]
+fn is_over(mut timer: Pin<&mut Option<Sleep>>, limit: Duration, context: &mut Context<'_>) -> Poll<()> {
+    if let Some(timer) = timer.as_mut().as_pin_mut() {
+        // Unconstrained: work that uses up its task's turn each time must not keep the timer from being asked.
+        return pin!(unconstrained(timer)).poll(context);
+    }
+    timer.set(Some(sleep(limit)));
+    timer.as_pin_mut().map_or(Poll::Pending, |timer| timer.poll(context))
 }
 
 /// A moment by which a call has to be answered.
