@@ -18,7 +18,8 @@ use crate::report::{Code, one_line};
 use crate::settings::Pipeline;
 use crate::state::Tool;
 
-/// One call on its way.
+/// One call on its way. It is one task, so nobody else changes its notes meanwhile: they are atomic only to be shared
+/// with the futures of that task, and are read and written in two steps, which is cheaper than one.
 pub(crate) struct Run<'a, T> {
     pub(crate) pipeline: &'a Pipeline<T>,
     pub(crate) tool: &'a Tool,
@@ -87,7 +88,11 @@ impl<'a, T> Run<'a, T> {
     /// The time now. Asked for the first time by a call that did not wait, it is the time it started: no need
     /// to look again.
     pub(crate) fn now(&self) -> Moment {
-        if self.waited.swap(true, Ordering::Relaxed) { self.env().clock.now() } else { self.started }
+        if self.waited.load(Ordering::Relaxed) {
+            return self.env().clock.now();
+        }
+        self.note_wait();
+        self.started
     }
 
     /// Time is about to pass.
@@ -125,7 +130,9 @@ impl<'a, T> Run<'a, T> {
     }
 
     pub(crate) fn count_attempt(&self) -> u32 {
-        self.attempts.fetch_add(1, Ordering::Relaxed) + 1
+        let number = self.attempts().saturating_add(1);
+        self.attempts.store(number, Ordering::Relaxed);
+        number
     }
 
     /// Remembers an attempt that failed, at a tool with this effect.
@@ -169,7 +176,8 @@ impl<'a, T> Run<'a, T> {
 
     /// Tells that the call ended; once.
     pub(crate) fn tell_end(&self, class: &'static str) {
-        if !self.is_told.swap(true, Ordering::Relaxed) {
+        if !self.is_told.load(Ordering::Relaxed) {
+            self.is_told.store(true, Ordering::Relaxed);
             let (attempts, elapsed) = (self.attempts(), self.ended().since(self.started));
             self.emit(|server, tool| Event::CallFinished { server, tool, class, attempts, elapsed });
         }
