@@ -20,19 +20,34 @@ impl<T: Clone> Pipeline<T> {
     /// Answers a call of `tool`. `send` makes one attempt and is asked again for each retry and fallback.
     ///
     /// Dropping the future cancels the call: nothing it held stays taken.
-    pub async fn run<F>(&self, tool: &Tool, call: &Call, send: impl Fn(Attempt) -> F) -> Answer<T>
+    #[inline]
+    pub fn run<F>(&self, tool: &Tool, call: &Call, send: impl Fn(Attempt) -> F) -> impl Future<Output = Answer<T>>
     where
         F: Future<Output = Result<T, Signals>>,
     {
-        self.run_with(tool, call, &[], send).await
+        self.through_all_stages(tool, call, [], send)
     }
 
     /// The same, with steps of the caller's own after the tool's fallbacks.
-    pub async fn run_with<F>(
+    #[inline]
+    pub fn run_with<F>(
         &self,
         tool: &Tool,
         call: &Call,
         own_steps: &[Step<T>],
+        send: impl Fn(Attempt) -> F,
+    ) -> impl Future<Output = Answer<T>>
+    where
+        F: Future<Output = Result<T, Signals>>,
+    {
+        self.through_all_stages(tool, call, own_steps, send)
+    }
+
+    async fn through_all_stages<F>(
+        &self,
+        tool: &Tool,
+        call: &Call,
+        own_steps: impl AsRef<[Step<T>]>,
         send: impl Fn(Attempt) -> F,
     ) -> Answer<T>
     where
@@ -40,15 +55,21 @@ impl<T: Clone> Pipeline<T> {
     {
         let run = Run::start(self, tool, call);
         let mut warnings = Vec::new();
-        let outcome = match self.gatekeeper.admit(&run).await {
+        let admitted = match self.gatekeeper.admit(&run) {
+            Ok(admitted) => admitted,
+            Err(flight) => self.gatekeeper.follow(&run, flight).await,
+        };
+        let outcome = match admitted {
             Admitted::Answered(value) => Outcome::Live(value),
             Admitted::Refused(failure) => run.fail(*failure),
-            Admitted::Failed(failure) => Box::pin(run.recover(*failure, own_steps, &send, &mut warnings)).await,
+            Admitted::Failed(failure) => {
+                Box::pin(run.recover(*failure, own_steps.as_ref(), &send, &mut warnings)).await
+            }
             Admitted::Go(lead) => match run.attempt(&send).await {
                 Ok(value) => run.pass_on(value, lead),
                 Err(failure) => {
                     run.give_up(&failure, lead);
-                    Box::pin(run.recover(*failure, own_steps, &send, &mut warnings)).await
+                    Box::pin(run.recover(*failure, own_steps.as_ref(), &send, &mut warnings)).await
                 }
             },
         };

@@ -41,36 +41,43 @@ pub(crate) enum Joined<'a, T> {
 }
 
 impl<T: Clone> Flights<T> {
-    /// Waits for an identical call in flight, or becomes the one that others wait for.
-    /// When the first is cancelled, one of those who waited takes its place.
-    pub(crate) async fn join(&self, key: FlightKey, patience: impl FnOnce() -> Duration) -> Joined<'_, T> {
-        match self.lead_or_follow(key) {
-            Ok(lead) => Joined::Lead(lead),
-            Err(flight) => within(patience(), self.follow(key, flight)).await.unwrap_or(Joined::TimedOut),
-        }
-    }
-
-    async fn follow(&self, key: FlightKey, mut flight: watch::Receiver<Landing<T>>) -> Joined<'_, T> {
-        loop {
-            let landed = flight.wait_for(Option::is_some).await.ok().and_then(|landing| landing.clone());
-            if let Some(landed) = landed {
-                return Joined::Landed(landed);
-            }
-            match self.lead_or_follow(key) {
-                Ok(lead) => return Joined::Lead(lead),
-                Err(next) => flight = next,
-            }
-        }
-    }
-
-    fn lead_or_follow(&self, key: FlightKey) -> Result<Lead<'_, T>, watch::Receiver<Landing<T>>> {
+    /// Becomes the one that others wait for, or finds an identical call in flight.
+    pub(crate) fn join(&self, key: FlightKey) -> Result<Lead<'_, T>, Flight<'_, T>> {
         match self.lock().entry(key) {
             Entry::Vacant(entry) => {
                 entry.insert(None);
                 Ok(Lead { flights: self, key })
             }
             Entry::Occupied(mut entry) => {
-                Err(entry.get_mut().get_or_insert_with(|| watch::channel(None).0).subscribe())
+                let landing = entry.get_mut().get_or_insert_with(|| watch::channel(None).0).subscribe();
+                Err(Flight { flights: self, key, landing })
+            }
+        }
+    }
+}
+
+/// An identical call in flight.
+pub(crate) struct Flight<'a, T> {
+    flights: &'a Flights<T>,
+    key: FlightKey,
+    landing: watch::Receiver<Landing<T>>,
+}
+
+impl<'a, T: Clone> Flight<'a, T> {
+    /// Waits for what it brings. When the first is cancelled, one of those who waited takes its place.
+    pub(crate) async fn landing(self, patience: Duration) -> Joined<'a, T> {
+        within(patience, self.landed()).await.unwrap_or(Joined::TimedOut)
+    }
+
+    async fn landed(mut self) -> Joined<'a, T> {
+        loop {
+            let landed = self.landing.wait_for(Option::is_some).await.ok().and_then(|landing| landing.clone());
+            if let Some(landed) = landed {
+                return Joined::Landed(landed);
+            }
+            match self.flights.join(self.key) {
+                Ok(lead) => return Joined::Lead(lead),
+                Err(next) => self = next,
             }
         }
     }
@@ -119,9 +126,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn those_who_wait_get_what_the_first_got() {
         let (flights, key) = (Flights::default(), key());
-        let Joined::Lead(lead) = flights.join(key, || Duration::MAX).await else { panic!("not the first") };
+        let Ok(lead) = flights.join(key) else { panic!("not the first") };
+        let Err(flight) = flights.join(key) else { panic!("the first again") };
 
-        let (second, ()) = tokio::join!(flights.join(key, || Duration::MAX), async { lead.land(|| Ok(7)) });
+        let (second, ()) = tokio::join!(flight.landing(Duration::MAX), async { lead.land(|| Ok(7)) });
 
         assert!(matches!(second, Joined::Landed(Ok(7))));
         assert!(flights.lock().is_empty());
@@ -130,9 +138,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn when_the_first_leaves_another_takes_over() {
         let (flights, key) = (Flights::<u32>::default(), key());
-        let Joined::Lead(lead) = flights.join(key, || Duration::MAX).await else { panic!("not the first") };
+        let Ok(lead) = flights.join(key) else { panic!("not the first") };
+        let Err(flight) = flights.join(key) else { panic!("the first again") };
 
-        let (second, ()) = tokio::join!(flights.join(key, || Duration::MAX), async { drop(lead) });
+        let (second, ()) = tokio::join!(flight.landing(Duration::MAX), async { drop(lead) });
 
         assert!(matches!(second, Joined::Lead(_)));
         drop(second);
@@ -142,8 +151,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_longer_than_their_own_deadline() {
         let (flights, key) = (Flights::<u32>::default(), key());
-        let _lead = flights.join(key, || Duration::MAX).await;
+        let _lead = flights.join(key);
+        let Err(flight) = flights.join(key) else { panic!("the first again") };
 
-        assert!(matches!(flights.join(key, || Duration::from_secs(2)).await, Joined::TimedOut));
+        assert!(matches!(flight.landing(Duration::from_secs(2)).await, Joined::TimedOut));
     }
 }

@@ -23,7 +23,7 @@ use crate::report::event::Event;
 use crate::run::Run;
 use doubts::{Doubts, HeldBack};
 pub(crate) use flight::Lead;
-use flight::{Flights, Joined};
+use flight::{Flight, Flights, Joined};
 use loops::LoopMode;
 use rate::{Rate, RateLimit};
 
@@ -71,29 +71,38 @@ impl<T: Clone> Gatekeeper<T> {
         })
     }
 
-    /// Asks the five questions in order.
-    pub(crate) async fn admit<'a>(&'a self, run: &Run<'a, T>) -> Admitted<'a, T> {
+    /// Asks the five questions in order; a call that finds an identical one in flight has to follow it first.
+    pub(crate) fn admit<'a>(&'a self, run: &Run<'a, T>) -> Result<Admitted<'a, T>, Flight<'a, T>> {
         let policy = &run.tool.policy;
         if let Some(repeats) = self.loops.check(&policy.loops, &run.call.session, || run.key()) {
             let did = if policy.loops.mode == LoopMode::Failures { "failed" } else { "was made" };
-            return Admitted::refused(run.refuse(Cause::Loop, None, format!("{did} {repeats} times")));
+            return Ok(Admitted::refused(run.refuse(Cause::Loop, None, format!("{did} {repeats} times"))));
         }
         if !policy.effect.is_replayable()
             && let Some(held) = self.doubts.check(|| run.key())
         {
-            return Admitted::refused(run.hold_back(&held));
+            return Ok(Admitted::refused(run.hold_back(&held)));
         }
-        let mut lead = None;
         if let (Some(fresh), Effect::ReadOnly) = (policy.cache.fresh, policy.effect) {
             if let Some(copy) = self.copies.fresh_at(run.started, run.key(), fresh, run.tool.server.writes()) {
-                return run.answer_at_once(copy, false);
+                return Ok(run.answer_at_once(copy, false));
             }
-            match self.flights.join((run.key(), run.writes), || run.patience()).await {
-                Joined::Lead(first) => lead = Some(first),
-                Joined::Landed(outcome) => return run.answer_with_flight(outcome),
-                Joined::TimedOut => return Admitted::Failed(Box::new(run.timed_out())),
-            }
+            let lead = self.flights.join((run.key(), run.writes))?;
+            return Ok(self.within_rate(run, Some(lead)));
         }
+        Ok(self.within_rate(run, None))
+    }
+
+    /// Waits for an identical call in flight.
+    pub(crate) async fn follow<'a>(&'a self, run: &Run<'a, T>, flight: Flight<'a, T>) -> Admitted<'a, T> {
+        match flight.landing(run.patience()).await {
+            Joined::Lead(lead) => self.within_rate(run, Some(lead)),
+            Joined::Landed(outcome) => run.answer_with_flight(outcome),
+            Joined::TimedOut => Admitted::Failed(Box::new(run.timed_out())),
+        }
+    }
+
+    fn within_rate<'a>(&'a self, run: &Run<'a, T>, lead: Option<Lead<'a, T>>) -> Admitted<'a, T> {
         if let Some(Err(wait)) = self.callers.as_ref().map(|callers| callers.check(&run.call.caller)) {
             return Admitted::refused(run.refuse(Cause::RateLimited, Some(wait), "this caller's rate is used up"));
         }

@@ -32,7 +32,7 @@ use crate::run::Run;
 use crate::state::Tool;
 use breaker::{Breaker, Permit, Refused};
 use deadline::within;
-use retry::{Failed, RetryPolicy, Rules, try_until};
+use retry::{Failed, RetryPolicy, Rules, try_again};
 
 /// Why an attempt gave no good answer; and the tool's own words where it answered with an error.
 pub(crate) type Missed<T> = Failed<Option<T>>;
@@ -43,8 +43,23 @@ impl<T: Clone> Run<'_, T> {
     where
         F: Future<Output = Result<T, Signals>>,
     {
+        self.tool.server.budget.deposit();
+        let first = match self.tool.hedge_delay() {
+            None => self.once(self.tool, &self.call.arguments, Part::Call, send).await,
+            Some(_) => self.hedged(send).await,
+        };
+        match first {
+            Ok(value) => Ok(value),
+            // Boxed: what follows a failure is large, and a call that works should not carry it along.
+            Err(missed) => Box::pin(self.attempt_again(missed, send)).await,
+        }
+    }
+
+    async fn attempt_again<F>(&self, missed: Missed<T>, send: &impl Fn(Attempt) -> F) -> Result<T, Box<Failure>>
+    where
+        F: Future<Output = Result<T, Signals>>,
+    {
         let tool = self.tool;
-        tool.server.budget.deposit();
         let once = RetryPolicy { attempts: 1, ..tool.policy.retry };
         let rules = Rules {
             policy: if self.call.retried_outside { &once } else { &tool.policy.retry },
@@ -57,7 +72,7 @@ impl<T: Clone> Run<'_, T> {
         let is_last = || self.call.held.as_ref().is_some_and(|held| held.is_last());
         // A long pause is not sat out by a call that can be answered with a copy.
         let blocked = |is_asked_for: bool| wait(tool).is_some() || is_last() || (is_asked_for && self.has_copy());
-        let tried = try_until(&rules, |_| self.hedged(send), blocked).await;
+        let tried = try_again(&rules, missed, |_| self.hedged(send), blocked).await;
         match tried {
             Ok(retried) => Ok(retried.value),
             Err(gave_up) => match gave_up.error {
@@ -96,8 +111,18 @@ impl<T: Clone> Run<'_, T> {
         let local = |failure: Failure| Box::new((failure, None));
         peek(tool).map_err(|open| local(open.failure()))?;
         self.keep_pause(tool, part == Part::Call).await.map_err(local)?;
-        let _slot = self.wait_for_slot(tool).await.map_err(local)?;
-        let now = self.wait_for_rate(tool).await.map_err(local)?;
+        let _slot = match tool.server.slots.as_ref().map(|slots| slots.try_take().ok_or(slots)) {
+            None => None,
+            Some(Ok(slot)) => Some(slot),
+            Some(Err(slots)) => Some(self.wait_for_slot(slots).await.map_err(local)?),
+        };
+        let now = match self.turn_in_rate(tool).map_err(local)? {
+            Ok(now) => now,
+            Err(wait) => {
+                tokio::time::sleep(wait).await;
+                self.env().clock.now()
+            }
+        };
         let limit = self.deadline.remaining_at(now).min(tool.policy.attempt_timeout.unwrap_or(Duration::MAX));
         if limit.is_zero() {
             return Err(local(self.timed_out()));
@@ -108,7 +133,12 @@ impl<T: Clone> Run<'_, T> {
         let attempt = Attempt { number, names: tool.names.clone(), arguments: arguments.clone(), timeout: limit };
         let watch = Watch::start(self.env(), tool, number);
         let written = Written::by(self, tool);
-        let answered = self.in_time(limit, send(attempt)).await;
+        let mut running = pin!(send(attempt));
+        let mut answered = within(limit, running.as_mut()).await;
+        // Longer, if its client has to be waited for meanwhile.
+        while let (Err(_), Some(more)) = (&answered, self.call.held.as_ref().and_then(|held| held.take())) {
+            answered = within(more, running.as_mut()).await;
+        }
         let timed_out = answered.is_err();
         let result = match answered {
             Ok(Ok(value)) => self.judge(tool, value),
@@ -130,16 +160,6 @@ impl<T: Clone> Run<'_, T> {
         }
         watch.stop(result.as_ref().err().map(|missed| missed.0.cause));
         result
-    }
-
-    /// Runs an attempt within its limit, and longer if its client has to be waited for meanwhile.
-    async fn in_time<F: Future>(&self, limit: Duration, attempt: F) -> Result<F::Output, deadline::Elapsed> {
-        let mut attempt = pin!(attempt);
-        let mut answered = within(limit, attempt.as_mut()).await;
-        while let (Err(_), Some(more)) = (&answered, self.call.held.as_ref().and_then(|held| held.take())) {
-            answered = within(more, attempt.as_mut()).await;
-        }
-        answered
     }
 
     /// A tool's own error is an answer, unless it plainly carries an upstream failure.
@@ -167,28 +187,19 @@ impl<T: Clone> Run<'_, T> {
         }
     }
 
-    async fn wait_for_slot<'t>(&self, tool: &'t Tool) -> Result<Option<slot::Slot<'t>>, Failure> {
-        let Some(slots) = &tool.server.slots else { return Ok(None) };
-        if let Some(slot) = slots.try_take() {
-            return Ok(Some(slot));
-        }
+    async fn wait_for_slot<'t>(&self, slots: &'t slot::Slots) -> Result<slot::Slot<'t>, Failure> {
         self.note_wait();
         let full = |_| Failure::local(Cause::Overloaded, Some(Duration::from_secs(1)), "all slots are taken");
-        slots.take(self.remaining()).await.map(Some).map_err(full)
+        slots.take(self.remaining()).await.map_err(full)
     }
 
-    /// Waits for the server's next turn and tells the time then.
-    async fn wait_for_rate(&self, tool: &Tool) -> Result<Moment, Failure> {
+    /// Books the server's next turn: it is now, and tells the time, or later, and tells the wait.
+    fn turn_in_rate(&self, tool: &Tool) -> Result<Result<Moment, Duration>, Failure> {
         let now = self.now();
-        let Some(rate) = &tool.server.rate else { return Ok(now) };
-        let wait = rate
-            .book_at(now, self.deadline.remaining_at(now))
-            .map_err(|wait| Failure::local(Cause::RateLimited, Some(wait), "the server's rate is used up"))?;
-        if wait.is_zero() {
-            return Ok(now);
-        }
-        tokio::time::sleep(wait).await;
-        Ok(self.env().clock.now())
+        let Some(rate) = &tool.server.rate else { return Ok(Ok(now)) };
+        let used_up = |wait| Failure::local(Cause::RateLimited, Some(wait), "the server's rate is used up");
+        let wait = rate.book_at(now, self.deadline.remaining_at(now)).map_err(used_up)?;
+        Ok(if wait.is_zero() { Ok(now) } else { Err(wait) })
     }
 }
 

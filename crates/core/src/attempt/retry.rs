@@ -107,7 +107,7 @@ where
 }
 
 /// The loop proper: what follows a first attempt that failed.
-async fn try_again<T, E, F>(
+pub(crate) async fn try_again<T, E, F>(
     rules: &Rules<'_>,
     mut failed: Failed<E>,
     mut attempt: impl FnMut(u32) -> F,

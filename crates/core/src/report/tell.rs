@@ -79,7 +79,7 @@ impl<T: Clone> Run<'_, T> {
         })
     }
 
-    pub(crate) fn finish(self, outcome: Outcome<T>, warnings: Vec<String>) -> Answer<T> {
+    pub(crate) fn finish(&self, outcome: Outcome<T>, warnings: Vec<String>) -> Answer<T> {
         self.learn(&outcome);
         let class = match &outcome {
             Outcome::Live(value) if self.error_text(value).is_some() => "tool_error",
