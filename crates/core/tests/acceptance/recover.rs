@@ -99,6 +99,17 @@ async fn a_failed_search_is_tried_with_simpler_queries() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn simpler_queries_that_fail_too_are_no_further_evidence() {
+    let tools = caller(&env(0.0));
+    let down = Script::down("503 Service Unavailable");
+
+    tools.call("search_issues", json!({"query": "a b c d"}), down.send()).await;
+
+    let breaker = tools.breaker_status("search_issues").unwrap();
+    assert_eq!((down.executions(), breaker.failures, breaker.status), (3 + 2, 3, Status::Closed));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_page_is_answered_with_the_one_before() {
     let tools = caller(&env(0.0));
     let call = json!({"page": 3});

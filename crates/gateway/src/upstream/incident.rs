@@ -4,6 +4,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::Failure;
+
 /// Numbers are given once in a process, so that a breaker that hears of many conversations can compare them.
 static GIVEN: AtomicU64 = AtomicU64::new(0);
 
@@ -17,8 +19,23 @@ impl Incidents {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// The failure of a call that began when `before` was the last incident: one that ended others too says so, and one
+    /// of a server that was there and is not took nothing, so whoever asks again waits for it.
+    pub fn judged(&self, before: u64, failure: Failure, is_over: bool) -> Failure {
+        let is_everybodys = match &failure {
+            Failure::Unreachable(_) => return Failure::SessionLost,
+            Failure::Lost(_) => true,
+            Failure::Broken(_) => is_over,
+            _ => false,
+        };
+        match is_everybodys {
+            true => Failure::Struck { incident: self.lost(before), failure: Box::new(failure) },
+            false => failure,
+        }
+    }
+
     /// The incident that ended a call which began when `before` was the last one.
-    pub fn lost(&self, before: u64) -> u64 {
+    fn lost(&self, before: u64) -> u64 {
         let next = GIVEN.fetch_add(1, Ordering::Relaxed) + 1;
         match self.0.compare_exchange(before, next, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => next,

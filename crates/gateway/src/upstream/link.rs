@@ -144,8 +144,10 @@ impl Link {
     /// A client's request and its answer, which carries an id of this conversation. Dropping it calls the request off.
     pub async fn request(self: &Arc<Self>, call: &Call) -> Reply {
         self.touch();
-        let before = self.incidents().last();
-        let answer = self.exchange(call).await.map_err(|failure| self.judged(before, failure));
+        let incidents = self.incidents.get_or_init(Arc::default);
+        let before = incidents.last();
+        let judged = |failure| incidents.judged(before, failure, self.ended.is_cancelled());
+        let answer = self.exchange(call).await.map_err(judged);
         self.touch();
         // Lists are read whenever a client comes; that a server can tell them does not show that it is of use.
         let method = call.request.method();
@@ -153,25 +155,6 @@ impl Link {
             self.of_use.store(true, Ordering::Relaxed);
         }
         answer
-    }
-
-    fn incidents(&self) -> &Incidents {
-        self.incidents.get_or_init(Arc::default)
-    }
-
-    /// The failure of a call that began when `before` was the last incident: one that ended others too says so, and one
-    /// of a server that was there and is not took nothing, so whoever asks again waits for it.
-    fn judged(&self, before: u64, failure: Failure) -> Failure {
-        let is_everybodys = match &failure {
-            Failure::Unreachable(_) => return Failure::SessionLost,
-            Failure::Lost(_) => true,
-            Failure::Broken(_) => self.ended.is_cancelled(),
-            _ => false,
-        };
-        match is_everybodys {
-            true => Failure::Struck { incident: self.incidents().lost(before), failure: Box::new(failure) },
-            false => failure,
-        }
     }
 
     async fn exchange(self: &Arc<Self>, call: &Call) -> Reply {

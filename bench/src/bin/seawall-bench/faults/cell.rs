@@ -145,14 +145,14 @@ impl Cell<'_> {
 /// Waits until all that waited in a queue was made, and counts what was not.
 async fn delivered(world: &World, tally: &mut Tally) {
     let begun = Instant::now();
-    let missing = |tally: &Tally| {
-        let is_missing = |(tool, number): &&(&'static str, u64)| world.count(Entry::Done, tool, *number) == 0;
-        tally.waits.iter().filter(is_missing).count() as u64
-    };
-    while missing(tally) > 0 && begun.elapsed() < DELIVERED {
+    let is_missing = |(tool, number): &(&'static str, u64)| world.count(Entry::Done, tool, *number) == 0;
+    while tally.waits.iter().any(is_missing) && begun.elapsed() < DELIVERED {
         tokio::time::sleep(STEP).await;
     }
-    tally.never_made = missing(tally);
+    for waits in std::mem::take(&mut tally.waits).into_iter().filter(is_missing) {
+        tally.never_made += 1;
+        tally.note(format!("{} {} waited in a queue and was not made", waits.0, waits.1));
+    }
 }
 
 fn is_read(tool: &str) -> bool {

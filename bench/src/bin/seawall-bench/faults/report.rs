@@ -61,10 +61,10 @@ pub(crate) fn page(head: &Head, arms: &[Arm], played: &[Played], pairs: &[String
     text.push_str("- F5, an authorization service that never answers: Seawall asks none yet.\n");
     let odd: Vec<String> = played
         .iter()
-        .filter(|played| played.arm.name() == "Seawall")
+        .filter(|played| ["Seawall", "Seawall with a queue"].contains(&played.arm.name()))
         .flat_map(|played| {
-            let on = if played.is_web { "HTTP" } else { "stdio" };
-            played.tally.oddities.iter().map(move |odd| format!("- {} on {on}: {odd}\n", played.scenario))
+            let (name, on) = (played.arm.name(), if played.is_web { "HTTP" } else { "stdio" });
+            played.tally.oddities.iter().map(move |odd| format!("- {name}, {} on {on}: {odd}\n", played.scenario))
         })
         .collect();
     eprintln!("{}", odd.concat());
@@ -85,10 +85,10 @@ server on HTTP that died is back after 150 ms. Each cell has a gateway of its ow
 const LEGEND: &str = "\
 `reads`: of what was read before, how much was answered with use. `queued`: told to be made later. `no answer`: timeout or lost
 connection. `duplicates`: writes executed more often than agents wanted, and those of them for which no agent had called again.
-`not made`: queued, and never executed within 20 s after the trouble. `doubts`: failures that say
-\"may have been executed\" of a write that never arrived at the server. `attempts`: those that arrived for each useful answer while
-nothing worked; `wasted`: all of them. `opens`: breakers that opened though nothing was wrong with the server. `lists`: lists
-that changed. `lost`: clients without a live answer 6 s after the trouble. Times in ms.";
+`not made`: queued, and not executed 20 s after the trouble: what was lost on its way is in doubt, and is not sent twice.
+`doubts`: failures that say \"may have been executed\" of a write that never arrived at the server. `attempts`: those that
+arrived for each useful answer while nothing worked; `wasted`: all of them. `opens`: breakers that opened though nothing was
+wrong with the server. `lists`: lists that changed. `lost`: clients without a live answer 6 s after the trouble. Times in ms.";
 
 fn overall(arms: &[Arm], played: &[Played]) -> String {
     const HEAD: [&str; 18] = [
