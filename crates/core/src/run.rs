@@ -122,11 +122,7 @@ impl<'a, T> Run<'a, T> {
     }
 
     pub(crate) fn key(&self) -> CallKey {
-        self.key.get_or_init(|| {
-            let written = self.call.written.as_deref().unwrap_or_default();
-            let parts = [&*self.tool.server.name, &*self.tool.name, &*self.call.caller, written];
-            self.pipeline.keys.key(&parts, &self.call.arguments)
-        })
+        self.key.get_or_init(|| self.pipeline.key(self.tool, self.call))
     }
 
     pub(crate) fn count_attempt(&self) -> u32 {

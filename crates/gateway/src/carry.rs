@@ -207,14 +207,23 @@ impl Carried {
     /// Asks, and once more if the server has only forgotten the session: then it has not looked at the request.
     async fn ask(&self, server: &Arc<Server>, call: &Call, timeout: Duration) -> Reply {
         let begun = Instant::now();
-        let wait = self.list_wait.unwrap_or_else(|| server.reconnect.patience_within(timeout));
-        match once(&self.route, &self.caller, server, call, wait).await {
+        let is_away = server.reconnect.last().is_some();
+        match once(&self.route, &self.caller, server, call, self.patience(server, timeout, is_away)).await {
             Err(Refusal::Failed(_, Failure::SessionLost)) => {
-                let left = wait.saturating_sub(begun.elapsed());
+                let left = self.patience(server, timeout, true).saturating_sub(begun.elapsed());
                 once(&self.route, &self.caller, server, call, left).await
             }
             reply => reply,
         }
+    }
+
+    /// How long a server that is away is waited for: a copy that can be had now is worth more than a live answer later than
+    /// the first retry would bring it.
+    fn patience(&self, server: &Server, timeout: Duration, is_away: bool) -> Duration {
+        let tool = &self.policy.tool;
+        let patience = self.list_wait.unwrap_or_else(|| server.reconnect.patience_within(timeout));
+        let has_copy = || self.route.policies.pipeline.has_copy(tool, &self.asked);
+        if is_away && has_copy() { patience.min(tool.policy().retry.backoff.base) } else { patience }
     }
 
     fn words(&self) -> MutexGuard<'_, Option<Reply>> {

@@ -17,11 +17,12 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::admit::cache::Stale;
+use crate::admit::key::CallKey;
 use crate::attempt::Part;
 use crate::attempt::deadline::within;
 use crate::classify::Describe;
 use crate::model::answer::{Body, Outcome, Served};
-use crate::model::call::Attempt;
+use crate::model::call::{Attempt, Call};
 use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Disposition, Failure, Sent};
 use crate::model::policy::Fallback;
@@ -29,6 +30,7 @@ use crate::model::signals::Signals;
 use crate::report::event::Event;
 use crate::report::served as texts;
 use crate::run::Run;
+use crate::settings::Pipeline;
 use crate::state::Tool;
 use crate::state::durable::{NotQueued, Queued};
 use chain::{Step, warning};
@@ -44,6 +46,21 @@ enum Skipped {
 impl From<Failure> for Skipped {
     fn from(failure: Failure) -> Self {
         Skipped::Failed(failure)
+    }
+}
+
+impl<T: Clone> Pipeline<T> {
+    /// Whether the call would be answered with a copy if it failed now: then waiting long for a live answer is not worth it.
+    pub fn has_copy(&self, tool: &Tool, call: &Call) -> bool {
+        self.is_rescued(tool, || self.key(tool, call))
+    }
+
+    fn is_rescued(&self, tool: &Tool, key: impl FnOnce() -> CallKey) -> bool {
+        tool.policy.fallback.contains(&Fallback::Cached) && self.stale_copy(tool, key()).is_some()
+    }
+
+    fn stale_copy(&self, tool: &Tool, key: CallKey) -> Option<Stale<T>> {
+        self.gatekeeper.copies.stale(key, tool.policy.cache.stale?, tool.server.writes())
     }
 }
 
@@ -147,19 +164,14 @@ impl<T: Clone> Run<'_, T> {
     }
 
     fn cached(&self, failure: &Failure) -> Result<Served<T>, Skipped> {
-        let stale = self.stale_copy().ok_or(Skipped::Unavailable)?;
+        let stale = self.pipeline.stale_copy(self.tool, self.key()).ok_or(Skipped::Unavailable)?;
         let note = texts::cached(self.pipeline.style, self.tool.policy.kind, stale.age, stale.before_a_write, failure);
         Ok(Served { age: Some(stale.age), ..served("cached", note, Body::Value(stale.value)) })
     }
 
     /// Whether the call would be answered with a copy if it failed now.
     pub(crate) fn has_copy(&self) -> bool {
-        self.tool.policy.fallback.contains(&Fallback::Cached) && self.stale_copy().is_some()
-    }
-
-    fn stale_copy(&self) -> Option<Stale<T>> {
-        let stale = self.tool.policy.cache.stale?;
-        self.pipeline.gatekeeper.copies.stale(self.key(), stale, self.tool.server.writes())
+        self.pipeline.is_rescued(self.tool, || self.key())
     }
 
     async fn queue(&self, failure: &Failure) -> Result<Served<T>, Skipped> {

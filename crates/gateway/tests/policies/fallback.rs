@@ -146,3 +146,19 @@ async fn a_modern_client_gets_a_fallback_as_a_complete_result() {
     assert_eq!((status.as_u16(), &answer["result"]["resultType"]), (200, &json!("complete")), "{answer}");
     assert_eq!(served_by(&answer)["by"], "cached");
 }
+
+#[tokio::test]
+async fn a_read_with_a_copy_does_not_wait_long_for_a_server_that_is_away() {
+    let server = Faulty::start(|_, _, _| End::Text("issue 7")).await;
+    // Nobody waits for less than a minute, but for who has a copy.
+    let served = server.served(&format!("{QUICK}[reconnect]\nwait = \"60s\"\n")).await;
+    let session = served.session("/mcp/gh").await;
+    call(&session, "get_issue", json!({})).await;
+    drop(server);
+    let begun = tokio::time::Instant::now();
+    for _ in 0..3 {
+        let answer = call(&session, "get_issue", json!({})).await;
+        assert_eq!(served_by(&answer)["by"], "cached", "{answer}");
+    }
+    assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+}
