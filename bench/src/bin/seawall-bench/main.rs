@@ -21,9 +21,20 @@ use clap::Parser;
 use seawall_gateway::ops::cli::{self, Cli};
 use seawall_gateway::ops::{descriptors, log};
 
+const USAGE: &str = "\
+The bench itself: seawall-bench faults [--seed N] [--quick] [--arms WORD,…] [--faults WORD,…] [--write]
+  --seed N       draws other faults; 1 unless told
+  --quick        fewer calls
+  --arms, --faults   only those whose names have one of these words in them
+  --write        puts the page and its chart in docs/evidence";
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let Some(("faults", rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        if rest.iter().any(|word| word == "--help" || word == "-h") {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
         return with_threads(async || match faults::run::run(rest).await {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
@@ -36,9 +47,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let _gone = error.print();
-            eprintln!(
-                "\nThe bench itself: seawall-bench faults [--seed N] [--quick] [--arms WORD,…] [--faults WORD,…] [--write]"
-            );
+            eprintln!("\n{USAGE}");
             return ExitCode::from(cli::USAGE);
         }
     };

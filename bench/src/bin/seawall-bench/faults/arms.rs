@@ -8,16 +8,18 @@ use seawall_gateway::ops::demo::gateway::Gateway;
 
 use super::peers::{Peer, Peers};
 
-/// Seawall's settings for all of its arms: the defaults but for the times, which are compressed.
+/// Seawall's settings for all of its arms: the defaults but for the times, which are a thirtieth of theirs, like those of
+/// the agents.
 pub(crate) const SETTINGS: &str = "\
 [load]
-backoff = \"20ms\"
+backoff = \"33ms\"
 [reconnect]
-base = \"50ms\"
-max = \"500ms\"
+base = \"33ms\"
+max = \"1s\"
 [defaults]
 timeout = \"1800ms\"
 attempt_timeout = \"700ms\"
+repeat_after = \"2s\"
 ";
 
 /// What is compared.
@@ -41,8 +43,8 @@ pub(crate) enum But {
     Queue,
 }
 
-const RETRY: &str = "retry = { base = \"20ms\" }\n";
-const BREAKER: &str = "breaker = { cooldown = \"300ms\" }\n";
+const RETRY: &str = "retry = { base = \"33ms\" }\n";
+const BREAKER: &str = "breaker = { cooldown = \"1s\" }\n";
 
 /// All of them; the parts that an arm does not name are as in Seawall's own.
 pub(crate) const ALL: [Arm; 11] = [

@@ -78,8 +78,9 @@ a call; one repeats as often as twelve models were seen to (mcp-chaos); one does
 makes every call five times if it must; one makes 24 calls at a time; one gives up after 250 ms and makes the call again, twice.
 Everything that can be read was read once before the trouble. Faults are drawn from the seed by tool and arguments, so all arms
 meet the same; what was executed is read from the server's ledger. A direct client starts a dead child again and opens a lost
-session anew with its next call, which is kinder than most. Times are compressed: the 60 s that clients wait are 2 s here; a
-server on HTTP that died is back after 150 ms. Each cell has a gateway of its own, with the defaults but for these settings:
+session anew with its next call, which is kinder than most. All times are a thirtieth of real ones: the 60 s that clients wait
+are 2 s here, a cool-down of 30 s is 1 s; a server on HTTP that died is back after 150 ms. Each cell has a gateway of its own, with
+the defaults but for these settings:
 ";
 
 const LEGEND: &str = "\
