@@ -267,7 +267,8 @@ fn resolve(
     }
     let has_output_schema = listed.hints.has_output_schema;
     // The schema is the server's word, like its annotations: it counts where those do.
-    let is_open = !of_server.distrust_annotations && rules.stated_effect(server, of_server, name).is_none();
+    let is_stated = rules.facts(server, of_server, name, listed.hints).effect.is_some();
+    let is_open = !of_server.distrust_annotations && !is_stated;
     let key = if is_open && policy.effect == Effect::Write { listed.key() } else { None };
     let tool = pipeline.tool(server, name, policy)?;
     let keyed = key.map(|key| (key, Arc::new(ToolPolicy::new(Arc::new(tool.idempotent()), own, has_output_schema))));

@@ -60,16 +60,7 @@ impl Rules {
     /// The policy of a tool.
     pub fn tool(&self, server: &str, own: &ServerRules, name: &str, hints: Hints) -> (Policy, Own) {
         let named = self.layers_of(server, name);
-        let stated = |pick: fn(&Layer) -> Option<Kind>| named.iter().rev().find_map(|layer| pick(layer));
-        let kind = stated(|layer| layer.kind).or(own.layer.kind);
-        let effect = self.stated_effect(server, own, name);
-        let facts = ToolFacts {
-            name,
-            kind,
-            effect,
-            annotations: hints.annotations,
-            distrust_annotations: own.distrust_annotations,
-        };
+        let facts = self.facts(server, own, name, hints);
         let mut policy = self.preset.policy(&facts, &self.tiers);
         let mut extra = Own::default();
         let of_kind = self.kinds.iter().filter(|(kind, _)| Some(*kind) == policy.kind).map(|(_, layer)| layer);
@@ -82,9 +73,22 @@ impl Rules {
         (policy, extra)
     }
 
-    /// What the operator says repeating a tool would do.
-    pub fn stated_effect(&self, server: &str, own: &ServerRules, name: &str) -> Option<Effect> {
-        self.layers_of(server, name).iter().rev().find_map(|layer| layer.effect).or(own.layer.effect)
+    /// What is known of a tool; its kind and effect as the operator states them, the nearest place first.
+    pub fn facts<'a>(&self, server: &str, own: &ServerRules, name: &'a str, hints: Hints) -> ToolFacts<'a> {
+        let named = self.layers_of(server, name);
+        let near = || named.iter().copied().rev().chain([&own.layer]);
+        let mut facts = ToolFacts {
+            name,
+            kind: near().chain([&self.defaults]).find_map(|layer| layer.kind),
+            effect: near().find_map(|layer| layer.effect),
+            annotations: hints.annotations,
+            distrust_annotations: own.distrust_annotations,
+        };
+        if facts.effect.is_none() {
+            let of_kind = self.kinds.iter().find(|(kind, _)| Some(*kind) == facts.kind()).map(|(_, layer)| layer);
+            facts.effect = of_kind.into_iter().chain([&self.defaults]).find_map(|layer| layer.effect);
+        }
+        facts
     }
 
     /// The policy of a method that only reads: `resources/read` and the like.
@@ -192,6 +196,18 @@ mod tests {
         let policy = tool(&rules, &own);
         assert_eq!((policy.retry.attempts, policy.retry.backoff.base), (5, Duration::from_secs(1)));
         assert_eq!(rules.tool("other", &ServerRules::default(), "get_x", Hints::default()).0.retry.attempts, 6);
+    }
+
+    #[test]
+    fn an_effect_that_is_stated_for_a_kind_or_for_all_holds_where_none_is_stated_nearer() {
+        let effect = |effect| Layer { effect: Some(effect), ..Layer::default() };
+        let mut rules = Rules { defaults: effect(Effect::Destructive), ..Rules::default() };
+        let of = |rules: &Rules, name: &str| rules.tool("gh", &ServerRules::default(), name, Hints::default()).0.effect;
+        assert_eq!((of(&rules, "create_issue"), of(&rules, "batch_tag")), (Effect::Destructive, Effect::Destructive));
+        rules.kinds.push((Kind::Batch, effect(Effect::Idempotent)));
+        assert_eq!((of(&rules, "create_issue"), of(&rules, "batch_tag")), (Effect::Destructive, Effect::Idempotent));
+        rules.tools.push(("gh/batch_*".to_owned(), effect(Effect::Write)));
+        assert_eq!(of(&rules, "batch_tag"), Effect::Write);
     }
 
     #[test]
