@@ -106,7 +106,7 @@ impl Policies {
             durable,
             error_text,
             is_complete,
-            ..Settings::new(|answer: &Message| answer.raw().len() + size_of::<Message>())
+            ..Settings::new(Message::weight)
         })?;
         let mut servers = HashMap::new();
         for server in &config.servers {

@@ -88,6 +88,13 @@ impl Message {
         Ok(Self { kind, id, method, body, fields, meta, raw })
     }
 
+    /// How much memory it takes, with what the allocator and a place in a table add.
+    pub fn weight(&self) -> usize {
+        const AROUND: usize = 128;
+        let fields = self.fields.capacity() + self.meta.capacity();
+        self.raw.len() + fields * size_of::<Field>() + size_of::<Self>() + AROUND
+    }
+
     /// The bytes.
     pub fn raw(&self) -> &Bytes {
         &self.raw
