@@ -35,11 +35,12 @@ pub async fn carry(
     call: &Call,
 ) -> Reply {
     let mut carried = Carried::new(route, caller, server, policy, call);
+    let (own, timeout) = (carried.policy.own, carried.policy.tool.policy().timeout);
     // Clients that cannot be told apart must not get each other's answers.
-    if call.request.method() != "tools/call" || carried.asked.caller.is_empty() {
+    let can_come_back = !carried.asked.caller.is_empty() && own.on_abandon != OnAbandon::Forget;
+    if call.request.method() != "tools/call" || !can_come_back {
         return carried.run().await;
     }
-    let (own, timeout) = (carried.policy.own, carried.policy.tool.policy().timeout);
     let cap = own.client_cap.map(|cap| cap - (cap / 10).min(limits::CAP_MARGIN));
     let whose = Whose { policy: Arc::clone(&carried.policy), asked: Arc::clone(&carried.asked) };
     match route.late.join(&whose, cap.unwrap_or(timeout)).await {

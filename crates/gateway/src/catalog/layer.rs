@@ -108,6 +108,8 @@ pub enum OnAbandon {
     Cancel,
     /// It runs to its end, and the answer is kept for a while.
     Finish,
+    /// The server is told, and nothing is kept.
+    Forget,
 }
 
 /// What the gateway alone knows of a tool, resolved.

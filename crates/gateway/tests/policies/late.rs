@@ -112,3 +112,14 @@ async fn calls_that_differ_in_numbers_too_large_to_read_are_different_calls() {
     let answer = String::from_utf8_lossy(&answer);
     assert!(answer.contains("own") && !answer.contains("late"), "{answer}");
 }
+
+#[tokio::test]
+async fn where_nothing_is_kept_the_server_is_told_and_the_same_write_is_in_doubt() {
+    let server = Faulty::start(|_, _, _| End::After(600, "made")).await;
+    let served = server.served("[tools.\"gh/create_issue\"]\non_abandon = \"forget\"\n").await;
+    let session = served.session("/mcp/gh").await;
+    give_up(&session, &server, "create_issue").await;
+    until("the server is told", async || server.cancelled() == 1).await;
+    let answer = call(&session, "create_issue", json!({"title": "x"})).await;
+    assert_eq!((&failure(&answer)["mayHaveExecuted"], server.calls("create_issue")), (&json!(true), 1), "{answer}");
+}

@@ -19,7 +19,6 @@ max = \"1s\"
 [defaults]
 timeout = \"1800ms\"
 attempt_timeout = \"700ms\"
-repeat_after = \"2s\"
 ";
 
 /// What is compared.
@@ -45,15 +44,18 @@ pub(crate) enum But {
 
 const RETRY: &str = "retry = { base = \"33ms\" }\n";
 const BREAKER: &str = "breaker = { cooldown = \"1s\" }\n";
+const DOUBT: &str = "repeat_after = \"2s\"\n";
 
 /// All of them; the parts that an arm does not name are as in Seawall's own.
-pub(crate) const ALL: [Arm; 11] = [
+pub(crate) const ALL: [Arm; 13] = [
     Arm::Direct,
     Arm::Seawall("Seawall", But::Same),
     Arm::Seawall("Seawall, no retries", But::Without("retry")),
     Arm::Seawall("Seawall, no breakers", But::Without("breaker")),
     Arm::Seawall("Seawall, no fallbacks", But::Without("fallback")),
     Arm::Seawall("Seawall, no loop guard", But::Without("loop")),
+    Arm::Seawall("Seawall, no look before a repeat", But::Without("repeat_after")),
+    Arm::Seawall("Seawall, no late answers", But::Without("on_abandon")),
     Arm::Seawall("Seawall, no memory", But::NoMemory),
     Arm::Seawall("Seawall with a queue", But::Queue),
     Arm::Peer(Peer::McpProxy),
@@ -123,6 +125,8 @@ pub(crate) fn settings(without: &str) -> String {
         part("breaker", BREAKER, "breaker = { failures = 0 }\n"),
         part("fallback", "", "fallback = []\n"),
         part("loop", "", "loop = { mode = \"off\" }\n"),
+        part("repeat_after", DOUBT, "repeat_after = \"0s\"\n"),
+        part("on_abandon", "", "on_abandon = \"forget\"\n"),
     ]
     .concat()
 }

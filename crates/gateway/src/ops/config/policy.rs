@@ -78,8 +78,8 @@ fn own(own: &mut OwnLayer, key: &str, value: &Field<'_>, problems: &mut Problems
         "idle_timeout" => own.idle_timeout = problems.keep(some_time(value)),
         "client_cap" => own.client_cap = problems.keep(some_time(value)),
         "on_abandon" => {
-            own.on_abandon =
-                problems.keep(one_of(value, &[("cancel", OnAbandon::Cancel), ("finish", OnAbandon::Finish)]));
+            let ways = [("cancel", OnAbandon::Cancel), ("finish", OnAbandon::Finish), ("forget", OnAbandon::Forget)];
+            own.on_abandon = problems.keep(one_of(value, &ways));
         }
         "max_result" => own.max_result = problems.keep(value.count()).map(|bytes| bytes as usize),
         _ => return false,
