@@ -17,6 +17,8 @@ mod policy;
 mod rng;
 #[path = "../src/attempt/breaker/states.rs"]
 mod states;
+#[path = "../src/attempt/breaker/stripe.rs"]
+mod stripe;
 #[path = "../src/attempt/breaker/tally.rs"]
 mod tally;
 #[path = "../src/admit/tat.rs"]
@@ -155,20 +157,68 @@ fn an_operators_switch_beside_an_admission_is_obeyed_after_it() {
     });
 }
 
-#[test]
-fn successes_of_two_threads_are_both_tallied() {
-    loom::model(|| {
-        let rule = WindowRule { length: 10 * SECOND, min_calls: 1, failure_rate: 0.5, slow: None };
-        let tally = Arc::new(tally::Tally::new(&rule));
-        let now = Moment::default().plus(3 * SECOND);
+fn tally() -> Arc<tally::Tally> {
+    let rule = WindowRule { length: 10 * SECOND, min_calls: 1, failure_rate: 0.5, slow: None };
+    Arc::new(tally::Tally::new(&rule))
+}
+
+/// Loom's threads are one to the system, so each is told its stripe here.
+fn tallied_by_two(stripes: [usize; 2]) {
+    loom::model(move || {
+        let (tally, now) = (tally(), Moment::default().plus(3 * SECOND));
         let other = thread::spawn({
             let tally = tally.clone();
-            move || tally.add(now)
+            move || tally.add_in(stripes[0], now)
         });
-        tally.add(now);
+        tally.add_in(stripes[1], now);
         other.join().unwrap();
 
         assert_eq!(tally.sum(now), 2);
+    });
+}
+
+#[test]
+fn successes_of_two_owners_are_both_tallied() {
+    tallied_by_two([0, 1]);
+}
+
+#[test]
+fn successes_of_two_threads_that_share_a_stripe_are_both_tallied() {
+    tallied_by_two([stripe::OWNED, stripe::OWNED]);
+}
+
+#[test]
+fn a_success_that_moves_into_the_ring_is_never_missed() {
+    loom::model(|| {
+        let (tally, now) = (tally(), Moment::default().plus(3 * SECOND));
+        let later = now.plus(2 * SECOND);
+        tally.add_in(0, now);
+        tally.add_in(0, now);
+        let other = thread::spawn({
+            let tally = tally.clone();
+            move || tally.sum(later)
+        });
+        tally.add_in(0, later);
+        assert!(other.join().unwrap() >= 2);
+
+        assert_eq!(tally.sum(later), 3);
+    });
+}
+
+#[test]
+fn clearing_beside_an_owner_brings_back_only_its_own() {
+    loom::model(|| {
+        let (tally, now) = (tally(), Moment::default().plus(3 * SECOND));
+        tally.add_in(0, now);
+        tally.add_in(1, now);
+        let other = thread::spawn({
+            let tally = tally.clone();
+            move || tally.clear()
+        });
+        tally.add_in(0, now);
+        other.join().unwrap();
+
+        assert!(tally.sum(now) <= 2, "the success of the other stripe stays forgotten");
     });
 }
 

@@ -8,6 +8,7 @@ mod gate;
 mod policy;
 mod registry;
 mod states;
+mod stripe;
 mod tally;
 mod window;
 

@@ -1,83 +1,107 @@
-//! Decides how many calls went well lately, counted without a lock: a ring of buckets for each of a few threads.
+//! Decides how many calls went well lately, counted without a lock: each thread in a stripe of its own, or nearly so.
+//!
+//! A thread that owns its stripe counts in one word, whose address does not depend on the time: the processor
+//! need not wait for the clock to find it. When a new bucket begins, the word's count moves into the stripe's ring.
 
-use std::cell::Cell;
-
+use super::stripe::{self, OWNED, SHARED};
 use super::sync::{AtomicU64, Ordering};
 use super::window::{BUCKETS, Buckets};
 use super::{Moment, WindowRule};
 
-/// Threads share stripes, but neighbours do not share cache lines.
-const STRIPES: usize = 8;
-
-/// One ring; each bucket is its number since the clock began (upper half) and its count (lower half).
+/// The newest bucket of a stripe's owner: its number since the clock began (upper half) and its count (lower half).
 #[derive(Debug)]
 #[repr(align(128))]
-struct Stripe([AtomicU64; BUCKETS]);
+struct Newest(AtomicU64);
+
+/// Buckets of the same form, on cache lines of their own.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Ring([AtomicU64; BUCKETS]);
 
 /// The successes of the last `length`.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    ring: Buckets,
-    stripes: Box<[Stripe; STRIPES]>,
+    buckets: Buckets,
+    newest: Box<[Newest; OWNED]>,
+    rings: Box<[Ring; SHARED]>,
 }
 
 impl Tally {
     pub(crate) fn new(rule: &WindowRule) -> Self {
-        let stripe = |_| Stripe(std::array::from_fn(|_| AtomicU64::new(0)));
-        Self { ring: Buckets::of(rule), stripes: Box::new(std::array::from_fn(stripe)) }
+        let newest = |_| Newest(AtomicU64::new(0));
+        let ring = |_| Ring(std::array::from_fn(|_| AtomicU64::new(0)));
+        Self {
+            buckets: Buckets::of(rule),
+            newest: Box::new(std::array::from_fn(newest)),
+            rings: Box::new(std::array::from_fn(ring)),
+        }
     }
 
     /// Counts a success.
     #[inline]
     pub(crate) fn add(&self, now: Moment) {
-        let number = self.ring.number(now);
-        let bucket = &self.stripes[own_stripe() % STRIPES].0[Buckets::place(number)];
-        let mut seen = bucket.load(Ordering::Relaxed);
-        loop {
-            // After four billion successes in one bucket its count starts again.
-            let counted = if seen >> 32 == upper(number) { seen.wrapping_add(1) } else { upper(number) << 32 | 1 };
-            match bucket.compare_exchange_weak(seen, counted, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(other) => seen = other,
-            }
+        self.add_in(stripe::own(), now);
+    }
+
+    /// Counts it in a stripe: one that the calling thread owns, or one of the shared.
+    #[inline]
+    pub(crate) fn add_in(&self, stripe: usize, now: Moment) {
+        let number = upper(self.buckets.number(now));
+        let Some(Newest(newest)) = self.newest.get(stripe) else { return self.keep(stripe, number, 1) };
+        let seen = newest.load(Ordering::Relaxed);
+        if seen >> 32 != number {
+            self.turn(stripe, seen, number);
         }
+        // After four billion successes in one bucket its count starts again.
+        let count = if seen >> 32 == number { seen.wrapping_add(1) } else { number << 32 | 1 };
+        // Released, so that who finds a new bucket here finds the one before it in the ring.
+        newest.store(count, Ordering::Release);
     }
 
-    /// The successes that still count at `now`.
+    /// The successes that still count at `now`. One that is just moving into a ring may count twice, but never
+    /// not at all: missing successes could open a breaker.
     pub(crate) fn sum(&self, now: Moment) -> u32 {
-        let newest = self.ring.number(now);
-        let numbers = (0..self.ring.used).filter_map(|back| newest.checked_sub(back));
-        numbers.map(|number| self.count_of(number)).fold(0, u32::saturating_add)
+        let latest = upper(self.buckets.number(now));
+        let newest = self.newest.iter().map(|Newest(bucket)| bucket.load(Ordering::Acquire));
+        let kept = self.rings.iter().flat_map(|Ring(ring)| ring).map(|bucket| bucket.load(Ordering::Relaxed));
+        let in_window = newest.chain(kept).filter(|bucket| back(latest, bucket >> 32) < self.buckets.used);
+        in_window.fold(0, |sum, bucket| sum.saturating_add(bucket as u32))
     }
 
-    /// Forgets everything.
+    /// Forgets everything. An owner that counts at this very moment may write its bucket back: its successes
+    /// of a moment ago then count until their time is up. Failures are not kept here.
     pub(crate) fn clear(&self) {
-        for bucket in self.stripes.iter().flat_map(|stripe| &stripe.0) {
+        let newest = self.newest.iter().map(|Newest(bucket)| bucket);
+        for bucket in newest.chain(self.rings.iter().flat_map(|Ring(ring)| ring)) {
             bucket.store(0, Ordering::Relaxed);
         }
     }
 
-    fn count_of(&self, number: u64) -> u32 {
-        let buckets = self.stripes.iter().map(|stripe| stripe.0[Buckets::place(number)].load(Ordering::Relaxed));
-        buckets.filter(|bucket| bucket >> 32 == upper(number)).fold(0, |sum, bucket| sum.saturating_add(bucket as u32))
+    /// A new bucket begins for the owner of a stripe: the one it has `seen` goes into the ring, if it may still count.
+    #[cold]
+    #[inline(never)]
+    fn turn(&self, stripe: usize, seen: u64, number: u64) {
+        if back(number, seen >> 32) < BUCKETS as u64 {
+            self.keep(stripe, seen >> 32, upper(seen));
+        }
+    }
+
+    /// Adds to a bucket of a ring, which others may do at the same time.
+    #[inline(never)]
+    fn keep(&self, stripe: usize, number: u64, count: u64) {
+        let bucket = &self.rings[stripe % SHARED].0[Buckets::place(number)];
+        let counted = |seen: u64| if seen >> 32 == number { seen.wrapping_add(count) } else { number << 32 | count };
+        let _ = bucket.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |seen| Some(counted(seen)));
     }
 }
 
-/// As much of a bucket's number as fits; it repeats after four billion buckets.
+/// As much of a number as fits; a bucket's repeats after four billion buckets.
+#[inline]
 fn upper(number: u64) -> u64 {
     number & u64::from(u32::MAX)
 }
 
-/// Each thread keeps to one stripe.
-#[inline]
-fn own_stripe() -> usize {
-    const NONE: usize = usize::MAX;
-    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-    thread_local! {
-        static OWN: Cell<usize> = const { Cell::new(NONE) };
-    }
-    if OWN.get() == NONE {
-        OWN.set(NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % STRIPES);
-    }
-    OWN.get()
+/// How many buckets before `latest` one is; very many if it is after it.
+fn back(latest: u64, number: u64) -> u64 {
+    upper(latest.wrapping_sub(number))
 }

@@ -1,0 +1,62 @@
+//! Decides in which stripe of a striped counter a thread counts.
+//!
+//! The first threads own a stripe each for as long as they live, and write it without a locked instruction;
+//! those beyond them share the others.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// Stripes below this number have one writer at a time.
+pub(super) const OWNED: usize = 8;
+pub(super) const SHARED: usize = 8;
+
+/// Not chosen yet.
+const NONE: usize = usize::MAX;
+/// A bit for each stripe that nobody owns.
+static FREE: AtomicU32 = AtomicU32::new((1 << OWNED) - 1);
+
+thread_local! {
+    static OWN: Cell<usize> = const { Cell::new(NONE) };
+    static LEASE: Lease = const { Lease };
+}
+
+/// The calling thread's stripe.
+#[inline]
+pub(super) fn own() -> usize {
+    match OWN.get() {
+        NONE => choose(),
+        own => own,
+    }
+}
+
+#[cold]
+fn choose() -> usize {
+    // Without a lease, at the very end of a thread, nothing would give an owned stripe back.
+    let has_lease = LEASE.try_with(|_| ()).is_ok();
+    let without_lowest = |free: u32| free.checked_sub(1).map(|less| free & less);
+    // Acquires what the owner before has written.
+    let taken = has_lease.then(|| FREE.fetch_update(Ordering::Acquire, Ordering::Relaxed, without_lowest));
+    let own = match taken {
+        Some(Ok(free)) => free.trailing_zeros() as usize,
+        Some(Err(_)) | None => next_shared(),
+    };
+    OWN.set(own);
+    own
+}
+
+fn next_shared() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    OWNED + NEXT.fetch_add(1, Ordering::Relaxed) % SHARED
+}
+
+/// Gives the thread's stripe back when it ends.
+struct Lease;
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let own = OWN.replace(next_shared());
+        if own < OWNED {
+            FREE.fetch_or(1 << own, Ordering::Release);
+        }
+    }
+}
