@@ -37,13 +37,14 @@ pub(crate) async fn within_tokio() -> Answered {
 }
 
 /// What a real call does: it waits for the runtime's next turn, so a timer has to be set and removed.
+/// That timer is tokio's, so tokio's own timeout is the floor here.
 pub(crate) fn waits_once() -> Group {
     let subjects = vec![
         Subject::waiting(Role::Floor, "no limit", Ends::Well, async || in_turns(answer_next_turn()).await),
         Subject::waiting(Role::Ours, "seawall within", Ends::Well, async || {
             flat(in_turns(within(LIMIT, answer_next_turn())).await)
         }),
-        Subject::waiting(Role::Peer, "tokio timeout", Ends::Well, async || {
+        Subject::waiting(Role::Floor, "tokio timeout", Ends::Well, async || {
             flat(in_turns(tokio::time::timeout(LIMIT, answer_next_turn())).await)
         }),
     ];
