@@ -4,13 +4,13 @@
 //! snapshots are left alone. Internal retries are attempts, not calls, and never count.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use quick_cache::sync::Cache;
 
 use super::key::CallKey;
+use super::marks::Marks;
 use crate::model::invalid::{self, Invalid};
 use crate::model::time::{Clock, Moment};
 
@@ -77,14 +77,15 @@ struct Seen {
 #[derive(Debug)]
 pub struct LoopGuard {
     sessions: Cache<Arc<str>, Arc<Mutex<VecDeque<Seen>>>>,
-    seen_any: AtomicBool,
+    /// Of which sessions anything is remembered, or was until lately.
+    marks: Marks,
     clock: Clock,
 }
 
 impl LoopGuard {
     /// Nothing seen yet.
     pub fn new(clock: Clock) -> Self {
-        Self { sessions: Cache::new(SESSIONS), seen_any: AtomicBool::new(false), clock }
+        Self { sessions: Cache::new(SESSIONS), marks: Marks::new(), clock }
     }
 
     /// How often the call was repeated, if that is too often for it to be executed.
@@ -93,7 +94,7 @@ impl LoopGuard {
         match policy.mode {
             LoopMode::Off => None,
             LoopMode::Failures => {
-                let seen = self.has_seen_any().then(|| self.sessions.get(session))??;
+                let seen = self.marks.is_set(session).then(|| self.sessions.get(session))??;
                 let key = key();
                 let repeats = self.count(&mut lock(&seen), key);
                 // The refused call moves the window on: after a while the agent may try for real again.
@@ -121,25 +122,23 @@ impl LoopGuard {
 
     /// A call of the session succeeded: what failed before may work now.
     pub fn succeeded(&self, policy: &LoopPolicy, session: &Arc<str>) {
-        if policy.mode == LoopMode::Failures && self.has_seen_any() {
+        if policy.mode == LoopMode::Failures && self.marks.is_set(session) {
             self.sessions.remove(session);
+            // What is older than that does not count, so nothing that does is behind the mark.
+            self.marks.wipe_older(session, FORGOTTEN_AFTER, &self.clock);
         }
     }
 
-    /// While nothing ever failed, there is nothing to look up.
-    fn has_seen_any(&self) -> bool {
-        self.seen_any.load(Ordering::Relaxed)
-    }
-
     fn remember(&self, policy: &LoopPolicy, session: &Arc<str>, key: Option<CallKey>) {
-        self.seen_any.store(true, Ordering::Relaxed);
+        let now = self.clock.now();
+        self.marks.set(session, now);
         let fresh = || Ok::<_, std::convert::Infallible>(Arc::default());
         let Ok(seen) = self.sessions.get_or_insert_with(session, fresh);
         let mut seen = lock(&seen);
         while seen.len() >= usize::try_from(policy.window).unwrap_or(usize::MAX) {
             seen.pop_front();
         }
-        seen.push_back(Seen { key, at: self.clock.now() });
+        seen.push_back(Seen { key, at: now });
     }
 
     fn count(&self, seen: &mut VecDeque<Seen>, key: CallKey) -> u32 {
@@ -202,6 +201,19 @@ mod tests {
         session.guard.succeeded(&session.policy, &"s".into());
 
         assert_eq!(session.check(1), None);
+    }
+
+    #[test]
+    fn a_success_long_after_does_not_hide_what_fails_from_then_on() {
+        let session = Session::new(LoopMode::Failures);
+        (0..3).for_each(|_| session.fail(1));
+        session.clock.advance(2 * FORGOTTEN_AFTER);
+        session.guard.succeeded(&session.policy, &"s".into());
+        assert!(!session.guard.marks.is_set("s"), "quiet again, and cheap");
+
+        (0..3).for_each(|_| session.fail(1));
+
+        assert_eq!(session.check(1), Some(3));
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod ended;
 mod flight;
 pub(crate) mod key;
 pub(crate) mod loops;
+mod marks;
 pub(crate) mod rate;
 mod tat;
 

@@ -1,0 +1,103 @@
+//! Decides at a glance that nothing is remembered of a session, so that a session without trouble neither hashes
+//! its name nor takes a lock because others have some.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::model::time::{Clock, Moment};
+
+/// Sessions share marks; that costs a look that was not needed, and nothing else.
+const MARKS: usize = 256;
+const CLEAN: u64 = 0;
+
+/// When something was last remembered of the sessions behind a mark, and how many marks are set.
+#[derive(Debug)]
+pub(super) struct Marks {
+    times: Box<[AtomicU64; MARKS]>,
+    set: AtomicUsize,
+}
+
+impl Marks {
+    pub(super) fn new() -> Self {
+        Self { times: Box::new(std::array::from_fn(|_| AtomicU64::new(CLEAN))), set: AtomicUsize::new(0) }
+    }
+
+    /// Something is remembered of the session.
+    pub(super) fn set(&self, session: &str, now: Moment) {
+        if self.of(session).fetch_max(now.0.max(1), Ordering::Relaxed) == CLEAN {
+            self.set.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether something may be remembered of the session.
+    #[inline]
+    pub(super) fn is_set(&self, session: &str) -> bool {
+        self.set.load(Ordering::Relaxed) != 0 && self.of(session).load(Ordering::Relaxed) != CLEAN
+    }
+
+    /// Wipes the session's mark if it is older than `age`, unless it is set anew meanwhile.
+    pub(super) fn wipe_older(&self, session: &str, age: Duration, clock: &Clock) {
+        let mark = self.of(session);
+        let seen = mark.load(Ordering::Relaxed);
+        let wipe = || mark.compare_exchange(seen, CLEAN, Ordering::Relaxed, Ordering::Relaxed);
+        if seen != CLEAN && clock.now().since(Moment(seen)) >= age && wipe().is_ok() {
+            self.set.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn of(&self, session: &str) -> &AtomicU64 {
+        &self.times[place(session)]
+    }
+}
+
+/// The length and both ends of the name: names are told apart there, and it takes no hashing.
+#[inline]
+fn place(session: &str) -> usize {
+    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let name = session.as_bytes();
+    let ends = match (name.first_chunk(), name.last_chunk()) {
+        (Some(first), Some(last)) => u64::from_le_bytes(*first).wrapping_mul(SPREAD) ^ u64::from_le_bytes(*last),
+        _ => name.iter().fold(0, |all, &byte| all << 8 | u64::from(byte)),
+    };
+    // The upper bits are the ones that depend on every bit below.
+    (ends ^ name.len() as u64).wrapping_mul(SPREAD).to_be_bytes()[0].into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_wiped_when_its_time_is_up_and_only_then() {
+        let (marks, clock, age) = (Marks::new(), Clock::manual(), Duration::from_secs(600));
+        marks.set("s", clock.now());
+        clock.advance(age - Duration::from_secs(1));
+        marks.wipe_older("s", age, &clock);
+        assert!(marks.is_set("s"));
+
+        marks.set("s", clock.now());
+        clock.advance(Duration::from_secs(1));
+        marks.wipe_older("s", age, &clock);
+        assert!(marks.is_set("s"), "the newest counts");
+
+        clock.advance(age);
+        marks.wipe_older("s", age, &clock);
+        assert!(!marks.is_set("s"));
+        assert_eq!(marks.set.into_inner(), 0);
+    }
+
+    #[test]
+    fn names_of_every_form_are_spread() {
+        let forms: [fn(u32) -> String; 4] = [
+            |n| format!("{n}"),
+            |n| format!("session-{n:06}"),
+            |n| format!("{n:06}-of-the-morning-shift"),
+            |n| format!("{:08x}-0000-4000-8000-{:012x}", n.wrapping_mul(2_654_435_761), n),
+        ];
+        for form in forms {
+            let places: std::collections::HashSet<usize> = (0..1000).map(|n| place(&form(n))).collect();
+            assert!(places.len() > MARKS / 2, "{} places for names like {}", places.len(), form(7));
+        }
+    }
+}
