@@ -81,7 +81,7 @@ impl Line {
         Ok(Self { pipeline, tool, calls, next: AtomicUsize::new(0) })
     }
 
-    /// From then on the loop guard has something to look up; before, it knows that there is nothing.
+    /// From then on the loop guard has to find out whose failure it was; before, it knows that there is none.
     fn fail_once(&self) -> Setup<()> {
         let call = Call { retried_outside: true, ..Call::new(json!({})).in_session("yesterday") };
         let send = |_| async { Err::<Arc<str>, _>(Signals::text("401 Unauthorized")) };
