@@ -19,7 +19,7 @@ pub(crate) fn ready() -> Group {
     let trs = TimeLimiterLayer::builder().timeout_duration(LIMIT).build();
     let subjects = vec![
         Subject::waiting(Role::Ours, "seawall within", Ends::Well, async || flat(within(LIMIT, answer_later()).await)),
-        Subject::waiting(Role::Peer, "tokio timeout", Ends::Well, within_tokio),
+        Subject::waiting(Role::Floor, "tokio timeout", Ends::Well, within_tokio),
         Subject::service(Role::Peer, "tower 0.5 timeout", Ends::Well, &shared(Timeout::new(service(), LIMIT)), WELL),
         Subject::service(
             Role::Peer,
