@@ -36,9 +36,9 @@ pub async fn carry(
 ) -> Reply {
     let mut carried = Carried::new(route, caller, server, policy, call);
     let (own, timeout) = (carried.policy.own, carried.policy.tool.policy().timeout);
+    let is_kept = own.on_abandon != OnAbandon::Forget || own.client_cap.is_some();
     // Clients that cannot be told apart must not get each other's answers.
-    let can_come_back = !carried.asked.caller.is_empty() && own.on_abandon != OnAbandon::Forget;
-    if call.request.method() != "tools/call" || !can_come_back {
+    if call.request.method() != "tools/call" || carried.asked.caller.is_empty() || !is_kept {
         return carried.run().await;
     }
     let cap = own.client_cap.map(|cap| cap - (cap / 10).min(limits::CAP_MARGIN));

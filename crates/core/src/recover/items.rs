@@ -1,8 +1,8 @@
 //! Decides how a batch that failed is done item by item: who goes first, what is waited for, and when to stop.
 //!
 //! The first item goes alone: if the trouble is not the batch's but the server's, the others are spared it, and only then
-//! a breaker counts a failure: a batch whose items work says nothing against the server. After a 429 the pause that the server asked for is waited out first, and then all items go one at a time. Whatever is not sent is
-//! said not to be.
+//! a breaker counts a failure: a batch whose items work says nothing against the server. After a 429 the pause that the
+//! server asked for is waited out first, and then all items go one at a time. Whatever is not sent is said not to be.
 
 use std::future::Future;
 use std::sync::OnceLock;
@@ -29,6 +29,7 @@ impl<T: Clone> Run<'_, T> {
         let (failure, words) = &**missed;
         let Some(Fallback::OneByOne(argument)) = self.tool.policy.fallback.first() else { return false };
         words.is_none()
+            && self.call.written.is_none()
             && failure.asked_pause().is_none()
             && !self.must_be_told(failure)
             && split::one_by_one(&self.call.arguments, argument.as_deref()).is_some()
