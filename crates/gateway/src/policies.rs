@@ -94,7 +94,7 @@ impl Policies {
     pub fn new(config: &Config, durable: Option<Arc<dyn Durable>>) -> Result<Self, Invalid> {
         let rules = config.rules.clone();
         let env = Env::new();
-        env.events.for_each(log).map_err(|error| Invalid::new("events", error.to_string()))?;
+        env.events.for_each_rare(log).map_err(|error| Invalid::new("events", error.to_string()))?;
         let mut global = Some(seawall::BreakerPolicy::default());
         rules.defaults.breaker.apply(&mut global);
         let pipeline = Pipeline::new(Settings {

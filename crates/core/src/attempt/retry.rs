@@ -189,7 +189,7 @@ impl<'a> Rules<'a> {
     }
 
     fn tell_retry(&self, attempt: u32, delay: Duration, failure: &Failure) {
-        self.env.events.emit(|| Event::RetryScheduled {
+        self.env.events.emit_rare(|| Event::RetryScheduled {
             server: self.names.0.into(),
             tool: self.names.1.into(),
             attempt,

@@ -181,6 +181,8 @@ pub struct Events(Arc<Stream>);
 #[derive(Debug)]
 struct Stream {
     sender: broadcast::Sender<Arc<Event>>,
+    /// Only what is rare: retries and changes of breakers. Whoever wants no more costs calls that work nothing.
+    rare: broadcast::Sender<Arc<Event>>,
     /// Counted here, because a listener must not keep the stream alive.
     listeners: Arc<AtomicUsize>,
 }
@@ -188,8 +190,8 @@ struct Stream {
 impl Events {
     /// A stream without listeners.
     pub fn new() -> Self {
-        let (sender, _) = broadcast::channel(QUEUE);
-        Self(Arc::new(Stream { sender, listeners: Arc::default() }))
+        let ((sender, _), (rare, _)) = (broadcast::channel(QUEUE), broadcast::channel(QUEUE));
+        Self(Arc::new(Stream { sender, rare, listeners: Arc::default() }))
     }
 
     /// Listens from now on.
@@ -201,9 +203,20 @@ impl Events {
     /// Calls `listen` for every event, on a thread of its own that ends with the stream.
     /// A panic in `listen` loses that event only.
     pub fn for_each(&self, listen: impl Fn(&Event) + Send + 'static) -> std::io::Result<()> {
-        let mut receiver = self.0.sender.subscribe();
-        // The thread holds no sender, so that it ends when the last one is gone.
         self.0.listeners.fetch_add(1, Ordering::Relaxed);
+        Self::hear(self.0.sender.subscribe(), listen)
+    }
+
+    /// The same for what is rare only: retries that are scheduled and breakers that change.
+    pub fn for_each_rare(&self, listen: impl Fn(&Event) + Send + 'static) -> std::io::Result<()> {
+        Self::hear(self.0.rare.subscribe(), listen)
+    }
+
+    /// The thread holds no sender, so that it ends when the last one is gone.
+    fn hear(
+        mut receiver: broadcast::Receiver<Arc<Event>>,
+        listen: impl Fn(&Event) + Send + 'static,
+    ) -> std::io::Result<()> {
         std::thread::Builder::new().name("seawall-listener".into()).spawn(move || {
             loop {
                 match receiver.blocking_recv() {
@@ -227,6 +240,17 @@ impl Events {
         if self.has_listeners() {
             // An error means that the last listener left meanwhile.
             drop(self.0.sender.send(Arc::new(event())));
+        }
+    }
+}
+
+impl Events {
+    /// Tells the listeners something that is rare, also those who want no more than that.
+    pub(crate) fn emit_rare(&self, event: impl FnOnce() -> Event) {
+        if self.has_listeners() || self.0.rare.receiver_count() > 0 {
+            let event = Arc::new(event());
+            drop(self.0.rare.send(Arc::clone(&event)));
+            drop(self.0.sender.send(event));
         }
     }
 }
@@ -297,6 +321,21 @@ mod tests {
 
         drop(events.subscribe());
         events.emit(|| panic!("built for a listener that left"));
+    }
+
+    #[test]
+    fn who_wants_only_what_is_rare_costs_nothing_else() {
+        let events = Events::new();
+        let (heard, hears) = mpsc::channel();
+        events.for_each_rare(move |event| heard.send(event.clone()).unwrap()).unwrap();
+        events.emit(|| panic!("built for nobody"));
+
+        let mut all = events.subscribe();
+        events.emit(|| event("often"));
+        events.emit_rare(|| event("rare"));
+
+        assert_eq!(hears.recv(), Ok(event("rare")));
+        assert_eq!(all.drain().len(), 2);
     }
 
     #[tokio::test]

@@ -305,7 +305,7 @@ impl Breaker {
     #[cold]
     fn tell(&self, changes: Vec<Change>, would_wait: Option<Duration>) {
         for Change { from, to } in changes {
-            self.env.events.emit(|| Event::BreakerChanged { name: self.name.to_string(), from, to });
+            self.env.events.emit_rare(|| Event::BreakerChanged { name: self.name.to_string(), from, to });
         }
         if let Some(retry_after) = would_wait {
             self.env.events.emit(|| Event::BreakerRejected { name: self.name.to_string(), retry_after, shadow: true });
