@@ -122,7 +122,7 @@ impl<'a, T> Run<'a, T> {
     }
 
     pub(crate) fn key(&self) -> CallKey {
-        self.key.get_or_init(|| self.pipeline.key(self.tool, self.call))
+        self.key.get_or_init(|| self.pipeline.keys.of(self.tool, self.call))
     }
 
     pub(crate) fn count_attempt(&self) -> u32 {

@@ -5,14 +5,13 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::admit::Gatekeeper;
-use crate::admit::key::{CallKey, Keys};
+use crate::admit::key::Keys;
 use crate::admit::rate::Rate;
 use serde_json::Value;
 
 use crate::attempt::breaker::{Breaker, BreakerPolicy};
 use crate::classify::Classifier;
 use crate::env::Env;
-use crate::model::call::Call;
 use crate::model::effect::{Effect, Kind};
 use crate::model::invalid::Invalid;
 use crate::model::policy::{Policy, Scope, ServerPolicy};
@@ -151,13 +150,6 @@ impl<T: Clone> Pipeline<T> {
 }
 
 impl<T> Pipeline<T> {
-    /// What tells a call from others.
-    #[inline]
-    pub(crate) fn key(&self, tool: &Tool, call: &Call) -> CallKey {
-        let written = call.written.as_deref().unwrap_or_default();
-        self.keys.key(&[&*tool.server.name, &*tool.name, &*call.caller, written], &call.arguments)
-    }
-
     /// Makes a server known. One that is known already keeps its state; giving it another policy is an
     /// error, not a silent wish.
     pub fn server(&self, name: &str, policy: ServerPolicy) -> Result<Arc<Server>, Invalid> {

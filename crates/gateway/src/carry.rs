@@ -118,16 +118,17 @@ impl Carried {
         };
         let (arguments, written) = arguments::read(raw);
         let (client, session) = caller.identity(request);
-        let prefix = if route.single().is_some() { String::new() } else { names::public(&server.name, "") };
+        // What a server offers does not show what became of a write: reading a list is no look.
+        let is_look = matches!(request.method(), "tools/call" | "resources/read");
         let asked = seawall::Call {
             arguments: Arc::new(arguments),
             written,
             caller: client,
-            session,
+            session: if is_look { session } else { Arc::default() },
             timeout: None,
             retried_outside: false,
             debug: wants_debug(request),
-            prefix: prefix.into(),
+            prefix: if route.single().is_some() { Arc::default() } else { names::public(&server.name, "").into() },
             held: Some(Arc::clone(&call.held)),
         };
         Self {

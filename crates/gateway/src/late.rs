@@ -56,10 +56,7 @@ impl Late {
     }
 
     fn key(&self, whose: &Whose) -> CallKey {
-        let tool = &whose.policy.tool;
-        let written = whose.asked.written.as_deref().unwrap_or_default();
-        let parts = [&whose.asked.caller, tool.server().name(), tool.name(), written];
-        self.keys.key(&parts, &whose.asked.arguments)
+        self.keys.of(&whose.policy.tool, &whose.asked)
     }
 
     /// What the same call came to that the client gave up before, and how long ago; waited for as long as `patience`.

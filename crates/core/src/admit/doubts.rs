@@ -73,9 +73,9 @@ impl Doubts {
         self.count.store(kept.len(), Ordering::Relaxed);
     }
 
-    /// Somebody read from this server in this session, and can know now.
-    pub(crate) fn looked(&self, session: &str, server: &str) {
-        drop(self.change(|doubt| *doubt.session != *session || *doubt.server != *server));
+    /// Somebody read from this server in this session, and can know now what was done before `began`.
+    pub(crate) fn looked(&self, session: &str, server: &str, began: Moment) {
+        drop(self.change(|doubt| doubt.since > began || *doubt.session != *session || *doubt.server != *server));
     }
 
     fn change(&self, stays: impl FnMut(&Doubt) -> bool) -> MutexGuard<'_, Vec<Doubt>> {

@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::{Map, Number, Value};
 use siphasher::sip128::{Hash128, Hasher128, SipHasher13};
 
+use crate::model::call::Call;
+use crate::state::Tool;
+
 /// The identity of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallKey(u64, u64);
@@ -69,6 +72,13 @@ impl Default for Keys {
 }
 
 impl Keys {
+    /// What tells a call from all others.
+    #[inline]
+    pub fn of(&self, tool: &Tool, call: &Call) -> CallKey {
+        let written = call.written.as_deref().unwrap_or_default();
+        self.key(&[&*tool.server.name, &*tool.name, &*call.caller, written], &call.arguments)
+    }
+
     /// The key of a call of `parts` (server, tool, caller …) with `arguments`.
     pub fn key(&self, parts: &[&str], arguments: &Value) -> CallKey {
         let mut writer = Writer { hasher: self.0, gathered: [0; GATHER], length: 0 };

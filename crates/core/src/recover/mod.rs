@@ -52,7 +52,7 @@ impl From<Failure> for Skipped {
 impl<T: Clone> Pipeline<T> {
     /// Whether the call would be answered with a copy if it failed now: then waiting long for a live answer is not worth it.
     pub fn has_copy(&self, tool: &Tool, call: &Call) -> bool {
-        self.is_rescued(tool, || self.key(tool, call))
+        self.is_rescued(tool, || self.keys.of(tool, call))
     }
 
     fn is_rescued(&self, tool: &Tool, key: impl FnOnce() -> CallKey) -> bool {

@@ -73,6 +73,22 @@ async fn only_an_answer_that_the_server_gives_now_is_a_look() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_read_that_began_before_the_write_ended_is_no_look() {
+    let (tools, script) = (caller(&env(0.0)), Script::failing([lost()]));
+    let slow = |_| async {
+        tokio::time::sleep(secs(2)).await;
+        Ok("as it was before".to_owned())
+    };
+    let write = async {
+        advance(secs(1)).await;
+        tools.call("create_issue", title("a"), script.send()).await
+    };
+    let (read, _) = tokio::join!(tools.call("list_issues", nothing(), slow), write);
+    assert!(read.value().is_some());
+    assert_eq!(repeated(&tools, &script).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn other_callers_neither_look_for_this_one_nor_are_held_back_with_it() {
     let pipeline = Pipeline::new(settings(&env(0.0))).unwrap();
     pipeline.server("gh", ServerPolicy::default()).unwrap();
