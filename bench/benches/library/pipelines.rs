@@ -1,8 +1,8 @@
 //! What a whole call costs on its way through every stage: a read that works at the first attempt.
 
 use std::hint::black_box;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use seawall::{
@@ -21,6 +21,10 @@ pub(crate) const COLD_AFTER_FAILURE: &str = "all stages, cold cache, after a fai
 
 /// More than the cache keeps, so that each call finds no copy and its own displaces another.
 const DISTINCT: u64 = 4096;
+/// Those of one thread and of the other. A thread that the machine stops in the middle of a call must not find another
+/// come round to the same arguments: that one would take its answer instead of asking itself.
+const APART: [Range<u64>; 2] = [0..DISTINCT, DISTINCT..2 * DISTINCT];
+const SAME: [Range<u64>; 2] = [0..1, 0..1];
 const KEPT: u64 = 1024;
 /// Room for everything.
 const PLENTY: u64 = 64 * 1024 * 1024;
@@ -31,8 +35,8 @@ const WEIGHT: u64 = 84;
 const FRESH: Duration = Duration::from_micros(100);
 
 pub(crate) fn pipelines() -> Setup<Group> {
-    let default = |env| Line::new(env, PLENTY, ServerPolicy::default(), preset(), 1);
-    let cold = |env| Line::new(env, KEPT * WEIGHT, bounded_server(), fresh(), DISTINCT);
+    let default = |env| Line::new(env, PLENTY, ServerPolicy::default(), preset(), SAME);
+    let cold = |env| Line::new(env, KEPT * WEIGHT, bounded_server(), fresh(), APART);
     let after_failure = cold(fast())?;
     after_failure.fail_once()?;
     let subjects = vec![
@@ -63,22 +67,32 @@ fn bounded_server() -> ServerPolicy {
     }
 }
 
-/// A pipeline, one tool of it, and calls to make in turn.
+/// A pipeline, one tool of it, and for each of two threads calls to make in turn.
 struct Line {
     pipeline: Pipeline<Arc<str>>,
     tool: Arc<Tool>,
+    turns: [Mutex<Turn>; 2],
+}
+
+struct Turn {
     calls: Vec<Call>,
-    next: AtomicUsize,
+    next: usize,
+}
+
+impl Turn {
+    fn of(numbers: Range<u64>) -> Mutex<Self> {
+        let call = |number| Call::new(json!({"owner": "a", "repo": "b", "issue_number": number}));
+        let calls = numbers.map(|number| call(number).by("alice").in_session("morning")).collect();
+        Mutex::new(Self { calls, next: 0 })
+    }
 }
 
 impl Line {
-    fn new(env: Env, kept_bytes: u64, server: ServerPolicy, policy: Policy, distinct: u64) -> Setup<Self> {
+    fn new(env: Env, kept_bytes: u64, server: ServerPolicy, policy: Policy, numbers: [Range<u64>; 2]) -> Setup<Self> {
         let pipeline = Pipeline::new(Settings { env, kept_bytes, ..Settings::new(|answer: &Arc<str>| answer.len()) })?;
         pipeline.server("github", server)?;
         let tool = pipeline.tool("github", "get_issue", policy)?;
-        let call = |number| Call::new(json!({"owner": "a", "repo": "b", "issue_number": number}));
-        let calls = (0..distinct).map(|number| call(number).by("alice").in_session("morning")).collect();
-        Ok(Self { pipeline, tool, calls, next: AtomicUsize::new(0) })
+        Ok(Self { pipeline, tool, turns: numbers.map(Turn::of) })
     }
 
     /// From then on the loop guard has to find out whose failure it was; before, it knows that there is none.
@@ -97,12 +111,14 @@ impl Line {
     fn run(&self, runtime: &Runtime, calls: u64) -> u64 {
         // Each batch has an answer of its own, as each call of a server has: two threads do not share its count.
         let answer: Arc<str> = Arc::from(ANSWER);
-        let batch = usize::try_from(calls).unwrap_or(usize::MAX);
-        let first = self.next.fetch_add(batch, Ordering::Relaxed);
+        // Two threads at most, so one of the turns is free.
+        let Some(mut turn) = self.turns.iter().find_map(|turn| turn.try_lock().ok()) else { return 0 };
+        let Turn { calls: all, next } = &mut *turn;
         runtime.block_on(async {
             let mut right = 0;
-            for place in first..first + batch {
-                let call = &self.calls[place % self.calls.len()];
+            for _ in 0..calls {
+                *next = (*next + 1) % all.len();
+                let call = &all[*next];
                 let send = |_| async { Ok::<_, Signals>(answer.clone()) };
                 let answered = black_box(self.pipeline.run(&self.tool, call, send).await);
                 // An answer without an attempt would be one from the cache.
