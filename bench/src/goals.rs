@@ -81,17 +81,25 @@ impl Goal {
 fn ahead(group: &str, rows: &[Row]) -> Option<(bool, String)> {
     let of_role = |role: Role| rows.iter().filter(move |row| row.group == group && row.role == role);
     let mut compared = 0;
-    let mut behind = Vec::new();
+    let (mut behind, mut level) = (Vec::new(), Vec::new());
     for (ours, peer) in of_role(Role::Ours).flat_map(|ours| of_role(Role::Peer).map(move |peer| (ours, peer))) {
         for column in [Column::One, Column::Two] {
             let (Some(our), Some(their)) = (column.of(ours), column.of(peer)) else { continue };
             compared += 1;
-            if our > their {
-                let numbers = format!("{} against {} ns", number(our), number(their));
+            let (our_number, their_number) = (number(our), number(their));
+            // What the table shows as equal is equal: the digits behind it change with every run.
+            if our_number == their_number {
+                level.push(format!("{} at {}", peer.name, column.name()));
+            } else if our > their {
+                let numbers = format!("{our_number} against {their_number} ns");
                 behind.push(format!("{} is behind {} at {} ({numbers})", ours.name, peer.name, column.name()));
             }
         }
     }
-    let verdict = if behind.is_empty() { "ahead of every peer".to_owned() } else { behind.join("; ") };
+    let verdict = match (behind.is_empty(), level.is_empty()) {
+        (false, _) => behind.join("; "),
+        (true, false) => format!("behind no peer, level with {}", level.join(", ")),
+        (true, true) => "ahead of every peer".to_owned(),
+    };
     (compared > 0).then(|| (behind.is_empty(), format!("{group}: {verdict}")))
 }

@@ -14,6 +14,7 @@ use tower_resilience_retry::RetryLayer;
 use tower_resilience_timelimiter::{TimeLimiterError, TimeLimiterLayer};
 
 use super::inner::{Answered, LIMIT, WELL, answer, answer_later, fast, service, shared};
+use super::retries::in_hand;
 
 pub(crate) fn ready() -> Group {
     let trs = TimeLimiterLayer::builder().timeout_duration(LIMIT).build();
@@ -99,7 +100,7 @@ pub(crate) fn stack() -> Setup<Group> {
     let subjects = vec![
         Subject::waiting(Role::Ours, OUR_STACK, Ends::Well, async move || {
             let limited = async || flat(within(LIMIT, answer_later()).await);
-            retry.call(|_| breaker.call(limited)).await
+            in_hand(retry.call(|_| breaker.call(limited)).await)
         }),
         Subject::service(
             Role::Peer,
