@@ -23,7 +23,7 @@ pub struct Seen {
     pub starting: usize,
     /// Conversations that are open.
     pub open: usize,
-    /// When the last of these changed.
+    /// When its state, told in one word, became what it is.
     pub since: Option<Instant>,
     /// Its processes.
     pub pids: Vec<u32>,
@@ -74,10 +74,7 @@ impl Status {
 
     /// A conversation is open, perhaps again.
     pub fn open(self: &Arc<Self>, is_again: bool) -> Held {
-        let mut seen = self.lock();
-        seen.restarts += u64::from(is_again);
-        seen.is_ill = false;
-        drop(seen);
+        self.lock().restarts += u64::from(is_again);
         self.hold(What::Open)
     }
 
@@ -87,7 +84,7 @@ impl Status {
     }
 
     fn hold(self: &Arc<Self>, what: What) -> Held {
-        self.lock().change(what, true);
+        self.lock().turn(|seen| seen.change(what, true));
         Held { status: Arc::clone(self), what }
     }
 
@@ -100,7 +97,7 @@ impl Status {
     pub fn failed(&self, why: String) {
         let mut seen = self.lock();
         seen.last_error = Some(why);
-        seen.is_ill = true;
+        seen.turn(|seen| seen.is_ill = true);
     }
 
     /// A line on stdout was no message.
@@ -132,7 +129,14 @@ impl Seen {
             What::Process(pid) if is_so => self.pids.push(pid),
             What::Process(pid) => self.pids.retain(|known| *known != pid),
         }
-        if matches!(what, What::Starting | What::Open) {
+        self.is_ill &= !(is_so && what == What::Open);
+    }
+
+    /// Changes something, and notes the time if that changes the state.
+    fn turn(&mut self, change: impl FnOnce(&mut Self)) {
+        let before = self.word();
+        change(self);
+        if self.word() != before {
             self.since = Some(Instant::now());
         }
     }
@@ -151,7 +155,7 @@ impl Seen {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.status.lock().change(self.what, false);
+        self.status.lock().turn(|seen| seen.change(self.what, false));
     }
 }
 
@@ -187,5 +191,18 @@ mod tests {
         let stderr = status.seen().stderr;
         assert_eq!((stderr.len(), stderr[0].len()), (STDERR_KEPT, STDERR_LETTERS));
         assert!(stderr[49].starts_with("999 "));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_so_since_the_state_changed_and_not_since_another_conversation_came() {
+        let status = Arc::new(Status::default());
+        let since = || status.seen().since;
+        let open = status.open(false);
+        let began = since();
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        drop((status.starting(), status.open(false)));
+        assert_eq!((status.seen().word(), since()), ("up", began));
+        drop(open);
+        assert!(status.seen().word() == "resting" && since() > began);
     }
 }

@@ -20,13 +20,14 @@ async fn p12_a_server_is_restarted_by_hand_and_its_clients_keep_their_sessions()
     assert_eq!(before.as_array().map(Vec::len), Some(1), "{before}");
 
     let restart = async |name: &str, headers: &[(&str, &str)]| {
-        door.send(Method::POST, &format!("/resilience/servers/{name}/restart"), headers).await.0.as_u16()
+        let (status, answer) = door.send(Method::POST, &format!("/resilience/servers/{name}/restart"), headers).await;
+        (status.as_u16(), serde_json::from_str::<Value>(&answer).unwrap()["restarts"].clone())
     };
     let key = format!("Bearer {TOKEN}");
     let key = [("authorization", key.as_str())];
-    assert_eq!((restart("a", &[]).await, restart("b", &key).await), (401, 404));
+    assert_eq!((restart("a", &[]).await.0, restart("b", &key).await.0), (401, 404));
     assert_eq!(pids(&door).await, before, "nothing happened yet");
-    assert_eq!(restart("a", &key).await, 200);
+    assert_eq!(restart("a", &key).await, (200, json!(0)), "the server's status, as it still is");
 
     until("another process is there", async || {
         let now = pids(&door).await;

@@ -1,7 +1,5 @@
 //! The breakers as an operator sees them, and how one is closed by hand.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
 use http::StatusCode;
 use seawall::{Breaker, Status};
 use serde_json::{Map, Value, json};
@@ -12,13 +10,11 @@ use crate::ops::telemetry::{Telemetry, breakers};
 use crate::policies::Policies;
 
 /// All breakers, and the sums of what happened.
-#[expect(clippy::disallowed_methods, reason = "a person is told when it was; nothing is decided by it")]
 pub(super) fn list(policies: &Policies, telemetry: &Telemetry) -> Answer {
-    let now = SystemTime::now();
     let (mut states, mut details) = (Map::new(), Map::new());
     for (name, entry) in breakers::all(policies) {
         let Some(breaker) = entry.breaker() else { continue };
-        let detail = detail(breaker, &entry.server, now);
+        let detail = detail(breaker, &entry.server);
         states.insert(name.clone(), detail["status"].clone());
         details.insert(name, detail);
     }
@@ -26,22 +22,17 @@ pub(super) fn list(policies: &Policies, telemetry: &Telemetry) -> Answer {
     respond::json(StatusCode::OK, &json!({"breakers": states, "details": details, "metrics": metrics}))
 }
 
-fn detail(breaker: &Breaker, server: &str, now: SystemTime) -> Value {
+fn detail(breaker: &Breaker, server: &str) -> Value {
     let snapshot = breaker.snapshot();
-    let last = snapshot.last_failure_ago.and_then(|ago| now.checked_sub(ago)?.duration_since(UNIX_EPOCH).ok());
     let remaining = snapshot.remaining.filter(|_| snapshot.status == Status::Open);
     json!({
         "status": snapshot.status,
         "failures": snapshot.failures,
-        "lastFailure": last.map(millis),
-        "retryAfterMs": remaining.map(millis),
+        "lastFailure": snapshot.last_failure_ago.and_then(respond::when),
+        "retryAfterMs": remaining.map(respond::millis),
         "server": Some(server).filter(|server| !server.is_empty()),
         "trips": snapshot.trips,
     })
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Closes a breaker.

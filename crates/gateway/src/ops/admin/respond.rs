@@ -1,5 +1,7 @@
 //! How an operator is answered: JSON, or the text that Prometheus reads.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
@@ -8,6 +10,17 @@ use serde_json::{Value, json};
 
 /// A whole answer.
 pub(super) type Answer = Response<Full<Bytes>>;
+
+/// A span of time as it is told.
+pub(super) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// When something was that happened so long ago: milliseconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "a person is told when it was; nothing is decided by it")]
+pub(super) fn when(ago: Duration) -> Option<u64> {
+    SystemTime::now().checked_sub(ago)?.duration_since(UNIX_EPOCH).ok().map(millis)
+}
 
 /// What is said of a path that leads nowhere.
 pub(super) const NOTHING_HERE: &str =

@@ -1,6 +1,9 @@
 //! The servers as an operator sees them.
 
+use std::sync::Arc;
+
 use http::StatusCode;
+use seawall::Tool;
 use serde_json::{Map, Value, json};
 
 use super::respond::{self, Answer};
@@ -13,16 +16,15 @@ use crate::upstream::Server;
 /// All servers.
 pub(super) fn list(gateway: &Gateway) -> Answer {
     let tools = gateway.all().policies.all();
-    let count = |server: &Server| {
-        tools.iter().filter(|(named, tool)| *named == Named::Tool && tool.server().name() == server.name).count()
-    };
-    let servers: Map<String, Value> =
-        gateway.servers.iter().map(|server| (server.name.clone(), detail(server, count(server)))).collect();
+    let told = |server: &Arc<Server>| (server.name.clone(), detail(server, &tools));
+    let servers: Map<String, Value> = gateway.servers.iter().map(told).collect();
     respond::json(StatusCode::OK, &json!({"servers": servers}))
 }
 
-fn detail(server: &Server, tools: usize) -> Value {
+fn detail(server: &Server, all: &[(Named, Arc<Tool>)]) -> Value {
     let seen = server.status.seen();
+    let is_its = |(named, tool): &&(Named, Arc<Tool>)| *named == Named::Tool && tool.server().name() == server.name;
+    let tools = all.iter().filter(is_its).count();
     let stderr: Vec<String> = seen.stderr.iter().map(|line| server.without_secrets(line)).collect();
     json!({
         "status": seen.word(),
@@ -31,9 +33,10 @@ fn detail(server: &Server, tools: usize) -> Value {
         "attempts": server.load.attempts(),
         "lastError": seen.last_error.as_deref().map(|error| server.without_secrets(error)),
         "lastExit": seen.last_exit,
+        "pid": seen.pids.last(),
         "pids": seen.pids,
         "restarts": seen.restarts,
-        "sinceMs": seen.since.map(|since| u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)),
+        "since": seen.since.and_then(|since| respond::when(since.elapsed())),
         "noise": seen.noise,
         "strays": seen.strays,
         "stderr": stderr,
@@ -47,7 +50,7 @@ pub(super) fn restart(gateway: &Gateway, name: &str) -> Answer {
     };
     log::line(&format!("an operator restarts {name}"));
     server.restart();
-    respond::json(StatusCode::OK, &json!({"status": "restarting", "server": name}))
+    respond::json(StatusCode::OK, &detail(server, &gateway.all().policies.all()))
 }
 
 /// Whether each is there. One that nobody uses rests, and is not missed.
