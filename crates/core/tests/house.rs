@@ -71,6 +71,26 @@ fn every_test_that_the_readme_names_exists() {
 }
 
 #[test]
+fn the_figures_of_the_readme_are_those_of_the_fault_bench() {
+    let (readme, evidence) = (read(&root().join("README.md")), read(&root().join("docs/evidence/faults.md")));
+    let cells = |line: &str| -> Vec<String> { line.split('|').map(|cell| cell.trim().to_owned()).collect() };
+    let row =
+        |page: &str, name: &str| cells(page.lines().find(|line| line.starts_with(&format!("| {name} "))).unwrap());
+    let head = row(&evidence, "arm");
+    for (told, measured) in [
+        ("useful answers", "useful %"),
+        ("no answer at all", "no answer %"),
+        ("writes executed again", "duplicates"),
+        ("calls sent while nothing could answer", "wasted"),
+    ] {
+        let place = head.iter().position(|cell| cell == measured).unwrap();
+        let figures = ["direct", "Seawall"].map(|arm| row(&evidence, arm)[place].clone());
+        let shown: Vec<String> = row(&readme, told)[2..4].iter().map(|cell| cell.replace(" %", "")).collect();
+        assert_eq!(shown, figures, "{told}");
+    }
+}
+
+#[test]
 fn the_folders_of_a_call_sort_in_the_order_of_its_stages() {
     let stages = ["admit", "attempt", "classify", "recover", "report"];
     assert!(stages.is_sorted());
