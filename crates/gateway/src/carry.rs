@@ -185,7 +185,8 @@ impl Carried {
         match reply {
             Ok(answer) if is_passing(&answer) => {
                 let signals = error_signals(&answer);
-                *self.words() = Some(Ok(answer));
+                // Words about an item, another query or another tool are no answer to what was asked.
+                *self.words() = self.is_own(&attempt).then_some(Ok(answer));
                 Err(signals)
             }
             // What a server says for good is its answer, an error too: no copy may stand in its place.
@@ -199,7 +200,7 @@ impl Carried {
             Err(Refusal::Failed(_, failure)) => Err(failure.signals()),
             Err(Refusal::Wrong(error)) => {
                 let signals = Signals::rpc(error.code, error.message.clone()).with_sent(Sent::Never);
-                *self.words() = Some(Err(Refusal::Wrong(error)));
+                *self.words() = self.is_own(&attempt).then_some(Err(Refusal::Wrong(error)));
                 Err(signals)
             }
             Err(Refusal::Reported(report, _)) => Err(Signals::text(report.message)),
@@ -232,9 +233,16 @@ impl Carried {
         self.own_words.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether an attempt asks what the client asked, and not what a fallback does.
+    fn is_own(&self, attempt: &Attempt) -> bool {
+        let tool = &self.policy.tool;
+        let is_same_tool = attempt.tool() == tool.name() && attempt.server() == tool.server().name();
+        is_same_tool && Arc::ptr_eq(&attempt.arguments, &self.asked.arguments)
+    }
+
     /// The call of an attempt: the client's own, or with what a fallback asks for.
     fn as_attempted(&self, attempt: &Attempt, call: Call) -> Result<Call, Signals> {
-        if Arc::ptr_eq(&attempt.arguments, &self.asked.arguments) && attempt.tool() == self.policy.tool.name() {
+        if self.is_own(attempt) {
             return Ok(call);
         }
         let mut params = Object::of(call.request.body_json());

@@ -115,6 +115,27 @@ async fn a_batch_that_fails_is_done_item_by_item_as_its_schema_says_with_a_repor
 }
 
 #[tokio::test]
+async fn what_a_server_says_to_a_fallback_is_no_answer_to_the_call() {
+    let server = Faulty::start(|tool, _, with| match (tool, with["targets"].as_array().map(Vec::len)) {
+        ("web_search", _) | ("batch_label_issues", Some(1)) => End::Error(-32603, "broken", json!(null)),
+        ("batch_label_issues", _) => End::Status("429 Too Many Requests", "", ""),
+        _ => DOWN,
+    })
+    .await;
+    let policies = "[tools.\"gh/search_issues\"]\nfallback = [{ tool = \"gh/web_search\" }]\n\
+                    [tools.\"gh/batch_label_issues\"]\neffect = \"write\"\n";
+    let served = server.served(&format!("{QUICK}{policies}")).await;
+    let session = served.session("/mcp/gh").await;
+    let answer = call(&session, "search_issues", json!({"query": "x"})).await;
+    assert!(text(&answer).starts_with("search_issues failed on gh (503)"), "{answer}");
+    assert_eq!((&failure(&answer)["code"], server.calls("web_search")), (&json!("UPSTREAM_ERROR"), 1));
+    // The batch certainly did not run; its first item may have.
+    let answer = call(&session, "batch_label_issues", json!({"targets": [1, 2, 3]})).await;
+    assert_eq!((&failure(&answer)["mayHaveExecuted"], server.calls("batch_label_issues")), (&json!(true), 2));
+    assert!(text(&answer).contains("may have been executed"), "{answer}");
+}
+
+#[tokio::test]
 async fn another_tool_of_another_server_or_a_text_stands_in_where_the_file_says_so() {
     let (main, web) = (Faulty::start(|_, _, _| DOWN).await, Faulty::start(|_, _, _| End::Text("from the web")).await);
     let policies = format!(
