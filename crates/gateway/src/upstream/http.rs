@@ -300,10 +300,12 @@ pub fn named(request: &Message) -> Option<std::borrow::Cow<'_, str>> {
     }
 }
 
-/// A status that is no success: the protocol's own error if the body is one for this request.
+/// A status that is no success: the protocol's own error if the body is one for this request. A server that is too busy or
+/// broken says so with its status and the pause it names, whatever the body is.
 async fn refused(response: Response<Incoming>, number: u64) -> Reply {
+    let is_trouble = matches!(response.status().as_u16(), 408 | 425 | 429 | 500..=599);
     match response::refusal(response).await {
-        (_, Some(message)) if answers(&message, number) => Ok(message),
+        (_, Some(message)) if !is_trouble && answers(&message, number) => Ok(message),
         (failure, _) => Err(failure),
     }
 }

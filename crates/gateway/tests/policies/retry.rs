@@ -53,6 +53,30 @@ async fn a_server_that_names_a_pause_is_given_it() {
 }
 
 #[tokio::test]
+async fn a_status_means_the_same_with_an_error_of_the_protocol_behind_it() {
+    let server = Faulty::start(|tool, count, _| match (tool, count) {
+        ("get_issue", 1) => End::Refused("503 Service Unavailable", "retry-after: 1\r\n", "Overloaded"),
+        ("create_issue", 1) => End::Refused("429 Too Many Requests", "", "Slow down"),
+        ("search_issues", _) => End::Refused("429 Too Many Requests", "retry-after: 3600\r\n", "Slow down"),
+        ("list_issues", _) => End::Refused("400 Bad Request", "", "No such thing"),
+        _ => End::Text("there"),
+    })
+    .await;
+    let served = server.served(QUICK).await;
+    let session = served.session("/mcp/gh").await;
+    for tool in ["get_issue", "create_issue"] {
+        let answer = call(&session, tool, json!({})).await;
+        assert_eq!((&answer["result"]["content"][0]["text"], server.calls(tool)), (&json!("there"), 2), "{answer}");
+    }
+    assert!(server.pauses("get_issue")[0] >= Duration::from_secs(1));
+    let answer = call(&session, "search_issues", json!({})).await;
+    assert_eq!((&failure(&answer)["code"], &failure(&answer)["retryAfter"]), (&json!("RATE_LIMITED"), &json!(3600)));
+    // What is wrong with the request is told in the server's own words.
+    let answer = call(&session, "list_issues", json!({})).await;
+    assert_eq!((&answer["error"]["message"], server.calls("list_issues")), (&json!("No such thing"), 1));
+}
+
+#[tokio::test]
 async fn what_a_server_asks_for_holds_for_the_calls_after_it_too() {
     let server = Faulty::start(|tool, count, _| match (tool, count) {
         ("create_issue", _) => End::Status("429 Too Many Requests", "retry-after: 3600\r\n", ""),

@@ -22,6 +22,8 @@ pub(crate) enum End {
     ToolError(&'static str),
     /// With an HTTP status, further headers, and a body.
     Status(&'static str, &'static str, &'static str),
+    /// With an HTTP status, further headers, and an error of the protocol.
+    Refused(&'static str, &'static str, &'static str),
     /// With an error of the protocol.
     Error(i64, &'static str, Value),
     /// The connection is cut after the call was executed.
@@ -175,6 +177,11 @@ async fn finish(asked: &Asked, mut tcp: tokio::net::TcpStream, end: End) {
             let error = json!({"code": code, "message": message, "data": data});
             let body = json!({"jsonrpc": "2.0", "id": asked.message["id"], "error": error}).to_string();
             response("200 OK", "content-type: application/json\r\n", body.as_bytes())
+        }
+        End::Refused(status, headers, message) => {
+            let error = json!({"code": -32000, "message": message});
+            let body = json!({"jsonrpc": "2.0", "id": asked.message["id"], "error": error}).to_string();
+            response(status, &format!("content-type: application/json\r\n{headers}"), body.as_bytes())
         }
         End::Reset => return,
         End::Hang => {
