@@ -3,9 +3,10 @@
 //! The first attempt sends the client's own bytes. A fallback may ask with other arguments, or another tool: then they
 //! are put in their place. What the server itself said last stays its answer, unless a fallback has a better one.
 
+use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
 use seawall::{Attempt, Code, Disposition, Outcome, Sent, Signals, Transport};
@@ -24,7 +25,7 @@ use crate::served;
 use crate::upstream::{Failure, Server};
 use crate::watched::Watched;
 use crate::wire::edit::{Object, quoted};
-use crate::wire::{Kind, Message, arguments, limits};
+use crate::wire::{Kind, Message, arguments, limits, scan};
 
 /// One call, answered as its policy allows; or with what the same call of this client came to after it was given up.
 pub async fn carry(
@@ -265,15 +266,20 @@ fn is_passing(answer: &Message) -> bool {
 }
 
 /// What a server's error says, and when it wants to be asked again.
+#[expect(clippy::disallowed_methods, reason = "a server may name the date when it wants to be asked again")]
 pub fn error_signals(answer: &Message) -> Signals {
     let code = answer.field_json("code").and_then(|code| std::str::from_utf8(code).ok()?.parse().ok()).unwrap_or(0);
     let text = answer.field_text("message").unwrap_or_default();
     let data = Object::of(answer.field_json("data").unwrap_or_default());
-    let wait = |name: &str| data.get(name).and_then(|json| std::str::from_utf8(json).ok()?.parse::<f64>().ok());
-    let retry_after = wait("retryAfter")
-        .or_else(|| wait("retry_after"))
-        .or_else(|| wait("retryAfterMs").map(|millis| millis / 1000.0))
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    // A number, or a text as the header has it: digits, or a date.
+    let said = |name: &str| {
+        let json = data.get(name)?;
+        scan::text(json).or_else(|| std::str::from_utf8(json).ok().map(Cow::Borrowed))
+    };
+    let seconds = |name: &str| seawall::parse_retry_after(&said(name)?, SystemTime::now());
+    let millis =
+        || seawall::parse_retry_after(&(said("retryAfterMs")?.parse::<f64>().ok()? / 1000.0).to_string(), UNIX_EPOCH);
+    let retry_after = seconds("retryAfter").or_else(|| seconds("retry_after")).or_else(millis);
     Signals { retry_after, ..Signals::rpc(code, text) }
 }
 
@@ -291,6 +297,15 @@ mod tests {
         };
         assert_eq!(error(r#"{"retryAfter":7}"#).retry_after, Some(Duration::from_secs(7)));
         assert_eq!(error(r#"{"retryAfterMs":1500}"#).retry_after, Some(Duration::from_millis(1500)));
+        assert_eq!(error(r#"{"retryAfter":"7"}"#).retry_after, Some(Duration::from_secs(7)));
+        assert_eq!(error(r#"{"retry_after":"Fri, 31 Dec 1999 23:59:59 GMT"}"#).retry_after, Some(Duration::ZERO));
+        for endless in [r#"{"retryAfter":1e18}"#, r#"{"retryAfter":1e300}"#, r#"{"retryAfterMs":1e300}"#] {
+            assert_eq!(
+                error(endless).retry_after,
+                Some(Duration::from_secs(24 * 3600)),
+                "nobody is believed for longer"
+            );
+        }
         assert_eq!(error(r#"{"retryAfter":-1}"#).retry_after, None);
         assert_eq!((error("null").code, error("null").message.as_str()), (Some(-32000), "429 slow down"));
     }
