@@ -20,7 +20,7 @@ use crate::catalog::stable::Asked;
 use crate::dispatch::{Caller, Refusal, Reply, once};
 use crate::gateway::Route;
 use crate::late::{Abandonable, Leaving, StillRuns, Whose};
-use crate::policies::ToolPolicy;
+use crate::policies::{Named, ToolPolicy};
 use crate::served;
 use crate::upstream::{Failure, Server};
 use crate::watched::Watched;
@@ -169,7 +169,10 @@ impl Carried {
                 Some(limit) => route.results.fit(&self.caller, &self.call, value, limit),
                 None => Ok(value),
             },
-            Outcome::Served(ref fallback) => served::result(self.caller.era(), fallback, &answer.warnings),
+            Outcome::Served(ref fallback) => {
+                let has_schema = policy.has_output_schema && self.is_listed();
+                served::result(self.caller.era(), fallback, &answer.warnings, has_schema)
+            }
             Outcome::Failed(report) => {
                 self.words().take().unwrap_or_else(|| Err(Refusal::Reported(report, policy.has_output_schema)))
             }
@@ -232,6 +235,11 @@ impl Carried {
 
     fn words(&self) -> MutexGuard<'_, Option<Reply>> {
         self.own_words.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether its server listed the tool, so that clients know what its results look like.
+    fn is_listed(&self) -> bool {
+        self.route.policies.named(&self.server.name, self.policy.tool.name()) == Named::Tool
     }
 
     /// Whether an attempt asks what the client asked, and not what a fallback does.

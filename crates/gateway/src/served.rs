@@ -13,8 +13,9 @@ use crate::wire::edit::{self, Object};
 use crate::wire::names::Era;
 use crate::wire::{Kind, Message};
 
-/// The result of a fallback.
-pub fn result(era: Era, served: &Served<Message>, warnings: &[String]) -> Reply {
+/// The result of a fallback. Clients throw away a result that is no error and lacks what its tool's `schema` promises: where
+/// the tool has one and the fallback cannot keep to it, the result says that it is an error, so that it is read.
+pub fn result(era: Era, served: &Served<Message>, warnings: &[String], has_schema: bool) -> Reply {
     let mut meta = Map::from_iter([("by".to_owned(), json!(served.by)), ("warnings".to_owned(), json!(warnings))]);
     if let Some(age) = served.age {
         meta.insert("age".to_owned(), age.as_secs().into());
@@ -34,7 +35,12 @@ pub fn result(era: Era, served: &Served<Message>, warnings: &[String]) -> Reply 
         Body::Items(items) => blocks.extend(items.iter().flat_map(item)),
         Body::Nothing => {}
     }
-    result.set("content", edit::array(blocks.iter().map(Vec::as_slice))).set("isError", "false");
+    result.set("content", edit::array(blocks.iter().map(Vec::as_slice)));
+    if has_schema && served.by == "alternate" {
+        result.remove("structuredContent");
+    }
+    let is_unkept = has_schema && result.get("structuredContent").is_none();
+    result.set("isError", is_unkept.to_string());
     mark(&mut result, era, Value::Object(meta));
     answered(&result.json())
 }

@@ -136,6 +136,27 @@ async fn what_a_server_says_to_a_fallback_is_no_answer_to_the_call() {
 }
 
 #[tokio::test]
+async fn a_fallback_that_cannot_keep_to_its_tools_schema_is_an_error_so_that_clients_read_it() {
+    let server = Faulty::start(|_, _, _| End::Status("429 Too Many Requests", "", "")).await;
+    let folder = tempfile::TempDir::new().unwrap();
+    let policies = "[tools.\"gh/cypher\"]\nfallback = [{ text = \"The graph is down.\" }]\n";
+    let store = format!("[store]\npath = {:?}\n", folder.path());
+    let served = server.served(&format!("{QUICK}{policies}{store}")).await;
+    let session = served.session("/mcp/gh").await;
+    for (tool, by) in [("update_issue", "queue"), ("cypher", "text")] {
+        let answer = call(&session, tool, json!({})).await;
+        let result = &answer["result"];
+        assert_eq!(
+            (&result["_meta"]["seawall/served"]["by"], &result["isError"]),
+            (&json!(by), &json!(true)),
+            "{answer}"
+        );
+        assert!(result.get("structuredContent").is_none(), "{answer}");
+    }
+    assert_eq!(served_by(&call(&session, "create_issue", json!({})).await)["by"], "queue", "it promises nothing");
+}
+
+#[tokio::test]
 async fn another_tool_of_another_server_or_a_text_stands_in_where_the_file_says_so() {
     let (main, web) = (Faulty::start(|_, _, _| DOWN).await, Faulty::start(|_, _, _| End::Text("from the web")).await);
     let policies = format!(

@@ -157,7 +157,11 @@ async fn respond(asked: &Asked, mut tcp: tokio::net::TcpStream) {
             if name == "create_issue" {
                 schema["properties"] = json!({"idempotency_key": {"type": "string"}});
             }
-            json!({"name": name, "inputSchema": schema, "annotations": annotations})
+            let mut tool = json!({"name": name, "inputSchema": schema, "annotations": annotations});
+            if let "update_issue" | "cypher" = name {
+                tool["outputSchema"] = json!({"type": "object", "required": ["n"]});
+            }
+            tool
         };
         answer(asked, &json!({"tools": TOOLS.map(tool)}))
     } else {
