@@ -35,28 +35,34 @@ impl Results {
         if answer.kind() != Kind::Result || answer.raw().len() <= limit {
             return Ok(answer);
         }
-        let text = text(&answer);
-        let (head, tail) = (start(&text, limit * 2 / 3), end(&text, limit / 3));
-        let name = secret();
-        let address = address(RESULT, &name);
-        let note = format!(
-            "The result has {} bytes of text, more than is passed on here: its first {} and last {} follow. The whole text is the resource {address}, in pieces.",
-            text.len(),
-            head.len(),
-            tail.len()
-        );
-        let blocks = [note.as_str(), head, tail].map(content::text_block);
         let mut result = Object::of(answer.body_json());
+        let text = text(&answer, result.get("structuredContent"));
+        let is_cut = text.len() > limit;
+        let is_all_text = content::blocks(&answer).all(|block| content::text(block).is_some());
+        if !is_cut && is_all_text && result.get("structuredContent").is_none() {
+            // Only the way it is written is larger.
+            return Ok(answer);
+        }
+        let mut served = json!({"by": "excerpt", "bytes": text.len()});
+        let blocks = if is_cut {
+            let name = secret();
+            let address = address(RESULT, &name);
+            served["resource"] = json!(address);
+            let (head, tail) = (start(&text, limit * 2 / 3), end(&text, limit / 3));
+            let blocks = [&*cut_note(&text, head, tail, &address), head, tail].map(content::text_block);
+            let (client, at) = (caller.identity(&call.request).0, Instant::now());
+            self.keep(Kept { name, client, text: text.as_str().into(), at });
+            blocks.to_vec()
+        } else {
+            let note = format!(
+                "The result has {} bytes, more than is passed on here: what is text follows whole, the rest is left out.",
+                answer.raw().len()
+            );
+            vec![content::text_block(&note), content::text_block(&text)]
+        };
         result.set("content", edit::array(blocks.iter().map(Vec::as_slice))).remove("structuredContent");
         result.change("_meta", |meta| {
-            let served = json!({"by": "excerpt", "bytes": text.len(), "resource": address});
             meta.set("seawall/served", served.to_string());
-        });
-        self.keep(Kept {
-            name,
-            client: caller.identity(&call.request).0,
-            text: text.as_str().into(),
-            at: Instant::now(),
         });
         answered(&result.json())
     }
@@ -79,7 +85,8 @@ impl Results {
             let is_it = |result: &&Kept| result.name == name && result.client == *client;
             Arc::clone(&kept.iter().find(is_it)?.text)
         };
-        let rest = text.get(from.parse().ok()?..)?;
+        let from = from.parse().ok().filter(|from| *from <= text.len())?;
+        let rest = &text[start(&text, from).len()..];
         let piece = start(rest, limits::RESULT_PIECE);
         let next = text.len() - rest.len() + piece.len();
         let next = (next < text.len()).then(|| format!("{}?from={next}", address(RESULT, name)));
@@ -87,13 +94,31 @@ impl Results {
     }
 }
 
-/// All texts of a result; what is no text is only counted by its size.
-fn text(answer: &Message) -> String {
+/// What is said of a text that was cut, and how to read all of it.
+fn cut_note(text: &str, head: &str, tail: &str, address: &str) -> String {
+    let pieces = match text.len() > limits::RESULT_PIECE {
+        true => format!(", in pieces: {address}?from={} is the second", limits::RESULT_PIECE),
+        false => String::new(),
+    };
+    format!(
+        "The result has {} bytes of text, more than is passed on here: its first {} and last {} follow. The whole text is the resource {address}{pieces}.",
+        text.len(),
+        head.len(),
+        tail.len()
+    )
+}
+
+/// All texts of a result, and what is structured if they are too short to hold it; other blocks are only counted by size.
+fn text(answer: &Message, structured: Option<&[u8]>) -> String {
     let text = |block| match content::text(block) {
         Some(text) => text.into_owned(),
         None => format!("(something of {} bytes that is no text)", block.len()),
     };
-    content::blocks(answer).map(text).collect::<Vec<_>>().join("\n")
+    let texts = content::blocks(answer).map(text).collect::<Vec<_>>().join("\n");
+    match structured {
+        Some(json) if json.len() > texts.len() => format!("{texts}\n{}", String::from_utf8_lossy(json)),
+        _ => texts,
+    }
 }
 
 /// The beginning of a text, within so many bytes.

@@ -16,6 +16,8 @@ use super::upstream::{self, Asked, Upstream, answer, response, write};
 pub(crate) enum End {
     /// With this text.
     Text(&'static str),
+    /// With this result.
+    Result(Value),
     /// With so many numbered lines.
     Lines(usize),
     /// With the tool's own error.
@@ -174,6 +176,7 @@ async fn finish(asked: &Asked, mut tcp: tokio::net::TcpStream, end: End) {
     let text = |text: &str| answer(asked, &json!({"content": [{"type": "text", "text": text}]}));
     let bytes = match end {
         End::Text(with) => text(with),
+        End::Result(result) => answer(asked, &result),
         End::Lines(count) => text(&(1..=count).map(|line| format!("línea {line}\n")).collect::<String>()),
         End::ToolError(with) => answer(asked, &json!({"content": [{"type": "text", "text": with}], "isError": true})),
         End::Status(status, headers, body) => response(status, headers, body.as_bytes()),

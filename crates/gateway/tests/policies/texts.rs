@@ -136,6 +136,10 @@ async fn a_result_that_is_too_large_is_shown_by_its_ends_and_read_in_pieces_by_i
 
     let mut next = served_as["resource"].as_str().map(str::to_owned);
     assert!(part(0).contains(next.as_deref().unwrap()), "{}", part(0));
+    // What the text says of the second piece is so.
+    let second = part(0).split(": ").last().and_then(|rest| rest.split(' ').next()).unwrap();
+    let second = one.ask(1, "resources/read", json!({"uri": second})).await;
+    let second = second["result"]["contents"][0]["text"].as_str().expect("a piece").to_owned();
     let foreign = two.ask(1, "resources/read", json!({"uri": next})).await;
     assert_eq!(foreign["error"]["code"], -32602, "it is nobody else's");
     let mut read = String::new();
@@ -145,4 +149,41 @@ async fn a_result_that_is_too_large_is_shown_by_its_ends_and_read_in_pieces_by_i
         next = piece["result"]["_meta"]["seawall/next"].as_str().map(str::to_owned);
     }
     assert!(read == whole, "{} of {} bytes", read.len(), whole.len());
+    assert!(whole.len() > second.len() && whole[60_000..70_000].contains(&second[..1000]), "{}", &second[..100]);
+}
+
+#[tokio::test]
+async fn of_a_result_that_is_large_for_other_reasons_than_its_text_nothing_is_shown_twice() {
+    let block = |text: &str| json!({"type": "text", "text": text});
+    let rows = json!({"rows": vec!["0123456789"; 400]});
+    let image = json!({"type": "image", "mimeType": "image/png", "data": "A".repeat(3000)});
+    let results = json!({
+        "escaped": {"content": [block(&"\n".repeat(700))]},
+        "rows": {"content": [block("400 rows")], "structuredContent": rows},
+        "image": {"content": [block("a cat"), image]},
+    });
+    let known = results.clone();
+    let server = Faulty::start(move |_, _, with| End::Result(known[with["how"].as_str().unwrap()].clone())).await;
+    let served = server.served("[tools.\"gh/get_issue\"]\nmax_result = 1000\n").await;
+    let session = served.session("/mcp/gh").await;
+    let ask = async |how: &str| call(&session, "get_issue", json!({"how": how})).await["result"].clone();
+
+    assert_eq!(ask("escaped").await, results["escaped"], "its text is not large");
+
+    let result = ask("image").await;
+    assert_eq!((result["content"].as_array().unwrap().len(), result.get("structuredContent")), (2, None), "{result}");
+    assert!(
+        result["content"][0]["text"].as_str().unwrap().ends_with("what is text follows whole, the rest is left out.")
+    );
+    assert!(result["content"][1]["text"].as_str().unwrap().starts_with("a cat\n(something of 30"), "{result}");
+
+    let result = ask("rows").await;
+    assert!(
+        result["content"][1]["text"].as_str().unwrap().starts_with("400 rows\n{\"rows\":[\"0123456789\""),
+        "{result}"
+    );
+    let uri = &result["_meta"]["seawall/served"]["resource"];
+    let read = session.ask(1, "resources/read", json!({"uri": uri})).await;
+    let text = read["result"]["contents"][0]["text"].as_str().unwrap().to_owned();
+    assert_eq!(text, format!("400 rows\n{}", results["rows"]["structuredContent"]), "nothing is lost");
 }
