@@ -163,7 +163,7 @@ impl Policies {
 
     /// How failures are shown to a client of this tool.
     pub fn rendering(&self, has_output_schema: bool) -> Rendering {
-        let format = if self.rules.messages.as_json { Format::Json } else { Format::Text };
+        let format = if self.rules.as_json() { Format::Json } else { Format::Text };
         Rendering { style: self.rules.messages.style, format, structured: !has_output_schema }
     }
 

@@ -26,10 +26,10 @@ pub struct Rules {
 /// How failures are told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Messages {
-    /// In whose words; unless set, in those of the preset.
+    /// In whose words.
     pub style: Style,
-    /// Whether the text is the error object.
-    pub as_json: bool,
+    /// Whether the text is the error object; unless set, as the preset has it.
+    pub as_json: Option<bool>,
     /// Whether failures always carry details.
     pub debug: bool,
     /// Whether a call may not ask for details itself.
@@ -89,6 +89,11 @@ impl Rules {
             facts.effect = of_kind.into_iter().chain([&self.defaults]).find_map(|layer| layer.effect);
         }
         facts
+    }
+
+    /// Whether the text of a failure is the error object: the seed of this preset had nothing else.
+    pub fn as_json(&self) -> bool {
+        self.messages.as_json.unwrap_or(self.preset == Preset::Gitnexus)
     }
 
     /// The policy of a method that only reads: `resources/read` and the like.

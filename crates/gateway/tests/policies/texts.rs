@@ -45,6 +45,19 @@ async fn t11_the_json_form_is_the_seeds_error_object_without_details() {
 }
 
 #[tokio::test]
+async fn the_preset_of_the_seed_that_answered_in_json_does_so_unless_it_is_told_otherwise() {
+    let server = Faulty::start(|_, _, _| DOWN).await;
+    for (settings, is_json) in [("", true), ("[messages]\nformat = \"text\"\n", false)] {
+        let served = server.served(&format!("preset = \"gitnexus\"\n{settings}")).await;
+        let session = served.session("/mcp/gh").await;
+        let answer = call(&session, "get_issue", json!({})).await;
+        let object: Option<Value> = serde_json::from_str(text(&answer)).ok();
+        assert_eq!(object.map(|object| object["code"].clone()), is_json.then(|| json!("UPSTREAM_ERROR")), "{answer}");
+        assert_eq!(failure(&answer)["attempts"], 1, "and does not retry");
+    }
+}
+
+#[tokio::test]
 async fn t13_details_come_only_when_asked_for_and_without_secrets() {
     let server = Faulty::start(|_, _, _| DOWN).await;
     let arguments = json!({"token": "canary-1", "q": "y"});

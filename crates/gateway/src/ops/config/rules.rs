@@ -82,7 +82,7 @@ fn messages(rules: &mut Rules, table: &Field<'_>, problems: &mut Problems) {
             }
             "format" => {
                 let known = [("text", false), ("json", true)];
-                messages.as_json = problems.keep(policy::one_of(&value, &known)).unwrap_or_default();
+                messages.as_json = problems.keep(policy::one_of(&value, &known));
             }
             "debug" => messages.debug = problems.keep(value.flag()).unwrap_or_default(),
             "debug_on_request" => messages.no_debug_on_request = problems.keep(value.flag()) == Some(false),

@@ -60,7 +60,10 @@ fn everything_the_contract_names_is_read() {
         (rules.preset, rules.tiers.quick, rules.tiers.limit("cypher").as_secs()),
         (Preset::Caipe, Duration::from_secs(50), 100)
     );
-    assert_eq!((rules.messages.style, rules.messages.as_json, rules.messages.debug), (Style::Classic, true, true));
+    assert_eq!(
+        (rules.messages.style, rules.messages.as_json, rules.messages.debug),
+        (Style::Classic, Some(true), true)
+    );
     assert!(rules.messages.no_debug_on_request && server.distrust_annotations);
     assert_eq!(server.policy.slots.unwrap().concurrency, 8);
     assert_eq!((server.policy.rate.unwrap().count, server.policy.hint.as_deref()), (20, Some("See the status page.")));
