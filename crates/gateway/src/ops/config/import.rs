@@ -14,7 +14,7 @@ use super::source::Format;
 use super::tree::{Field, Text};
 
 /// Ours in a file that has to stay valid for its own client.
-const SECTION: &str = "x-seawall";
+pub(super) const SECTION: &str = "x-seawall";
 
 /// Under which key another client lists its servers; none if the file is Seawall's own.
 pub(super) fn list_key(root: &Field<'_>, format: Format) -> Option<&'static str> {

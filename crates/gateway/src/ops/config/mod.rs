@@ -14,6 +14,7 @@ mod headers;
 mod import;
 mod json;
 mod load;
+mod mentions;
 mod name;
 mod own;
 mod policy;
@@ -209,10 +210,16 @@ fn read_text(
         Format::Toml => toml::parse(text, problems)?,
     };
     let root = Field::root(&root);
-    let (mut settings, raw) = match import::list_key(&root, format) {
+    let list_key = import::list_key(&root, format);
+    let list = root.find(list_key.unwrap_or("servers")).filter(Field::is_table);
+    let (mut settings, raw) = match list_key {
         Some(key) => import::read(&root, key, problems),
         None => own::read(&root, needs_servers, problems),
     };
+    let section = if list_key.is_some() { root.find(import::SECTION) } else { Some(root) };
+    if let (true, Some(section), Some(servers)) = (needs_servers, section, list) {
+        mentions::check(&section, &servers, problems);
+    }
     let scope = Scope::new(path, env);
     let servers = raw.into_iter().filter_map(|server| resolve::server(server, &scope, problems)).collect();
     let store = settings.store.as_ref().and_then(|path| scope.expand(path, problems)).map(|path| scope.path(&path));

@@ -251,10 +251,16 @@ fn table_step(item: &Field<'_>, problems: &mut Problems) -> Option<Fallback> {
             _ => Err(place
                 .problem(suggest::unknown(key, &["tool", "map", "text", "simplify", "previous_page", "individually"]))),
         };
+        if step.is_some() {
+            problems.push(item.place.problem("says two things; make two steps of it"));
+        }
         step = problems.keep(read).or(step);
     }
     match &mut step {
         Some(Fallback::Alternate { map: place, .. }) => *place = map,
+        Some(_) if !map.is_empty() => {
+            problems.push(item.place.problem("has a map, which is for { tool = \"server/tool\" }"))
+        }
         None => problems.push(item.place.problem("says nothing; write { tool = \"server/tool\" } or { text = \"…\" }")),
         Some(_) => {}
     }

@@ -30,7 +30,12 @@ pub(super) fn set(rules: &mut Rules, key: &str, value: &Field<'_>, problems: &mu
         "kinds" => {
             for (name, field) in value.entries(problems) {
                 match policy::kind_of_key(name) {
-                    Some(kind) => rules.kinds.push((kind, policy::read(&field, problems))),
+                    Some(kind) => {
+                        if let Some(again) = field.find("kind") {
+                            problems.push(again.place.problem("the table's own name is the kind; remove it"));
+                        }
+                        rules.kinds.push((kind, policy::read(&field, problems)));
+                    }
                     None => {
                         let known = ["read", "write", "search", "list", "batch"];
                         problems.push(field.place.problem(suggest::unknown(name, &known)));

@@ -49,6 +49,13 @@ impl<'a> Field<'a> {
         self.has_any(|name| name == key)
     }
 
+    /// What stands under a key.
+    pub(super) fn find(&self, key: &str) -> Option<Field<'a>> {
+        let Value::Table(entries) = self.value else { return None };
+        let (_, node) = entries.iter().find(|(name, _)| name == key)?;
+        Some(Field { place: self.place.key(key, node.line), value: &node.value })
+    }
+
     pub(super) fn has_any(&self, is_wanted: impl Fn(&str) -> bool) -> bool {
         matches!(self.value, Value::Table(entries) if entries.iter().any(|(name, _)| is_wanted(name)))
     }

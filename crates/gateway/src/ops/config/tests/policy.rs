@@ -43,6 +43,8 @@ style = "classic"
 format = "json"
 debug = true
 debug_on_request = false
+[servers.web]
+command = "web"
 [servers.gh]
 command = "gh"
 trust_annotations = false
@@ -55,7 +57,7 @@ policy = { attempt_timeout = "7s" }
 #[test]
 fn everything_the_contract_names_is_read() {
     let config = toml_file(WHOLE).good("seawall.toml");
-    let (rules, server) = (&config.rules, &config.servers[0].rules);
+    let (rules, server) = (&config.rules, &config.servers[1].rules);
     assert_eq!(
         (rules.preset, rules.tiers.quick, rules.tiers.limit("cypher").as_secs()),
         (Preset::Caipe, Duration::from_secs(50), 100)
@@ -148,6 +150,40 @@ seawall.toml:17: tools."a/x".fallback[3].tool: "x" is no tool; write "server/too
 seawall.toml:17: tools."a/x".fallback[3]: says nothing; write { tool = "server/tool" } or { text = "…" }
 seawall.toml:18: tools."a/y": retry.attempts: must be at least 1
 seawall.toml:20: tools."a/z": cache.ttl: is for read-only tools; a write has to reach its server each time"#
+    );
+}
+
+#[test]
+fn what_would_be_read_and_hold_for_nothing_is_a_problem() {
+    let wrong = r#"[tools."githb/*"]
+timeout = "3s"
+[tools."*/x"]
+fallback = [{ tool = "wbe/search" }, "queue", { text = "a", tool = "web/y" }, { text = "b", map = { q = "a" } }]
+[kinds.read]
+kind = "write"
+[servers.github]
+command = "a"
+policy = { fallback = [{ tool = "mail/send" }] }
+[servers.web]
+command = "b"
+disabled = true
+"#;
+    assert_eq!(
+        toml_file(wrong).problems("seawall.toml"),
+        r#"seawall.toml:1: tools."githb/*": there is no server "githb"; did you mean "github"?
+seawall.toml:4: tools."*/x".fallback[2]: says two things; make two steps of it
+seawall.toml:4: tools."*/x".fallback[3]: has a map, which is for { tool = "server/tool" }
+seawall.toml:4: tools."*/x".fallback[0].tool: there is no server "wbe"; there are github, web
+seawall.toml:4: tools."*/x".fallback[1]: needs a place where calls wait; add [store] with a path
+seawall.toml:6: kinds.read.kind: the table's own name is the kind; remove it
+seawall.toml:9: servers.github.policy.fallback[0].tool: there is no server "mail"; there are github, web"#
+    );
+    let right = "[store]\npath = \"s\"\n[tools.\"*/x\"]\nfallback = [\"queue\", { tool = \"a/y\" }]\n[servers.a]\ncommand = \"a\"";
+    toml_file(right).good("seawall.toml");
+    let imported = r#"{"mcpServers": {"a": {"command": "a"}}, "x-seawall": {"tools": {"b/x": {"timeout": "1s"}}}}"#;
+    assert_eq!(
+        json_file(imported).problems("mcp.json"),
+        r#"mcp.json:1: x-seawall.tools."b/x": there is no server "b"; did you mean "a"?"#
     );
 }
 
