@@ -39,7 +39,7 @@ fn every_configuration_in_the_readme_loads() {
             servers.extend(config.servers.into_iter().map(|server| server.name));
         }
     }
-    assert_eq!(servers, ["github", "search", "memory", "files", "time"]);
+    assert_eq!(servers, ["github", "search", "memory", "files", "web", "time"]);
 }
 
 #[test]

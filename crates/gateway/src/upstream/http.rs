@@ -17,6 +17,7 @@ use super::client::HttpClient;
 use super::link::Headers;
 use super::response::{self, Events, body, is_plain, is_stream};
 use super::{Failure, Hello, Link};
+use crate::wire::build::{INVALID_PARAMS, INVALID_REQUEST};
 use crate::wire::names::{Era, PROTOCOL_VERSION};
 use crate::wire::{Id, Kind, Message, Reject, header, limits, scan};
 
@@ -300,12 +301,18 @@ pub fn named(request: &Message) -> Option<std::borrow::Cow<'_, str>> {
     }
 }
 
-/// A status that is no success: the protocol's own error if the body is one for this request. A server that is too busy or
-/// broken says so with its status and the pause it names, whatever the body is.
+/// A status that is no success: the protocol's own answer if the body is one for this request. A server that is too busy or
+/// broken says so with its status and the pause it names, whatever its error is, unless that blames the request.
 async fn refused(response: Response<Incoming>, number: u64) -> Reply {
     let is_trouble = matches!(response.status().as_u16(), 408 | 425 | 429 | 500..=599);
     match response::refusal(response).await {
-        (_, Some(message)) if !is_trouble && answers(&message, number) => Ok(message),
+        (_, Some(message)) if answers(&message, number) && (!is_trouble || is_final(&message)) => Ok(message),
         (failure, _) => Err(failure),
     }
+}
+
+/// Whether an answer stays the same however often the request is made: a result, or what is wrong with the request.
+fn is_final(answer: &Message) -> bool {
+    let code = answer.field_json("code").and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
+    answer.kind() == Kind::Result || code.is_some_and(|code: i64| (INVALID_PARAMS..=INVALID_REQUEST).contains(&code))
 }

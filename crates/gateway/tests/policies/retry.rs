@@ -55,10 +55,11 @@ async fn a_server_that_names_a_pause_is_given_it() {
 #[tokio::test]
 async fn a_status_means_the_same_with_an_error_of_the_protocol_behind_it() {
     let server = Faulty::start(|tool, count, _| match (tool, count) {
-        ("get_issue", 1) => End::Refused("503 Service Unavailable", "retry-after: 1\r\n", "Overloaded"),
-        ("create_issue", 1) => End::Refused("429 Too Many Requests", "", "Slow down"),
-        ("search_issues", _) => End::Refused("429 Too Many Requests", "retry-after: 3600\r\n", "Slow down"),
-        ("list_issues", _) => End::Refused("400 Bad Request", "", "No such thing"),
+        ("get_issue", 1) => End::Refused("503 Service Unavailable", "retry-after: 1\r\n", -32000, "Overloaded"),
+        ("create_issue", 1) => End::Refused("429 Too Many Requests", "", -32000, "Slow down"),
+        ("search_issues", _) => End::Refused("429 Too Many Requests", "retry-after: 3600\r\n", -32000, "Slow down"),
+        ("list_issues", _) => End::Refused("400 Bad Request", "", -32000, "No such thing"),
+        ("batch_label_issues", _) => End::Refused("500 Internal Server Error", "", -32602, "targets is required"),
         _ => End::Text("there"),
     })
     .await;
@@ -72,8 +73,10 @@ async fn a_status_means_the_same_with_an_error_of_the_protocol_behind_it() {
     let answer = call(&session, "search_issues", json!({})).await;
     assert_eq!((&failure(&answer)["code"], &failure(&answer)["retryAfter"]), (&json!("RATE_LIMITED"), &json!(3600)));
     // What is wrong with the request is told in the server's own words.
-    let answer = call(&session, "list_issues", json!({})).await;
-    assert_eq!((&answer["error"]["message"], server.calls("list_issues")), (&json!("No such thing"), 1));
+    for (tool, words) in [("list_issues", "No such thing"), ("batch_label_issues", "targets is required")] {
+        let answer = call(&session, tool, json!({})).await;
+        assert_eq!((&answer["error"]["message"], server.calls(tool)), (&json!(words), 1), "{answer}");
+    }
 }
 
 #[tokio::test]

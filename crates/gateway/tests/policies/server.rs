@@ -25,7 +25,7 @@ pub(crate) enum End {
     /// With an HTTP status, further headers, and a body.
     Status(&'static str, &'static str, &'static str),
     /// With an HTTP status, further headers, and an error of the protocol.
-    Refused(&'static str, &'static str, &'static str),
+    Refused(&'static str, &'static str, i64, &'static str),
     /// With an error of the protocol.
     Error(i64, &'static str, Value),
     /// The connection is cut after the call was executed.
@@ -185,8 +185,8 @@ async fn finish(asked: &Asked, mut tcp: tokio::net::TcpStream, end: End) {
             let body = json!({"jsonrpc": "2.0", "id": asked.message["id"], "error": error}).to_string();
             response("200 OK", "content-type: application/json\r\n", body.as_bytes())
         }
-        End::Refused(status, headers, message) => {
-            let error = json!({"code": -32000, "message": message});
+        End::Refused(status, headers, code, message) => {
+            let error = json!({"code": code, "message": message});
             let body = json!({"jsonrpc": "2.0", "id": asked.message["id"], "error": error}).to_string();
             response(status, &format!("content-type: application/json\r\n{headers}"), body.as_bytes())
         }
