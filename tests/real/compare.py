@@ -50,7 +50,9 @@ def visible(view, ignore):
     if "progress" in seen:
         seen["progress"] = [update for update in seen["progress"] if update["progress"] in step["progress"]]
     if step.get("text") == "json":
-        seen["result"]["content"][0]["text"] = json.loads(seen["result"]["content"][0]["text"])
+        told = json.loads(seen["result"]["content"][0]["text"])
+        told.pop(plan.MARK, None)
+        seen["result"]["content"][0]["text"] = told
     if "mask" in step:
         return re.sub(step["mask"], "~", json.dumps(seen, sort_keys=True))
     return seen

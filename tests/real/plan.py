@@ -7,6 +7,8 @@ ANSWERING = ("ts1", "ts2", "py2")
 CLOCK = r"\d+:\d\d:\d\d [AP]M"
 MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"
 ID = r"\b[0-9a-f]{32}\b|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
+# The one variable that Seawall gives a server besides its own: by it everything that the server started is found.
+MARK = "SEAWALL_GATEWAY"
 LEVEL = r'"level": "\w+"|\w+[ -][Ll]evel[ -]message'
 
 
