@@ -234,13 +234,13 @@ async fn a_server_that_sends_its_listener_away_at_once_is_not_asked_without_paus
     let gateway = Gateway::serve(&[Entry::url("a", &upstream.url)]).await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     until(5, "the gateway listens", async || gets.load(Ordering::SeqCst) > 0).await;
-    // A second of honest calls is the time in which it must not be asked too often.
+    // A second of honest calls is the time in which it must not be asked too often; the last may take longer.
     let begun = tokio::time::Instant::now();
     while begun.elapsed().as_millis() < 1_000 {
         client.works("echo").await;
     }
-    let asked = gets.load(Ordering::SeqCst);
-    assert!(asked <= 25, "asked {asked} times in a second");
+    let (asked, took) = (gets.load(Ordering::SeqCst), begun.elapsed());
+    assert!(asked as u128 <= took.as_millis() / 40, "asked {asked} times in {took:?}");
     gateway.stop().await;
 }
 
@@ -256,9 +256,12 @@ async fn a_server_that_never_takes_a_notification_does_not_hold_up_the_client() 
     let gateway = Gateway::serve(&[Entry::url("a", &upstream.url), Entry::scripted("b", &["--tag", "$TAG"])]).await;
     let client = within(10, "the handshake", Legacy::connect(&gateway, "/mcp")).await;
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}).to_string();
-    for _ in 0..20 {
-        assert_eq!(within(5, "a notification", client.post(changed.clone())).await.status, 202);
-    }
+    let tell = async {
+        for _ in 0..20 {
+            assert_eq!(client.post(changed.clone()).await.status, 202);
+        }
+    };
+    within(5, "twenty notifications", tell).await;
     client.works("b__echo").await;
     client.works("a__echo").await;
     gateway.stop().await;

@@ -127,7 +127,7 @@ async fn an_event_of_another_session_leads_nowhere() {
 async fn a_legacy_call_goes_on_without_its_client() {
     let gateway = started().await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
-    let leaving = client.begin(1, "delay", json!({"ms": 400, "text": "done"}));
+    let leaving = client.begin(1, "delay", json!({"ms": 4_000, "text": "done"}));
     tokio::select! {
         _ = leaving => panic!("too early"),
         () = client.counted("delayed", 1) => {}

@@ -240,7 +240,7 @@ async fn a_body_of_nothing_but_keys_costs_no_more_than_ten_times_its_size() {
 #[tokio::test]
 async fn an_id_in_use_is_refused_and_its_first_call_answered() {
     let (gateway, client) = started().await;
-    let first = client.begin(7, "delay", json!({"ms": 500, "text": "first"}));
+    let first = client.begin(7, "delay", json!({"ms": 3_000, "text": "first"}));
     let second = async {
         client.counted("delayed", 1).await;
         client.post(tool_call(7, "echo", json!({"text": "second"})).to_string()).await.message()
@@ -254,8 +254,10 @@ async fn an_id_in_use_is_refused_and_its_first_call_answered() {
     gateway.stop().await;
 
     let mut client = Stdio::ready(&["--tag", "$TAG"]).await;
-    client.say(&tool_call(7, "delay", json!({"ms": 300, "text": "first"}))).await;
-    let second = client.call(7, "echo", json!({"text": "second"})).await;
+    let (first, second) =
+        (tool_call(7, "delay", json!({"ms": 1_000, "text": "first"})), tool_call(7, "echo", json!({"text": "second"})));
+    client.write(format!("{first}\n{second}\n").as_bytes()).await;
+    let second = client.answer(&json!(7)).await;
     assert_eq!(second["error"]["code"], -32600);
     assert_eq!(text(&client.answer(&json!(7)).await), "first");
     client.works().await;

@@ -19,12 +19,21 @@ pub(crate) use self::upstream::{Asked, Upstream};
 
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// Waits for something that must happen soon.
+/// What a busy machine may add to anything.
+const BUSY: Duration = Duration::from_secs(15);
+
+/// Waits for something that must happen, in about so many seconds on a machine that has nothing else to do.
 pub(crate) async fn within<T>(seconds: u64, what: &str, wait: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(Duration::from_secs(seconds), wait).await {
+    match tokio::time::timeout(Duration::from_secs(seconds) + BUSY, wait).await {
         Ok(done) => done,
-        Err(_) => panic!("{what}: not within {seconds} s"),
+        Err(_) => panic!("{what}: not within {seconds} s, nor long after"),
     }
+}
+
+/// Waits for something that means nothing any more if it comes later than this.
+pub(crate) async fn before<T>(seconds: u64, what: &str, wait: impl Future<Output = T>) -> T {
+    let done = tokio::time::timeout(Duration::from_secs(seconds), wait).await;
+    done.unwrap_or_else(|_| panic!("{what}: not within {seconds} s"))
 }
 
 /// Waits until something is so.
