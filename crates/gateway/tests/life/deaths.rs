@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::kit::process::processes;
 use crate::kit::{Entry, Gateway, Legacy, Stdio, text, until};
-use crate::{Ledger, count, failed, kill};
+use crate::{AT_ONCE, Ledger, count, failed, kill};
 
 /// Servers come back within moments.
 const SOON: &str = "[reconnect]\nbase = \"20ms\"\nmax = \"100ms\"";
@@ -108,7 +108,7 @@ async fn p4_a_server_that_failed_forty_times_is_still_tried_and_serves_the_same_
         (&failed(&refused)["code"], &failed(&refused)["mayHaveExecuted"]),
         (&json!("SERVER_STARTING"), &json!(false))
     );
-    assert!(gateway.said("warning: a failed 10 times in a row"));
+    until(5, "it is told", async || gateway.said("warning: a failed 10 times in a row")).await;
 
     std::fs::write(&ready, "").unwrap();
     until(10, "it is back", async || client.call("echo", json!({"text": "x"})).await["result"]["isError"].is_null())
@@ -128,7 +128,7 @@ async fn p5_calls_under_way_are_answered_at_once_with_the_signal_that_ended_thei
         tokio::time::Instant::now()
     };
     let (answers, killed) = tokio::join!(calls, killing);
-    assert!(killed.elapsed().as_millis() < 2_000, "{:?}", killed.elapsed());
+    assert!(killed.elapsed() < AT_ONCE, "{:?}", killed.elapsed());
     for answer in &answers {
         assert_eq!(
             (&failed(answer)["code"], &failed(answer)["mayHaveExecuted"]),
@@ -169,7 +169,7 @@ async fn thirty_deaths_leave_no_process_and_no_descriptor() {
     }
     until(10, "three are left", async || processes(gateway.tag()).len() == 3).await;
     until(10, "descriptors are given back", async || descriptors() <= before + 2).await;
-    assert_eq!(zombies(gateway.pid()), 0);
+    until(5, "none is left unburied", async || zombies(gateway.pid()) == 0).await;
     gateway.stop().await;
 }
 

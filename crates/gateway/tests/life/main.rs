@@ -18,6 +18,7 @@ mod status;
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use http::Method;
 use rustix::process::{Pid, Signal, kill_process};
@@ -28,6 +29,9 @@ use self::kit::{Gateway, Legacy};
 
 /// Policies that try once and have nothing to stand in: what a server's life does by itself is to be seen.
 pub(crate) const ONCE: &str = "[defaults]\nretry = { attempts = 1 }\nfallback = []\nbreaker = { failures = 0 }\n";
+
+/// Far less than a call waits that is not told of its server's end, and more than a busy machine takes to tell it.
+pub(crate) const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// The failure that an answer of a tool is.
 fn failed(answer: &Value) -> &Value {

@@ -29,7 +29,7 @@ async fn t14_after_the_limit_calls_fail_for_good_until_a_new_client_comes() {
     client.works("b__echo").await;
     assert_eq!(ledger.count("start"), starts, "a server that was given up is left alone");
     for attempt in 1..=3 {
-        assert!(gateway.said(&format!("; attempt {attempt} in ")), "{attempt}");
+        until(5, "each is told", async || gateway.said(&format!("; attempt {attempt} in "))).await;
     }
 
     std::fs::write(&ready, "").unwrap();
@@ -100,6 +100,6 @@ async fn p29_many_clients_of_a_server_that_dies_do_not_make_it_wait_longer_than_
     until(10, "all are missed", async || count(&gateway, "a: its process ended (signal: 9") == 12).await;
     futures_util::future::join_all(clients.iter().map(|client| client.works("echo"))).await;
     // Twelve deaths in a row would be a wait of a minute.
-    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     gateway.stop().await;
 }

@@ -66,7 +66,7 @@ async fn p27_a_server_that_forgot_the_session_is_greeted_again_and_the_call_sent
     for refusal in ["404 Not Found", "400 Bad Request", "401 Unauthorized"] {
         let server = Forgetful::default();
         let upstream = server.start(refusal).await;
-        let gateway = Gateway::serve(&[Entry::url("a", &upstream.url)]).await;
+        let gateway = Gateway::serve_with("[reconnect]\nbase = \"15s\"", &[Entry::url("a", &upstream.url)]).await;
         let client = Legacy::connect(&gateway, "/mcp/a").await;
         client.request("logging/setLevel", json!({"level": "debug"})).await;
         client.works("echo").await;
@@ -74,7 +74,7 @@ async fn p27_a_server_that_forgot_the_session_is_greeted_again_and_the_call_sent
             server.forget_all();
             let began = tokio::time::Instant::now();
             client.works("echo").await;
-            assert!(began.elapsed().as_millis() < 450, "{refusal}: it is greeted at once, not after a pause");
+            assert!(began.elapsed().as_secs() < 10, "{refusal}: it is greeted at once, not after a pause");
             assert_eq!(asked_for(&upstream, "initialize").len(), 1 + round, "{refusal}");
         }
         let levels = asked_for(&upstream, "logging/setLevel").len();
