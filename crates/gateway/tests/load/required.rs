@@ -45,7 +45,7 @@ async fn p25_a_required_server_that_fails_to_load_fails_the_start() {
 #[tokio::test]
 async fn p25_a_required_server_that_loads_is_served_and_others_may_fail() {
     let fixture = program("seawall-fixture");
-    let (ok, gone) = (healthy().await, nobody().await);
+    let (ok, gone) = (healthy().await, nobody());
     let modern = format!(
         "[servers.modern]\ncommand = {fixture:?}\nargs = [\"--stdio\", \"--era\", \"modern\"]\nrequired = true\n"
     );

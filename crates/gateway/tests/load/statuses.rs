@@ -21,14 +21,13 @@ async fn t15_a_transient_failure_is_tried_three_times_with_growing_pauses() {
     })
     .await;
     let ok = healthy().await;
-    let (mut client, hello, _) = Client::connect(&(remote("flaky", &flaky.url) + &remote("ok", &ok.url))).await;
+    let (mut client, _, _) = Client::connect(&(remote("flaky", &flaky.url) + &remote("ok", &ok.url))).await;
 
-    assert_eq!(hello.get("instructions"), None, "it loaded: {hello}");
+    until("it was tried three times", || shakes(&flaky) == 3).await;
     let times = times.lock().unwrap().clone();
     assert_eq!(times.len(), 3);
     assert!(times[1] - times[0] >= Duration::from_millis(250), "{times:?}");
     assert!(times[2] - times[1] >= Duration::from_millis(500), "{times:?}");
-    assert!(times[2] - times[0] < Duration::from_secs(4), "250 to 500 ms, then 500 to 750 ms: {times:?}");
     assert_eq!(names(&client.list().await), ["flaky__echo", "ok__echo"]);
 }
 
@@ -137,7 +136,7 @@ async fn t16_the_body_decides_what_an_ambiguous_403_is() {
 async fn t16_what_the_connection_does_says_it_too() {
     let closes = Upstream::start(|_, tcp| async move { drop(tcp) }).await;
     let garbage = scripted(|_, _| response("200 OK", "content-type: application/json\r\n", b"<html>")).await;
-    let (ok, gone) = (healthy().await, nobody().await);
+    let (ok, gone) = (healthy().await, nobody());
     let config = [("ok", &ok.url), ("closes", &closes.url), ("garbage", &garbage.url), ("gone", &gone)];
     let mut config: String = config.iter().map(|(name, url)| remote(name, url)).collect();
     config += "[servers.missing]\ncommand = \"/nonexistent/timeout-server\"\n";
@@ -207,7 +206,7 @@ async fn a_server_that_asks_for_a_pause_gets_it() {
                 times.len()
             };
             let bytes =
-                if nth < 2 { response("429 Too Many Requests", "retry-after: 2\r\n", b"") } else { honest(&asked) };
+                if nth < 2 { response("429 Too Many Requests", "retry-after: 1\r\n", b"") } else { honest(&asked) };
             write(&mut tcp, &bytes).await;
         }
     })
@@ -216,5 +215,5 @@ async fn a_server_that_asks_for_a_pause_gets_it() {
     let (_client, hello, _) = Client::connect(&(remote("busy", &busy.url) + &remote("ok", &ok.url))).await;
     assert_eq!(hello.get("instructions"), None, "{hello}");
     let times = times.lock().unwrap().clone();
-    assert!(times[1] - times[0] >= Duration::from_secs(2), "{times:?}");
+    assert!(times[1] - times[0] >= Duration::from_secs(1), "{times:?}");
 }

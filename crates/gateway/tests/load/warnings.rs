@@ -11,7 +11,7 @@ use super::upstream::{Asked, Upstream, honest, response};
 async fn t17_each_class_has_its_own_line_in_the_prompt_and_for_the_user() {
     let (ok, slow, closed) =
         (healthy().await, refusing("503 Service Unavailable", "").await, refusing("403 Forbidden", "").await);
-    let gone = nobody().await;
+    let gone = nobody();
     let config = [("ok", &ok.url), ("slow", &slow.url), ("gone", &gone), ("closed", &closed.url)];
     let config: String = config.iter().map(|(name, url)| remote(name, url)).collect();
     let (mut client, hello, _) = Client::connect(&config).await;
@@ -68,8 +68,8 @@ async fn t17_nothing_is_said_when_nothing_failed() {
 
 #[tokio::test]
 async fn t17_one_server_alone_is_told_of_in_the_same_words() {
-    let url = nobody().await;
-    let (mut client, hello, took) = Client::connect(&remote("only", &url)).await;
+    let url = nobody();
+    let (mut client, hello, took) = Client::quickest(&remote("only", &url)).await;
     let text = hello["instructions"].as_str().unwrap();
     assert!(text.starts_with(
         "**MCP servers that failed to load (tools unavailable — needs attention):** only: Cannot connect to "
@@ -180,7 +180,7 @@ async fn t18_a_modern_client_that_listens_hears_it_too() {
 async fn a_server_that_is_starting_for_too_long_needs_attention() {
     let slow = refusing("503 Service Unavailable", "").await;
     let ok = healthy().await;
-    let config = format!("[load]\nmax_starting = \"6s\"\n{}{}", remote("ok", &ok.url), remote("slow", &slow.url));
+    let config = format!("[load]\nmax_starting = \"9s\"\n{}{}", remote("ok", &ok.url), remote("slow", &slow.url));
     let (mut client, hello, _) = Client::connect(&config).await;
     assert!(hello["instructions"].as_str().unwrap().contains("still starting up"), "{hello}");
     client.hears("notifications/message", 2).await;
@@ -194,12 +194,18 @@ async fn a_server_that_is_starting_for_too_long_needs_attention() {
 #[tokio::test]
 async fn a_client_that_wants_no_warnings_gets_none() {
     let (ok, slow) = (healthy().await, refusing("503 Service Unavailable", "").await);
-    let config = format!("[load]\nmax_starting = \"5s\"\n{}{}", remote("ok", &ok.url), remote("slow", &slow.url));
+    let often = "[load]\nmax_starting = \"9s\"\n[reconnect]\nmax = \"1s\"\n";
+    let config = format!("{often}{}{}", remote("ok", &ok.url), remote("slow", &slow.url));
     let (mut client, _, _) = Client::connect(&config).await;
     client.hears("notifications/message", 1).await;
     let set = client.ask("logging/setLevel", serde_json::json!({"level": "error"})).await;
     assert_eq!(set["result"], serde_json::json!({}), "{set}");
-    until("time passes", || shakes(&slow) >= 7).await;
+    while told(&client.list().await, "slow")["status"] != "permanent" {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    // It would be told within a second.
+    let before = shakes(&slow);
+    until("time passes", || shakes(&slow) >= before + 3).await;
     client.list().await;
     assert_eq!(client.warned().len(), 1, "{:?}", client.heard);
 }
