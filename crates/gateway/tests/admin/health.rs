@@ -9,6 +9,7 @@ use http::StatusCode;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
+use tokio::sync::Semaphore;
 
 use super::door::{ADMIN, Door};
 use super::kit::{Served, program, soon, until};
@@ -52,7 +53,9 @@ async fn it_is_ready_when_every_required_server_is_loaded() {
 
 #[tokio::test]
 async fn a_gateway_that_goes_down_is_alive_and_not_ready() {
-    let server = Faulty::start(|_, _, _| End::After(3_000, "late")).await;
+    let go = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&go);
+    let server = Faulty::start(move |_, _, _| End::Held(Arc::clone(&held), "late")).await;
     let served = server.served(ADMIN).await;
     let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
     assert_eq!(door.get("/readyz").await.0, 200, "nothing is required");
@@ -70,6 +73,7 @@ async fn a_gateway_that_goes_down_is_alive_and_not_ready() {
         })
         .await;
         assert_eq!(door.get("/healthz").await.0, 200);
+        go.add_permits(1);
     };
     let (answer, ()) = tokio::join!(under_way, watched);
     assert_eq!(super::server::text(&answer), "late");

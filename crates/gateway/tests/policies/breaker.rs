@@ -27,14 +27,15 @@ async fn patient() -> (Faulty, Arc<AtomicBool>) {
 #[tokio::test]
 async fn t3_five_failures_open_it_and_one_of_many_calls_tries_again() {
     let (server, is_well) = patient().await;
-    let served = server.served(&format!("{ONCE}breaker = {{ cooldown = \"1s\" }}\n")).await;
+    let served = server.served(&format!("{ONCE}breaker = {{ cooldown = \"3s\" }}\n")).await;
     let session = served.session("/mcp/gh").await;
     for _ in 0..5 {
         assert_eq!(failure(&call(&session, "get_issue", json!({})).await)["code"], "UPSTREAM_ERROR");
     }
     let refused = call(&session, "get_issue", json!({})).await;
     assert_eq!(failure(&refused)["code"], "CIRCUIT_OPEN");
-    assert_eq!((&failure(&refused)["retryAfter"], &failure(&refused)["attempts"]), (&json!(1), &json!(0)), "{refused}");
+    assert!((1..=3).contains(&failure(&refused)["retryAfter"].as_u64().unwrap()), "{refused}");
+    assert_eq!(failure(&refused)["attempts"], 0, "{refused}");
     assert_eq!(server.calls("get_issue"), 5, "the sixth call was not made");
     assert!(!text(&call(&session, "list_issues", json!({})).await).is_empty());
 
@@ -62,20 +63,20 @@ async fn ask(session: &super::kit::Session<'_>, id: i64) -> Value {
 async fn t2_an_open_breaker_is_not_tried_again_whatever_the_tool_is_called() {
     let (server, _) = patient().await;
     let served =
-        server.served("[defaults]\nretry = { attempts = 3, base = \"1s\" }\nbreaker = { failures = 1 }\n").await;
+        server.served("[defaults]\nretry = { attempts = 3, base = \"5s\" }\nbreaker = { failures = 1 }\n").await;
     let session = served.session("/mcp/gh").await;
     call(&session, "timeout_report", json!({})).await;
     let before = server.calls("timeout_report");
     let started = tokio::time::Instant::now();
     let answer = call(&session, "timeout_report", json!({"n": 1})).await;
     assert_eq!((&failure(&answer)["code"], server.calls("timeout_report")), (&json!("CIRCUIT_OPEN"), before));
-    assert!(started.elapsed().as_millis() < 900, "it did not wait for another try: {:?}", started.elapsed());
+    assert!(started.elapsed().as_secs() < 4, "it did not wait for another try: {:?}", started.elapsed());
 }
 
 #[tokio::test]
 async fn t5_two_successes_close_it_where_two_are_asked_for() {
     let server = Faulty::start(|_, count, _| if count == 2 { End::Text("well") } else { DOWN }).await;
-    let policy = "breaker = { failures = 1, cooldown = \"100ms\", successes = 2 }\n";
+    let policy = "breaker = { failures = 1, cooldown = \"3s\", successes = 2 }\n";
     let served = server.served(&format!("{ONCE}{policy}")).await;
     let session = served.session("/mcp/gh").await;
     ask(&session, 0).await;
@@ -87,20 +88,21 @@ async fn t5_two_successes_close_it_where_two_are_asked_for() {
 
 #[tokio::test]
 async fn t6_what_is_not_the_servers_fault_never_opens_it() {
-    let server = Faulty::start(|_, count, _| match count {
-        0..=40 => End::Status("422 Unprocessable Entity", "", ""),
-        41..=80 => End::Status("403 Forbidden", "", ""),
-        _ => End::Hang,
+    let server = Faulty::start(|tool, count, _| match (tool, count) {
+        ("cypher", _) => End::Hang,
+        (_, 0..=40) => End::Status("422 Unprocessable Entity", "", ""),
+        _ => End::Status("403 Forbidden", "", ""),
     })
     .await;
-    let served = server.served(&format!("{ONCE}timeout = \"300ms\"\n")).await;
+    let one = "breaker = { scope = \"server\" }\n[tools.\"gh/cypher\"]\ntimeout = \"300ms\"\n";
+    let served = server.served(&format!("{ONCE}{one}")).await;
     let session = served.session("/mcp/gh").await;
     for _ in 0..80 {
         let code = failure(&ask(&session, 0).await)["code"].clone();
         assert!(code == "VALIDATION_ERROR" || code == "DENIED", "{code}");
     }
     for _ in 0..5 {
-        assert_eq!(failure(&ask(&session, 0).await)["code"], "TIMEOUT");
+        assert_eq!(failure(&call(&session, "cypher", json!({})).await)["code"], "TIMEOUT");
     }
     assert_eq!(failure(&ask(&session, 0).await)["code"], "CIRCUIT_OPEN");
 }

@@ -278,7 +278,7 @@ async fn lists_are_tried_again_and_end_in_time_like_all_that_reads() {
         _ => None,
     })
     .await;
-    let served = server.served(&format!("{QUICK}timeout = \"2s\"\n")).await;
+    let served = server.served(&format!("{QUICK}timeout = \"5s\"\n")).await;
     let session = served.session("/mcp/gh").await;
     let list = session.ask(1, "tools/list", json!({})).await;
     assert_eq!((list["result"]["tools"].as_array().map(Vec::len), server.calls("tools/list")), (Some(9), 2), "{list}");

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::kit::{Served, Session};
@@ -34,6 +35,8 @@ pub(crate) enum End {
     Hang,
     /// With this text, after so long.
     After(u64, &'static str),
+    /// With this text, when it is let go.
+    Held(Arc<Semaphore>, &'static str),
 }
 
 /// The calls a server saw.
@@ -197,6 +200,10 @@ async fn finish(asked: &Asked, mut tcp: tokio::net::TcpStream, end: End) {
         }
         End::After(millis, with) => {
             tokio::time::sleep(Duration::from_millis(millis)).await;
+            text(with)
+        }
+        End::Held(go, with) => {
+            let _let_go = go.acquire().await;
             text(with)
         }
     };
