@@ -1,7 +1,6 @@
 //! A conversation as its owner holds it: how long it may take to open, and that it ends when it is told to.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use seawall_gateway::call::{Nowhere, Outlet};
@@ -13,6 +12,7 @@ use seawall_gateway::wire::names::Era;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
+use super::client::PATIENCE;
 use super::ending::farewell;
 use super::server::{KINDS, Kind, Server as Fixture};
 
@@ -50,7 +50,7 @@ async fn a_gateway_that_ends_waits_for_no_connection() {
             std::future::pending::<()>().await;
         };
         let opened = tokio::select! {
-            opened = tokio::time::timeout(Duration::from_secs(5), open(&url, &lifecycle)) => opened.unwrap(),
+            opened = tokio::time::timeout(PATIENCE, open(&url, &lifecycle)) => opened.unwrap(),
             () = ending => unreachable!(),
         };
         assert_eq!(opened.err().unwrap(), Failure::Unreachable("the gateway is going down".to_owned()), "{url}");
@@ -77,7 +77,7 @@ async fn a_gateway_that_ends_waits_for_its_conversations_to_end() {
         let (server, lifecycle) = (Fixture::start(kind), Arc::default());
         let link = open(&server.url(), &lifecycle).await.unwrap();
 
-        tokio::time::timeout(Duration::from_secs(5), lifecycle.end()).await.unwrap();
+        tokio::time::timeout(PATIENCE, lifecycle.end()).await.unwrap();
 
         assert!(!link.is_alive(), "{kind:?}");
         // Not later: a WebSocket's goodbye is part of its end.

@@ -5,7 +5,7 @@ use seawall_testkit::fixture::{Eras, Script, serve_lines};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, duplex, split};
 
-use super::client::{Client, FACES, Face};
+use super::client::{Client, FACES, Face, PATIENCE};
 use super::server::{KINDS, Kind, Server};
 
 /// What the fixture answers on stdio, without a gateway.
@@ -128,7 +128,7 @@ async fn a_call_that_is_cancelled_is_called_off_at_the_server_and_never_answered
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(std::time::Duration::from_secs(10), cancelled).await.expect("it is not called off");
+        tokio::time::timeout(PATIENCE, cancelled).await.expect("it is not called off");
         assert!(client.heard.iter().all(|message| message["id"] != call), "{face:?} {kind:?}");
     }
 }
