@@ -196,7 +196,7 @@ mod tests {
         memory.keep_hello(&name, &hello(r#"{ "b":1.0, "a":[] }"#));
         memory.keep_list(&name, "tools/list", br#"{"tools": [{"name":"x"} ]}"#);
         let file = path.join(format!("{name}.json"));
-        for _ in 0..500 {
+        for _ in 0..4_000 {
             if std::fs::read(&file).is_ok_and(|text| String::from_utf8_lossy(&text).contains("tools")) {
                 break;
             }

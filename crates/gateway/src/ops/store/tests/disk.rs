@@ -59,6 +59,12 @@ impl Disk {
         self.0.lock().unwrap()
     }
 
+    /// Does something while nothing can be read or written.
+    pub(super) fn while_it_stands<T>(&self, what: impl FnOnce() -> T) -> T {
+        let _stands = self.lock();
+        what()
+    }
+
     pub(super) fn syncs(&self) -> u64 {
         self.lock().syncs
     }
