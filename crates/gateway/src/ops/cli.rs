@@ -83,6 +83,9 @@ struct Demo {
     /// How many things the agent wants done
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(10..=10_000))]
     calls: u64,
+    /// How many times longer each limit is, for a machine that is often held up
+    #[arg(long, hide = true, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=60))]
+    pace: u32,
 }
 
 #[derive(Args, Debug)]
@@ -143,8 +146,8 @@ pub fn begin(cli: &Cli) -> Option<ExitCode> {
 pub async fn run(cli: Cli) -> ExitCode {
     let ended = match cli.command {
         Command::StartServer(_) | Command::WatchGateway { .. } => Ok(()),
-        Command::Demo(Demo { seed, calls }) => {
-            let played = demo::run(seed, calls).await;
+        Command::Demo(Demo { seed, calls, pace }) => {
+            let played = demo::run(seed, calls, pace).await;
             played.map_err(|error| (UNREACHABLE, format!("the demo could not be played: {error}")))
         }
         Command::FaultyServer { folder } => {

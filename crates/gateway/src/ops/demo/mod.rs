@@ -2,7 +2,8 @@
 //! came of them.
 //!
 //! Two servers fail: one is a child on pipes that dies, hangs and is cut off, one is on HTTP and is throttled and then
-//! down for a while. Time alone is different from run to run; with the same seed everything else is the same.
+//! down for a while. Time alone is different from run to run; with the same seed everything else is the same, as long as
+//! the machine is not held up for longer than the limits here. The pace says how many times longer they are.
 
 pub mod agent;
 pub mod client;
@@ -35,16 +36,22 @@ use world::{Entry, World};
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long the agent leaves a server alone that was down; longer than any breaker stays open here.
 const AFTERWARDS: Duration = Duration::from_secs(1);
+
 /// Seawall's settings: the defaults, with shorter pauses, so that a minute of trouble takes a second.
-const SETTINGS: &str = "[load]\nbackoff = \"20ms\"\n[reconnect]\nbase = \"50ms\"\n[defaults]\ntimeout = \"2500ms\"\nattempt_timeout = \"1s\"\n\
-                        retry = { base = \"30ms\" }\nbreaker = { cooldown = \"500ms\" }\n";
+fn settings(pace: u32) -> String {
+    let [timeout, attempt, cooldown] = [2500, 1000, 500].map(|limit| limit * pace);
+    format!(
+        "[load]\nbackoff = \"20ms\"\n[reconnect]\nbase = \"50ms\"\n[defaults]\ntimeout = \"{timeout}ms\"\n\
+         attempt_timeout = \"{attempt}ms\"\nretry = {{ base = \"30ms\" }}\nbreaker = {{ cooldown = \"{cooldown}ms\" }}\n"
+    )
+}
 
 /// Plays everything and shows the table.
-pub async fn run(seed: u64, calls: u64) -> io::Result<()> {
+pub async fn run(seed: u64, calls: u64, pace: u32) -> io::Result<()> {
     let folder = Folder::new()?;
     let mut progress = Progress::new(calls * 2);
-    let direct = play(&folder.path.join("direct"), false, seed, calls, &mut progress).await?;
-    let through = play(&folder.path.join("seawall"), true, seed, calls, &mut progress).await?;
+    let direct = play(&folder.path.join("direct"), false, seed, calls, pace, &mut progress).await?;
+    let through = play(&folder.path.join("seawall"), true, seed, calls, pace, &mut progress).await?;
     progress.clear();
     show::table(seed, calls, &[("direct", direct), ("through Seawall", through)])
 }
@@ -115,12 +122,19 @@ fn storm(seed: u64) -> Plan {
 }
 
 /// All tasks, one after the other, in one arm.
-async fn play(folder: &Path, is_guarded: bool, seed: u64, calls: u64, progress: &mut Progress) -> io::Result<Row> {
+async fn play(
+    folder: &Path,
+    is_guarded: bool,
+    seed: u64,
+    calls: u64,
+    pace: u32,
+    progress: &mut Progress,
+) -> io::Result<Row> {
     let servers = Servers::start(folder, seed).await?;
     let mut ways = (servers.notes()?, servers.board());
     let mut running = None;
     if is_guarded {
-        let gateway = Gateway::start(folder, SETTINGS, &[("notes", &ways.0), ("board", &ways.1)], false).await?;
+        let gateway = Gateway::start(folder, &settings(pace), &[("notes", &ways.0), ("board", &ways.1)], false).await?;
         ways = (Way::Web(gateway.url("notes")), Way::Web(gateway.url("board")));
         running = Some(gateway);
     }
@@ -134,9 +148,9 @@ async fn play(folder: &Path, is_guarded: bool, seed: u64, calls: u64, progress: 
             servers.board.set(&Plan::of(seed, [Strike::always(Fault::Unavailable)]))?;
         } else if place == outage.end {
             servers.board.set(&storm(seed))?;
-            tokio::time::sleep(AFTERWARDS).await;
+            tokio::time::sleep(AFTERWARDS * pace).await;
         }
-        let came = agent::work(if task.is_notes { &notes } else { &board }, task, PATIENCE).await;
+        let came = agent::work(if task.is_notes { &notes } else { &board }, task, PATIENCE * pace).await;
         row.add(&came, servers.duplicates(task));
         progress.step(if is_guarded { "through Seawall" } else { "direct" });
     }
