@@ -92,7 +92,10 @@ impl<'a> ToolFacts<'a> {
         if hints.destructive_hint == Some(true) {
             return Effect::Destructive;
         }
-        let says_it_writes = hints.read_only_hint == Some(false) || hints.destructive_hint.is_some();
+        // These two hints mean something only of a tool that writes.
+        let speaks_of_a_write = hints.destructive_hint.is_some() || hints.idempotent_hint.is_some();
+        let says_it_writes =
+            hints.read_only_hint == Some(false) || (speaks_of_a_write && hints.read_only_hint.is_none());
         if !says_it_writes && Verbs::of(self.name).only_read() {
             return Effect::ReadOnly;
         }
@@ -214,6 +217,9 @@ mod tests {
         let says_write = ToolFacts { annotations: hints(Some(false), None, None), ..ToolFacts::named("get_issue") };
         assert_eq!(says_write.effect(), Effect::Write);
 
+        let repeats = ToolFacts { annotations: hints(None, None, Some(false)), ..ToolFacts::named("get_next_job") };
+        assert_eq!(repeats.effect(), Effect::Write, "each repeat does something more");
+
         let configured = ToolFacts { effect: Some(Effect::ReadOnly), ..says_write };
         assert_eq!(configured.effect(), Effect::ReadOnly);
 
@@ -232,6 +238,8 @@ mod tests {
         assert_eq!(distrust("create_issue", hints(None, None, Some(true))), Effect::Write);
         assert_eq!(distrust("get_issue", hints(Some(false), None, None)), Effect::Write);
         assert_eq!(distrust("get_issue", hints(None, Some(true), None)), Effect::Destructive);
+        assert_eq!(distrust("get_issue", hints(None, None, Some(true))), Effect::Write);
+        assert_eq!(distrust("get_issue", hints(Some(true), None, Some(false))), Effect::ReadOnly);
         assert_eq!(distrust("get_issue", Annotations::default()), Effect::ReadOnly);
     }
 
