@@ -26,7 +26,8 @@ fn sanitize_at(value: &Value, depth: usize) -> Value {
         Value::Object(members) => members
             .iter()
             .map(|(name, value)| {
-                let shown = if is_secret(name) { REDACTED.into() } else { sanitize_at(value, depth + 1) };
+                let is_hidden = is_secret(name) || (name == "value" && is_named_secret(members));
+                let shown = if is_hidden { REDACTED.into() } else { sanitize_at(value, depth + 1) };
                 (name.clone(), shown)
             })
             .collect(),
@@ -46,9 +47,30 @@ pub fn quote(text: &str) -> String {
     one_line(&without_credentials(text)).replace('"', "'")
 }
 
+/// Parts of names behind which a secret stands.
+const TELLING: &[&str] = &[
+    "token",
+    "secret",
+    "password",
+    "authorization",
+    "apikey",
+    "cookie",
+    "passwd",
+    "passphrase",
+    "credential",
+    "accesskey",
+    "privatekey",
+];
+
 fn is_secret(name: &str) -> bool {
     let name = name.to_lowercase().replace(['-', '_'], "");
-    ["token", "secret", "password", "authorization", "apikey", "cookie"].iter().any(|word| name.contains(word))
+    TELLING.iter().any(|word| name.contains(word))
+}
+
+/// A header or variable as tools like to take it: `{"name": "Authorization", "value": "…"}`.
+fn is_named_secret(members: &serde_json::Map<String, Value>) -> bool {
+    let is_telling = |name: &str| members.get(name).and_then(Value::as_str).is_some_and(is_secret);
+    ["name", "key", "header"].into_iter().any(is_telling)
 }
 
 fn cut(text: &str, longest: usize) -> String {
@@ -99,7 +121,8 @@ fn without_secrets(word: &str) -> String {
         let key =
             name.rsplit(['?', '&', ',', ';', '{', '(', '"', '\'']).find(|part| !part.is_empty()).unwrap_or_default();
         clean.push_str(&rest[..=at]);
-        if (is_secret(key) || key.eq_ignore_ascii_case("key")) && length > 0 {
+        let is_hidden_already = value[opening..].starts_with(REDACTED);
+        if (is_secret(key) || key.eq_ignore_ascii_case("key")) && length > 0 && !is_hidden_already {
             clean.push_str(&value[..opening]);
             clean.push_str(REDACTED);
             rest = &value[opening + length..];
@@ -134,6 +157,8 @@ mod tests {
         let shown = sanitize(&json!({
             "token": "x", "q": "y", "n": 1, "X-API-Key": "k", "api_key": ["a"], "apikey": "b", "Authorization": "c",
             "user": {"password": "p", "clientSecret": "s", "name": "n", "set-cookie": "d"},
+            "headers": [{"name": "X-Api-Key", "value": "h"}, {"name": "Accept", "value": "*/*"}],
+            "db": {"passwd": "e", "private_key": "f", "awsAccessKeyId": "g", "credentials": {"user": "u"}},
         }));
 
         assert_eq!(
@@ -142,6 +167,8 @@ mod tests {
                 "token": "[REDACTED]", "q": "y", "n": 1, "X-API-Key": "[REDACTED]", "api_key": "[REDACTED]", "apikey": "[REDACTED]",
                 "Authorization": "[REDACTED]",
                 "user": {"password": "[REDACTED]", "clientSecret": "[REDACTED]", "name": "n", "set-cookie": "[REDACTED]"},
+                "headers": [{"name": "X-Api-Key", "value": "[REDACTED]"}, {"name": "Accept", "value": "*/*"}],
+                "db": {"passwd": "[REDACTED]", "private_key": "[REDACTED]", "awsAccessKeyId": "[REDACTED]", "credentials": "[REDACTED]"},
             })
         );
     }
@@ -161,6 +188,8 @@ mod tests {
         );
         assert_eq!(shown("password=hunter2 X-API-Key: abc done"), "password=[REDACTED] X-API-Key: [REDACTED] done");
         assert_eq!(shown("at 12:30 key question: none"), "at 12:30 key question: none");
+        let once = shown("GET https://h/x?token=abc failed");
+        assert_eq!(shown(&once), once, "what is hidden stays as it is");
     }
 
     #[test]
