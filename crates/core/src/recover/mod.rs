@@ -155,9 +155,14 @@ impl<T: Clone> Run<'_, T> {
                 Ok(served(name, texts::previous_page(failure), Body::Value(value)))
             }
             Fallback::Alternate { server, tool, map } => {
-                let other = self.pipeline.find(server, tool).ok_or(Skipped::Unavailable)?;
+                let is_elsewhere = **server != *self.tool.server.name;
+                // A pattern that names a tool for many may fit that tool too.
+                let is_other = is_elsewhere || **tool != *self.tool.name;
+                let other = self.pipeline.find(server, tool).filter(|_| is_other).ok_or(Skipped::Unavailable)?;
                 let value = self.ask(&other, Part::Other, mapped(&self.call.arguments, map), send).await?;
-                Ok(served(name, texts::alternate(tool, &self.shown_name(), failure), Body::Value(value)))
+                let other =
+                    if is_elsewhere { format!("{tool} of {server}") } else { format!("{}{tool}", self.call.prefix) };
+                Ok(served(name, texts::alternate(&other, &self.shown_name(), failure), Body::Value(value)))
             }
             Fallback::OneByOne(argument) => self.one_by_one(argument.as_deref(), failure, send).await,
         }

@@ -284,7 +284,21 @@ async fn another_tool_answers_with_mapped_arguments() {
     let answer = pipeline.run(&tool, &Call::new(json!({"query": "x", "limit": 3})), send).await;
 
     assert_eq!(answer.value().map(String::as_str), Some(r#"web/find_pages {"q":"x"}"#));
-    assert_eq!(served(&answer).note, "Answered by find_pages because search_docs failed (503).");
+    assert_eq!(served(&answer).note, "Answered by find_pages of web because search_docs failed (503).");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_does_not_stand_in_for_itself() {
+    let pipeline = Pipeline::new(settings(&env(0.0))).unwrap();
+    pipeline.server("web", ServerPolicy::default()).unwrap();
+    let itself = Fallback::Alternate { server: "web".into(), tool: "find_pages".into(), map: [].into() };
+    let policy = Preset::Default.policy(&ToolFacts::named("find_pages"), &Tiers::default());
+    let tool = pipeline.tool("web", "find_pages", Policy { fallback: vec![itself], ..policy }).unwrap();
+
+    let answer = pipeline.run(&tool, &Call::new(json!({})), |_| async { Err::<String, _>("503".into()) }).await;
+
+    assert_eq!((answer.attempts, answer.value()), (3, None));
+    assert_eq!(answer.warnings, ["find_pages: 503", "find_pages-alternate: unavailable, skipping"]);
 }
 
 #[tokio::test(start_paused = true)]
