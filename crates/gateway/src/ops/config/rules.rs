@@ -1,11 +1,12 @@
 //! Decides what the file says about policies as a whole: preset, timeouts, layers, and how failures are told.
 
-use seawall::{Preset, Rate, SlotPolicy, Style};
+use seawall::{Preset, Rate, Scope, SlotPolicy, Style};
 
 use super::problem::{Problem, Problems};
 use super::reconnect::some_time;
 use super::tree::{Field, Text};
 use super::{policy, suggest};
+use crate::catalog::layer::{BreakerLayer, Layer};
 use crate::catalog::rules::{Rules, ServerRules};
 
 /// The keys [`set`] knows.
@@ -34,7 +35,7 @@ pub(super) fn set(rules: &mut Rules, key: &str, value: &Field<'_>, problems: &mu
                         if let Some(again) = field.find("kind") {
                             problems.push(again.place.problem("the table's own name is the kind; remove it"));
                         }
-                        rules.kinds.push((kind, policy::read(&field, problems)));
+                        rules.kinds.push((kind, of_some_tools(&field, problems)));
                     }
                     None => {
                         let known = ["read", "write", "search", "list", "batch"];
@@ -72,9 +73,28 @@ fn tools(rules: &mut Rules, table: &Field<'_>, problems: &mut Problems) {
                 format!("{pattern:?} names no server; write \"server/tool\", or \"*/{pattern}\" for every server");
             problems.push(field.place.problem(text));
         }
-        rules.tools.push((pattern.to_owned(), policy::read(&field, problems)));
+        rules.tools.push((pattern.to_owned(), of_some_tools(&field, problems)));
     }
     rules.tools.sort_by_key(|(pattern, _)| !pattern.contains('*'));
+}
+
+/// Reads what holds for some tools of a server. They may share its breaker, and cannot each say how that one is.
+fn of_some_tools(table: &Field<'_>, problems: &mut Problems) -> Layer {
+    let layer = policy::read(table, problems);
+    if let Some(scope @ (Scope::Server | Scope::Global)) = layer.breaker.scope {
+        let place = if scope == Scope::Server { "[servers.NAME.policy] or [defaults]" } else { "[defaults]" };
+        only_shared(&layer, table, place, problems);
+    }
+    layer
+}
+
+/// A shared breaker is set where all who share it are meant.
+fn only_shared(layer: &Layer, table: &Field<'_>, place: &str, problems: &mut Problems) {
+    let says_nothing_else = BreakerLayer { scope: layer.breaker.scope, ..BreakerLayer::default() };
+    let is_off = layer.breaker.failures == Some(0);
+    if let Some(breaker) = table.find("breaker").filter(|_| layer.breaker != says_nothing_else && !is_off) {
+        problems.push(breaker.place.problem(format!("a shared breaker is set in {place}; keep only its scope here")));
+    }
 }
 
 fn messages(rules: &mut Rules, table: &Field<'_>, problems: &mut Problems) {
@@ -109,7 +129,12 @@ pub(super) fn set_server(rules: &mut ServerRules, key: &str, value: &Field<'_>, 
         },
         "rate" => rules.policy.rate = problems.keep(rate(value)),
         "hint" => rules.policy.hint = problems.keep(value.text()).map(|Text { text, .. }| text),
-        "policy" => rules.layer = policy::read(value, problems),
+        "policy" => {
+            rules.layer = policy::read(value, problems);
+            if rules.layer.breaker.scope == Some(Scope::Global) {
+                only_shared(&rules.layer, value, "[defaults]", problems);
+            }
+        }
         _ => return false,
     }
     true

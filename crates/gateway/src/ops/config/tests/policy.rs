@@ -188,6 +188,30 @@ seawall.toml:9: servers.github.policy.fallback[0].tool: there is no server "mail
 }
 
 #[test]
+fn a_breaker_that_is_shared_is_set_where_all_who_share_it_are_meant() {
+    let servers = "[servers.a]\ncommand = \"a\"\n";
+    let wrong = r#"[kinds.write]
+breaker = { cooldown = "3s", scope = "global" }
+[tools."a/x"]
+breaker = { failures = 1, scope = "server" }
+[tools."a/y"]
+breaker = { scope = "server" }
+[tools."a/z"]
+breaker = { failures = 0, scope = "server" }
+[defaults]
+breaker = { failures = 2, scope = "global" }
+"#;
+    assert_eq!(
+        toml_file(&format!("{wrong}{servers}policy.breaker = {{ failures = 3, scope = \"global\" }}"))
+            .problems("seawall.toml"),
+        r#"seawall.toml:2: kinds.write.breaker: a shared breaker is set in [defaults]; keep only its scope here
+seawall.toml:4: tools."a/x".breaker: a shared breaker is set in [servers.NAME.policy] or [defaults]; keep only its scope here
+seawall.toml:13: servers.a.policy.breaker: a shared breaker is set in [defaults]; keep only its scope here"#
+    );
+    toml_file(&format!("{servers}policy.breaker = {{ failures = 3, scope = \"server\" }}")).good("seawall.toml");
+}
+
+#[test]
 fn variables_set_the_tiers_and_a_bad_one_is_named() {
     let file = || toml_file("[timeouts]\nquick = \"50s\"\n[servers.a]\ncommand = \"a\"");
     let quick = |kit: Kit| kit.good("seawall.toml").rules.tiers.quick.as_secs();
