@@ -8,15 +8,16 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use futures_util::future::BoxFuture;
-use seawall::{Attempt, Code, Disposition, Outcome, Sent, Signals, Transport};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared, join_all};
+use seawall::{Attempt, Code, Disposition, Fallback, Outcome, Sent, Signals, Transport};
 use tokio::time::Instant;
 
 use crate::bridge::to_modern::with_body;
 use crate::call::Call;
 use crate::catalog::layer::OnAbandon;
-use crate::catalog::names;
 use crate::catalog::stable::Asked;
+use crate::catalog::{look_up_tools, names};
 use crate::dispatch::{Caller, Refusal, Reply, once};
 use crate::gateway::Route;
 use crate::late::{Abandonable, Leaving, StillRuns, Whose};
@@ -36,6 +37,7 @@ pub async fn carry(
     call: &Call,
 ) -> Reply {
     let mut carried = Carried::new(route, caller, server, policy, call);
+    carried.others = carried.meet_others();
     let (own, timeout) = (carried.policy.own, carried.policy.tool.policy().timeout);
     let is_kept = own.on_abandon != OnAbandon::Forget || own.client_cap.is_some();
     // Clients that cannot be told apart must not get each other's answers.
@@ -108,6 +110,8 @@ struct Carried {
     list_wait: Option<Duration>,
     /// What the last attempt was answered with, if that is to be passed on as it is.
     own_words: Mutex<Option<Reply>>,
+    /// Ends when the servers whose tools may stand in were asked for their lists.
+    others: Option<Shared<BoxFuture<'static, ()>>>,
 }
 
 impl Carried {
@@ -141,7 +145,28 @@ impl Carried {
             asked: Arc::new(asked),
             list_wait: None,
             own_words: Mutex::default(),
+            others: None,
         }
+    }
+
+    /// Asks the servers whose tools may stand in for their lists, if nobody has: a tool that is not known cannot stand in.
+    fn meet_others(&self) -> Option<Shared<BoxFuture<'static, ()>>> {
+        let policies = &self.route.policies;
+        let unmet = |step: &Fallback| match step {
+            Fallback::Alternate { server, .. } if !policies.has_seen_tools(server) => self.route.find(server).cloned(),
+            _ => None,
+        };
+        let steps = self.policy.tool.policy().fallback.iter();
+        let unmet: Vec<_> = steps.filter_map(unmet).filter(|server| server.reconnect.last().is_none()).collect();
+        if unmet.is_empty() {
+            return None;
+        }
+        let (route, caller, call) = (Arc::clone(&self.route), self.caller.clone(), self.call.clone());
+        let asked = async move {
+            join_all(unmet.iter().map(|server| look_up_tools(&route, &caller, server, &call))).await;
+        };
+        // Whoever gets an answer without them does not wait.
+        Some(tokio::spawn(asked).map(|_| ()).boxed().shared())
     }
 
     async fn run(&self) -> Reply {
@@ -179,8 +204,16 @@ impl Carried {
         }
     }
 
-    /// One attempt.
+    /// One attempt; after one that fails, those who may stand in are known.
     async fn send(&self, attempt: Attempt) -> Result<Message, Signals> {
+        let sent = self.send_once(attempt).await;
+        if let (Err(_), Some(others)) = (&sent, self.others.clone()) {
+            others.await;
+        }
+        sent
+    }
+
+    async fn send_once(&self, attempt: Attempt) -> Result<Message, Signals> {
         *self.words() = None;
         let server = self.route.find(attempt.server()).unwrap_or(&self.server);
         let watched = Watched::over(&self.call, self.policy.own.idle_timeout.is_some());

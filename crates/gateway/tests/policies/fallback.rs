@@ -179,6 +179,23 @@ async fn another_tool_of_another_server_or_a_text_stands_in_where_the_file_says_
 }
 
 #[tokio::test]
+async fn a_tool_of_a_server_that_nobody_listed_stands_in_too() {
+    let (main, web) = (Faulty::start(|_, _, _| DOWN).await, Faulty::start(|_, _, _| End::Text("from the web")).await);
+    let policies = format!(
+        "[tools.\"gh/search_issues\"]\nretry = {{ attempts = 1 }}\nfallback = [{{ tool = \"web/web_search\" }}]\n\
+         [servers.web]\nurl = \"{}\"\ntype = \"http\"\n",
+        web.url
+    );
+    let served = main.served(&policies).await;
+    let session = served.session("/mcp/gh").await;
+    let answer = call(&session, "search_issues", json!({"query": "x"})).await;
+    assert_eq!(
+        (&served_by(&answer)["by"], text(&answer)),
+        (&json!("alternate"), "Answered by web_search of web because search_issues failed (503).")
+    );
+}
+
+#[tokio::test]
 async fn a_modern_client_gets_a_fallback_as_a_complete_result() {
     let server = Faulty::start(|_, count, _| if count == 1 { End::Text("issue 7") } else { DOWN }).await;
     let served = server.served(QUICK).await;
