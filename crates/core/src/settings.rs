@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::attempt::breaker::{Breaker, BreakerPolicy};
 use crate::classify::Classifier;
 use crate::env::Env;
-use crate::model::effect::{Effect, Kind};
+use crate::model::effect::{Effect, Kind, words};
 use crate::model::invalid::Invalid;
 use crate::model::policy::{Policy, Scope, ServerPolicy};
 use crate::report::{Style, tool_result};
@@ -221,29 +221,29 @@ impl<T> Pipeline<T> {
         Breaker::new(name, rules, &self.env).map(Arc::new)
     }
 
-    /// A tool of the same server that can show what a write did: one that speaks of the same things.
-    pub(crate) fn reader_beside(&self, tool: &Tool) -> Option<Arc<str>> {
+    /// The tool of the same server with which to look what a write did: one that speaks of the same things, and says so, or
+    /// else any that reads. What has no kind is a method of the protocol, and no tool that a model can call.
+    pub(crate) fn reader_beside(&self, tool: &Tool) -> Option<(Arc<str>, bool)> {
         if tool.policy.effect == Effect::ReadOnly {
             return None;
         }
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let readers = known.servers.get(&*tool.server.name)?.tools.values();
         let about = |name: &str| -> Vec<String> {
-            name.split(|c: char| !c.is_alphanumeric()).map(|word| word.trim_end_matches('s').to_lowercase()).collect()
+            words(name).into_iter().map(|word| word.trim_end_matches('s').to_owned()).collect()
         };
         let subject = about(&tool.name);
+        let is_about = |reader: &Tool| about(&reader.name).iter().skip(1).any(|word| subject.contains(word));
+        let rank = |reader: &Tool| match reader.policy.kind {
+            Some(Kind::List) => 0,
+            Some(Kind::Search) => 1,
+            _ => 2,
+        };
         readers
-            .filter(|reader| reader.policy.effect == Effect::ReadOnly)
-            .filter(|reader| about(&reader.name).iter().skip(1).any(|word| subject.contains(word)))
-            .min_by_key(|reader| {
-                let rank = match reader.policy.kind {
-                    Some(Kind::List) => 0,
-                    Some(Kind::Search) => 1,
-                    _ => 2,
-                };
-                (rank, reader.name.len(), reader.name.clone())
-            })
-            .map(|reader| reader.name.clone())
+            .filter(|reader| reader.policy.effect == Effect::ReadOnly && reader.policy.kind.is_some())
+            .map(|reader| (reader, is_about(reader)))
+            .min_by_key(|(reader, is_about)| (!is_about, rank(reader), reader.name.len(), reader.name.clone()))
+            .map(|(reader, is_about)| (reader.name.clone(), is_about))
     }
 
     pub(crate) fn shows_debug(&self, asked: bool) -> bool {

@@ -134,25 +134,30 @@ const WRITE: &[&str] = &[
 
 const JOINTS: &[&str] = &["and", "or", "then"];
 
-/// The words of a tool's name: `getUser`, `get_user` and `get-user` read the same.
+/// The words of a tool's name, in small letters: `getUser`, `get_user` and `get-user` read the same.
+pub(crate) fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut after_lower = false;
+    for c in name.chars() {
+        let starts_word = !c.is_alphanumeric() || (c.is_uppercase() && after_lower);
+        if starts_word {
+            words.push(String::new());
+        }
+        if let (true, Some(word)) = (c.is_alphanumeric(), words.last_mut()) {
+            word.extend(c.to_lowercase());
+        }
+        after_lower = c.is_lowercase() || c.is_numeric();
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// The words of a tool's name.
 struct Verbs(Vec<String>);
 
 impl Verbs {
     fn of(name: &str) -> Self {
-        let mut words = vec![String::new()];
-        let mut after_lower = false;
-        for c in name.chars() {
-            let starts_word = !c.is_alphanumeric() || (c.is_uppercase() && after_lower);
-            if starts_word {
-                words.push(String::new());
-            }
-            if let (true, Some(word)) = (c.is_alphanumeric(), words.last_mut()) {
-                word.extend(c.to_lowercase());
-            }
-            after_lower = c.is_lowercase() || c.is_numeric();
-        }
-        words.retain(|word| !word.is_empty());
-        Self(words)
+        Self(words(name))
     }
 
     fn has(&self, verbs: &[&str]) -> bool {

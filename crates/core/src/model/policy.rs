@@ -17,7 +17,7 @@ use crate::attempt::slot::SlotPolicy;
 /// Everything that decides how calls of one tool are treated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// The policy family, where it is known.
+    /// The policy family, where it is known. What only reads and has none is no tool: nobody is told to look with it.
     pub kind: Option<Kind>,
     /// What repeating the tool would do.
     pub effect: Effect,

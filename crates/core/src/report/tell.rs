@@ -19,7 +19,9 @@ impl<T: Clone> Run<'_, T> {
             failure.retry_after = wait(tool);
         }
         let repeats = self.repeats(&failure);
-        let reader = self.pipeline.reader_beside(tool).map(|reader| format!("{}{reader}", self.call.prefix));
+        let reader = self.pipeline.reader_beside(tool);
+        let (reader, is_about) = reader
+            .map_or((None, false), |(reader, is_about)| (Some(format!("{}{reader}", self.call.prefix)), is_about));
         let shown = self.shown_name();
         let situation = Situation {
             tool: &shown,
@@ -29,6 +31,7 @@ impl<T: Clone> Run<'_, T> {
             attempts: self.attempts(),
             took: self.env().clock.now().since(self.started),
             verify: reader.as_deref(),
+            verify_is_about: is_about,
             hint: tool.server.hint.as_deref(),
             repeats,
             may_have_acted: self.may_have_acted(),

@@ -34,8 +34,10 @@ pub(crate) struct Situation<'a> {
     pub(crate) attempts: u32,
     /// How long the call took.
     pub(crate) took: Duration,
-    /// A read tool of the same server that can show what happened.
+    /// A read tool of the same server.
     pub(crate) verify: Option<&'a str>,
+    /// It speaks of the same things, so it can show what happened.
+    pub(crate) verify_is_about: bool,
     /// The operator's word about this server.
     pub(crate) hint: Option<&'a str>,
     /// How often this very call has failed in the session.
@@ -112,7 +114,14 @@ impl Situation<'_> {
             ),
             Cause::InDoubt => {
                 let look = match self.verify {
-                    Some(reader) => format!("{reader} can show whether it took effect; after such a look, or in"),
+                    Some(reader) if self.verify_is_about => {
+                        format!("{reader} can show whether it took effect; after such a look, or in")
+                    }
+                    Some(reader) => {
+                        format!(
+                            "After a read of the same server, for example with {reader}, that shows whether it took effect, or in"
+                        )
+                    }
                     None => "A read of the same server shows whether it took effect; after it, or in".to_owned(),
                 };
                 let left = whole_seconds(self.failure.retry_after.unwrap_or_default());
@@ -209,7 +218,12 @@ impl Situation<'_> {
     fn verify(&self) -> String {
         match (self.effect, self.verify) {
             (Effect::Idempotent, _) => "Repeating it changes nothing more.".to_owned(),
-            (_, Some(reader)) => format!("{reader} can show whether it took effect before another attempt."),
+            (_, Some(reader)) if self.verify_is_about => {
+                format!("{reader} can show whether it took effect before another attempt.")
+            }
+            (_, Some(reader)) => format!(
+                "Looking at the current state before another attempt, for example with {reader}, avoids doing it twice."
+            ),
             (_, None) => "Looking at the current state before another attempt avoids doing it twice.".to_owned(),
         }
     }

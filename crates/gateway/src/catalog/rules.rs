@@ -103,6 +103,8 @@ impl Rules {
         for layer in [&self.defaults, &own.layer] {
             layer.apply(&mut policy, &mut Own::default());
         }
+        // It is treated like a tool that reads, and is none.
+        policy.kind = None;
         policy.loops = LoopPolicy::OFF;
         policy.cache = seawall::CachePolicy::default();
         policy.fallback.clear();

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::server::{End, Faulty, call, failure, text};
+use super::upstream::{Upstream, answer, honest, write};
 
 const DOWN: End = End::Status("503 Service Unavailable", "", "");
 const OPEN_AT_ONCE: &str =
@@ -117,6 +118,27 @@ async fn where_several_servers_share_an_endpoint_texts_use_the_names_that_are_li
     assert!(text(&answer).starts_with("gh__create_issue failed: the connection to gh was lost"), "{answer}");
     assert!(text(&answer).contains("gh__list_issues can show whether it took effect"), "{answer}");
     assert_eq!(failure(&answer)["tool"], "gh__create_issue");
+}
+
+#[tokio::test]
+async fn a_write_in_doubt_names_a_tool_that_reads_and_never_a_method() {
+    let tools = json!([{"name": "add_to_list", "inputSchema": {"type": "object"}}, {"name": "get_weather", "inputSchema": {"type": "object"}}]);
+    let server = Upstream::start(move |asked, mut tcp| {
+        let tools = tools.clone();
+        async move {
+            match asked.message["method"].as_str() {
+                Some("tools/call") => {}
+                Some("tools/list") => drop(write(&mut tcp, &answer(&asked, &json!({"tools": tools}))).await),
+                _ => drop(write(&mut tcp, &honest(&asked)).await),
+            }
+        }
+    })
+    .await;
+    let served = super::kit::Served::with(&format!("[servers.gh]\nurl = {:?}\ntype = \"http\"\n", server.url)).await;
+    let session = served.session("/mcp/gh").await;
+    let told = "It may have been executed. Looking at the current state before another attempt, for example with get_weather, avoids doing it twice.";
+    let answer = call(&session, "add_to_list", json!({})).await;
+    assert!(text(&answer).ends_with(told), "{answer}");
 }
 
 #[tokio::test]

@@ -37,6 +37,7 @@ fn situation<'a>(failure: &'a Failure, effect: Effect) -> Situation<'a> {
         attempts: 2,
         took: Duration::from_secs(30),
         verify: Some("list_issues"),
+        verify_is_about: true,
         hint: None,
         repeats: 1,
         may_have_acted: failure.may_have_executed(effect),
@@ -107,6 +108,14 @@ fn local_or(cause: Cause, sent: Sent) -> Sent {
         Cause::InDoubt => Sent::Maybe,
         _ => sent,
     }
+}
+
+#[test]
+fn a_reader_of_other_things_is_an_example_and_no_promise() {
+    let failure = failure(Cause::Network, Sent::Maybe, None, "reset");
+    let text = Situation { verify_is_about: false, ..situation(&failure, Effect::Write) }.plain();
+
+    assert!(text.ends_with("before another attempt, for example with list_issues, avoids doing it twice."), "{text}");
 }
 
 #[test]
