@@ -126,6 +126,9 @@ impl Report {
             ("message".to_owned(), message.into()),
             ("retryable".to_owned(), self.code.is_retryable().into()),
         ]);
+        if self.may_have_executed {
+            object.insert("mayHaveExecuted".into(), true.into());
+        }
         if let (Style::Classic, Some(suggestion)) = (style, self.suggestion()) {
             object.insert("suggestion".into(), suggestion.into());
         }

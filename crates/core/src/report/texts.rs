@@ -77,8 +77,13 @@ impl Situation<'_> {
                 "⚠️ Loop detected: \"{}\" was called repeatedly with the same inputs. Try a different query or break this into smaller steps.",
                 self.tool
             ),
-            _ => format!("❌ Failed after multiple attempts.\n\nError: {}", self.failure.message),
+            _ => format!("❌ Failed after multiple attempts.\n\nError: {}{}", self.failure.message, self.doubt()),
         }
+    }
+
+    /// What the seeds do not say, and whoever reads of a failed write has to know.
+    fn doubt(&self) -> String {
+        if self.may_have_acted { format!(". It may have been executed. {}", self.verify()) } else { String::new() }
     }
 
     fn first_time(&self) -> String {

@@ -111,6 +111,19 @@ fn local_or(cause: Cause, sent: Sent) -> Sent {
 }
 
 #[test]
+fn the_seeds_words_say_it_of_a_write_too() {
+    for (effect, sent, told) in [(Effect::Write, Sent::Maybe, true), (Effect::Write, Sent::Never, false)] {
+        let failure = failure(Cause::Network, sent, None, "GitHub API: connection reset");
+        let text = situation(&failure, effect).classic();
+        assert!(
+            text.starts_with("❌ Failed after multiple attempts.\n\nError: GitHub API: connection reset"),
+            "{text}"
+        );
+        assert_eq!(text.contains("It may have been executed. list_issues can show"), told, "{text}");
+    }
+}
+
+#[test]
 fn a_reader_of_other_things_is_an_example_and_no_promise() {
     let failure = failure(Cause::Network, Sent::Maybe, None, "reset");
     let text = Situation { verify_is_about: false, ..situation(&failure, Effect::Write) }.plain();
