@@ -48,7 +48,7 @@ pub async fn carry(
     let whose = Whose { policy: Arc::clone(&carried.policy), asked: Arc::clone(&carried.asked) };
     match route.late.join(&whose, cap.unwrap_or(timeout)).await {
         Some(Ok((reply, age))) => return reply.and_then(|answer| served::late(caller.era(), answer, age)),
-        Some(Err(StillRuns)) => return still_running(caller, &whose),
+        Some(Err(StillRuns)) => return still_running(&whose),
         None => {}
     }
     let leaving = if own.on_abandon == OnAbandon::Finish || cap.is_some() {
@@ -64,7 +64,7 @@ pub async fn carry(
         None => call.await,
         Some(cap) => match tokio::time::timeout(cap, &mut call).await {
             Ok(reply) => reply,
-            Err(_) => still_running(caller, &whose),
+            Err(_) => still_running(&whose),
         },
     }
 }
@@ -92,10 +92,11 @@ pub async fn list(asked: &Asked, wait: Duration) -> Reply {
     })
 }
 
-fn still_running(caller: &Caller, whose: &Whose) -> Reply {
+fn still_running(whose: &Whose) -> Reply {
     let tool = &whose.policy.tool;
     let shown = format!("{}{}", whose.asked.prefix, tool.name());
-    served::still_running(caller.era(), &shown, tool.server().name())
+    let report = served::still_running(shown, tool.server().name());
+    Err(Refusal::Reported(Box::new(report), whose.policy.has_output_schema))
 }
 
 /// One call under its policy, and what every attempt of it knows.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seawall::{Body, Item, Served};
+use seawall::{Body, Cause, Code, Failure, Item, Report, Sent, Served};
 use serde_json::{Map, Value, json};
 
 use crate::bridge::to_modern::answered;
@@ -57,24 +57,24 @@ pub fn late(era: Era, answer: Message, age: Duration) -> Reply {
     answered(&result.json())
 }
 
-/// The answer to a call that takes longer than its client waits.
-pub fn still_running(era: Era, tool: &str, server: &str) -> Reply {
+/// The failure that a call is which takes longer than its client waits.
+pub fn still_running(tool: String, server: &str) -> Report {
     let note = format!(
         "{tool} is still running on {server}. Its result is kept: the identical call, made again, waits for it and does not execute it a second time."
     );
-    let failure = json!({
-        "code": "TIMEOUT", "message": note, "retryable": true, "retryAfter": 1, "tool": tool, "server": server,
-        "attempts": 1, "mayHaveExecuted": true,
-    });
-    let mut result = Object::default();
-    result.set("content", edit::array([text_block(&note).as_slice()])).set("isError", "true");
-    result.change("_meta", |meta| {
-        meta.set("seawall/failure", failure.to_string());
-    });
-    if era == Era::Modern {
-        result.set("resultType", r#""complete""#);
+    let soon = Some(Duration::from_secs(1));
+    Report {
+        code: Code::Timeout,
+        message: note.clone(),
+        classic: note.clone(),
+        retry_after: soon,
+        tool,
+        server: server.to_owned(),
+        attempts: 1,
+        may_have_executed: true,
+        debug: None,
+        failure: Failure { sent: Sent::Maybe, ..Failure::local(Cause::Timeout, soon, note) },
     }
-    answered(&result.json())
 }
 
 fn mark(result: &mut Object<'_>, era: Era, meta: Value) {

@@ -94,6 +94,18 @@ async fn a_call_that_takes_longer_than_its_client_waits_is_answered_before_and_h
 }
 
 #[tokio::test]
+async fn that_a_call_still_runs_is_told_in_the_form_of_all_failures() {
+    let server = Faulty::start(|_, _, _| End::After(1500, "done at last")).await;
+    let policies = "[tools.\"gh/create_issue\"]\nclient_cap = \"1s\"\n[messages]\nformat = \"json\"\n";
+    let served = server.served(policies).await;
+    let session = served.session("/mcp/gh").await;
+    let answer = call(&session, "create_issue", json!({})).await;
+    let object: Value = serde_json::from_str(text(&answer)).expect("the error object");
+    assert_eq!((&object["code"], &object["retryAfter"]), (&json!("TIMEOUT"), &json!(1)), "{answer}");
+    assert_eq!(answer["result"]["structuredContent"], *failure(&answer), "{answer}");
+}
+
+#[tokio::test]
 async fn a_call_that_still_runs_when_it_is_made_again_is_not_executed_again() {
     let go = Arc::new(Semaphore::new(0));
     let held = Arc::clone(&go);
