@@ -49,13 +49,13 @@ impl Delivery for ToServer {
 
     async fn send(&self, _id: &str, call: Queued) -> Result<String, seawall::Failure> {
         let known = self.route.policies.tool(&self.server.name, &call.tool);
-        let limit = known.map_or(Duration::from_secs(60), |known| known.tool.policy().timeout);
+        let limit = known.as_ref().map_or(Duration::from_secs(60), |known| known.tool.policy().timeout);
         let request = request(&call).map_err(|text| seawall::classify(&text.into()))?;
         let call = Call::new(request, Arc::new(Nowhere));
         let caller = Caller::Modern("".into());
         let wait = self.server.reconnect.patience_within(limit);
         let sent = once(&self.route, &caller, &self.server, &call, wait);
-        match tokio::time::timeout(limit, sent).await {
+        let end = match tokio::time::timeout(limit, sent).await {
             Ok(Ok(answer)) if answer.kind() == Kind::Result => {
                 Ok(String::from_utf8_lossy(answer.body_json()).into_owned())
             }
@@ -66,7 +66,13 @@ impl Delivery for ToServer {
             Err(_) => {
                 Err(seawall::classify(&seawall::Signals::transport(seawall::Transport::Timeout, "no answer in time")))
             }
+        };
+        // What was read before it is no longer fresh.
+        let is_sent = end.as_ref().err().is_none_or(|failure| failure.sent != seawall::Sent::Never);
+        if let Some(known) = known.filter(|_| is_sent) {
+            known.tool.server().count_write();
         }
+        end
     }
 }
 

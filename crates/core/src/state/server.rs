@@ -62,7 +62,8 @@ impl Server {
         self.writes.load(Ordering::Acquire)
     }
 
-    pub(crate) fn count_write(&self) {
+    /// Notes that it may have executed a write, also one that was made elsewhere: what was read before is no longer fresh.
+    pub fn count_write(&self) {
         self.writes.fetch_add(1, Ordering::AcqRel);
     }
 }

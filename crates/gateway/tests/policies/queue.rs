@@ -90,6 +90,28 @@ async fn what_waits_is_made_after_a_cool_down_though_nobody_calls_what_failed() 
 }
 
 #[tokio::test]
+async fn what_was_read_before_a_write_that_waited_is_not_fresh_after_it() {
+    let folder = TempDir::new().unwrap();
+    let (server, is_well) = busy().await;
+    is_well.store(true, Ordering::SeqCst);
+    let fresh = "[tools.\"gh/list_issues\"]\ncache = { ttl = \"1h\" }\n";
+    let served = server.served(&format!("{}{fresh}", policies(&folder))).await;
+    let session = served.session("/mcp/gh").await;
+    call(&session, "list_issues", json!({})).await;
+    is_well.store(false, Ordering::SeqCst);
+    let answer = call(&session, "create_issue", json!({"title": "x"})).await;
+    let resource = answer["result"]["_meta"]["seawall/served"]["resource"].as_str().expect("queued").to_owned();
+    call(&session, "list_issues", json!({})).await;
+    assert_eq!(server.calls("list_issues"), 1, "nothing was written yet");
+
+    is_well.store(true, Ordering::SeqCst);
+    until("it is made", async || became(&session, &resource).await["state"] == "delivered").await;
+
+    call(&session, "list_issues", json!({})).await;
+    assert_eq!(server.calls("list_issues"), 2);
+}
+
+#[tokio::test]
 async fn what_may_have_run_is_never_queued_and_neither_is_anything_without_a_store() {
     let folder = TempDir::new().unwrap();
     let (server, _) = busy().await;
