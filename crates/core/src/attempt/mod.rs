@@ -51,7 +51,10 @@ impl<T: Clone> Run<'_, T> {
         match first {
             Ok(value) => Ok(value),
             // Boxed: what follows a failure is large, and a call that works should not carry it along.
-            Err(missed) => Box::pin(self.attempt_again(missed, send)).await,
+            Err(missed) => {
+                self.note_wait();
+                Box::pin(self.attempt_again(missed, send)).await
+            }
         }
     }
 

@@ -132,3 +132,19 @@ async fn a_write_that_would_have_to_wait_too_long_is_queued() {
     }
     assert_eq!(throttled.executions(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_back_after_a_pause_has_no_more_time_than_is_left() {
+    // Whether the pause is waited for at once or as before a retry is chance here; the deadline is not.
+    let tools = caller(&Env::new().with_rng(Rng::seeded(1)));
+    let pause = Signals { retry_after: Some(ms(59_900)), ..Signals::http(429, "slow down") };
+    for n in 0..50 {
+        let tool = format!("get_{n}");
+        let once = Call { retried_outside: true, ..Call::new(nothing()) };
+        tools.call(&tool, once, Script::down(pause.clone()).send()).await;
+
+        let (_, took) = timed(tools.call(&tool, nothing(), |_| std::future::pending())).await;
+
+        assert!(took <= secs(60), "{tool} took {took:?} of 60 s");
+    }
+}
