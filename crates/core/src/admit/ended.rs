@@ -25,11 +25,20 @@ impl<T: Clone> Run<'_, T> {
         Outcome::Live(value)
     }
 
-    /// All attempts failed. Those who wait are told, unless this call only had less time than they have.
+    /// All attempts failed. Those who wait are told, unless that is this call's own affair: then one of them asks.
     pub(crate) fn give_up(&self, failure: &Failure, lead: Option<Lead<'_, T>>) {
-        let lead = lead.filter(|_| failure.cause != Cause::Timeout);
+        let lead = lead.filter(|_| !self.is_own_affair(failure));
         if let Some(lead) = lead {
             lead.land(|| Err(failure.clone()));
         }
+    }
+
+    /// Its time was up, its client left, or it had less time or fewer attempts than others have.
+    fn is_own_affair(&self, failure: &Failure) -> bool {
+        let (call, policy) = (self.call, &self.tool.policy);
+        let is_last = call.held.as_ref().is_some_and(|held| held.is_last());
+        let is_cut_short = call.retried_outside || is_last || self.timeout < policy.timeout;
+        let has_more = failure.may_repeat(policy.effect) && self.attempts() < policy.retry.attempts;
+        matches!(failure.cause, Cause::Timeout | Cause::Cancelled) || (is_cut_short && has_more)
     }
 }

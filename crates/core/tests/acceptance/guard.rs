@@ -4,6 +4,7 @@ use super::kit::*;
 use futures_util::future::join_all;
 use seawall::*;
 use serde_json::json;
+use std::sync::Arc;
 
 fn blog(env: &Env) -> ToolCaller<String> {
     ToolCaller::with_options(settings(env), CallerOptions { preset: Preset::Blog, ..CallerOptions::default() }).unwrap()
@@ -188,4 +189,32 @@ async fn those_who_wait_for_a_failing_read_are_told_and_fall_back_too() {
 
     assert_eq!(down.executions(), 3, "one call's attempts");
     assert!(answers.iter().all(|answer| served(answer).by == "cached"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_left_or_could_not_try_again_does_not_fail_those_who_wait_with_it() {
+    let left = Signals::transport(Transport::Left, "its client left");
+    let short = Call::new(nothing()).within(secs(1));
+    let once = Call { retried_outside: true, ..Call::new(nothing()) };
+    let last = Call { held: Some(Arc::default()), ..Call::new(nothing()) };
+    last.held.as_ref().unwrap().make_last();
+    for (leader, failure) in [
+        (Call::new(nothing()), left),
+        (short, Signals::http(503, "down")),
+        (once, Signals::http(503, "down")),
+        (last, Signals::http(503, "down")),
+    ] {
+        let (tools, script) = (caching(&env(0.0)), Script::failing([failure.clone()]));
+        let slow = |_| async {
+            tokio::time::sleep(ms(500)).await;
+            script.execute()
+        };
+
+        let (leader, follower) =
+            tokio::join!(tools.call("get_issue", leader, slow), tools.call("get_issue", nothing(), slow));
+
+        assert!(leader.report().is_some(), "{leader:?}");
+        assert!(follower.value().is_some(), "{failure:?}: {follower:?}");
+        assert_eq!(script.executions(), 2);
+    }
 }
