@@ -59,7 +59,7 @@ impl<T: Clone> Run<'_, T> {
     }
 
     /// How often this very call has failed, this time included. A call that only has to wait is no loop:
-    /// repeating it later is just what it was told to do.
+    /// repeating it later is just what it was told to do. Nor is one that its client left.
     fn repeats(&self, failure: &Failure) -> u32 {
         let (loops, policy) = (&self.pipeline.gatekeeper.loops, &self.tool.policy.loops);
         match failure.cause {
@@ -68,7 +68,8 @@ impl<T: Clone> Run<'_, T> {
             | Cause::Starting
             | Cause::RateLimited
             | Cause::Loop
-            | Cause::InDoubt => 1,
+            | Cause::InDoubt
+            | Cause::Cancelled => 1,
             _ => loops.failed(policy, &self.call.session, || self.key()),
         }
     }

@@ -218,3 +218,14 @@ async fn a_leader_that_left_or_could_not_try_again_does_not_fail_those_who_wait_
         assert_eq!(script.executions(), 2);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn t22_a_call_that_its_client_left_is_no_loop() {
+    let tools = caller(&env(0.0));
+    let left = Script::down(Signals::transport(Transport::Left, "its client left"));
+    for _ in 0..5 {
+        tools.call("get_issue", json!({"n": 1}), left.send()).await;
+    }
+
+    assert_eq!(left.executions(), 5);
+}
