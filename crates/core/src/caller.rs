@@ -56,6 +56,7 @@ impl<T: Clone> ToolCaller<T> {
     /// A caller that starts from something else.
     pub fn with_options(settings: Settings<T>, options: CallerOptions) -> Result<Self, Invalid> {
         let CallerOptions { server, policy, preset, tiers } = options;
+        tiers.validate().map_err(|error| error.within("tiers"))?;
         let pipeline = Pipeline::new(settings)?;
         let server = pipeline.server(&server, policy)?;
         let others = pipeline.tool(server.name(), "others", preset.policy(&ToolFacts::named("others"), &tiers))?;
@@ -130,7 +131,8 @@ impl<T: Clone> ToolCaller<T> {
         }
         let policy = self.preset.policy(&ToolFacts::named(name), &self.tiers);
         // A preset's policy is always valid, and there is room.
-        let tool = self.pipeline.tool(self.server.name(), name, policy).unwrap_or_else(|_| self.others.clone());
+        let tool = self.pipeline.tool(self.server.name(), name, policy);
+        let tool = tool.unwrap_or_else(|_| Arc::new(self.others.renamed(name)));
         tools.entry(name.into()).or_insert(tool).clone()
     }
 }

@@ -50,6 +50,9 @@ impl LoopPolicy {
         if self.window > LONGEST_WINDOW {
             return Err(Invalid::new("window", format!("must not exceed {LONGEST_WINDOW}")));
         }
+        if self.repeats > self.window {
+            return Err(Invalid::new("repeats", format!("must not exceed window, which is {}", self.window)));
+        }
         Ok(())
     }
 }
@@ -245,6 +248,7 @@ mod tests {
 
         let field = |policy: LoopPolicy| policy.validate().unwrap_err().field;
         assert_eq!(field(LoopPolicy { repeats: 1, ..LoopPolicy::OFF }), "repeats");
+        assert_eq!(field(LoopPolicy { repeats: 11, ..LoopPolicy::OFF }), "repeats");
         assert_eq!(field(LoopPolicy { window: 0, ..LoopPolicy::OFF }), "window");
         assert_eq!(field(LoopPolicy { window: u32::MAX, ..LoopPolicy::OFF }), "window");
     }

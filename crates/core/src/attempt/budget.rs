@@ -26,7 +26,13 @@ impl BudgetPolicy {
 
     /// Checks the settings.
     pub fn validate(&self) -> Result<(), Invalid> {
-        invalid::share("share", self.share)
+        invalid::share("share", self.share)?;
+        let floor = self.floor_rate().map_or(Ok(()), |rate| rate.validate());
+        floor.map_err(|error| Invalid { field: "floor".to_owned(), ..error })
+    }
+
+    fn floor_rate(&self) -> Option<Rate> {
+        (self.floor > 0).then(|| Rate::per_second(self.floor))
     }
 }
 
@@ -48,10 +54,7 @@ impl Budget {
     /// A budget with nothing saved up yet.
     pub fn new(policy: BudgetPolicy, clock: &Clock) -> Result<Self, Invalid> {
         policy.validate()?;
-        let floor = match policy.floor {
-            0 => None,
-            floor => Some(RateLimit::new(Rate::per_second(floor), clock)?),
-        };
+        let floor = policy.floor_rate().map(|rate| RateLimit::new(rate, clock)).transpose()?;
         // The share is validated to lie in 0..=1.
         let deposit = (policy.share * TOKEN as f64) as u64;
         Ok(Self { balance: Balance::new(0, u64::from(policy.saved) * TOKEN), deposit, floor })

@@ -27,7 +27,7 @@ impl HedgePolicy {
     pub fn validate(&self) -> Result<(), Invalid> {
         match self {
             HedgePolicy::After(delay) => invalid::positive("delay", *delay),
-            HedgePolicy::Quantile(share) => invalid::share("quantile", *share),
+            HedgePolicy::Quantile(share) => invalid::above_zero("quantile", *share),
         }
     }
 }

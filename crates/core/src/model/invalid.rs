@@ -59,3 +59,12 @@ pub(crate) fn share(field: &str, share: f64) -> Result<(), Invalid> {
     }
     Ok(())
 }
+
+/// Checks that a share lies in `(0, 1]`.
+pub(crate) fn above_zero(field: &str, share: f64) -> Result<(), Invalid> {
+    self::share(field, share)?;
+    if share == 0.0 {
+        return Err(Invalid::new(field, "must be above 0"));
+    }
+    Ok(())
+}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::duration::parse_env_timeout;
 use super::effect::{Effect, Kind, ToolFacts};
-use super::invalid::Invalid;
+use super::invalid::{self, Invalid};
 use super::policy::{Fallback, Policy, Scope};
 use crate::admit::cache::CachePolicy;
 use crate::admit::loops::{LoopMode, LoopPolicy};
@@ -53,6 +53,12 @@ impl Tiers {
             }
         }
         Ok(self)
+    }
+
+    /// Checks the settings.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        invalid::positive("quick", self.quick)?;
+        invalid::positive("heavy", self.heavy)
     }
 
     /// The limit of a tool; one that nobody listed is quick.

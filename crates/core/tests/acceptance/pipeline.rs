@@ -6,6 +6,7 @@ use seawall::*;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 fn pipeline(env: &Env) -> Pipeline<String> {
     Pipeline::new(settings(env)).unwrap()
@@ -302,6 +303,8 @@ fn bad_policies_name_their_field() {
     );
     assert_eq!(field(|policy| policy.cache.fresh = Some(secs(0))), "cache.ttl");
     assert_eq!(field(|policy| policy.loops.repeats = 0), "loop.repeats");
+    assert_eq!(field(|policy| policy.loops.window = 2), "loop.repeats", "three of the last two never come");
+    assert_eq!(field(|policy| policy.hedge = Some(HedgePolicy::Quantile(0.0))), "hedge.quantile");
     assert_eq!(field(|policy| policy.fallback = vec![Fallback::Cached]), "fallback");
     assert_eq!(field(|policy| policy.effect = Effect::Destructive), "fallback");
     assert_eq!(field(|policy| policy.fallback = vec![Fallback::Text(" ".into())]), "fallback");
@@ -312,11 +315,27 @@ fn bad_policies_name_their_field() {
     assert_eq!(server(ServerPolicy { slots: Some(SlotPolicy::new(0)), ..good.clone() }), "concurrency");
     assert_eq!(server(ServerPolicy { rate: Some(Rate::per_second(0)), ..good.clone() }), "rate.count");
     assert_eq!(
-        server(ServerPolicy { budget: BudgetPolicy { share: 7.0, ..BudgetPolicy::DEFAULT }, ..good }),
+        server(ServerPolicy { budget: BudgetPolicy { share: 7.0, ..BudgetPolicy::DEFAULT }, ..good.clone() }),
         "budget.share"
+    );
+    assert_eq!(
+        server(ServerPolicy { budget: BudgetPolicy { floor: u32::MAX, ..BudgetPolicy::DEFAULT }, ..good }),
+        "budget.floor"
     );
     let rate = Settings::<String> { caller_rate: Some(Rate::per_second(0)), ..Settings::default() };
     assert_eq!(Pipeline::new(rate).unwrap_err().field, "caller_rate.count");
+}
+
+#[test]
+fn limits_of_nothing_are_refused_before_a_tool_needs_them() {
+    let field = |tiers: Tiers| {
+        let options = CallerOptions { tiers, ..CallerOptions::default() };
+        ToolCaller::<String>::with_options(Settings::default(), options).unwrap_err().field
+    };
+
+    assert_eq!(field(Tiers { quick: secs(0), ..Tiers::default() }), "tiers.quick");
+    assert_eq!(field(Tiers { heavy: secs(0), ..Tiers::default() }), "tiers.heavy");
+    assert_eq!(field(Tiers { heavy: Duration::MAX, ..Tiers::default() }), "tiers.heavy");
 }
 
 #[tokio::test(start_paused = true)]

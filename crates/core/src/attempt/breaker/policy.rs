@@ -134,22 +134,14 @@ impl WindowRule {
     fn validate(&self) -> Result<(), Invalid> {
         invalid::positive("length", self.length)?;
         invalid::at_least_one("min_calls", self.min_calls)?;
-        above_zero("failure_rate", self.failure_rate)?;
+        // A rate of zero would open on the first healthy call.
+        invalid::above_zero("failure_rate", self.failure_rate)?;
         if let Some(slow) = self.slow {
             invalid::positive("slow.after", slow.after)?;
-            above_zero("slow.rate", slow.rate)?;
+            invalid::above_zero("slow.rate", slow.rate)?;
         }
         Ok(())
     }
-}
-
-/// A rate of zero would open on the first healthy call.
-fn above_zero(field: &str, rate: f64) -> Result<(), Invalid> {
-    invalid::share(field, rate)?;
-    if rate == 0.0 {
-        return Err(Invalid::new(field, "must be above 0"));
-    }
-    Ok(())
 }
 
 #[cfg(test)]
