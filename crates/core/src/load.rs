@@ -16,7 +16,7 @@ use crate::attempt::retry::{RetryPolicy, Rules, try_until};
 use crate::classify::{Classifier, Describe};
 use crate::env::Env;
 use crate::model::effect::Effect;
-use crate::model::failure::{Disposition, Failure};
+use crate::model::failure::{Cause, Disposition, Failure};
 use crate::model::invalid::{self, Invalid};
 use crate::model::signals::Signals;
 use crate::report::event::Event;
@@ -56,7 +56,7 @@ impl Default for LoadOptions {
 }
 
 impl LoadOptions {
-    /// Checks the settings.
+    /// Checks the settings. With bad ones no server is connected to: each outcome says which setting it is.
     pub fn validate(&self) -> Result<(), Invalid> {
         self.backoff.validate().map_err(|error| error.within("backoff"))?;
         invalid::positive("attempt_timeout", self.attempt_timeout)?;
@@ -142,12 +142,32 @@ pub async fn load_tools<T>(
 
 async fn load_one<T>(server: String, connect: &impl Connect<T>, options: &LoadOptions) -> ServerOutcome<T> {
     let env = &options.env;
+    let (result, attempts) = match options.validate() {
+        Ok(()) => try_to_load(&server, connect, options).await,
+        Err(invalid) => (Err(Failure::local(Cause::InvalidInput, None, invalid.to_string())), 0),
+    };
+    env.events.emit(|| Event::ServerLoaded {
+        server: server.clone(),
+        failed: result.as_ref().err().map(|failure| failure.disposition),
+        attempts,
+        tools: result.as_ref().map_or(0, Vec::len),
+    });
+    ServerOutcome { server_id: server, result, attempts }
+}
+
+/// The server's tools or why there are none, and how many attempts that took.
+async fn try_to_load<T>(
+    server: &str,
+    connect: &impl Connect<T>,
+    options: &LoadOptions,
+) -> (Result<Vec<T>, Failure>, u32) {
+    let env = &options.env;
     let policy = RetryPolicy::new(options.attempts.max(1), options.backoff);
     let deadline = Deadline::after(env.clock.now(), options.timeout);
-    let rules = Rules { policy: &policy, effect: Effect::ReadOnly, deadline, budget: None, env, names: (&server, "") };
+    let rules = Rules { policy: &policy, effect: Effect::ReadOnly, deadline, budget: None, env, names: (server, "") };
     let probed = AtomicBool::new(false);
     let attempt = |_| {
-        let (server, probed) = (&server, &probed);
+        let probed = &probed;
         async move {
             let limit = options.attempt_timeout.min(deadline.remaining(&env.clock));
             let signals = match within(limit, connect.connect(server)).await {
@@ -159,17 +179,10 @@ async fn load_one<T>(server: String, connect: &impl Connect<T>, options: &LoadOp
             Err(Box::new((options.classifier.classify_load(plainer.as_ref().unwrap_or(&signals)), ())))
         }
     };
-    let (result, attempts) = match try_until(&rules, attempt, |_| false).await {
+    match try_until(&rules, attempt, |_| false).await {
         Ok(loaded) => (Ok(loaded.value), loaded.attempts),
         Err(gave_up) => (Err(gave_up.failure), gave_up.attempts),
-    };
-    env.events.emit(|| Event::ServerLoaded {
-        server: server.clone(),
-        failed: result.as_ref().err().map(|failure| failure.disposition),
-        attempts,
-        tools: result.as_ref().map_or(0, Vec::len),
-    });
-    ServerOutcome { server_id: server, result, attempts }
+    }
 }
 
 /// Asks once more after an error that hides what happened. Once is enough: a second answer is no plainer.

@@ -302,3 +302,22 @@ fn bad_options_name_their_field() {
     assert_eq!(zero.validate().unwrap_err().field, "attempt_timeout");
     assert_eq!(LoadOptions::default().validate(), Ok(()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_bad_options_keep_from_loading_is_not_called_starting() {
+    let zero = LoadOptions { attempt_timeout: Duration::ZERO, ..LoadOptions::default() };
+    let connect = |_: String| async {
+        tokio::time::sleep(secs(1)).await;
+        Ok(vec!["get_issue"])
+    };
+
+    let report = load_tools(["github"], &connect, &zero).await;
+
+    assert_eq!(report.outcomes[0].attempts, 0);
+    assert_eq!(
+        report.warnings().streamed,
+        [
+            "MCP server 'github' is unavailable: attempt_timeout: must be longer than zero. Tools from this server will not work."
+        ]
+    );
+}
