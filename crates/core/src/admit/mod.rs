@@ -112,7 +112,13 @@ impl<T: Clone> Gatekeeper<T> {
 }
 
 impl<T: Clone> Run<'_, T> {
-    fn refuse(&self, cause: Cause, retry_after: Option<std::time::Duration>, message: impl Into<String>) -> Failure {
+    /// Not sent, by a decision of ours that is told to those who listen.
+    pub(crate) fn refuse(
+        &self,
+        cause: Cause,
+        retry_after: Option<std::time::Duration>,
+        message: impl Into<String>,
+    ) -> Failure {
         self.emit(|server, tool| Event::Refused { server, tool, cause });
         Failure::local(cause, retry_after, message)
     }

@@ -192,7 +192,7 @@ impl<T: Clone> Run<'_, T> {
 
     async fn wait_for_slot<'t>(&self, slots: &'t slot::Slots) -> Result<slot::Slot<'t>, Failure> {
         self.note_wait();
-        let full = |_| Failure::local(Cause::Overloaded, Some(Duration::from_secs(1)), "all slots are taken");
+        let full = |_| self.refuse(Cause::Overloaded, Some(Duration::from_secs(1)), "all slots are taken");
         slots.take(self.remaining()).await.map_err(full)
     }
 
@@ -200,7 +200,7 @@ impl<T: Clone> Run<'_, T> {
     fn turn_in_rate(&self, tool: &Tool) -> Result<Result<Moment, Duration>, Failure> {
         let now = self.now();
         let Some(rate) = &tool.server.rate else { return Ok(Ok(now)) };
-        let used_up = |wait| Failure::local(Cause::RateLimited, Some(wait), "the server's rate is used up");
+        let used_up = |wait| self.refuse(Cause::RateLimited, Some(wait), "the server's rate is used up");
         let wait = rate.book_at(now, self.deadline.remaining_at(now)).map_err(used_up)?;
         Ok(if wait.is_zero() { Ok(now) } else { Err(wait) })
     }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use crate::model::failure::{Cause, Failure};
 use crate::model::time::Moment;
-use crate::report::event::Event;
 use crate::run::Run;
 use crate::state::Tool;
 
@@ -67,8 +66,7 @@ impl<T: Clone> Run<'_, T> {
             let wait = left + self.spread(tool);
             let is_long = left > tool.policy.retry.backoff.nominal(1);
             if !may_wait || !self.deadline.allows(wait, &self.env().clock) || (is_long && self.has_copy()) {
-                self.emit(|server, tool| Event::Refused { server, tool, cause: Cause::RateLimited });
-                return Err(Failure::local(Cause::RateLimited, Some(left), "its server asked for a pause"));
+                return Err(self.refuse(Cause::RateLimited, Some(left), "its server asked for a pause"));
             }
             self.note_wait();
             tokio::time::sleep(wait).await;

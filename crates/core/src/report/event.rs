@@ -105,7 +105,7 @@ pub enum Event {
         server: String,
         /// The tool.
         tool: String,
-        /// Why: a loop, a rate, a full wait line.
+        /// Why: a loop, a write in doubt, a rate, a pause, a full wait line.
         cause: Cause,
     },
     /// A fallback answered.

@@ -209,6 +209,36 @@ async fn calls_wait_for_the_servers_rate_within_their_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_is_refused_by_a_full_line_or_a_rate_is_told_of() {
+    let env = env(0.0);
+    let pipeline = pipeline(&env);
+    let slots = Some(SlotPolicy { concurrency: 1, waiting: 0, patience: secs(5) });
+    let rate = Some(Rate { count: 1, per: secs(100), burst: 1 });
+    pipeline.server("s", ServerPolicy { slots, rate, ..ServerPolicy::default() }).unwrap();
+    let tool = pipeline.tool("s", "get_a", default_policy("get_a")).unwrap();
+    let mut listener = env.events.subscribe();
+    let slow = |_| async {
+        tokio::time::sleep(secs(1)).await;
+        Ok("ok".to_owned())
+    };
+    let call = |n: u32| Call { retried_outside: true, ..Call::new(json!({ "n": n })) };
+
+    let (first, second) = (call(1), call(2));
+    tokio::join!(pipeline.run(&tool, &first, slow), pipeline.run(&tool, &second, slow));
+    pipeline.run(&tool, &call(3), slow).await;
+
+    let refused: Vec<Cause> = listener
+        .drain()
+        .iter()
+        .filter_map(|event| match &**event {
+            Event::Refused { cause, .. } => Some(*cause),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(refused, [Cause::Overloaded, Cause::RateLimited]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_callers_rate_does_not_touch_another() {
     let own = Settings { caller_rate: Some(Rate::per_second(2)), ..settings(&env(0.0)) };
     let tools = ToolCaller::new(own).unwrap();
