@@ -6,6 +6,7 @@
 
 mod describe;
 mod rules;
+mod status;
 mod text;
 
 pub use describe::Describe;
