@@ -69,7 +69,9 @@ impl Classifier {
 
     fn verdict(&self, signals: &Signals) -> (Verdict, Option<u16>) {
         let text = Prepared::new([signals.message.as_str(), signals.body.as_deref().unwrap_or_default()]);
-        let status = signals.status.or_else(|| text.status());
+        // A code that blames the caller is a fact; a status in its text is not.
+        let is_callers_fault = || rules::is_callers_fault(signals, &text);
+        let status = signals.status.or_else(|| text.status().filter(|_| !is_callers_fault()));
         let rule = self.extra.iter().chain(built_in()).find(|rule| rule.fits(signals, status, &text));
         let mut verdict = rule.map_or(UNKNOWN, |rule| rule.verdict);
         if !rule.is_some_and(|rule| proves(rule, signals, &text)) {

@@ -236,6 +236,22 @@ const CODES: &[Rule] = &[
 
 /// What is left is text.
 const WORDS: &[Rule] = &[
+    // First: what the arguments are about, such as a timeout, is no failure.
+    rule(
+        "wrong arguments in words",
+        &[says!(
+            "invalid param*",
+            "invalid argument*",
+            "invalid input*",
+            "malformed request*",
+            "malformed input*",
+            "malformed argument*",
+            "validation error*",
+            "validation failed",
+            "missing required*",
+        )],
+        permanent(Cause::InvalidInput),
+    ),
     rule(
         "lookup failed in words",
         &[says!("temporary failure in name resolution", "eai_again")],
@@ -274,7 +290,8 @@ const WORDS: &[Rule] = &[
         &[says!("certificate*", "certificate_verify_failed", "ssl", "tls handshake*")],
         permanent(Cause::Network).not_executed(),
     ),
-    rule("not configured", &[says!("not configured", "malformed", "unsupported")], permanent(Cause::InvalidInput)),
+    rule("not configured", &[says!("not configured", "malformed")], permanent(Cause::Misbehaved)),
+    rule("unsupported", &[says!("unsupported")], permanent(Cause::InvalidInput)),
     rule(
         "rate limit in words",
         &[says!("rate limit*", "rate_limit*", "rate_limit_exceeded", "ratelimit*", "rate-limit*", "too many requests")],
@@ -347,20 +364,7 @@ const WORDS: &[Rule] = &[
     rule("denied in plain words", &[says!("forbidden", "access denied")], denied(Cause::Denied)),
     rule(
         "invalid in words",
-        &[says!(
-            "invalid param*",
-            "invalid argument*",
-            "invalid input*",
-            "invalid request*",
-            "validation error*",
-            "validation failed",
-            "missing required*",
-            "bad request",
-            "unprocessable*",
-            "not found",
-            "unknown tool*",
-            "no such tool*",
-        )],
+        &[says!("invalid request*", "bad request", "unprocessable*", "not found", "unknown tool*", "no such tool*",)],
         permanent(Cause::InvalidInput),
     ),
 ];
@@ -392,6 +396,11 @@ pub fn built_in<'a>() -> impl Iterator<Item = &'a Rule> {
 /// The rules for a tool's own error result: its status, else the soft phrases.
 pub(crate) fn soft<'a>() -> impl Iterator<Item = &'a Rule> {
     [STATUS, SOFT].into_iter().flatten()
+}
+
+/// Whether the protocol itself says that the caller is at fault.
+pub(crate) fn is_callers_fault(signals: &Signals, text: &Prepared) -> bool {
+    CALLERS_FAULT.iter().any(|rule| rule.fits(signals, None, text))
 }
 
 /// Whether a text hides what happened, so that a probe should ask again.

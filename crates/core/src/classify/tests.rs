@@ -22,6 +22,10 @@ fn structured_signals_outrank_what_the_text_says() {
         (Signals::http(504, "x"), (Cause::Timeout, Transient, Sent::Maybe)),
         (Signals::http(401, "x"), (Cause::AuthExpired, Denied, Sent::Never)),
         (Signals::rpc(-32602, "HTTP 503 timeout"), (Cause::InvalidInput, Permanent, Sent::Never)),
+        (
+            Signals::rpc(-32602, "Invalid params: 403 Forbidden, rate limit"),
+            (Cause::InvalidInput, Permanent, Sent::Never),
+        ),
         (Signals::rpc(-32603, "boom"), (Cause::Misbehaved, Transient, Sent::Yes)),
         (Signals::rpc(-32603, "GitHub API: 429 Too Many Requests"), (Cause::RateLimited, Transient, Sent::Yes)),
         (Signals::rpc(-32001, "Request timed out"), (Cause::Timeout, Transient, Sent::Yes)),
@@ -105,6 +109,26 @@ fn callers_faults_prove_life_and_denials_blame_nobody() {
         for text in texts {
             assert_eq!(classify(&text.into()).cause.blame(), blame, "{text}");
         }
+    }
+}
+
+#[test]
+fn words_about_wrong_arguments_outrank_what_the_arguments_are_about() {
+    for text in [
+        "Invalid params: timeout must be positive",
+        "validation error: rate limit must be a number",
+        "Missing required argument: certificate",
+        "malformed request: bad query",
+    ] {
+        assert_eq!(classify(&text.into()).cause, Cause::InvalidInput, "{text}");
+    }
+}
+
+#[test]
+fn what_a_server_did_wrong_is_not_its_callers_fault() {
+    for text in ["malformed response from server", "the API key is not configured"] {
+        let failure = classify(&text.into());
+        assert_eq!((failure.cause, failure.disposition), (Cause::Misbehaved, Disposition::Permanent), "{text}");
     }
 }
 
