@@ -98,7 +98,7 @@ pub struct ServerPolicy {
     pub connection: Option<BreakerPolicy>,
     /// The breaker of those of its tools that share one ([`Scope::Server`]).
     pub shared: BreakerPolicy,
-    /// Appended to the texts of its failures.
+    /// Appended to the texts of its failures, up to 16 words.
     pub hint: Option<String>,
 }
 

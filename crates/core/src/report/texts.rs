@@ -24,6 +24,11 @@ pub enum Style {
     Classic,
 }
 
+/// How many words an operator's hint may have; more are cut.
+const LONGEST_HINT: usize = 16;
+/// How many of a server's words are kept in any case.
+const SHORTEST_QUOTE: usize = 6;
+
 /// What is known when a failure is put into words.
 #[derive(Clone, Debug)]
 pub(crate) struct Situation<'a> {
@@ -58,10 +63,10 @@ impl Situation<'_> {
                 " It may have been executed."
             });
         }
-        if let Some(hint) = self.hint {
+        if let Some(hint) = self.hint() {
             text.push(' ');
-            text.push_str(&quote(hint));
-            if !text.ends_with(['.', '?']) {
+            text.push_str(&hint.join(" "));
+            if !text.ends_with(['.', '?', '…']) {
                 text.push('.');
             }
         }
@@ -264,22 +269,34 @@ impl Situation<'_> {
         if self.server.is_empty() { "its server" } else { self.server }
     }
 
-    /// The server's words. Those about a wrong request are what the model needs, so more of them are kept.
+    /// The words of the operator's hint.
+    fn hint(&self) -> Option<Vec<String>> {
+        self.hint.map(|hint| shortened(&quote(hint), LONGEST_HINT))
+    }
+
+    /// The server's words. Those about a wrong request are what the model needs, so more of them are kept; the operator's
+    /// take their room.
     fn quoted(&self) -> String {
-        let most = match self.failure.cause {
+        let most: usize = match self.failure.cause {
             Cause::InvalidInput => 32,
             // How a process ended, and what it said last.
             Cause::Network | Cause::Misbehaved => 24,
             _ => 14,
         };
-        let mut words: Vec<String> = quote(&self.failure.message).split(' ').map(str::to_owned).collect();
-        if words.len() > most {
-            words.truncate(most);
-            words.push("…".to_owned());
-        }
-        let quoted = words.join(" ");
+        let taken = self.hint().map_or(0, |hint| hint.len());
+        let quoted = shortened(&quote(&self.failure.message), most.saturating_sub(taken).max(SHORTEST_QUOTE)).join(" ");
         if quoted.is_empty() { "no reason given".to_owned() } else { format!("\"{}\"", quoted.trim_end_matches('.')) }
     }
+}
+
+/// The first words of a text, and a sign where there were more.
+fn shortened(text: &str, most: usize) -> Vec<String> {
+    let mut words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+    if words.len() > most {
+        words.truncate(most);
+        words.push("…".to_owned());
+    }
+    words
 }
 
 fn code_words(code: Code) -> String {
