@@ -5,9 +5,11 @@
 
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::attempt::breaker::{BreakerPolicy, CircuitBreaker, Guarded};
+use crate::attempt::breaker::{BreakerPolicy, CircuitBreaker};
+use crate::attempt::budget::Budget;
 use crate::attempt::deadline::{Deadline, within};
 use crate::attempt::retry::{RetryPolicy, Rules, try_until};
 use crate::classify::{Classifier, Describe};
@@ -110,6 +112,7 @@ pub struct FallbackChain<T> {
     retry: RetryPolicy,
     effect: Effect,
     timeout: Option<Duration>,
+    budget: Option<Arc<Budget>>,
     classifier: Classifier,
     env: Env,
 }
@@ -127,7 +130,8 @@ impl<T> FallbackChain<T> {
         }
         let retry = RetryPolicy { attempts: 1, ..RetryPolicy::default() };
         let breakers = CircuitBreaker::new(BreakerPolicy::default(), &env)?;
-        Ok(Self { steps, breakers, retry, effect: Effect::ReadOnly, timeout: None, classifier: Classifier::new(), env })
+        let (effect, classifier) = (Effect::ReadOnly, Classifier::new());
+        Ok(Self { steps, breakers, retry, effect, timeout: None, budget: None, classifier, env })
     }
 
     /// Retries each step as `policy` says. What the steps do has to be said: after a step of a write that may
@@ -145,11 +149,26 @@ impl<T> FallbackChain<T> {
         Ok(self)
     }
 
+    /// One budget for the retries of all steps, which others may share.
+    pub fn budget(mut self, budget: Arc<Budget>) -> Self {
+        self.budget = Some(budget);
+        self
+    }
+
+    /// With other rules for what stops the chain, what is retried, and what counts against a step.
+    pub fn classifier(mut self, classifier: Classifier) -> Self {
+        self.classifier = classifier;
+        self
+    }
+
     /// The first value that a step gives.
     pub async fn run(&self) -> Result<Chained<T>, ChainError> {
         let start = self.env.clock.now();
         let deadline = self.timeout.map_or(Deadline::NEVER, |timeout| Deadline::after(start, timeout));
         let (mut warnings, mut attempts) = (Vec::new(), 0);
+        if let Some(budget) = &self.budget {
+            budget.deposit();
+        }
         for step in &self.steps {
             if !step.is_available() || deadline.remaining(&self.env.clock).is_zero() {
                 warnings.push(format!("{}: unavailable, skipping", step.name));
@@ -178,23 +197,28 @@ impl<T> FallbackChain<T> {
             policy: &self.retry,
             effect: self.effect,
             deadline,
-            budget: None,
+            budget: self.budget.as_deref(),
             env: &self.env,
             names: ("", &step.name),
         };
         let counted = std::sync::atomic::AtomicU32::new(0);
         let attempt = |_| async {
-            let execute = || async {
-                counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                match within(deadline.remaining(&self.env.clock), step.execute()).await {
-                    Ok(result) => result,
-                    Err(elapsed) => Err(elapsed.signals()),
-                }
+            let permit = breaker.admit().map_err(|refused| Box::new((refused.failure(), ())))?;
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let result = match within(deadline.remaining(&self.env.clock), step.execute()).await {
+                Ok(result) => result,
+                Err(elapsed) => Err(elapsed.signals()),
             };
-            breaker
-                .call(execute)
-                .await
-                .map_err(|error: Guarded<Signals>| Box::new((error.failure(&self.classifier), ())))
+            match result.map_err(|signals| self.classifier.classify(&signals)) {
+                Ok(value) => {
+                    permit.well();
+                    Ok(value)
+                }
+                Err(failure) => {
+                    permit.blame(failure.cause.blame());
+                    Err(Box::new((failure, ())))
+                }
+            }
         };
         let tried = try_until(&rules, attempt, |_| breaker.peek().is_err()).await;
         *attempts += counted.into_inner();

@@ -3,6 +3,7 @@
 use super::kit::*;
 use seawall::*;
 use serde_json::json;
+use std::sync::Arc;
 
 fn failing(name: &str, text: &'static str) -> Step<String> {
     Step::new(name, move || async move { Err(text.into()) })
@@ -95,4 +96,33 @@ async fn a_step_that_hangs_is_cut_off_at_the_chains_deadline() {
 
     assert_eq!(elapsed, secs(5));
     assert_eq!(result.unwrap_err().to_string(), "All fallback steps exhausted. Warnings:\nprimary: deadline exceeded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_budget_pays_for_the_retries_of_all_steps() {
+    let steps = vec![failing("primary", "503"), failing("backup", "503"), working("last")];
+    let budget = BudgetPolicy { share: 1.0, floor: 0, saved: 1 };
+    let budget = Arc::new(Budget::new(budget, &Clock::tokio()).unwrap());
+    let chain = FallbackChain::in_env(steps, env(0.0)).unwrap().budget(budget.clone());
+    let chain = chain.retry(RetryPolicy::new(3, Backoff::FALLBACK), Effect::ReadOnly).unwrap();
+
+    let result = chain.run().await.unwrap();
+
+    assert_eq!((result.attempts, result.final_step.as_str()), (4, "last"), "one retry for both steps that failed");
+    assert_eq!(budget.saved(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operators_rule_holds_for_the_chain_and_its_breakers() {
+    let closed = Verdict::new(Cause::InvalidInput, Disposition::Permanent);
+    let classifier = Classifier::new().with_rule(Rule::phrases("closed", ["bank is closed"], closed));
+    let chain = FallbackChain::new(vec![failing("primary", "503: the bank is closed"), working("backup")]).unwrap();
+    let chain = chain.classifier(classifier);
+
+    for _ in 0..10 {
+        assert!(
+            matches!(chain.run().await, Err(ChainError::Stopped { attempts: 1, .. })),
+            "a caller's fault opens nothing"
+        );
+    }
 }
