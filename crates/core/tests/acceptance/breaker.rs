@@ -306,16 +306,34 @@ async fn a_growing_cooldown_grows_in_a_row_and_shrinks_with_health() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn failures_in_a_row_are_what_was_seen_also_while_open() {
+    let window = WindowRule { length: secs(10), min_calls: 4, failure_rate: 0.5, slow: None };
+    let (breaker, _) = breaker(BreakerPolicy { window: Some(window), ..BreakerPolicy::default() });
+    call(&breaker, Ok(())).await.unwrap();
+    call(&breaker, Ok(())).await.unwrap();
+    fail(&breaker, 2).await;
+
+    let snapshot = breaker.snapshot();
+    assert_eq!((snapshot.status, snapshot.failures), (Status::Open, 2), "opened by the rate, not by five in a row");
+
+    breaker.restore(&snapshot);
+    advance(secs(30)).await;
+    fail(&breaker, 1).await;
+    assert_eq!((breaker.status(), breaker.snapshot().failures), (Status::Open, 3), "its probe failed too");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_operator_can_force_disable_and_shadow() {
     let (breaker, env) = breaker(BreakerPolicy::default());
     breaker.set_mode(Mode::ForcedOpen);
+    assert_eq!(breaker.status(), Status::Open);
     assert_eq!(retry_after(call(&breaker, Ok(())).await), secs(30));
     advance(secs(31)).await;
     assert!(call(&breaker, Ok(())).await.is_err(), "for ever");
 
     breaker.set_mode(Mode::Disabled);
     fail(&breaker, 20).await;
-    assert_eq!(breaker.snapshot().failures, 0);
+    assert_eq!((breaker.status(), breaker.snapshot().failures), (Status::Closed, 0));
 
     breaker.set_mode(Mode::Auto);
     breaker.set_mode(Mode::Shadow);

@@ -81,7 +81,7 @@ pub enum Mode {
 /// A breaker as it can be stored: time as what remains, never as a date.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// The state.
+    /// The state of the machine, whoever decides.
     pub status: Status,
     /// Who decides.
     pub mode: Mode,
@@ -207,9 +207,14 @@ impl Breaker {
         }
     }
 
-    /// The state, by name: an open breaker shows `open` until a call finds its cool-down over.
+    /// The state, by name: an open breaker shows `open` until a call finds its cool-down over. One that an operator
+    /// holds open is open, and one that is disabled closed.
     pub fn status(&self) -> Status {
-        self.gate.look(|guarded| guarded.states.status())
+        self.gate.look(|guarded| match guarded.mode {
+            Mode::ForcedOpen => Status::Open,
+            Mode::Disabled => Status::Closed,
+            Mode::Auto | Mode::Shadow => guarded.states.status(),
+        })
     }
 
     /// Everything there is to know, with times as durations.

@@ -63,6 +63,8 @@ pub(crate) struct States {
     phase: Phase,
     pub(crate) generation: u64,
     last_failure: Option<Moment>,
+    /// Failures in a row when it opened last, and of its probes since.
+    row: u32,
     /// How many openings in a row the cool-down has grown by.
     level: u32,
     closed_since: Moment,
@@ -79,6 +81,7 @@ impl States {
             phase,
             generation: 0,
             last_failure: None,
+            row: 0,
             level: 0,
             closed_since: Moment::default(),
             trips: 0,
@@ -97,7 +100,7 @@ impl States {
     pub(crate) fn failures(&self) -> u32 {
         match self.phase {
             Phase::Closed { failures, .. } => failures,
-            Phase::Open { .. } | Phase::HalfOpen { .. } => self.policy.failures,
+            Phase::Open { .. } | Phase::HalfOpen { .. } => self.row,
         }
     }
 
@@ -219,6 +222,7 @@ impl States {
         self.level = level;
         let change = match remaining {
             Some(remaining) => {
+                self.row = failures;
                 let longest = self.policy.cooldown.length(u32::MAX, 1.0);
                 self.enter(Phase::Open { until: now.plus(remaining.min(longest)) })
             }
@@ -245,6 +249,10 @@ impl States {
     }
 
     fn open(&mut self, now: Moment) -> Change {
+        self.row = match self.phase {
+            Phase::Closed { failures, .. } => failures,
+            Phase::Open { .. } | Phase::HalfOpen { .. } => self.row.saturating_add(1),
+        };
         if matches!(self.phase, Phase::Closed { .. }) {
             let healthy = now.since(self.closed_since).as_nanos() / self.policy.cooldown.base.as_nanos().max(1);
             self.level = self.level.saturating_sub(u32::try_from(healthy).unwrap_or(u32::MAX));
