@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, join_all};
-use seawall::{Attempt, Code, Disposition, Fallback, Outcome, Sent, Signals, Transport};
+use seawall::{Attempt, Body, Code, Disposition, Fallback, Outcome, Sent, Signals, Transport};
 use tokio::time::Instant;
 
 use crate::bridge::to_modern::with_body;
@@ -189,15 +189,20 @@ impl Carried {
                 tokio::time::timeout(limits::LAST_ANSWER, run).await.map_err(lost)?
             }
         };
+        // A result that follows a schema of its own must stay whole.
+        let limit = policy.own.max_result.filter(|_| !policy.has_output_schema);
+        let fit = |value| match limit {
+            Some(limit) => route.results.fit(&self.caller, &self.call, value, limit),
+            None => Ok(value),
+        };
         match answer.outcome {
-            // A result that follows a schema of its own must stay whole.
-            Outcome::Live(value) => match policy.own.max_result.filter(|_| !policy.has_output_schema) {
-                Some(limit) => route.results.fit(&self.caller, &self.call, value, limit),
-                None => Ok(value),
-            },
-            Outcome::Served(ref fallback) => {
+            Outcome::Live(value) => fit(value),
+            Outcome::Served(mut fallback) => {
+                if let Body::Value(value) = fallback.body {
+                    fallback.body = Body::Value(fit(value)?);
+                }
                 let has_schema = policy.has_output_schema && self.is_listed();
-                served::result(self.caller.era(), fallback, &answer.warnings, has_schema)
+                served::result(self.caller.era(), &fallback, &answer.warnings, has_schema)
             }
             Outcome::Failed(report) => {
                 self.words().take().unwrap_or_else(|| Err(Refusal::Reported(report, policy.has_output_schema)))

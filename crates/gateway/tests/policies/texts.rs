@@ -189,6 +189,20 @@ async fn a_result_that_is_too_large_is_shown_by_its_ends_and_read_in_pieces_by_i
 }
 
 #[tokio::test]
+async fn a_copy_of_a_result_that_is_too_large_is_no_larger_than_the_result_was() {
+    let server = Faulty::start(|_, count, _| if count == 1 { End::Lines(20_000) } else { DOWN }).await;
+    let served = server.served("[tools.\"gh/get_issue\"]\nmax_result = 3000\nretry = { attempts = 1 }\n").await;
+    let session = served.session("/mcp/gh").await;
+    let live = call(&session, "get_issue", json!({})).await;
+    let copy = call(&session, "get_issue", json!({})).await;
+    assert_eq!(copy["result"]["_meta"]["seawall/served"]["by"], "cached", "{}", text(&copy));
+    assert!(text(&copy).starts_with("Cached copy from "), "{}", text(&copy));
+    let blocks = |answer: &Value| answer["result"]["content"].as_array().unwrap().clone();
+    assert_eq!(blocks(&copy)[2..], blocks(&live)[1..], "its ends");
+    assert!(blocks(&copy)[1]["text"].as_str().unwrap().contains("seawall://result/"));
+}
+
+#[tokio::test]
 async fn of_a_result_that_is_large_for_other_reasons_than_its_text_nothing_is_shown_twice() {
     let block = |text: &str| json!({"type": "text", "text": text});
     let rows = json!({"rows": vec!["0123456789"; 400]});
