@@ -321,7 +321,7 @@ fn error_text(answer: &Message) -> Option<String> {
 }
 
 /// Whether an answer is the end of its call and not a question back to the client.
-fn is_complete(answer: &Message) -> bool {
+pub fn is_complete(answer: &Message) -> bool {
     answer.kind() == Kind::Result && answer.field_text("resultType").is_none_or(|kind| kind == "complete")
 }
 

@@ -14,6 +14,7 @@ use crate::call::{Call, Nowhere};
 use crate::dispatch::{Caller, Refusal, once};
 use crate::gateway::Route;
 use crate::ops::store::{Delivery, Store, deliver};
+use crate::policies::is_complete;
 use crate::resources::Found;
 use crate::upstream::Server;
 use crate::wire::build;
@@ -56,6 +57,10 @@ impl Delivery for ToServer {
         let wait = self.server.reconnect.patience_within(limit);
         let sent = once(&self.route, &caller, &self.server, &call, wait);
         let end = match tokio::time::timeout(limit, sent).await {
+            Ok(Ok(answer)) if answer.kind() == Kind::Result && !is_complete(&answer) => {
+                let words = "it asks for something, and nobody is there to answer";
+                Err(seawall::Failure::local(seawall::Cause::InvalidInput, None, words))
+            }
             Ok(Ok(answer)) if answer.kind() == Kind::Result => {
                 Ok(String::from_utf8_lossy(answer.body_json()).into_owned())
             }

@@ -112,6 +112,24 @@ async fn what_was_read_before_a_write_that_waited_is_not_fresh_after_it() {
 }
 
 #[tokio::test]
+async fn a_write_that_asks_back_when_it_is_made_is_not_said_to_be_delivered() {
+    let folder = TempDir::new().unwrap();
+    let server = Faulty::start(|_, count, _| match count {
+        1 | 2 => End::Status("429 Too Many Requests", "", ""),
+        _ => End::Result(json!({"resultType": "input_required", "inputRequests": {}})),
+    })
+    .await;
+    let served = server.served(&policies(&folder)).await;
+    let session = served.session("/mcp/gh").await;
+    let answer = call(&session, "create_issue", json!({})).await;
+    let resource = answer["result"]["_meta"]["seawall/served"]["resource"].as_str().expect("queued").to_owned();
+    until("it is over", async || became(&session, &resource).await["state"] == "dead").await;
+    let item = became(&session, &resource).await;
+    let note = "was not executed: it asks for something, and nobody is there to answer";
+    assert_eq!((&item["note"], &item["mayHaveExecuted"]), (&json!(note), &json!(false)), "{item}");
+}
+
+#[tokio::test]
 async fn what_may_have_run_is_never_queued_and_neither_is_anything_without_a_store() {
     let folder = TempDir::new().unwrap();
     let (server, _) = busy().await;
