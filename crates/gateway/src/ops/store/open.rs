@@ -70,6 +70,9 @@ pub enum Trouble {
     },
 }
 
+/// How often a draft is made anew that others swept away.
+const SWEPT: usize = 5;
+
 /// What moving the file away means.
 const LOST: &str = "calls that wait in it are then never sent, and their results cannot be read";
 
@@ -174,18 +177,35 @@ fn create(folder: &Path, path: &Path) -> Result<(), Trouble> {
     let io = |error: io::Error| Trouble::Io { path: path.to_owned(), why: error.to_string() };
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io)?;
     sweep(folder);
-    let draft = folder.join(format!("{FILE}.{}.draft", crate::bridge::park::secret()));
-    let made = fill(&draft, path).and_then(|()| match std::fs::hard_link(&draft, path) {
-        // Another process was faster; whoever opens it first has it.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        linked => linked.map_err(io),
-    });
-    let _gone = std::fs::remove_file(&draft);
+    // Another process that starts now may sweep our draft away; each does so once.
+    let mut made = draft(folder, path);
+    for _ in 0..SWEPT {
+        if made.as_ref().is_ok_and(|is_there| !is_there) {
+            made = draft(folder, path);
+        }
+    }
     // The folders above may be new too. Those that are not ours to open are not.
     for above in folder.ancestors().skip(1) {
         let _not_ours = sync(above);
     }
-    made
+    match made? {
+        true => Ok(()),
+        false => Err(io(io::ErrorKind::NotFound.into())),
+    }
+}
+
+/// Writes the file under another name and gives it its own when it is whole; whether it is there then.
+fn draft(folder: &Path, path: &Path) -> Result<bool, Trouble> {
+    let draft = folder.join(format!("{FILE}.{}.draft", crate::bridge::park::secret()));
+    let linked = fill(&draft, path).map(|()| std::fs::hard_link(&draft, path));
+    let _gone = std::fs::remove_file(&draft);
+    match linked? {
+        Ok(()) => Ok(true),
+        // Another process was faster; whoever opens it first has it.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Trouble::Io { path: path.to_owned(), why: error.to_string() }),
+    }
 }
 
 fn sync(folder: &Path) -> io::Result<()> {
