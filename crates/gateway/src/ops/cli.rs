@@ -236,8 +236,7 @@ fn memory(config: &Config, is_off: bool) -> Memory {
     Memory::new(folder.or_else(|| Memory::default_folder(&variable)).filter(|_| !is_off))
 }
 
-async fn gateway(config: &Config, memory: Memory) -> Result<Arc<Gateway>, (u8, String)> {
-    let store = store(config).await.map_err(|trouble| (USAGE, trouble.to_string()))?;
+async fn gateway(config: &Config, memory: Memory, store: Option<Store>) -> Result<Arc<Gateway>, (u8, String)> {
     let gateway = Gateway::new(config, memory, store)
         .map_err(|error| (UNREACHABLE, format!("cannot prepare connections: {error}")))?;
     // What a gateway that crashed has left behind goes; nobody waits for that.
@@ -254,9 +253,16 @@ async fn store(config: &Config) -> Result<Option<Store>, Trouble> {
 }
 
 async fn on_stdio(config: &Config, memory: Memory) -> Ended {
-    let gateway = gateway(config, memory).await?;
+    // A client's server must not fail because another client's has the store, or the port.
+    let store = match store(config).await {
+        Err(in_use @ Trouble::InUse { .. }) => {
+            log::line(&format!("{in_use}; here no write waits for its server"));
+            None
+        }
+        opened => opened.map_err(|trouble| (USAGE, trouble.to_string()))?,
+    };
+    let gateway = gateway(config, memory, store).await?;
     let mut stop = Stop::new()?;
-    // A client's server must not fail because another client's has the port.
     if let Err((_, why)) = open_admin(&gateway, config).await {
         log::line(&why);
     }
@@ -270,7 +276,8 @@ async fn on_stdio(config: &Config, memory: Memory) -> Ended {
 }
 
 async fn on_http(config: &Config, memory: Memory) -> Ended {
-    let gateway = gateway(config, memory).await?;
+    let store = store(config).await.map_err(|trouble| (USAGE, trouble.to_string()))?;
+    let gateway = gateway(config, memory, store).await?;
     let mut stop = Stop::new()?;
     open_admin(&gateway, config).await?;
     loaded_required(&gateway, &mut stop).await?;

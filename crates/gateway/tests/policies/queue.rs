@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::kit::{Session, soon, until};
+use super::kit::{Session, Wrapped, program, soon, until};
 use super::server::{End, Faulty, call, failure, text};
 
 /// A server that is too busy until it is told to be well: what it refuses so was certainly not executed.
@@ -163,4 +163,23 @@ async fn what_waits_survives_a_killed_gateway_and_is_made_in_order_by_the_next()
     until("all are made", async || server.calls("create_issue") >= before + 3).await;
     let made: Vec<Value> = server.arguments("create_issue").split_off(before);
     assert_eq!(made, [json!({"number": 0}), json!({"number": 1}), json!({"number": 2})]);
+}
+
+#[tokio::test]
+async fn a_wrapper_whose_store_another_one_has_works_without_it() {
+    let folder = TempDir::new().unwrap();
+    let config = folder.path().join("seawall.toml");
+    std::fs::write(&config, format!("[store]\npath = {:?}\n", folder.path().join("store"))).unwrap();
+    let start = || {
+        let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
+        process.args(["run", "--no-memory", "--config"]).arg(&config).arg("--");
+        process.args([&program("seawall-fixture"), "--stdio", "--era", "legacy"]);
+        Wrapped::start(process)
+    };
+    let (mut one, mut two) = (start(), start());
+    for client in [&mut one, &mut two] {
+        assert!(client.initialize(json!({})).await["result"]["serverInfo"].is_object());
+        let list = client.ask(1, "tools/list", json!({})).await;
+        assert!(list["result"]["tools"].as_array().is_some_and(|tools| !tools.is_empty()), "{list}");
+    }
 }
