@@ -78,8 +78,8 @@ struct Known {
 
 /// Stands for all names that a server did not list.
 const OTHERS: &str = "(others)";
-/// Methods that only read, and are treated like tools that do.
-const READING: [&str; 7] = [
+/// Methods that only read, and are treated like tools that do; and those that set what stays set, however often.
+const REPEATABLE: [&str; 10] = [
     "resources/read",
     "prompts/get",
     "completion/complete",
@@ -87,6 +87,9 @@ const READING: [&str; 7] = [
     "prompts/list",
     "resources/list",
     "resources/templates/list",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "logging/setLevel",
 ];
 
 impl Policies {
@@ -114,7 +117,7 @@ impl Policies {
             pipeline.server(&server.name, rules.server(&server.rules)).map_err(within)?;
             let others = resolve(&pipeline, &rules, &server.name, &server.rules, OTHERS, Listed::default());
             let mut methods = HashMap::new();
-            for method in READING {
+            for method in REPEATABLE {
                 let tool = pipeline.tool(&server.name, method, rules.method(&server.rules, method)).map_err(within)?;
                 methods.insert(method, Arc::new(ToolPolicy::new(tool, Own::default(), false)));
             }
@@ -235,7 +238,7 @@ impl Policies {
         }))
     }
 
-    /// How a method is treated, if it is one that only reads.
+    /// How a method is treated, if it is one that can be repeated.
     pub fn method(&self, server: &str, method: &str) -> Option<&Arc<ToolPolicy>> {
         self.servers.get(server)?.methods.get(method)
     }

@@ -96,9 +96,11 @@ impl Rules {
         self.messages.as_json.unwrap_or(self.preset == Preset::Gitnexus)
     }
 
-    /// The policy of a method that only reads: `resources/read` and the like.
+    /// The policy of a method that only reads, `resources/read` and the like, or of one that sets something.
     pub fn method(&self, own: &ServerRules, method: &str) -> Policy {
-        let facts = ToolFacts { kind: Some(Kind::Read), effect: Some(Effect::ReadOnly), ..ToolFacts::named(method) };
+        let sets = matches!(method, "resources/subscribe" | "resources/unsubscribe" | "logging/setLevel");
+        let effect = if sets { Effect::Idempotent } else { Effect::ReadOnly };
+        let facts = ToolFacts { kind: Some(Kind::Read), effect: Some(effect), ..ToolFacts::named(method) };
         let mut policy = self.preset.policy(&facts, &self.tiers);
         for layer in [&self.defaults, &own.layer] {
             layer.apply(&mut policy, &mut Own::default());

@@ -292,6 +292,23 @@ async fn lists_are_tried_again_and_end_in_time_like_all_that_reads() {
 }
 
 #[tokio::test]
+async fn what_sets_something_is_tried_again_and_ends_in_time_too() {
+    let server = Faulty::answering(|_, name, count, _| match (name, count) {
+        ("logging/setLevel", _) => Some(End::Hang),
+        ("resources/subscribe", 1) => Some(End::Reset),
+        ("resources/subscribe", _) => Some(End::Result(json!({}))),
+        _ => None,
+    })
+    .await;
+    let served = server.served(&format!("{QUICK}timeout = \"5s\"\n")).await;
+    let session = served.session("/mcp/gh").await;
+    let hung = session.ask(1, "logging/setLevel", json!({"level": "debug"})).await;
+    assert_eq!(hung["error"]["data"]["code"], "TIMEOUT", "{hung}");
+    let answer = session.ask(2, "resources/subscribe", json!({"uri": "a://b"})).await;
+    assert_eq!((&answer["result"], server.calls("resources/subscribe")), (&json!({}), 2), "{answer}");
+}
+
+#[tokio::test]
 async fn a_write_with_a_key_by_which_its_server_knows_it_is_sent_again_with_the_same_key() {
     let server = Faulty::start(|_, count, _| if count % 2 == 1 { End::Reset } else { End::Text("made once") }).await;
     let served = server.served(QUICK).await;
