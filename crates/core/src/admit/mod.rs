@@ -9,6 +9,7 @@ pub(crate) mod loops;
 mod marks;
 pub(crate) mod rate;
 mod tat;
+pub(crate) mod turns;
 
 use std::sync::Arc;
 use std::sync::atomic;

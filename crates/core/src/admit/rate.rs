@@ -64,6 +64,11 @@ impl RateLimit {
         }
     }
 
+    /// How long one would wait who comes after `ahead` others that have not taken their places yet.
+    pub(crate) fn wait_behind(&self, ahead: u32) -> Duration {
+        Duration::from_nanos(self.arrival.wait(self.clock.now().0, u64::from(ahead)))
+    }
+
     /// Takes the next place if it comes within `patience`, and tells the wait until then.
     /// A place whose caller leaves while waiting stays taken: giving it back could let two calls
     /// share one moment.

@@ -18,6 +18,13 @@ impl Arrival {
         Self { next: AtomicU64::new(0), cell, burst }
     }
 
+    /// The wait at `now` for the cell that follows `ahead` others not booked yet.
+    pub(crate) fn wait(&self, now: u64, ahead: u64) -> u64 {
+        let next = self.next.load(Ordering::Relaxed).max(now);
+        let booked = next.saturating_add(self.cell.saturating_mul(ahead.saturating_add(1)));
+        booked.saturating_sub(now.saturating_add(self.burst))
+    }
+
     /// Books the next cell if it may start within `patience` nanoseconds of `now`; gives the wait.
     /// Otherwise books nothing and gives the wait that would be needed.
     #[inline]

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::admit::turns::Turns;
 use crate::env::Env;
 use crate::model::call::Attempt;
 use crate::model::duration::seconds;
@@ -119,13 +120,12 @@ impl<T: Clone> Run<'_, T> {
             Some(Ok(slot)) => Some(slot),
             Some(Err(slots)) => Some(self.wait_for_slot(slots).await.map_err(local)?),
         };
-        let now = match self.turn_in_rate(tool).map_err(local)? {
-            Ok(now) => now,
-            Err(wait) => {
-                tokio::time::sleep(wait).await;
-                self.env().clock.now()
-            }
-        };
+        let mut now = self.now();
+        if let Some(turns) = tool.server.rate.as_ref().filter(|turns| !turns.try_take(now)) {
+            // Boxed: a call that need not wait should not carry its timers along.
+            Box::pin(self.wait_for_turn(turns)).await.map_err(local)?;
+            now = self.env().clock.now();
+        }
         let limit = self.deadline.remaining_at(now).min(tool.policy.attempt_timeout.unwrap_or(Duration::MAX));
         if limit.is_zero() {
             return Err(local(self.timed_out()));
@@ -196,13 +196,9 @@ impl<T: Clone> Run<'_, T> {
         slots.take(self.remaining()).await.map_err(full)
     }
 
-    /// Books the server's next turn: it is now, and tells the time, or later, and tells the wait.
-    fn turn_in_rate(&self, tool: &Tool) -> Result<Result<Moment, Duration>, Failure> {
-        let now = self.now();
-        let Some(rate) = &tool.server.rate else { return Ok(Ok(now)) };
+    async fn wait_for_turn(&self, turns: &Turns) -> Result<(), Failure> {
         let used_up = |wait| self.refuse(Cause::RateLimited, Some(wait), "the server's rate is used up");
-        let wait = rate.book_at(now, self.deadline.remaining_at(now)).map_err(used_up)?;
-        Ok(if wait.is_zero() { Ok(now) } else { Err(wait) })
+        turns.take(self.remaining()).await.map_err(used_up)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::admit::rate::RateLimit;
+use crate::admit::turns::Turns;
 use crate::attempt::breaker::Breaker;
 use crate::attempt::budget::Budget;
 use crate::attempt::slot::Slots;
@@ -16,7 +16,7 @@ use crate::model::policy::ServerPolicy;
 pub struct Server {
     pub(crate) name: Arc<str>,
     pub(crate) slots: Option<Slots>,
-    pub(crate) rate: Option<RateLimit>,
+    pub(crate) rate: Option<Turns>,
     pub(crate) budget: Budget,
     pub(crate) connection: Option<Breaker>,
     pub(crate) hint: Option<String>,
@@ -28,7 +28,7 @@ impl Server {
         policy.validate()?;
         Ok(Self {
             slots: policy.slots.map(Slots::new).transpose()?,
-            rate: policy.rate.map(|rate| RateLimit::new(rate, &env.clock)).transpose()?,
+            rate: policy.rate.map(|rate| Turns::new(rate, &env.clock)).transpose()?,
             budget: Budget::new(policy.budget, &env.clock)?,
             connection: policy.connection.map(|breaker| Breaker::new(name.clone(), breaker, env)).transpose()?,
             hint: policy.hint,

@@ -1,6 +1,7 @@
 //! Dropped at any await, a call leaves nothing taken: no permit, no slot, no token, no flight.
 
 use super::kit::*;
+use futures_util::future::join_all;
 use seawall::*;
 use serde_json::json;
 use std::future::{Future, poll_fn};
@@ -139,4 +140,26 @@ async fn an_attempt_that_panics_leaves_nothing_taken() {
 
     assert!(result.is_err());
     world.check("after a panic");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_while_waiting_for_the_servers_rate_takes_no_turn_along() {
+    let pipeline = Pipeline::new(settings(&env(0.0))).unwrap();
+    let rate = Some(Rate { count: 1, per: secs(1), burst: 1 });
+    pipeline.server("s", ServerPolicy { rate, ..ServerPolicy::default() }).unwrap();
+    let policy = Preset::Default.policy(&ToolFacts::named("get_a"), &Tiers::default());
+    let tool = pipeline.tool("s", "get_a", policy).unwrap();
+    let script = Script::healthy();
+    let calls: Vec<Call> = (0..32).map(|n| Call::new(json!({ "n": n }))).collect();
+    let run = |n: usize| pipeline.run(&tool, &calls[n], script.send());
+
+    let (_, stays, late) =
+        tokio::join!(tokio::time::timeout(ms(500), join_all((0..30).map(run))), timed(run(30)), async {
+            tokio::time::sleep(ms(700)).await;
+            timed(run(31)).await
+        });
+
+    assert_eq!((stays.0.value().is_some(), stays.1), (true, secs(1)), "29 before it have left");
+    assert_eq!((late.0.value().is_some(), late.1), (true, ms(1300)), "first come, first served");
+    assert_eq!(script.executions(), 3);
 }
