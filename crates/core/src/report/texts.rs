@@ -113,7 +113,7 @@ impl Situation<'_> {
                 format!("{tool} was not executed: {server} is busy with other calls ({}).{}", self.quoted(), again())
             }
             Cause::Starting => format!("{tool} was not executed: {server} is starting{}.{}", self.because(), again()),
-            Cause::Unavailable | Cause::GivenUp => {
+            Cause::Unavailable | Cause::GivenUp if self.failure.sent == Sent::Never => {
                 format!(
                     "{tool} was not executed: {server} is down ({}). It stays down until a person acts.",
                     self.quoted()

@@ -181,6 +181,8 @@ async fn a_store_that_broke_while_keeping_a_call_is_not_taken_for_a_refusal() {
     let answer = tools.call("create_issue", nothing(), Script::down(refused()).send()).await;
 
     assert!(report(&answer).may_have_executed, "it may be waiting in the store");
+    let text = &report(&answer).message;
+    assert!(text.contains("may have been executed") && !text.contains("not executed"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
