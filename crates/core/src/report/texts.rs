@@ -112,7 +112,10 @@ impl Situation<'_> {
             Cause::Overloaded => {
                 format!("{tool} was not executed: {server} is busy with other calls ({}).{}", self.quoted(), again())
             }
-            Cause::Starting => format!("{tool} was not executed: {server} is starting{}.{}", self.because(), again()),
+            Cause::Starting => {
+                let held_up = if self.failure.sent == Sent::Never { "executed" } else { "sent again" };
+                format!("{tool} was not {held_up}: {server} is starting{}.{}", self.because(), again())
+            }
             Cause::Unavailable | Cause::GivenUp if self.failure.sent == Sent::Never => {
                 format!(
                     "{tool} was not executed: {server} is down ({}). It stays down until a person acts.",

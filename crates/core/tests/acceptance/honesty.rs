@@ -186,6 +186,19 @@ async fn a_store_that_broke_while_keeping_a_call_is_not_taken_for_a_refusal() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_died_and_is_starting_again_may_have_executed_the_call() {
+    let tools = with_tool(settings(&env(0.0)), "update_issue", |policy| policy.effect = Effect::Idempotent);
+    let starting = Signals::transport(Transport::Starting, "its process ended");
+    let dies = Script::failing([lost(), starting.clone(), starting]);
+
+    let answer = tools.call("update_issue", nothing(), dies.send()).await;
+
+    let text = &report(&answer).message;
+    assert_eq!((report(&answer).code, report(&answer).may_have_executed), (Code::ServerStarting, true));
+    assert!(text.contains("may have been executed") && !text.contains("not executed"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_is_queued_that_only_a_person_can_mend() {
     let tools =
         ToolCaller::new(Settings { durable: Some(Arc::new(MemoryQueue::new(9))), ..settings(&env(0.0)) }).unwrap();
