@@ -37,7 +37,8 @@ impl Tool {
 
     /// The same tool for calls that carry a key by which its server knows a repeat: those may be sent again.
     pub fn idempotent(&self) -> Self {
-        let policy = Policy { effect: Effect::Idempotent, ..self.policy.clone() };
+        let effect = if self.policy.effect.is_replayable() { self.policy.effect } else { Effect::Idempotent };
+        let policy = Policy { effect, ..self.policy.clone() };
         Self::new(self.name.clone(), self.server.clone(), policy, self.breaker.clone())
     }
 

@@ -380,6 +380,15 @@ async fn a_tool_keeps_its_breaker_while_its_policy_stands() {
     assert_eq!(pipeline.tools().len(), 1);
 }
 
+#[test]
+fn a_read_with_a_key_stays_a_read() {
+    let pipeline = pipeline(&env(0.0));
+    pipeline.server("s", ServerPolicy::default()).unwrap();
+    let keyed = |name: &str| pipeline.tool("s", name, default_policy(name)).unwrap().idempotent().policy().effect;
+
+    assert_eq!((keyed("get_issue"), keyed("create_issue")), (Effect::ReadOnly, Effect::Idempotent));
+}
+
 #[tokio::test(start_paused = true)]
 async fn invented_tool_names_share_one_policy_beyond_a_bound() {
     let tools = caller(&env(0.0));
