@@ -36,7 +36,8 @@ pub struct Settings<T> {
     pub global_breaker: BreakerPolicy,
     /// How many bytes of answers are kept.
     pub kept_bytes: u64,
-    /// In whose words failures are told.
+    /// In whose words a copy is labelled. A failure is told in both: see [`crate::Report::message`] and
+    /// [`crate::Report::classic`]; [`crate::Rendering`] chooses.
     pub style: Style,
     /// Whether failures always carry details.
     pub debug: bool,
