@@ -249,6 +249,8 @@ const WORDS: &[Rule] = &[
             "validation error*",
             "validation failed",
             "missing required*",
+            "unknown tool*",
+            "no such tool*",
         )],
         permanent(Cause::InvalidInput),
     ),
@@ -299,7 +301,17 @@ const WORDS: &[Rule] = &[
     ),
     rule(
         "timeout in words",
-        &[says!("timeout*", "timed out", "etimedout", "readtimeout*", "connecttimeout*", "deadline exceeded")],
+        &[says!(
+            "timeout*",
+            "timed out",
+            "etimedout",
+            "readtimeout*",
+            "connecttimeout*",
+            "requesttimeout*",
+            "sockettimeout*",
+            "apitimeout*",
+            "deadline exceeded"
+        )],
         transient(Cause::Timeout),
     ),
     rule("stream ended", OPAQUE, transient(Cause::Network)),
@@ -321,6 +333,8 @@ const WORDS: &[Rule] = &[
             "socket hang up",
             "network error",
             "network failure",
+            "connection error*",
+            "fetch failed",
             "unexpected eof",
         )],
         transient(Cause::Network),
@@ -332,7 +346,9 @@ const WORDS: &[Rule] = &[
             "service unavailable",
             "bad gateway",
             "server error",
-            "temporarily unavailable"
+            "temporarily unavailable",
+            "overloaded",
+            "overloaded_error"
         )],
         transient(Cause::Misbehaved),
     ),
@@ -363,8 +379,14 @@ const WORDS: &[Rule] = &[
     ),
     rule("denied in plain words", &[says!("forbidden", "access denied")], denied(Cause::Denied)),
     rule(
+        "not permitted in words",
+        &[says!("permission denied", "permission_denied", "permissiondenied", "not authorized", "not permitted")],
+        // What keeps a server from starting is no denial by it.
+        Verdict { when_loading: Disposition::Permanent, ..denied(Cause::Denied) },
+    ),
+    rule(
         "invalid in words",
-        &[says!("invalid request*", "bad request", "unprocessable*", "not found", "unknown tool*", "no such tool*",)],
+        &[says!("invalid request*", "bad request", "unprocessable*", "not found")],
         permanent(Cause::InvalidInput),
     ),
 ];

@@ -125,6 +125,26 @@ fn words_about_wrong_arguments_outrank_what_the_arguments_are_about() {
 }
 
 #[test]
+fn the_words_of_common_clients_are_known() {
+    use Disposition::*;
+    for (text, cause, disposition) in [
+        ("TypeError: fetch failed", Cause::Network, Transient),
+        ("APIConnectionError: Connection error.", Cause::Network, Transient),
+        ("SocketTimeoutException", Cause::Timeout, Transient),
+        ("RequestTimeout: the socket was idle", Cause::Timeout, Transient),
+        ("overloaded_error: Overloaded", Cause::Misbehaved, Transient),
+        ("EACCES: permission denied, open '/x'", Cause::Denied, Denied),
+        ("rpc error: code = PermissionDenied", Cause::Denied, Denied),
+        ("you are not authorized to read this", Cause::Denied, Denied),
+        ("Unknown tool: set-timeout", Cause::InvalidInput, Permanent),
+    ] {
+        let failure = classify(&text.into());
+        assert_eq!((failure.cause, failure.disposition), (cause, disposition), "{text}");
+    }
+    assert_eq!(classify_load_error("spawn x: Permission denied (os error 13)", None), Permanent, "nobody refused us");
+}
+
+#[test]
 fn what_a_server_did_wrong_is_not_its_callers_fault() {
     for text in ["malformed response from server", "the API key is not configured"] {
         let failure = classify(&text.into());
