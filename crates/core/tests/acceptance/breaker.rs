@@ -389,3 +389,34 @@ async fn strangers_names_cannot_fill_the_registry_or_evict_an_open_breaker() {
     assert!(breakers.reset("important"));
     assert_eq!(breakers.status("important").unwrap().status, Status::Closed);
 }
+
+#[tokio::test(start_paused = true)]
+async fn strangers_names_cannot_make_a_breaker_forget_its_window_or_its_cooldown() {
+    let window = Some(WindowRule { length: secs(10), min_calls: 4, failure_rate: 0.5, slow: None });
+    let cooldown = Cooldown { jitter: 0.0, ..Cooldown::growing(secs(30), secs(300)) };
+    let policy = BreakerPolicy { failures: 0, window, cooldown, ..BreakerPolicy::default() };
+    let breakers = CircuitBreaker::with_capacity(policy, &env(0.0), 1).unwrap();
+    let fail = async |times| {
+        for _ in 0..times {
+            let _ = breakers.call("important", || async { Err::<(), _>("fail") }).await;
+        }
+    };
+    let stranger = async || breakers.call("invented", || async { Ok::<_, &str>(()) }).await.unwrap();
+
+    fail(3).await;
+    stranger().await;
+    fail(1).await;
+    assert_eq!(breakers.status("important").map(|breaker| breaker.status), Some(Status::Open));
+
+    advance(secs(30)).await;
+    breakers.call("important", || async { Ok::<_, &str>(()) }).await.unwrap();
+    stranger().await;
+    fail(4).await;
+    assert_eq!(breakers.status("important").and_then(|breaker| breaker.remaining), Some(secs(60)), "twice as long");
+
+    advance(secs(60)).await;
+    breakers.call("important", || async { Ok::<_, &str>(()) }).await.unwrap();
+    advance(secs(300)).await;
+    stranger().await;
+    assert_eq!(breakers.status("important"), None, "long at rest, it makes room");
+}

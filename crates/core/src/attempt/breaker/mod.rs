@@ -270,9 +270,8 @@ impl Breaker {
 
     /// Whether it is at rest, so that it may make room for another.
     pub(crate) fn is_idle(&self) -> bool {
-        self.gate.look(|guarded| {
-            guarded.mode == Mode::Auto && guarded.states.status() == Status::Closed && guarded.states.failures() == 0
-        })
+        let now = self.env.clock.now();
+        self.gate.look(|guarded| guarded.mode == Mode::Auto && guarded.states.is_at_rest(now))
     }
 
     /// Not inlined: its parts would cost the happy path registers.

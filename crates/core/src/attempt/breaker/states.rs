@@ -125,6 +125,17 @@ impl States {
         matches!(self.phase, Phase::Closed { failures: 0, window: None })
     }
 
+    /// Whether nothing is remembered at `now` that a new breaker would not know.
+    pub(crate) fn is_at_rest(&self, now: Moment) -> bool {
+        let is_grown = self.policy.cooldown.growth > 1.0 && self.level_at(now) > 0;
+        match &self.phase {
+            Phase::Closed { failures: 0, window } => {
+                !is_grown && window.as_ref().is_none_or(|window| window.is_clean(now))
+            }
+            _ => false,
+        }
+    }
+
     /// Whether a success only has to be tallied: no row to end, and its duration does not matter.
     pub(crate) fn only_tallies(&self) -> bool {
         matches!(self.phase, Phase::Closed { failures: 0, window: Some(_) }) && !self.needs_time()
@@ -254,13 +265,18 @@ impl States {
             Phase::Open { .. } | Phase::HalfOpen { .. } => self.row.saturating_add(1),
         };
         if matches!(self.phase, Phase::Closed { .. }) {
-            let healthy = now.since(self.closed_since).as_nanos() / self.policy.cooldown.base.as_nanos().max(1);
-            self.level = self.level.saturating_sub(u32::try_from(healthy).unwrap_or(u32::MAX));
+            self.level = self.level_at(now);
         }
         let length = self.policy.cooldown.length(self.level, self.rng.unit());
         self.level = self.level.saturating_add(1);
         self.trips = self.trips.saturating_add(1);
         self.enter(Phase::Open { until: now.plus(length) })
+    }
+
+    /// What is left of the level after the healthy time of a closed breaker.
+    fn level_at(&self, now: Moment) -> u32 {
+        let healthy = now.since(self.closed_since).as_nanos() / self.policy.cooldown.base.as_nanos().max(1);
+        self.level.saturating_sub(u32::try_from(healthy).unwrap_or(u32::MAX))
     }
 
     fn enter(&mut self, phase: Phase) -> Change {

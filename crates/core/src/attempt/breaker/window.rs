@@ -70,6 +70,12 @@ impl Window {
         (failed || slow) && self.is_bad(tallied())
     }
 
+    /// Whether none of the calls that count at `now` was bad.
+    pub(crate) fn is_clean(&self, now: Moment) -> bool {
+        let passed = self.ring.number(now).saturating_sub(self.newest);
+        passed >= self.ring.used || (self.sum.failures == 0 && self.sum.slow == 0)
+    }
+
     /// Lets go of the buckets that the window has left behind.
     fn advance(&mut self, number: u64) {
         let passed = number.saturating_sub(self.newest).min(self.ring.used);
