@@ -13,9 +13,10 @@ pub struct Call {
     pub arguments: Arc<Value>,
     /// The arguments as they were written, where reading them lost something. Then no fallback writes them anew.
     pub written: Option<Arc<str>>,
-    /// Who asks. Answers are never shared between callers.
+    /// Who asks. Answers are never shared between callers; calls that name none are one caller's.
     pub caller: Arc<str>,
-    /// In which session. Loops are looked for within a session.
+    /// In which session. Loops are looked for within a session; calls that name none are in the same one, so whoever
+    /// serves several agents should name theirs.
     pub session: Arc<str>,
     /// The client's own limit, if it is shorter than the policy's.
     pub timeout: Option<Duration>,
