@@ -420,3 +420,17 @@ async fn strangers_names_cannot_make_a_breaker_forget_its_window_or_its_cooldown
     stranger().await;
     assert_eq!(breakers.status("important"), None, "long at rest, it makes room");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_forgets_the_successes_of_the_window_too() {
+    let window = Some(WindowRule { length: secs(10), min_calls: 4, failure_rate: 0.5, slow: None });
+    let (breaker, _) = breaker(BreakerPolicy { failures: 0, window, ..BreakerPolicy::default() });
+    for _ in 0..100 {
+        call(&breaker, Ok(())).await.unwrap();
+    }
+
+    breaker.reset();
+    fail(&breaker, 4).await;
+
+    assert_eq!(breaker.status(), Status::Open);
+}

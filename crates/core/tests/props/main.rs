@@ -10,6 +10,7 @@ mod calls;
 mod rate;
 mod slots;
 mod texts;
+mod window;
 
 use proptest::test_runner::{Config, RngSeed};
 

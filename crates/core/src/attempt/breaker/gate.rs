@@ -159,21 +159,23 @@ impl Gate {
         }
         let now = clock.now();
         let tallied = || self.tally.as_ref().map_or(0, |tally| tally.sum(now));
-        let change = self.change(|guarded| match guarded.mode {
+        self.change(|guarded| match guarded.mode {
             Mode::Disabled => None,
             _ => guarded.states.record(now, ticket, ended, tallied),
-        });
-        if let (Some(Change { to: super::Status::Closed, .. }), Some(tally)) = (change, &self.tally) {
-            tally.clear();
-        }
-        change
+        })
     }
 
     /// Changes the state machine and publishes what it says now.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Guarded) -> R) -> R {
         let mut guarded = self.lock();
+        let before = guarded.states.generation;
         let result = change(&mut guarded);
         let states = &guarded.states;
+        // Whoever closes it, it starts afresh.
+        if let (true, super::Status::Closed, Some(tally)) = (states.generation != before, states.status(), &self.tally)
+        {
+            tally.clear();
+        }
         let tag = match (guarded.mode, states.open_until()) {
             (Mode::ForcedOpen, _) => FORCED,
             (Mode::Disabled, _) => DISABLED,
