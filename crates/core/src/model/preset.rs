@@ -46,9 +46,7 @@ impl Tiers {
     /// Takes over the limits that environment variables set; empty ones set nothing.
     pub fn from_env(mut self, lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Invalid> {
         for (variables, limit) in [(QUICK, &mut self.quick), (HEAVY, &mut self.heavy)] {
-            let set =
-                variables.iter().find_map(|name| lookup(name).filter(|text| !text.is_empty()).map(|text| (name, text)));
-            if let Some((name, text)) = set {
+            if let Some((name, text)) = first_set(variables, &lookup) {
                 *limit = parse_env_timeout(name, &text)?;
             }
         }
@@ -79,7 +77,12 @@ impl Default for Tiers {
 
 /// Whether the environment asks for debug details: exactly `true`, as the seed has it.
 pub fn debug_from_env(lookup: impl Fn(&str) -> Option<String>) -> bool {
-    DEBUG.iter().find_map(|name| lookup(name)).as_deref() == Some("true")
+    first_set(DEBUG, &lookup).is_some_and(|(_, text)| text == "true")
+}
+
+/// The first of the variables that is set, and what it says; an empty one sets nothing.
+fn first_set(variables: [&'static str; 2], lookup: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, String)> {
+    variables.into_iter().find_map(|name| Some((name, lookup(name).filter(|text| !text.is_empty())?)))
 }
 
 impl Kind {
@@ -247,5 +250,7 @@ mod tests {
         for (text, on) in [("true", true), ("1", false), ("TRUE", false), ("", false)] {
             assert_eq!(debug_from_env(|name| (name == "GITNEXUS_DEBUG").then(|| text.into())), on, "{text}");
         }
+        let empty_first = |name: &str| Some(if name == "GITNEXUS_DEBUG" { "true" } else { "" }.to_owned());
+        assert!(debug_from_env(empty_first), "an empty variable sets nothing");
     }
 }
