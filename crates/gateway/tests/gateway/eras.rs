@@ -183,8 +183,8 @@ progress() { echo '{"jsonrpc":"2.0","method":"notifications/progress","params":{
 while read -r line; do case "$line" in
 *initialize\"*) echo '{"jsonrpc":"2.0","id":'$(id "$line")',"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"0"}}}';;
 *discover*) echo '{"jsonrpc":"2.0","id":'$(id "$line")',"error":{"code":-32601,"message":"no"}}';;
-*tools/call*) n=$(id "$line"); progress 1; echo '{"jsonrpc":"2.0","id":0,"method":"roots/list"}'; sleep 0.1; progress 2;;
-*resources/list*) echo '{"jsonrpc":"2.0","id":'$(id "$line")',"result":{"resources":[]}}';;
+*tools/call*) n=$(id "$line"); progress 1; echo '{"jsonrpc":"2.0","id":0,"method":"roots/list"}';;
+*resources/list*) progress 2; echo '{"jsonrpc":"2.0","id":'$(id "$line")',"result":{"resources":[]}}';;
 *result*) progress 3; echo '{"jsonrpc":"2.0","id":'$n',"result":{"content":[]}}';;
 esac; done
 "#;
@@ -203,7 +203,7 @@ async fn progress_comes_under_the_token_of_the_round_that_runs_and_between_round
 
     let again = json!({"name": "x", "arguments": {}, "requestState": answer["result"]["requestState"],
         "inputResponses": {"roots": {"roots": []}}, "_meta": {"progressToken": "b"}});
-    // The progress made while nobody waited has passed when the server answers what it was asked after it.
+    // The server goes on while nobody waits, before it answers this.
     wrapped.send(&modern(9, "resources/list", json!({"roots": {}}), json!({}))).await;
     let (_, between) = wrapped.answer(&json!(9)).await;
     assert_eq!(tokens(&between), [] as [Value; 0]);
