@@ -22,7 +22,14 @@ fn sanitize_at(value: &Value, depth: usize) -> Value {
     }
     match value {
         Value::String(text) => Value::String(cut(&without_credentials(text), LONGEST)),
-        Value::Array(items) => items.iter().map(|item| sanitize_at(item, depth + 1)).collect(),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .map(|(at, item)| {
+                let before = at.checked_sub(1).and_then(|before| items[before].as_str());
+                if before.is_some_and(is_option) { REDACTED.into() } else { sanitize_at(item, depth + 1) }
+            })
+            .collect(),
         Value::Object(members) => members
             .iter()
             .map(|(name, value)| {
@@ -60,11 +67,20 @@ const TELLING: &[&str] = &[
     "credential",
     "accesskey",
     "privatekey",
+    "bearer",
+    "jwt",
 ];
+/// Whole names behind which one stands.
+const WHOLLY: &[&str] = &["auth", "pwd", "sig", "signature"];
 
 fn is_secret(name: &str) -> bool {
-    let name = name.to_lowercase().replace(['-', '_'], "");
-    TELLING.iter().any(|word| name.contains(word))
+    let name = name.trim_start_matches('-').to_lowercase().replace(['-', '_'], "");
+    TELLING.iter().any(|word| name.contains(word)) || WHOLLY.contains(&name.as_str())
+}
+
+/// `--token`: what follows it in a command is a secret.
+fn is_option(word: &str) -> bool {
+    word.starts_with('-') && !word.contains(['=', ' ']) && is_secret(word)
 }
 
 /// A header or variable as tools like to take it: `{"name": "Authorization", "value": "…"}`.
@@ -83,31 +99,45 @@ fn cut(text: &str, longest: usize) -> String {
 /// The text without credentials: none in URLs, none behind a telling name, none behind a scheme.
 pub(crate) fn without_credentials(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
-    let mut is_announced = false;
+    let mut next = Next::Plain;
     for word in text.split_inclusive(char::is_whitespace) {
         let bare = word.trim_end();
-        let hidden = if is_announced && !bare.is_empty() {
-            REDACTED.to_owned()
-        } else {
-            without_secrets(&without_userinfo(bare))
-        };
-        is_announced = announces_secret(bare);
-        clean.push_str(&hidden);
+        let is_hidden = !bare.is_empty()
+            && match next {
+                Next::Plain => false,
+                Next::Secret => true,
+                Next::SchemeOrSecret => !SCHEMES.contains(&bare.to_lowercase().as_str()),
+            };
+        let is_scheme = next == Next::SchemeOrSecret && !is_hidden;
+        clean.push_str(&if is_hidden { REDACTED.to_owned() } else { without_secrets(&without_userinfo(bare)) });
         clean.push_str(&word[bare.len()..]);
+        next = if is_scheme { Next::Secret } else { announced(bare) };
     }
     clean
 }
 
-/// `Bearer`, `X-API-Key:`, `"password": `: the next word is a secret.
-fn announces_secret(word: &str) -> bool {
+/// What a word says of the one that follows it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Plain,
+    Secret,
+    SchemeOrSecret,
+}
+
+/// What may stand between `Authorization:` and the secret.
+const SCHEMES: &[&str] = &["bearer", "basic", "token", "digest", "negotiate"];
+
+/// `Bearer`, `X-API-Key:`, `"password": `, `--token`: the next word is a secret.
+fn announced(word: &str) -> Next {
     let lower = word.to_lowercase();
-    let is_scheme = ["bearer", "basic"].iter().any(|scheme| lower.ends_with(scheme));
-    let name = word.trim_end_matches([':', '=', '"', '\'']);
-    is_scheme
-        || (name.len() < word.len()
-            && word.ends_with([':', '='])
-            && is_secret(name)
-            && !lower.starts_with("authorization"))
+    let name = lower.trim_end_matches([':', '=', '"', '\'']);
+    let names_it = name.len() < word.len() && word.ends_with([':', '=']) && is_secret(name);
+    match () {
+        () if ["bearer", "basic"].iter().any(|scheme| lower.ends_with(scheme)) => Next::Secret,
+        () if names_it && name.ends_with("authorization") => Next::SchemeOrSecret,
+        () if names_it || is_option(word) => Next::Secret,
+        () => Next::Plain,
+    }
 }
 
 /// The word with every value behind a telling name replaced: `key=…`, `"token":"…"`, `?api_key=…&`.
@@ -159,6 +189,7 @@ mod tests {
             "user": {"password": "p", "clientSecret": "s", "name": "n", "set-cookie": "d"},
             "headers": [{"name": "X-Api-Key", "value": "h"}, {"name": "Accept", "value": "*/*"}],
             "db": {"passwd": "e", "private_key": "f", "awsAccessKeyId": "g", "credentials": {"user": "u"}},
+            "auth": {"bearer": "i"}, "argv": ["--token", "j", "--verbose", "k"], "author": "l",
         }));
 
         assert_eq!(
@@ -169,6 +200,7 @@ mod tests {
                 "user": {"password": "[REDACTED]", "clientSecret": "[REDACTED]", "name": "n", "set-cookie": "[REDACTED]"},
                 "headers": [{"name": "X-Api-Key", "value": "[REDACTED]"}, {"name": "Accept", "value": "*/*"}],
                 "db": {"passwd": "[REDACTED]", "private_key": "[REDACTED]", "awsAccessKeyId": "[REDACTED]", "credentials": "[REDACTED]"},
+                "auth": "[REDACTED]", "argv": ["--token", "[REDACTED]", "--verbose", "k"], "author": "l",
             })
         );
     }
@@ -188,6 +220,10 @@ mod tests {
         );
         assert_eq!(shown("password=hunter2 X-API-Key: abc done"), "password=[REDACTED] X-API-Key: [REDACTED] done");
         assert_eq!(shown("at 12:30 key question: none"), "at 12:30 key question: none");
+        assert_eq!(shown("Authorization: Token abc bad"), "Authorization: Token [REDACTED] bad");
+        assert_eq!(shown("authorization: abc bad"), "authorization: [REDACTED] bad");
+        assert_eq!(shown("ran x --api-key abc --n 1"), "ran x --api-key [REDACTED] --n 1");
+        assert_eq!(shown("https://h/blob?sig=abc&n=1"), "https://h/blob?sig=[REDACTED]&n=1");
         let once = shown("GET https://h/x?token=abc failed");
         assert_eq!(shown(&once), once, "what is hidden stays as it is");
     }
