@@ -125,11 +125,11 @@ const SEARCH: &[&str] = &["search", "find", "grep"];
 const LIST: &[&str] = &["list", "browse"];
 const BATCH: &[&str] = &["batch", "bulk"];
 const WRITE: &[&str] = &[
-    "add", "append", "apply", "approve", "archive", "assign", "cancel", "close", "commit", "copy", "create", "delete",
-    "deploy", "disable", "drop", "edit", "enable", "execute", "insert", "install", "invite", "kill", "merge", "move",
-    "patch", "post", "publish", "purge", "push", "put", "remove", "rename", "replace", "reset", "restart", "revoke",
-    "run", "save", "send", "set", "start", "stop", "submit", "transfer", "trigger", "update", "upload", "upsert",
-    "write",
+    "ack", "acquire", "add", "append", "apply", "approve", "archive", "assign", "cancel", "claim", "clear", "close",
+    "commit", "consume", "copy", "create", "delete", "deploy", "dequeue", "disable", "drop", "edit", "enable",
+    "execute", "insert", "install", "invite", "kill", "lock", "mark", "merge", "move", "patch", "pop", "post",
+    "publish", "purge", "push", "put", "remove", "rename", "replace", "reset", "restart", "revoke", "run", "save",
+    "send", "set", "start", "stop", "submit", "transfer", "trigger", "unlock", "update", "upload", "upsert", "write",
 ];
 
 const JOINTS: &[&str] = &["and", "or", "then"];
@@ -224,6 +224,10 @@ mod tests {
 
         let repeats = ToolFacts { annotations: hints(None, None, Some(false)), ..ToolFacts::named("get_next_job") };
         assert_eq!(repeats.effect(), Effect::Write, "each repeat does something more");
+
+        for name in ["get_lock", "fetch_claim_ticket", "read_pop"] {
+            assert_ne!(ToolFacts::named(name).effect(), Effect::ReadOnly, "{name} takes what it gets");
+        }
 
         let configured = ToolFacts { effect: Some(Effect::ReadOnly), ..says_write };
         assert_eq!(configured.effect(), Effect::ReadOnly);
