@@ -95,7 +95,7 @@ async fn a_call_that_takes_longer_than_its_client_waits_is_answered_before_and_h
 
 #[tokio::test]
 async fn that_a_call_still_runs_is_told_in_the_form_of_all_failures() {
-    let server = Faulty::start(|_, _, _| End::After(1500, "done at last")).await;
+    let server = Faulty::start(|_, _, _| End::Hang).await;
     let policies = "[tools.\"gh/create_issue\"]\nclient_cap = \"1s\"\n[messages]\nformat = \"json\"\n";
     let served = server.served(policies).await;
     let session = served.session("/mcp/gh").await;

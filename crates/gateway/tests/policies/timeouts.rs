@@ -63,7 +63,7 @@ async fn t12_the_classic_text_names_the_limit_of_the_tools_own_tier() {
 #[tokio::test]
 async fn one_hanging_attempt_leaves_time_for_the_next_where_attempts_have_a_limit() {
     let server = Faulty::start(|_, count, _| if count == 1 { End::Hang } else { End::Text("second") }).await;
-    let policy = "[defaults]\nattempt_timeout = \"1s\"\nretry = { base = \"20ms\" }\n";
+    let policy = "[defaults]\nattempt_timeout = \"3s\"\nretry = { base = \"20ms\" }\n";
     let served = server.served(policy).await;
     let session = served.session("/mcp/gh").await;
     assert_eq!(text(&call(&session, "get_issue", json!({})).await), "second");
