@@ -7,10 +7,16 @@
 
 #[path = "../src/attempt/balance.rs"]
 mod balance;
+#[path = "../src/admit/doubts.rs"]
+mod doubts;
 #[path = "../src/attempt/breaker/gate.rs"]
 mod gate;
 #[path = "../src/model/invalid.rs"]
 mod invalid;
+#[path = "../src/attempt/line.rs"]
+mod line;
+#[path = "../src/admit/marks.rs"]
+mod marks;
 #[path = "../src/attempt/breaker/policy.rs"]
 mod policy;
 #[path = "../src/model/rng.rs"]
@@ -25,12 +31,18 @@ mod tally;
 mod tat;
 #[path = "../src/model/time.rs"]
 mod time;
+#[path = "../src/attempt/until.rs"]
+mod until;
 #[path = "../src/attempt/breaker/window.rs"]
 mod window;
 
 /// Where the sources look for each other.
 mod model {
     pub(crate) use super::{invalid, rng, time};
+}
+
+mod key {
+    pub(crate) use seawall::CallKey;
 }
 
 /// What the library takes from the standard library, taken from loom.
@@ -43,7 +55,7 @@ use gate::Gate;
 use loom::sync::atomic;
 use policy::{BreakerPolicy, WindowRule};
 use rng::Rng;
-use seawall::{Mode, Status};
+use seawall::{CallKey, Keys, Mode, Status};
 use states::{Ended, States};
 use time::{Clock, Moment, nanos};
 
@@ -265,5 +277,143 @@ fn the_last_place_of_a_rate_goes_to_one_of_two() {
 
         assert!(here ^ other.join().unwrap());
         assert_eq!(arrival.book(0, 0), Err(10));
+    });
+}
+
+#[test]
+fn a_longer_pause_beside_the_end_of_a_shorter_one_is_kept() {
+    loom::model(|| {
+        let (pause, now) = (Arc::new(until::Pause::default()), Moment::default().plus(SECOND));
+        pause.keep(now);
+        let other = thread::spawn({
+            let pause = pause.clone();
+            move || pause.end(now)
+        });
+        pause.keep(now.plus(SECOND));
+        other.join().unwrap();
+
+        assert_eq!(pause.until(), Some(now.plus(SECOND)));
+    });
+}
+
+#[test]
+fn of_two_pauses_at_once_the_longer_one_is_kept() {
+    loom::model(|| {
+        let (pause, now) = (Arc::new(until::Pause::default()), Moment::default());
+        let other = thread::spawn({
+            let pause = pause.clone();
+            move || pause.keep(now.plus(2 * SECOND))
+        });
+        pause.keep(now.plus(SECOND));
+        other.join().unwrap();
+
+        assert_eq!(pause.until(), Some(now.plus(2 * SECOND)));
+    });
+}
+
+#[test]
+fn the_last_place_in_line_goes_to_one_of_two() {
+    loom::model(|| {
+        let line = Arc::new(line::Line::default());
+        // Whoever got it stays.
+        let joins = |line: &line::Line| line.join_within(1).map(std::mem::forget).is_some();
+        let other = thread::spawn({
+            let line = line.clone();
+            move || joins(&line)
+        });
+        let here = joins(&line);
+
+        assert!(here ^ other.join().unwrap());
+        assert_eq!(line.length(), 1);
+    });
+}
+
+#[test]
+fn who_has_left_a_line_is_not_counted_and_who_stands_in_it_is() {
+    loom::model(|| {
+        let line = Arc::new(line::Line::default());
+        let other = thread::spawn({
+            let line = line.clone();
+            move || drop(line.join())
+        });
+        let place = line.join_within(2).unwrap();
+        assert!(place.ahead <= 1);
+        assert!((1..=2).contains(&line.length()));
+        other.join().unwrap();
+
+        assert_eq!(line.length(), 1);
+        drop(place);
+        assert_eq!(line.length(), 0);
+    });
+}
+
+/// No marks, and a clock on which a second has passed: the very first moment is no time to be marked at.
+fn marks() -> (Arc<marks::Marks>, Clock) {
+    let clock = Clock::manual();
+    clock.advance(SECOND);
+    (Arc::new(marks::Marks::new()), clock)
+}
+
+#[test]
+fn a_session_marked_anew_beside_the_wiping_stays_marked() {
+    loom::model(|| {
+        let (marks, clock) = marks();
+        marks.set("s", clock.now());
+        clock.advance(SECOND);
+        let other = thread::spawn({
+            let (marks, clock) = (marks.clone(), clock.clone());
+            move || marks.wipe_older("s", SECOND, &clock)
+        });
+        marks.set("s", clock.now());
+        assert!(marks.is_set("s"));
+        other.join().unwrap();
+        assert!(marks.is_set("s"));
+
+        clock.advance(SECOND);
+        marks.wipe_older("s", SECOND, &clock);
+        assert!(marks.are_clean());
+    });
+}
+
+#[test]
+fn a_mark_wiped_by_two_takes_no_other_along() {
+    loom::model(|| {
+        let (marks, clock) = marks();
+        marks.set("old", clock.now());
+        clock.advance(SECOND);
+        marks.set("young", clock.now());
+        let other = thread::spawn({
+            let (marks, clock) = (marks.clone(), clock.clone());
+            move || marks.wipe_older("old", SECOND, &clock)
+        });
+        marks.wipe_older("old", SECOND, &clock);
+        other.join().unwrap();
+
+        assert!(marks.is_set("young") && !marks.is_set("old"));
+    });
+}
+
+fn note(doubts: &doubts::Doubts, key: CallKey) {
+    doubts.note(key, &"session".into(), &"server".into(), 10 * SECOND);
+}
+
+#[test]
+fn a_look_beside_a_new_doubt_ends_the_old_one_only() {
+    let keys = Keys::default();
+    let [old, new] = ["old", "new"].map(|tool| keys.key(&[tool], &serde_json::Value::Null));
+    loom::model(move || {
+        let clock = Clock::manual();
+        let doubts = Arc::new(doubts::Doubts::new(clock.clone()));
+        note(&doubts, old);
+        let looked = clock.now();
+        clock.advance(SECOND);
+        let other = thread::spawn({
+            let doubts = doubts.clone();
+            move || note(&doubts, new)
+        });
+        doubts.looked("session", "server", looked);
+        other.join().unwrap();
+
+        assert!(doubts.check(|| new).is_some() && doubts.check(|| old).is_none());
     });
 }

@@ -3,15 +3,16 @@
 //! Whoever repeats it at once, blindly, would do it twice. A read of the same server in the same session is a look: after
 //! it, or after a while, the same call is sent as ever.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use super::atomic::{AtomicUsize, Ordering};
 use super::key::CallKey;
+use super::sync::{Mutex, MutexGuard};
 use crate::model::time::{Clock, Moment};
 
 /// How many are remembered; the oldest give way.
-const MOST: usize = 1000;
+pub(super) const MOST: usize = 1000;
 
 /// One write whose fate nobody knows.
 #[derive(Debug)]
@@ -83,30 +84,5 @@ impl Doubts {
         kept.retain(stays);
         self.count.store(kept.len(), Ordering::Relaxed);
         kept
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::key::Keys;
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn strangers_cannot_fill_it_and_it_empties_itself() {
-        let (clock, keys) = (Clock::manual(), Keys::default());
-        let doubts = Doubts::new(clock.clone());
-        let key = |n: usize| keys.key(&["t"], &json!(n));
-        for n in 0..MOST * 2 {
-            doubts.note(key(n), &"s".into(), &"gh".into(), Duration::from_secs(60));
-        }
-        assert_eq!(doubts.count.load(Ordering::Relaxed), MOST);
-        assert_eq!(doubts.check(|| key(0)), None, "the oldest gave way");
-        clock.advance(Duration::from_secs(20));
-        let (age, left) = (Duration::from_secs(20), Duration::from_secs(40));
-        assert_eq!(doubts.check(|| key(MOST)), Some(HeldBack { age, left }));
-        clock.advance(Duration::from_secs(40));
-        assert_eq!(doubts.check(|| key(MOST)), None);
-        assert!(doubts.is_empty());
     }
 }

@@ -1,13 +1,13 @@
 //! Decides at a glance that nothing is remembered of a session, so that a session without trouble neither hashes
 //! its name nor takes a lock because others have some.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use super::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::model::time::{Clock, Moment};
 
 /// Sessions share marks; that costs a look that was not needed, and nothing else.
-const MARKS: usize = 256;
+pub(super) const MARKS: usize = 256;
 const CLEAN: u64 = 0;
 
 /// When something was last remembered of the sessions behind a mark, and how many marks are set.
@@ -32,7 +32,13 @@ impl Marks {
     /// Whether something may be remembered of the session.
     #[inline]
     pub(super) fn is_set(&self, session: &str) -> bool {
-        self.set.load(Ordering::Relaxed) != 0 && self.of(session).load(Ordering::Relaxed) != CLEAN
+        !self.are_clean() && self.of(session).load(Ordering::Relaxed) != CLEAN
+    }
+
+    /// Whether no mark is set.
+    #[inline]
+    pub(super) fn are_clean(&self) -> bool {
+        self.set.load(Ordering::Relaxed) == 0
     }
 
     /// Wipes the session's mark if it is older than `age`, unless it is set anew meanwhile.
@@ -53,7 +59,7 @@ impl Marks {
 
 /// The length and both ends of the name: names are told apart there, and it takes no hashing.
 #[inline]
-fn place(session: &str) -> usize {
+pub(super) fn place(session: &str) -> usize {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
     let name = session.as_bytes();
     let ends = match (name.first_chunk(), name.last_chunk()) {
@@ -62,42 +68,4 @@ fn place(session: &str) -> usize {
     };
     // The upper bits are the ones that depend on every bit below.
     (ends ^ name.len() as u64).wrapping_mul(SPREAD).to_be_bytes()[0].into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mark_is_wiped_when_its_time_is_up_and_only_then() {
-        let (marks, clock, age) = (Marks::new(), Clock::manual(), Duration::from_secs(600));
-        marks.set("s", clock.now());
-        clock.advance(age - Duration::from_secs(1));
-        marks.wipe_older("s", age, &clock);
-        assert!(marks.is_set("s"));
-
-        marks.set("s", clock.now());
-        clock.advance(Duration::from_secs(1));
-        marks.wipe_older("s", age, &clock);
-        assert!(marks.is_set("s"), "the newest counts");
-
-        clock.advance(age);
-        marks.wipe_older("s", age, &clock);
-        assert!(!marks.is_set("s"));
-        assert_eq!(marks.set.into_inner(), 0);
-    }
-
-    #[test]
-    fn names_of_every_form_are_spread() {
-        let forms: [fn(u32) -> String; 4] = [
-            |n| format!("{n}"),
-            |n| format!("session-{n:06}"),
-            |n| format!("{n:06}-of-the-morning-shift"),
-            |n| format!("{:08x}-0000-4000-8000-{:012x}", n.wrapping_mul(2_654_435_761), n),
-        ];
-        for form in forms {
-            let places: std::collections::HashSet<usize> = (0..1000).map(|n| place(&form(n))).collect();
-            assert!(places.len() > MARKS / 2, "{} places for names like {}", places.len(), form(7));
-        }
-    }
 }

@@ -9,10 +9,11 @@ pub(crate) mod loops;
 mod marks;
 pub(crate) mod rate;
 mod tat;
+#[cfg(test)]
+mod tests;
 pub(crate) mod turns;
 
-use std::sync::Arc;
-use std::sync::atomic;
+use std::sync::{self, Arc, atomic};
 
 use quick_cache::sync::Cache;
 

@@ -8,9 +8,11 @@ pub(crate) mod breaker;
 pub(crate) mod budget;
 pub(crate) mod deadline;
 pub(crate) mod hedge;
-pub(crate) mod pause;
+pub(crate) mod line;
+mod pause;
 pub(crate) mod retry;
 pub(crate) mod slot;
+pub(crate) mod until;
 
 use std::future::Future;
 use std::pin::pin;

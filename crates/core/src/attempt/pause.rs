@@ -3,39 +3,12 @@
 //! A call that has a copy is answered with that, unless the pause is short; one that has none waits if its deadline allows
 //! it, and is told when to come back if not. Nobody is sent only to be refused once more.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::model::failure::{Cause, Failure};
 use crate::model::time::Moment;
 use crate::run::Run;
 use crate::state::Tool;
-
-/// The end of the pause that a server asked for; zero: none.
-#[derive(Debug, Default)]
-pub(crate) struct Pause(AtomicU64);
-
-impl Pause {
-    /// Nothing is asked before `until`.
-    fn keep(&self, until: Moment) {
-        self.0.fetch_max(until.0, Ordering::Relaxed);
-    }
-
-    /// Whether a pause was asked for and is not known to be over.
-    #[inline]
-    fn until(&self) -> Option<Moment> {
-        match self.0.load(Ordering::Relaxed) {
-            0 => None,
-            until => Some(Moment(until)),
-        }
-    }
-
-    /// It is over, unless there was a longer one meanwhile.
-    fn end(&self, until: Moment) {
-        // Lost is only what somebody else changed.
-        let _changed = self.0.compare_exchange(until.0, 0, Ordering::Relaxed, Ordering::Relaxed);
-    }
-}
 
 impl<T: Clone> Run<'_, T> {
     /// Notes what a server that was asked said about when to come back.

@@ -1,11 +1,11 @@
 //! Decides how many attempts run at one server at a time, and who waits in a line of bounded length.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::deadline::within;
+use super::line::Line;
 use crate::model::invalid::{self, Invalid};
 
 /// How many at a time, and how long the line may be.
@@ -45,7 +45,7 @@ pub struct Full;
 pub struct Slots {
     policy: SlotPolicy,
     free: Semaphore,
-    line: AtomicUsize,
+    line: Line,
 }
 
 /// One taken slot; dropped, it is free again.
@@ -55,7 +55,7 @@ impl Slots {
     /// All slots free.
     pub fn new(policy: SlotPolicy) -> Result<Self, Invalid> {
         policy.validate()?;
-        Ok(Self { policy, free: Semaphore::new(as_count(policy.concurrency)), line: AtomicUsize::new(0) })
+        Ok(Self { policy, free: Semaphore::new(as_count(policy.concurrency)), line: Line::default() })
     }
 
     /// Takes a slot, waiting in line for as long as the policy and `remaining` allow.
@@ -72,7 +72,7 @@ impl Slots {
     }
 
     async fn wait(&self, remaining: Duration) -> Result<Slot<'_>, Full> {
-        let _place = Place::in_line(&self.line, as_count(self.policy.waiting))?;
+        let _place = self.line.join_within(self.policy.waiting).ok_or(Full)?;
         match within(self.policy.patience.min(remaining), self.free.acquire()).await {
             Ok(Ok(slot)) => Ok(slot),
             Ok(Err(_)) | Err(_) => Err(Full),
@@ -86,29 +86,12 @@ impl Slots {
 
     /// Calls waiting in line now.
     pub fn waiting(&self) -> usize {
-        self.line.load(Ordering::Relaxed)
+        as_count(self.line.length())
     }
 }
 
 fn as_count(count: u32) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
-}
-
-/// A place in line; dropped, it is given up.
-struct Place<'a>(&'a AtomicUsize);
-
-impl<'a> Place<'a> {
-    fn in_line(line: &'a AtomicUsize, longest: usize) -> Result<Self, Full> {
-        let room = |length: usize| (length < longest).then_some(length + 1);
-        line.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).map_err(|_| Full)?;
-        Ok(Self(line))
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 #[cfg(test)]

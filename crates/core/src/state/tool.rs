@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::server::Server;
 use crate::attempt::breaker::Breaker;
 use crate::attempt::hedge::{HedgePolicy, Latencies};
-use crate::attempt::pause::Pause;
+use crate::attempt::until::Pause;
 use crate::model::call::Names;
 use crate::model::effect::Effect;
 use crate::model::policy::Policy;

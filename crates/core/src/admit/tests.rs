@@ -1,0 +1,60 @@
+//! What marks and doubts remember; it is apart from their sources because loom compiles those too.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::doubts::MOST;
+use super::key::Keys;
+use super::marks::{MARKS, Marks, place};
+use super::*;
+
+#[test]
+fn a_mark_is_wiped_when_its_time_is_up_and_only_then() {
+    let (marks, clock, age) = (Marks::new(), Clock::manual(), Duration::from_secs(600));
+    marks.set("s", clock.now());
+    clock.advance(age - Duration::from_secs(1));
+    marks.wipe_older("s", age, &clock);
+    assert!(marks.is_set("s"));
+
+    marks.set("s", clock.now());
+    clock.advance(Duration::from_secs(1));
+    marks.wipe_older("s", age, &clock);
+    assert!(marks.is_set("s"), "the newest counts");
+
+    clock.advance(age);
+    marks.wipe_older("s", age, &clock);
+    assert!(!marks.is_set("s"));
+    assert!(marks.are_clean());
+}
+
+#[test]
+fn names_of_every_form_are_spread() {
+    let forms: [fn(u32) -> String; 4] = [
+        |n| format!("{n}"),
+        |n| format!("session-{n:06}"),
+        |n| format!("{n:06}-of-the-morning-shift"),
+        |n| format!("{:08x}-0000-4000-8000-{:012x}", n.wrapping_mul(2_654_435_761), n),
+    ];
+    for form in forms {
+        let places: std::collections::HashSet<usize> = (0..1000).map(|n| place(&form(n))).collect();
+        assert!(places.len() > MARKS / 2, "{} places for names like {}", places.len(), form(7));
+    }
+}
+
+#[test]
+fn strangers_cannot_fill_it_and_it_empties_itself() {
+    let (clock, keys) = (Clock::manual(), Keys::default());
+    let doubts = Doubts::new(clock.clone());
+    let key = |n: usize| keys.key(&["t"], &json!(n));
+    for n in 0..MOST * 2 {
+        doubts.note(key(n), &"s".into(), &"gh".into(), Duration::from_secs(60));
+    }
+    assert_eq!(doubts.check(|| key(MOST - 1)), None, "the oldest gave way");
+    clock.advance(Duration::from_secs(20));
+    let (age, left) = (Duration::from_secs(20), Duration::from_secs(40));
+    assert_eq!(doubts.check(|| key(MOST)), Some(HeldBack { age, left }));
+    clock.advance(Duration::from_secs(40));
+    assert_eq!(doubts.check(|| key(MOST)), None);
+    assert!(doubts.is_empty());
+}
