@@ -398,6 +398,21 @@ fn note(doubts: &doubts::Doubts, key: CallKey) {
 }
 
 #[test]
+fn a_write_in_doubt_is_held_back_while_it_is_noted_anew() {
+    let key = Keys::default().key(&["tool"], &serde_json::Value::Null);
+    loom::model(move || {
+        let doubts = Arc::new(doubts::Doubts::new(Clock::manual()));
+        note(&doubts, key);
+        let other = thread::spawn({
+            let doubts = doubts.clone();
+            move || note(&doubts, key)
+        });
+        assert!(doubts.check(|| key).is_some());
+        other.join().unwrap();
+    });
+}
+
+#[test]
 fn a_look_beside_a_new_doubt_ends_the_old_one_only() {
     let keys = Keys::default();
     let [old, new] = ["old", "new"].map(|tool| keys.key(&[tool], &serde_json::Value::Null));

@@ -66,11 +66,14 @@ impl Doubts {
     /// A call may have been executed, and its caller does not know.
     pub(crate) fn note(&self, key: CallKey, session: &Arc<str>, server: &Arc<str>, lasts: Duration) {
         let since = self.clock.now();
-        let mut kept = self.change(|doubt| doubt.key != key && since.since(doubt.since) < doubt.lasts);
+        let doubt = Doubt { key, session: Arc::clone(session), server: Arc::clone(server), since, lasts };
+        let mut kept = self.lock();
+        kept.retain(|doubt| doubt.key != key && since.since(doubt.since) < doubt.lasts);
         if kept.len() >= MOST {
             kept.remove(0);
         }
-        kept.push(Doubt { key, session: Arc::clone(session), server: Arc::clone(server), since, lasts });
+        kept.push(doubt);
+        // Told once all is done: whoever saw the count in between would take the doubt for gone.
         self.count.store(kept.len(), Ordering::Relaxed);
     }
 
@@ -80,9 +83,13 @@ impl Doubts {
     }
 
     fn change(&self, stays: impl FnMut(&Doubt) -> bool) -> MutexGuard<'_, Vec<Doubt>> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.lock();
         kept.retain(stays);
         self.count.store(kept.len(), Ordering::Relaxed);
         kept
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Doubt>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
