@@ -355,6 +355,27 @@ fn marks() -> (Arc<marks::Marks>, Clock) {
 }
 
 #[test]
+fn a_session_marked_by_two_is_marked_for_each_at_once() {
+    loom::model(|| {
+        let (marks, clock) = marks();
+        let is_marked = |marks: &marks::Marks, now| {
+            marks.set("s", now);
+            marks.is_set("s")
+        };
+        let other = thread::spawn({
+            let (marks, now) = (marks.clone(), clock.now());
+            move || is_marked(&marks, now)
+        });
+        assert!(is_marked(&marks, clock.now()));
+        assert!(other.join().unwrap());
+
+        clock.advance(SECOND);
+        marks.wipe_older("s", SECOND, &clock);
+        assert!(marks.are_clean(), "it was counted once");
+    });
+}
+
+#[test]
 fn a_session_marked_anew_beside_the_wiping_stays_marked() {
     loom::model(|| {
         let (marks, clock) = marks();

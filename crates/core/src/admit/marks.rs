@@ -24,8 +24,16 @@ impl Marks {
 
     /// Something is remembered of the session.
     pub(super) fn set(&self, session: &str, now: Moment) {
-        if self.of(session).fetch_max(now.0.max(1), Ordering::Relaxed) == CLEAN {
-            self.set.fetch_add(1, Ordering::Relaxed);
+        let (mark, now) = (self.of(session), now.0.max(1));
+        let newer = |seen: u64| (seen != CLEAN).then(|| seen.max(now));
+        if mark.fetch_update(Ordering::AcqRel, Ordering::Relaxed, newer).is_ok() {
+            return;
+        }
+        // Counted first: whoever finds a mark set may rely on its being counted.
+        self.set.fetch_add(1, Ordering::Relaxed);
+        if mark.fetch_max(now, Ordering::AcqRel) != CLEAN {
+            // Somebody else set it meanwhile, and counted it.
+            self.set.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -45,7 +53,7 @@ impl Marks {
     pub(super) fn wipe_older(&self, session: &str, age: Duration, clock: &Clock) {
         let mark = self.of(session);
         let seen = mark.load(Ordering::Relaxed);
-        let wipe = || mark.compare_exchange(seen, CLEAN, Ordering::Relaxed, Ordering::Relaxed);
+        let wipe = || mark.compare_exchange(seen, CLEAN, Ordering::Acquire, Ordering::Relaxed);
         if seen != CLEAN && clock.now().since(Moment(seen)) >= age && wipe().is_ok() {
             self.set.fetch_sub(1, Ordering::Relaxed);
         }
