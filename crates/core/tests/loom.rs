@@ -13,6 +13,8 @@ mod doubts;
 mod gate;
 #[path = "../src/model/invalid.rs"]
 mod invalid;
+#[path = "../src/attempt/breaker/lease.rs"]
+mod lease;
 #[path = "../src/attempt/line.rs"]
 mod line;
 #[path = "../src/admit/marks.rs"]
@@ -47,7 +49,7 @@ mod key {
 
 /// What the library takes from the standard library, taken from loom.
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
     pub(crate) use loom::sync::{Mutex, MutexGuard};
 }
 
@@ -197,6 +199,40 @@ fn successes_of_two_owners_are_both_tallied() {
 #[test]
 fn successes_of_two_threads_that_share_a_stripe_are_both_tallied() {
     tallied_by_two([stripe::OWNED, stripe::OWNED]);
+}
+
+#[test]
+fn a_stripe_has_one_owner_at_a_time() {
+    loom::model(|| {
+        let leases = Arc::new(lease::Leases::new());
+        let other = thread::spawn({
+            let leases = leases.clone();
+            move || leases.take()
+        });
+        let here = leases.take();
+
+        assert_ne!(here, other.join().unwrap());
+        assert_eq!((0..).map_while(|_| leases.take()).count(), stripe::OWNED - 2);
+    });
+}
+
+#[test]
+fn the_next_owner_of_a_stripe_counts_on_from_the_one_before() {
+    loom::model(|| {
+        let (leases, tally, now) = (Arc::new(lease::Leases::new()), tally(), Moment::default().plus(3 * SECOND));
+        let last = (0..).map_while(|_| leases.take()).last().unwrap();
+        let other = thread::spawn({
+            let (leases, tally) = (leases.clone(), tally.clone());
+            move || {
+                tally.add_in(last, now);
+                leases.give_back(last);
+            }
+        });
+        let next = leases.take().inspect(|&own| tally.add_in(own, now));
+        other.join().unwrap();
+
+        assert_eq!(tally.sum(now), 1 + u32::from(next.is_some()));
+    });
 }
 
 #[test]

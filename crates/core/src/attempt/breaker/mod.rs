@@ -5,6 +5,7 @@
 //! Time runs on the injected clock only.
 
 mod gate;
+mod lease;
 mod policy;
 mod registry;
 mod states;
@@ -37,7 +38,7 @@ use sync::{AtomicU64, Ordering};
 
 /// What the lock-free parts stand on; swapped for a model checker's in `tests/loom.rs`.
 mod sync {
-    pub(super) use std::sync::atomic::{AtomicU64, Ordering};
+    pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
     pub(super) use std::sync::{Mutex, MutexGuard};
 }
 

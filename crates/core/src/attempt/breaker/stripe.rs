@@ -4,7 +4,10 @@
 //! those beyond them share the others.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::lease::Leases;
 
 /// Stripes below this number have one writer at a time.
 pub(super) const OWNED: usize = 8;
@@ -12,8 +15,8 @@ pub(super) const SHARED: usize = 8;
 
 /// Not chosen yet.
 const NONE: usize = usize::MAX;
-/// A bit for each stripe that nobody owns.
-static FREE: AtomicU32 = AtomicU32::new((1 << OWNED) - 1);
+/// Those of the whole process.
+static LEASES: LazyLock<Leases> = LazyLock::new(Leases::new);
 
 thread_local! {
     static OWN: Cell<usize> = const { Cell::new(NONE) };
@@ -33,13 +36,7 @@ pub(super) fn own() -> usize {
 fn choose() -> usize {
     // Without a lease, at the very end of a thread, nothing would give an owned stripe back.
     let has_lease = LEASE.try_with(|_| ()).is_ok();
-    let without_lowest = |free: u32| free.checked_sub(1).map(|less| free & less);
-    // Acquires what the owner before has written.
-    let taken = has_lease.then(|| FREE.fetch_update(Ordering::Acquire, Ordering::Relaxed, without_lowest));
-    let own = match taken {
-        Some(Ok(free)) => free.trailing_zeros() as usize,
-        Some(Err(_)) | None => next_shared(),
-    };
+    let own = has_lease.then(|| LEASES.take()).flatten().unwrap_or_else(next_shared);
     OWN.set(own);
     own
 }
@@ -56,7 +53,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let own = OWN.replace(next_shared());
         if own < OWNED {
-            FREE.fetch_or(1 << own, Ordering::Release);
+            LEASES.give_back(own);
         }
     }
 }
