@@ -66,6 +66,8 @@ impl Server {
 }
 
 impl Delivery for Server {
+    type Turn = ();
+
     async fn ready(&self) {}
 
     async fn send(&self, _: &str, call: Queued) -> Result<String, Failure> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use seawall::Queued;
 use serde_json::{Value, json};
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::bridge::pool::own_info;
 use crate::call::{Call, Nowhere};
@@ -42,10 +43,13 @@ struct ToServer {
 }
 
 impl Delivery for ToServer {
-    async fn ready(&self) {
+    type Turn = TaskTrackerToken;
+
+    async fn ready(&self) -> TaskTrackerToken {
         while !self.route.policies.is_well(&self.server.name) || !self.server.reconnect.wait().is_zero() {
             tokio::time::sleep(LOOK).await;
         }
+        self.route.lifecycle.call()
     }
 
     async fn send(&self, _id: &str, call: Queued) -> Result<String, seawall::Failure> {

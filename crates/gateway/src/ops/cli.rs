@@ -269,8 +269,10 @@ async fn on_stdio(config: &Config, memory: Memory) -> Ended {
     loaded_required(&gateway, &mut stop).await?;
     tokio::select! {
         () = stdio::serve(&gateway, tokio::io::stdin(), tokio::io::stdout(), config.grace) => {}
-        () = stop.asked() => gateway.lifecycle.drain(config.grace, stop.asked()).await,
+        () = stop.asked() => {}
     }
+    // Also when the client left: a write that waited may be under way for it.
+    gateway.lifecycle.drain(config.grace, stop.asked()).await;
     end(&gateway).await;
     Ok(())
 }

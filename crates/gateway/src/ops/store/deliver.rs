@@ -15,8 +15,11 @@ pub(super) const PAUSES: Backoff =
 
 /// The way to one server.
 pub trait Delivery: Send + Sync {
+    /// Held while an attempt is under way: whoever ends the gateway waits for it, for an attempt that is cut off is in doubt.
+    type Turn: Send;
+
     /// Waits until the server is thought well.
-    fn ready(&self) -> impl Future<Output = ()> + Send;
+    fn ready(&self) -> impl Future<Output = Self::Turn> + Send;
 
     /// Makes one attempt and gives the tool's result as JSON. No retries: they are made here.
     fn send(&self, id: &str, call: Queued) -> impl Future<Output = Result<String, Failure>> + Send;
@@ -66,9 +69,9 @@ impl Line<'_> {
             }
             Next::Due(..) => {}
         }
-        if !self.unless_stopped(to.ready()).await {
+        let Some(_turn) = self.stop.run_until_cancelled(to.ready()).await.filter(|_| !self.stop.is_cancelled()) else {
             return Ok(());
-        }
+        };
         // Who waits behind a pause or a drop is found again: the line may have changed meanwhile.
         let Next::Due(id, item) = self.store.begin(self.server).await? else { return Ok(()) };
         let attempts = item.attempts;

@@ -43,6 +43,8 @@ impl Server {
 }
 
 impl Delivery for Server {
+    type Turn = ();
+
     async fn ready(&self) {
         self.is_well.subscribe().wait_for(|is_well| *is_well).await.map(drop).unwrap();
     }
