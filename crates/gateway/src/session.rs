@@ -10,7 +10,6 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use crate::accept::stream::Stream;
-use crate::bridge::park::secret;
 use crate::bridge::subscribe;
 use crate::call::Outlet;
 use crate::calls::Calls;
@@ -61,11 +60,11 @@ enum Asked {
 }
 
 impl Session {
-    /// A session on `route` whose messages at large go to `general`.
-    pub fn new(route: Arc<Route>, general: Arc<Stream>) -> Arc<Self> {
-        // Never the same again, also not after a restart: what waits in a store belongs to whoever asked for it.
+    /// A session on `route` whose messages at large go to `general`. What waits in a store belongs to whoever asked for it,
+    /// by this `id`, also after a restart.
+    pub fn new(id: &str, route: Arc<Route>, general: Arc<Stream>) -> Arc<Self> {
         Arc::new(Self {
-            id: secret().into(),
+            id: id.into(),
             route,
             general,
             opening: OnceLock::new(),

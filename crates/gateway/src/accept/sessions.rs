@@ -31,7 +31,8 @@ impl HttpSession {
     /// A session on a path, in a place of its own.
     pub fn new(route: &Arc<Route>, path: &str, version: &str, place: OwnedSemaphorePermit) -> Self {
         Self {
-            session: Session::new(Arc::clone(route), Stream::resumable(false)),
+            // Never the same again: nobody else's.
+            session: Session::new(&secret(), Arc::clone(route), Stream::resumable(false)),
             path: path.to_owned(),
             is_primed: version >= "2025-11-25",
             streams: Mutex::default(),

@@ -19,6 +19,9 @@ use crate::wire::lines::{Line, Lines};
 use crate::wire::names::Era;
 use crate::wire::{Kind, Message, Reject, edit, limits};
 
+/// Who is at the other end, each time the program starts: whoever has the store's file.
+const ON_A_PIPE: &str = "pipe";
+
 /// Serves the client until it closes its end, then lets calls under way finish within `grace`.
 pub async fn serve(
     gateway: &Arc<Gateway>,
@@ -28,7 +31,7 @@ pub async fn serve(
 ) {
     gateway.serve_one_client();
     let out = Arc::new(Stream::default());
-    let session = Session::new(Arc::clone(gateway.all()), Arc::clone(&out));
+    let session = Session::new(ON_A_PIPE, Arc::clone(gateway.all()), Arc::clone(&out));
     let writer = tokio::spawn(write(out.reader(0), output));
     let face = Face { session, out, calls: TaskTracker::new() };
     let mut lines = Lines::new(input, limits::FROM_CLIENT);

@@ -166,6 +166,38 @@ async fn what_waits_survives_a_killed_gateway_and_is_made_in_order_by_the_next()
 }
 
 #[tokio::test]
+async fn a_client_on_a_pipe_reads_after_a_restart_what_became_of_its_write() {
+    let folder = TempDir::new().unwrap();
+    let (server, is_well) = busy().await;
+    let config = folder.path().join("seawall.toml");
+    let to = format!("[servers.gh]\nurl = \"{}\"\ntype = \"http\"\n", server.url);
+    std::fs::write(&config, format!("{}{to}", policies(&folder))).unwrap();
+    let start = async || {
+        let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
+        process.args(["serve", "--stdio", "--no-memory", "--config"]).arg(&config);
+        let mut client = Wrapped::start(process);
+        client.initialize(json!({})).await;
+        client
+    };
+    let mut first = start().await;
+    let answer = first.ask(1, "tools/call", json!({"name": "create_issue", "arguments": {}})).await;
+    let resource = answer["result"]["_meta"]["seawall/served"]["resource"].clone();
+    assert!(resource.is_string(), "{answer}");
+    // It may just be under way: that is no reason for doubt.
+    first.close();
+    soon(first.child.wait()).await.unwrap();
+
+    is_well.store(true, Ordering::SeqCst);
+    let second = tokio::sync::Mutex::new(start().await);
+    until("it is made, and told", async || {
+        let read = second.lock().await.ask(2, "resources/read", json!({"uri": resource})).await;
+        let told = read["result"]["contents"][0]["text"].as_str().unwrap_or_else(|| panic!("{read}")).to_owned();
+        serde_json::from_str::<Value>(&told).unwrap()["state"] == "delivered"
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_wrapper_whose_store_another_one_has_works_without_it() {
     let folder = TempDir::new().unwrap();
     let config = folder.path().join("seawall.toml");
