@@ -49,8 +49,8 @@ async fn t14_a_restart_by_hand_starts_over_at_once() {
     keeper.server.restart();
     let failure = keeper.link(Duration::from_secs(100)).await.err().unwrap();
     assert!(matches!(failure, Failure::Starting { .. }), "{failure}");
-    // Also one that waits for its next try.
-    assert!(keeper.server.reconnect.wait() > Duration::from_secs(10));
+    // Also one that waits for its next try: the eighth delay ends 105 to 142 s after the restart, by chance.
+    assert!(keeper.server.reconnect.wait() > Duration::from_secs(2));
     keeper.server.restart();
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert!(keeper.server.reconnect.wait() < Duration::from_secs(1));
