@@ -210,11 +210,13 @@ impl Carried {
         }
     }
 
-    /// One attempt; after one that fails, those who may stand in are known.
+    /// One attempt; after one that fails, those who may stand in are known, if they are quick.
     async fn send(&self, attempt: Attempt) -> Result<Message, Signals> {
+        let (began, limit) = (Instant::now(), attempt.timeout);
         let sent = self.send_once(attempt).await;
         if let (Err(_), Some(others)) = (&sent, self.others.clone()) {
-            others.await;
+            // Not for all that is left: an attempt that is cut off would no longer be told as what it was.
+            let _in_time = tokio::time::timeout(limit.saturating_sub(began.elapsed()) / 2, others).await;
         }
         sent
     }

@@ -132,11 +132,13 @@ fn announced(word: &str) -> Next {
     let lower = word.to_lowercase();
     let name = lower.trim_end_matches([':', '=', '"', '\'']);
     let names_it = name.len() < word.len() && word.ends_with([':', '=']) && is_secret(name);
-    match () {
-        () if ["bearer", "basic"].iter().any(|scheme| lower.ends_with(scheme)) => Next::Secret,
-        () if names_it && name.ends_with("authorization") => Next::SchemeOrSecret,
-        () if names_it || is_option(word) => Next::Secret,
-        () => Next::Plain,
+    let is_scheme = ["bearer", "basic"].iter().any(|scheme| lower.ends_with(scheme));
+    if names_it && name.ends_with("authorization") {
+        Next::SchemeOrSecret
+    } else if is_scheme || names_it || is_option(word) {
+        Next::Secret
+    } else {
+        Next::Plain
     }
 }
 

@@ -196,6 +196,22 @@ async fn a_tool_of_a_server_that_nobody_listed_stands_in_too() {
 }
 
 #[tokio::test]
+async fn a_server_that_does_not_list_what_might_stand_in_changes_no_failure() {
+    let main = Faulty::start(|_, _, _| End::Status("429 Too Many Requests", "", "")).await;
+    let hung = Faulty::answering(|_, name, _, _| (name == "tools/list").then_some(End::Hang)).await;
+    let policies = format!(
+        "[tools.\"gh/create_issue\"]\nretry = {{ attempts = 1 }}\nattempt_timeout = \"2s\"\n\
+         fallback = [{{ tool = \"web/web_search\" }}]\n[servers.web]\nurl = \"{}\"\ntype = \"http\"\n",
+        hung.url
+    );
+    let served = main.served(&policies).await;
+    let session = served.session("/mcp/gh").await;
+    let answer = call(&session, "create_issue", json!({})).await;
+    let told = failure(&answer);
+    assert_eq!((&told["code"], &told["mayHaveExecuted"]), (&json!("RATE_LIMITED"), &json!(false)), "{answer}");
+}
+
+#[tokio::test]
 async fn a_modern_client_gets_a_fallback_as_a_complete_result() {
     let server = Faulty::start(|_, count, _| if count == 1 { End::Text("issue 7") } else { DOWN }).await;
     let served = server.served(QUICK).await;
