@@ -1,0 +1,56 @@
+//! Which configuration a command works with: what its arguments say, and the file they lead to.
+
+use std::path::Path;
+
+use super::{Run, Serve};
+use crate::ops::config::{self, Config};
+
+pub(super) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+fn loaded(path: &Path) -> Result<Config, String> {
+    config::load(path, &variable).map_err(|problems| problems.to_string())
+}
+
+pub(super) fn wrapped(run: Run) -> Result<Config, String> {
+    let name = run.name.as_deref();
+    let given = match run.url {
+        Some(url) => Some(Config::for_url(name, &url)),
+        None if run.command.is_empty() && run.config.is_some() => None,
+        None => Some(Config::for_command(name, run.command)),
+    };
+    let mut config = match (given, run.config) {
+        (Some(given), None) => {
+            let mut config = given.map_err(|problems| problems.to_string())?;
+            config.take_env(&variable).map_err(|problem| problem.to_string())?;
+            config
+        }
+        (Some(given), Some(path)) => {
+            let settings = config::load_policies(&path, &variable).map_err(|problems| problems.to_string())?;
+            given.map_err(|problems| problems.to_string())?.under(settings)
+        }
+        (None, path) => loaded(&path.unwrap_or_default())?,
+    };
+    if config.servers.len() > 1 && name.is_some() {
+        config.servers.retain(|server| Some(server.name.as_str()) == name);
+    }
+    match config.servers.len() {
+        1 => Ok(config),
+        0 => Err("the configuration has no server of this name".to_owned()),
+        count => Err(format!(
+            "`run` wraps one server, the configuration has {count}: choose one with --name, or use `seawall serve --stdio`"
+        )),
+    }
+}
+
+pub(super) fn served(serve: &Serve) -> Result<Config, String> {
+    let Some(path) = config::find(serve.config.as_deref(), &variable) else {
+        return Err(
+            "no configuration found: give --config FILE, set SEAWALL_CONFIG, or write ./seawall.toml".to_owned()
+        );
+    };
+    let mut config = loaded(&path)?;
+    config.listen = serve.listen.unwrap_or(config.listen);
+    Ok(config)
+}
