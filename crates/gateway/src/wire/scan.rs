@@ -91,25 +91,15 @@ pub fn text(json: &[u8]) -> Option<Cow<'_, str>> {
 
 /// The members of a whole text that must be an object, and unless they are too many the members of its members.
 pub fn object(json: &[u8]) -> Result<(Vec<Field>, Option<Vec<Field>>), Reject> {
-    std::str::from_utf8(json).map_err(|error| Reject::Utf8(error.valid_up_to()))?;
     let mut fields = Vec::with_capacity(6);
-    let mut scanner = Scanner { bytes: json, at: 0, inner: Some(Vec::new()) };
-    scanner.space();
-    match scanner.peek() {
-        Some(b'{') => scanner.object(1, Some(&mut fields))?,
-        Some(b'[') => {
-            scanner.value(0)?;
-            scanner.end()?;
-            return Err(Reject::Batch);
-        }
-        _ => {
-            scanner.value(0)?;
-            scanner.end()?;
-            return Err(Reject::Shape("it is not an object"));
-        }
+    let mut scanner = Scanner { inner: Some(Vec::new()), ..Scanner::new(json) };
+    let scanned = scanner.whole(&mut fields);
+    // What is no JSON may not be text in the first place. JSON has nothing but ASCII outside of strings, so text that has
+    // nothing else in them is UTF-8, and needs no second look.
+    if scanner.is_wide || scanned.is_err() {
+        std::str::from_utf8(json).map_err(|error| Reject::Utf8(error.valid_up_to()))?;
     }
-    scanner.end()?;
-    Ok((fields, scanner.inner))
+    scanned.map(|()| (fields, scanner.inner))
 }
 
 /// The members of an object inside bytes that were scanned before; empty if it is no object, or one without measure.
@@ -122,7 +112,7 @@ pub fn try_members(bytes: &[u8], span: Span) -> Result<Vec<Field>, Reject> {
     let inner = span.of(bytes);
     let mut fields = Vec::with_capacity(6);
     if inner.first() == Some(&b'{') {
-        Scanner { bytes: inner, at: 0, inner: None }.object(1, Some(&mut fields))?;
+        Scanner::new(inner).object(1, Some(&mut fields))?;
     }
     for field in &mut fields {
         *field = Field { key: field.key.moved(span.start), value: field.value.moved(span.start) };
@@ -135,7 +125,7 @@ pub fn elements(bytes: &[u8], span: Span) -> Vec<Span> {
     let inner = span.of(bytes);
     let mut found = Vec::new();
     if inner.first() == Some(&b'[') {
-        let mut scanner = Scanner { bytes: inner, at: 0, inner: None };
+        let mut scanner = Scanner::new(inner);
         if scanner.array(1, Some(&mut found)).is_err() {
             return Vec::new();
         }
@@ -170,9 +160,31 @@ struct Scanner<'a> {
     at: usize,
     /// Where the members of the members of an object are noted.
     inner: Option<Vec<Field>>,
+    /// Whether there may be more than ASCII in a string.
+    is_wide: bool,
 }
 
-impl Scanner<'_> {
+impl<'a> Scanner<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0, inner: None, is_wide: false }
+    }
+
+    /// A whole text that must be an object.
+    fn whole(&mut self, fields: &mut Vec<Field>) -> Result<(), Reject> {
+        self.space();
+        let other = match self.peek() {
+            Some(b'{') => {
+                self.object(1, Some(fields))?;
+                return self.end();
+            }
+            Some(b'[') => Reject::Batch,
+            _ => Reject::Shape("it is not an object"),
+        };
+        self.value(0)?;
+        self.end()?;
+        Err(other)
+    }
+
     fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
@@ -305,19 +317,24 @@ impl Scanner<'_> {
         const BLOCK: usize = 32;
         let special = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
         while let Some(block) = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<BLOCK>()) {
-            if block.iter().fold(false, |found, byte| found | special(*byte)) {
+            let (found, all) = block.iter().fold((false, 0), |(found, all), byte| (found | special(*byte), all | byte));
+            self.is_wide |= !all.is_ascii();
+            if found {
                 break;
             }
             self.at += BLOCK;
         }
-        while let Some(word) = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk()) {
-            let found = specials(u64::from_le_bytes(*word));
+        while let Some(bytes) = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk()) {
+            let word = u64::from_le_bytes(*bytes);
+            let found = specials(word);
+            self.is_wide |= word & HIGH != 0;
             self.at += found.trailing_zeros() as usize / 8;
             if found != 0 {
                 return;
             }
         }
-        while self.peek().is_some_and(|byte| !special(byte)) {
+        while let Some(byte) = self.peek().filter(|byte| !special(*byte)) {
+            self.is_wide |= !byte.is_ascii();
             self.at += 1;
         }
     }
@@ -385,5 +402,8 @@ fn specials(word: u64) -> u64 {
     let control = below(word, 0x20);
     let quote = below(word ^ (ONES * u64::from(b'"')), 1);
     let escape = below(word ^ (ONES * u64::from(b'\\')), 1);
-    (control | quote | escape) & (ONES << 7)
+    (control | quote | escape) & HIGH
 }
+
+/// The top bit of every byte of a word.
+const HIGH: u64 = u64::MAX / 255 << 7;

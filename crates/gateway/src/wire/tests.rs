@@ -185,6 +185,24 @@ fn json() -> impl Strategy<Value = String> {
     })
 }
 
+#[test]
+fn what_is_not_utf8_is_refused_wherever_it_stands() {
+    // Longer than the blocks in which strings are read, so that every byte of each of them has its turn.
+    for length in [1, 7, 8, 31, 32, 33, 100] {
+        for place in 0..length {
+            let mut text = vec![b'a'; length];
+            text[place] = 0xff;
+            let bytes = [b"{\"k\":\"", &text[..], b"\"}"].concat();
+            assert_eq!(scan::object(&bytes).err(), Some(Reject::Utf8(6 + place)), "{place} of {length}");
+            let wide = format!("{{\"{0}é{1}\":\"{0}é{1}\"}}", "a".repeat(place), "a".repeat(length - place));
+            assert!(scan::object(wide.as_bytes()).is_ok(), "{wide}");
+        }
+    }
+    // Bytes that are neither text nor JSON are called what they are.
+    assert_eq!(scan::object(b"{\"k\":\xff}").err(), Some(Reject::Utf8(5)));
+    assert_eq!(scan::object(b"{\"k\":x}").err(), Some(Reject::Syntax(5)));
+}
+
 proptest! {
     /// Accepts what serde_json accepts, refuses what it refuses, for JSON with a byte changed at random.
     #[test]
