@@ -12,8 +12,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-
 use seawall::Report;
 
 use crate::accept::stream::Stream;
@@ -29,6 +27,7 @@ use crate::session::Session;
 use crate::upstream::{Failure, Server};
 use crate::wire::build::Error;
 use crate::wire::names::{CLIENT_INFO, Era};
+use crate::wire::pieces::Pieces;
 use crate::wire::{Kind, Message, limits};
 
 /// Who asks.
@@ -61,7 +60,7 @@ impl From<Error> for Refusal {
 pub type Reply = Result<Message, Refusal>;
 
 /// One call and its answer, ready for the client. `None`: the client called it off and waits for nothing.
-pub async fn dispatch(route: &Arc<Route>, caller: &Caller, call: Call) -> Option<Bytes> {
+pub async fn dispatch(route: &Arc<Route>, caller: &Caller, call: Call) -> Option<Pieces> {
     if route.lifecycle.draining.is_cancelled() {
         return Some(answer::going_down(&call));
     }

@@ -5,7 +5,6 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
@@ -44,7 +43,7 @@ pub(crate) async fn serve<B, F>(
     end: &CancellationToken,
     answer: impl Fn(Request<Incoming>) -> F + Send + 'static,
 ) where
-    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
 {
     let activity = Activity::new();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
 
@@ -15,6 +16,7 @@ use crate::ops::memory;
 use crate::upstream::Link;
 use crate::upstream::http::named;
 use crate::wire::build::{self, Error};
+use crate::wire::pieces::Pieces;
 use crate::wire::{Kind, Message, header, limits};
 
 /// One POST.
@@ -98,11 +100,13 @@ fn bad_status(code: i64) -> StatusCode {
 }
 
 /// The status of an answer: some errors have one of their own.
-fn status(answer: &bytes::Bytes) -> StatusCode {
-    if memchr::memmem::find(&answer[..answer.len().min(4096)], b"\"error\"").is_none() {
+fn status(answer: &Pieces) -> StatusCode {
+    let begins_with_error =
+        |piece: &Bytes| memchr::memmem::find(&piece[..piece.len().min(4096)], b"\"error\"").is_some();
+    if !answer.parts().into_iter().any(begins_with_error) {
         return StatusCode::OK;
     }
-    let Ok(message) = Message::parse(answer.clone()) else { return StatusCode::OK };
+    let Ok(message) = Message::parse(answer.whole()) else { return StatusCode::OK };
     if message.kind() != Kind::Error {
         return StatusCode::OK;
     }

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::pin::Pin;
 
 use bytes::Bytes;
+use bytes::buf::Chain;
 use futures_util::stream::unfold;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
@@ -13,14 +14,18 @@ use hyper::body::Frame;
 
 use super::stream::{Next, Reader, Said};
 use crate::wire::build::{self, Error};
+use crate::wire::pieces::Pieces;
 use crate::wire::{Id, limits, sse};
 
 /// The body of every response.
-pub(super) type Body = Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>;
+pub(super) type Body = Either<Full<Data>, UnsyncBoxBody<Data, Infallible>>;
+
+/// What bodies are made of.
+type Data = Chain<Bytes, Bytes>;
 
 /// One message as JSON.
-pub(super) fn json(status: StatusCode, message: Bytes) -> Response<Body> {
-    let mut response = Response::new(Either::Left(Full::new(message)));
+pub(super) fn json(status: StatusCode, message: impl Into<Pieces>) -> Response<Body> {
+    let mut response = Response::new(Either::Left(Full::new(message.into().into_buf())));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
@@ -28,7 +33,7 @@ pub(super) fn json(status: StatusCode, message: Bytes) -> Response<Body> {
 
 /// A status without a body.
 pub(super) fn empty(status: StatusCode) -> Response<Body> {
-    let mut response = Response::new(Either::Left(Full::new(Bytes::new())));
+    let mut response = Response::new(Either::Left(Full::new(Pieces::default().into_buf())));
     *response.status_mut() = status;
     response
 }
@@ -66,7 +71,7 @@ pub(super) fn stream(events: Events) -> Response<Body> {
         let mut events = events?;
         let bytes = events.next().await?;
         let is_over = bytes.1;
-        Some((Ok::<_, Infallible>(Frame::data(bytes.0)), (!is_over).then_some(events)))
+        Some((Ok::<_, Infallible>(Frame::data(Pieces::from(bytes.0).into_buf())), (!is_over).then_some(events)))
     });
     let mut response = Response::new(Either::Right(UnsyncBoxBody::new(StreamBody::new(frames).boxed_unsync())));
     let headers = response.headers_mut();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufWriter};
 use tokio_util::task::TaskTracker;
 
 use super::modern::OnStream;
@@ -17,7 +17,7 @@ use crate::session::Session;
 use crate::wire::build::{self, Error};
 use crate::wire::lines::{Line, Lines};
 use crate::wire::names::Era;
-use crate::wire::{Kind, Message, Reject, edit, limits};
+use crate::wire::{Kind, Message, Reject, limits};
 
 /// Who is at the other end, each time the program starts: whoever has the store's file.
 const ON_A_PIPE: &str = "pipe";
@@ -60,12 +60,16 @@ pub async fn serve(
 }
 
 /// Writes everything that is said, one line each.
-async fn write(mut reader: Reader, mut output: impl AsyncWrite + Unpin) {
+async fn write(mut reader: Reader, output: impl AsyncWrite + Unpin) {
+    // What is small goes out in one piece, what is large as it is.
+    let mut output = BufWriter::new(output);
     while let Next::Said(said) = reader.next().await {
-        let mut line = edit::one_line(&said.message).to_vec();
-        line.push(b'\n');
+        let line = said.message.one_line();
         let written = async {
-            output.write_all(&line).await?;
+            for piece in line.parts() {
+                output.write_all(piece).await?;
+            }
+            output.write_all(b"\n").await?;
             output.flush().await
         };
         if written.await.is_err() {

@@ -6,10 +6,10 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use tokio::sync::Notify;
 
 use crate::wire::limits;
+use crate::wire::pieces::Pieces;
 
 /// One thing that a stream says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Said {
     /// Its place in the stream, from 1.
     pub place: u64,
     /// The message.
-    pub message: Bytes,
+    pub message: Pieces,
     /// Whether it is the answer that ends the stream.
     pub last: bool,
     droppable: bool,
@@ -71,27 +71,27 @@ impl Stream {
     }
 
     /// A notification: given up when the client does not keep up.
-    pub fn notify(&self, message: Bytes) {
-        self.push(message, false, true);
+    pub fn notify(&self, message: impl Into<Pieces>) {
+        self.push(message.into(), false, true);
     }
 
     /// A question: not taken while too much waits, and never given up once it is.
-    pub fn ask(&self, message: Bytes) -> bool {
+    pub fn ask(&self, message: impl Into<Pieces>) -> bool {
         let has_room = self.state().has_room();
         if has_room {
-            self.push(message, false, false);
+            self.push(message.into(), false, false);
         }
         has_room
     }
 
     /// One answer of many on a stream for all of them: never given up.
-    pub fn say(&self, message: Bytes) {
-        self.push(message, false, false);
+    pub fn say(&self, message: impl Into<Pieces>) {
+        self.push(message.into(), false, false);
     }
 
     /// The answer. Nothing can be said after it.
-    pub fn answer(&self, message: Bytes) {
-        self.push(message, true, false);
+    pub fn answer(&self, message: impl Into<Pieces>) {
+        self.push(message.into(), true, false);
     }
 
     /// Hangs up on whoever reads, if the client can come back for the rest.
@@ -116,15 +116,15 @@ impl Stream {
         self.news.notify_waiters();
     }
 
-    fn push(&self, message: Bytes, last: bool, droppable: bool) {
+    fn push(&self, message: Pieces, last: bool, droppable: bool) {
         let mut state = self.state();
         if state.ended {
             return;
         }
         state.places += 1;
         let place = state.places;
-        state.bytes += message.len();
-        state.unread += message.len();
+        state.bytes += message.size();
+        state.unread += message.size();
         state.kept.push_back(Said { place, message, last, droppable });
         state.ended = last;
         state.make_room();
@@ -200,7 +200,7 @@ impl State {
     fn read_up_to(&mut self, place: u64) {
         let from = self.kept.partition_point(|said| said.place <= self.read);
         let passed = self.kept.range(from..).take_while(|said| said.place <= place);
-        self.unread -= passed.map(|said| said.message.len()).sum::<usize>();
+        self.unread -= passed.map(|said| said.message.size()).sum::<usize>();
         self.read = self.read.max(place);
     }
 
@@ -215,14 +215,14 @@ impl State {
             && let Some(oldest) = self.kept.range(read..).position(|said| said.droppable)
             && let Some(given_up) = self.kept.remove(read + oldest)
         {
-            self.bytes -= given_up.message.len();
-            self.unread -= given_up.message.len();
+            self.bytes -= given_up.message.size();
+            self.unread -= given_up.message.size();
         }
         while read > 0
             && (self.kept.len() > limits::KEPT_EVENTS || self.bytes > self.keep)
             && let Some(oldest) = self.kept.pop_front()
         {
-            self.bytes -= oldest.message.len();
+            self.bytes -= oldest.message.size();
             read -= 1;
         }
     }
@@ -290,7 +290,7 @@ mod tests {
 
     fn text(next: Option<Next>) -> Option<(u64, String)> {
         match next? {
-            Next::Said(said) => Some((said.place, String::from_utf8(said.message.to_vec()).unwrap())),
+            Next::Said(said) => Some((said.place, String::from_utf8(said.message.whole().to_vec()).unwrap())),
             Next::Ended => Some((0, String::new())),
         }
     }
@@ -298,14 +298,14 @@ mod tests {
     #[test]
     fn a_client_that_comes_back_reads_on_from_where_it_was() {
         let stream = Stream::resumable(true);
-        stream.notify("a".into());
-        stream.notify("b".into());
+        stream.notify("a");
+        stream.notify("b");
         let mut first = stream.reader(0);
         assert_eq!(text(first.try_next()), Some((1, "a".into())));
         assert_eq!(text(first.try_next()), Some((2, "b".into())));
         assert_eq!(first.try_next(), None);
-        stream.answer("c".into());
-        stream.notify("too late".into());
+        stream.answer("c");
+        stream.notify("too late");
 
         let mut second = stream.reader(1);
         assert_eq!(first.try_next(), Some(Next::Ended));
@@ -320,7 +320,7 @@ mod tests {
         let stream = Stream::resumable(true);
         let mut first = stream.reader(0);
         stream.pause();
-        stream.answer("late".into());
+        stream.answer("late");
         assert_eq!(first.try_next(), Some(Next::Ended));
         assert!(stream.is_over());
         assert_eq!(text(stream.reader(0).try_next()), Some((1, "late".to_owned())));
@@ -329,11 +329,11 @@ mod tests {
     #[test]
     fn a_flood_gives_way_to_questions_and_the_answer() {
         let stream = Stream::resumable(true);
-        stream.ask("question".into());
+        stream.ask("question");
         for number in 0..10_000 {
-            stream.notify(format!("{number}").into());
+            stream.notify(format!("{number}"));
         }
-        stream.answer("answer".into());
+        stream.answer("answer");
         let mut reader = stream.reader(0);
         let mut seen = Vec::new();
         while let Some((place, text)) = text(reader.try_next()) {
@@ -352,7 +352,7 @@ mod tests {
         let stream = Stream::resumable(true);
         let mut reader = stream.reader(0);
         for number in 0..10_000 {
-            stream.notify(format!("{number}").into());
+            stream.notify(format!("{number}"));
             reader.try_next();
         }
         assert!(stream.state().kept.len() <= limits::KEPT_EVENTS);

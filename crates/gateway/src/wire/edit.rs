@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use bytes::{Buf as _, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 
 use super::scan::{self, Span};
 
@@ -19,23 +19,6 @@ pub fn splice(raw: &[u8], cuts: &mut [(Span, &[u8])]) -> Bytes {
     }
     out.extend_from_slice(Span { start: at, end: raw.len() }.of(raw));
     out.freeze()
-}
-
-/// The same for one span. Where the bytes are nobody else's and the new text is not longer, only what stands before the
-/// span moves: a large answer is not copied for the sake of its id.
-pub fn replace(raw: Bytes, span: Span, with: &[u8]) -> Bytes {
-    let Some(spare) = (span.end - span.start).checked_sub(with.len()) else {
-        return splice(&raw, &mut [(span, with)]);
-    };
-    match raw.try_into_mut() {
-        Ok(mut bytes) => {
-            bytes.copy_within(..span.start, spare);
-            bytes[span.start + spare..span.end].copy_from_slice(with);
-            bytes.advance(spare);
-            bytes.freeze()
-        }
-        Err(raw) => splice(&raw, &mut [(span, with)]),
-    }
 }
 
 /// A message on one line: line breaks can only be white space between JSON tokens, so they become spaces.

@@ -13,6 +13,7 @@ pub mod limits;
 pub mod lines;
 pub mod message;
 pub mod names;
+pub mod pieces;
 pub mod scan;
 pub mod sse;
 

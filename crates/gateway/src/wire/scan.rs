@@ -406,4 +406,4 @@ fn specials(word: u64) -> u64 {
 }
 
 /// The top bit of every byte of a word.
-const HIGH: u64 = u64::MAX / 255 << 7;
+const HIGH: u64 = (u64::MAX / 255) << 7;

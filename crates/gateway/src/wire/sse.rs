@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
-use super::edit::one_line;
 use super::limits;
+use super::pieces::Pieces;
 use super::scan::Reject;
 
 /// One message as an event, with the id that a client can come back with.
-pub fn event(id: Option<&str>, message: &Bytes) -> Bytes {
-    let message = one_line(message);
+pub fn event(id: Option<&str>, message: &Pieces) -> Bytes {
+    let message = message.one_line();
+    let [head, tail] = message.parts();
     let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
-    [id.as_bytes(), b"event: message\ndata: ", &message, b"\n\n"].concat().into()
+    [id.as_bytes(), b"event: message\ndata: ", head, tail, b"\n\n"].concat().into()
 }
 
 /// The event that says nothing but where the stream begins, and how soon to come back when it breaks.

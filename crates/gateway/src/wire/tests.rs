@@ -1,11 +1,12 @@
 //! The wire against serde_json as the oracle, and its own stricter rules one by one.
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use proptest::prelude::*;
 
-use super::edit::{Object, replace, splice};
+use super::edit::{Object, one_line, splice};
 use super::lines::{Line, Lines};
 use super::message::{Kind, Message};
+use super::pieces::Pieces;
 use super::scan::{self, Reject};
 use super::{header, limits, sse};
 
@@ -203,6 +204,11 @@ fn what_is_not_utf8_is_refused_wherever_it_stands() {
     assert_eq!(scan::object(b"{\"k\":x}").err(), Some(Reject::Syntax(5)));
 }
 
+/// Small, about as large as what is copied, and larger.
+fn sizes() -> impl Strategy<Value = usize> {
+    prop_oneof![0usize..40, limits::COPIED - 2..limits::COPIED + 2, Just(3 * limits::COPIED)]
+}
+
 proptest! {
     /// Accepts what serde_json accepts, refuses what it refuses, for JSON with a byte changed at random.
     #[test]
@@ -231,16 +237,16 @@ proptest! {
         prop_assert_eq!(String::from_utf8(again).unwrap(), object);
     }
 
-    /// Moving the front of the bytes gives what copying all of them gives, shared or not.
+    /// A text in pieces is what copying all of it gives, whichever of its parts are large.
     #[test]
-    fn replacing_one_span_is_splicing_it(text in "[a-z]{2,60}", from in 0usize..30, len in 0usize..30, with in "[0-9]{0,12}") {
-        let start = from.min(text.len());
-        let span = scan::Span { start, end: (start + len).min(text.len()) };
-        let expected = splice(text.as_bytes(), &mut [(span, with.as_bytes())]);
-        let alone = Bytes::from(text.clone().into_bytes());
-        let shared = alone.clone();
-        prop_assert_eq!(&replace(shared.clone(), span, with.as_bytes()), &expected);
-        drop(shared);
-        prop_assert_eq!(&replace(alone, span, with.as_bytes()), &expected);
+    fn replacing_one_span_is_splicing_it(before in sizes(), len in 0usize..30, after in sizes(), with in "[0-9]{0,12}") {
+        let text = ["a".repeat(before), "b".repeat(len), "c\n".repeat(after / 2)].concat();
+        let (raw, span) = (Bytes::from(text), scan::Span { start: before, end: before + len });
+        let expected = splice(&raw, &mut [(span, with.as_bytes())]);
+        let replaced = Pieces::replaced(&raw, span, with.as_bytes());
+        prop_assert_eq!(replaced.size(), expected.len());
+        prop_assert_eq!(replaced.one_line().whole(), one_line(&expected));
+        prop_assert_eq!(replaced.clone().into_buf().copy_to_bytes(expected.len()), replaced.whole());
+        prop_assert_eq!(replaced.whole(), expected);
     }
 }

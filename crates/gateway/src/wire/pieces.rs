@@ -1,0 +1,60 @@
+//! What is written to a client: a text in two pieces, so that a large answer is not copied for the sake of its id.
+
+use bytes::buf::Chain;
+use bytes::{Buf as _, Bytes};
+
+use super::edit::{one_line, splice};
+use super::limits;
+use super::scan::Span;
+
+/// One text, the second piece of which is mostly empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pieces {
+    head: Bytes,
+    tail: Bytes,
+}
+
+impl Pieces {
+    /// Bytes with one span replaced. What is large is shared and not copied, unless the span lies in the middle of it.
+    pub fn replaced(raw: &Bytes, span: Span, with: &[u8]) -> Self {
+        let (before, after) = (raw.slice(..span.start), raw.slice(span.end..));
+        if raw.len() > limits::COPIED && before.len() <= limits::COPIED {
+            Self { head: [&before, with].concat().into(), tail: after }
+        } else if raw.len() > limits::COPIED && after.len() <= limits::COPIED {
+            Self { head: before, tail: [with, &after].concat().into() }
+        } else {
+            splice(raw, &mut [(span, with)]).into()
+        }
+    }
+
+    /// How many bytes it has.
+    pub fn size(&self) -> usize {
+        self.head.len() + self.tail.len()
+    }
+
+    /// Its pieces, in their order.
+    pub fn parts(&self) -> [&Bytes; 2] {
+        [&self.head, &self.tail]
+    }
+
+    /// All of it in one piece.
+    pub fn whole(&self) -> Bytes {
+        if self.tail.is_empty() { self.head.clone() } else { [&*self.head, &self.tail].concat().into() }
+    }
+
+    /// The same on one line.
+    pub fn one_line(&self) -> Self {
+        Self { head: one_line(&self.head), tail: one_line(&self.tail) }
+    }
+
+    /// What a body is made of.
+    pub fn into_buf(self) -> Chain<Bytes, Bytes> {
+        self.head.chain(self.tail)
+    }
+}
+
+impl<T: Into<Bytes>> From<T> for Pieces {
+    fn from(text: T) -> Self {
+        Self { head: text.into(), tail: Bytes::new() }
+    }
+}
