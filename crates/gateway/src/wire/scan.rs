@@ -312,28 +312,44 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Skips what needs no thought inside a string, a block at a time where it can.
+    /// Skips what needs no thought inside a string: some words, for most strings end soon, then whole blocks.
     fn plain(&mut self) {
-        const BLOCK: usize = 32;
-        let special = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
-        while let Some(block) = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<BLOCK>()) {
-            let (found, all) = block.iter().fold((false, 0), |(found, all), byte| (found | special(*byte), all | byte));
-            self.is_wide |= !all.is_ascii();
-            if found {
-                break;
+        const WORDS: usize = 4;
+        loop {
+            for _ in 0..WORDS {
+                let Some(word) = self.next() else { return self.last_plain() };
+                let word = u64::from_le_bytes(word);
+                let found = specials(word);
+                self.is_wide |= word & HIGH != 0;
+                self.at += found.trailing_zeros() as usize / 8;
+                if found != 0 {
+                    return;
+                }
             }
-            self.at += BLOCK;
-        }
-        while let Some(bytes) = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk()) {
-            let word = u64::from_le_bytes(*bytes);
-            let found = specials(word);
-            self.is_wide |= word & HIGH != 0;
-            self.at += found.trailing_zeros() as usize / 8;
-            if found != 0 {
-                return;
+            while let Some(block) = self.next().filter(|block| self.is_plain(block)) {
+                self.at += block.len();
             }
         }
-        while let Some(byte) = self.peek().filter(|byte| !special(*byte)) {
+    }
+
+    fn next<const N: usize>(&self) -> Option<[u8; N]> {
+        self.bytes.get(self.at..).and_then(|rest| rest.first_chunk()).copied()
+    }
+
+    /// Whether nothing in a block needs thought. What is not ASCII does until there was some; as a signed number it is below
+    /// the control characters, so that one comparison finds both.
+    fn is_plain(&self, block: &[u8; 64]) -> bool {
+        let ends = |byte: u8| (byte == b'"') | (byte == b'\\');
+        let found = match self.is_wide {
+            true => block.iter().fold(false, |found, byte| found | ends(*byte) | (*byte < 0x20)),
+            false => block.iter().fold(false, |found, byte| found | ends(*byte) | (byte.cast_signed() < 0x20)),
+        };
+        !found
+    }
+
+    /// The same, where not even a word is left.
+    fn last_plain(&mut self) {
+        while let Some(byte) = self.peek().filter(|byte| !matches!(byte, 0..0x20 | b'"' | b'\\')) {
             self.is_wide |= !byte.is_ascii();
             self.at += 1;
         }
