@@ -187,7 +187,7 @@ fn json() -> impl Strategy<Value = String> {
 }
 
 #[test]
-fn what_is_not_utf8_is_refused_wherever_it_stands() {
+fn what_is_not_utf8_or_no_character_is_refused_wherever_it_stands() {
     // Longer than the blocks in which strings are read, so that every byte of each of them has its turn.
     for length in [1, 7, 8, 31, 32, 33, 95, 96, 97, 200] {
         for place in 0..length {
@@ -197,6 +197,9 @@ fn what_is_not_utf8_is_refused_wherever_it_stands() {
             assert_eq!(scan::object(&bytes).err(), Some(Reject::Utf8(6 + place)), "{place} of {length}");
             let wide = format!("{{\"{0}é{1}\":\"{0}é{1}\"}}", "a".repeat(place), "a".repeat(length - place));
             assert!(scan::object(wide.as_bytes()).is_ok(), "{wide}");
+            // A control character is found before and after what is not ASCII.
+            let broken = format!("{{\"é\":\"{}\n{}\"}}", "a".repeat(place), "é".repeat(length));
+            assert_eq!(scan::object(broken.as_bytes()).err(), Some(Reject::Syntax(7 + place)), "{broken}");
         }
     }
     // Bytes that are neither text nor JSON are called what they are.
