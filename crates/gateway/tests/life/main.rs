@@ -16,15 +16,13 @@ mod rest;
 mod sessions;
 mod status;
 
-use std::fs;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use http::Method;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use tempfile::TempDir;
 
+use self::kit::ledger::Ledger;
 use self::kit::{Gateway, Legacy};
 
 /// Policies that try once and have nothing to stand in: what a server's life does by itself is to be seen.
@@ -53,31 +51,4 @@ async fn leave(client: &Legacy) {
     let headers = client.headers();
     let left = kit::http::send(client.address, Method::DELETE, &client.path, &headers, Default::default()).await;
     assert_eq!(left.status(), 200);
-}
-
-/// A file in which scripted servers write what they did.
-struct Ledger {
-    _folder: TempDir,
-    path: PathBuf,
-}
-
-impl Ledger {
-    fn new() -> Self {
-        let folder = TempDir::new().unwrap();
-        Self { path: folder.path().join("ledger"), _folder: folder }
-    }
-
-    /// The path, as an argument.
-    fn path(&self) -> &str {
-        self.path.to_str().unwrap()
-    }
-
-    fn lines(&self) -> Vec<String> {
-        fs::read_to_string(&self.path).unwrap_or_default().lines().map(str::to_owned).collect()
-    }
-
-    /// How often a line stands there.
-    fn count(&self, line: &str) -> usize {
-        self.lines().iter().filter(|written| *written == line).count()
-    }
 }

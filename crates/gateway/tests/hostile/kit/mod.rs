@@ -3,6 +3,7 @@
 pub(crate) mod client;
 pub(crate) mod h2;
 pub(crate) mod http;
+pub(crate) mod ledger;
 pub(crate) mod process;
 pub(crate) mod stdio;
 pub(crate) mod upstream;
