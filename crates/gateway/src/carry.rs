@@ -310,7 +310,7 @@ fn wants_debug(request: &Message) -> bool {
 }
 
 /// Whether an answer is an error that may pass.
-fn is_passing(answer: &Message) -> bool {
+pub fn is_passing(answer: &Message) -> bool {
     answer.kind() == Kind::Error && seawall::classify(&error_signals(answer)).disposition == Disposition::Transient
 }
 

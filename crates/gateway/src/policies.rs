@@ -313,7 +313,7 @@ impl<'a> Listed<'a> {
 }
 
 /// The text of an answer that is an error: the protocol's, or one that the tool itself marked.
-fn error_text(answer: &Message) -> Option<String> {
+pub fn error_text(answer: &Message) -> Option<String> {
     if answer.kind() == Kind::Error {
         return Some(answer.field_text("message").unwrap_or_default().into_owned());
     }

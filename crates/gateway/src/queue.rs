@@ -6,16 +6,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use seawall::Queued;
+use seawall::{Cause, Classifier, Failure, Outcome, Queued, Sent, Signals, Tool};
 use serde_json::{Value, json};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::bridge::pool::own_info;
 use crate::call::{Call, Nowhere};
+use crate::carry::{error_signals, is_passing};
 use crate::dispatch::{Caller, Refusal, once};
 use crate::gateway::Route;
 use crate::ops::store::{Delivery, Store, deliver};
-use crate::policies::is_complete;
+use crate::policies::{error_text, is_complete};
 use crate::resources::Found;
 use crate::upstream::Server;
 use crate::wire::build;
@@ -52,36 +53,51 @@ impl Delivery for ToServer {
         self.route.lifecycle.call()
     }
 
-    async fn send(&self, _id: &str, call: Queued) -> Result<String, seawall::Failure> {
-        let known = self.route.policies.tool(&self.server.name, &call.tool);
-        let limit = known.as_ref().map_or(Duration::from_secs(60), |known| known.tool.policy().timeout);
+    async fn send(&self, _id: &str, call: Queued) -> Result<String, Failure> {
+        let policies = &self.route.policies;
+        let known = policies.tool(&self.server.name, &call.tool);
+        let known = known.ok_or_else(|| Failure::local(Cause::Unavailable, None, "its server is not there"))?;
+        // Everything that holds for a call of this tool holds for this one; but it is no slip, and nothing stands in for it.
+        let tool = known.tool.once(call.effect);
         let request = request(&call).map_err(|text| seawall::classify(&text.into()))?;
+        let asked = seawall::Call { caller: call.caller.into(), ..seawall::Call::new(call.arguments) };
         let call = Call::new(request, Arc::new(Nowhere));
-        let caller = Caller::Modern("".into());
-        let wait = self.server.reconnect.patience_within(limit);
-        let sent = once(&self.route, &caller, &self.server, &call, wait);
-        let end = match tokio::time::timeout(limit, sent).await {
-            Ok(Ok(answer)) if answer.kind() == Kind::Result && !is_complete(&answer) => {
-                let words = "it asks for something, and nobody is there to answer";
-                Err(seawall::Failure::local(seawall::Cause::InvalidInput, None, words))
-            }
-            Ok(Ok(answer)) if answer.kind() == Kind::Result => {
-                Ok(String::from_utf8_lossy(answer.body_json()).into_owned())
-            }
-            Ok(Ok(answer)) => Err(seawall::classify(&crate::carry::error_signals(&answer))),
-            Ok(Err(Refusal::Failed(_, failure))) => Err(seawall::classify(&failure.signals())),
-            Ok(Err(Refusal::Wrong(error))) => Err(seawall::classify(&seawall::Signals::rpc(error.code, error.message))),
-            Ok(Err(Refusal::Reported(report, _))) => Err(report.failure),
-            Err(_) => {
-                Err(seawall::classify(&seawall::Signals::transport(seawall::Transport::Timeout, "no answer in time")))
-            }
-        };
-        // What was read before it is no longer fresh.
-        let is_sent = end.as_ref().err().is_none_or(|failure| failure.sent != seawall::Sent::Never);
-        if let Some(known) = known.filter(|_| is_sent) {
-            known.tool.server().count_write();
+        let ended = policies.pipeline.run(&tool, &asked, |attempt| self.attempt(&call, attempt.timeout)).await;
+        match ended.outcome {
+            Outcome::Live(answer) => outcome(&tool, &answer),
+            Outcome::Failed(report) => Err(report.failure),
+            Outcome::Served(_) => Err(Failure::local(Cause::Unavailable, None, "something else answered in its place")),
         }
-        end
+    }
+}
+
+impl ToServer {
+    async fn attempt(&self, call: &Call, limit: Duration) -> Result<Message, Signals> {
+        let wait = self.server.reconnect.patience_within(limit);
+        match once(&self.route, &Caller::Modern("".into()), &self.server, call, wait).await {
+            Ok(answer) if is_passing(&answer) => Err(error_signals(&answer)),
+            Ok(answer) => Ok(answer),
+            Err(Refusal::Failed(_, failure)) => Err(failure.signals()),
+            Err(Refusal::Wrong(error)) => Err(Signals::rpc(error.code, error.message).with_sent(Sent::Never)),
+            Err(Refusal::Reported(report, _)) => Err(Signals::text(report.message)),
+        }
+    }
+}
+
+/// What became of a call that was answered: the tool's own result, unless it is nobody's last word.
+fn outcome(tool: &Tool, answer: &Message) -> Result<String, Failure> {
+    if answer.kind() == Kind::Error {
+        return Err(seawall::classify(&error_signals(answer)));
+    }
+    if !is_complete(answer) {
+        let words = "it asks for something, and nobody is there to answer";
+        return Err(Failure::local(Cause::InvalidInput, None, words));
+    }
+    // What plainly is somebody's 503 is worth another attempt where that does no harm.
+    let may_pass = tool.policy().soft_errors && tool.policy().effect.is_replayable();
+    match error_text(answer).filter(|_| may_pass).and_then(|text| Classifier::new().classify_soft(&text)) {
+        Some(failure) => Err(failure),
+        None => Ok(String::from_utf8_lossy(answer.body_json()).into_owned()),
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::server::Server;
+use crate::admit::loops::LoopMode;
 use crate::attempt::breaker::Breaker;
 use crate::attempt::hedge::{HedgePolicy, Latencies};
 use crate::attempt::until::Pause;
@@ -19,27 +20,42 @@ pub struct Tool {
     pub(crate) server: Arc<Server>,
     pub(crate) policy: Policy,
     pub(crate) breaker: Option<Arc<Breaker>>,
-    /// Its server asked not to be asked for a while.
-    pub(crate) pause: Pause,
+    /// Its server asked not to be asked for a while, however the call is treated.
+    pub(crate) pause: Arc<Pause>,
     latencies: Latencies,
 }
 
 impl Tool {
     pub(crate) fn new(name: Arc<str>, server: Arc<Server>, policy: Policy, breaker: Option<Arc<Breaker>>) -> Self {
         let names = Arc::new(Names { server: server.name.clone(), tool: name.clone() });
-        Self { name, names, server, policy, breaker, pause: Pause::default(), latencies: Latencies::default() }
+        Self { name, names, server, policy, breaker, pause: Arc::default(), latencies: Latencies::default() }
     }
 
     /// Another tool with the same policy and the same breaker, which is not remembered.
     pub fn renamed(&self, name: &str) -> Self {
-        Self::new(name.into(), self.server.clone(), self.policy.clone(), self.breaker.clone())
+        self.variant(name.into(), self.policy.clone())
     }
 
     /// The same tool for calls that carry a key by which its server knows a repeat: those may be sent again.
     pub fn idempotent(&self) -> Self {
         let effect = if self.policy.effect.is_replayable() { self.policy.effect } else { Effect::Idempotent };
-        let policy = Policy { effect, ..self.policy.clone() };
-        Self::new(self.name.clone(), self.server.clone(), policy, self.breaker.clone())
+        self.variant(self.name.clone(), Policy { effect, ..self.policy.clone() })
+    }
+
+    /// The same tool for a call that is made once, as `effect`, and that nothing stands in for: whoever makes it knows that it is no
+    /// slip, and repeats it himself.
+    pub fn once(&self, effect: Effect) -> Self {
+        let mut policy =
+            Policy { effect, fallback: Vec::new(), repeat_after: None, hedge: None, ..self.policy.clone() };
+        policy.retry.attempts = 1;
+        policy.loops.mode = LoopMode::Off;
+        self.variant(self.name.clone(), policy)
+    }
+
+    /// What holds for its server holds for all of them.
+    fn variant(&self, name: Arc<str>, policy: Policy) -> Self {
+        let variant = Self::new(name, self.server.clone(), policy, self.breaker.clone());
+        Self { pause: self.pause.clone(), ..variant }
     }
 
     /// Its name at its server.

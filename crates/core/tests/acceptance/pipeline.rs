@@ -390,6 +390,39 @@ fn a_read_with_a_key_stays_a_read() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pause_that_a_server_asked_for_holds_however_a_call_is_treated() {
+    let pipeline = pipeline(&env(0.0));
+    pipeline.server("s", ServerPolicy::default()).unwrap();
+    let tool = pipeline.tool("s", "create_issue", default_policy("create_issue")).unwrap();
+    let slow_down = Signals { retry_after: Some(secs(120)), ..Signals::http(429, "slow down") };
+    run(&pipeline, &tool.once(Effect::Write), &Script::down(slow_down)).await;
+
+    for treated in [tool.idempotent(), tool.renamed("create_label"), tool.once(Effect::Write)] {
+        let script = Script::healthy();
+        let answer = run(&pipeline, &treated, &script).await;
+        assert_eq!((report(&answer).code, script.executions()), (Code::RateLimited, 0));
+    }
+    tokio::time::advance(secs(121)).await;
+    assert!(run(&pipeline, &tool, &Script::healthy()).await.value().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_made_once_is_tried_once_as_often_as_somebody_makes_it_and_counts() {
+    let pipeline = pipeline(&env(0.0));
+    pipeline.server("s", ServerPolicy::default()).unwrap();
+    let tool = pipeline.tool("s", "update_issue", default_policy("update_issue")).unwrap();
+    let (once, call, script) = (tool.once(Effect::Idempotent), Call::new(json!({"same": true})), Script::down(lost()));
+
+    // The breaker of a write opens after three, and not the guard against loops, nor that against a write in doubt.
+    let code = async || report(&pipeline.run(&once, &call, script.send()).await).code;
+    for _ in 0..3 {
+        assert_eq!(code().await, Code::ConnectionLost);
+    }
+    assert_eq!((code().await, script.executions()), (Code::CircuitOpen, 3));
+    assert!(tool.breaker().is_some_and(|breaker| breaker.status() == Status::Open));
+}
+
+#[tokio::test(start_paused = true)]
 async fn invented_tool_names_share_one_policy_beyond_a_bound() {
     let tools = caller(&env(0.0));
     for n in 0..2000 {

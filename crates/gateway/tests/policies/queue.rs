@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::sync::Semaphore;
 
-use super::kit::{Session, Wrapped, program, soon, until};
+use super::kit::{Served, Session, Wrapped, program, soon, until};
 use super::server::{End, Faulty, call, failure, text};
 
 /// A server that is too busy until it is told to be well: what it refuses so was certainly not executed.
@@ -127,6 +128,73 @@ async fn a_write_that_asks_back_when_it_is_made_is_not_said_to_be_delivered() {
     let item = became(&session, &resource).await;
     let note = "was not executed: it asks for something, and nobody is there to answer";
     assert_eq!((&item["note"], &item["mayHaveExecuted"]), (&json!(note), &json!(false)), "{item}");
+}
+
+#[tokio::test]
+async fn a_write_that_waits_keeps_the_pause_that_its_server_asked_for() {
+    let folder = TempDir::new().unwrap();
+    let server = Faulty::start(|_, _, _| End::Status("429 Too Many Requests", "Retry-After: 3600\r\n", "")).await;
+    let served = server.served(&policies(&folder)).await;
+    let session = served.session("/mcp/gh").await;
+    let answer = call(&session, "create_issue", json!({})).await;
+    let resource = answer["result"]["_meta"]["seawall/served"]["resource"].as_str().expect("queued").to_owned();
+
+    until("it was tried", async || became(&session, &resource).await["attempts"] == 1).await;
+    let item = became(&session, &resource).await;
+    assert_eq!((&item["state"], server.calls("create_issue")), (&json!("waiting"), 1), "{item}");
+}
+
+#[tokio::test]
+async fn a_write_that_waits_takes_a_place_of_its_server_like_any_other() {
+    let folder = TempDir::new().unwrap();
+    let (is_well, hold) = (Arc::new(AtomicBool::new(false)), Arc::new(Semaphore::new(0)));
+    let (looked, held) = (Arc::clone(&is_well), Arc::clone(&hold));
+    let server = Faulty::start(move |tool, _, _| match (tool, looked.load(Ordering::SeqCst)) {
+        ("create_issue", true) => End::Text("made"),
+        ("create_issue", false) => End::Status("429 Too Many Requests", "", ""),
+        _ => End::Held(Arc::clone(&held), "read"),
+    })
+    .await;
+    let served = Served::with(&server.config(&policies(&folder), "concurrency = 1\n")).await;
+    let (session, other) = (served.session("/mcp/gh").await, served.session("/mcp/gh").await);
+    let answer = call(&session, "create_issue", json!({})).await;
+    let resource = answer["result"]["_meta"]["seawall/served"]["resource"].as_str().expect("queued").to_owned();
+    let mut read = std::pin::pin!(call(&other, "get_issue", json!({})));
+    let held_up = async {
+        until("the one place is taken", async || server.calls("get_issue") == 1).await;
+        let before = server.calls("create_issue");
+        is_well.store(true, Ordering::SeqCst);
+        until("its turn comes", async || became(&session, &resource).await["state"] == "delivering").await;
+        assert_eq!(server.calls("create_issue"), before);
+    };
+    tokio::select! {
+        _ = read.as_mut() => panic!("it is held"),
+        () = held_up => {}
+    }
+
+    hold.add_permits(1);
+    assert_eq!(text(&read.await), "read");
+    until("it is made", async || became(&session, &resource).await["state"] == "delivered").await;
+}
+
+#[tokio::test]
+async fn a_write_that_may_be_repeated_is_not_delivered_while_its_tool_plainly_tells_of_an_outage() {
+    let folder = TempDir::new().unwrap();
+    let server = Faulty::start(|_, count, _| match count {
+        1 | 2 => End::Status("429 Too Many Requests", "", ""),
+        3 => End::ToolError("GitHub API: 503 Service Unavailable"),
+        _ => End::Text("made"),
+    })
+    .await;
+    let again = "[tools.\"gh/create_issue\"]\neffect = \"idempotent\"\n";
+    let served = server.served(&format!("{}{again}", policies(&folder))).await;
+    let session = served.session("/mcp/gh").await;
+    let answer = call(&session, "create_issue", json!({})).await;
+    let resource = answer["result"]["_meta"]["seawall/served"]["resource"].as_str().expect("queued").to_owned();
+
+    until("it is made", async || became(&session, &resource).await["state"] == "delivered").await;
+    let item = became(&session, &resource).await;
+    assert_eq!((&item["result"]["content"][0]["text"], server.calls("create_issue")), (&json!("made"), 4), "{item}");
 }
 
 #[tokio::test]

@@ -146,7 +146,12 @@ impl Faulty {
 
     /// A gateway before it, with these policies; the server is called `gh`.
     pub(crate) async fn served(&self, policies: &str) -> Served {
-        Served::with(&format!("{policies}\n[servers.gh]\nurl = \"{}\"\ntype = \"http\"\n", self.url)).await
+        Served::with(&self.config(policies, "")).await
+    }
+
+    /// A configuration with these policies, and with this said of the server.
+    pub(crate) fn config(&self, policies: &str, of_server: &str) -> String {
+        format!("{policies}\n[servers.gh]\nurl = \"{}\"\ntype = \"http\"\n{of_server}", self.url)
     }
 }
 
