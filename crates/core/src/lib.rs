@@ -109,7 +109,7 @@ pub use load::{Connect, LoadOptions, LoadReport, ServerOutcome, Warnings, legacy
 pub use model::answer::{Answer, Body, Item, Outcome, Served};
 pub use model::call::{Attempt, Call, Held};
 pub use model::duration::{parse_duration, parse_env_timeout};
-pub use model::effect::{Annotations, Effect, Kind, ToolFacts};
+pub use model::effect::{Annotations, Effect, Ground, Kind, ToolFacts};
 pub use model::failure::{Blame, Cause, Disposition, Failure, Sent};
 pub use model::invalid::Invalid;
 pub use model::policy::{Fallback, Policy, Scope, ServerPolicy};

@@ -54,6 +54,21 @@ pub struct Annotations {
     pub idempotent_hint: Option<bool>,
 }
 
+/// What a tool's kind or effect is concluded from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ground {
+    /// The operator's config states it.
+    Stated,
+    /// This hint of its server.
+    Hint(&'static str),
+    /// This word of its name.
+    Word(&'static str),
+    /// Its effect, which leaves no other kind.
+    Effect,
+    /// Nothing is known of it.
+    Unknown,
+}
+
 /// What is known about a tool before its first call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ToolFacts<'a> {
@@ -77,45 +92,66 @@ impl<'a> ToolFacts<'a> {
 
     /// The tool's effect.
     pub fn effect(&self) -> Effect {
+        self.judge_effect().0
+    }
+
+    /// The tool's effect, and what says so.
+    pub fn judge_effect(&self) -> (Effect, Ground) {
         if let Some(effect) = self.effect {
-            return effect;
+            return (effect, Ground::Stated);
         }
         let hints = self.annotations;
         if !self.distrust_annotations {
             if hints.read_only_hint == Some(true) {
-                return Effect::ReadOnly;
+                return (Effect::ReadOnly, Ground::Hint("readOnlyHint"));
             }
             if hints.idempotent_hint == Some(true) {
-                return Effect::Idempotent;
+                return (Effect::Idempotent, Ground::Hint("idempotentHint"));
             }
         }
         if hints.destructive_hint == Some(true) {
-            return Effect::Destructive;
+            return (Effect::Destructive, Ground::Hint("destructiveHint"));
         }
-        // These two hints mean something only of a tool that writes.
-        let speaks_of_a_write = hints.destructive_hint.is_some() || hints.idempotent_hint.is_some();
-        let says_it_writes =
-            hints.read_only_hint == Some(false) || (speaks_of_a_write && hints.read_only_hint.is_none());
-        if !says_it_writes && Verbs::of(self.name).only_read() {
-            return Effect::ReadOnly;
+        let verbs = Verbs::of(self.name);
+        match (self.hint_of_a_write(), verbs.only_read()) {
+            (Some(hint), _) => (Effect::Write, Ground::Hint(hint)),
+            (None, Some(verb)) => (Effect::ReadOnly, Ground::Word(verb)),
+            (None, None) => (Effect::Write, verbs.writes().map_or(Ground::Unknown, Ground::Word)),
         }
-        Effect::Write
+    }
+
+    /// The hint that says that the tool writes, without saying what repeating it would do.
+    fn hint_of_a_write(&self) -> Option<&'static str> {
+        let hints = self.annotations;
+        match hints.read_only_hint {
+            Some(true) => None,
+            Some(false) => Some("readOnlyHint"),
+            // These two mean something only of a tool that writes.
+            None if hints.destructive_hint.is_some() => Some("destructiveHint"),
+            None => hints.idempotent_hint.map(|_| "idempotentHint"),
+        }
     }
 
     /// The tool's kind; `None` where neither config, hints nor name tell.
     pub fn kind(&self) -> Option<Kind> {
+        self.judge_kind().0
+    }
+
+    /// The tool's kind, and what says so.
+    pub fn judge_kind(&self) -> (Option<Kind>, Ground) {
         if self.kind.is_some() {
-            return self.kind;
+            return (self.kind, Ground::Stated);
         }
         let by_name = Verbs::of(self.name).kind();
         let hinted = self.annotations != Annotations::default();
         match (self.effect(), by_name) {
-            (_, Some(Kind::Batch)) => Some(Kind::Batch),
-            (Effect::ReadOnly, Some(Kind::Write) | None) => Some(Kind::Read),
-            (Effect::ReadOnly, reading) => reading,
-            (_, Some(_)) => Some(Kind::Write),
-            (_, None) if hinted || self.effect.is_some() => Some(Kind::Write),
-            (_, None) => None,
+            (_, Some((Kind::Batch, verb))) => (Some(Kind::Batch), Ground::Word(verb)),
+            (Effect::ReadOnly, Some((Kind::Write, _)) | None) => (Some(Kind::Read), Ground::Effect),
+            (Effect::ReadOnly, Some((reading, verb))) => (Some(reading), Ground::Word(verb)),
+            (_, Some((Kind::Write, verb))) => (Some(Kind::Write), Ground::Word(verb)),
+            (_, Some(_)) => (Some(Kind::Write), Ground::Effect),
+            (_, None) if hinted || self.effect.is_some() => (Some(Kind::Write), Ground::Effect),
+            (_, None) => (None, Ground::Unknown),
         }
     }
 }
@@ -160,31 +196,32 @@ impl Verbs {
         Self(words(name))
     }
 
-    fn has(&self, verbs: &[&str]) -> bool {
-        self.0.iter().any(|word| verbs.contains(&word.as_str()))
+    fn has(&self, verbs: &[&'static str]) -> Option<&'static str> {
+        self.0.iter().find_map(|word| verbs.iter().find(|verb| word == *verb).copied())
     }
 
-    fn starts_with(&self, verbs: &[&str]) -> bool {
-        self.0.first().is_some_and(|word| verbs.contains(&word.as_str()))
+    fn starts_with(&self, verbs: &[&'static str]) -> Option<&'static str> {
+        let first = self.0.first()?;
+        verbs.iter().find(|verb| first == *verb).copied()
     }
 
-    fn only_read(&self) -> bool {
-        let reads = [READ, SEARCH, LIST].iter().any(|verbs| self.starts_with(verbs));
+    /// The word that says that it only reads, if no other says more.
+    fn only_read(&self) -> Option<&'static str> {
+        let reads = [READ, SEARCH, LIST].iter().find_map(|verbs| self.starts_with(verbs));
         // `get_and_lock`, `find_or_make`: whatever stands behind the joint may change something.
-        reads && !self.has(WRITE) && !self.has(JOINTS)
+        reads.filter(|_| self.writes().is_none() && self.has(JOINTS).is_none())
     }
 
-    fn kind(&self) -> Option<Kind> {
-        if self.has(BATCH) {
-            return Some(Kind::Batch);
-        }
-        if self.has(WRITE) {
-            return Some(Kind::Write);
-        }
-        [(SEARCH, Kind::Search), (LIST, Kind::List), (READ, Kind::Read)]
-            .into_iter()
-            .find(|(verbs, _)| self.starts_with(verbs))
-            .map(|(_, kind)| kind)
+    fn writes(&self) -> Option<&'static str> {
+        self.has(WRITE)
+    }
+
+    fn kind(&self) -> Option<(Kind, &'static str)> {
+        let batch = self.has(BATCH).map(|verb| (Kind::Batch, verb));
+        let write = || self.writes().map(|verb| (Kind::Write, verb));
+        let reads = [(SEARCH, Kind::Search), (LIST, Kind::List), (READ, Kind::Read)];
+        let reads = || reads.into_iter().find_map(|(verbs, kind)| Some((kind, self.starts_with(verbs)?)));
+        batch.or_else(write).or_else(reads)
     }
 }
 
@@ -266,5 +303,26 @@ mod tests {
         }
         let writes = ToolFacts { annotations: hints(Some(false), None, None), ..ToolFacts::named("list_and_mark") };
         assert_eq!(writes.kind(), Some(Kind::Write));
+    }
+
+    #[test]
+    fn what_says_so_is_told() {
+        let on = |name, annotations| ToolFacts { annotations, ..ToolFacts::named(name) };
+        let bare = Annotations::default();
+        for (facts, effect, kind) in [
+            (on("get_issue", bare), Ground::Word("get"), Ground::Word("get")),
+            (on("create_issue", bare), Ground::Word("create"), Ground::Word("create")),
+            (on("get_and_lock", bare), Ground::Word("lock"), Ground::Word("lock")),
+            (on("frob", bare), Ground::Unknown, Ground::Unknown),
+            (on("frob", hints(Some(true), None, None)), Ground::Hint("readOnlyHint"), Ground::Effect),
+            (on("get_x", hints(None, None, Some(false))), Ground::Hint("idempotentHint"), Ground::Effect),
+            (on("get_x", hints(None, Some(false), Some(false))), Ground::Hint("destructiveHint"), Ground::Effect),
+            (on("get_x", hints(Some(false), None, None)), Ground::Hint("readOnlyHint"), Ground::Effect),
+            (on("bulk_get", hints(Some(true), None, None)), Ground::Hint("readOnlyHint"), Ground::Word("bulk")),
+        ] {
+            assert_eq!((facts.judge_effect().1, facts.judge_kind().1), (effect, kind), "{facts:?}");
+        }
+        let stated = ToolFacts { effect: Some(Effect::Write), kind: Some(Kind::List), ..ToolFacts::named("get_x") };
+        assert_eq!((stated.judge_effect().1, stated.judge_kind().1), (Ground::Stated, Ground::Stated));
     }
 }

@@ -61,7 +61,17 @@ impl Tiers {
 
     /// The limit of a tool; one that nobody listed is quick.
     pub fn limit(&self, tool: &str) -> Duration {
-        if self.heavy_tools.iter().any(|heavy| heavy == tool) { self.heavy } else { self.quick }
+        if self.is_heavy(tool) { self.heavy } else { self.quick }
+    }
+
+    /// Whether a tool gets the longer limit.
+    pub fn is_heavy(&self, tool: &str) -> bool {
+        self.heavy_tools.iter().any(|heavy| heavy == tool)
+    }
+
+    /// The variable that sets the limit of a tool, if one does.
+    pub fn variable(&self, tool: &str, lookup: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
+        first_set(if self.is_heavy(tool) { HEAVY } else { QUICK }, &lookup).map(|(name, _)| name)
     }
 }
 
