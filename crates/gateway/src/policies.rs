@@ -5,16 +5,16 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use seawall::{
-    Annotations, Durable, Effect, Env, Event, Fallback, Format, Invalid, Pipeline, Rendering, Settings, Tool,
-};
+use seawall::{Durable, Env, Event, Format, Invalid, Pipeline, Rendering, Settings, Tool};
 
+use crate::catalog::explain::{Asked, Explained, explain};
 use crate::catalog::layer::Own;
-use crate::catalog::rules::{Hints, Rules, ServerRules};
-use crate::catalog::schema;
+use crate::catalog::listed::{Decided, Listed};
+use crate::catalog::rules::{Rules, ServerRules};
 use crate::ops::config::Config;
 use crate::wire::edit::Object;
 use crate::wire::{Kind, Message, content, limits, scan};
@@ -29,12 +29,14 @@ pub struct ToolPolicy {
     pub has_output_schema: bool,
     /// How calls are treated that carry a key by which the server knows a repeat; and the argument that holds it.
     keyed: Option<(String, Arc<ToolPolicy>)>,
+    /// What its server says of it.
+    listed: Listed,
 }
 
 impl ToolPolicy {
     /// How something is treated that has no keys.
     pub fn new(tool: Arc<Tool>, own: Own, has_output_schema: bool) -> Self {
-        Self { tool, own, has_output_schema, keyed: None }
+        Self { tool, own, has_output_schema, keyed: None, listed: Listed::default() }
     }
 
     /// How this very call is treated.
@@ -64,6 +66,8 @@ pub struct Policies {
     env: Env,
     rules: Rules,
     servers: HashMap<String, Known>,
+    /// The file that all of it was read from.
+    source: Option<PathBuf>,
 }
 
 /// One server's tools.
@@ -130,7 +134,7 @@ impl Policies {
             };
             servers.insert(server.name.clone(), known);
         }
-        Ok(Self { pipeline, env, rules, servers })
+        Ok(Self { pipeline, env, rules, servers, source: config.source.clone() })
     }
 
     /// Whether there is one server only, so that its tools keep their names.
@@ -238,6 +242,32 @@ impl Policies {
         }))
     }
 
+    /// The names of the tools that a server listed, in order.
+    pub fn listed(&self, server: &str) -> Vec<String> {
+        let Some(known) = self.servers.get(server) else { return Vec::new() };
+        let mut names: Vec<String> =
+            known.tools.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
+        names.sort();
+        names
+    }
+
+    /// How a listed tool is treated, and why; a call waits as long as `wait` for its server.
+    pub fn explain(&self, server: &str, tool: &str, wait: Duration, has_store: bool) -> Option<Explained> {
+        let known = self.servers.get(server)?;
+        let policy = known.tools.read().unwrap_or_else(PoisonError::into_inner).get(tool).cloned()?;
+        Some(explain(&Asked {
+            file: self.source.as_deref(),
+            rules: &self.rules,
+            server,
+            of_server: &known.rules,
+            wait,
+            has_store,
+            tool,
+            listed: Some(&policy.listed),
+            env: &|name| std::env::var(name).ok(),
+        }))
+    }
+
     /// How a method is treated, if it is one that can be repeated.
     pub fn method(&self, server: &str, method: &str) -> Option<&Arc<ToolPolicy>> {
         self.servers.get(server)?.methods.get(method)
@@ -260,56 +290,13 @@ fn resolve(
     server: &str,
     of_server: &ServerRules,
     name: &str,
-    listed: Listed<'_>,
+    listed: Listed,
 ) -> Result<ToolPolicy, Invalid> {
-    let (mut policy, own) = rules.tool(server, of_server, name, listed.hints);
-    for step in &mut policy.fallback {
-        if let Fallback::OneByOne(items @ None) = step {
-            *items = listed.items();
-        }
-    }
+    let Decided { policy, own, key } = listed.decide(rules, server, of_server, name);
     let has_output_schema = listed.hints.has_output_schema;
-    // The schema is the server's word, like its annotations: it counts where those do.
-    let is_stated = rules.facts(server, of_server, name, listed.hints).effect.is_some();
-    let is_open = !of_server.distrust_annotations && !is_stated;
-    let key = if is_open && policy.effect == Effect::Write { listed.key() } else { None };
     let tool = pipeline.tool(server, name, policy)?;
     let keyed = key.map(|key| (key, Arc::new(ToolPolicy::new(Arc::new(tool.idempotent()), own, has_output_schema))));
-    Ok(ToolPolicy { keyed, ..ToolPolicy::new(tool, own, has_output_schema) })
-}
-
-/// What a server says of a tool.
-#[derive(Default)]
-struct Listed<'a> {
-    hints: Hints,
-    input_schema: Option<&'a [u8]>,
-}
-
-impl<'a> Listed<'a> {
-    /// The name of a listed tool, and what is said of it.
-    fn read(raw: &'a [u8], entry: scan::Span) -> Option<(String, Self)> {
-        let members = scan::members(raw, entry);
-        let find = |name: &str| members.iter().find(|field| field.is(raw, name)).map(|field| field.value.of(raw));
-        let annotations: Option<Annotations> = find("annotations").and_then(|json| serde_json::from_slice(json).ok());
-        let has_output_schema = find("outputSchema").is_some_and(|schema| schema != b"null");
-        let hints = Hints { annotations: annotations.unwrap_or_default(), has_output_schema };
-        let name = find("name").and_then(scan::text)?.into_owned();
-        Some((name, Self { hints, input_schema: find("inputSchema") }))
-    }
-
-    fn schema(&self) -> serde_json::Value {
-        serde_json::from_slice(self.input_schema.unwrap_or_default()).unwrap_or_default()
-    }
-
-    /// The argument that holds the items of a batch.
-    fn items(&self) -> Option<String> {
-        schema::items(&self.schema()).map(str::to_owned)
-    }
-
-    /// The argument by which the server knows a repeat.
-    fn key(&self) -> Option<String> {
-        schema::key(&self.schema()).map(str::to_owned)
-    }
+    Ok(ToolPolicy { keyed, listed, ..ToolPolicy::new(tool, own, has_output_schema) })
 }
 
 /// The text of an answer that is an error: the protocol's, or one that the tool itself marked.

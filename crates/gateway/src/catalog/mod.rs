@@ -5,9 +5,11 @@
 //! hands for all, `listen` hears all.
 
 pub mod drift;
+pub mod explain;
 pub mod hello;
 pub mod late;
 pub mod layer;
+pub mod listed;
 pub mod listen;
 pub mod lists;
 pub mod missing;
@@ -17,6 +19,7 @@ pub mod required;
 pub mod rules;
 pub mod schema;
 pub mod stable;
+pub mod written;
 
 use std::sync::Arc;
 

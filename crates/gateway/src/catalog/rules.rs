@@ -5,6 +5,7 @@
 use seawall::{Annotations, Effect, Fallback, Kind, LoopPolicy, Policy, Preset, ServerPolicy, Style, Tiers, ToolFacts};
 
 use super::layer::{Layer, Own};
+use super::written::Written;
 
 /// Everything the configuration says about policies.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,6 +22,8 @@ pub struct Rules {
     pub tools: Vec<(String, Layer)>,
     /// How failures are told.
     pub messages: Messages,
+    /// Where all of it stands.
+    pub written: Written,
 }
 
 /// How failures are told.
@@ -54,19 +57,41 @@ pub struct ServerRules {
     pub policy: ServerPolicy,
     /// `[servers.S.policy]`.
     pub layer: Layer,
+    /// Where all of it stands.
+    pub written: Written,
+}
+
+/// A place of the configuration that speaks of tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place<'a> {
+    /// `[defaults]`.
+    Defaults,
+    /// `[kinds.K]`.
+    Kind(Kind),
+    /// `[servers.S.policy]`.
+    Server,
+    /// `[tools."S/T"]`, by its pattern.
+    Tools(&'a str),
+}
+
+/// What is known of a tool, and which places of the configuration state its kind and its effect.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// What is known.
+    pub facts: ToolFacts<'a>,
+    /// Who states its kind.
+    pub kind: Option<Place<'a>>,
+    /// Who states its effect.
+    pub effect: Option<Place<'a>>,
 }
 
 impl Rules {
     /// The policy of a tool.
     pub fn tool(&self, server: &str, own: &ServerRules, name: &str, hints: Hints) -> (Policy, Own) {
-        let named = self.layers_of(server, name);
-        let facts = self.facts(server, own, name, hints);
+        let facts = self.known(server, own, name, hints).facts;
         let mut policy = self.preset.policy(&facts, &self.tiers);
         let mut extra = Own::default();
-        let of_kind = self.kinds.iter().filter(|(kind, _)| Some(*kind) == policy.kind).map(|(_, layer)| layer);
-        let layers = std::iter::once(&self.defaults).chain(of_kind).chain([&own.layer]).chain(named);
-        let layers: Vec<&Layer> = layers.collect();
-        for layer in layers {
+        for (_, layer) in self.layers(server, own, name, policy.kind) {
             layer.apply(&mut policy, &mut extra);
         }
         fit(&mut policy);
@@ -74,21 +99,50 @@ impl Rules {
     }
 
     /// What is known of a tool; its kind and effect as the operator states them, the nearest place first.
-    pub fn facts<'a>(&self, server: &str, own: &ServerRules, name: &'a str, hints: Hints) -> ToolFacts<'a> {
-        let named = self.layers_of(server, name);
-        let near = || named.iter().copied().rev().chain([&own.layer]);
-        let mut facts = ToolFacts {
-            name,
-            kind: near().chain([&self.defaults]).find_map(|layer| layer.kind),
-            effect: near().find_map(|layer| layer.effect),
-            annotations: hints.annotations,
-            distrust_annotations: own.distrust_annotations,
+    pub fn known<'a>(&'a self, server: &str, own: &'a ServerRules, name: &'a str, hints: Hints) -> Known<'a> {
+        let nearest = |kind, states_effect: bool| {
+            let layers = self.layers(server, own, name, kind).into_iter().rev();
+            layers.filter(move |(_, layer)| if states_effect { layer.effect.is_some() } else { layer.kind.is_some() })
         };
-        if facts.effect.is_none() {
-            let of_kind = self.kinds.iter().find(|(kind, _)| Some(*kind) == facts.kind()).map(|(_, layer)| layer);
-            facts.effect = of_kind.into_iter().chain([&self.defaults]).find_map(|layer| layer.effect);
+        let mut known = Known {
+            facts: ToolFacts {
+                name,
+                annotations: hints.annotations,
+                distrust_annotations: own.distrust_annotations,
+                ..ToolFacts::default()
+            },
+            kind: None,
+            effect: None,
+        };
+        if let Some((place, layer)) = nearest(None, false).next() {
+            (known.facts.kind, known.kind) = (layer.kind, Some(place));
         }
-        facts
+        let of_tool = nearest(None, true).find(|(place, _)| *place != Place::Defaults);
+        // What its kind says of its effect counts only where no nearer place says something.
+        let stated = of_tool.or_else(|| nearest(known.facts.kind(), true).next());
+        if let Some((place, layer)) = stated {
+            (known.facts.effect, known.effect) = (layer.effect, Some(place));
+        }
+        known
+    }
+
+    /// The places that speak of a tool, the nearest last.
+    pub fn layers<'a>(
+        &'a self,
+        server: &str,
+        own: &'a ServerRules,
+        name: &str,
+        kind: Option<Kind>,
+    ) -> Vec<(Place<'a>, &'a Layer)> {
+        let fits = |pattern: &str| {
+            pattern.split_once('/').is_some_and(|(servers, tools)| glob(servers, server) && glob(tools, name))
+        };
+        let of_kind =
+            self.kinds.iter().filter(|(of, _)| Some(*of) == kind).map(|(of, layer)| (Place::Kind(*of), layer));
+        let named = self.tools.iter().filter(|(pattern, _)| fits(pattern));
+        let named = named.map(|(pattern, layer)| (Place::Tools(pattern.as_str()), layer));
+        let all = std::iter::once((Place::Defaults, &self.defaults));
+        all.chain(of_kind).chain([(Place::Server, &own.layer)]).chain(named).collect()
     }
 
     /// Whether the text of a failure is the error object: the seed of this preset had nothing else.
@@ -121,18 +175,11 @@ impl Rules {
         own.layer.apply_to_server(&mut policy);
         policy
     }
-
-    fn layers_of(&self, server: &str, name: &str) -> Vec<&Layer> {
-        let fits = |pattern: &str| {
-            pattern.split_once('/').is_some_and(|(servers, tools)| glob(servers, server) && glob(tools, name))
-        };
-        self.tools.iter().filter(|(pattern, _)| fits(pattern)).map(|(_, layer)| layer).collect()
-    }
 }
 
 /// What is said of many tools holds for those it can hold for: an old answer of a write would be a lie, a second
 /// attempt beside it could act twice, and what destroys is not put off.
-fn fit(policy: &mut Policy) {
+pub(super) fn fit(policy: &mut Policy) {
     let reads = policy.effect == Effect::ReadOnly;
     if !reads {
         policy.cache.fresh = None;

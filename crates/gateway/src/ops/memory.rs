@@ -147,6 +147,23 @@ impl Memory {
     }
 }
 
+/// What the server of this name listed last, to whomever: the pages of the list, as they were kept. Only looks.
+pub fn last_list(folder: &Path, server: &str, list: &str) -> Option<Vec<Bytes>> {
+    let is_its =
+        |name: &str| name.strip_prefix(server).is_some_and(|rest| rest.starts_with('-') && rest.ends_with(".json"));
+    let entries =
+        std::fs::read_dir(folder).ok()?.flatten().filter(|entry| is_its(&entry.file_name().to_string_lossy()));
+    let mut files: Vec<_> =
+        entries.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect();
+    files.sort();
+    let pages = |known: Known| {
+        let is_page = |name: &str| name.strip_prefix(list).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
+        let pages = known.lists.into_iter().filter(|(name, _)| is_page(name));
+        pages.map(|(_, page)| Bytes::copy_from_slice(page.get().as_bytes())).collect::<Vec<_>>()
+    };
+    files.iter().rev().filter_map(|(_, path)| read(path)).map(pages).find(|pages| !pages.is_empty())
+}
+
 fn raw(json: &[u8]) -> Option<Box<RawValue>> {
     RawValue::from_string(String::from_utf8(json.to_vec()).ok()?).ok()
 }

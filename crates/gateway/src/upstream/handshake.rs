@@ -36,7 +36,8 @@ impl Opening {
         let params = Object::of(&self.initialize);
         let era = if self.prefer == Era::Modern { b"modern" } else { b"legacy" };
         let part = |name| params.get(name).unwrap_or_default();
-        memory::key(&[&server.identity(), era, part("protocolVersion"), part("capabilities")])
+        let client = memory::key(&[era, part("protocolVersion"), part("capabilities")]);
+        format!("{}-{client}", server.remembered_as())
     }
 }
 

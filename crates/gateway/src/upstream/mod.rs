@@ -169,13 +169,9 @@ impl Server {
         link.era() == Era::Modern && matches!(self.transport, Transport::Http { .. })
     }
 
-    /// What makes it this server and no other, for what is remembered of it; variables and headers are not part of it.
-    pub fn identity(&self) -> Vec<u8> {
-        match &self.transport {
-            Transport::Stdio { command, args, cwd, .. } => format!("{command}\0{}\0{cwd:?}", args.join("\0")),
-            Transport::Http { url, .. } | Transport::Sse { url, .. } | Transport::Ws { url, .. } => url.to_string(),
-        }
-        .into_bytes()
+    /// The name under which all is remembered that it says.
+    pub fn remembered_as(&self) -> String {
+        self.transport.remembered_as()
     }
 
     /// The text without credentials, and without what the configuration keeps secret.

@@ -44,13 +44,18 @@ pub(super) fn wrapped(run: Run) -> Result<Config, String> {
     }
 }
 
-pub(super) fn served(serve: &Serve) -> Result<Config, String> {
-    let Some(path) = config::find(serve.config.as_deref(), &variable) else {
+/// The configuration that a command is given, or the one that stands where it is looked for.
+pub(super) fn configured(path: Option<&Path>) -> Result<Config, String> {
+    let Some(path) = config::find(path, &variable) else {
         return Err(
             "no configuration found: give --config FILE, set SEAWALL_CONFIG, or write ./seawall.toml".to_owned()
         );
     };
-    let mut config = loaded(&path)?;
+    loaded(&path)
+}
+
+pub(super) fn served(serve: &Serve) -> Result<Config, String> {
+    let mut config = configured(serve.config.as_deref())?;
     config.listen = serve.listen.unwrap_or(config.listen);
     Ok(config)
 }

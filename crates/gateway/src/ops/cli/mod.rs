@@ -1,5 +1,6 @@
 //! The command line: what `seawall` can be told, and what it does then.
 
+mod explain;
 mod given;
 mod serve;
 
@@ -41,6 +42,12 @@ enum Command {
                             All servers are at /mcp, with tools named <server>__<tool>; one server alone is at /mcp/<server>."
     )]
     Serve(Serve),
+    /// Say how a tool is treated, and where each value comes from
+    #[command(
+        after_help = "Examples:\n  seawall explain github/create_issue\n  seawall explain github__create_issue --json | jq '.values.timeout'\n\n\
+                            Starts nothing and connects to nothing: what a server says of its tools is known from when it was last used."
+    )]
+    Explain(explain::Explain),
     /// See what Seawall does: faulty servers, the same calls direct and through Seawall, a table
     #[command(after_help = "Examples:\n  seawall demo\n  seawall demo --seed 7 --calls 200\n\n\
                             Nothing is needed and nothing is left behind. The same seed gives the same counts.")]
@@ -153,6 +160,7 @@ pub async fn run(cli: Cli) -> ExitCode {
                 Err(problems) => Err((USAGE, problems)),
             }
         }
+        Command::Explain(explain) => explain::run(&explain),
         Command::Serve(serve) => match given::served(&serve) {
             Ok(config) if serve.stdio => on_stdio(&config, memory(&config, serve.no_memory)).await,
             Ok(config) => on_http(&config, memory(&config, serve.no_memory)).await,
@@ -168,6 +176,12 @@ pub async fn run(cli: Cli) -> ExitCode {
             ExitCode::from(code)
         }
     }
+}
+
+/// Writes what was asked for; a reader that has gone does not want the rest.
+fn out(text: &str) {
+    use std::io::Write;
+    let _read = writeln!(std::io::stdout(), "{text}");
 }
 
 /// How a command ended: well, or with an exit code and what to tell.

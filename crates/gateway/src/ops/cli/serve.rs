@@ -1,5 +1,6 @@
 //! Runs a gateway from its start to its end: what is opened, in which order, and what ends it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -21,8 +22,13 @@ use crate::upstream::mark;
 
 /// What is remembered stands in the store where there is one.
 pub(super) fn memory(config: &Config, is_off: bool) -> Memory {
+    Memory::new(memory_folder(config).filter(|_| !is_off))
+}
+
+/// Where it stands.
+pub(super) fn memory_folder(config: &Config) -> Option<PathBuf> {
     let folder = config.store.as_ref().map(|store| store.join("memory"));
-    Memory::new(folder.or_else(|| Memory::default_folder(&variable)).filter(|_| !is_off))
+    folder.or_else(|| Memory::default_folder(&variable))
 }
 
 async fn gateway(config: &Config, memory: Memory, store: Option<Store>) -> Result<Arc<Gateway>, (u8, String)> {

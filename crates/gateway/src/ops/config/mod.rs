@@ -46,7 +46,9 @@ use self::problem::Place;
 pub use self::problem::{Problem, Problems};
 pub use self::reconnect::Reconnecting;
 pub use self::secret::Secret;
+pub use self::suggest::nearest;
 use crate::catalog::rules::{Rules, ServerRules};
+use crate::ops::memory;
 
 use self::expand::Scope;
 use self::source::Format;
@@ -144,6 +146,18 @@ pub enum Transport {
         /// Sent with the handshake, each name once.
         headers: Vec<(HeaderName, Secret)>,
     },
+}
+
+impl Transport {
+    /// The name under which all is remembered that this server says: the same for the same server. Variables and
+    /// headers are not part of it.
+    pub fn remembered_as(&self) -> String {
+        let identity = match self {
+            Self::Stdio { command, args, cwd, .. } => format!("{command}\0{}\0{cwd:?}", args.join("\0")),
+            Self::Http { url, .. } | Self::Sse { url, .. } | Self::Ws { url, .. } => url.to_string(),
+        };
+        memory::key(&[identity.as_bytes()])
+    }
 }
 
 /// Arguments, paths and queries may hold secrets, so only the program or the host is shown.

@@ -38,6 +38,7 @@ pub(super) fn read(root: &Field<'_>, needs_servers: bool, problems: &mut Problem
 /// Reads what stands under `x-seawall` in another client's file.
 pub(super) fn read_settings(section: &Field<'_>, problems: &mut Problems) -> Settings {
     let mut settings = Settings::default();
+    section.place.path().clone_into(&mut settings.rules.written.at);
     for (key, value) in section.entries(problems) {
         if !settings.set(key, &value, problems) {
             problems.push(not_ours(&value, key, &LATER, &settings::keys()));
@@ -48,6 +49,7 @@ pub(super) fn read_settings(section: &Field<'_>, problems: &mut Problems) -> Set
 
 /// Reads what stands under a server's `x-seawall` in another client's file.
 pub(super) fn read_server_section(server: &mut RawServer, section: &Field<'_>, problems: &mut Problems) {
+    section.place.path().clone_into(&mut server.rules.written.at);
     for (key, value) in section.entries(problems) {
         let is_known =
             server.set_ours(key, &value, problems) || rules::set_server(&mut server.rules, key, &value, problems);
@@ -80,6 +82,7 @@ fn no_servers(problems: &mut Problems) -> Vec<RawServer> {
 fn read_server(server_name: &str, field: &Field<'_>, problems: &mut Problems) -> RawServer {
     let before = problems.count();
     let mut server = RawServer::new(server_name, &field.place);
+    field.place.path().clone_into(&mut server.rules.written.at);
     if !name::is_valid(server_name) {
         problems.push(field.place.problem(name::RULE));
     }

@@ -5,6 +5,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::catalog::written::below;
+
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Problem {
@@ -121,10 +123,17 @@ impl Place {
 
     /// The place of `key` in the table that stands here.
     pub(super) fn key(&self, key: &str, line: usize) -> Self {
-        let is_bare = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
-        let key = if is_bare { key.to_owned() } else { format!("{key:?}") };
-        let path = if self.path.is_empty() { key } else { format!("{}.{key}", self.path) };
-        Self { path, line: Some(line) }
+        Self { path: below(&self.path, key), line: Some(line) }
+    }
+
+    /// The way to it, as the file spells it.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The line, where there is one.
+    pub(super) fn own_line(&self) -> Option<usize> {
+        self.line
     }
 
     /// The place of an item of the list that stands here.

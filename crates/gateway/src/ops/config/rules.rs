@@ -121,6 +121,7 @@ fn messages(rules: &mut Rules, table: &Field<'_>, problems: &mut Problems) {
 
 /// Takes over one setting of a server; false if `key` is none.
 pub(super) fn set_server(rules: &mut ServerRules, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {
+    value.note(key, &mut rules.written);
     match key {
         "trust_annotations" => rules.distrust_annotations = problems.keep(value.flag()) == Some(false),
         "concurrency" => match problems.keep(value.count()) {

@@ -24,7 +24,7 @@ pub(super) struct Settings {
     allowed_hosts: Vec<String>,
     allowed_origins: Vec<String>,
     load: LoadConfig,
-    rules: Rules,
+    pub(super) rules: Rules,
     reconnect: Reconnecting,
     pub(super) store: Option<Text>,
     admin: Option<RawAdmin>,
@@ -49,6 +49,7 @@ impl Default for Settings {
 impl Settings {
     /// Takes over one setting; false if `key` is none.
     pub(super) fn set(&mut self, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {
+        value.note(key, &mut self.rules.written);
         match key {
             "listen" => self.listen = problems.keep(listen(value)).unwrap_or(self.listen),
             "grace" => self.grace = problems.keep(duration::read(value)).unwrap_or(self.grace),

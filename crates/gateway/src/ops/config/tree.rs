@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::problem::{Place, Problem, Problems};
+use crate::catalog::written::{Written, below};
 
 /// A value, and the line of its key, or of itself where it has none.
 #[derive(Debug, PartialEq)]
@@ -155,6 +156,13 @@ impl<'a> Field<'a> {
         entries.iter().filter_map(|(key, field)| Some(((*key).to_owned(), problems.keep(field.text())?))).collect()
     }
 
+    /// Notes the lines of all keys below, each under the way that leads to it.
+    pub(super) fn note(&self, key: &str, written: &mut Written) {
+        if let (way, Some(line)) = (below("", key), self.place.own_line()) {
+            note(&way, line, self.value, written);
+        }
+    }
+
     fn wrong(&self, wanted: &str) -> Problem {
         let found = match self.value {
             Value::Null => "null",
@@ -166,5 +174,13 @@ impl<'a> Field<'a> {
             Value::Table(_) => "a table",
         };
         self.place.problem(format!("must be {wanted}, not {found}"))
+    }
+}
+
+/// Files nest only so deep, so this recursion is bounded too.
+fn note(way: &str, line: usize, value: &Value, written: &mut Written) {
+    written.note(way.to_owned(), line);
+    if let Value::Table(entries) = value {
+        entries.iter().for_each(|(key, node)| note(&below(way, key), node.line, &node.value, written));
     }
 }

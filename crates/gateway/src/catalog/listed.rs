@@ -1,0 +1,69 @@
+//! What a server's list says of a tool, and what follows from it for the tool's policy.
+
+use seawall::{Annotations, Effect, Fallback, Policy};
+use serde_json::Value;
+
+use super::layer::Own;
+use super::rules::{Hints, Rules, ServerRules};
+use super::schema;
+use crate::wire::scan;
+
+/// What a server says of a tool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listed {
+    /// What it says about repeating it, and about its results.
+    pub hints: Hints,
+    /// The argument that holds the items of a batch.
+    pub(super) items: Option<String>,
+    /// The argument by which the server knows a repeat.
+    pub(super) key: Option<String>,
+}
+
+/// How a tool is treated, once all is known of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decided {
+    /// Its policy.
+    pub policy: Policy,
+    /// What the gateway alone knows.
+    pub own: Own,
+    /// The argument by which its server knows a repeat, where calls that carry it may be repeated.
+    pub key: Option<String>,
+}
+
+impl Listed {
+    /// The name of a listed tool, and what is said of it.
+    pub fn read(raw: &[u8], entry: scan::Span) -> Option<(String, Self)> {
+        let members = scan::members(raw, entry);
+        let find = |name: &str| members.iter().find(|field| field.is(raw, name)).map(|field| field.value.of(raw));
+        let annotations: Option<Annotations> = find("annotations").and_then(|json| serde_json::from_slice(json).ok());
+        let has_output_schema = find("outputSchema").is_some_and(|schema| schema != b"null");
+        let hints = Hints { annotations: annotations.unwrap_or_default(), has_output_schema };
+        let name = find("name").and_then(scan::text)?.into_owned();
+        let schema: Value = serde_json::from_slice(find("inputSchema").unwrap_or_default()).unwrap_or_default();
+        let (items, key) = (schema::items(&schema).map(str::to_owned), schema::key(&schema).map(str::to_owned));
+        Some((name, Self { hints, items, key }))
+    }
+
+    /// How the tool is treated.
+    pub fn decide(&self, rules: &Rules, server: &str, of_server: &ServerRules, name: &str) -> Decided {
+        let (mut policy, own) = rules.tool(server, of_server, name, self.hints);
+        self.name_items(&mut policy);
+        let key = self.open_key(rules, server, of_server, name).filter(|_| policy.effect == Effect::Write);
+        Decided { policy, own, key: key.map(str::to_owned) }
+    }
+
+    /// Tells the steps of a policy what the schema calls the items of a batch.
+    pub fn name_items(&self, policy: &mut Policy) {
+        for step in &mut policy.fallback {
+            if let Fallback::OneByOne(items @ None) = step {
+                items.clone_from(&self.items);
+            }
+        }
+    }
+
+    /// The key. The schema is the server's word, like its annotations: it counts where those do.
+    fn open_key(&self, rules: &Rules, server: &str, of_server: &ServerRules, name: &str) -> Option<&str> {
+        let is_stated = rules.known(server, of_server, name, self.hints).facts.effect.is_some();
+        self.key.as_deref().filter(|_| !of_server.distrust_annotations && !is_stated)
+    }
+}

@@ -1,0 +1,62 @@
+//! Where what a configuration says stands in its file, so that a value can be traced to its line.
+
+use std::collections::BTreeMap;
+
+/// The lines of one part of a file: of all its settings, or of one server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// The way to this part, as the file spells it; empty for the whole file.
+    pub at: String,
+    lines: BTreeMap<String, usize>,
+}
+
+impl Written {
+    /// Notes the line of a key.
+    pub fn note(&mut self, way: String, line: usize) {
+        self.lines.insert(way, line);
+    }
+
+    /// Whether something stands there.
+    pub fn has(&self, way: &[&str]) -> bool {
+        self.lines.contains_key(&joined(way))
+    }
+
+    /// The line of what stands there; of the table around it, if it has none of its own.
+    pub fn line(&self, way: &[&str]) -> Option<usize> {
+        (1..=way.len()).rev().find_map(|length| self.lines.get(&joined(&way[..length])).copied())
+    }
+
+    /// A table of this part as its heading is written: `[tools."github/*"]`.
+    pub fn heading(&self, way: &[&str]) -> String {
+        let way = joined(way);
+        let parts: Vec<&str> = [self.at.as_str(), &way].into_iter().filter(|part| !part.is_empty()).collect();
+        format!("[{}]", parts.join("."))
+    }
+}
+
+/// One key below another, as files spell it.
+pub fn below(way: &str, key: &str) -> String {
+    let is_bare = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
+    let key = if is_bare { key.to_owned() } else { format!("{key:?}") };
+    if way.is_empty() { key } else { format!("{way}.{key}") }
+}
+
+fn joined(way: &[&str]) -> String {
+    way.iter().fold(String::new(), |way, key| below(&way, key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_found_by_its_way_or_by_the_table_around_it() {
+        let mut written = Written { at: "x-seawall".to_owned(), ..Written::default() };
+        written.note(joined(&["tools", "gh/*"]), 3);
+        written.note(joined(&["tools", "gh/*", "retry", "base"]), 5);
+        let line = |key| written.line(&["tools", "gh/*", "retry", key]);
+        assert_eq!((line("base"), line("max"), written.line(&["defaults"])), (Some(5), Some(3), None));
+        assert_eq!(written.heading(&["tools", "gh/*"]), "[x-seawall.tools.\"gh/*\"]");
+        assert_eq!(Written::default().heading(&["kinds", "write"]), "[kinds.write]");
+    }
+}
