@@ -41,7 +41,8 @@ async fn off_loopback_reading_needs_the_key_too() {
     let server = well().await;
     let served = server.served(&ADMIN.replace("127.0.0.1", "0.0.0.0")).await;
     let door = Door::of(&served);
-    for path in ["/metrics", "/resilience/breakers", "/resilience/servers"] {
+    call(&served.session("/mcp/gh").await, "get_issue", json!({})).await;
+    for path in ["/metrics", "/resilience/breakers", "/resilience/servers", "/resilience/policy/get_issue"] {
         assert_eq!(door.send(Method::GET, path, &[]).await.0, 401, "{path}");
         assert_eq!(door.send(Method::GET, path, &[("x-api-key", "wrong")]).await.0, 403, "{path}");
         assert_eq!(door.send(Method::GET, path, &[("x-api-key", TOKEN)]).await.0, 200, "{path}");

@@ -11,6 +11,7 @@ mod health;
 #[path = "../gateway/kit.rs"]
 mod kit;
 mod metrics;
+mod policy;
 mod prometheus;
 mod restart;
 #[allow(dead_code, reason = "shared with other tests, which need more of it")]

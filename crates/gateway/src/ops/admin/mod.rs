@@ -1,12 +1,13 @@
 //! The operator's door: what is asked of a running gateway, by whom, and what it answers.
 //!
-//! `access` says who may, `breakers`, `servers` and `health` what they get, `respond` how it is written. It is a listener
+//! `access` says who may, `breakers`, `servers`, `policy` and `health` what they get, `respond` how it is written. It is a listener
 //! of its own, with the guard and the limits of the one for clients.
 
 mod access;
 mod breakers;
 mod health;
 mod path;
+mod policy;
 mod respond;
 mod servers;
 
@@ -103,7 +104,10 @@ impl Door {
             "/resilience/breakers" => {
                 self.get(request, may_read, || breakers::list(&self.gateway.all().policies, &self.telemetry))
             }
-            _ => self.change(request, path),
+            _ => match path::between(path, "/resilience/policy/", "") {
+                Some(tool) => self.get(request, may_read, || policy::explained(&self.gateway, &tool)),
+                None => self.change(request, path),
+            },
         }
     }
 
