@@ -41,7 +41,7 @@ impl Connect<()> for Listing<'_> {
 }
 
 /// How we shake hands for ourselves.
-fn opening() -> Opening {
+pub fn opening() -> Opening {
     let mut params = Object::default();
     params.set("protocolVersion", quoted(LEGACY[0])).set("capabilities", "{}").set("clientInfo", own_info());
     let initialize = params.json();

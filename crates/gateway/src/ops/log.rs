@@ -4,7 +4,7 @@
 
 use std::io::Write;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -22,6 +22,14 @@ enum Job {
     Done(SyncSender<()>),
 }
 
+/// While set, nothing is written: a report says what matters of it.
+static IS_HUSHED: AtomicBool = AtomicBool::new(false);
+
+/// Writes nothing until it is unset again.
+pub fn hush(is_hushed: bool) {
+    IS_HUSHED.store(is_hushed, Ordering::Relaxed);
+}
+
 /// Writes one line. A stderr that is gone or full is no reason to stop.
 pub fn line(text: &str) {
     put(format!("seawall: {}", plain(text)));
@@ -33,6 +41,9 @@ pub fn foreign(text: &str) {
 }
 
 fn put(line: String) {
+    if IS_HUSHED.load(Ordering::Relaxed) {
+        return;
+    }
     match WRITER.get_or_init(start) {
         Some(writer) => {
             if writer.try_send(Job::Line(line)).is_err() {

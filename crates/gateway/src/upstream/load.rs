@@ -12,11 +12,11 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::handshake::Opening;
-use super::{Failure, Link, Server, beginning};
-use crate::call::{Nowhere, Outlet};
+use super::look::Missed;
+use super::{Failure, Link, Server};
+use crate::call::Outlet;
 use crate::ops::config::{LoadConfig, Transport};
-use crate::wire::names::Era;
-use crate::wire::{Kind, build, limits};
+use crate::wire::limits;
 
 /// What is known of loading one server.
 #[derive(Debug)]
@@ -166,27 +166,13 @@ impl Server {
 
     /// Tries once to open a conversation in which the tools can be listed; it is over then.
     pub async fn list_once(&self, opening: &Opening) -> Result<(), Signals> {
-        let nowhere: Arc<dyn Outlet> = Arc::new(Nowhere);
-        let link = self.shake(opening, &nowhere).await.map_err(|failure| self.told(&failure))?;
-        let params = match link.era() {
-            Era::Legacy => b"{}".to_vec(),
-            Era::Modern => [br#"{"_meta":"#.as_slice(), &opening.meta, b"}"].concat(),
-        };
-        link.initialized().await;
-        let listed = link.ask("tools/list", &params).await;
-        link.close().await;
-        let answer = listed.map_err(|failure| self.told(&failure))?;
-        let code = answer.field_json("code").and_then(|code| serde_json::from_slice(code).ok());
-        match answer.kind() {
-            // A server may have no tools.
-            Kind::Error if code != Some(build::METHOD_NOT_FOUND) => {
-                let text = answer.field_text("message").unwrap_or_default();
-                Err(Signals::rpc(code.unwrap_or(build::INTERNAL_ERROR), beginning(&text)))
-            }
-            _ => {
+        match self.look(opening, 1).await {
+            Ok(_) => {
                 self.load.worked();
                 Ok(())
             }
+            Err(Missed::Failed(failure)) => Err(self.told(&failure)),
+            Err(Missed::Refused(code, text)) => Err(Signals::rpc(code, text)),
         }
     }
 

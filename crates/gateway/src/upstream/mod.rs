@@ -1,7 +1,7 @@
 //! The servers: how each is reached, what it speaks, and the conversations with it.
 //!
 //! `link` is one conversation, over a `pipe` (to a `child`, over `ws`, over legacy `sse`) or over `http`; `handshake`
-//! opens it, `load` tries that a few times, `keeper` keeps it open, `reconnect` says how soon; `status` is what is known
+//! opens it, `load` tries that a few times, `look` once, `keeper` keeps it open, `reconnect` says how soon; `status` is what is known
 //! of a server, `said` what it says outside the protocol, `mark` finds what it started, `watcher` outlives us for that; `mirror` puts arguments into
 //! headers where a tool wants that.
 
@@ -15,6 +15,7 @@ pub mod incident;
 pub mod keeper;
 pub mod link;
 pub mod load;
+pub mod look;
 pub mod mark;
 pub mod mirror;
 pub mod pipe;
@@ -174,8 +175,13 @@ impl Server {
         self.transport.remembered_as()
     }
 
-    /// The text without credentials, and without what the configuration keeps secret.
+    /// The text without credentials, and without what the configuration keeps secret, short enough to be quoted.
     pub fn without_secrets(&self, text: &str) -> String {
+        seawall::quote(&self.hidden(text))
+    }
+
+    /// The whole text without what the configuration keeps secret.
+    pub fn hidden(&self, text: &str) -> String {
         let secrets: Vec<&Secret> = match &self.transport {
             Transport::Stdio { env, .. } => env.iter().map(|(_, value)| value).collect(),
             Transport::Http { headers, .. } | Transport::Sse { headers, .. } | Transport::Ws { headers, .. } => {
@@ -186,7 +192,7 @@ impl Server {
         let words =
             secrets.iter().flat_map(|secret| [secret.expose(), secret.expose().rsplit(' ').next().unwrap_or("")]);
         let hidden = words.filter(|word| word.len() >= said::SECRET);
-        seawall::quote(&hidden.fold(text.to_owned(), |text, secret| text.replace(secret, "***")))
+        hidden.fold(text.to_owned(), |text, secret| text.replace(secret, "***"))
     }
 
     /// The address, where there is one.

@@ -92,6 +92,8 @@ pub const CHILD_GRACE: Duration = Duration::from_secs(2);
 pub const SERVER_WAIT: Duration = Duration::from_secs(20);
 /// How long a client waits for its handshake with a server that starts for the first time.
 pub const HANDSHAKE_WAIT: Duration = Duration::from_secs(4);
+/// Servers that `check` looks at at a time.
+pub const LOOKS: usize = 16;
 /// How long a call waits to learn what its server says of its tools, if nobody has listed them before.
 pub const LOOK_UP: Duration = Duration::from_secs(3);
 /// Results that are too large for their clients and kept to be read.

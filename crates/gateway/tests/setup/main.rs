@@ -3,10 +3,17 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that is surprised should stop")]
 #![allow(clippy::disallowed_methods, reason = "the command runs in its own process, in real time")]
 
+mod check;
 mod explain;
 #[allow(dead_code, reason = "shared with other tests, which need more of it")]
 #[path = "../gateway/kit.rs"]
 mod kit;
+#[allow(dead_code, reason = "shared with other tests, which need more of it")]
+#[path = "../policies/server.rs"]
+mod server;
+#[allow(dead_code, reason = "shared with other tests, which need more of it")]
+#[path = "../hostile/kit/upstream.rs"]
+mod upstream;
 
 use std::path::{Path, PathBuf};
 

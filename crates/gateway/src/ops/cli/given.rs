@@ -1,6 +1,6 @@
 //! Which configuration a command works with: what its arguments say, and the file they lead to.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{Run, Serve};
 use crate::ops::config::{self, Config};
@@ -46,12 +46,13 @@ pub(super) fn wrapped(run: Run) -> Result<Config, String> {
 
 /// The configuration that a command is given, or the one that stands where it is looked for.
 pub(super) fn configured(path: Option<&Path>) -> Result<Config, String> {
-    let Some(path) = config::find(path, &variable) else {
-        return Err(
-            "no configuration found: give --config FILE, set SEAWALL_CONFIG, or write ./seawall.toml".to_owned()
-        );
-    };
-    loaded(&path)
+    loaded(&located(path)?)
+}
+
+/// Its file.
+pub(super) fn located(path: Option<&Path>) -> Result<PathBuf, String> {
+    let none = "no configuration found: give --config FILE, set SEAWALL_CONFIG, or write ./seawall.toml";
+    config::find(path, &variable).ok_or_else(|| none.to_owned())
 }
 
 pub(super) fn served(serve: &Serve) -> Result<Config, String> {

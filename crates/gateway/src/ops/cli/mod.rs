@@ -1,5 +1,6 @@
 //! The command line: what `seawall` can be told, and what it does then.
 
+mod check;
 mod explain;
 mod given;
 mod serve;
@@ -17,6 +18,8 @@ use crate::upstream::{child, watcher};
 
 /// A usage or configuration error.
 pub const USAGE: u8 = 1;
+/// Somebody's credentials are missing or refused.
+const AUTH: u8 = 3;
 /// Something could not be reached or bound.
 const UNREACHABLE: u8 = 4;
 
@@ -42,6 +45,12 @@ enum Command {
                             All servers are at /mcp, with tools named <server>__<tool>; one server alone is at /mcp/<server>."
     )]
     Serve(Serve),
+    /// Look at everything that is configured: connects, lists, calls no tool
+    #[command(
+        after_help = "Examples:\n  seawall check\n  seawall check --config .mcp.json --json | jq '.servers[] | select(.ok | not)'\n\n\
+                            Exit codes: 0 all servers are well, 1 the configuration is wrong, 3 only credentials are missing, 4 a server is not there."
+    )]
+    Check(check::Check),
     /// Say how a tool is treated, and where each value comes from
     #[command(
         after_help = "Examples:\n  seawall explain github/create_issue\n  seawall explain github__create_issue --json | jq '.values.timeout'\n\n\
@@ -160,6 +169,7 @@ pub async fn run(cli: Cli) -> ExitCode {
                 Err(problems) => Err((USAGE, problems)),
             }
         }
+        Command::Check(check) => check::run(&check).await,
         Command::Explain(explain) => explain::run(&explain),
         Command::Serve(serve) => match given::served(&serve) {
             Ok(config) if serve.stdio => on_stdio(&config, memory(&config, serve.no_memory)).await,

@@ -118,7 +118,7 @@ async fn loaded_required(gateway: &Gateway, stop: &mut Stop) -> Ended {
     loaded.map_err(|text| (UNREACHABLE, text))
 }
 
-async fn end(gateway: &Gateway) {
+pub(super) async fn end(gateway: &Gateway) {
     // Whoever delivers or waits stops, also if it was the client that ended it all.
     gateway.lifecycle.draining.cancel();
     gateway.lifecycle.closing.cancel();
@@ -131,18 +131,18 @@ async fn end(gateway: &Gateway) {
 }
 
 /// SIGTERM and SIGINT: the first asks, the second insists.
-struct Stop {
+pub(super) struct Stop {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
 }
 
 impl Stop {
-    fn new() -> Result<Self, (u8, String)> {
+    pub(super) fn new() -> Result<Self, (u8, String)> {
         let listen = |kind| signal(kind).map_err(|error| (UNREACHABLE, format!("cannot listen for signals: {error}")));
         Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
     }
 
-    async fn asked(&mut self) {
+    pub(super) async fn asked(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

@@ -1,0 +1,45 @@
+//! How a server is reached, as a person would type it: the whole command or address, without its secrets.
+
+use serde_json::{Value, json};
+
+use crate::ops::config::Transport;
+use crate::upstream::Server;
+
+/// Letters of a part of an address from which on it may be a key.
+const KEY: usize = 20;
+
+/// The command with its variables, or the address.
+pub(super) fn way(server: &Server, transport: &Transport) -> String {
+    match transport {
+        Transport::Stdio { command, args, env, cwd, .. } => {
+            let cwd = cwd.as_ref().map(|cwd| format!("cd {} && ", shell(&cwd.display().to_string())));
+            let env: String = env.iter().map(|(name, _)| format!("{name}=*** ")).collect();
+            // What stands behind `--token` is hidden, as in the arguments of a call.
+            let words: Vec<&String> = [command].into_iter().chain(args).collect();
+            let words = seawall::sanitize(&json!(words));
+            let words = words.as_array().into_iter().flatten().filter_map(Value::as_str);
+            let words: Vec<String> = words.map(|word| shell(&server.hidden(word))).collect();
+            format!("{}{env}{}", cwd.unwrap_or_default(), words.join(" "))
+        }
+        Transport::Http { url, .. } | Transport::Sse { url, .. } | Transport::Ws { url, .. } => {
+            let (scheme, host) = (url.scheme_str().unwrap_or_default(), url.host().unwrap_or_default());
+            let port = url.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
+            let path: Vec<&str> = url.path().split('/').map(|part| if is_key(part) { "***" } else { part }).collect();
+            let query = url.query().map(|_| "?***").unwrap_or_default();
+            server.hidden(&format!("{scheme}://{host}{port}{}{query}", path.join("/")))
+        }
+    }
+}
+
+/// Some services put the key into the address.
+fn is_key(part: &str) -> bool {
+    let has = |is: fn(&char) -> bool| part.chars().any(|letter| is(&letter));
+    part.len() >= KEY && has(char::is_ascii_digit) && has(char::is_ascii_alphabetic)
+}
+
+/// A word as a shell takes it.
+fn shell(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "@%+=:,./_-*[]".contains(letter);
+    let is_plain = !word.is_empty() && word.chars().all(is_plain);
+    if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}

@@ -1,0 +1,108 @@
+//! How a report is written: for people as a list with marks, for programs as one object.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::{Checked, Fine, Report};
+use crate::wire::names::Era;
+
+/// Bytes of a list that are about one token.
+const TOKEN: usize = 4;
+
+impl Report {
+    /// For people.
+    pub fn text(&self) -> String {
+        let mut lines = Vec::new();
+        for server in &self.servers {
+            lines.extend(server.lines());
+        }
+        for warning in &self.warnings {
+            lines.push(format!("! {warning}"));
+        }
+        let (well, fine) = (self.fine().count(), self.fine());
+        let (tools, bytes) = fine.fold((0, 0), |(tools, bytes), fine| (tools + fine.tools.len(), bytes + fine.bytes));
+        let warnings: usize =
+            self.warnings.len() + self.servers.iter().map(|server| server.warnings.len()).sum::<usize>();
+        lines.push(format!(
+            "{}: {well} of {} servers well, {tools} tools, about {} tokens, {warnings} warnings",
+            self.file,
+            self.servers.len(),
+            bytes / TOKEN,
+        ));
+        lines.join("\n")
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Value {
+        let servers: Map<String, Value> =
+            self.servers.iter().map(|server| (server.name.clone(), server.json())).collect();
+        json!({"ok": self.is_well(), "file": self.file, "servers": servers, "warnings": self.warnings, "problems": []})
+    }
+
+    fn fine(&self) -> impl Iterator<Item = &Fine> {
+        self.servers.iter().filter_map(|server| server.found.as_ref().ok())
+    }
+}
+
+impl Checked {
+    fn lines(&self) -> Vec<String> {
+        let took = took(self.took);
+        let (mark, mut lines) = match &self.found {
+            Ok(fine) => {
+                let (era, version, tokens) = (era(fine.era), &fine.version, fine.bytes / TOKEN);
+                let text = format!("{} tools, about {tokens} tokens, {version} ({era}), {took}", fine.tools.len());
+                ("✓", vec![text])
+            }
+            Err(trouble) => {
+                let mut lines = vec![format!("{} ({}, {took})", trouble.text, trouble.problem), trouble.next.clone()];
+                if let (Some(exit), "timeout" | "malformed") = (&trouble.exit, trouble.problem) {
+                    lines.push(format!("Its process ended: {exit}."));
+                }
+                if !trouble.stderr.is_empty() {
+                    lines.push("It last said:".to_owned());
+                    lines.extend(trouble.stderr.iter().map(|line| format!("  {line}")));
+                }
+                ("✗", lines)
+            }
+        };
+        lines.extend(self.warnings.iter().map(|warning| format!("! {warning}")));
+        let head = format!("{mark} {}: {}", self.name, self.way);
+        std::iter::once(head).chain(lines.into_iter().map(|line| format!("    {line}"))).collect()
+    }
+
+    fn json(&self) -> Value {
+        let millis = u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX);
+        let mut told = json!({
+            "ok": self.found.is_ok(), "reached": self.way, "millis": millis, "warnings": self.warnings,
+        });
+        match &self.found {
+            Ok(fine) => {
+                told["era"] = json!(era(fine.era));
+                told["version"] = json!(fine.version);
+                told["tools"] = json!(fine.tools.len());
+                told["tokens"] = json!(fine.bytes / TOKEN);
+            }
+            Err(trouble) => {
+                told["problem"] = json!(trouble.problem);
+                told["text"] = json!(trouble.text);
+                told["next"] = json!(trouble.next);
+                told["exit"] = json!(trouble.exit);
+                told["stderr"] = json!(trouble.stderr);
+            }
+        }
+        told
+    }
+}
+
+fn era(era: Era) -> &'static str {
+    match era {
+        Era::Legacy => "legacy",
+        Era::Modern => "modern",
+    }
+}
+
+fn took(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    if seconds < 1.0 { format!("{:.0} ms", seconds * 1000.0) } else { format!("{seconds:.1} s") }
+}

@@ -1,0 +1,68 @@
+//! One look at a server: a conversation is opened, its tools are listed, and it is closed again. No tool is called.
+
+use std::sync::Arc;
+
+use super::handshake::Opening;
+use super::{Failure, Hello, Link, Server, beginning};
+use crate::call::{Nowhere, Outlet};
+use crate::wire::edit::{Object, quoted};
+use crate::wire::names::Era;
+use crate::wire::{Kind, Message, build};
+
+/// What was seen.
+pub struct Found {
+    /// What the handshake agreed on.
+    pub hello: Option<Hello>,
+    /// The pages of its list of tools; none if it has no tools.
+    pub pages: Vec<Message>,
+}
+
+/// Why nothing was seen.
+#[derive(Debug)]
+pub enum Missed {
+    /// There was no conversation, or it ended.
+    Failed(Failure),
+    /// It refused to list its tools: with this code and this text.
+    Refused(i64, String),
+}
+
+impl Server {
+    /// Opens a conversation and lists the tools, at most so many pages of them.
+    pub async fn look(&self, opening: &Opening, most: usize) -> Result<Found, Missed> {
+        let nowhere: Arc<dyn Outlet> = Arc::new(Nowhere);
+        let link = self.shake(opening, &nowhere).await.map_err(Missed::Failed)?;
+        link.initialized().await;
+        let pages = pages(&link, opening, most).await;
+        link.close().await;
+        Ok(Found { hello: link.hello().cloned(), pages: pages? })
+    }
+}
+
+async fn pages(link: &Arc<Link>, opening: &Opening, most: usize) -> Result<Vec<Message>, Missed> {
+    let mut params = Object::default();
+    if link.era() == Era::Modern {
+        params.set("_meta", &opening.meta[..]);
+    }
+    let mut pages = Vec::new();
+    while pages.len() < most {
+        let page = link.ask("tools/list", &params.json()).await.map_err(Missed::Failed)?;
+        if page.kind() == Kind::Error {
+            let code = page.field_json("code").and_then(|code| serde_json::from_slice(code).ok());
+            let text = beginning(&page.field_text("message").unwrap_or_default());
+            // A server may have no tools.
+            let has_none = code == Some(build::METHOD_NOT_FOUND);
+            return if has_none {
+                Ok(pages)
+            } else {
+                Err(Missed::Refused(code.unwrap_or(build::INTERNAL_ERROR), text))
+            };
+        }
+        let next = page.field_text("nextCursor").map(|cursor| quoted(&cursor));
+        pages.push(page);
+        match next {
+            Some(cursor) => params.set("cursor", cursor),
+            None => break,
+        };
+    }
+    Ok(pages)
+}
