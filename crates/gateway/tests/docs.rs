@@ -43,6 +43,19 @@ fn every_configuration_in_the_readme_loads() {
 }
 
 #[test]
+fn every_configuration_in_the_readme_fits_the_schema() {
+    let schema = serde_json::from_str(config::SCHEMA).unwrap();
+    let check = jsonschema::validator_for(&schema).unwrap();
+    let files = blocks("toml");
+    assert!(files.len() >= 2);
+    for file in files {
+        let file: serde_json::Value = toml::from_str(&file).unwrap();
+        let wrong: Vec<String> = check.iter_errors(&file).map(|error| error.to_string()).collect();
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+}
+
+#[test]
 fn help_shows_an_example_for_every_command() {
     use clap::CommandFactory;
     for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use self::serve::{memory, on_http, on_stdio};
+use super::config;
 use super::demo;
 use super::log;
 use crate::upstream::{child, watcher};
@@ -57,6 +58,10 @@ enum Command {
                             Starts nothing and connects to nothing: what a server says of its tools is known from when it was last used."
     )]
     Explain(explain::Explain),
+    /// Write the JSON schema of the configuration, for editors
+    #[command(after_help = "Examples:\n  seawall schema > seawall.schema.json\n\n\
+                            With `#:schema ./seawall.schema.json` as its first line, editors complete and check a seawall.toml.")]
+    Schema,
     /// See what Seawall does: faulty servers, the same calls direct and through Seawall, a table
     #[command(after_help = "Examples:\n  seawall demo\n  seawall demo --seed 7 --calls 200\n\n\
                             Nothing is needed and nothing is left behind. The same seed gives the same counts.")]
@@ -170,6 +175,10 @@ pub async fn run(cli: Cli) -> ExitCode {
             }
         }
         Command::Check(check) => check::run(&check).await,
+        Command::Schema => {
+            out(config::SCHEMA.trim_end());
+            Ok(())
+        }
         Command::Explain(explain) => explain::run(&explain),
         Command::Serve(serve) => match given::served(&serve) {
             Ok(config) if serve.stdio => on_stdio(&config, memory(&config, serve.no_memory)).await,

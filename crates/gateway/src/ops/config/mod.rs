@@ -54,6 +54,9 @@ use self::expand::Scope;
 use self::source::Format;
 use self::tree::Field;
 
+/// The JSON schema of Seawall's own file, for editors.
+pub const SCHEMA: &str = include_str!("schema.json");
+
 /// What the gateway is asked to do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {

@@ -25,7 +25,9 @@ pub(super) fn read(root: &Field<'_>, needs_servers: bool, problems: &mut Problem
     let mut settings = Settings::default();
     let mut servers = None;
     for (key, value) in root.entries(problems) {
-        if key == "servers" {
+        if key == "$schema" {
+            // For editors: where the schema of this file is.
+        } else if key == "servers" {
             servers = Some(read_servers(&value, problems));
         } else if !settings.set(key, &value, problems) {
             problems.push(not_ours(&value, key, &LATER, &[settings::keys(), vec!["servers"]].concat()));

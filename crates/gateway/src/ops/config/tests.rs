@@ -9,6 +9,7 @@ mod parts;
 mod policy;
 mod references;
 mod safety;
+mod schema;
 mod transports;
 
 use std::fs;
@@ -50,7 +51,9 @@ impl Kit {
 
     fn load(&self, name: &str) -> Result<Config, Problems> {
         let env = |wanted: &str| self.vars.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.clone());
-        load(&self.path(name), &env)
+        let loaded = load(&self.path(name), &env);
+        schema::agrees(&self.path(name), &loaded);
+        loaded
     }
 
     fn good(&self, name: &str) -> Config {
