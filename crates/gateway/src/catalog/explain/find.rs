@@ -56,7 +56,7 @@ pub fn not_listed(tool: &str, has: &Has) -> Option<String> {
     let tools = has.tools.as_ref().filter(|_| !has.lists(tool))?;
     let known: Vec<&str> = tools.iter().map(String::as_str).collect();
     let near = nearest(tool, &known).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
-    Some(format!("{} did not list {tool:?} when it was last seen{near}", has.server))
+    Some(format!("{} does not list {tool:?}, as far as is known, and calls of it would be unknown{near}", has.server))
 }
 
 #[cfg(test)]

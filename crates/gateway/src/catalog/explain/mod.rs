@@ -15,7 +15,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use seawall::{Effect, Ground, Scope};
+use seawall::{Annotations, Effect, Ground, Scope};
 use serde_json::{Value, json};
 
 use self::origin::{Origin, Traced};
@@ -114,6 +114,11 @@ pub fn explain(asked: &Asked<'_>) -> Explained {
         notes: Vec::new(),
     };
     explained.answers = words::answers(asked, &traced, &explained);
+    let says_something = asked.listed.is_some_and(|listed| listed.hints.annotations != Annotations::default());
+    if asked.of_server.distrust_annotations && says_something {
+        let note = "its server is not trusted (trust_annotations = false): its annotations may forbid repeats, never allow them";
+        explained.notes.push(note.to_owned());
+    }
     explained
 }
 

@@ -9,8 +9,22 @@ use crate::catalog::layer::{OnAbandon, Own};
 
 /// The values of a policy. All policies have the same keys in the same order; what is not set is null.
 pub(super) fn of(policy: &Policy, own: &Own) -> Vec<(&'static str, Value)> {
-    let Policy { kind, effect, timeout, attempt_timeout, .. } = policy;
-    let Policy { retry, breaker, scope, cache, fallback, loops, repeat_after, hedge, soft_errors, .. } = policy;
+    // Named one by one, so that a policy that gets a value more does not go without it here.
+    let Policy {
+        kind,
+        effect,
+        timeout,
+        attempt_timeout,
+        retry,
+        breaker,
+        scope,
+        cache,
+        fallback,
+        loops,
+        repeat_after,
+        hedge,
+        soft_errors,
+    } = policy;
     let Own { idle_timeout, client_cap, on_abandon, max_result } = own;
     let RetryPolicy { attempts, backoff, .. } = retry;
     let on = |value: fn(&BreakerPolicy) -> Value| breaker.as_ref().map_or(Value::Null, value);
