@@ -102,11 +102,9 @@ impl Policies {
         let rules = config.rules.clone();
         let env = Env::new();
         env.events.for_each_rare(log).map_err(|error| Invalid::new("events", error.to_string()))?;
-        let mut global = Some(seawall::BreakerPolicy::default());
-        rules.defaults.breaker.apply(&mut global);
         let pipeline = Pipeline::new(Settings {
             env: env.clone(),
-            global_breaker: global.unwrap_or_default(),
+            global_breaker: rules.global_breaker(),
             style: rules.messages.style,
             debug: rules.messages.debug,
             debug_on_request: !rules.messages.no_debug_on_request,

@@ -2,7 +2,10 @@
 //!
 //! Built in < `[defaults]` < `[kinds.K]` < `[servers.S.policy]` < `[tools."S/T"]`, of those the plain names after the globs.
 
-use seawall::{Annotations, Effect, Fallback, Kind, LoopPolicy, Policy, Preset, ServerPolicy, Style, Tiers, ToolFacts};
+use seawall::{
+    Annotations, BreakerPolicy, Effect, Fallback, Kind, LoopPolicy, Policy, Preset, ServerPolicy, Style, Tiers,
+    ToolFacts,
+};
 
 use super::layer::{Layer, Own};
 use super::written::Written;
@@ -100,10 +103,7 @@ impl Rules {
 
     /// What is known of a tool; its kind and effect as the operator states them, the nearest place first.
     pub fn known<'a>(&'a self, server: &str, own: &'a ServerRules, name: &'a str, hints: Hints) -> Known<'a> {
-        let nearest = |kind, states_effect: bool| {
-            let layers = self.layers(server, own, name, kind).into_iter().rev();
-            layers.filter(move |(_, layer)| if states_effect { layer.effect.is_some() } else { layer.kind.is_some() })
-        };
+        let nearest = |kind| self.layers(server, own, name, kind).into_iter().rev();
         let mut known = Known {
             facts: ToolFacts {
                 name,
@@ -114,12 +114,13 @@ impl Rules {
             kind: None,
             effect: None,
         };
-        if let Some((place, layer)) = nearest(None, false).next() {
+        if let Some((place, layer)) = nearest(None).find(|(_, layer)| layer.kind.is_some()) {
             (known.facts.kind, known.kind) = (layer.kind, Some(place));
         }
-        let of_tool = nearest(None, true).find(|(place, _)| *place != Place::Defaults);
+        let near =
+            nearest(None).filter(|(place, _)| *place != Place::Defaults).find(|(_, layer)| layer.effect.is_some());
         // What its kind says of its effect counts only where no nearer place says something.
-        let stated = of_tool.or_else(|| nearest(known.facts.kind(), true).next());
+        let stated = near.or_else(|| nearest(known.facts.kind()).find(|(_, layer)| layer.effect.is_some()));
         if let Some((place, layer)) = stated {
             (known.facts.effect, known.effect) = (layer.effect, Some(place));
         }
@@ -166,6 +167,13 @@ impl Rules {
         policy.fallback.clear();
         fit(&mut policy);
         policy
+    }
+
+    /// The breaker of all tools that share one.
+    pub fn global_breaker(&self) -> BreakerPolicy {
+        let mut breaker = Some(BreakerPolicy::default());
+        self.defaults.breaker.apply(&mut breaker);
+        breaker.unwrap_or_default()
     }
 
     /// How a server is treated as a whole.

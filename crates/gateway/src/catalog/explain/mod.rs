@@ -1,11 +1,12 @@
 //! How a tool is treated and why: every value of its policy, where it comes from, and what follows in plain words.
 //!
-//! The layers are those of `rules`, laid in the same order by the same code (`origin`); `values` gives each value a key,
-//! `words` answers what people ask, `show` writes it down. Nothing is started, nothing is asked.
+//! The layers are those of `rules`, laid in the same order by the same code (`origin`); `values` gives each value a key, `told` its
+//! place, `words` answers what people ask, `show` writes it down. Nothing is started, nothing is asked.
 
 pub mod find;
 mod origin;
 mod show;
+mod told;
 mod values;
 mod words;
 
@@ -15,10 +16,11 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use seawall::{Annotations, Effect, Ground, Scope};
+use seawall::{Annotations, Scope};
 use serde_json::{Value, json};
 
 use self::origin::{Origin, Traced};
+use self::told::Told;
 use super::layer::Layer;
 use super::listed::Listed;
 use super::rules::{Place, Rules, ServerRules, fit};
@@ -58,28 +60,6 @@ pub struct Explained {
     pub notes: Vec<String>,
 }
 
-/// One value, and where it comes from.
-#[derive(Clone)]
-struct Told {
-    key: &'static str,
-    value: Value,
-    /// In one word: `built in`, `preset`, `config`, `environment`, `annotation`, `name`, `effect`, `unknown`.
-    from: &'static str,
-    /// Where exactly: a table, a variable, a hint, a word.
-    place: Option<String>,
-    line: Option<usize>,
-    ignored: Option<Ignored>,
-}
-
-/// What is said somewhere and does not hold.
-#[derive(Clone)]
-struct Ignored {
-    value: Value,
-    place: Option<String>,
-    line: Option<usize>,
-    why: &'static str,
-}
-
 /// Says how a tool is treated, and why.
 pub fn explain(asked: &Asked<'_>) -> Explained {
     let (traced, ignored) = trace(asked);
@@ -96,14 +76,14 @@ pub fn explain(asked: &Asked<'_>) -> Explained {
             }),
         });
         if key == "client_cap" {
-            values.push(asked.setting("reconnect.wait", values::time(asked.wait)));
+            values.push(asked.wait());
         }
     }
     share_breaker(asked, &traced, &mut values);
     let policy = &asked.of_server.policy;
     let slots = policy.slots.map_or(Value::Null, |slots| json!(slots.concurrency));
     let rate = policy.rate.as_ref().map_or(Value::Null, |rate| json!(values::rate(rate)));
-    values.extend([asked.server_setting("concurrency", slots), asked.server_setting("rate", rate)]);
+    values.extend([asked.of_server("concurrency", slots), asked.of_server("rate", rate)]);
     let mut explained = Explained {
         server: asked.server.to_owned(),
         tool: asked.tool.to_owned(),
@@ -172,9 +152,9 @@ fn share_breaker(asked: &Asked<'_>, traced: &Traced<'_>, values: &mut [Told]) {
     };
     for (place, layer) in layers {
         shared.lay(*place, layer);
+        // One that is off there is off for each tool; those that have one share the built-in one.
+        shared.policy.breaker.get_or_insert_default();
     }
-    // One that is off there is off for each tool; those that are not share the built-in one.
-    shared.policy.breaker.get_or_insert_default();
     let why = "the breaker is shared, and set where all who share it are meant";
     for ((key, value), origin) in shared.values().into_iter().zip(&shared.origins) {
         let is_shared = key.starts_with("breaker.") && key != "breaker.scope";
@@ -185,109 +165,8 @@ fn share_breaker(asked: &Asked<'_>, traced: &Traced<'_>, values: &mut [Told]) {
     }
 }
 
-impl Asked<'_> {
-    /// A value with where it comes from.
-    fn told(&self, key: &'static str, value: Value, origin: Origin<'_>) -> Told {
-        let (from, place, line) = match origin {
-            Origin::BuiltIn => ("built in", None, None),
-            Origin::OfKind(Some(kind)) => ("built in", Some(format!("kind {}", values::kind(kind))), None),
-            Origin::OfKind(None) => ("built in", Some("unknown kind".to_owned()), None),
-            Origin::OfEffect(effect) => ("built in", Some(format!("effect {}", values::effect(effect))), None),
-            Origin::Preset => ("preset", Some(show::preset(self.rules.preset).to_owned()), self.line(&["preset"])),
-            Origin::Tier => return self.tier(key, value),
-            Origin::Config(place) => {
-                let (heading, line) = self.place(place, key);
-                ("config", Some(heading), line)
-            }
-            Origin::Concluded(Ground::Hint(hint)) => ("annotation", Some(hint.to_owned()), None),
-            Origin::Concluded(Ground::Word(word)) => ("name", Some(word.to_owned()), None),
-            Origin::Concluded(Ground::Effect) => ("effect", None, None),
-            Origin::Concluded(Ground::Stated | Ground::Unknown) => ("unknown", None, None),
-        };
-        Told { key, value, from, place, line, ignored: None }
-    }
-
-    /// One of the two limits for whole calls.
-    fn tier(&self, key: &'static str, value: Value) -> Told {
-        let tiers = &self.rules.tiers;
-        let tier = if tiers.is_heavy(self.tool) { "heavy" } else { "quick" };
-        if let Some(variable) = tiers.variable(self.tool, self.env) {
-            let place = Some(variable.to_owned());
-            return Told { key, value, from: "environment", place, line: None, ignored: None };
-        }
-        let is_set = self.rules.written.has(&["timeouts", tier]);
-        let set = Told { place: Some(format!("[timeouts] {tier}")), ..self.setting("timeouts", value.clone()) };
-        let line = self.rules.written.line(&["timeouts", tier]);
-        if is_set {
-            return Told { key, from: "config", line, ..set };
-        }
-        Told { key, from: "built in", line: None, ..set }
-    }
-
-    /// A setting of the whole gateway: `table.key`.
-    fn setting(&self, key: &'static str, value: Value) -> Told {
-        let way: Vec<&str> = key.split('.').collect();
-        let is_set = self.rules.written.has(&way);
-        let from = if is_set { "config" } else { "built in" };
-        let place = is_set.then(|| self.rules.written.heading(&way[..1]));
-        Told { key, value, from, place, line: self.line(&way).filter(|_| is_set), ignored: None }
-    }
-
-    /// A setting of the server.
-    fn server_setting(&self, key: &'static str, value: Value) -> Told {
-        let written = &self.of_server.written;
-        let is_set = written.has(&[key]);
-        let from = if is_set { "config" } else { "built in" };
-        let place = is_set.then(|| written.heading(&[]));
-        Told { key, value, from, place, line: written.line(&[key]), ignored: None }
-    }
-
-    fn line(&self, way: &[&str]) -> Option<usize> {
-        self.rules.written.line(way)
-    }
-
-    /// The heading of a place, and the line of a key there.
-    fn place(&self, place: Place<'_>, key: &str) -> (String, Option<usize>) {
-        let way = |table: &[&str]| -> Vec<String> {
-            table.iter().copied().chain(key.split('.')).map(str::to_owned).collect()
-        };
-        let in_file = |table: &[&str]| {
-            let way = way(table);
-            let way: Vec<&str> = way.iter().map(String::as_str).collect();
-            (self.rules.written.heading(table), self.rules.written.line(&way))
-        };
-        match place {
-            Place::Defaults => in_file(&["defaults"]),
-            Place::Kind(kind) => in_file(&["kinds", values::kind(kind)]),
-            Place::Tools(pattern) => in_file(&["tools", pattern]),
-            Place::Server => {
-                let way: Vec<&str> = ["policy"].into_iter().chain(key.split('.')).collect();
-                (self.of_server.written.heading(&["policy"]), self.of_server.written.line(&way))
-            }
-        }
-    }
-}
-
-impl Told {
-    /// What holds instead, where what is said does not.
-    fn without(self, dropped: Value, why: &'static str, holds: impl FnOnce(&'static str, Value) -> Told) -> Told {
-        let Told { key, value, place, line, .. } = self;
-        Told { ignored: Some(Ignored { value: dropped, place, line, why }), ..holds(key, value) }
-    }
-}
-
 impl Explained {
     fn value(&self, key: &str) -> Option<&Told> {
         self.values.iter().find(|told| told.key == key)
-    }
-}
-
-/// What repeating a tool would do, in words.
-fn does(effect: Effect) -> &'static str {
-    match effect {
-        Effect::ReadOnly => "it only reads",
-        Effect::Idempotent => "repeating it changes nothing more",
-        Effect::Write => "its effect is write",
-        Effect::Destructive => "its effect is destructive",
     }
 }

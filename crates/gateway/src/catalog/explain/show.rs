@@ -5,7 +5,8 @@ use std::path::Path;
 use seawall::Preset;
 use serde_json::{Map, Value, json};
 
-use super::{Explained, Ignored, Told};
+use super::Explained;
+use super::told::{Ignored, Told};
 use crate::catalog::names;
 
 /// The headings, and the value that each stands before.

@@ -4,8 +4,9 @@ use seawall::{Effect, Fallback, Scope};
 use serde_json::Value;
 
 use super::origin::Traced;
+use super::told::Told;
 use super::values::spelled;
-use super::{Asked, Explained, Told, does, show};
+use super::{Asked, Explained, show};
 use crate::wire::limits;
 
 /// One question and its answer.
@@ -56,6 +57,16 @@ fn repeat(asked: &Asked<'_>, traced: &Traced<'_>, explained: &Explained) -> Stri
         ));
     }
     text
+}
+
+/// What repeating a tool would do, in words.
+fn does(effect: Effect) -> &'static str {
+    match effect {
+        Effect::ReadOnly => "it only reads",
+        Effect::Idempotent => "repeating it changes nothing more",
+        Effect::Write => "its effect is write",
+        Effect::Destructive => "its effect is destructive",
+    }
 }
 
 /// What the effect is concluded from, as the end of a sentence.
