@@ -55,7 +55,7 @@ async fn each_trouble_has_its_name_and_its_next_step() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let remote = |name: &str, url: &str| format!("[servers.{name}]\nurl = {url:?}\n");
     let toml = [
-        "[servers.missing]\ncommand = \"no-such-program\"\n".to_owned(),
+        "[servers.missing]\ncommand = \"no-such-program\"\nargs = [\"--token\", \"hunter3\", \"a b\"]\n".to_owned(),
         script("dies", "echo the token is $KEY >&2; exit 7") + "env = { KEY = \"hunter2hunter2\" }\n",
         script("chats", "echo hello; echo again; exit 0"),
         remote("refused", &format!("http://{free}/mcp")),
@@ -87,6 +87,8 @@ async fn each_trouble_has_its_name_and_its_next_step() {
         let is_right = server["problem"] == problem && says("text", text) && says("next", next);
         assert!(is_right && server["ok"] == false, "{name}: {server}");
     }
+    assert_eq!(told["servers"]["missing"]["reached"], "no-such-program --token [REDACTED] 'a b'");
+    assert!(!told.to_string().contains("hunter"), "{told}");
     let dies = &told["servers"]["dies"];
     assert_eq!((&dies["exit"], &dies["stderr"]), (&json!("exit status: 7"), &json!(["the token is ***"])), "{dies}");
     assert_eq!(dies["reached"], "KEY=*** sh -c 'echo the token is $KEY >&2; exit 7'");
@@ -141,7 +143,6 @@ async fn what_will_surprise_is_told_before_it_does() {
         "1 line on its stdout was no message",
         r#"so they are left out: \"broken\": its inputSchema is missing"#,
         "longer than 64 letters, which some clients refuse: odd__yyy",
-        "cannot tell these names apart: odd__get_x, odd__get.x",
         "so they count as writes; set their effect under [tools]: frob",
         "3 of 4 tools have no annotations",
     ] {
@@ -151,6 +152,7 @@ async fn what_will_surprise_is_told_before_it_does() {
     for words in [
         r#"seawall.toml:1: [tools.\"odd/get_xs\"] fits no tool; did you mean \"get_x\"?"#,
         r#"it/slw is to stand in for others, and it has no such tool; did you mean \"slow\"?"#,
+        "cannot tell these names apart: odd__get_x, odd__get.x",
         "without a [store] no write waits",
     ] {
         assert!(all.contains(words), "{words}: {all}");

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use seawall::{Annotations, Fallback, Ground};
 
 use super::{Fine, Report};
+use crate::catalog::listed::Listed;
 use crate::catalog::names;
 use crate::catalog::rules::glob;
 use crate::ops::config::{Config, ServerConfig, nearest};
@@ -23,6 +24,7 @@ pub(super) fn add(config: &Config, report: &mut Report) {
         }
     }
     report.warnings = patterns(config, report);
+    report.warnings.extend(alike(report));
     report.warnings.extend(stand_ins(config, report));
     report.warnings.extend(queued(config, report));
 }
@@ -39,18 +41,13 @@ fn of_server(config: &Config, server: &ServerConfig, fine: &Fine, is_several: bo
     let names = || fine.tools.iter().map(|(name, _)| public(name));
     let long = names().filter(|name| name.chars().count() > LONGEST).collect();
     warn(long, "longer than 64 letters, which some clients refuse");
-    warn(alike(names()), "some clients cannot tell these names apart");
-    let bare: Vec<String> = fine
-        .tools
-        .iter()
-        .filter(|(_, listed)| listed.hints.annotations == Annotations::default())
-        .map(|(name, _)| name.clone())
-        .collect();
-    let ground = |name: &str| {
-        let listed = fine.tools.iter().find(|(known, _)| known == name).map(|(_, listed)| listed.hints);
-        config.rules.known(&server.name, &server.rules, name, listed.unwrap_or_default()).facts.judge_effect().1
+    let is_bare = |(_, listed): &&(String, Listed)| listed.hints.annotations == Annotations::default();
+    let bare: Vec<&(String, Listed)> = fine.tools.iter().filter(is_bare).collect();
+    let is_unknown = |(name, listed): &(String, Listed)| {
+        let known = config.rules.known(&server.name, &server.rules, name, listed.hints);
+        known.facts.judge_effect().1 == Ground::Unknown
     };
-    let unknown: Vec<String> = bare.iter().filter(|name| ground(name) == Ground::Unknown).cloned().collect();
+    let unknown = bare.iter().filter(|tool| is_unknown(tool)).map(|(name, _)| name.clone()).collect();
     warn(unknown, "nothing says what these do, so they count as writes; set their effect under [tools]");
     if !bare.is_empty() && bare.len() == fine.tools.len() {
         warnings.push("it annotates none of its tools: what they do is concluded from their names".to_owned());
@@ -66,13 +63,18 @@ fn of_server(config: &Config, server: &ServerConfig, fine: &Fine, is_several: bo
 }
 
 /// Names that are the same to a client that puts `_` for what it does not know.
-fn alike(names: impl Iterator<Item = String>) -> Vec<String> {
+fn alike(report: &Report) -> Option<String> {
+    let is_several = report.servers.len() > 1;
     let mut seen: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for name in names {
-        let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
-        seen.entry(name.chars().map(plain).collect()).or_default().push(name);
+    for checked in &report.servers {
+        for (name, _) in checked.found.iter().flat_map(|fine| &fine.tools) {
+            let name = if is_several { names::public(&checked.name, name) } else { name.clone() };
+            let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
+            seen.entry(name.chars().map(plain).collect()).or_default().push(name);
+        }
     }
-    seen.into_values().filter(|names| names.len() > 1).flatten().collect()
+    let alike: Vec<String> = seen.into_values().filter(|names| names.len() > 1).flatten().collect();
+    (!alike.is_empty()).then(|| format!("some clients cannot tell these names apart: {}", shown(&alike)))
 }
 
 /// Patterns that fit no tool, where all is known that they could fit.
