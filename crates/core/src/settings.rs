@@ -189,6 +189,14 @@ impl<T> Pipeline<T> {
             Some(tool) => tool.breaker.clone(),
             None => policy.breaker.clone().map(|rules| self.breaker(entry, name, rules, policy.scope)).transpose()?,
         };
+        // What an operator switched stays switched, whatever a server says of its tool now.
+        let before =
+            entry.tools.get(name).filter(|tool| tool.policy.scope == Scope::Tool && policy.scope == Scope::Tool);
+        if let (Some(breaker), Some(before)) = (&breaker, before.and_then(|tool| tool.breaker()))
+            && !std::ptr::eq(before, &raw const **breaker)
+        {
+            breaker.set_mode(before.snapshot().mode);
+        }
         let tool = Arc::new(Tool::new(name.into(), entry.server.clone(), policy, breaker));
         entry.tools.insert(name.into(), tool.clone());
         Ok(tool)

@@ -68,7 +68,7 @@ impl Server {
 impl Delivery for Server {
     type Turn = ();
 
-    async fn ready(&self) {}
+    async fn ready(&self, _: &str) {}
 
     async fn send(&self, _: &str, call: Queued) -> Result<String, Failure> {
         self.execute(&call)

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use seawall::{Durable, Env, Event, Format, Invalid, Pipeline, Rendering, Settings, Tool};
+use seawall::{Breaker, Durable, Env, Event, Format, Invalid, Mode, Pipeline, Rendering, Settings, Snapshot, Tool};
 
 use crate::catalog::explain::{Asked, Explained, explain};
 use crate::catalog::layer::Own;
@@ -177,12 +177,25 @@ impl Policies {
         &self.env
     }
 
-    /// Whether no breaker keeps calls from this server.
-    pub fn is_well(&self, server: &str) -> bool {
+    /// Whether no breaker keeps calls of this tool from its server.
+    pub fn is_well(&self, server: &str, name: &str) -> bool {
         // One whose cool-down is over shows open until somebody calls; what waits here is that call.
-        let keeps = |remaining: Option<Duration>| remaining.is_some_and(|remaining| !remaining.is_zero());
-        let is_open = |tool: &Arc<Tool>| tool.breaker().is_some_and(|breaker| keeps(breaker.snapshot().remaining));
-        !self.pipeline.tools().iter().any(|tool| tool.server().name() == server && is_open(tool))
+        let cools_down = |breaker: &Breaker| {
+            let Snapshot { mode, remaining, .. } = breaker.snapshot();
+            mode == Mode::Auto && remaining.is_some_and(|remaining| !remaining.is_zero())
+        };
+        let is_open = |tool: &Arc<Tool>| tool.breaker().is_some_and(cools_down);
+        let tools = self.pipeline.tools();
+        !self.is_switched_off(server, name) && !tools.iter().any(|tool| tool.server().name() == server && is_open(tool))
+    }
+
+    /// Whether an operator holds a breaker of this tool open.
+    fn is_switched_off(&self, server: &str, name: &str) -> bool {
+        let is_forced = |breaker: &Breaker| breaker.snapshot().mode == Mode::ForcedOpen;
+        self.tool(server, name).is_some_and(|policy| {
+            let tool = &policy.tool;
+            tool.breaker().is_some_and(is_forced) || tool.server().connection().is_some_and(is_forced)
+        })
     }
 
     /// Whether this server ever answered when it was asked for its tools.

@@ -46,8 +46,8 @@ struct ToServer {
 impl Delivery for ToServer {
     type Turn = TaskTrackerToken;
 
-    async fn ready(&self) -> TaskTrackerToken {
-        while !self.route.policies.is_well(&self.server.name) || !self.server.reconnect.wait().is_zero() {
+    async fn ready(&self, tool: &str) -> TaskTrackerToken {
+        while !self.route.policies.is_well(&self.server.name, tool) || !self.server.reconnect.wait().is_zero() {
             tokio::time::sleep(LOOK).await;
         }
         self.route.lifecycle.call()

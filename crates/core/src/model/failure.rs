@@ -130,6 +130,9 @@ pub struct Failure {
     pub incident: Option<u64>,
 }
 
+/// What a breaker says that an operator holds open.
+const SWITCHED_OFF: &str = "an operator switched it off";
+
 impl Failure {
     /// A failure that never left this process: the server was not asked.
     pub fn local(cause: Cause, retry_after: Option<Duration>, message: impl Into<String>) -> Self {
@@ -149,6 +152,16 @@ impl Failure {
             message: message.into(),
             incident: None,
         }
+    }
+
+    /// An operator holds the breaker open.
+    pub(crate) fn switched_off() -> Self {
+        Self::local(Cause::Unavailable, None, SWITCHED_OFF)
+    }
+
+    /// Whether it was an operator, and not the server, who ended the call.
+    pub(crate) fn is_switched_off(&self) -> bool {
+        self.cause == Cause::Unavailable && self.sent == Sent::Never && self.message == SWITCHED_OFF
     }
 
     /// Whether the attempt can be sent again unchanged without risking a second execution.

@@ -116,6 +116,9 @@ impl Situation<'_> {
                 let held_up = if self.failure.sent == Sent::Never { "executed" } else { "sent again" };
                 format!("{tool} was not {held_up}: {server} is starting{}.{}", self.because(), again())
             }
+            Cause::Unavailable if self.failure.is_switched_off() => {
+                format!("{tool} was not executed: {message}. It stays off until a person switches it on.")
+            }
             Cause::Unavailable | Cause::GivenUp if self.failure.sent == Sent::Never => {
                 format!(
                     "{tool} was not executed: {server} is down ({}). It stays down until a person acts.",
@@ -326,6 +329,7 @@ pub(crate) mod served {
 
     fn why(failure: &Failure) -> String {
         match failure.status {
+            _ if failure.is_switched_off() => "switched off by an operator".to_owned(),
             Some(status) => status.to_string(),
             None => code_words(Code::of(failure.cause)),
         }

@@ -355,7 +355,37 @@ async fn an_operators_switch_is_told_as_one() {
     let answer = tools.call("get_issue", json!({"n": 2}), Script::healthy().send()).await;
 
     assert_eq!((report(&answer).code, report(&answer).retry_after), (Code::ServerUnavailable, None));
-    assert!(report(&answer).message.contains("an operator switched it off"), "{}", report(&answer).message);
+    assert_eq!(
+        report(&answer).message,
+        "get_issue was not executed: an operator switched it off. It stays off until a person switches it on."
+    );
+
+    let copy = tools.call("get_issue", nothing(), Script::healthy().send()).await;
+    assert_eq!(served(&copy).note, "Cached copy from 0 s ago; live read failed (switched off by an operator).");
+}
+
+#[tokio::test]
+async fn an_operators_switch_stays_when_the_tool_is_listed_anew_and_is_told_once() {
+    let env = env(0.0);
+    let mut listener = env.events.subscribe();
+    let pipeline: Pipeline<String> = Pipeline::new(settings(&env)).unwrap();
+    pipeline.server("s", ServerPolicy::default()).unwrap();
+    let with = |failures| {
+        let breaker = Some(BreakerPolicy::new(failures, secs(30)));
+        pipeline.tool("s", "get_a", Policy { breaker, ..policy("get_a") }).unwrap()
+    };
+    with(3).breaker().unwrap().set_mode(Mode::ForcedOpen);
+
+    let breaker = |tool: &Tool| (tool.breaker().unwrap().status(), tool.breaker().unwrap().snapshot().mode);
+    assert_eq!(breaker(&with(4)), (Status::Open, Mode::ForcedOpen));
+    let changes: Vec<String> = listener.drain().iter().map(ToString::to_string).collect();
+    assert_eq!(changes[0], "[CircuitBreaker] s/get_a: closed → open");
+
+    with(4).breaker().unwrap().set_mode(Mode::Disabled);
+    with(4).breaker().unwrap().set_mode(Mode::Disabled);
+    assert_eq!(breaker(&with(5)), (Status::Closed, Mode::Disabled));
+    let changes: Vec<String> = listener.drain().iter().map(ToString::to_string).collect();
+    assert_eq!(changes, ["[CircuitBreaker] s/get_a: open → closed"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -58,8 +58,14 @@ pub(super) async fn read(mut body: impl HttpBody<Data = Bytes> + Unpin) -> Resul
     }
 }
 
+async fn too_large(body: impl HttpBody<Data = Bytes> + Unpin) -> Box<Response<Body>> {
+    throw_away(body).await;
+    let error = Error::from(&Reject::Size(limits::FROM_CLIENT));
+    Box::new(respond::error(StatusCode::PAYLOAD_TOO_LARGE, None, &error))
+}
+
 /// Takes what is still on its way, within bounds: a connection that is closed on its sender loses the answer with it.
-async fn too_large(mut body: impl HttpBody<Data = Bytes> + Unpin) -> Box<Response<Body>> {
+pub(crate) async fn throw_away(mut body: impl HttpBody<Data = Bytes> + Unpin) {
     let rest = async {
         let mut taken = 0;
         while taken < THROWN_AWAY
@@ -69,8 +75,6 @@ async fn too_large(mut body: impl HttpBody<Data = Bytes> + Unpin) -> Box<Respons
         }
     };
     let _in_time = timeout(limits::HEADER_TIME, rest).await;
-    let error = Error::from(&Reject::Size(limits::FROM_CLIENT));
-    Box::new(respond::error(StatusCode::PAYLOAD_TOO_LARGE, None, &error))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! `http` takes requests past the `guard` to `legacy` (with `sessions` and their `stream`s) or `modern`, as long as
 //! their `body` keeps within limits and their `connection` is not `idle`; `stdio` is one client on a pipe.
 
-mod body;
+pub(crate) mod body;
 pub(crate) mod connection;
 pub mod guard;
 pub mod http;

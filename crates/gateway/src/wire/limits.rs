@@ -30,6 +30,8 @@ pub const IDLE: Duration = Duration::from_secs(60);
 pub const CONNECTIONS: usize = 1024;
 /// Connections to the operator's listener at a time.
 pub const ADMIN_CONNECTIONS: usize = 64;
+/// The largest body that an operator may send.
+pub const ADMIN_BODY: usize = 4 << 10;
 /// Streams on one HTTP/2 connection.
 pub const STREAMS: u32 = 100;
 /// Client sessions of one gateway.

@@ -16,7 +16,7 @@ pub(crate) const ONCE: &str = "[defaults]\nretry = { attempts = 1 }\nloop = { mo
                                breaker = { failures = 3, cooldown = \"10m\" }\n";
 
 /// A server that is down until it is told to be well.
-async fn patient() -> (Faulty, Arc<AtomicBool>) {
+pub(crate) async fn patient() -> (Faulty, Arc<AtomicBool>) {
     let is_well = Arc::new(AtomicBool::new(false));
     let looked = Arc::clone(&is_well);
     let end = move |_: &str, _, _: &Value| match looked.load(Ordering::SeqCst) {
@@ -66,7 +66,7 @@ async fn t21_a_reset_needs_the_key_and_closes_the_breaker_for_the_next_call() {
     let rest = &seen["details"]["list_issues"];
     assert_eq!(
         rest,
-        &json!({"status": "closed", "failures": 0, "lastFailure": null, "retryAfterMs": null, "server": "gh", "trips": 0})
+        &json!({"status": "closed", "mode": "auto", "failures": 0, "lastFailure": null, "retryAfterMs": null, "server": "gh", "trips": 0})
     );
 
     let missing = (http::StatusCode::UNAUTHORIZED, json!({"error": "Missing X-API-Key header"}));

@@ -36,11 +36,22 @@ impl Door {
     }
 
     pub(crate) async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)]) -> (StatusCode, String) {
+        self.send_with(method, path, headers, "").await
+    }
+
+    /// With a body.
+    pub(crate) async fn send_with(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> (StatusCode, String) {
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.url));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let response = soon(self.client.request(request.body(Full::default()).unwrap())).await.unwrap();
+        let response = soon(self.client.request(request.body(Full::from(body.to_owned())).unwrap())).await.unwrap();
         let status = response.status();
         let body = soon(response.into_body().collect()).await.unwrap().to_bytes();
         (status, String::from_utf8(body.to_vec()).unwrap())
@@ -67,5 +78,16 @@ impl Door {
     pub(crate) async fn reset(&self, tool: &str, headers: &[(&str, &str)]) -> (StatusCode, Value) {
         let (status, body) = self.send(Method::POST, &format!("/resilience/breakers/{tool}/reset"), headers).await;
         (status, serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}")))
+    }
+
+    /// A change by somebody who has the key.
+    pub(crate) async fn change(&self, method: Method, path: &str, body: &str) -> (u16, Value) {
+        let (status, body) = self.send_with(method, path, &[("x-api-key", TOKEN)], body).await;
+        (status.as_u16(), serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}")))
+    }
+
+    pub(crate) async fn force(&self, tool: &str, state: &str) -> (u16, Value) {
+        let body = serde_json::json!({ "state": state }).to_string();
+        self.change(Method::POST, &format!("/resilience/breakers/{tool}/force"), &body).await
     }
 }

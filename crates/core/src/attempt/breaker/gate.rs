@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::states::{Change, Ended, States, Ticket};
 use super::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use super::tally::Tally;
-use super::{Clock, Mode, Moment};
+use super::{Clock, Mode, Moment, Status};
 
 /// Closed, and a success would change nothing.
 const QUIET: u64 = 0;
@@ -66,6 +66,17 @@ pub(crate) struct Gate {
 pub(crate) struct Guarded {
     pub(crate) states: States,
     pub(crate) mode: Mode,
+}
+
+impl Guarded {
+    /// The state that callers meet, whoever decides.
+    pub(crate) fn shown(&self) -> Status {
+        match self.mode {
+            Mode::ForcedOpen => Status::Open,
+            Mode::Disabled => Status::Closed,
+            Mode::Auto | Mode::Shadow => self.states.status(),
+        }
+    }
 }
 
 impl Gate {
@@ -172,8 +183,7 @@ impl Gate {
         let result = change(&mut guarded);
         let states = &guarded.states;
         // Whoever closes it, it starts afresh.
-        if let (true, super::Status::Closed, Some(tally)) = (states.generation != before, states.status(), &self.tally)
-        {
+        if let (true, Status::Closed, Some(tally)) = (states.generation != before, states.status(), &self.tally) {
             tally.clear();
         }
         let tag = match (guarded.mode, states.open_until()) {
@@ -185,7 +195,7 @@ impl Gate {
             }
             (Mode::Auto | Mode::Shadow, None) if states.is_quiet() => QUIET,
             (Mode::Auto | Mode::Shadow, None) if states.only_tallies() => TALLYING,
-            (Mode::Auto | Mode::Shadow, None) if states.status() == super::Status::Closed => COUNTING,
+            (Mode::Auto | Mode::Shadow, None) if states.status() == Status::Closed => COUNTING,
             (Mode::Auto | Mode::Shadow, _) => ASK,
         };
         self.word.store(states.generation << TAG_BITS | tag, Ordering::Release);

@@ -113,7 +113,7 @@ pub struct Refused<'a> {
 impl Refused<'_> {
     pub(crate) fn failure(&self) -> Failure {
         if self.forced {
-            return Failure::local(Cause::Unavailable, None, "an operator switched it off");
+            return Failure::switched_off();
         }
         Failure::local(Cause::CircuitOpen, Some(self.retry_after), self.to_string())
     }
@@ -211,11 +211,7 @@ impl Breaker {
     /// The state, by name: an open breaker shows `open` until a call finds its cool-down over. One that an operator
     /// holds open is open, and one that is disabled closed.
     pub fn status(&self) -> Status {
-        self.gate.look(|guarded| match guarded.mode {
-            Mode::ForcedOpen => Status::Open,
-            Mode::Disabled => Status::Closed,
-            Mode::Auto | Mode::Shadow => guarded.states.status(),
-        })
+        self.gate.look(gate::Guarded::shown)
     }
 
     /// Everything there is to know, with times as durations.
@@ -262,9 +258,13 @@ impl Breaker {
     pub fn set_mode(&self, mode: Mode) {
         let now = self.env.clock.now();
         let change = self.gate.change(|guarded| {
-            let is_back = mode == Mode::Auto && guarded.mode != mode;
+            let from = guarded.shown();
+            if mode == Mode::Auto && guarded.mode != mode {
+                guarded.states.reset(now);
+            }
             guarded.mode = mode;
-            is_back.then(|| guarded.states.reset(now)).flatten()
+            let to = guarded.shown();
+            (from != to).then_some(Change { from, to })
         });
         self.tell(change.into_iter().collect(), None);
     }

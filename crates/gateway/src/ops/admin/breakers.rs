@@ -1,9 +1,11 @@
-//! The breakers as an operator sees them, and how one is closed by hand.
+//! The breakers as an operator sees them, and how one is closed, held open or left out by hand.
 
 use http::StatusCode;
-use seawall::{Breaker, Status};
+use hyper::body::Incoming;
+use seawall::{Breaker, Mode, Status};
 use serde_json::{Map, Value, json};
 
+use super::body::{self, Force, Wanted};
 use super::respond::{self, Answer};
 use crate::ops::log;
 use crate::ops::telemetry::{Telemetry, breakers};
@@ -24,9 +26,12 @@ pub(super) fn list(policies: &Policies, telemetry: &Telemetry) -> Answer {
 
 fn detail(breaker: &Breaker, server: &str) -> Value {
     let snapshot = breaker.snapshot();
-    let remaining = snapshot.remaining.filter(|_| snapshot.status == Status::Open);
+    // No time closes what an operator holds open.
+    let is_open = snapshot.mode == Mode::Auto && snapshot.status == Status::Open;
+    let remaining = snapshot.remaining.filter(|_| is_open);
     json!({
-        "status": snapshot.status,
+        "status": breaker.status(),
+        "mode": snapshot.mode,
         "failures": snapshot.failures,
         "lastFailure": snapshot.last_failure_ago.and_then(respond::when),
         "retryAfterMs": remaining.map(respond::millis),
@@ -38,10 +43,36 @@ fn detail(breaker: &Breaker, server: &str) -> Value {
 /// Closes a breaker.
 pub(super) fn reset(policies: &Policies, tool: &str) -> Answer {
     let breakers = breakers::all(policies);
-    let Some(breaker) = breakers.get(tool).and_then(|entry| entry.breaker()) else {
-        return respond::error(StatusCode::NOT_FOUND, "no breaker has this name; GET /resilience/breakers lists them");
-    };
+    let Some(breaker) = breakers.get(tool).and_then(|entry| entry.breaker()) else { return unknown() };
+    if breaker.snapshot().mode == Mode::ForcedOpen {
+        let why =
+            "an operator holds it open, and resetting it would not close it; POST …/force {\"state\": \"auto\"} does";
+        return respond::error(StatusCode::CONFLICT, why);
+    }
     log::line(&format!("an operator resets the breaker of {tool}"));
     breaker.reset();
     respond::json(StatusCode::OK, &json!({"status": "reset", "tool": tool}))
+}
+
+/// Holds a breaker open, lets every call pass it, or lets it decide again, as the body says.
+pub(super) async fn force(policies: &Policies, tool: &str, body: Incoming) -> Answer {
+    let allowed = r#"{"state": "open"}, {"state": "closed"} or {"state": "auto"}"#;
+    let wanted = match body::read(body, allowed).await {
+        Ok(Force { state }) => state,
+        Err(wrong) => return *wrong,
+    };
+    let breakers = breakers::all(policies);
+    let Some(breaker) = breakers.get(tool).and_then(|entry| entry.breaker()) else { return unknown() };
+    let (mode, deed) = match wanted {
+        Wanted::Open => (Mode::ForcedOpen, "holds open"),
+        Wanted::Closed => (Mode::Disabled, "switches off"),
+        Wanted::Auto => (Mode::Auto, "lets decide again"),
+    };
+    log::line(&format!("an operator {deed} the breaker of {tool}"));
+    breaker.set_mode(mode);
+    respond::json(StatusCode::OK, &json!({"status": breaker.status(), "mode": mode, "tool": tool}))
+}
+
+fn unknown() -> Answer {
+    respond::error(StatusCode::NOT_FOUND, "no breaker has this name; GET /resilience/breakers lists them")
 }

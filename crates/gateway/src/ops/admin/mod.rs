@@ -4,6 +4,7 @@
 //! of its own, with the guard and the limits of the one for clients.
 
 mod access;
+mod body;
 mod breakers;
 mod health;
 mod path;
@@ -15,6 +16,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use http::request::Parts;
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use tokio::net::{TcpListener, TcpStream};
@@ -85,17 +87,18 @@ impl Door {
         let lifecycle = Arc::clone(&self.gateway.lifecycle);
         let answer = move |request| {
             let door = Arc::clone(&self);
-            async move { door.answer(&request) }
+            async move { door.answer(request).await }
         };
         connection::serve(tcp, &lifecycle.closing, &lifecycle.ended, answer).await;
     }
 
-    fn answer(&self, request: &Request<Incoming>) -> Answer {
+    async fn answer(&self, request: Request<Incoming>) -> Answer {
         if let Err(why) = self.guard.check(request.uri(), request.headers()) {
             return respond::error(StatusCode::FORBIDDEN, why);
         }
-        let path = request.uri().path();
-        let may_read = self.access.read(request.headers());
+        let (request, body) = request.into_parts();
+        let (request, path) = (&request, request.uri.path());
+        let may_read = self.access.read(&request.headers);
         match path {
             "/healthz" => self.get(request, Ok(()), health::alive),
             "/readyz" => self.get(request, Ok(()), || health::ready(&self.gateway, may_read.is_ok())),
@@ -106,35 +109,40 @@ impl Door {
             }
             _ => match path::between(path, "/resilience/policy/", "") {
                 Some(tool) => self.get(request, may_read, || policy::explained(&self.gateway, &tool)),
-                None => self.change(request, path),
+                None => self.change(request, path, body).await,
             },
         }
     }
 
     /// What changes something names it in its path.
-    fn change(&self, request: &Request<Incoming>, path: &str) -> Answer {
+    async fn change(&self, request: &Parts, path: &str, body: Incoming) -> Answer {
+        let policies = &self.gateway.all().policies;
         if let Some(tool) = path::between(path, "/resilience/breakers/", "/reset") {
-            return self.post(request, || breakers::reset(&self.gateway.all().policies, &tool));
+            return self.deed(request, "POST", async { breakers::reset(policies, &tool) }).await;
+        }
+        if let Some(tool) = path::between(path, "/resilience/breakers/", "/force") {
+            return self.deed(request, "POST", breakers::force(policies, &tool, body)).await;
         }
         match path::between(path, "/resilience/servers/", "/restart") {
-            Some(name) => self.post(request, || servers::restart(&self.gateway, &name)),
+            Some(name) => self.deed(request, "POST", async { servers::restart(&self.gateway, &name) }).await,
             None => respond::error(StatusCode::NOT_FOUND, respond::NOTHING_HERE),
         }
     }
 
-    fn get(&self, request: &Request<Incoming>, may: access::May, answer: impl FnOnce() -> Answer) -> Answer {
-        match (request.method(), may) {
+    fn get(&self, request: &Parts, may: access::May, answer: impl FnOnce() -> Answer) -> Answer {
+        match (&request.method, may) {
             (&Method::GET | &Method::HEAD, Ok(())) => answer(),
             (&Method::GET | &Method::HEAD, Err(refused)) => refused.answer(),
             _ => respond::not_allowed("GET, HEAD"),
         }
     }
 
-    fn post(&self, request: &Request<Incoming>, answer: impl FnOnce() -> Answer) -> Answer {
-        match (request.method(), self.access.change(request.headers())) {
-            (&Method::POST, Ok(())) => answer(),
-            (&Method::POST, Err(refused)) => refused.answer(),
-            _ => respond::not_allowed("POST"),
+    /// What changes something begins only if whoever asks for it may.
+    async fn deed(&self, request: &Parts, method: &'static str, deed: impl Future<Output = Answer>) -> Answer {
+        match (request.method == method, self.access.change(&request.headers)) {
+            (true, Ok(())) => deed.await,
+            (true, Err(refused)) => refused.answer(),
+            (false, _) => respond::not_allowed(method),
         }
     }
 

@@ -1,15 +1,17 @@
 //! How an operator is answered: JSON, or the text that Prometheus reads.
 
+use std::convert::Infallible;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
-use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{Either, Full};
 use serde_json::{Value, json};
 
-/// A whole answer.
-pub(super) type Answer = Response<Full<Bytes>>;
+/// An answer: whole, or a stream of events.
+pub(super) type Answer = Response<Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>>;
 
 /// A span of time as it is told.
 pub(super) fn millis(time: Duration) -> u64 {
@@ -48,7 +50,7 @@ pub(super) fn metrics(scrape: String) -> Answer {
 }
 
 fn text(status: StatusCode, kind: &'static str, body: String) -> Answer {
-    let mut answer = Response::new(Full::new(Bytes::from(body)));
+    let mut answer = Response::new(Either::Left(Full::new(Bytes::from(body))));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));

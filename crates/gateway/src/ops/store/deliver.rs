@@ -18,8 +18,8 @@ pub trait Delivery: Send + Sync {
     /// Held while an attempt is under way: whoever ends the gateway waits for it, for an attempt that is cut off is in doubt.
     type Turn: Send;
 
-    /// Waits until the server is thought well.
-    fn ready(&self) -> impl Future<Output = Self::Turn> + Send;
+    /// Waits until the server is thought well, and this tool of it may be called.
+    fn ready(&self, tool: &str) -> impl Future<Output = Self::Turn> + Send;
 
     /// Makes one attempt and gives the tool's result as JSON. No retries: they are made here.
     fn send(&self, id: &str, call: Queued) -> impl Future<Output = Result<String, Failure>> + Send;
@@ -57,7 +57,7 @@ struct Line<'a> {
 impl Line<'_> {
     /// Waits for the next item to be due and its server to be well, and makes one attempt.
     async fn step(&self, to: &impl Delivery, changes: &mut tokio::sync::watch::Receiver<Tally>) -> Result<(), Unkept> {
-        match self.store.peek(self.server).await? {
+        let next = match self.store.peek(self.server).await? {
             Next::Nothing => {
                 self.unless_stopped(changes.changed()).await;
                 return Ok(());
@@ -67,9 +67,16 @@ impl Line<'_> {
                 self.unless_stopped(soon).await;
                 return Ok(());
             }
-            Next::Due(..) => {}
-        }
-        let Some(_turn) = self.stop.run_until_cancelled(to.ready()).await.filter(|_| !self.stop.is_cancelled()) else {
+            Next::Due(_, item) => item,
+        };
+        // What is dropped or let in before it is not waited for in its place.
+        let ready = async {
+            tokio::select! {
+                turn = to.ready(&next.call.tool) => Some(turn),
+                _ = changes.changed() => None,
+            }
+        };
+        let Some(Some(_turn)) = self.stop.run_until_cancelled(ready).await.filter(|_| !self.stop.is_cancelled()) else {
             return Ok(());
         };
         // Who waits behind a pause or a drop is found again: the line may have changed meanwhile.

@@ -45,7 +45,7 @@ impl Server {
 impl Delivery for Server {
     type Turn = ();
 
-    async fn ready(&self) {
+    async fn ready(&self, _: &str) {
         self.is_well.subscribe().wait_for(|is_well| *is_well).await.map(drop).unwrap();
     }
 

@@ -1,0 +1,142 @@
+//! An operator holds a breaker open, leaves it out, or lets it decide again; and what clients are told meanwhile.
+
+use std::sync::atomic::Ordering;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::breakers::{ONCE, patient};
+use super::door::{ADMIN, Door};
+use super::kit::{Served, until};
+use super::server::{End, Faulty, call, failure, text};
+
+#[tokio::test]
+async fn a_tool_that_is_held_open_is_not_called_and_says_who_switched_it_off() {
+    let (server, is_well) = patient().await;
+    is_well.store(true, Ordering::SeqCst);
+    let served = server.served(&format!("{ONCE}{ADMIN}")).await;
+    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    assert_eq!(text(&call(&session, "get_issue", json!({})).await), "well");
+
+    let held = door.force("get_issue", "open").await;
+    assert_eq!(held, (200, json!({"status": "open", "mode": "forced_open", "tool": "get_issue"})));
+    let answer = call(&session, "get_issue", json!({})).await;
+    assert_eq!(
+        text(&answer),
+        "get_issue was not executed: an operator switched it off. It stays off until a person switches it on."
+    );
+    let told = failure(&answer);
+    assert_eq!(
+        (&told["code"], &told["retryable"], &told["retryAfter"], &told["attempts"]),
+        (&json!("SERVER_UNAVAILABLE"), &json!(false), &Value::Null, &json!(0)),
+        "{told}"
+    );
+    assert_eq!(text(&call(&session, "list_issues", json!({})).await), "well", "the others are not touched");
+    let seen = door.breakers().await;
+    let detail = &seen["details"]["get_issue"];
+    assert_eq!(
+        (&seen["breakers"]["get_issue"], &detail["status"], &detail["mode"], &detail["retryAfterMs"]),
+        (&json!("open"), &json!("open"), &json!("forced_open"), &Value::Null)
+    );
+    let state = [("server", "gh"), ("tool", "get_issue"), ("state", "open")];
+    assert_eq!(door.scrape().await.value("circuit_breaker_state", &state), 1.0);
+    let reset = door.change(Method::POST, "/resilience/breakers/get_issue/reset", "").await;
+    assert!(reset.0 == 409 && reset.1["error"].as_str().unwrap().contains("an operator holds it open"), "{reset:?}");
+    assert_eq!(server.calls("get_issue"), 1);
+
+    let back = door.force("get_issue", "auto").await;
+    assert_eq!(back, (200, json!({"status": "closed", "mode": "auto", "tool": "get_issue"})));
+    assert_eq!(text(&call(&session, "get_issue", json!({})).await), "well");
+    let told = ["closed → open", "open → closed"].map(|change| format!("[CircuitBreaker] gh/get_issue: {change}"));
+    until("both are in the log", async || {
+        let log = served.log.lock().unwrap();
+        told.iter().all(|told| log.iter().any(|line| line.contains(told)))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_copy_says_that_the_tool_is_switched_off() {
+    let (server, is_well) = patient().await;
+    is_well.store(true, Ordering::SeqCst);
+    let served = server.served(ADMIN).await;
+    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    call(&session, "get_issue", json!({})).await;
+    assert_eq!(door.force("get_issue", "open").await.0, 200);
+    let answer = call(&session, "get_issue", json!({})).await;
+    assert!(text(&answer).ends_with("live read failed (switched off by an operator)."), "{answer}");
+}
+
+#[tokio::test]
+async fn a_breaker_that_is_left_out_lets_every_call_pass_and_counts_nothing() {
+    let (server, _) = patient().await;
+    let served = server.served(&format!("{ONCE}{ADMIN}")).await;
+    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    for _ in 0..3 {
+        call(&session, "get_issue", json!({})).await;
+    }
+    assert_eq!(door.breakers().await["breakers"]["get_issue"], "open");
+    let out = door.force("get_issue", "closed").await;
+    assert_eq!(out, (200, json!({"status": "closed", "mode": "disabled", "tool": "get_issue"})));
+    for _ in 0..5 {
+        assert_eq!(failure(&call(&session, "get_issue", json!({})).await)["code"], "UPSTREAM_ERROR");
+    }
+    assert_eq!(server.calls("get_issue"), 8);
+    let detail = door.breakers().await["details"]["get_issue"].clone();
+    assert_eq!((&detail["status"], &detail["trips"]), (&json!("closed"), &json!(1)), "{detail}");
+
+    assert_eq!(door.force("get_issue", "auto").await.1["status"], "closed", "it decides anew");
+    for _ in 0..3 {
+        call(&session, "get_issue", json!({})).await;
+    }
+    assert_eq!(failure(&call(&session, "get_issue", json!({})).await)["code"], "CIRCUIT_OPEN");
+}
+
+#[tokio::test]
+async fn what_is_asked_wrongly_changes_nothing_and_is_told_what_is_allowed() {
+    let (server, is_well) = patient().await;
+    is_well.store(true, Ordering::SeqCst);
+    let served = server.served(&format!("{ONCE}{ADMIN}")).await;
+    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    call(&session, "get_issue", json!({})).await;
+    let path = "/resilience/breakers/get_issue/force";
+    let open = r#"{"state": "open"}"#;
+    for (headers, status) in [([].as_slice(), 401), (&[("x-api-key", "wrong")], 403)] {
+        assert_eq!(door.send_with(Method::POST, path, headers, open).await.0, status);
+    }
+    assert_eq!(door.change(Method::GET, path, "").await.0, 405);
+    assert_eq!(door.force("nobody", "open").await.0, 404);
+    for body in ["", "{}", "[]", "open", r#"{"state": "half-open"}"#, r#"{"state": "open", "for": "1h"}"#] {
+        let (status, why) = door.change(Method::POST, path, body).await;
+        assert_eq!(status, 400, "{body}");
+        let allowed = r#"the body must be {"state": "open"}, {"state": "closed"} or {"state": "auto"}"#;
+        assert_eq!(why["error"], allowed, "{body}");
+    }
+    for size in [4_097, 1 << 20] {
+        let padded = format!("{}{open}", " ".repeat(size));
+        assert_eq!(door.change(Method::POST, path, &padded).await.0, 413, "{size}");
+    }
+    assert_eq!(door.breakers().await["details"]["get_issue"]["mode"], "auto");
+    assert_eq!(door.change(Method::POST, path, open).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_shared_breaker_is_held_open_by_its_own_name() {
+    let server = Faulty::start(|_, _, _| End::Text("well")).await;
+    let servers = format!(
+        "{ONCE}{ADMIN}[tools.\"one/*\"]\nbreaker = {{ scope = \"server\" }}\n[tools.\"two/cypher\"]\nbreaker = {{ scope = \"global\" }}\n\
+         [servers.one]\nurl = \"{0}\"\ntype = \"http\"\n[servers.two]\nurl = \"{0}\"\ntype = \"http\"\n",
+        server.url
+    );
+    let served = Served::with(&servers).await;
+    let (session, door) = (served.session("/mcp").await, Door::of(&served));
+    session.ask(1, "tools/list", json!({})).await;
+    for (name, tool, other) in [("one", "one__cypher", "two__get_issue"), ("global", "two__cypher", "two__get_issue")] {
+        assert_eq!(door.force(name, "open").await.1["mode"], "forced_open");
+        assert_eq!(door.breakers().await["details"][tool]["mode"], "forced_open", "{tool}");
+        assert_eq!(failure(&call(&session, tool, json!({})).await)["code"], "SERVER_UNAVAILABLE");
+        assert_eq!(text(&call(&session, other, json!({})).await), "well");
+        assert_eq!(door.force(name, "auto").await.1["mode"], "auto");
+        assert_eq!(text(&call(&session, tool, json!({})).await), "well");
+    }
+}
