@@ -92,7 +92,7 @@ async fn run(store: &Store, server: &Server) {
                     say(&format!("forgotten {last}"));
                 }
                 say(&format!("retrying {dead}"));
-                if store.retry(&dead).await.is_ok_and(|changed| changed == Changed::Done) {
+                if store.retry(&dead, true).await.is_ok_and(|changed| changed == Changed::Done) {
                     say(&format!("retried {dead}"));
                 }
             }

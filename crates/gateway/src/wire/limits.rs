@@ -32,6 +32,8 @@ pub const CONNECTIONS: usize = 1024;
 pub const ADMIN_CONNECTIONS: usize = 64;
 /// The largest body that an operator may send.
 pub const ADMIN_BODY: usize = 4 << 10;
+/// Waiting writes that an operator is shown at a time.
+pub const QUEUE_PAGE: usize = 100;
 /// Streams on one HTTP/2 connection.
 pub const STREAMS: u32 = 100;
 /// Client sessions of one gateway.

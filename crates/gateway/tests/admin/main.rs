@@ -14,6 +14,7 @@ mod kit;
 mod metrics;
 mod policy;
 mod prometheus;
+mod queue;
 mod restart;
 #[allow(dead_code, reason = "shared with other tests, which need more of it")]
 #[path = "../policies/server.rs"]

@@ -1,6 +1,6 @@
 //! The operator's door: what is asked of a running gateway, by whom, and what it answers.
 //!
-//! `access` says who may, `breakers`, `servers`, `policy` and `health` what they get, `respond` how it is written. It is a listener
+//! `access` says who may, `breakers`, `servers`, `queue`, `policy` and `health` what they get, `respond` how it is written. It is a listener
 //! of its own, with the guard and the limits of the one for clients.
 
 mod access;
@@ -9,6 +9,7 @@ mod breakers;
 mod health;
 mod path;
 mod policy;
+mod queue;
 mod respond;
 mod servers;
 
@@ -107,6 +108,7 @@ impl Door {
             "/resilience/breakers" => {
                 self.get(request, may_read, || breakers::list(&self.gateway.all().policies, &self.telemetry))
             }
+            "/resilience/queue" => self.reading(request, may_read, queue::list(&self.gateway, &request.uri)).await,
             _ => match path::between(path, "/resilience/policy/", "") {
                 Some(tool) => self.get(request, may_read, || policy::explained(&self.gateway, &tool)),
                 None => self.change(request, path, body).await,
@@ -123,6 +125,12 @@ impl Door {
         if let Some(tool) = path::between(path, "/resilience/breakers/", "/force") {
             return self.deed(request, "POST", breakers::force(policies, &tool, body)).await;
         }
+        if let Some(id) = path::between(path, "/resilience/queue/", "/retry") {
+            return self.deed(request, "POST", queue::retry(&self.gateway, &id, body)).await;
+        }
+        if let Some(id) = path::between(path, "/resilience/queue/", "") {
+            return self.deed(request, "DELETE", queue::forget(&self.gateway, &id)).await;
+        }
         match path::between(path, "/resilience/servers/", "/restart") {
             Some(name) => self.deed(request, "POST", async { servers::restart(&self.gateway, &name) }).await,
             None => respond::error(StatusCode::NOT_FOUND, respond::NOTHING_HERE),
@@ -134,6 +142,14 @@ impl Door {
             (&Method::GET | &Method::HEAD, Ok(())) => answer(),
             (&Method::GET | &Method::HEAD, Err(refused)) => refused.answer(),
             _ => respond::not_allowed("GET, HEAD"),
+        }
+    }
+
+    /// The same where the answer takes its time.
+    async fn reading(&self, request: &Parts, may: access::May, answer: impl Future<Output = Answer>) -> Answer {
+        match (&request.method, may) {
+            (&Method::GET | &Method::HEAD, Ok(())) => answer.await,
+            _ => self.get(request, may, || respond::not_allowed("GET, HEAD")),
         }
     }
 

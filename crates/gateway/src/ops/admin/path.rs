@@ -1,4 +1,37 @@
-//! What stands in a path, with its `%…` filled in.
+//! What stands in a path and behind its `?`, with its `%…` filled in.
+
+use http::{StatusCode, Uri};
+
+use super::respond::{self, Answer};
+
+/// What stands behind the `?`.
+#[derive(Debug)]
+pub(super) struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Reads it; what is not among `allowed` is a mistake, and not nothing.
+    pub(super) fn read(uri: &Uri, allowed: &[&str]) -> Result<Self, Box<Answer>> {
+        let pairs = uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+        let pair = |pair: &str| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            Some((decoded(name)?, decoded(value)?)).filter(|(name, _)| allowed.contains(&name.as_str()))
+        };
+        let read: Option<Vec<_>> = pairs.map(pair).collect();
+        let wrong = || format!("what stands behind ? must be {}", allowed.join("=…, ") + "=…");
+        read.map(Self).ok_or_else(|| Box::new(respond::error(StatusCode::BAD_REQUEST, &wrong())))
+    }
+
+    /// The last value of a name.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The value of a name as a whole number.
+    pub(super) fn number(&self, name: &str, default: usize) -> Result<usize, Box<Answer>> {
+        let wrong = |_| Box::new(respond::error(StatusCode::BAD_REQUEST, &format!("{name} must be a whole number")));
+        self.get(name).map_or(Ok(default), |value| value.parse().map_err(wrong))
+    }
+}
 
 /// What stands between `before` and `after`, if the path has both and something between them that can be read.
 pub(super) fn between(path: &str, before: &str, after: &str) -> Option<String> {

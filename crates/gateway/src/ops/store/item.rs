@@ -9,6 +9,9 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 /// Bytes of the check sum before each record.
 const SUM: usize = 16;
 
+/// Letters of a note that are kept in memory; fewer are shown.
+const NOTE: usize = 1024;
+
 /// Where a call is on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -66,6 +69,10 @@ pub struct Brief {
     pub next_attempt: Option<u64>,
     /// When it came; milliseconds since 1970.
     pub enqueued: u64,
+    /// An attempt may have been executed although nobody knows its result.
+    pub may_have_executed: bool,
+    /// Why it is not delivered yet, or never will be; its beginning.
+    pub last_error: Option<String>,
     /// On whose behalf.
     #[serde(skip)]
     pub caller: String,
@@ -88,6 +95,8 @@ impl Item {
             attempts: self.attempts,
             next_attempt: (self.state == State::Waiting).then_some(self.next_attempt),
             enqueued: self.enqueued,
+            may_have_executed: self.may_have_executed,
+            last_error: self.note.as_ref().map(|note| note.chars().take(NOTE).collect()),
             caller: self.call.caller.clone(),
             expires: self.expires,
             forgotten: self.forgotten,
@@ -119,7 +128,7 @@ pub(super) fn name(id: u64) -> String {
 }
 
 /// The number behind a name.
-pub(super) fn number(name: &str) -> Option<u64> {
+pub fn number(name: &str) -> Option<u64> {
     let digits = name.strip_prefix('q')?;
     digits.parse().ok().filter(|id| self::name(*id) == name)
 }

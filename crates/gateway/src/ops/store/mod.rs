@@ -29,7 +29,7 @@ use tokio::task::JoinHandle;
 pub use book::Unkept;
 use book::{Book, Job, Opener};
 pub use deliver::{Delivery, deliver};
-pub use item::{Brief, Item, State};
+pub use item::{Brief, Item, State, number};
 pub use open::Trouble;
 use page::{Lost, Page};
 pub use rules::{Changed, Next};
@@ -149,10 +149,16 @@ impl Store {
         self.ask(|page, _| Ok(page.list())).await
     }
 
-    /// Lets a dead item wait again, at the place in its line that it had.
-    pub async fn retry(&self, id: &str) -> Result<Changed, Unkept> {
+    /// The oldest `most` items after `after` that are in one of these states, and whether there are more.
+    pub async fn page(&self, after: u64, states: Vec<State>, most: usize) -> Result<(Vec<Brief>, bool), Unkept> {
+        self.ask(move |page, _| Ok(page.some(after, &states, most))).await
+    }
+
+    /// Makes an item due now; a dead one waits again, at the place in its line that it had. One that may have been executed,
+    /// and where that would do harm, only if it is meant to be sent `even_if_executed`.
+    pub async fn retry(&self, id: &str, even_if_executed: bool) -> Result<Changed, Unkept> {
         let Some(id) = item::number(id) else { return Ok(Changed::Unknown) };
-        self.ask(move |page, now| page.retry(id, now)).await
+        self.ask(move |page, now| page.retry(id, even_if_executed, now)).await
     }
 
     /// Forgets an item, unless it is being sent.

@@ -54,6 +54,16 @@ impl<'a> Page<'a> {
         self.known.items.values().cloned().collect()
     }
 
+    /// The oldest items after `after` in one of these states, and whether there are more.
+    pub(super) fn some(&self, after: u64, states: &[State], most: usize) -> (Vec<Brief>, bool) {
+        let later = self.known.items.range(after.saturating_add(1)..).map(|(_, brief)| brief);
+        let mut found: Vec<Brief> =
+            later.filter(|brief| states.contains(&brief.state)).take(most.saturating_add(1)).cloned().collect();
+        let has_more = found.len() > most;
+        found.truncate(most);
+        (found, has_more)
+    }
+
     /// Puts records back as they were.
     pub(super) fn put_back(&mut self, undo: &Undo) -> Result<(), Lost> {
         for (id, before) in undo {

@@ -28,6 +28,8 @@ pub enum Changed {
     Unknown,
     /// An item in this state does not allow it.
     NotNow(State),
+    /// It may have been executed, and whoever wants it sent again has not said that this is meant.
+    InDoubt,
 }
 
 impl Page<'_> {
@@ -118,14 +120,19 @@ impl Page<'_> {
         Ok(Changed::Done)
     }
 
-    /// Lets a dead item wait again. It goes to the place in its line that it had.
-    pub(super) fn retry(&mut self, id: u64, now: u64) -> Result<Changed, Lost> {
+    /// Makes an item due now; a dead one waits again, at the place in its line that it had. One that may have been executed,
+    /// and where that would do harm, only if it is meant to be sent `even_if_executed`.
+    pub(super) fn retry(&mut self, id: u64, even_if_executed: bool, now: u64) -> Result<Changed, Lost> {
         match self.state(id) {
             None => return Ok(Changed::Unknown),
-            Some(State::Dead) => {}
+            Some(State::Waiting | State::Dead) => {}
             Some(other) => return Ok(Changed::NotNow(other)),
         }
         let mut item = self.read(id)?;
+        let does_harm = item.may_have_executed && !item.call.effect.is_replayable();
+        if item.state == State::Dead && does_harm && !even_if_executed {
+            return Ok(Changed::InDoubt);
+        }
         item.state = State::Waiting;
         item.next_attempt = now;
         item.expires = now.saturating_add(self.bounds.waits);

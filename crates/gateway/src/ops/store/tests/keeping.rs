@@ -44,7 +44,7 @@ async fn a_list_shows_what_the_admin_interface_promises() {
     let next = shown[0]["nextAttempt"].take().as_u64().unwrap();
     let expected = serde_json::json!([{
         "id": "q1", "tool": "append", "server": "a", "state": "waiting", "attempts": 0,
-        "nextAttempt": null, "enqueued": null,
+        "nextAttempt": null, "enqueued": null, "mayHaveExecuted": false, "lastError": null,
     }]);
     assert_eq!(shown, expected);
     assert!(came == next && (1_800_000_000_000..1_800_000_060_000).contains(&came));
@@ -108,7 +108,11 @@ async fn a_dead_item_can_be_retried_or_dropped() {
     let folder = tempfile::TempDir::new().unwrap();
     let store = open(folder.path()).unwrap();
     store.enqueue(write(1)).await.unwrap();
-    assert_eq!(store.retry("q1").await.unwrap(), Changed::NotNow(State::Waiting));
+    store.begin("a").await.unwrap();
+    let busy = seawall::Failure::local(seawall::Cause::Overloaded, None, "busy");
+    store.settle("q1", Err(busy), Duration::from_secs(600)).await.unwrap();
+    assert!(matches!(store.peek("a").await.unwrap(), Next::Later(_)));
+    assert_eq!(store.retry("q1", false).await.unwrap(), Changed::Done, "what waits is due now");
     store.begin("a").await.unwrap();
     assert_eq!(store.forget("q1").await.unwrap(), Changed::NotNow(State::Delivering));
     assert!(!store.remove("q1").await, "an item that is being sent stays");
@@ -117,14 +121,57 @@ async fn a_dead_item_can_be_retried_or_dropped() {
     let item = store.item("q1").await.unwrap().unwrap();
     assert_eq!((item.state, item.note.as_deref()), (State::Dead, Some("was not executed: no such tool")));
 
-    assert_eq!(store.retry("q1").await.unwrap(), Changed::Done);
-    assert!(matches!(store.begin("a").await.unwrap(), Next::Due(id, item) if id == "q1" && item.attempts == 2));
+    assert_eq!(store.retry("q1", false).await.unwrap(), Changed::Done);
+    assert!(matches!(store.begin("a").await.unwrap(), Next::Due(id, item) if id == "q1" && item.attempts == 3));
+    assert_eq!(store.retry("q1", true).await.unwrap(), Changed::NotNow(State::Delivering));
     store.settle("q1", Ok(r#"{"content":[]}"#.into()), Duration::ZERO).await.unwrap();
+    assert_eq!(store.retry("q1", true).await.unwrap(), Changed::NotNow(State::Delivered), "it is made once");
     let item = store.item("q1").await.unwrap().unwrap();
     assert_eq!((item.outcome.as_deref(), item.note), (Some(r#"{"content":[]}"#), None));
     assert_eq!(item.call.arguments, serde_json::Value::Null, "arguments of a delivered call are forgotten");
     assert_eq!(store.forget("q1").await.unwrap(), Changed::Done);
     assert_eq!(store.forget("q1").await.unwrap(), Changed::Unknown);
+}
+
+#[tokio::test]
+async fn a_dead_item_that_may_have_been_executed_is_sent_again_only_if_that_is_meant_or_harmless() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let store = open(folder.path()).unwrap();
+    let harmless = Queued { effect: seawall::Effect::Idempotent, ..write(2) };
+    for call in [write(1), harmless] {
+        let id = store.enqueue(call).await.unwrap();
+        store.begin("a").await.unwrap();
+        let denied = seawall::Failure::local(seawall::Cause::Denied, None, "no");
+        let denied = seawall::Failure { sent: seawall::Sent::Maybe, ..denied };
+        store.settle(&id, Err(denied), Duration::ZERO).await.unwrap();
+        let item = store.item(&id).await.unwrap().unwrap();
+        assert_eq!((item.state, item.may_have_executed), (State::Dead, true));
+    }
+    assert_eq!(store.retry("q1", false).await.unwrap(), Changed::InDoubt);
+    assert_eq!(store.item("q1").await.unwrap().unwrap().state, State::Dead);
+    assert_eq!(store.retry("q2", false).await.unwrap(), Changed::Done);
+    assert_eq!(store.retry("q1", true).await.unwrap(), Changed::Done);
+    assert!(store.item("q1").await.unwrap().unwrap().may_have_executed, "it still may have been");
+}
+
+#[tokio::test]
+async fn pages_follow_each_other_and_show_what_is_asked_for() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let store = open(folder.path()).unwrap();
+    for n in 1..=5 {
+        store.enqueue(write(n)).await.unwrap();
+    }
+    store.begin("a").await.unwrap();
+    let page = async |after, states: &[State], most| {
+        let (items, has_more) = store.page(after, states.to_vec(), most).await.unwrap();
+        (items.into_iter().map(|item| item.id).collect::<Vec<_>>(), has_more)
+    };
+    let all = [State::Waiting, State::Delivering];
+    let ids = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
+    assert_eq!(page(0, &all, 3).await, (ids(&["q1", "q2", "q3"]), true));
+    assert_eq!(page(3, &all, 3).await, (ids(&["q4", "q5"]), false));
+    assert_eq!(page(0, &[State::Waiting], 4).await, (ids(&["q2", "q3", "q4", "q5"]), false));
+    assert_eq!(page(u64::MAX, &all, 3).await, (vec![], false));
 }
 
 #[tokio::test]
