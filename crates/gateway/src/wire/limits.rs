@@ -34,6 +34,10 @@ pub const ADMIN_CONNECTIONS: usize = 64;
 pub const ADMIN_BODY: usize = 4 << 10;
 /// Waiting writes that an operator is shown at a time.
 pub const QUEUE_PAGE: usize = 100;
+/// Events that are kept for operators who read along.
+pub const EVENTS: usize = 1_000;
+/// Operators who read along at a time.
+pub const EVENT_READERS: usize = 16;
 /// Streams on one HTTP/2 connection.
 pub const STREAMS: u32 = 100;
 /// Client sessions of one gateway.

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -89,5 +90,69 @@ impl Door {
     pub(crate) async fn force(&self, tool: &str, state: &str) -> (u16, Value) {
         let body = serde_json::json!({ "state": state }).to_string();
         self.change(Method::POST, &format!("/resilience/breakers/{tool}/force"), &body).await
+    }
+
+    /// Reads events as they happen.
+    pub(crate) async fn tap(&self, query: &str, headers: &[(&str, &str)]) -> Result<Tap, StatusCode> {
+        let mut request = Request::builder().uri(format!("{}/resilience/events{query}", self.url));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = soon(self.client.request(request.body(Full::default()).unwrap())).await.unwrap();
+        if response.status() != 200 {
+            return Err(response.status());
+        }
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Ok(Tap { body: response.into_body(), text: String::new() })
+    }
+}
+
+/// Somebody who reads events as they happen.
+pub(crate) struct Tap {
+    body: Incoming,
+    text: String,
+}
+
+impl Tap {
+    /// The next piece of the stream, whatever it is; nothing when it has ended.
+    pub(crate) async fn piece(&mut self) -> Option<String> {
+        loop {
+            if let Some((piece, rest)) = self.text.split_once("\n\n") {
+                let (piece, rest) = (piece.to_owned(), rest.to_owned());
+                self.text = rest;
+                return Some(piece);
+            }
+            let frame = soon(self.body.frame()).await?.expect("the stream broke off");
+            self.text.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
+        }
+    }
+
+    /// The next event, with its id checked. Signs of life are no reason to wait for ever.
+    pub(crate) async fn event(&mut self) -> Option<Value> {
+        soon(self.next_event()).await
+    }
+
+    async fn next_event(&mut self) -> Option<Value> {
+        loop {
+            let piece = self.piece().await?;
+            let field = |name: &str| piece.lines().find_map(|line| line.strip_prefix(name));
+            if let Some(data) = field("data: ") {
+                let event: Value = serde_json::from_str(data).unwrap();
+                assert_eq!(event["id"].as_str(), field("id: "), "{piece}");
+                return Some(event);
+            }
+        }
+    }
+
+    /// The events up to one that is the last of these.
+    pub(crate) async fn until(&mut self, is_last: impl Fn(&Value) -> bool) -> Vec<Value> {
+        let mut events = Vec::new();
+        loop {
+            let event = self.event().await.unwrap_or_else(|| panic!("it ended after {events:?}"));
+            events.push(event);
+            if events.last().is_some_and(&is_last) {
+                return events;
+            }
+        }
     }
 }

@@ -6,6 +6,7 @@
 mod access;
 mod breakers;
 mod door;
+mod events;
 mod force;
 mod health;
 #[allow(dead_code, reason = "shared with other tests, which need more of it")]

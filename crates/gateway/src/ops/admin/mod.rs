@@ -1,11 +1,12 @@
 //! The operator's door: what is asked of a running gateway, by whom, and what it answers.
 //!
-//! `access` says who may, `breakers`, `servers`, `queue`, `policy` and `health` what they get, `respond` how it is written. It is a listener
-//! of its own, with the guard and the limits of the one for clients.
+//! `access` says who may, `breakers`, `servers`, `queue`, `events`, `policy` and `health` what they get, `respond` how it is written.
+//! It is a listener of its own, with the guard and the limits of the one for clients.
 
 mod access;
 mod body;
 mod breakers;
+mod events;
 mod health;
 mod path;
 mod policy;
@@ -29,6 +30,7 @@ use super::config::Config;
 use super::telemetry::{Telemetry, breakers as watched, scrape};
 use crate::accept::connection;
 use crate::accept::guard::Guard;
+use crate::bridge::park;
 use crate::catalog::names;
 use crate::gateway::Gateway;
 use crate::wire::limits;
@@ -50,7 +52,10 @@ impl Listener {
         let guard = Guard { hosts, origins: config.allowed_origins.clone() };
         let access = Access::new(admin)?;
         let telemetry = Telemetry::listen(&gateway.all().policies, &gateway.lifecycle);
-        Ok(Some(Self { door: Arc::new(Door { gateway: Arc::clone(gateway), telemetry, guard, access }), tcp }))
+        let readers = Arc::new(Semaphore::new(limits::EVENT_READERS));
+        let life = park::secret().chars().take(8).collect();
+        let door = Door { gateway: Arc::clone(gateway), telemetry, guard, access, readers, life };
+        Ok(Some(Self { door: Arc::new(door), tcp }))
     }
 
     /// The address it listens on.
@@ -81,6 +86,10 @@ struct Door {
     telemetry: Arc<Telemetry>,
     guard: Guard,
     access: Access,
+    /// Places for those who read events as they happen.
+    readers: Arc<Semaphore>,
+    /// Tells the events of this life of the gateway from those of another.
+    life: String,
 }
 
 impl Door {
@@ -93,7 +102,7 @@ impl Door {
         connection::serve(tcp, &lifecycle.closing, &lifecycle.ended, answer).await;
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
+    async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Answer {
         if let Err(why) = self.guard.check(request.uri(), request.headers()) {
             return respond::error(StatusCode::FORBIDDEN, why);
         }
@@ -108,6 +117,7 @@ impl Door {
             "/resilience/breakers" => {
                 self.get(request, may_read, || breakers::list(&self.gateway.all().policies, &self.telemetry))
             }
+            "/resilience/events" => self.get(request, may_read, || events::stream(self, request)),
             "/resilience/queue" => self.reading(request, may_read, queue::list(&self.gateway, &request.uri)).await,
             _ => match path::between(path, "/resilience/policy/", "") {
                 Some(tool) => self.get(request, may_read, || policy::explained(&self.gateway, &tool)),

@@ -25,7 +25,7 @@ pub(super) fn when(ago: Duration) -> Option<u64> {
 }
 
 /// What is said of a path that leads nowhere.
-pub(super) const NOTHING_HERE: &str = "there is nothing here; there are /resilience/breakers, /resilience/servers, /resilience/queue, /resilience/policy/TOOL, /metrics, /healthz and /readyz";
+pub(super) const NOTHING_HERE: &str = "there is nothing here; there are /resilience/breakers, /resilience/servers, /resilience/queue, /resilience/events, /resilience/policy/TOOL, /metrics, /healthz and /readyz";
 
 /// JSON.
 pub(super) fn json(status: StatusCode, value: &Value) -> Answer {
