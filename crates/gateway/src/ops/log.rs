@@ -90,7 +90,7 @@ fn write(line: &str) {
 }
 
 /// The text without what a terminal would obey: much of it comes from servers.
-fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() && letter != '\t' { '\u{fffd}' } else { letter }).collect()
 }
 

@@ -9,5 +9,6 @@ pub mod descriptors;
 pub mod lifecycle;
 pub mod log;
 pub mod memory;
+pub mod remote;
 pub mod store;
 pub mod telemetry;

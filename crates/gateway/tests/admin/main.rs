@@ -5,6 +5,7 @@
 
 mod access;
 mod breakers;
+mod commands;
 mod door;
 mod events;
 mod force;

@@ -3,6 +3,7 @@
 mod check;
 mod explain;
 mod given;
+mod remote;
 mod serve;
 
 use std::net::SocketAddr;
@@ -66,6 +67,8 @@ enum Command {
     #[command(after_help = "Examples:\n  seawall demo\n  seawall demo --seed 7 --calls 200\n\n\
                             Nothing is needed and nothing is left behind. The same seed gives the same counts.")]
     Demo(Demo),
+    #[command(flatten)]
+    Remote(remote::Remote),
     /// Serve the faulty server of the demo on stdio (used by seawall itself)
     #[command(hide = true)]
     FaultyServer { folder: PathBuf },
@@ -163,6 +166,7 @@ pub async fn run(cli: Cli) -> ExitCode {
             let played = demo::run(seed, calls, pace).await;
             played.map_err(|error| (UNREACHABLE, format!("the demo could not be played: {error}")))
         }
+        Command::Remote(remote) => remote::run(remote).await,
         Command::FaultyServer { folder } => {
             demo::serve(&folder).await;
             Ok(())

@@ -1,0 +1,146 @@
+//! The commands that talk to a running gateway: what each can be told. What it then does is in `deeds`.
+
+mod deeds;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+pub(super) use self::deeds::run;
+
+/// What can be asked of a running gateway.
+#[derive(Debug, Subcommand)]
+pub(super) enum Remote {
+    /// Show a running gateway at a glance
+    #[command(after_help = "Examples:\n  seawall status\n  seawall status --config seawall.toml --json")]
+    Status {
+        #[command(flatten)]
+        at: At,
+    },
+    /// Show the breakers of a running gateway; reset one, hold it open, leave it out
+    #[command(after_help = "Examples:\n  seawall breakers\n  seawall breakers reset github__get_issue\n  \
+                            seawall breakers force github__delete_repo open\n  seawall breakers force github__delete_repo auto\n\n\
+                            What is forced stays so until it is forced to auto, or the gateway ends.")]
+    Breakers {
+        #[command(flatten)]
+        at: At,
+        #[command(subcommand)]
+        deed: Option<BreakerDeed>,
+    },
+    /// Show the writes that wait for their server; send one at once, or drop it
+    #[command(after_help = "Examples:\n  seawall queue\n  seawall queue retry q17\n  seawall queue drop q17")]
+    Queue {
+        #[command(flatten)]
+        at: At,
+        #[command(subcommand)]
+        deed: Option<QueueDeed>,
+    },
+    /// Show the servers of a running gateway, or restart one
+    #[command(after_help = "Examples:\n  seawall servers\n  seawall servers restart github")]
+    Servers {
+        #[command(flatten)]
+        at: At,
+        #[command(subcommand)]
+        deed: Option<ServerDeed>,
+    },
+    /// Show what a server said last on stderr
+    #[command(after_help = "Examples:\n  seawall logs github")]
+    Logs {
+        #[command(flatten)]
+        at: At,
+        /// The server
+        name: String,
+    },
+    /// Show what happens, as it happens, until ctrl-c
+    #[command(after_help = "Examples:\n  seawall tap\n  seawall tap --tool github__get_issue --class timeout\n  \
+                            seawall tap --last 1000 --json")]
+    Tap {
+        #[command(flatten)]
+        at: At,
+        /// Only this tool
+        #[arg(long)]
+        tool: Option<String>,
+        /// Only calls that ended so: ok, tool_error, fallback, cancelled, or a code such as timeout
+        #[arg(long)]
+        class: Option<String>,
+        /// So many of the events before, of the last thousand
+        #[arg(long, default_value_t = 0)]
+        last: usize,
+    },
+}
+
+/// Where the gateway is, and how its answer is shown.
+#[derive(Args, Debug)]
+pub(super) struct At {
+    /// The gateway's configuration: its [admin] section says where it is
+    #[arg(long, value_name = "FILE", global = true, conflicts_with = "admin")]
+    config: Option<PathBuf>,
+    /// The address of [admin], instead of a configuration; the token comes from SEAWALL_ADMIN_TOKEN
+    #[arg(long, value_name = "ADDRESS", global = true)]
+    admin: Option<String>,
+    /// Print what the gateway answers, as JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum BreakerDeed {
+    /// Close a breaker and forget its failures
+    Reset {
+        /// The tool, as `seawall breakers` shows it
+        #[arg(required_unless_present = "all")]
+        tool: Option<String>,
+        /// Every breaker that is open or has counted failures
+        #[arg(long, conflicts_with = "tool")]
+        all: bool,
+    },
+    /// Hold a breaker open, leave it out, or let it decide again
+    Force {
+        /// The tool, as `seawall breakers` shows it
+        tool: String,
+        /// open: no call passes; closed: every call passes; auto: it decides by itself
+        state: Forced,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Forced {
+    Open,
+    Closed,
+    Auto,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum QueueDeed {
+    /// Show what waits, is being sent, or was given up
+    List {
+        /// Also what was made
+        #[arg(long)]
+        all: bool,
+        /// Only what came after this one
+        #[arg(long, value_name = "ID")]
+        after: Option<String>,
+    },
+    /// Send one as soon as its turn comes; one that was given up waits again
+    Retry {
+        /// The item
+        id: String,
+        /// Although it may have been executed already
+        #[arg(long)]
+        even_if_executed: bool,
+    },
+    /// Forget one: it is not made, and its client is not told a result
+    Drop {
+        /// The item
+        id: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ServerDeed {
+    /// Start a server anew; its clients keep their sessions
+    Restart {
+        /// The server
+        name: String,
+    },
+}

@@ -1,0 +1,174 @@
+//! One who asks a running gateway: a request, its answer, and what to do when there is none.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client as Pool, Error};
+use hyper_util::rt::TokioExecutor;
+use serde_json::Value;
+
+use super::place::Place;
+use crate::upstream::client::{self, HttpClient};
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The largest answer.
+const LARGEST: usize = 64 << 20;
+
+/// Why there is no answer of use. Each says what to do next.
+#[derive(Debug)]
+pub enum Trouble {
+    /// Nobody answers, or somebody else.
+    Unreachable(String),
+    /// The token is missing or wrong.
+    Auth(String),
+    /// What was asked for cannot be done.
+    Refused(StatusCode, String),
+}
+
+/// One who asks.
+#[derive(Debug)]
+pub struct Client {
+    place: Place,
+    wire: Wire,
+}
+
+/// Certificates are read only where they are needed: a machine may have none.
+#[derive(Debug)]
+enum Wire {
+    Plain(Pool<HttpConnector, Full<Bytes>>),
+    Tls(HttpClient),
+}
+
+impl Wire {
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Error> {
+        match self {
+            Self::Plain(pool) => pool.request(request).await,
+            Self::Tls(pool) => pool.request(request).await,
+        }
+    }
+}
+
+impl Client {
+    /// For the gateway there.
+    pub fn new(place: Place) -> Result<Self, Trouble> {
+        let wire = if place.url.starts_with("https:") {
+            Wire::Tls(client::Shared::default().get().map_err(|failure| Trouble::Unreachable(failure.to_string()))?)
+        } else {
+            let mut tcp = HttpConnector::new();
+            tcp.set_connect_timeout(Some(Duration::from_secs(5)));
+            Wire::Plain(Pool::builder(TokioExecutor::new()).build(tcp))
+        };
+        Ok(Self { place, wire })
+    }
+
+    /// Where it asks, as a person writes it.
+    pub fn address(&self) -> &str {
+        self.place.url.strip_prefix("http://").unwrap_or(&self.place.url)
+    }
+
+    /// What stands at a path.
+    pub async fn get(&self, path: &str) -> Result<Value, Trouble> {
+        self.ask(Method::GET, path, "").await
+    }
+
+    /// Asks for something, and reads the answer.
+    pub async fn ask(&self, method: Method, path: &str, body: &str) -> Result<Value, Trouble> {
+        let asked = async {
+            let (status, response) = self.send(method, path, body).await?;
+            let whole = Limited::new(response, LARGEST).collect().await;
+            let bytes = whole.map_err(|error| self.unreachable(&error.to_string()))?.to_bytes();
+            let answer = serde_json::from_slice(&bytes).map_err(|_| self.somebody_else())?;
+            self.judged(status, answer)
+        };
+        match tokio::time::timeout(PATIENCE, asked).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Trouble::Unreachable(format!("{} does not answer in time", self.address()))),
+        }
+    }
+
+    /// A stream of events, as it comes.
+    pub async fn stream(&self, path: &str) -> Result<Incoming, Trouble> {
+        let (status, body) = self.send(Method::GET, path, "").await?;
+        if status == StatusCode::OK {
+            return Ok(body);
+        }
+        let bytes = Limited::new(body, LARGEST).collect().await.map_err(|_| self.somebody_else())?.to_bytes();
+        self.judged(status, serde_json::from_slice(&bytes).map_err(|_| self.somebody_else())?)?;
+        Err(self.somebody_else())
+    }
+
+    async fn send(&self, method: Method, path: &str, body: &str) -> Result<(StatusCode, Incoming), Trouble> {
+        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.place.url));
+        if let Some(token) = &self.place.token {
+            request = request.header("authorization", format!("Bearer {}", token.expose()));
+        }
+        let request = request.body(Full::from(body.to_owned()));
+        let request = request.map_err(|error| Trouble::Refused(StatusCode::BAD_REQUEST, error.to_string()))?;
+        let response = self.wire.send(request).await.map_err(|error| match error.is_connect() {
+            true => Trouble::Unreachable(format!(
+                "no gateway answers at {}: is `seawall serve` running, and does its configuration have [admin]?",
+                self.address()
+            )),
+            false => self.unreachable(&error.to_string()),
+        })?;
+        let (head, body) = response.into_parts();
+        Ok((head.status, body))
+    }
+
+    /// What an answer with this status is.
+    fn judged(&self, status: StatusCode, answer: Value) -> Result<Value, Trouble> {
+        // A gateway that is not ready says so with a status of its own.
+        if status.is_success() || (status.is_server_error() && answer["status"].is_string()) {
+            return Ok(answer);
+        }
+        let why = answer["error"].as_str().ok_or_else(|| self.somebody_else())?.to_owned();
+        Err(match status {
+            StatusCode::UNAUTHORIZED => Trouble::Auth(format!(
+                "{} wants its admin token: set SEAWALL_ADMIN_TOKEN, or give --config with the file that has it",
+                self.address()
+            )),
+            StatusCode::FORBIDDEN if self.place.token.is_some() => {
+                Trouble::Auth(format!("{} does not take this token: {why}", self.address()))
+            }
+            StatusCode::FORBIDDEN => Trouble::Auth(why),
+            _ if status.is_server_error() => Trouble::Unreachable(why),
+            _ => Trouble::Refused(status, why),
+        })
+    }
+
+    fn unreachable(&self, why: &str) -> Trouble {
+        Trouble::Unreachable(format!("the connection to {} was lost: {why}", self.address()))
+    }
+
+    fn somebody_else(&self) -> Trouble {
+        Trouble::Unreachable(format!(
+            "what answers at {} is no admin API of Seawall; [admin] listens on a port of its own, 7333 if nothing else is said",
+            self.address()
+        ))
+    }
+}
+
+/// A name as it may stand in a path or a query.
+pub fn encoded(name: &str) -> String {
+    let letter = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    name.bytes().map(letter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stands_in_a_path_without_meaning_anything_there() {
+        assert_eq!(encoded("gh__get_issue"), "gh__get_issue");
+        assert_eq!(encoded("a/b?c d%é"), "a%2Fb%3Fc%20d%25%C3%A9");
+    }
+}
