@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::door::{ADMIN, Door, TOKEN};
-use super::kit::{Wrapped, program, soon};
+use super::kit::{Served, Wrapped, children, fixture, program, soon};
 use super::server::{End, Faulty, call, text};
 
 async fn well() -> Faulty {
@@ -84,6 +84,54 @@ async fn what_is_asked_wrongly_is_answered_clearly() {
     }
     let (status, body) = door.send(Method::HEAD, "/metrics", &[]).await;
     assert!(status == 200 && body.is_empty());
+}
+
+#[tokio::test]
+async fn nothing_that_is_asked_here_starts_a_process() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let store = format!("[store]\npath = \"{}\"\n", folder.path().display());
+    let served = Served::with(&format!("{ADMIN}{store}{}", fixture("it", "legacy"))).await;
+    let door = Door::of(&served);
+    let gateway = served.child.id().unwrap();
+    let before = children(gateway);
+    let command = json!({
+        "state": "open", "command": "touch", "args": [folder.path().join("here")], "url": "http://127.0.0.1:1/",
+        "even_if_executed": true, "servers": {"evil": {"command": "touch"}},
+    });
+    let paths = [
+        "/",
+        "/mcp",
+        "/mcp/it",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/resilience/breakers",
+        "/resilience/breakers/x/reset",
+        "/resilience/breakers/x/force",
+        "/resilience/servers",
+        "/resilience/servers/it",
+        "/resilience/servers/it/restart",
+        "/resilience/servers/it/start",
+        "/resilience/servers/evil/restart",
+        "/resilience/queue",
+        "/resilience/queue/q1",
+        "/resilience/queue/q1/retry",
+        "/resilience/events/x",
+        "/resilience/reload",
+        "/resilience/config",
+        "/%2e%2e/mcp",
+    ];
+    for path in paths {
+        for method in ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECTED"] {
+            for body in ["", &command.to_string(), "\u{0}", "[[[["] {
+                let method = Method::from_bytes(method.as_bytes()).unwrap();
+                let (status, _) = door.send_with(method.clone(), path, &[("x-api-key", TOKEN)], body).await;
+                assert!(status.as_u16() < 500, "{method} {path}: {status}");
+            }
+        }
+    }
+    assert_eq!(children(gateway), before);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "the queue and nothing else");
 }
 
 #[tokio::test]
