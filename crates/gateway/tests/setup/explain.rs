@@ -91,7 +91,7 @@ async fn what_people_ask_is_answered_in_words() {
         "At most 50s in all ([timeouts] quick at seawall.toml:3)",
         "up to 7s of waiting for a server that is away",
         "5 failures in a row of all tools of gh that share it open it for 40s.",
-        "Note: what its server says of it is not known yet; `seawall check` asks",
+        "Note: what its server says of it is not known yet: that is remembered once a client has used it through seawall",
         "5s of [defaults] at seawall.toml:7 is ignored: only tools that read are answered from a copy",
     ] {
         assert!(write.contains(words), "{words}\n{write}");

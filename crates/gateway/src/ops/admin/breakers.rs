@@ -64,11 +64,11 @@ pub(super) async fn force(policies: &Policies, tool: &str, body: Incoming) -> An
     let breakers = breakers::all(policies);
     let Some(breaker) = breakers.get(tool).and_then(|entry| entry.breaker()) else { return unknown() };
     let (mode, deed) = match wanted {
-        Wanted::Open => (Mode::ForcedOpen, "holds open"),
-        Wanted::Closed => (Mode::Disabled, "switches off"),
-        Wanted::Auto => (Mode::Auto, "lets decide again"),
+        Wanted::Open => (Mode::ForcedOpen, "is held open by an operator"),
+        Wanted::Closed => (Mode::Disabled, "is left out by an operator"),
+        Wanted::Auto => (Mode::Auto, "decides by itself again, as an operator wants it"),
     };
-    log::line(&format!("an operator {deed} the breaker of {tool}"));
+    log::line(&format!("the breaker of {tool} {deed}"));
     breaker.set_mode(mode);
     respond::json(StatusCode::OK, &json!({"status": breaker.status(), "mode": mode, "tool": tool}))
 }
