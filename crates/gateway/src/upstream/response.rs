@@ -1,6 +1,6 @@
 //! What comes back over HTTP: a body within limits, a stream of events, or a refusal that can be told to others.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -8,6 +8,7 @@ use hyper::body::{Body, Incoming};
 
 use super::client::HttpClient;
 use super::{Failure, beginning};
+use crate::wire::lines::fitted;
 use crate::wire::{Message, Reject, limits, sse};
 
 /// Sends a request, and says whether it can have arrived if nothing comes back.
@@ -36,13 +37,13 @@ pub(super) async fn body(response: Response<Incoming>, limit: usize) -> Result<B
     is_plain(response.headers())?;
     let mut body = response.into_body();
     let said = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    let mut whole = BytesMut::new();
+    let mut whole = Vec::new();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(|error| Failure::Lost(causes(&error)))?.into_data() else { continue };
         if whole.len() + data.len() > limit {
             return Err(Failure::Broken(Reject::Size(limit)));
         }
-        if whole.is_empty() && body.is_end_stream() {
+        if whole.is_empty() && body.is_end_stream() && data.len() <= limits::COPIED {
             return Ok(data);
         }
         if whole.is_empty() {
@@ -50,7 +51,7 @@ pub(super) async fn body(response: Response<Incoming>, limit: usize) -> Result<B
         }
         whole.extend_from_slice(&data);
     }
-    Ok(whole.freeze())
+    Ok(fitted(whole))
 }
 
 /// A status that is no success; and the message that the body is, if it is one.

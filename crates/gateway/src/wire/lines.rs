@@ -5,6 +5,8 @@ use std::io;
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use super::limits;
+
 /// What came down the pipe.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
@@ -35,15 +37,15 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     pub async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             if let Some(end) = memchr::memchr(b'\n', &self.buffer[self.seen..]) {
-                let line = self.buffer.split_to(self.seen + end + 1).freeze();
+                let line = self.take(self.seen + end);
                 self.seen = 0;
                 if std::mem::take(&mut self.skipping) {
                     continue;
                 }
-                if line.len() > self.limit + 1 {
+                if line.len() > self.limit {
                     return Ok(Some(Line::TooLong));
                 }
-                return Ok(Some(Line::Whole(line.slice(..line.len() - 1))));
+                return Ok(Some(Line::Whole(line)));
             }
             self.seen = self.buffer.len();
             if self.buffer.len() > self.limit || (self.skipping && !self.buffer.is_empty()) {
@@ -61,4 +63,22 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             }
         }
     }
+
+    /// Takes a line of so many bytes out of the buffer, and its end. A large one takes the buffer along.
+    fn take(&mut self, length: usize) -> Bytes {
+        if length <= limits::COPIED {
+            return self.buffer.split_to(length + 1).freeze().slice(..length);
+        }
+        let rest = BytesMut::from(&self.buffer[length + 1..]);
+        let mut line = std::mem::replace(&mut self.buffer, rest);
+        line.truncate(length);
+        fitted(line)
+    }
+}
+
+/// Bytes in a buffer that is no larger than they are: a message may be kept, and is counted by its length.
+pub fn fitted(bytes: impl Into<Vec<u8>>) -> Bytes {
+    let mut bytes = bytes.into();
+    bytes.shrink_to_fit();
+    bytes.into()
 }

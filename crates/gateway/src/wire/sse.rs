@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 
 use super::limits;
+use super::lines::fitted;
 use super::pieces::Pieces;
 use super::scan::Reject;
 
@@ -75,7 +76,7 @@ impl Decoder {
             if line.is_empty() {
                 if std::mem::take(&mut self.touched) {
                     self.has_data = false;
-                    let data = Bytes::from(std::mem::take(&mut self.data));
+                    let data = fitted(std::mem::take(&mut self.data));
                     return Ok(Some(Event { data, ..std::mem::take(&mut self.current) }));
                 }
                 continue;

@@ -129,6 +129,30 @@ async fn a_line_too_long_costs_itself_only() {
     assert_eq!(seen, [whole("one"), Line::TooLong, whole("two\r"), whole("three")]);
 }
 
+#[tokio::test]
+async fn what_is_large_has_a_buffer_of_its_own_size() {
+    let large = "x".repeat(limits::COPIED * 5 / 2);
+    let input = format!("{large}\nsmall\n{large}\n{large}\n");
+    let mut lines = Lines::new(input.as_bytes(), 1 << 20);
+    let mut sizes = Vec::new();
+    while let Some(Line::Whole(line)) = lines.next().await.unwrap() {
+        sizes.push((line.len(), line.try_into_mut().map_or(0, |line| line.capacity())));
+    }
+    let (size, small) = ((large.len(), large.len()), sizes.remove(1));
+    assert_eq!((small.0, sizes.as_slice()), (5, [size; 3].as_slice()));
+
+    let mut decoder = sse::Decoder::new(1 << 20);
+    large.as_bytes().chunks(1000).for_each(|piece| {
+        decoder.push(b"data: ");
+        decoder.push(piece);
+        decoder.push(b"\n");
+    });
+    decoder.push(b"\n");
+    let data = decoder.event().unwrap().unwrap().data;
+    let length = data.len();
+    assert_eq!(data.try_into_mut().unwrap().capacity(), length);
+}
+
 fn events(pieces: &[&[u8]]) -> Vec<(String, Option<String>)> {
     let mut decoder = sse::Decoder::new(1 << 20);
     let mut seen = Vec::new();

@@ -42,7 +42,10 @@ pub(super) fn run(explain: &Explain) -> Ended {
     let mut told = self::explain(&asked(&config, at, &tool, lists[at].as_ref()));
     told.notes.extend(match lists[at] {
         Some(_) => not_listed(&tool, &known[at]),
-        None => Some("what its server says of it is not known yet: that is remembered once a client has used it through seawall".to_owned()),
+        None => Some(
+            "what its server says of it is not known yet: that is remembered once a client has used it through seawall"
+                .to_owned(),
+        ),
     });
     super::out(&if explain.json { told.json().to_string() } else { told.text() });
     Ok(())

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::super::given::variable;
-use super::super::{Ended, UNREACHABLE, USAGE};
+use super::super::{AUTH, Ended, UNREACHABLE, USAGE};
 use super::{At, BreakerDeed, Forced, QueueDeed, Remote, ServerDeed};
 use crate::ops::log;
 use crate::ops::remote::client::{Client, Trouble, encoded};
@@ -17,9 +17,6 @@ use crate::ops::remote::place::Place;
 use crate::ops::remote::show;
 use crate::wire::limits;
 use crate::wire::sse::Decoder;
-
-/// The token is missing or wrong.
-const AUTH: u8 = 3;
 
 /// Asks, and shows the answer.
 pub(in crate::ops::cli) async fn run(remote: Remote) -> Ended {
