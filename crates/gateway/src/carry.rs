@@ -213,7 +213,8 @@ impl Carried {
     /// One attempt; after one that fails, those who may stand in are known, if they are quick.
     async fn send(&self, attempt: Attempt) -> Result<Message, Signals> {
         let (began, limit) = (Instant::now(), attempt.timeout);
-        let sent = self.send_once(attempt).await;
+        let server = self.route.find(attempt.server()).unwrap_or(&self.server);
+        let sent = self.send_once(server, attempt).await.map_err(|signals| server.discreet(signals));
         if let (Err(_), Some(others)) = (&sent, self.others.clone()) {
             // Not for all that is left: an attempt that is cut off would no longer be told as what it was.
             let _in_time = tokio::time::timeout(limit.saturating_sub(began.elapsed()) / 2, others).await;
@@ -221,9 +222,8 @@ impl Carried {
         sent
     }
 
-    async fn send_once(&self, attempt: Attempt) -> Result<Message, Signals> {
+    async fn send_once(&self, server: &Arc<Server>, attempt: Attempt) -> Result<Message, Signals> {
         *self.words() = None;
-        let server = self.route.find(attempt.server()).unwrap_or(&self.server);
         let watched = Watched::over(&self.call, self.policy.own.idle_timeout.is_some());
         let call = self.as_attempted(&attempt, watched.call()?)?;
         let reply = watched.run(self.policy.own.idle_timeout, self.ask(server, &call, attempt.timeout)).await;

@@ -100,7 +100,7 @@ pub async fn exchange(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>,
     if catalog::stable::is_list(request) {
         let list = catalog::stable::list(route, caller, server, call).await?;
         if request.method() == "tools/list" {
-            route.policies.learn(&server.name, &request.field_text("cursor").unwrap_or_default(), &list);
+            route.policies.learn(&server.name, &request.field_text("cursor").unwrap_or_default(), &list, false);
         }
         return Ok(list);
     }

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -76,8 +77,12 @@ struct Known {
     tools: RwLock<HashMap<String, Arc<ToolPolicy>>>,
     others: Arc<ToolPolicy>,
     methods: HashMap<&'static str, Arc<ToolPolicy>>,
+    /// Those that the configuration names and nobody has listed yet.
+    stated: HashMap<String, Arc<ToolPolicy>>,
     /// The lists that were learned from, by page.
     seen: Mutex<HashMap<String, u64>>,
+    /// Whether one of them was the server's own word, and not what is remembered of it.
+    is_heard: AtomicBool,
 }
 
 /// Stands for all names that a server did not list.
@@ -128,7 +133,9 @@ impl Policies {
                 tools: RwLock::default(),
                 others: Arc::new(others.map_err(within)?),
                 methods,
+                stated: stated(&pipeline, &rules, &server.name, &server.rules).map_err(within)?,
                 seen: Mutex::default(),
+                is_heard: AtomicBool::new(false),
             };
             servers.insert(server.name.clone(), known);
         }
@@ -200,15 +207,19 @@ impl Policies {
 
     /// Whether this server ever answered when it was asked for its tools.
     pub fn has_seen_tools(&self, server: &str) -> bool {
-        self.servers.get(server).is_none_or(|known| !lock(&known.seen).is_empty())
+        self.servers.get(server).is_none_or(|known| known.is_heard.load(Ordering::Acquire))
     }
 
-    /// Gives every tool on an answer to `tools/list` its policy; a list that was seen before says nothing new.
-    pub fn learn(&self, server: &str, page: &str, answer: &Message) {
-        let Some(known) = self.servers.get(server) else { return };
+    /// Gives every tool on an answer to `tools/list` its policy; a list that was seen before says nothing new. What is only
+    /// remembered may have changed since: until the server itself was heard, it may forbid repeats, never allow them.
+    pub fn learn(&self, server: &str, page: &str, answer: &Message, is_heard: bool) {
+        let Some(known) = self.servers.get(server).filter(|known| is_heard || !known.is_heard.load(Ordering::Acquire))
+        else {
+            return;
+        };
         let list = answer.field("tools");
         let mut hasher = DefaultHasher::new();
-        list.map(|list| list.of(answer.raw())).hash(&mut hasher);
+        (is_heard, list.map(|list| list.of(answer.raw()))).hash(&mut hasher);
         let hash = hasher.finish();
         {
             let mut seen = lock(&known.seen);
@@ -220,13 +231,15 @@ impl Policies {
             }
         }
         let entries = list.map(|list| scan::elements(answer.raw(), list)).unwrap_or_default();
+        let mut rules = known.rules.clone();
+        rules.distrust_annotations |= !is_heard;
         for entry in entries.into_iter().take(limits::LISTED) {
             let Some((name, listed)) = Listed::read(answer.raw(), entry) else { continue };
             // A tool with a name that means something else here is treated like one that was never listed.
             if name == OTHERS || known.methods.contains_key(&*name) {
                 continue;
             }
-            match resolve(&self.pipeline, &self.rules, server, &known.rules, &name, listed) {
+            match resolve(&self.pipeline, &self.rules, server, &rules, &name, listed) {
                 Ok(policy) => {
                     let mut tools = known.tools();
                     if tools.len() < limits::LISTED * 2 || tools.contains_key(&name) {
@@ -236,6 +249,7 @@ impl Policies {
                 Err(error) => crate::ops::log::line(&format!("{server}: the policy of {name:?}: {error}")),
             }
         }
+        known.is_heard.fetch_or(is_heard, Ordering::AcqRel);
     }
 
     /// How the call of a tool is treated.
@@ -247,7 +261,7 @@ impl Policies {
     pub fn tool(&self, server: &str, name: &str) -> Option<Arc<ToolPolicy>> {
         let known = self.servers.get(server)?;
         let listed = known.tools.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
-        Some(listed.unwrap_or_else(|| {
+        Some(listed.or_else(|| known.stated.get(name).cloned()).unwrap_or_else(|| {
             let tool = Arc::new(known.others.tool.renamed(name));
             Arc::new(ToolPolicy::new(tool, known.others.own, true))
         }))
@@ -295,6 +309,24 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The tools of a server that the configuration names. What it does not say of them is nobody's word yet: they may write.
+fn stated(
+    pipeline: &Pipeline<Message>,
+    rules: &Rules,
+    server: &str,
+    of_server: &ServerRules,
+) -> Result<HashMap<String, Arc<ToolPolicy>>, Invalid> {
+    let named = rules.tools.iter().filter_map(|(pattern, _)| pattern.split_once('/'));
+    let mut stated = HashMap::new();
+    for (_, tool) in named.filter(|(of, tool)| *of == server && !tool.contains('*')) {
+        let mut listed = Listed::default();
+        listed.hints.annotations.read_only_hint = Some(false);
+        listed.hints.has_output_schema = true;
+        stated.insert(tool.to_owned(), Arc::new(resolve(pipeline, rules, server, of_server, tool, listed)?));
+    }
+    Ok(stated)
+}
+
 fn resolve(
     pipeline: &Pipeline<Message>,
     rules: &Rules,
@@ -330,5 +362,53 @@ pub fn is_complete(answer: &Message) -> bool {
 fn log(event: &Event) {
     if matches!(event, Event::RetryScheduled { .. } | Event::BreakerChanged { .. }) {
         crate::ops::log::line(&event.to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seawall::Effect;
+
+    use super::*;
+
+    fn policies(tools: &[(&str, crate::catalog::layer::Layer)]) -> Policies {
+        let mut config = Config::for_command(Some("s"), vec!["none".to_owned()]).unwrap();
+        config.rules.tools = tools.iter().map(|(pattern, layer)| ((*pattern).to_owned(), layer.clone())).collect();
+        Policies::new(&config, None).unwrap()
+    }
+
+    fn list(hint: &str) -> Message {
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{{"name":"frob","annotations":{{"{hint}":true}}}}]}}}}"#
+        );
+        Message::parse(text.into()).unwrap()
+    }
+
+    #[test]
+    fn what_is_only_remembered_of_a_tool_allows_no_repeats() {
+        let policies = policies(&[]);
+        let effect = || policies.tool("s", "frob").unwrap().tool.policy().effect;
+        policies.learn("s", "", &list("readOnlyHint"), false);
+        assert_eq!((effect(), policies.has_seen_tools("s")), (Effect::Write, false));
+        policies.learn("s", "", &list("destructiveHint"), false);
+        assert_eq!(effect(), Effect::Destructive, "it may forbid them");
+
+        policies.learn("s", "", &list("readOnlyHint"), true);
+        assert_eq!((effect(), policies.has_seen_tools("s")), (Effect::ReadOnly, true));
+        policies.learn("s", "", &list("destructiveHint"), false);
+        assert_eq!(effect(), Effect::ReadOnly, "the server itself was heard");
+    }
+
+    #[test]
+    fn what_the_configuration_says_of_a_tool_holds_before_anybody_listed_it() {
+        let layer = crate::catalog::layer::Layer { timeout: Some(Duration::from_secs(2)), ..Default::default() };
+        let policies = policies(&[("s/get_x", layer.clone()), ("t/get_y", layer)]);
+        let known = |name: &str| {
+            let policy = policies.tool("s", name).unwrap();
+            (policy.tool.policy().timeout, policy.tool.policy().effect)
+        };
+        assert_eq!(known("get_x"), (Duration::from_secs(2), Effect::Write), "its name alone proves nothing yet");
+        assert_eq!(known("get_y"), (Duration::from_secs(60), Effect::Write));
+        assert_eq!(policies.named("s", "get_x"), Named::Unknown);
     }
 }

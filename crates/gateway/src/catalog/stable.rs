@@ -197,6 +197,9 @@ fn keep(route: &Route, key: &str, server: &str, request: &Message, answer: &Mess
         report(server, &name, drift::between(&before, answer.body_json(), entries));
     }
     route.memory.keep_list(key, &name, answer.body_json());
+    if request.method() == "tools/list" {
+        route.policies.learn(server, &request.field_text("cursor").unwrap_or_default(), answer, true);
+    }
 }
 
 fn report(server: &str, list: &str, drift: Option<String>) {

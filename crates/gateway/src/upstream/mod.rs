@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ::http::Uri;
 use bytes::Bytes;
-use seawall::{Env, Rng};
+use seawall::{Env, Rng, Signals};
 use tokio::sync::watch;
 
 pub use failure::{Failure, beginning, seconds};
@@ -172,12 +172,18 @@ impl Server {
 
     /// The name under which all is remembered that it says.
     pub fn remembered_as(&self) -> String {
-        self.transport.remembered_as()
+        self.transport.remembered_as(&self.name)
     }
 
     /// The text without credentials, and without what the configuration keeps secret, short enough to be quoted.
     pub fn without_secrets(&self, text: &str) -> String {
         seawall::quote(&self.hidden(text))
+    }
+
+    /// What was seen of it, without what the configuration keeps secret: it goes to logs, events, stores and clients.
+    pub fn discreet(&self, signals: Signals) -> Signals {
+        let body = signals.body.as_deref().map(|body| self.hidden(body));
+        Signals { message: self.hidden(&signals.message), body, ..signals }
     }
 
     /// The whole text without what the configuration keeps secret.
@@ -191,8 +197,10 @@ impl Server {
         // Of `Bearer <token>` the token alone is secret too.
         let words =
             secrets.iter().flat_map(|secret| [secret.expose(), secret.expose().rsplit(' ').next().unwrap_or("")]);
-        let hidden = words.filter(|word| word.len() >= said::SECRET);
-        hidden.fold(text.to_owned(), |text, secret| text.replace(secret, "***"))
+        let mut hidden: Vec<&str> = words.filter(|word| word.len() >= said::SECRET).collect();
+        // One may be the beginning of another: the rest of that must not be left.
+        hidden.sort_by_key(|word| std::cmp::Reverse(word.len()));
+        hidden.into_iter().fold(text.to_owned(), |text, secret| text.replace(secret, "***"))
     }
 
     /// The address, where there is one.

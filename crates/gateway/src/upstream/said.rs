@@ -94,8 +94,11 @@ impl Said {
 
     /// The text without what the configuration keeps secret.
     fn clean(&self, mut text: String) -> String {
-        for secret in &self.secrets {
-            text = text.replace(secret.expose(), "***");
+        // One may be the beginning of another: the rest of that must not be left.
+        let mut secrets: Vec<&str> = self.secrets.iter().map(Secret::expose).collect();
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        for secret in secrets {
+            text = text.replace(secret, "***");
         }
         text
     }

@@ -71,7 +71,7 @@ fn asked<'a>(config: &'a Config, at: usize, tool: &'a str, list: Option<&'a Vec<
 
 /// What a server listed when it was last seen, to whomever.
 fn listed(folder: Option<&Path>, server: &ServerConfig) -> List {
-    let pages = memory::last_list(folder?, &server.transport.remembered_as(), "tools/list")?;
+    let pages = memory::last_list(folder?, &server.transport.remembered_as(&server.name), "tools/list")?;
     let tools = |page: &bytes::Bytes| {
         let raw = [br#"{"jsonrpc":"2.0","id":0,"result":"#.as_slice(), page, b"}"].concat();
         let page = Message::parse(raw.into()).ok()?;

@@ -152,14 +152,24 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// The name under which all is remembered that this server says: the same for the same server. Variables and
-    /// headers are not part of it.
-    pub fn remembered_as(&self) -> String {
-        let identity = match self {
-            Self::Stdio { command, args, cwd, .. } => format!("{command}\0{}\0{cwd:?}", args.join("\0")),
-            Self::Http { url, .. } | Self::Sse { url, .. } | Self::Ws { url, .. } => url.to_string(),
-        };
-        memory::key(&[identity.as_bytes()])
+    /// The name under which all is remembered that the server of this name says: the same for the same server. The variables
+    /// that it is given are part of it, for one program may be several servers; headers are not, for tokens come and go.
+    pub fn remembered_as(&self, name: &str) -> String {
+        let mut identity = vec![name];
+        let (url, cwd);
+        match self {
+            Self::Stdio { command, args, cwd: folder, env, .. } => {
+                cwd = format!("{folder:?}");
+                identity.extend([command.as_str(), &cwd]);
+                identity.extend(args.iter().map(String::as_str));
+                identity.extend(env.iter().flat_map(|(variable, value)| [variable.as_str(), value.expose()]));
+            }
+            Self::Http { url: at, .. } | Self::Sse { url: at, .. } | Self::Ws { url: at, .. } => {
+                url = at.to_string();
+                identity.push(&url);
+            }
+        }
+        memory::key(&identity.iter().map(|part| part.as_bytes()).collect::<Vec<_>>())
     }
 }
 

@@ -109,3 +109,18 @@ fn no_file_makes_the_reader_panic() {
         }
     }
 }
+
+#[test]
+fn one_program_with_other_variables_or_another_name_is_another_server() {
+    let text = "[servers.a]\ncommand = \"x\"\nenv = { MODE = \"one\" }\n[servers.b]\ncommand = \"x\"\nenv = { MODE = \"two\" }\n\
+                [servers.c]\nurl = \"http://127.0.0.1:1/mcp\"\nheaders = { Authorization = \"Bearer one\" }\n";
+    let remembered = |text: &str| {
+        let config = Kit::new().file("seawall.toml", text).good("seawall.toml");
+        config.servers.iter().map(|server| server.transport.remembered_as("s")).collect::<Vec<_>>()
+    };
+    let (first, again) = (remembered(text), remembered(&text.replace("Bearer one", "Bearer two")));
+    assert_eq!(first, again, "a token comes and goes");
+    assert_ne!(first[0], first[1]);
+    let config = Kit::new().file("seawall.toml", text).good("seawall.toml");
+    assert_ne!(config.servers[0].transport.remembered_as("a"), config.servers[0].transport.remembered_as("b"));
+}
