@@ -9,7 +9,7 @@ use crate::admit::key::Keys;
 use crate::admit::rate::Rate;
 use serde_json::Value;
 
-use crate::attempt::breaker::{Breaker, BreakerPolicy};
+use crate::attempt::breaker::{Breaker, BreakerPolicy, Mode};
 use crate::classify::Classifier;
 use crate::env::Env;
 use crate::model::effect::{Effect, Kind, words};
@@ -183,21 +183,22 @@ impl<T> Pipeline<T> {
             None if tools >= TOOLS => return Err(Invalid::new("tool", format!("there are {TOOLS} tools already"))),
             _ => {}
         }
-        let same_breaker =
-            |tool: &&Arc<Tool>| tool.policy.breaker == policy.breaker && tool.policy.scope == policy.scope;
-        let breaker = match entry.tools.get(name).filter(same_breaker) {
+        let before = entry.tools.get(name).cloned();
+        let same_breaker = |tool: &&Arc<Tool>| {
+            // What an operator switched stays switched, whatever a server says of its tool now.
+            let is_switched = tool.breaker().is_some_and(|breaker| breaker.snapshot().mode != Mode::Auto);
+            is_switched || (tool.policy.breaker == policy.breaker && tool.policy.scope == policy.scope)
+        };
+        let breaker = match before.as_ref().filter(same_breaker) {
             Some(tool) => tool.breaker.clone(),
             None => policy.breaker.clone().map(|rules| self.breaker(entry, name, rules, policy.scope)).transpose()?,
         };
-        // What an operator switched stays switched, whatever a server says of its tool now.
-        let before =
-            entry.tools.get(name).filter(|tool| tool.policy.scope == Scope::Tool && policy.scope == Scope::Tool);
-        if let (Some(breaker), Some(before)) = (&breaker, before.and_then(|tool| tool.breaker()))
-            && !std::ptr::eq(before, &raw const **breaker)
-        {
-            breaker.set_mode(before.snapshot().mode);
-        }
-        let tool = Arc::new(Tool::new(name.into(), entry.server.clone(), policy, breaker));
+        let tool = Tool::new(name.into(), entry.server.clone(), policy, breaker);
+        // So does a pause that the server asked for.
+        let tool = Arc::new(match before {
+            Some(before) => tool.pausing_with(&before),
+            None => tool,
+        });
         entry.tools.insert(name.into(), tool.clone());
         Ok(tool)
     }

@@ -54,8 +54,12 @@ impl Tool {
 
     /// What holds for its server holds for all of them.
     fn variant(&self, name: Arc<str>, policy: Policy) -> Self {
-        let variant = Self::new(name, self.server.clone(), policy, self.breaker.clone());
-        Self { pause: self.pause.clone(), ..variant }
+        Self::new(name, self.server.clone(), policy, self.breaker.clone()).pausing_with(self)
+    }
+
+    /// The same tool, which keeps the pauses of another.
+    pub(crate) fn pausing_with(self, other: &Self) -> Self {
+        Self { pause: other.pause.clone(), ..self }
     }
 
     /// Its name at its server.

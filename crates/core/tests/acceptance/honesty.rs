@@ -381,6 +381,10 @@ async fn an_operators_switch_stays_when_the_tool_is_listed_anew_and_is_told_once
     let changes: Vec<String> = listener.drain().iter().map(ToString::to_string).collect();
     assert_eq!(changes[0], "[CircuitBreaker] s/get_a: closed → open");
 
+    // Not even a policy without a breaker switches it on again.
+    let without = pipeline.tool("s", "get_a", Policy { breaker: None, ..policy("get_a") }).unwrap();
+    assert_eq!(breaker(&without), (Status::Open, Mode::ForcedOpen));
+
     with(4).breaker().unwrap().set_mode(Mode::Disabled);
     with(4).breaker().unwrap().set_mode(Mode::Disabled);
     assert_eq!(breaker(&with(5)), (Status::Closed, Mode::Disabled));

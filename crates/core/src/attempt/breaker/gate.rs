@@ -77,6 +77,14 @@ impl Guarded {
             Mode::Auto | Mode::Shadow => self.states.status(),
         }
     }
+
+    /// Changes it, and gives what callers meet now, if that is something else.
+    pub(crate) fn shown_change(&mut self, change: impl FnOnce(&mut Self)) -> Option<Change> {
+        let from = self.shown();
+        change(self);
+        let to = self.shown();
+        (from != to).then_some(Change { from, to })
+    }
 }
 
 impl Gate {
@@ -172,7 +180,12 @@ impl Gate {
         let tallied = || self.tally.as_ref().map_or(0, |tally| tally.sum(now));
         self.change(|guarded| match guarded.mode {
             Mode::Disabled => None,
-            _ => guarded.states.record(now, ticket, ended, tallied),
+            Mode::ForcedOpen => {
+                // It goes on behind the switch, where nobody meets it.
+                let _unseen = guarded.states.record(now, ticket, ended, tallied);
+                None
+            }
+            Mode::Auto | Mode::Shadow => guarded.states.record(now, ticket, ended, tallied),
         })
     }
 

@@ -250,7 +250,11 @@ impl Breaker {
     /// Closes the breaker and forgets its failures.
     pub fn reset(&self) {
         let now = self.env.clock.now();
-        let change = self.gate.change(|guarded| guarded.states.reset(now));
+        let change = self.gate.change(|guarded| {
+            guarded.shown_change(|guarded| {
+                guarded.states.reset(now);
+            })
+        });
         self.tell(change.into_iter().collect(), None);
     }
 
@@ -258,13 +262,12 @@ impl Breaker {
     pub fn set_mode(&self, mode: Mode) {
         let now = self.env.clock.now();
         let change = self.gate.change(|guarded| {
-            let from = guarded.shown();
-            if mode == Mode::Auto && guarded.mode != mode {
-                guarded.states.reset(now);
-            }
-            guarded.mode = mode;
-            let to = guarded.shown();
-            (from != to).then_some(Change { from, to })
+            guarded.shown_change(|guarded| {
+                if mode == Mode::Auto && guarded.mode != mode {
+                    guarded.states.reset(now);
+                }
+                guarded.mode = mode;
+            })
         });
         self.tell(change.into_iter().collect(), None);
     }
