@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
 use seawall::{Cause, Durable, Effect, Env, Failure, NotQueued, Queued, Sent};
-use seawall_gateway::ops::store::{Bounds, Changed, Delivery, Next, State, Store, deliver};
+use seawall_gateway::ops::store::{Bounds, Changed, Delivery, Leave, Next, State, Store, deliver};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -70,8 +70,11 @@ impl Delivery for Server {
 
     async fn ready(&self, _: &str) {}
 
-    async fn send(&self, _: &str, call: Queued) -> Result<String, Failure> {
-        self.execute(&call)
+    async fn send(&self, call: Queued, leave: &Leave<'_>) -> Result<String, Failure> {
+        match leave.take().await {
+            true => self.execute(&call),
+            false => Err(Failure::local(Cause::Network, None, "its turn has passed")),
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use seawall::{Cause, Classifier, Failure, Outcome, Queued, Sent, Signals, Tool};
+use seawall::{Attempt, Cause, Classifier, Failure, Outcome, Queued, Sent, Signals, Tool};
 use serde_json::{Value, json};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
@@ -15,7 +15,7 @@ use crate::call::{Call, Nowhere};
 use crate::carry::{error_signals, is_passing};
 use crate::dispatch::{Caller, Refusal, once};
 use crate::gateway::Route;
-use crate::ops::store::{Delivery, Store, deliver};
+use crate::ops::store::{Delivery, Leave, Store, deliver};
 use crate::policies::{error_text, is_complete};
 use crate::resources::Found;
 use crate::upstream::Server;
@@ -53,7 +53,7 @@ impl Delivery for ToServer {
         self.route.lifecycle.call()
     }
 
-    async fn send(&self, _id: &str, call: Queued) -> Result<String, Failure> {
+    async fn send(&self, call: Queued, leave: &Leave<'_>) -> Result<String, Failure> {
         let policies = &self.route.policies;
         let known = policies.tool(&self.server.name, &call.tool);
         let known = known.ok_or_else(|| Failure::local(Cause::Unavailable, None, "its server is not there"))?;
@@ -62,9 +62,18 @@ impl Delivery for ToServer {
         let request = request(&call).map_err(|text| seawall::classify(&text.into()))?;
         let asked = seawall::Call { caller: call.caller.into(), ..seawall::Call::new(call.arguments) };
         let call = Call::new(request, Arc::new(Nowhere));
-        let ended = policies.pipeline.run(&tool, &asked, |attempt| self.attempt(&call, attempt.timeout)).await;
-        match ended.outcome {
-            Outcome::Live(answer) => outcome(&tool, &answer),
+        // It may be held up for long: by a pause, for a place, for its turn. Until then nothing was sent.
+        let send = |attempt: Attempt| {
+            let call = &call;
+            async move {
+                match leave.take().await {
+                    true => self.attempt(call, attempt.timeout).await.map_err(|signals| self.server.discreet(signals)),
+                    false => Err(Signals::text("its turn has passed").with_sent(Sent::Never)),
+                }
+            }
+        };
+        match policies.pipeline.run(&tool, &asked, send).await.outcome {
+            Outcome::Live(answer) => outcome(&tool, &answer, &self.server),
             Outcome::Failed(report) => Err(report.failure),
             Outcome::Served(_) => Err(Failure::local(Cause::Unavailable, None, "something else answered in its place")),
         }
@@ -85,9 +94,9 @@ impl ToServer {
 }
 
 /// What became of a call that was answered: the tool's own result, unless it is nobody's last word.
-fn outcome(tool: &Tool, answer: &Message) -> Result<String, Failure> {
+fn outcome(tool: &Tool, answer: &Message, server: &Server) -> Result<String, Failure> {
     if answer.kind() == Kind::Error {
-        return Err(seawall::classify(&error_signals(answer)));
+        return Err(seawall::classify(&server.discreet(error_signals(answer))));
     }
     if !is_complete(answer) {
         let words = "it asks for something, and nobody is there to answer";
@@ -95,7 +104,10 @@ fn outcome(tool: &Tool, answer: &Message) -> Result<String, Failure> {
     }
     // What plainly is somebody's 503 is worth another attempt where that does no harm.
     let may_pass = tool.policy().soft_errors && tool.policy().effect.is_replayable();
-    match error_text(answer).filter(|_| may_pass).and_then(|text| Classifier::new().classify_soft(&text)) {
+    match error_text(answer)
+        .filter(|_| may_pass)
+        .and_then(|text| Classifier::new().classify_soft(&server.hidden(&text)))
+    {
         Some(failure) => Err(failure),
         None => Ok(String::from_utf8_lossy(answer.body_json()).into_owned()),
     }

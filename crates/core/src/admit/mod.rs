@@ -81,7 +81,9 @@ impl<T: Clone> Gatekeeper<T> {
             let did = if policy.loops.mode == LoopMode::Failures { "failed" } else { "was made" };
             return Ok(Admitted::refused(run.refuse(Cause::Loop, None, format!("{did} {repeats} times"))));
         }
+        // Who says that a repeat is meant is not asked.
         if !policy.effect.is_replayable()
+            && policy.repeat_after.is_some()
             && let Some(held) = self.doubts.check(|| run.key())
         {
             return Ok(Admitted::refused(run.hold_back(&held)));

@@ -423,6 +423,20 @@ async fn a_call_that_is_made_once_is_tried_once_as_often_as_somebody_makes_it_an
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_is_made_once_is_meant_also_after_one_that_may_have_run() {
+    let pipeline = pipeline(&env(0.0));
+    pipeline.server("s", ServerPolicy::default()).unwrap();
+    let tool = pipeline.tool("s", "create_issue", default_policy("create_issue")).unwrap();
+    let call = Call::new(json!({"title": "x"}));
+    pipeline.run(&tool, &call, Script::down(lost()).send()).await;
+    let script = Script::healthy();
+
+    assert_eq!(report(&pipeline.run(&tool, &call, script.send()).await).code, Code::LoopDetected);
+    assert!(pipeline.run(&tool.once(Effect::Write), &call, script.send()).await.value().is_some());
+    assert_eq!(script.executions(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn invented_tool_names_share_one_policy_beyond_a_bound() {
     let tools = caller(&env(0.0));
     for n in 0..2000 {

@@ -2,6 +2,9 @@
 //! time, with a growing pause after each failure.
 
 use std::future::Future;
+use std::pin::pin;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use seawall::{Backoff, Env, Failure, Jitter, Queued};
@@ -13,6 +16,9 @@ use super::{Next, State, Store, Tally, Unkept};
 pub(super) const PAUSES: Backoff =
     Backoff { base: Duration::from_secs(1), max: Duration::from_secs(60), jitter: Jitter::Additive(0.2), clamp: false };
 
+/// What a server can ask for with one refusal: whoever stands behind must not expire because of it.
+const LONGEST: Duration = Duration::from_secs(300);
+
 /// The way to one server.
 pub trait Delivery: Send + Sync {
     /// Held while an attempt is under way: whoever ends the gateway waits for it, for an attempt that is cut off is in doubt.
@@ -21,8 +27,29 @@ pub trait Delivery: Send + Sync {
     /// Waits until the server is thought well, and this tool of it may be called.
     fn ready(&self, tool: &str) -> impl Future<Output = Self::Turn> + Send;
 
-    /// Makes one attempt and gives the tool's result as JSON. No retries: they are made here.
-    fn send(&self, id: &str, call: Queued) -> impl Future<Output = Result<String, Failure>> + Send;
+    /// Makes one attempt and gives the tool's result as JSON. No retries: they are made here. Whatever it waits for before the
+    /// call goes out, it takes its leave after it.
+    fn send(&self, call: Queued, leave: &Leave<'_>) -> impl Future<Output = Result<String, Failure>> + Send;
+}
+
+/// Leave to send one item. From when it is taken, an attempt that is cut off is in doubt.
+pub struct Leave<'a> {
+    store: &'a Store,
+    server: &'a str,
+    id: &'a str,
+    is_taken: AtomicBool,
+    attempts: OnceLock<u32>,
+}
+
+impl Leave<'_> {
+    /// Marks the item, durably. `false`: it is not its turn any more, and it must not be sent.
+    pub async fn take(&self) -> bool {
+        self.is_taken.store(true, Ordering::Relaxed);
+        match self.store.begin_item(self.server, self.id).await {
+            Ok(Next::Due(_, item)) => self.attempts.set(item.attempts).is_ok(),
+            _ => false,
+        }
+    }
 }
 
 /// Delivers to one server until `stop`. There must be one of these per server.
@@ -57,7 +84,7 @@ struct Line<'a> {
 impl Line<'_> {
     /// Waits for the next item to be due and its server to be well, and makes one attempt.
     async fn step(&self, to: &impl Delivery, changes: &mut tokio::sync::watch::Receiver<Tally>) -> Result<(), Unkept> {
-        let next = match self.store.peek(self.server).await? {
+        let (id, call) = match self.store.peek(self.server).await? {
             Next::Nothing => {
                 self.unless_stopped(changes.changed()).await;
                 return Ok(());
@@ -67,22 +94,38 @@ impl Line<'_> {
                 self.unless_stopped(soon).await;
                 return Ok(());
             }
-            Next::Due(_, item) => item,
+            Next::Due(id, item) => (id, item.call),
         };
         // What is dropped or let in before it is not waited for in its place.
         let ready = async {
             tokio::select! {
-                turn = to.ready(&next.call.tool) => Some(turn),
+                turn = to.ready(&call.tool) => Some(turn),
                 _ = changes.changed() => None,
             }
         };
         let Some(Some(_turn)) = self.stop.run_until_cancelled(ready).await.filter(|_| !self.stop.is_cancelled()) else {
             return Ok(());
         };
-        // Who waits behind a pause or a drop is found again: the line may have changed meanwhile.
-        let Next::Due(id, item) = self.store.begin(self.server).await? else { return Ok(()) };
-        let attempts = item.attempts;
-        let end = to.send(&id, item.call).await;
+        let (is_taken, attempts) = (AtomicBool::new(false), OnceLock::new());
+        let leave = Leave { store: self.store, server: self.server, id: &id, is_taken, attempts };
+        let mut sending = pin!(to.send(call, &leave));
+        let end = tokio::select! {
+            biased;
+            end = sending.as_mut() => end,
+            () = self.stop.cancelled() => match leave.is_taken.load(Ordering::Relaxed) {
+                true => sending.await,
+                // It was held up before it went out: it waits for the next gateway.
+                false => return Ok(()),
+            },
+        };
+        let attempts = match leave.attempts.get() {
+            Some(attempts) => *attempts,
+            // It did not go out. That is a try too, if it is still its turn: the next one comes later.
+            None => match self.store.begin_item(self.server, &id).await? {
+                Next::Due(_, item) => item.attempts,
+                _ => return Ok(()),
+            },
+        };
         self.record(&id, attempts, end).await;
         Ok(())
     }
@@ -90,7 +133,7 @@ impl Line<'_> {
     /// Records how an attempt ended, as often as it takes: what is not recorded is not known after a restart.
     async fn record(&self, id: &str, attempts: u32, end: Result<String, Failure>) {
         let asked = end.as_ref().err().and_then(|failure| failure.retry_after).unwrap_or_default();
-        let pause = PAUSES.delay(attempts, &self.env.rng).max(asked);
+        let pause = PAUSES.delay(attempts, &self.env.rng).max(asked.min(LONGEST));
         let mut tries = 0;
         loop {
             match self.store.settle(id, end.clone(), pause).await {

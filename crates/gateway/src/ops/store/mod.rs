@@ -28,7 +28,7 @@ use tokio::task::JoinHandle;
 
 pub use book::Unkept;
 use book::{Book, Job, Opener};
-pub use deliver::{Delivery, deliver};
+pub use deliver::{Delivery, Leave, deliver};
 pub use item::{Brief, Item, State, number};
 pub use open::Trouble;
 use page::{Lost, Page};
@@ -176,7 +176,13 @@ impl Store {
     /// The first item of a server's line if it is due, durably marked as being sent. For the one who delivers to that server.
     pub async fn begin(&self, server: &str) -> Result<Next, Unkept> {
         let server = server.to_owned();
-        self.ask(move |page, now| page.begin(&server, now)).await
+        self.ask(move |page, now| page.begin(&server, None, now)).await
+    }
+
+    /// The same, if it is this one's turn.
+    pub async fn begin_item(&self, server: &str, id: &str) -> Result<Next, Unkept> {
+        let (server, id) = (server.to_owned(), id.to_owned());
+        self.ask(move |page, now| page.begin(&server, Some(&id), now)).await
     }
 
     /// Records how an attempt ended: the tool's result as JSON, or the failure and how long to wait after it.

@@ -70,10 +70,10 @@ impl Page<'_> {
         Ok(Next::Due(name(id), Box::new(self.read(id)?)))
     }
 
-    /// The first item of a server's line, marked as being delivered.
+    /// The first item of a server's line, marked as being delivered; if it is `only` this one, where one is named.
     ///
     /// One that is marked already was being sent by somebody who is gone.
-    pub(super) fn begin(&mut self, server: &str, now: u64) -> Result<Next, Lost> {
+    pub(super) fn begin(&mut self, server: &str, only: Option<&str>, now: u64) -> Result<Next, Lost> {
         loop {
             let Some((id, brief)) = self.head(server) else { return Ok(Next::Nothing) };
             if brief.state == State::Delivering {
@@ -82,6 +82,9 @@ impl Page<'_> {
             }
             let next = self.peek(server, now)?;
             let Next::Due(name, mut item) = next else { return Ok(next) };
+            if only.is_some_and(|only| only != name) {
+                return Ok(Next::Nothing);
+            }
             item.state = State::Delivering;
             item.attempts = item.attempts.saturating_add(1);
             self.write(id, &item)?;

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::ops::store::{Delivery, State, Tally, deliver};
+use crate::ops::store::{Delivery, Leave, State, Tally, deliver};
 
 /// A server that answers as it is told, and keeps a ledger of what it executed and when.
 struct Server {
@@ -49,7 +49,10 @@ impl Delivery for Server {
         self.is_well.subscribe().wait_for(|is_well| *is_well).await.map(drop).unwrap();
     }
 
-    async fn send(&self, _: &str, call: Queued) -> Result<String, Failure> {
+    async fn send(&self, call: Queued, leave: &Leave<'_>) -> Result<String, Failure> {
+        if !leave.take().await {
+            return Err(never());
+        }
         tokio::time::sleep(self.takes).await;
         let n = call.arguments["n"].as_u64().unwrap();
         let end = self.ends.lock().unwrap().pop_front();
