@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::layer::Own;
 use super::rules::{Hints, Rules, ServerRules};
 use super::schema;
+use crate::wire::edit::Object;
 use crate::wire::scan;
 
 /// What a server says of a tool.
@@ -35,9 +36,9 @@ impl Listed {
     pub fn read(raw: &[u8], entry: scan::Span) -> Option<(String, Self)> {
         let members = scan::members(raw, entry);
         let find = |name: &str| members.iter().find(|field| field.is(raw, name)).map(|field| field.value.of(raw));
-        let annotations: Option<Annotations> = find("annotations").and_then(|json| serde_json::from_slice(json).ok());
+        let annotations = find("annotations").map(annotations).unwrap_or_default();
         let has_output_schema = find("outputSchema").is_some_and(|schema| schema != b"null");
-        let hints = Hints { annotations: annotations.unwrap_or_default(), has_output_schema };
+        let hints = Hints { annotations, has_output_schema };
         let name = find("name").and_then(scan::text)?.into_owned();
         let schema: Value = serde_json::from_slice(find("inputSchema").unwrap_or_default()).unwrap_or_default();
         let (items, key) = (schema::items(&schema).map(str::to_owned), schema::key(&schema).map(str::to_owned));
@@ -65,5 +66,33 @@ impl Listed {
     fn open_key(&self, rules: &Rules, server: &str, of_server: &ServerRules, name: &str) -> Option<&str> {
         let is_stated = rules.known(server, of_server, name, self.hints).facts.effect.is_some();
         self.key.as_deref().filter(|_| !of_server.distrust_annotations && !is_stated)
+    }
+}
+
+/// The hints, each on its own: one that is not what it should be is none, and takes no other along.
+fn annotations(json: &[u8]) -> Annotations {
+    let all = Object::of(json);
+    let hint = |name: &str| all.get(name).and_then(|json| serde_json::from_slice(json).ok());
+    Annotations {
+        read_only_hint: hint("readOnlyHint"),
+        destructive_hint: hint("destructiveHint"),
+        idempotent_hint: hint("idempotentHint"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_that_is_none_takes_no_other_along() {
+        let read = |json: &str| annotations(json.as_bytes());
+        let destructive = Annotations { destructive_hint: Some(true), ..Annotations::default() };
+        assert_eq!(read(r#"{"destructiveHint": true, "readOnlyHint": "no", "title": 7}"#), destructive);
+        assert_eq!(read("[]"), Annotations::default());
+        let all =
+            Annotations { read_only_hint: Some(true), destructive_hint: Some(false), idempotent_hint: Some(true) };
+        let text = r#"{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true}"#;
+        assert_eq!(read(text), all);
     }
 }

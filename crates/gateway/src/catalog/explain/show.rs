@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::Explained;
 use super::told::{Ignored, Told};
 use crate::catalog::names;
+use crate::ops::log;
 
 /// The headings, and the value that each stands before.
 const GROUPS: [(&str, &str); 6] = [
@@ -68,7 +69,8 @@ impl Explained {
             let origin = origin(told, file);
             lines.push(format!("  {:<26}{value:<width$}  {origin}{}", told.key, ignored.unwrap_or_default()));
         }
-        lines.join("\n")
+        // Names come from servers.
+        lines.iter().map(|line| log::plain(line)).collect::<Vec<_>>().join("\n")
     }
 }
 

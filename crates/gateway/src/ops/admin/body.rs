@@ -6,6 +6,7 @@ use http_body_util::BodyExt;
 use hyper::body::Body;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout_at};
 
 use super::respond::{self, Answer};
@@ -36,7 +37,9 @@ pub(super) async fn read<T: DeserializeOwned>(
     let bytes = whole(body).await.map_err(|(status, why)| Box::new(respond::error(status, why)))?;
     let json = if bytes.trim_ascii().is_empty() { b"{}" } else { &*bytes };
     let wrong = |_| Box::new(respond::error(StatusCode::BAD_REQUEST, &format!("the body must be {allowed}")));
-    serde_json::from_slice(json).map_err(wrong)
+    // A list in the order of the fields would be taken for an object too.
+    let object: Map<String, Value> = serde_json::from_slice(json).map_err(wrong)?;
+    serde_json::from_value(Value::Object(object)).map_err(wrong)
 }
 
 async fn whole(mut body: impl Body<Data = Bytes> + Unpin) -> Result<Bytes, (StatusCode, &'static str)> {

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use self::trouble::Trouble;
 use crate::catalog::listed::Listed;
-use crate::catalog::{quarantine, required};
+use crate::catalog::{missing, quarantine, required};
 use crate::gateway::Gateway;
 use crate::ops::config::Config;
 use crate::upstream::look::{Found, Missed};
@@ -85,7 +85,10 @@ pub fn report(config: &Config, gateway: &Gateway, looked: Vec<Looked>) -> Report
     for ((server, configured), (found, took)) in gateway.servers.iter().zip(&config.servers).zip(looked) {
         let seen = server.status.seen();
         let found = match found {
-            Ok(found) => Ok(fine(server, &found)),
+            Ok(found) => match remembered(&found) {
+                None => Ok(fine(server, &found)),
+                Some(missed) => Err(trouble::of(server, &configured.transport, &missed, &seen)),
+            },
             Err(missed) => Err(trouble::of(server, &configured.transport, &missed, &seen)),
         };
         servers.push(Checked {
@@ -100,6 +103,15 @@ pub fn report(config: &Config, gateway: &Gateway, looked: Vec<Looked>) -> Report
     let mut report = Report { file, servers, warnings: Vec::new() };
     warn::add(config, &mut report);
     report
+}
+
+/// Another gateway in front of it answers from memory, and says so: the server itself is away.
+fn remembered(found: &Found) -> Option<Missed> {
+    let told = found.pages.iter().find_map(|page| page.meta_json(missing::SERVERS))?;
+    let told: serde_json::Value = serde_json::from_slice(told).ok()?;
+    let (name, about) = told.as_object()?.iter().next()?;
+    let reason = about["reason"].as_str().unwrap_or("it is away");
+    Some(Missed::Failed(Failure::Lost(format!("behind it, {name} is not there: {reason}"))))
 }
 
 /// What a server listed, without what no client can read.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::{Checked, Fine, Report};
+use crate::ops::log::plain;
 use crate::wire::names::Era;
 
 /// Bytes of a list that are about one token.
@@ -30,7 +31,8 @@ impl Report {
             self.servers.len(),
             bytes / TOKEN,
         ));
-        lines.join("\n")
+        // Much of it comes from servers.
+        lines.iter().map(|line| plain(line)).collect::<Vec<_>>().join("\n")
     }
 
     /// For programs.

@@ -93,7 +93,9 @@ impl Client {
 
     /// A stream of events, as it comes.
     pub async fn stream(&self, path: &str) -> Result<Incoming, Trouble> {
-        let (status, body) = self.send(Method::GET, path, "").await?;
+        let head = tokio::time::timeout(PATIENCE, self.send(Method::GET, path, "")).await;
+        let late = |_| Trouble::Unreachable(format!("{} does not answer in time", self.address()));
+        let (status, body) = head.map_err(late)??;
         if status == StatusCode::OK {
             return Ok(body);
         }

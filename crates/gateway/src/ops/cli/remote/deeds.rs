@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::super::given::variable;
 use super::super::{AUTH, Ended, UNREACHABLE, USAGE};
 use super::{At, BreakerDeed, Forced, QueueDeed, Remote, ServerDeed};
-use crate::ops::log;
+use crate::ops::log::{self, plain};
 use crate::ops::remote::client::{Client, Trouble, encoded};
 use crate::ops::remote::place::Place;
 use crate::ops::remote::show;
@@ -122,7 +122,7 @@ async fn breakers(asking: &Asking, deed: Option<BreakerDeed>) -> Ended {
             }
             asking.show(&json!({ "reset": names }), || match names.as_slice() {
                 [] => "every breaker is closed already, or held by an operator".to_owned(),
-                names => format!("closed: {}", names.join(", ")),
+                names => format!("closed: {}", plain(&names.join(", "))),
             })
         }
     }
