@@ -21,6 +21,8 @@ use crate::wire::names::Era;
 
 /// Files that are kept; the oldest go.
 const FILES: usize = 500;
+/// Kinds of clients, each at one server, that are remembered in memory at a time.
+const KEPT: usize = 64;
 /// The largest file that is read.
 const FILE_BYTES: u64 = 32 << 20;
 
@@ -84,6 +86,12 @@ impl Memory {
     fn known(&self, key: &str) -> MutexGuard<'_, HashMap<String, Known>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if !known.contains_key(key) {
+            // Clients can say of themselves what they like, and each is remembered apart; what gives way is read again.
+            if known.len() >= KEPT
+                && let Some(other) = known.keys().next().cloned()
+            {
+                known.remove(&other);
+            }
             let read = self.folder.as_ref().and_then(|folder| read(&folder.join(format!("{key}.json"))));
             known.insert(key.to_owned(), read.unwrap_or_default());
         }
@@ -133,14 +141,19 @@ impl Memory {
             return;
         }
         if let (Some(folder), Ok(text)) = (&self.folder, serde_json::to_vec(entry)) {
-            let path = folder.join(format!("{key}.json"));
+            let (folder, path) = (folder.clone(), folder.join(format!("{key}.json")));
             let change = self.changes.fetch_add(1, Ordering::Relaxed);
             let (written, key) = (Arc::clone(&self.written), key.to_owned());
             // Off the path of a call; a file that is not written is only a slower start next time.
             tokio::task::spawn_blocking(move || {
                 let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
                 if written.get(&key).is_none_or(|newest| *newest < change) && write(&path, &text).is_ok() {
-                    written.insert(key, change);
+                    if written.insert(key, change).is_none() {
+                        sweep(&folder);
+                    }
+                    if written.len() > FILES {
+                        written.clear();
+                    }
                 }
             });
         }
@@ -181,7 +194,7 @@ fn write(path: &Path, text: &[u8]) -> std::io::Result<()> {
     std::fs::rename(&draft, path)
 }
 
-/// Removes the oldest files beyond the bound, and drafts that were never finished.
+/// Removes the oldest files beyond the bound; drafts that were never finished are among them.
 fn sweep(folder: &Path) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<_> =
@@ -225,6 +238,24 @@ mod tests {
         assert!(again.list(&key(&[b"server", b"other"]), "tools/list").is_none());
         std::fs::write(&file, "garbage").unwrap();
         assert!(Memory::new(file.parent().map(Path::to_path_buf)).hello(&name).is_none(), "a broken file is no memory");
+    }
+
+    #[tokio::test]
+    async fn clients_that_say_something_else_each_time_fill_no_memory() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let memory = Memory::new(Some(folder.path().to_path_buf()));
+        for client in 0..FILES + 100 {
+            memory.keep_hello(&key(&[&client.to_le_bytes()]), &hello("{}"));
+        }
+        assert!(memory.known.lock().unwrap().len() <= KEPT);
+        let files = || std::fs::read_dir(folder.path()).unwrap().count();
+        for _ in 0..4_000 {
+            if memory.changes.load(Ordering::Relaxed) as usize == FILES + 100 && files() >= FILES {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        assert!(files() <= FILES + 2, "{}", files());
     }
 
     #[test]

@@ -18,7 +18,10 @@ pub(super) fn way(server: &Server, transport: &Transport) -> String {
             let words: Vec<&String> = [command].into_iter().chain(args).collect();
             let words = seawall::sanitize(&json!(words));
             let words = words.as_array().into_iter().flatten().filter_map(Value::as_str);
-            let words: Vec<String> = words.map(|word| shell(&server.hidden(word))).collect();
+            let words: Vec<String> = words
+                .map(|word| if is_token(word) { "***" } else { word })
+                .map(|word| shell(&server.hidden(word)))
+                .collect();
             format!("{}{env}{}", cwd.unwrap_or_default(), words.join(" "))
         }
         Transport::Http { url, .. } | Transport::Sse { url, .. } | Transport::Ws { url, .. } => {
@@ -29,6 +32,14 @@ pub(super) fn way(server: &Server, transport: &Transport) -> String {
             server.hidden(&format!("{scheme}://{host}{port}{}{query}", path.join("/")))
         }
     }
+}
+
+/// Keys that say what they are, alone or behind a `=`.
+fn is_token(word: &str) -> bool {
+    const BEGIN: [&str; 12] =
+        ["ghp_", "gho_", "ghu_", "ghs_", "github_pat_", "glpat-", "sk-", "xox", "AKIA", "eyJ", "npm_", "hf_"];
+    let value = word.rsplit('=').next().unwrap_or(word);
+    value.len() >= KEY && BEGIN.iter().any(|begin| value.starts_with(begin))
 }
 
 /// Some services put the key into the address.

@@ -152,10 +152,11 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// The name under which all is remembered that the server of this name says: the same for the same server. The variables
-    /// that it is given are part of it, for one program may be several servers; headers are not, for tokens come and go.
+    /// The name under which all is remembered that the server of this name says: the same for the same server. One program may
+    /// be several servers, which differ in the variables they are given. One address may be several too, by the headers; but
+    /// tokens come and go, so there the name tells them apart.
     pub fn remembered_as(&self, name: &str) -> String {
-        let mut identity = vec![name];
+        let mut identity = Vec::new();
         let (url, cwd);
         match self {
             Self::Stdio { command, args, cwd: folder, env, .. } => {
@@ -166,7 +167,7 @@ impl Transport {
             }
             Self::Http { url: at, .. } | Self::Sse { url: at, .. } | Self::Ws { url: at, .. } => {
                 url = at.to_string();
-                identity.push(&url);
+                identity.extend([name, &url]);
             }
         }
         memory::key(&identity.iter().map(|part| part.as_bytes()).collect::<Vec<_>>())

@@ -111,7 +111,7 @@ fn no_file_makes_the_reader_panic() {
 }
 
 #[test]
-fn one_program_with_other_variables_or_another_name_is_another_server() {
+fn one_program_with_other_variables_is_another_server() {
     let text = "[servers.a]\ncommand = \"x\"\nenv = { MODE = \"one\" }\n[servers.b]\ncommand = \"x\"\nenv = { MODE = \"two\" }\n\
                 [servers.c]\nurl = \"http://127.0.0.1:1/mcp\"\nheaders = { Authorization = \"Bearer one\" }\n";
     let remembered = |text: &str| {
@@ -122,5 +122,7 @@ fn one_program_with_other_variables_or_another_name_is_another_server() {
     assert_eq!(first, again, "a token comes and goes");
     assert_ne!(first[0], first[1]);
     let config = Kit::new().file("seawall.toml", text).good("seawall.toml");
-    assert_ne!(config.servers[0].transport.remembered_as("a"), config.servers[0].transport.remembered_as("b"));
+    let named = |server: usize, name: &str| config.servers[server].transport.remembered_as(name);
+    assert_eq!(named(0, "a"), named(0, "b"), "the same program is the same server, whatever it is called");
+    assert_ne!(named(2, "c"), named(2, "d"), "one address may be several");
 }
