@@ -154,7 +154,7 @@ impl Carried {
     fn meet_others(&self) -> Option<Shared<BoxFuture<'static, ()>>> {
         let policies = &self.route.policies;
         let unmet = |step: &Fallback| match step {
-            Fallback::Alternate { server, .. } if !policies.has_seen_tools(server) => self.route.find(server).cloned(),
+            Fallback::Alternate { server, .. } if !policies.has_heard_tools(server) => self.route.find(server).cloned(),
             _ => None,
         };
         let steps = self.policy.tool.policy().fallback.iter();

@@ -122,7 +122,7 @@ async fn policy(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call:
     if request.method() != "tools/call" {
         return route.policies.method(&server.name, request.method()).cloned();
     }
-    if !route.policies.has_seen_tools(&server.name) && server.reconnect.last().is_none() {
+    if !route.policies.has_heard_tools(&server.name) && server.reconnect.last().is_none() {
         catalog::look_up_tools(route, caller, server, call).await;
     }
     route.policies.call(&server.name, request)

@@ -205,8 +205,8 @@ impl Policies {
         })
     }
 
-    /// Whether this server ever answered when it was asked for its tools.
-    pub fn has_seen_tools(&self, server: &str) -> bool {
+    /// Whether this server itself ever listed its tools.
+    pub fn has_heard_tools(&self, server: &str) -> bool {
         self.servers.get(server).is_none_or(|known| known.is_heard.load(Ordering::Acquire))
     }
 
@@ -231,8 +231,7 @@ impl Policies {
             }
         }
         let entries = list.map(|list| scan::elements(answer.raw(), list)).unwrap_or_default();
-        let mut rules = known.rules.clone();
-        rules.distrust_annotations |= !is_heard;
+        let rules = known.rules(is_heard);
         for entry in entries.into_iter().take(limits::LISTED) {
             let Some((name, listed)) = Listed::read(answer.raw(), entry) else { continue };
             // A tool with a name that means something else here is treated like one that was never listed.
@@ -280,11 +279,13 @@ impl Policies {
     pub fn explain(&self, server: &str, tool: &str, wait: Duration, has_store: bool) -> Option<Explained> {
         let known = self.servers.get(server)?;
         let policy = known.tools.read().unwrap_or_else(PoisonError::into_inner).get(tool).cloned()?;
+        let is_heard = known.is_heard.load(Ordering::Acquire);
         Some(explain(&Asked {
             file: self.source.as_deref(),
             rules: &self.rules,
             server,
-            of_server: &known.rules,
+            of_server: &known.rules(is_heard),
+            is_heard,
             wait,
             has_store,
             tool,
@@ -300,6 +301,12 @@ impl Policies {
 }
 
 impl Known {
+    /// What holds for the server: what is only remembered of its tools may forbid repeats, never allow them.
+    fn rules(&self, is_heard: bool) -> ServerRules {
+        let distrust_annotations = self.rules.distrust_annotations || !is_heard;
+        ServerRules { distrust_annotations, ..self.rules.clone() }
+    }
+
     fn tools(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<String, Arc<ToolPolicy>>> {
         self.tools.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -318,7 +325,9 @@ fn stated(
 ) -> Result<HashMap<String, Arc<ToolPolicy>>, Invalid> {
     let named = rules.tools.iter().filter_map(|(pattern, _)| pattern.split_once('/'));
     let mut stated = HashMap::new();
-    for (_, tool) in named.filter(|(of, tool)| *of == server && !tool.contains('*')) {
+    // A name that means something else here is treated like one that nobody knows.
+    let is_tool = |tool: &str| !tool.contains('*') && tool != OTHERS && !REPEATABLE.contains(&tool);
+    for (_, tool) in named.filter(|(of, tool)| *of == server && is_tool(tool)) {
         let mut listed = Listed::default();
         listed.hints.annotations.read_only_hint = Some(false);
         listed.hints.has_output_schema = true;
@@ -389,12 +398,14 @@ mod tests {
         let policies = policies(&[]);
         let effect = || policies.tool("s", "frob").unwrap().tool.policy().effect;
         policies.learn("s", "", &list("readOnlyHint"), false);
-        assert_eq!((effect(), policies.has_seen_tools("s")), (Effect::Write, false));
+        assert_eq!((effect(), policies.has_heard_tools("s")), (Effect::Write, false));
+        let told = policies.explain("s", "frob", Duration::ZERO, false).unwrap().json();
+        assert_eq!(told["values"]["effect"]["value"], "write", "what is explained is what holds");
         policies.learn("s", "", &list("destructiveHint"), false);
         assert_eq!(effect(), Effect::Destructive, "it may forbid them");
 
         policies.learn("s", "", &list("readOnlyHint"), true);
-        assert_eq!((effect(), policies.has_seen_tools("s")), (Effect::ReadOnly, true));
+        assert_eq!((effect(), policies.has_heard_tools("s")), (Effect::ReadOnly, true));
         policies.learn("s", "", &list("destructiveHint"), false);
         assert_eq!(effect(), Effect::ReadOnly, "the server itself was heard");
     }
@@ -402,7 +413,7 @@ mod tests {
     #[test]
     fn what_the_configuration_says_of_a_tool_holds_before_anybody_listed_it() {
         let layer = crate::catalog::layer::Layer { timeout: Some(Duration::from_secs(2)), ..Default::default() };
-        let policies = policies(&[("s/get_x", layer.clone()), ("t/get_y", layer)]);
+        let policies = policies(&[("s/get_x", layer.clone()), ("t/get_y", layer.clone()), ("s/resources/read", layer)]);
         let known = |name: &str| {
             let policy = policies.tool("s", name).unwrap();
             (policy.tool.policy().timeout, policy.tool.policy().effect)
@@ -410,5 +421,8 @@ mod tests {
         assert_eq!(known("get_x"), (Duration::from_secs(2), Effect::Write), "its name alone proves nothing yet");
         assert_eq!(known("get_y"), (Duration::from_secs(60), Effect::Write));
         assert_eq!(policies.named("s", "get_x"), Named::Unknown);
+        let read = policies.method("s", "resources/read").unwrap();
+        let known = policies.pipeline.find("s", "resources/read").unwrap();
+        assert!(Arc::ptr_eq(&read.tool, &known), "a method stays what it is");
     }
 }

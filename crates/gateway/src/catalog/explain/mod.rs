@@ -36,6 +36,8 @@ pub struct Asked<'a> {
     pub server: &'a str,
     /// What the configuration says of the server.
     pub of_server: &'a ServerRules,
+    /// Whether the server itself listed the tool, or was only remembered.
+    pub is_heard: bool,
     /// How long a call waits for this server.
     pub wait: Duration,
     /// Whether there is a store, where calls can wait.
@@ -96,8 +98,11 @@ pub fn explain(asked: &Asked<'_>) -> Explained {
     explained.answers = words::answers(asked, &traced, &explained);
     let says_something = asked.listed.is_some_and(|listed| listed.hints.annotations != Annotations::default());
     if asked.of_server.distrust_annotations && says_something {
-        let note = "its server is not trusted (trust_annotations = false): its annotations may forbid repeats, never allow them";
-        explained.notes.push(note.to_owned());
+        let why = match asked.is_heard {
+            true => "its server is not trusted (trust_annotations = false)",
+            false => "its server was not heard yet, only remembered",
+        };
+        explained.notes.push(format!("{why}: its annotations may forbid repeats, never allow them"));
     }
     explained
 }

@@ -156,6 +156,7 @@ fn asked<'a>(rules: &'a Rules, of_server: &'a ServerRules, tool: &'a str, listed
         rules,
         server: "s",
         of_server,
+        is_heard: true,
         wait: Duration::from_secs(20),
         has_store: false,
         tool,

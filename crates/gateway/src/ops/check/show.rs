@@ -108,3 +108,15 @@ fn took(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     if seconds < 1.0 { format!("{:.0} ms", seconds * 1000.0) } else { format!("{seconds:.1} s") }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_cannot_speak_to_the_terminal_or_forge_a_line() {
+        let warnings = vec!["names: frob\u{1b}]0;x\u{7}, a\n✓ b".to_owned()];
+        let text = Report { file: "f".to_owned(), servers: Vec::new(), warnings }.text();
+        assert_eq!(text.lines().next(), Some("! names: frob\u{fffd}]0;x\u{fffd}, a\u{fffd}✓ b"));
+    }
+}

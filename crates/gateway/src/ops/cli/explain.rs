@@ -61,6 +61,8 @@ fn asked<'a>(config: &'a Config, at: usize, tool: &'a str, list: Option<&'a Vec<
         rules: &config.rules,
         server: &server.name,
         of_server: &server.rules,
+        // What will hold once it is.
+        is_heard: true,
         wait: server.life.reconnect.wait,
         has_store: config.store.is_some(),
         tool,
