@@ -6,21 +6,26 @@ use super::atomic::{AtomicU64, Ordering};
 /// burst so that the start of the clock is a full burst in the past.
 #[derive(Debug)]
 pub(crate) struct Arrival {
-    next: AtomicU64,
+    next: Line,
     /// Nanoseconds one cell takes.
     cell: u64,
     /// Nanoseconds a whole burst takes.
     burst: u64,
 }
 
+/// A cache line of its own: who reads the clock and the rate beside it does not take it from who is booking.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Line(AtomicU64);
+
 impl Arrival {
     pub(crate) fn new(cell: u64, burst: u64) -> Self {
-        Self { next: AtomicU64::new(0), cell, burst }
+        Self { next: Line(AtomicU64::new(0)), cell, burst }
     }
 
     /// The wait at `now` for the cell that follows `ahead` others not booked yet.
     pub(crate) fn wait(&self, now: u64, ahead: u64) -> u64 {
-        let next = self.next.load(Ordering::Relaxed).max(now);
+        let next = self.next.0.load(Ordering::Relaxed).max(now);
         let booked = next.saturating_add(self.cell.saturating_mul(ahead.saturating_add(1)));
         booked.saturating_sub(now.saturating_add(self.burst))
     }
@@ -30,14 +35,14 @@ impl Arrival {
     #[inline]
     pub(crate) fn book(&self, now: u64, patience: u64) -> Result<u64, u64> {
         // A cell may start once the cells booked before it leave room for it within the burst.
-        let mut next = self.next.load(Ordering::Relaxed);
+        let mut next = self.next.0.load(Ordering::Relaxed);
         loop {
             let booked = next.max(now).saturating_add(self.cell);
             let wait = booked.saturating_sub(now.saturating_add(self.burst));
             if wait > patience {
                 return Err(wait);
             }
-            match self.next.compare_exchange_weak(next, booked, Ordering::Relaxed, Ordering::Relaxed) {
+            match self.next.0.compare_exchange_weak(next, booked, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Ok(wait),
                 Err(seen) => next = seen,
             }
