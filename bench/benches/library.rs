@@ -44,7 +44,8 @@ fn main() -> Setup<()> {
     }
     println!("{}", table(&rows));
     println!("1T: one thread. 2T: two threads on one shared instance, time of one thread per call.");
-    println!("~: fewer than 3 undisturbed rounds. The inner call is a ready Ok everywhere.\n");
+    println!("~: fewer than 3 undisturbed rounds. The inner call is a ready Ok everywhere.");
+    println!("Goals in nanoseconds go by the median, who is ahead by the fastest rounds.\n");
     judge(&goals::all(&rows), &rows).iter().for_each(|line| println!("{line}"));
 
     match rows.iter().find(|row| row.measured.wrong > 0) {

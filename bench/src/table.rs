@@ -21,7 +21,7 @@ pub struct Row {
 }
 
 impl Row {
-    fn cells(&self) -> [String; 5] {
+    fn cells(&self) -> [String; 6] {
         let name = match self.role {
             Role::Floor => format!("floor: {}", self.name),
             Role::Ours | Role::OursToo => format!("**{}**", self.name),
@@ -29,7 +29,9 @@ impl Row {
         };
         let Measured { one, two, allocations, wrong } = &self.measured;
         let name = if *wrong == 0 { name } else { format!("WRONG ({wrong} calls): {name}") };
-        [name, shown(one, one.median()), shown(one, one.min()), shown(two, two.median()), allocated(*allocations)]
+        let [one, two] = [one, two].map(|rounds| [shown(rounds, rounds.min()), shown(rounds, rounds.median())]);
+        let ([one_min, one], [two_min, two]) = (one, two);
+        [name, one_min, one, two_min, two, allocated(*allocations)]
     }
 }
 
@@ -40,7 +42,11 @@ fn shown(rounds: &Rounds, nanos: Option<f64>) -> String {
 }
 
 pub(crate) fn number(nanos: f64) -> String {
-    if nanos < 1000.0 { format!("{nanos:.1}") } else { format!("{nanos:.0}") }
+    match nanos {
+        ..100.0 => format!("{nanos:.2}"),
+        ..1000.0 => format!("{nanos:.1}"),
+        _ => format!("{nanos:.0}"),
+    }
 }
 
 fn allocated(allocations: f64) -> String {
@@ -50,11 +56,13 @@ fn allocated(allocations: f64) -> String {
 
 /// The rows as a Markdown table that also reads well as plain text.
 pub fn table(rows: &[Row]) -> String {
-    const HEAD: [&str; 5] = ["subject", "1T median ns", "1T min ns", "2T median ns", "allocs/call"];
-    let mut lines: Vec<[String; 5]> = vec![HEAD.map(str::to_owned)];
+    const HEAD: [&str; 6] = ["subject", "1T min ns", "1T median", "2T min ns", "2T median", "allocs/call"];
+    let mut lines: Vec<[String; 6]> = vec![HEAD.map(str::to_owned)];
     for (place, row) in rows.iter().enumerate() {
         if place == 0 || rows[place - 1].group != row.group {
-            lines.push([format!("_{}_", row.group), String::new(), String::new(), String::new(), String::new()]);
+            let mut line = <[String; 6]>::default();
+            line[0] = format!("_{}_", row.group);
+            lines.push(line);
         }
         lines.push(row.cells());
     }

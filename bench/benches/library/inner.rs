@@ -1,6 +1,5 @@
 //! Decides what every policy is wrapped around: a call that is ready at once and succeeds.
 
-use std::future::{Ready, ready};
 use std::hint::black_box;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -44,8 +43,11 @@ pub(crate) async fn answer_later() -> Answered {
 
 /// The inner call as a tower service. It does as it is asked, so that a breaker can be opened with it.
 pub(crate) fn service()
--> impl Service<u64, Response = u64, Error = &'static str, Future = Ready<Answered>> + Clone + Send + 'static {
-    service_fn(|wish| ready(answer_to(wish)))
+-> impl Service<u64, Response = u64, Error = &'static str, Future = impl Future<Output = Answered> + Send + 'static>
++ Clone
++ Send
++ 'static {
+    service_fn(async |wish| answer_to(wish))
 }
 
 /// Something that the threads of a round share, or clone.

@@ -19,8 +19,9 @@ pub(crate) const GROUP: &str = "pipeline, a read-only tool";
 pub(crate) const COLD: &str = "all stages, cold cache";
 pub(crate) const COLD_AFTER_FAILURE: &str = "all stages, cold cache, after a failure elsewhere";
 
-/// More than the cache keeps, so that each call finds no copy and its own displaces another.
-const DISTINCT: u64 = 4096;
+/// More than the cache keeps, so that each call finds no copy and its own displaces another; and so few that their arguments
+/// stay close to the processor, where a caller that has just read them has them.
+const DISTINCT: u64 = 1280;
 /// Those of one thread and of the other. A thread that the machine stops in the middle of a call must not find another
 /// come round to the same arguments: that one would take its answer instead of asking itself.
 const APART: [Range<u64>; 2] = [0..DISTINCT, DISTINCT..2 * DISTINCT];
