@@ -156,7 +156,8 @@ async fn a_reader_that_does_not_read_holds_nobody_up_and_learns_what_it_missed()
     call(&session, "get_issue", json!({})).await;
     assert_eq!(door.force("get_issue", "open").await.0, 200);
     let socket = TcpSocket::new_v4().unwrap();
-    socket.set_recv_buffer_size(4096).unwrap();
+    // Not less: who reads from a buffer smaller than a segment may wait for the sender's probes, a fraction of a second each.
+    socket.set_recv_buffer_size(64 << 10).unwrap();
     let address = door.url.strip_prefix("http://").unwrap();
     let mut stalled = socket.connect(address.parse().unwrap()).await.unwrap();
     let request = format!("GET /resilience/events?last=0 HTTP/1.1\r\nhost: {address}\r\n\r\n");
