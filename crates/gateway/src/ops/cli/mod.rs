@@ -1,5 +1,6 @@
 //! The command line: what `seawall` can be told, and what it does then.
 
+mod adopt;
 mod check;
 mod explain;
 mod given;
@@ -59,6 +60,14 @@ enum Command {
                             Starts nothing and connects to nothing: what a server says of its tools is known from when it was last used."
     )]
     Explain(explain::Explain),
+    /// Put Seawall before the servers of a client that is set up already
+    #[command(after_help = "Examples:\n  seawall import cursor\n  seawall import .mcp.json --write\n\n\
+                            Clients: claude-desktop, claude-code, codex, cursor, gemini, vscode, windsurf: the project's file where there is one, else yours.\n\
+                            Only the commands change; everything else in the file stays as it is, and a copy of it is kept.")]
+    Import(adopt::Import),
+    /// Take Seawall away again: each server is started by its own command
+    #[command(after_help = "Examples:\n  seawall eject cursor\n  seawall eject .mcp.json --write")]
+    Eject(adopt::Adopt),
     /// Write the JSON schema of the configuration, for editors
     #[command(after_help = "Examples:\n  seawall schema > seawall.schema.json\n\n\
                             With `#:schema ./seawall.schema.json` as its first line, editors complete and check a seawall.toml.")]
@@ -184,6 +193,8 @@ pub async fn run(cli: Cli) -> ExitCode {
             Ok(())
         }
         Command::Explain(explain) => explain::run(&explain),
+        Command::Import(import) => adopt::import(&import),
+        Command::Eject(eject) => adopt::eject(&eject),
         Command::Serve(serve) => match given::served(&serve) {
             Ok(config) if serve.stdio => on_stdio(&config, memory(&config, serve.no_memory)).await,
             Ok(config) => on_http(&config, memory(&config, serve.no_memory)).await,

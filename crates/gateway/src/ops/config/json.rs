@@ -33,14 +33,14 @@ impl<'a> Reader<'a> {
         if depth > DEEPEST {
             return Err(self.slip(&format!("values nest deeper than {DEEPEST}")));
         }
-        let line = self.line;
+        let (line, start) = (self.line, self.at);
         let value = match self.peek() {
             Some(b'{') => self.table(depth)?,
             Some(b'[') => self.list(depth)?,
             Some(b'"') => Value::Text(self.string()?),
             _ => self.word()?,
         };
-        Ok(Node { line, value })
+        Ok(Node { line, span: start..self.at, value })
     }
 
     fn table(&mut self, depth: usize) -> Result<Value, Problem> {

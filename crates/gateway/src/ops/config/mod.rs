@@ -5,6 +5,7 @@
 
 mod address;
 mod admin;
+pub mod adopt;
 mod command;
 mod duration;
 mod env;
@@ -52,7 +53,7 @@ use crate::ops::memory;
 
 use self::expand::Scope;
 use self::source::Format;
-use self::tree::Field;
+use self::tree::{Field, Node};
 
 /// The JSON schema of Seawall's own file, for editors.
 pub const SCHEMA: &str = include_str!("schema.json");
@@ -225,6 +226,13 @@ pub fn find(explicit: Option<&Path>, env: &dyn Fn(&str) -> Option<String>) -> Op
     [Some(PathBuf::from("seawall.toml")), at_home].into_iter().flatten().find(|path| path.try_exists().unwrap_or(true))
 }
 
+fn parsed(text: &str, format: Format, problems: &mut Problems) -> Option<Node> {
+    match format {
+        Format::Json => problems.keep(json::parse(text)),
+        Format::Toml => toml::parse(text, problems),
+    }
+}
+
 fn read_text(
     path: &Path,
     text: &str,
@@ -233,10 +241,7 @@ fn read_text(
     problems: &mut Problems,
 ) -> Option<Config> {
     let format = problems.keep(source::format(path, text))?;
-    let root = match format {
-        Format::Json => problems.keep(json::parse(text))?,
-        Format::Toml => toml::parse(text, problems)?,
-    };
+    let root = parsed(text, format, problems)?;
     let root = Field::root(&root);
     let list_key = import::list_key(&root, format);
     let list = root.find(list_key.unwrap_or("servers")).filter(Field::is_table);

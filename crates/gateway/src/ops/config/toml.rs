@@ -17,7 +17,7 @@ pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
     for (line, message) in &slips {
         problems.push(Place::line(*line).problem(format!("not valid TOML: {message}")));
     }
-    slips.is_empty().then(|| Node { line: 1, value: table(root.get_ref(), &lines) })
+    slips.is_empty().then(|| Node { line: 1, span: 0..text.len(), value: table(root.get_ref(), &lines) })
 }
 
 /// Where each line starts.
@@ -32,12 +32,15 @@ impl Lines {
 fn table(table: &DeTable<'_>, lines: &Lines) -> Value {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
-    let node = |value: &DeValue<'_>, line| Node { line, value: convert(value, lines) };
     let entry = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
-        let line = lines.of(key.span().start);
-        (AsRef::<str>::as_ref(key.get_ref()).to_owned(), node(value.get_ref(), line))
+        let node = Node { line: lines.of(key.span().start), ..node(value, lines) };
+        (AsRef::<str>::as_ref(key.get_ref()).to_owned(), node)
     };
     Value::Table(entries.into_iter().map(entry).collect())
+}
+
+fn node(value: &Spanned<DeValue<'_>>, lines: &Lines) -> Node {
+    Node { line: lines.of(value.span().start), span: value.span(), value: convert(value.get_ref(), lines) }
 }
 
 /// The parser bounds how deep values nest, so this recursion is bounded too.
@@ -48,12 +51,7 @@ fn convert(value: &DeValue<'_>, lines: &Lines) -> Value {
         DeValue::Float(number) => Value::Number(number.as_str().to_owned()),
         DeValue::Boolean(flag) => Value::Flag(*flag),
         DeValue::Datetime(_) => Value::Date,
-        DeValue::Array(items) => Value::List(
-            items
-                .iter()
-                .map(|item| Node { line: lines.of(item.span().start), value: convert(item.get_ref(), lines) })
-                .collect(),
-        ),
+        DeValue::Array(items) => Value::List(items.iter().map(|item| node(item, lines)).collect()),
         DeValue::Table(entries) => table(entries, lines),
     }
 }

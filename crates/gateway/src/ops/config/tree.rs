@@ -1,19 +1,22 @@
 //! Decides what a file consists of before anybody knows what it means: values with their lines.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::problem::{Place, Problem, Problems};
 use crate::catalog::written::{Written, below};
 
 /// A value, and the line of its key, or of itself where it has none.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
     pub(super) line: usize,
+    /// The bytes of the value itself.
+    pub(super) span: Range<usize>,
     pub(super) value: Value,
 }
 
 /// What JSON and TOML can say. Numbers stay as they are written.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Null,
     Flag(bool),
@@ -23,6 +26,24 @@ pub(super) enum Value {
     List(Vec<Node>),
     /// In the order of the file, with what stands there twice.
     Table(Vec<(String, Node)>),
+}
+
+impl Node {
+    /// What stands under a key, in the order of the file.
+    pub(super) fn under<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a Node> {
+        let entries = if let Value::Table(entries) = &self.value { entries.as_slice() } else { &[] };
+        entries.iter().filter(move |(name, _)| name == key).map(|(_, node)| node)
+    }
+
+    /// The text that it is, if it is one.
+    pub(super) fn text(&self) -> Option<&str> {
+        if let Value::Text(text) = &self.value { Some(text) } else { None }
+    }
+
+    /// Its items, if it is a list.
+    pub(super) fn items(&self) -> Option<&[Node]> {
+        if let Value::List(items) = &self.value { Some(items) } else { None }
+    }
 }
 
 /// A value and the way to it.

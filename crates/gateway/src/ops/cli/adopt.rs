@@ -1,0 +1,112 @@
+//! `seawall import` and `seawall eject`: Seawall put before the servers of a client, and taken away again.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::given::variable;
+use super::{Ended, USAGE, out};
+use crate::ops::config::adopt::file::Current;
+use crate::ops::config::adopt::{Deed, Fate, Plan, Then, clients, plan};
+use crate::ops::log::plain;
+
+/// What both can be told.
+#[derive(Args, Debug)]
+pub(super) struct Adopt {
+    /// A client by its name, or its MCP file
+    #[arg(value_name = "CLIENT|FILE")]
+    file: String,
+    /// Write it; without this, only show what would change
+    #[arg(long)]
+    write: bool,
+    /// Only this server; may be given more than once
+    #[arg(long, value_name = "NAME")]
+    server: Vec<String>,
+}
+
+/// What `import` can be told.
+#[derive(Args, Debug)]
+pub(super) struct Import {
+    #[command(flatten)]
+    adopt: Adopt,
+    /// What the client starts [default: the full path of this program]
+    #[arg(long, value_name = "PROGRAM")]
+    command: Option<String>,
+}
+
+/// Puts Seawall before the servers of a client.
+pub(super) fn import(import: &Import) -> Ended {
+    let command = import.command.clone().or_else(this_program);
+    let command = command.ok_or((USAGE, "this program does not know its own path: give --command".to_owned()))?;
+    run("import", &import.adopt, Deed::Import(&command))
+}
+
+/// Takes it away again.
+pub(super) fn eject(adopt: &Adopt) -> Ended {
+    run("eject", adopt, Deed::Eject)
+}
+
+fn run(name: &str, adopt: &Adopt, deed: Deed<'_>) -> Ended {
+    let home = variable("HOME").map(PathBuf::from);
+    let path = clients::file(&adopt.file, Path::new(""), home.as_deref()).map_err(|why| (USAGE, why))?;
+    let wrong = |why: String| (USAGE, format!("{}: {why}", path.display()));
+    let current = Current::read(&path).map_err(wrong)?;
+    let plan = plan(&path, current.text(), deed, &adopt.server).map_err(|problems| (USAGE, problems.to_string()))?;
+    out(shown(&path, &plan, deed).trim_end());
+    if plan.changed() == 0 {
+        return Ok(());
+    }
+    let (file, servers) = (quoted(&adopt.file), adopt.server.iter().map(|name| format!(" --server {}", quoted(name))));
+    let rest = format!("{file}{}", servers.collect::<String>());
+    if !adopt.write {
+        out(&format!("\nNothing is written yet. To write it: seawall {name} {rest} --write"));
+        return Ok(());
+    }
+    let copy = current.replace(&plan.text).map_err(wrong)?;
+    out(&format!("\nWritten. The file as it was: {}\nRestart the client for it to take effect.", copy.display()));
+    if name == "import" {
+        out(&format!("To undo it: seawall eject {rest} --write"));
+    }
+    Ok(())
+}
+
+/// What becomes of each server. Its arguments are not shown: they may hold what nobody else should see.
+fn shown(path: &Path, plan: &Plan, deed: Deed<'_>) -> String {
+    let (changed, all) = (plan.changed(), plan.servers.len());
+    let does = match deed {
+        Deed::Import(_) => "behind Seawall from now on",
+        Deed::Eject => "started by their own commands again",
+    };
+    let mut text = format!("{}: {changed} of {all} servers {does}\n", path.display());
+    for Fate { name, line, then } in &plan.servers {
+        let name = plain(name);
+        match then {
+            Then::Left(why) => text.push_str(&format!("\n{name} (line {line}) {why}\n")),
+            Then::Changed(from, words) => {
+                let to = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+                let (from, to) = (plain(&quoted(from)), plain(&to));
+                text.push_str(&format!("\n{name} (line {line})\n  - {from} …\n  + {to} …\n"));
+            }
+        }
+    }
+    text
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:@%+,~".contains(letter);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// Where a client finds this program: by the path that it is found by here, which outlives an update, else by its own.
+fn this_program() -> Option<String> {
+    let own = std::env::current_exe().ok()?;
+    let folders = variable("PATH").unwrap_or_default();
+    let known = std::env::split_paths(&folders).map(|folder| folder.join("seawall"));
+    let is_this = |path: &PathBuf| path.is_absolute() && path.canonicalize().ok() == own.canonicalize().ok();
+    known.into_iter().find(is_this).unwrap_or(own).into_os_string().into_string().ok()
+}

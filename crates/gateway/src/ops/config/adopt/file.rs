@@ -1,0 +1,117 @@
+//! A client's file on its disk: read whole, written whole or not at all, and never without a copy of what was there.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// Some clients keep more than their settings in it.
+const LONGEST: u64 = 16 << 20;
+const MARK: &str = "\u{feff}";
+/// Copies of one file that are kept.
+const COPIES: usize = 100;
+
+/// A file as it is.
+#[derive(Debug)]
+pub struct Current {
+    /// Where it really is: a link stays one.
+    path: PathBuf,
+    whole: String,
+}
+
+impl Current {
+    /// Reads it.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let unreadable = |error: io::Error| format!("cannot be read: {error}");
+        let path = path.canonicalize().map_err(unreadable)?;
+        let mut whole = String::new();
+        let file = File::open(&path).map_err(unreadable)?;
+        file.take(LONGEST + 1).read_to_string(&mut whole).map_err(unreadable)?;
+        if whole.len() as u64 > LONGEST {
+            return Err("is longer than 16 MiB".to_owned());
+        }
+        Ok(Self { path, whole })
+    }
+
+    /// Its text, without a byte order mark.
+    pub fn text(&self) -> &str {
+        self.whole.strip_prefix(MARK).unwrap_or(&self.whole)
+    }
+
+    /// Puts another text in its place, unless somebody else has changed it meanwhile. Tells where the copy is.
+    pub fn replace(&self, text: &str) -> Result<PathBuf, String> {
+        let unwritable = |error: io::Error| format!("cannot be written: {error}; nothing is changed");
+        let mark = if self.whole.starts_with(MARK) { MARK } else { "" };
+        let mode = fs::metadata(&self.path).map_err(unwritable)?.permissions();
+        let copy = self.copy(&mode).map_err(unwritable)?;
+        let fresh = self.beside(&format!("seawall-{}", std::process::id()));
+        let written = write_new(&fresh, &format!("{mark}{text}"), &mode).and_then(|()| {
+            let is_same = Self::read(&self.path).is_ok_and(|now| now.whole == self.whole);
+            is_same.then_some(()).ok_or_else(|| io::Error::other("somebody else has just changed it"))?;
+            fs::rename(&fresh, &self.path)
+        });
+        written.map(|()| copy).map_err(|error| {
+            let _gone = fs::remove_file(&fresh);
+            unwritable(error)
+        })
+    }
+
+    /// Keeps what is there, under a name that is free.
+    fn copy(&self, mode: &fs::Permissions) -> io::Result<PathBuf> {
+        for number in 1..=COPIES {
+            let number = if number == 1 { String::new() } else { format!(".{number}") };
+            let copy = self.beside(&format!("before-seawall{number}"));
+            match write_new(&copy, &self.whole, mode) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    if fs::read_to_string(&copy).is_ok_and(|kept| kept == self.whole) {
+                        return Ok(copy);
+                    }
+                }
+                written => return written.map(|()| copy),
+            }
+        }
+        Err(io::Error::other(format!("there are {COPIES} copies of it already; remove some")))
+    }
+
+    fn beside(&self, end: &str) -> PathBuf {
+        let mut name = self.path.file_name().unwrap_or_default().to_owned();
+        name.push(".");
+        name.push(end);
+        self.path.with_file_name(name)
+    }
+}
+
+/// Writes a file that was not there, to the disk; it may be read by nobody who could not read the other.
+fn write_new(path: &Path, text: &str, mode: &fs::Permissions) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.set_permissions(mode.clone()));
+    written.and_then(|()| file.sync_all()).inspect_err(|_| {
+        let _gone = fs::remove_file(path);
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_somebody_else_wrote_meanwhile_is_not_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mcp.json");
+        fs::write(&path, "\u{feff}{}").unwrap();
+        let current = Current::read(&path).unwrap();
+        assert_eq!(current.text(), "{}");
+        fs::write(&path, "theirs").unwrap();
+        let why = current.replace("ours").unwrap_err();
+        assert_eq!(why, "cannot be written: somebody else has just changed it; nothing is changed");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "theirs");
+
+        fs::write(&path, "\u{feff}{}").unwrap();
+        current.replace("ours").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "\u{feff}ours", "a byte order mark stays");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "the file, and one copy");
+    }
+}

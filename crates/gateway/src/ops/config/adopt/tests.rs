@@ -1,0 +1,190 @@
+//! What import and eject make of the files that clients have.
+
+use std::path::Path;
+
+use super::*;
+
+fn done(file: &str, text: &str, deed: Deed<'_>) -> Plan {
+    plan(Path::new(file), text, deed, &[]).unwrap_or_else(|why| panic!("{file} {why}: {text}"))
+}
+
+fn import(file: &str, text: &str) -> Plan {
+    done(file, text, Deed::Import("/bin/seawall"))
+}
+
+/// What import makes of a text, and that eject gives the text back.
+#[track_caller]
+fn there_and_back(file: &str, text: &str, there: &str) {
+    let imported = import(file, text);
+    assert_eq!(imported.text, there);
+    assert_eq!(done(file, &imported.text, Deed::Eject).text, text);
+    assert_eq!(import(file, &imported.text).changed(), 0, "it is done once");
+}
+
+#[test]
+fn only_the_commands_change_and_all_else_stays_as_it_is_written() {
+    there_and_back(
+        "mcp.json",
+        "{\n  // mine\n  \"mcpServers\": {\n    \"git\": {\n      \"command\": \"uvx\", // fast\n      \"args\": [\n        \"mcp-server-git\",\n        1,\n      ],\n      \"env\": {\"TOKEN\": \"${TOKEN}\"},\n    },\n  },\n  \"theme\": \"dark\"\n}\n",
+        "{\n  // mine\n  \"mcpServers\": {\n    \"git\": {\n      \"command\": \"/bin/seawall\", // fast\n      \"args\": [\n        \"run\", \"--name\", \"git\", \"--\", \"uvx\",\n        \"mcp-server-git\",\n        1,\n      ],\n      \"env\": {\"TOKEN\": \"${TOKEN}\"},\n    },\n  },\n  \"theme\": \"dark\"\n}\n",
+    );
+    there_and_back(
+        ".mcp.json",
+        r#"{"mcpServers":{"a":{"args":["-y","x"],"command":"C:\\n\"px"}}}"#,
+        r#"{"mcpServers":{"a":{"args":["run", "--name", "a", "--", "C:\\n\"px", "-y","x"],"command":"/bin/seawall"}}}"#,
+    );
+    there_and_back(
+        "mcp.json",
+        r#"{"servers": {"a b": {"type": "stdio", "command": "\u006epx", "args": [ /* yes */ "-y" ]}}, "inputs": []}"#,
+        r#"{"servers": {"a b": {"type": "stdio", "command": "/bin/seawall", "args": ["run", "--name", "a-b", "--", "\u006epx", /* yes */ "-y" ]}}, "inputs": []}"#,
+    );
+}
+
+#[test]
+fn toml_is_changed_as_it_is_written_too() {
+    there_and_back(
+        "config.toml",
+        "model = \"o3\"\n\n[mcp_servers.git] # mine\ncommand = 'uvx'\nargs = ['mcp-server-git', \"--repo\"]\n\n[mcp_servers.git.env]\nTOKEN = \"x\"\n",
+        "model = \"o3\"\n\n[mcp_servers.git] # mine\ncommand = \"/bin/seawall\"\nargs = [\"run\", \"--name\", \"git\", \"--\", 'uvx', 'mcp-server-git', \"--repo\"]\n\n[mcp_servers.git.env]\nTOKEN = \"x\"\n",
+    );
+    there_and_back(
+        "config.toml",
+        "[mcp_servers]\nx = { command = \"a\", args = [ \"b\" ] }\n",
+        "[mcp_servers]\nx = { command = \"/bin/seawall\", args = [ \"run\", \"--name\", \"x\", \"--\", \"a\", \"b\" ] }\n",
+    );
+}
+
+#[test]
+fn a_server_without_arguments_gets_some_after_its_command() {
+    let args = |text: &str| import("mcp.json", text).text;
+    let json = "{\"mcpServers\": {\r\n  \"a\": {\r\n    \"command\": \"x\"\r\n  }\r\n}}";
+    let words = r#"["run", "--name", "a", "--", "x"]"#;
+    assert_eq!(
+        args(json),
+        format!(
+            "{{\"mcpServers\": {{\r\n  \"a\": {{\r\n    \"command\": \"/bin/seawall\",\r\n    \"args\": {words}\r\n  }}\r\n}}}}"
+        )
+    );
+    assert_eq!(
+        args(r#"{"mcpServers": {"a": {"command": "x", "env": {}}}}"#),
+        format!(r#"{{"mcpServers": {{"a": {{"command": "/bin/seawall", "args": {words}, "env": {{}}}}}}}}"#)
+    );
+    assert_eq!(
+        args(r#"{"mcpServers": {"a": {"command": "x", "args": [ ]}}}"#),
+        format!(r#"{{"mcpServers": {{"a": {{"command": "/bin/seawall", "args": {}}}}}}}"#, words.replace(']', " ]"))
+    );
+    let toml = |text: &str| import("config.toml", text).text;
+    assert_eq!(
+        toml("[mcp_servers.a]\n  command = \"x\" # mine\nenv = {}\n"),
+        format!("[mcp_servers.a]\n  command = \"/bin/seawall\" # mine\n  args = {words}\nenv = {{}}\n")
+    );
+    assert_eq!(
+        toml("mcp_servers.a = {command = \"x\"}"),
+        format!("mcp_servers.a = {{command = \"/bin/seawall\", args = {words}}}")
+    );
+    let back = done("mcp.json", &args(json), Deed::Eject).text;
+    assert_eq!(back, json.replace("\"x\"", "\"x\",\r\n    \"args\": []"), "no arguments are none");
+}
+
+#[test]
+fn what_is_not_started_by_a_command_stays_as_it_is() {
+    let text = r#"{"mcpServers": {
+        "remote": {"type": "http", "url": "https://a.example/mcp", "headers": {"Authorization": "Bearer x"}},
+        "google": {"httpUrl": "https://a.example/mcp"},
+        "odd": {"command": ["npx", "-y"]},
+        "odder": {"command": "x", "args": "-y"},
+        "twice": {"command": "x", "command": "y"},
+        "empty": {},
+        "ours": {"command": "seawall", "args": ["run", "https://a.example/mcp"]}
+    }}"#;
+    let imported = import("mcp.json", text);
+    assert_eq!((imported.changed(), imported.text.as_str()), (0, text));
+    let why: Vec<&str> = imported
+        .servers
+        .iter()
+        .map(|fate| match &fate.then {
+            Then::Left(why) => *why,
+            Then::Changed(..) => "",
+        })
+        .collect();
+    assert_eq!(why[..2], ["is remote: its client reaches it itself"; 2]);
+    assert_eq!(why[2..6], ["has no plain command"; 4]);
+    assert_eq!(why[6], "starts through Seawall already");
+    let ejected = done("mcp.json", text, Deed::Eject);
+    assert_eq!((ejected.changed(), ejected.text.as_str()), (0, text));
+}
+
+#[test]
+fn what_was_set_by_hand_before_the_command_goes_with_seawall() {
+    let text = r#"{"mcpServers": {"a": {"command": "/opt/seawall", "args": ["run", "--config", "p.toml", "--", "npx", "--", "-y"]}}}"#;
+    let ejected = done("mcp.json", text, Deed::Eject).text;
+    assert_eq!(ejected, r#"{"mcpServers": {"a": {"command": "npx", "args": ["--", "-y"]}}}"#);
+}
+
+#[test]
+fn only_those_that_are_named_change_and_who_is_not_there_is_told() {
+    let text = r#"{"mcpServers": {"a": {"command": "x", "args": []}, "b": {"command": "y", "args": []}}}"#;
+    let only = |name: &str| plan(Path::new("m.json"), text, Deed::Import("seawall"), &[name.to_owned()]);
+    let planned = only("b").unwrap();
+    assert_eq!((planned.servers.len(), planned.changed()), (1, 1));
+    assert!(planned.text.contains(r#""a": {"command": "x", "args": []}"#), "{}", planned.text);
+    assert_eq!(only("c").unwrap_err().to_string(), "m.json: has no server \"c\"");
+}
+
+#[test]
+fn files_that_say_nothing_to_change_are_told_as_what_they_are() {
+    let why =
+        |file: &str, text: &str| plan(Path::new(file), text, Deed::Import("seawall"), &[]).unwrap_err().to_string();
+    assert_eq!(why("m.json", "{}"), "m.json: lists no servers under \"mcpServers\"");
+    assert!(
+        why("seawall.toml", "[servers.a]\ncommand = \"x\"\n")
+            .starts_with("seawall.toml: is Seawall's own configuration")
+    );
+    assert!(why("m.json", "{\"mcpServers\": {\n").starts_with("m.json:2: not valid JSON"));
+}
+
+#[test]
+fn a_clients_file_is_the_projects_where_there_is_one_else_the_users() {
+    let folder = tempfile::tempdir().unwrap();
+    let (project, home) = (folder.path().join("project"), folder.path().join("home"));
+    for path in [home.join(".cursor/mcp.json"), project.join(".cursor/mcp.json"), home.join(".codex/config.toml")] {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "").unwrap();
+    }
+    let file = |name: &str, project: &Path| clients::file(name, project, Some(&home));
+    assert_eq!(file("cursor", &project), Ok(project.join(".cursor/mcp.json")));
+    assert_eq!(file("cursor", &home.join("elsewhere")), Ok(home.join(".cursor/mcp.json")));
+    assert_eq!(file("codex", &project), Ok(home.join(".codex/config.toml")));
+    let none = file("vscode", &project).unwrap_err();
+    assert!(none.contains(".vscode/mcp.json or") && none.ends_with("give its path"), "{none}");
+    assert!(file("emacs", &project).unwrap_err().contains("claude-desktop"), "the names that are known");
+}
+
+proptest::proptest! {
+    #[test]
+    fn whatever_servers_are_called_and_given_comes_back_as_it_was(
+        servers in proptest::collection::btree_map(".{1,12}", (".{0,12}", proptest::collection::vec(".{0,12}", 0..4)), 1..4),
+        is_pretty in proptest::bool::ANY,
+    ) {
+        let servers: serde_json::Map<String, serde_json::Value> = servers
+            .into_iter()
+            .map(|(name, (command, args))| (name, serde_json::json!({"command": command, "args": args, "env": {"a": "b"}})))
+            .collect();
+        let whole = serde_json::json!({"mcpServers": servers, "other": [1, {"command": "x"}]});
+        let text = if is_pretty { serde_json::to_string_pretty(&whole) } else { serde_json::to_string(&whole) }.unwrap();
+        let imported = import("m.json", &text);
+        proptest::prop_assert_eq!(imported.changed(), servers.len());
+        let read: serde_json::Value = serde_json::from_str(&imported.text).unwrap();
+        for (name, server) in &servers {
+            let now = &read["mcpServers"][name];
+            let args: Vec<&serde_json::Value> = now["args"].as_array().unwrap().iter().collect();
+            let at = args.iter().position(|word| *word == "--").unwrap() + 1;
+            proptest::prop_assert_eq!(&now["command"], "/bin/seawall");
+            proptest::prop_assert_eq!(args[at], &server["command"]);
+            proptest::prop_assert!(args[at + 1..].iter().copied().eq(server["args"].as_array().unwrap()));
+        }
+        // A list that was empty is written as one in one line.
+        let back = done("m.json", &imported.text, Deed::Eject).text;
+        proptest::prop_assert_eq!(back, text);
+    }
+}

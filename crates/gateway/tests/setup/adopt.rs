@@ -1,0 +1,107 @@
+//! Seawall is put before the servers of a client that is set up already, and taken away again.
+
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use super::Place;
+use super::kit::{Wrapped, program};
+
+fn read(place: &Place, file: &str) -> String {
+    std::fs::read_to_string(place.path(file)).unwrap()
+}
+
+fn servers() -> String {
+    let fixture = json!(program("seawall-fixture"));
+    format!(
+        r#"{{
+  // What the team uses.
+  "mcpServers": {{
+    "fixture": {{
+      "command": {fixture},
+      "args": ["--stdio", "--era", "legacy"],
+      "env": {{"TOKEN": "hunter2hunter2"}}
+    }},
+    "linear": {{"url": "https://mcp.example/mcp", "headers": {{"Authorization": "Bearer hunter3hunter3"}}}}
+  }}
+}}
+"#
+    )
+}
+
+#[tokio::test]
+async fn a_client_works_through_seawall_after_an_import_and_without_it_after_an_eject() {
+    let (text, place) = (servers(), Place::new(".mcp.json", &servers()));
+
+    let shown = place.seawall(&["import", "claude-code"]).await;
+    assert_eq!((shown.code, shown.err.as_str()), (0, ""));
+    assert_eq!(read(&place, ".mcp.json"), text, "nothing is written before it is asked for");
+    let (seawall, fixture) = (env!("CARGO_BIN_EXE_seawall"), program("seawall-fixture"));
+    let expected = format!(
+        "fixture (line 4)\n  - {fixture} …\n  + {seawall} run --name fixture -- {fixture} …\n\n\
+         linear (line 9) is remote: its client reaches it itself\n\n\
+         Nothing is written yet. To write it: seawall import claude-code --write\n"
+    );
+    assert_eq!(shown.out, format!(".mcp.json: 1 of 2 servers behind Seawall from now on\n\n{expected}"));
+    assert!(!shown.out.contains("hunter"), "{}", shown.out);
+
+    let written = place.seawall(&["import", "claude-code", "--write"]).await;
+    assert_eq!(written.code, 0, "{}", written.err);
+    assert!(written.out.contains("To undo it: seawall eject claude-code --write"), "{}", written.out);
+    assert_eq!(read(&place, ".mcp.json.before-seawall"), text, "what was there is kept");
+
+    let now: Value = serde_json::from_str(&read(&place, ".mcp.json").replace("// What the team uses.", "")).unwrap();
+    let server = &now["mcpServers"]["fixture"];
+    let mut process = Command::new(server["command"].as_str().unwrap());
+    process.args(server["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()));
+    process.env("XDG_STATE_HOME", place.home());
+    let mut wrapped = Wrapped::start(process);
+    wrapped.initialize(json!({})).await;
+    let listed = wrapped.ask(2, "tools/list", json!({})).await;
+    assert!(listed["result"]["tools"].as_array().is_some_and(|tools| tools.len() > 10), "{listed}");
+
+    let again = place.seawall(&["import", ".mcp.json", "--write"]).await;
+    assert!(again.out.contains("fixture (line 4) starts through Seawall already"), "{}", again.out);
+    let undone = place.seawall(&["eject", ".mcp.json", "--write"]).await;
+    assert_eq!((undone.code, read(&place, ".mcp.json")), (0, text), "{}", undone.err);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_keeps_its_place_and_its_secrecy_and_every_state_of_it_a_copy() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new("real.json", &servers());
+    let mode = |file: &str| std::fs::metadata(place.path(file)).unwrap().permissions().mode() & 0o777;
+    std::fs::set_permissions(place.path("real.json"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::os::unix::fs::symlink("real.json", place.path("mcp.json")).unwrap();
+
+    for deed in ["import", "eject", "import"] {
+        let ended = place.seawall(&[deed, "mcp.json", "--write", "--server", "fixture"]).await;
+        assert_eq!(ended.code, 0, "{}", ended.err);
+    }
+
+    assert!(place.path("mcp.json").is_symlink());
+    let files = ["real.json", "real.json.before-seawall", "real.json.before-seawall.2"];
+    assert_eq!(files.map(mode), [0o600; 3]);
+    assert_eq!(read(&place, "real.json.before-seawall"), servers());
+    assert_eq!(read(&place, "real.json.before-seawall.2"), read(&place, "real.json"), "the third was like the first");
+    let left = std::fs::read_dir(place.home()).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
+    assert_eq!(left.len(), 4, "nothing else is left behind: {left:?}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_is_told_and_nothing_is_written() {
+    let place = Place::new("broken.json", "{\"mcpServers\": {\n  \"a\": {\"command\": \"x\" \"args\": []}}}");
+    for (args, why) in [
+        (["import", "broken.json"], "broken.json:2: not valid JSON"),
+        (
+            ["import", "nowhere.json"],
+            "nowhere.json: there is no such file, and no client that is known: claude-desktop,",
+        ),
+        (["eject", "windsurf"], "windsurf has no file at"),
+    ] {
+        let ended = place.seawall(&[args.as_slice(), &["--write"]].concat()).await;
+        assert_eq!(ended.code, 1, "{}", ended.out);
+        assert!(ended.err.contains(why), "{}", ended.err);
+    }
+    assert_eq!(std::fs::read_dir(place.home()).unwrap().count(), 1);
+}
