@@ -44,6 +44,13 @@ async fn a_client_works_through_seawall_after_an_import_and_without_it_after_an_
     assert_eq!(shown.out, format!(".mcp.json: 1 of 2 servers behind Seawall from now on\n\n{expected}"));
     assert!(!shown.out.contains("hunter"), "{}", shown.out);
 
+    let shared = place.seawall(&["import", ".mcp.json", "--server", "fixture", "--command", "seawall"]).await;
+    assert!(
+        shared.out.ends_with("seawall import .mcp.json --server fixture --command seawall --write\n"),
+        "{}",
+        shared.out
+    );
+
     let written = place.seawall(&["import", "claude-code", "--write"]).await;
     assert_eq!(written.code, 0, "{}", written.err);
     assert!(written.out.contains("To undo it: seawall eject claude-code --write"), "{}", written.out);

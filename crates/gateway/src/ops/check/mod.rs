@@ -3,7 +3,7 @@
 //! Nothing is called and nothing is left: servers are greeted and asked for their tools, all at once and within a limit.
 //! `trouble` says what is wrong and what to do, `warn` what is not wrong and yet worth knowing, `show` writes it down.
 
-mod reached;
+pub(super) mod reached;
 mod show;
 mod trouble;
 mod warn;

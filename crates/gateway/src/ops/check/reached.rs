@@ -49,7 +49,7 @@ fn is_key(part: &str) -> bool {
 }
 
 /// A word as a shell takes it.
-fn shell(word: &str) -> String {
+pub(crate) fn shell(word: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "@%+=:,./_-*[]".contains(letter);
     let is_plain = !word.is_empty() && word.chars().all(is_plain);
     if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::given::variable;
 use super::{Ended, USAGE, out};
+use crate::ops::check::reached::shell;
 use crate::ops::config::adopt::file::Current;
 use crate::ops::config::adopt::{Deed, Fate, Plan, Then, clients, plan};
 use crate::ops::log::plain;
@@ -38,15 +39,16 @@ pub(super) struct Import {
 pub(super) fn import(import: &Import) -> Ended {
     let command = import.command.clone().or_else(this_program);
     let command = command.ok_or((USAGE, "this program does not know its own path: give --command".to_owned()))?;
-    run("import", &import.adopt, Deed::Import(&command))
+    let given = import.command.as_ref().map(|command| format!(" --command {}", shell(command)));
+    run("import", &given.unwrap_or_default(), &import.adopt, Deed::Import(&command))
 }
 
 /// Takes it away again.
 pub(super) fn eject(adopt: &Adopt) -> Ended {
-    run("eject", adopt, Deed::Eject)
+    run("eject", "", adopt, Deed::Eject)
 }
 
-fn run(name: &str, adopt: &Adopt, deed: Deed<'_>) -> Ended {
+fn run(name: &str, given: &str, adopt: &Adopt, deed: Deed<'_>) -> Ended {
     let home = variable("HOME").map(PathBuf::from);
     let path = clients::file(&adopt.file, Path::new(""), home.as_deref()).map_err(|why| (USAGE, why))?;
     let wrong = |why: String| (USAGE, format!("{}: {why}", path.display()));
@@ -56,10 +58,10 @@ fn run(name: &str, adopt: &Adopt, deed: Deed<'_>) -> Ended {
     if plan.changed() == 0 {
         return Ok(());
     }
-    let (file, servers) = (quoted(&adopt.file), adopt.server.iter().map(|name| format!(" --server {}", quoted(name))));
+    let (file, servers) = (shell(&adopt.file), adopt.server.iter().map(|name| format!(" --server {}", shell(name))));
     let rest = format!("{file}{}", servers.collect::<String>());
     if !adopt.write {
-        out(&format!("\nNothing is written yet. To write it: seawall {name} {rest} --write"));
+        out(&format!("\nNothing is written yet. To write it: seawall {name} {rest}{given} --write"));
         return Ok(());
     }
     let copy = current.replace(&plan.text).map_err(wrong)?;
@@ -83,23 +85,13 @@ fn shown(path: &Path, plan: &Plan, deed: Deed<'_>) -> String {
         match then {
             Then::Left(why) => text.push_str(&format!("\n{name} (line {line}) {why}\n")),
             Then::Changed(from, words) => {
-                let to = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
-                let (from, to) = (plain(&quoted(from)), plain(&to));
+                let to = words.iter().map(|word| shell(word)).collect::<Vec<_>>().join(" ");
+                let (from, to) = (plain(&shell(from)), plain(&to));
                 text.push_str(&format!("\n{name} (line {line})\n  - {from} …\n  + {to} …\n"));
             }
         }
     }
     text
-}
-
-/// A word as a shell reads it.
-fn quoted(word: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:@%+,~".contains(letter);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
 
 /// Where a client finds this program: by the path that it is found by here, which outlives an update, else by its own.
