@@ -142,6 +142,9 @@ impl Policy {
             Fallback::Queue if self.effect == Effect::Destructive => {
                 Err(Invalid::new("fallback", "\"queue\" is not for destructive tools"))
             }
+            Fallback::Alternate { server, tool, .. } if server.is_empty() || tool.is_empty() => {
+                Err(Invalid::new("fallback", "an alternate needs the names of a server and of a tool"))
+            }
             Fallback::Text(text) if text.trim().is_empty() => Err(Invalid::new("fallback", "a text must not be empty")),
             _ => Ok(()),
         }

@@ -4,6 +4,7 @@ use super::kit::*;
 use futures_util::future::join_all;
 use seawall::*;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -338,6 +339,9 @@ fn bad_policies_name_their_field() {
     assert_eq!(field(|policy| policy.fallback = vec![Fallback::Cached]), "fallback");
     assert_eq!(field(|policy| policy.effect = Effect::Destructive), "fallback");
     assert_eq!(field(|policy| policy.fallback = vec![Fallback::Text(" ".into())]), "fallback");
+    let nameless = Fallback::Alternate { server: "s".into(), tool: String::new(), map: BTreeMap::new() };
+    let nobody = Policy { fallback: vec![nameless], ..default_policy("t") };
+    assert_eq!(pipeline.tool("s", "t", nobody).unwrap_err().field, "fallback");
     assert_eq!(pipeline.tool("nowhere", "t", default_policy("t")).unwrap_err().field, "server");
 
     let server = |policy: ServerPolicy| pipeline.server("new", policy).unwrap_err().field;
