@@ -27,6 +27,7 @@ pub(super) fn read(root: &Field<'_>, needs_servers: bool, problems: &mut Problem
     for (key, value) in root.entries(problems) {
         if key == "$schema" {
             // For editors: where the schema of this file is.
+            problems.keep(value.text());
         } else if key == "servers" {
             servers = Some(read_servers(&value, problems));
         } else if !settings.set(key, &value, problems) {

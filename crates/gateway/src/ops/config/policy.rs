@@ -189,7 +189,8 @@ fn hedge(value: &Field<'_>) -> Result<Option<HedgePolicy>, Problem> {
     if text == "off" {
         return Ok(None);
     }
-    let share = text.strip_prefix('p').and_then(|share| share.parse::<u32>().ok());
+    let digits = text.strip_prefix('p').filter(|share| share.bytes().all(|digit| digit.is_ascii_digit()));
+    let share = digits.and_then(|share| share.parse::<u32>().ok());
     match share {
         Some(share @ 1..=99) => Ok(Some(HedgePolicy::Quantile(f64::from(share) / 100.0))),
         _ => match duration::parse(&text) {
@@ -232,18 +233,18 @@ fn word(item: &Field<'_>, problems: &mut Problems) -> Option<Fallback> {
 /// A step with settings: another tool, a text, or the argument that a step works on.
 fn table_step(item: &Field<'_>, problems: &mut Problems) -> Option<Fallback> {
     let mut step = None;
-    let mut map = std::collections::BTreeMap::new();
+    let mut map = None;
     for (key, value) in item.entries(problems) {
         if key == "map" {
-            map = value.pairs(problems).into_iter().map(|(theirs, ours)| (theirs, ours.text)).collect();
+            map = Some(value.pairs(problems).into_iter().map(|(theirs, ours)| (theirs, ours.text)).collect());
             continue;
         }
         let Some(Text { place, text }) = problems.keep(value.text()) else { continue };
         let read = match (key, text.split_once('/')) {
-            ("tool", Some((server, tool))) => {
+            ("tool", Some((server, tool))) if !server.is_empty() && !tool.is_empty() => {
                 Ok(Fallback::Alternate { server: server.to_owned(), tool: tool.to_owned(), map: [].into() })
             }
-            ("tool", None) => Err(place.problem(format!("{text:?} is no tool; write \"server/tool\""))),
+            ("tool", _) => Err(place.problem(format!("{text:?} is no tool; write \"server/tool\""))),
             ("text", _) => Ok(Fallback::Text(text)),
             ("simplify", _) => Ok(Fallback::Simplify(Some(text))),
             ("previous_page", _) => Ok(Fallback::PreviousPage(Some(text))),
@@ -257,8 +258,8 @@ fn table_step(item: &Field<'_>, problems: &mut Problems) -> Option<Fallback> {
         step = problems.keep(read).or(step);
     }
     match &mut step {
-        Some(Fallback::Alternate { map: place, .. }) => *place = map,
-        Some(_) if !map.is_empty() => {
+        Some(Fallback::Alternate { map: place, .. }) => *place = map.unwrap_or_default(),
+        Some(_) if map.is_some() => {
             problems.push(item.place.problem("has a map, which is for { tool = \"server/tool\" }"))
         }
         None => problems.push(item.place.problem("says nothing; write { tool = \"server/tool\" } or { text = \"…\" }")),

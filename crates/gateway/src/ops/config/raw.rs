@@ -87,10 +87,10 @@ impl RawServer {
 /// A transport as its name is spelled here and there.
 pub(super) fn kind(value: &Field<'_>) -> Result<Kind, Problem> {
     let Text { place, text } = value.text()?;
-    match text.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
+    match text.to_ascii_lowercase().as_str() {
         // `local` is how the Copilot CLI writes it.
         "stdio" | "local" => Ok(Kind::Stdio),
-        "http" | "streamablehttp" => Ok(Kind::Http),
+        "http" | "streamable-http" | "streamable_http" | "streamablehttp" => Ok(Kind::Http),
         "sse" => Ok(Kind::Sse),
         "ws" | "websocket" => Ok(Kind::Ws),
         _ => Err(place.problem(format!("{text:?} is not a type; write \"stdio\", \"http\", \"sse\" or \"ws\""))),

@@ -11,6 +11,8 @@ use crate::catalog::rules::{Rules, ServerRules};
 
 /// The keys [`set`] knows.
 pub(super) const KEYS: [&str; 6] = ["preset", "timeouts", "defaults", "kinds", "tools", "messages"];
+/// More calls than these in a time are no bound.
+const MOST_CALLS: u32 = 999_999_999;
 /// The keys [`set_server`] knows.
 pub(super) const SERVER_KEYS: [&str; 5] = ["trust_annotations", "concurrency", "rate", "hint", "policy"];
 
@@ -153,7 +155,9 @@ fn rate(value: &Field<'_>) -> Result<Rate, Problem> {
         "h" => 3600,
         _ => return Err(unreadable()),
     };
-    let count: u32 = count.trim().parse().map_err(|_| unreadable())?;
+    let digits = Some(count.trim()).filter(|count| count.bytes().all(|digit| digit.is_ascii_digit()));
+    let count =
+        digits.and_then(|count| count.parse().ok()).filter(|count| *count <= MOST_CALLS).ok_or_else(unreadable)?;
     let rate = Rate { count, per: std::time::Duration::from_secs(seconds), burst: count };
     rate.validate().map(|()| rate).map_err(|invalid| place.problem(invalid.to_string()))
 }

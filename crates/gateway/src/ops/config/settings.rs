@@ -104,6 +104,9 @@ fn store(section: &Field<'_>, problems: &mut Problems) -> Option<Text> {
             _ => problems.push(value.place.problem(suggest::unknown(key, &["path"]))),
         }
     }
+    if section.is_table() && !section.has("path") && !section.has("redis") {
+        problems.push(section.place.problem("needs a path: the folder where writes wait for their server"));
+    }
     path
 }
 

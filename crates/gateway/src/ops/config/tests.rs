@@ -1,6 +1,7 @@
 //! Shows what the reader of configs promises. Texts are compared as users see them.
 
 mod admin;
+mod agree;
 mod import;
 mod life;
 mod names;

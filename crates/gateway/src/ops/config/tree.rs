@@ -96,9 +96,8 @@ impl<'a> Field<'a> {
     /// A whole number that is not negative.
     pub(super) fn count(&self) -> Result<u32, Problem> {
         match self.value {
-            Value::Number(number) => {
-                number.parse().map_err(|_| self.place.problem("must be a whole number, 0 or more"))
-            }
+            Value::Number(number) => whole(number)
+                .ok_or_else(|| self.place.problem(format!("must be a whole number from 0 to {}", u32::MAX))),
             _ => Err(self.wrong("a whole number")),
         }
     }
@@ -121,7 +120,7 @@ impl<'a> Field<'a> {
     /// A whole number up to `most`.
     pub(super) fn whole(&self, most: u32) -> Result<u32, Problem> {
         let Value::Number(text) = self.value else { return Err(self.wrong("a whole number")) };
-        let number = text.parse().ok().filter(|number| *number <= most);
+        let number = whole(text).filter(|number| *number <= most);
         number.ok_or_else(|| self.place.problem(format!("must be a whole number from 0 to {most}, not {text}")))
     }
 
@@ -196,6 +195,12 @@ impl<'a> Field<'a> {
         };
         self.place.problem(format!("must be {wanted}, not {found}"))
     }
+}
+
+/// A whole number, also as JSON may spell it: `3.0` is 3.
+fn whole(text: &str) -> Option<u32> {
+    let plain = text.split_once('.').filter(|(_, zeros)| !zeros.is_empty() && zeros.bytes().all(|digit| digit == b'0'));
+    plain.map_or(text, |(number, _)| number).parse().ok()
 }
 
 /// Files nest only so deep, so this recursion is bounded too.

@@ -134,7 +134,7 @@ cache = { ttl = "1s" }
 seawall.toml:3: timeouts.quik: unknown key; did you mean "quick"?
 seawall.toml:4: timeouts.heavy: must not be zero
 seawall.toml:5: kinds.reads: unknown key; did you mean "read"?
-seawall.toml:7: defaults.retry.attempts: must be a whole number, 0 or more
+seawall.toml:7: defaults.retry.attempts: must be a whole number from 0 to 4294967295
 seawall.toml:7: defaults.retry.bas: unknown key; did you mean "base"?
 seawall.toml:8: defaults.hedge: "soon" is no time to wait; write "p95", "250ms" or "off"
 seawall.toml:11: servers.a.rate: "20" is no rate; write for example "20/s", "100/m" or "1000/h"

@@ -8,7 +8,7 @@ use super::*;
 use crate::ops::config::tree::{Node, Value};
 
 static SHOWN: LazyLock<Json> = LazyLock::new(|| serde_json::from_str(SCHEMA).unwrap());
-static CHECK: LazyLock<jsonschema::Validator> = LazyLock::new(|| jsonschema::validator_for(&SHOWN).unwrap());
+pub(super) static CHECK: LazyLock<jsonschema::Validator> = LazyLock::new(|| jsonschema::validator_for(&SHOWN).unwrap());
 
 /// Whether the schema thinks of a file what its reader thought of it.
 pub(super) fn agrees(path: &Path, loaded: &Result<Config, Problems>) {
@@ -79,7 +79,7 @@ fn tables(way: &[&str], part: &Json, found: &mut Vec<(Vec<String>, Json)>) {
     }
 }
 
-fn all_tables() -> Vec<(Vec<String>, Json)> {
+pub(super) fn all_tables() -> Vec<(Vec<String>, Json)> {
     let mut found = Vec::new();
     tables(&[], &SHOWN, &mut found);
     found.retain(|(_, table)| table["properties"].is_object());
@@ -99,7 +99,7 @@ fn sample(part: &Json) -> Json {
 }
 
 /// A file with two servers, and something in one of its tables.
-fn with(way: &[String], key: &str, value: Json, server: Json) -> Kit {
+pub(super) fn file_with(way: &[String], key: &str, value: Json, server: Json) -> Json {
     let mut file = json!({"listen": "127.0.0.1:1", "servers": {"a": server, "b": {"command": "y"}}});
     let mut place = &mut file;
     for step in way {
@@ -115,7 +115,15 @@ fn with(way: &[String], key: &str, value: Json, server: Json) -> Kit {
         place["tool"] = json!("b/other");
     }
     place[key] = value;
-    Kit::new().var("SEAWALL_ADMIN_TOKEN", "x").var("HOME", "/home/me").file("seawall.json", &file.to_string())
+    if way == ["store"] && key != "path" {
+        place["path"] = json!("s");
+    }
+    file
+}
+
+fn with(way: &[String], key: &str, value: Json, server: Json) -> Kit {
+    let file = file_with(way, key, value, server).to_string();
+    Kit::new().var("SEAWALL_ADMIN_TOKEN", "x").var("HOME", "/home/me").file("seawall.json", &file)
 }
 
 #[test]
