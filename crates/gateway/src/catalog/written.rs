@@ -8,12 +8,24 @@ pub struct Written {
     /// The way to this part, as the file spells it; empty for the whole file.
     pub at: String,
     lines: BTreeMap<String, usize>,
+    /// What is said of this part at another place: its heading and its line.
+    elsewhere: BTreeMap<String, (String, usize)>,
 }
 
 impl Written {
     /// Notes the line of a key.
     pub fn note(&mut self, way: String, line: usize) {
         self.lines.insert(way, line);
+    }
+
+    /// Notes what is said of this part at another place.
+    pub fn note_elsewhere(&mut self, way: &[&str], heading: String, line: usize) {
+        self.elsewhere.insert(joined(way), (heading, line));
+    }
+
+    /// Where something is said of this part, if that is another place.
+    pub fn elsewhere(&self, way: &[&str]) -> Option<&(String, usize)> {
+        self.elsewhere.get(&joined(way))
     }
 
     /// Whether something stands there.

@@ -131,6 +131,21 @@ async fn a_users_own_file_is_traced_too() {
 }
 
 #[tokio::test]
+async fn the_limit_of_a_users_own_file_holds_and_what_is_passed_over_is_said() {
+    let file = "{\"mcpServers\": {\n\"a\": {\"command\": \"no-such-program\",\n\"timeout\": 90000},\n\"b\": {\"command\": \"x\", \"timeout\": 90}}}";
+    let place = Place::new("mcp.json", file);
+    let told = place.json(&["explain", "a/get_x", "--config", "mcp.json"]).await;
+    assert_eq!(of(&told, "timeout"), (&json!("90s"), "config", &json!("[mcpServers.a] timeout"), &json!(3)));
+    let passed_over = "mcp.json:4: mcpServers.b.timeout: 90 is milliseconds to some clients and seconds to others";
+    let ended = place.seawall(&["explain", "a/get_x", "--config", "mcp.json"]).await;
+    assert!(ended.err.contains(passed_over) && !ended.out.contains(passed_over), "{}", ended.err);
+    let told = place.json(&["check", "--config", "mcp.json"]).await;
+    assert!(told["warnings"][0].as_str().unwrap().starts_with(passed_over), "{told}");
+    let started = place.seawall(&["run", "--name", "a", "--no-memory", "--config", "mcp.json"]).await;
+    assert!(started.err.contains(passed_over), "{}", started.err);
+}
+
+#[tokio::test]
 async fn what_a_server_said_last_time_counts_and_nothing_is_started() {
     let command = program("seawall-fixture");
     let place = Place::toml(&format!("[servers.it]\ncommand = {command:?}\nargs = [\"--stdio\"]\n"));

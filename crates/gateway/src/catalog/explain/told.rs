@@ -91,7 +91,10 @@ impl Asked<'_> {
             Place::Server => (of_server, vec!["policy"]),
         };
         let way: Vec<&str> = table.iter().copied().chain(key.split('.')).collect();
-        ("config", Some(written.heading(&table)), written.line(&way))
+        match written.elsewhere(&way) {
+            Some((heading, line)) => ("config", Some(heading.clone()), Some(*line)),
+            None => ("config", Some(written.heading(&table)), written.line(&way)),
+        }
     }
 
     /// How long calls wait for a server.

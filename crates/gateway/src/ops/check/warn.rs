@@ -23,7 +23,8 @@ pub(super) fn add(config: &Config, report: &mut Report) {
             checked.warnings.extend(of_server(config, configured, fine, is_several));
         }
     }
-    report.warnings = patterns(config, report);
+    report.warnings = config.warnings.iter().map(ToString::to_string).collect();
+    report.warnings.extend(patterns(config, report));
     report.warnings.extend(alike(report));
     report.warnings.extend(stand_ins(config, report));
     report.warnings.extend(queued(config, report));

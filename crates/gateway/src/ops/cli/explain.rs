@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::given::{configured, variable};
+use super::given::{configured, variable, warn};
 use super::serve::memory_folder;
 use super::{Ended, USAGE};
 use crate::catalog::explain::find::{Has, find, not_listed};
@@ -31,6 +31,7 @@ pub(super) struct Explain {
 /// Says how a tool is treated. Starts nothing and connects to nothing.
 pub(super) fn run(explain: &Explain) -> Ended {
     let config = configured(explain.config.as_deref()).map_err(|problems| (USAGE, problems))?;
+    warn(&config);
     let folder = memory_folder(&config);
     let lists: Vec<_> = config.servers.iter().map(|server| listed(folder.as_deref(), server)).collect();
     let has = |(server, list): (&ServerConfig, &List)| Has {

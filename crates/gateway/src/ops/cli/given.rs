@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Run, Serve};
 use crate::ops::config::{self, Config};
+use crate::ops::log;
 
 pub(super) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
@@ -42,6 +43,11 @@ pub(super) fn wrapped(run: Run) -> Result<Config, String> {
             "`run` wraps one server, the configuration has {count}: choose one with --name, or use `seawall serve --stdio`"
         )),
     }
+}
+
+/// Says what of a file is passed over.
+pub(super) fn warn(config: &Config) {
+    config.warnings.iter().for_each(|warning| log::line(&warning.to_string()));
 }
 
 /// The configuration that a command is given, or the one that stands where it is looked for.

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::given::variable;
+use super::given::{variable, warn};
 use super::{Ended, UNREACHABLE, USAGE};
 use crate::accept::guard::Guard;
 use crate::accept::http::Listener;
@@ -48,6 +48,7 @@ async fn store(config: &Config) -> Result<Option<Store>, Trouble> {
 }
 
 pub(super) async fn on_stdio(config: &Config, memory: Memory) -> Ended {
+    warn(config);
     // A client's server must not fail because another client's has the store, or the port.
     let store = match store(config).await {
         Err(in_use @ Trouble::InUse { .. }) => {
@@ -73,6 +74,7 @@ pub(super) async fn on_stdio(config: &Config, memory: Memory) -> Ended {
 }
 
 pub(super) async fn on_http(config: &Config, memory: Memory) -> Ended {
+    warn(config);
     let store = store(config).await.map_err(|trouble| (USAGE, trouble.to_string()))?;
     let gateway = gateway(config, memory, store).await?;
     let mut stop = Stop::new()?;

@@ -6,7 +6,7 @@ use super::problem::Problem;
 use super::tree::{Field, Text};
 
 /// A longer wait is a slip of units.
-const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+pub(super) const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The duration that a field holds.
 pub(super) fn read(value: &Field<'_>) -> Result<Duration, Problem> {

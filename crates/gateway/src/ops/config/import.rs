@@ -1,10 +1,12 @@
 //! Decides how the MCP file of another client is read as it is: `mcpServers`, VS Code's `servers`, Codex's
 //! `mcp_servers`, Gemini's `httpUrl`.
 //!
-//! What those clients alone know is passed over. Known fields have to have their type.
+//! What those clients alone know is passed over, and told where it says how long something may take. Known fields have to have
+//! their type.
 
 use std::collections::BTreeMap;
 
+use super::limit;
 use super::name;
 use super::own;
 use super::problem::{Problem, Problems};
@@ -29,12 +31,17 @@ pub(super) fn list_key(root: &Field<'_>, format: Format) -> Option<&'static str>
     Some(if root.has("servers") { "servers" } else { "mcpServers" })
 }
 
-pub(super) fn read(root: &Field<'_>, list_key: &str, problems: &mut Problems) -> (Settings, Vec<RawServer>) {
+pub(super) fn read(
+    root: &Field<'_>,
+    list_key: &str,
+    is_in_seconds: bool,
+    problems: &mut Problems,
+) -> (Settings, Vec<RawServer>) {
     let mut settings = Settings::default();
     let mut servers = None;
     for (key, value) in root.entries(problems) {
         match key {
-            _ if key == list_key => servers = Some(read_servers(&value, problems)),
+            _ if key == list_key => servers = Some(read_servers(&value, is_in_seconds, problems)),
             "mcpServers" | "mcp_servers" | "servers" => {
                 problems.push(value.place.problem(format!("{list_key} lists servers too; keep one of the two")));
             }
@@ -48,13 +55,19 @@ pub(super) fn read(root: &Field<'_>, list_key: &str, problems: &mut Problems) ->
     if servers.is_none() && problems.count() == 0 {
         problems.push(Problem::of_file(format!("no servers; add one under \"{list_key}\" with a command or a url")));
     }
-    (settings, servers.unwrap_or_default())
+    let servers = servers.unwrap_or_default();
+    if !settings.rules.written.has(&["reconnect", "wait"]) {
+        let places = servers.iter().filter_map(|server| server.start_limit.as_ref());
+        places.for_each(|place| problems.warn(place.problem(limit::OF_STARTS)));
+    }
+    (settings, servers)
 }
 
-fn read_servers(list: &Field<'_>, problems: &mut Problems) -> Vec<RawServer> {
+fn read_servers(list: &Field<'_>, is_in_seconds: bool, problems: &mut Problems) -> Vec<RawServer> {
     let before = problems.count();
     let entries = list.entries(problems);
-    let servers: Vec<_> = entries.iter().map(|(name, field)| read_server(name, field, problems)).collect();
+    let read = |(name, field): &(&str, Field<'_>)| read_server(name, field, is_in_seconds, problems);
+    let servers: Vec<_> = entries.iter().map(read).collect();
     let running: Vec<_> = servers.into_iter().filter(|server| !server.is_off).collect();
     if running.is_empty() && problems.count() == before {
         let text = if entries.is_empty() {
@@ -67,13 +80,17 @@ fn read_servers(list: &Field<'_>, problems: &mut Problems) -> Vec<RawServer> {
     fit_names(running, problems)
 }
 
-fn read_server(name: &str, field: &Field<'_>, problems: &mut Problems) -> RawServer {
+fn read_server(name: &str, field: &Field<'_>, is_in_seconds: bool, problems: &mut Problems) -> RawServer {
     let mut found = Problems::default();
     let mut server = RawServer::new(name, &field.place);
     for (key, value) in field.entries(&mut found) {
         if !value.is_null() && !server.set(key, &value, &mut found) {
             set(&mut server, key, &value, &mut found);
         }
+    }
+    // What is said to us wins over what is said to its own client.
+    if server.rules.layer.timeout.is_none() {
+        limit(&mut server, field, is_in_seconds, &mut found);
     }
     server.is_partial = found.count() > 0;
     // Whoever switched a server off may have done so because it is broken.
@@ -83,10 +100,26 @@ fn read_server(name: &str, field: &Field<'_>, problems: &mut Problems) -> RawSer
     server
 }
 
+/// Takes over how long its own client lets its calls run.
+fn limit(server: &mut RawServer, field: &Field<'_>, is_in_seconds: bool, problems: &mut Problems) {
+    let stated = |key: &str| field.find(key).filter(|value| !value.is_null()).map(|value| (key.to_owned(), value));
+    let Some((key, value)) = stated("timeout").or_else(|| stated("tool_timeout_sec")) else { return };
+    let limit = match key.as_str() {
+        "timeout" => limit::of_calls(&value, is_in_seconds, problems),
+        _ => limit::in_seconds(&value, problems),
+    };
+    if let Some((time, line)) = limit {
+        server.rules.layer.timeout = Some(time);
+        let heading = format!("[{}] {key}", field.place.path());
+        server.rules.written.note_elsewhere(&["policy", "timeout"], heading, line);
+    }
+}
+
 fn set(server: &mut RawServer, key: &str, value: &Field<'_>, problems: &mut Problems) {
     match key {
         "transport" => server.kind = problems.keep(raw::kind(value)),
         "httpUrl" => server.http_url = problems.keep(value.text()),
+        "startup_timeout_sec" | "startup_timeout_ms" => server.start_limit = Some(value.place.clone()),
         "envFile" => server.env_file = problems.keep(value.text()),
         "env_vars" => server.env_vars = variable_names(value, problems),
         "http_headers" => server.headers.extend(value.pairs(problems)),

@@ -14,6 +14,7 @@ mod expand;
 mod headers;
 mod import;
 mod json;
+mod limit;
 mod load;
 mod mentions;
 mod name;
@@ -81,6 +82,8 @@ pub struct Config {
     pub admin: Option<AdminConfig>,
     /// The file this was read from.
     pub source: Option<PathBuf>,
+    /// What stands in the file and is passed over.
+    pub warnings: Vec<Problem>,
 }
 
 /// One server, and how to reach it.
@@ -209,7 +212,9 @@ fn load_file(path: &Path, env: &dyn Fn(&str) -> Option<String>, needs_servers: b
         }
         read_text(path, &file.text, env, needs_servers, &mut problems)
     });
-    problems.in_file(path).finish(config)
+    let mut problems = problems.in_file(path);
+    let warnings = problems.take_warnings();
+    problems.finish(config.map(|config| Config { warnings, ..config }))
 }
 
 /// The file to read: the one asked for, `$SEAWALL_CONFIG`, `./seawall.toml`, `~/.config/seawall/config.toml`.
@@ -246,7 +251,7 @@ fn read_text(
     let list_key = import::list_key(&root, format);
     let list = root.find(list_key.unwrap_or("servers")).filter(Field::is_table);
     let (mut settings, raw) = match list_key {
-        Some(key) => import::read(&root, key, problems),
+        Some(key) => import::read(&root, key, limit::is_in_seconds(path), problems),
         None => own::read(&root, needs_servers, problems),
     };
     let section = if list_key.is_some() { root.find(import::SECTION) } else { Some(root) };

@@ -22,7 +22,11 @@ pub struct Problem {
 
 /// Everything that is wrong with a config, in the order of its lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
-pub struct Problems(Vec<Problem>);
+pub struct Problems {
+    wrong: Vec<Problem>,
+    /// What is not wrong, and yet not done as it stands there.
+    warnings: Vec<Problem>,
+}
 
 /// Where something stands: the way to it, and its line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,19 +61,32 @@ impl fmt::Display for Problem {
 impl Problems {
     /// The problems, in the order of their lines.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
-        self.0.iter()
+        self.wrong.iter()
     }
 
     pub(super) fn count(&self) -> usize {
-        self.0.len()
+        self.wrong.len()
     }
 
     pub(super) fn push(&mut self, problem: Problem) {
-        self.0.push(problem);
+        self.wrong.push(problem);
+    }
+
+    /// Notes what is passed over.
+    pub(super) fn warn(&mut self, warning: Problem) {
+        self.warnings.push(warning);
+    }
+
+    /// What is passed over, in the order of its lines.
+    pub(super) fn take_warnings(&mut self) -> Vec<Problem> {
+        let mut warnings = std::mem::take(&mut self.warnings);
+        warnings.sort_by_key(|warning| warning.line);
+        warnings
     }
 
     pub(super) fn append(&mut self, mut others: Self) {
-        self.0.append(&mut others.0);
+        self.wrong.append(&mut others.wrong);
+        self.warnings.append(&mut others.warnings);
     }
 
     /// The value, or nothing and one problem more.
@@ -78,16 +95,17 @@ impl Problems {
     }
 
     pub(super) fn in_file(mut self, path: &Path) -> Self {
-        self.0.iter_mut().for_each(|problem| problem.file = Some(path.to_owned()));
+        let all = self.wrong.iter_mut().chain(&mut self.warnings);
+        all.for_each(|problem| problem.file = Some(path.to_owned()));
         self
     }
 
     /// The value if nothing at all is wrong.
     pub(super) fn finish<T>(mut self, value: Option<T>) -> Result<T, Self> {
         match value {
-            Some(value) if self.0.is_empty() => Ok(value),
+            Some(value) if self.wrong.is_empty() => Ok(value),
             _ => {
-                self.0.sort_by_key(|problem| problem.line);
+                self.wrong.sort_by_key(|problem| problem.line);
                 Err(self)
             }
         }
@@ -96,13 +114,13 @@ impl Problems {
 
 impl From<Problem> for Problems {
     fn from(problem: Problem) -> Self {
-        Self(vec![problem])
+        Self { wrong: vec![problem], ..Self::default() }
     }
 }
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.0.iter().enumerate() {
+        for (index, problem) in self.wrong.iter().enumerate() {
             let end = if index == 0 { "" } else { "\n" };
             write!(f, "{end}{problem}")?;
         }

@@ -35,6 +35,8 @@ pub(super) struct RawServer {
     pub(super) rules: ServerRules,
     pub(super) lazy: bool,
     pub(super) idle_stop: Option<Duration>,
+    /// Where its own client says how long it may start.
+    pub(super) start_limit: Option<Place>,
     pub(super) is_off: bool,
     /// A field had to be left out: that one is missing is no news.
     pub(super) is_partial: bool,

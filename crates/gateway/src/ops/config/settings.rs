@@ -85,6 +85,7 @@ impl Settings {
             store: None,
             admin: None,
             source: None,
+            warnings: Vec::new(),
         }
     }
 }

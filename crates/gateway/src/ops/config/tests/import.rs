@@ -229,3 +229,61 @@ fn names_are_made_to_fit_as_long_as_they_differ() {
         )
     );
 }
+
+/// How long the calls of each server may take, and what is said of that.
+fn limits(kit: &Kit, file: &str) -> (Vec<Option<Duration>>, Vec<String>) {
+    let config = kit.good(file);
+    let warnings = config.warnings.iter().map(|warning| warning.to_string().replace(&kit.text_of_folder(), ""));
+    (config.servers.iter().map(|server| server.rules.layer.timeout).collect(), warnings.collect())
+}
+
+#[test]
+fn how_long_a_client_lets_calls_run_is_honoured_or_told() {
+    let file = r#"{"mcpServers": {
+"long": {"command": "a", "timeout": 600000},
+"unclear": {"command": "a", "timeout": 60},
+"hour": {"command": "a", "timeout": 3600},
+"text": {"command": "a", "timeout": "30s"},
+"two": {"command": "a", "timeout": {"startup": 1, "request": 2}},
+"ever": {"command": "a", "timeout": 2147483647},
+"ours": {"command": "a", "x-seawall": {"policy": {"timeout": "9s"}}, "timeout": 60},
+"none": {"command": "a", "timeout": null},
+"off": {"command": "a", "timeout": 60, "disabled": true}
+}}"#;
+    let (limits_found, warnings) = limits(&json_file(file), "mcp.json");
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    assert_eq!(limits_found, [seconds(600), None, None, None, None, seconds(7 * 24 * 3600), seconds(9), None]);
+    let next = r#"say timeout = "60s" under x-seawall.policy of this server"#;
+    let unclear = "is milliseconds to some clients and seconds to others, so it is passed over";
+    assert_eq!(
+        warnings,
+        [
+            format!("/mcp.json:3: mcpServers.unclear.timeout: 60 {unclear}; {next}"),
+            format!("/mcp.json:4: mcpServers.hour.timeout: 3600 {unclear}; {next}"),
+            format!("/mcp.json:5: mcpServers.text.timeout: is not a number, so it is passed over; {next}"),
+            format!("/mcp.json:6: mcpServers.two.timeout: is not a number, so it is passed over; {next}"),
+            "/mcp.json:7: mcpServers.ever.timeout: counts as 7 days: no call is waited for longer".to_owned(),
+        ]
+    );
+
+    let cline = r#"{"mcpServers": {"a": {"command": "a", "timeout": 60}, "b": {"command": "b", "timeout": -1}}}"#;
+    let (limits_found, warnings) =
+        limits(&Kit::new().file("cline_mcp_settings.json", cline), "cline_mcp_settings.json");
+    assert_eq!((limits_found, warnings.len()), (vec![seconds(60), None], 1), "{warnings:?}");
+}
+
+#[test]
+fn the_limits_of_codex_are_in_seconds() {
+    let codex = "[mcp_servers.a]\ncommand = \"a\"\ntool_timeout_sec = 1.5\nstartup_timeout_sec = 30\n";
+    let (limits_found, warnings) = limits(&toml_file(codex), "seawall.toml");
+    assert_eq!(limits_found, [Some(Duration::from_millis(1500))]);
+    assert_eq!(
+        warnings,
+        [
+            "/seawall.toml:4: mcp_servers.a.startup_timeout_sec: is passed over; how long calls wait for a server that starts \
+          is said by wait = \"60s\" under x-seawall.reconnect"
+        ]
+    );
+    let said = format!("{codex}[x-seawall.reconnect]\nwait = \"30s\"\n");
+    assert!(limits(&toml_file(&said), "seawall.toml").1.is_empty());
+}
