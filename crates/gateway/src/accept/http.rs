@@ -30,15 +30,21 @@ pub struct Listener {
     tcp: TcpListener,
 }
 
+/// Why an address is not listened on, if it is one that others can reach.
+pub fn refusal(address: SocketAddr) -> Option<String> {
+    (!address.ip().is_loopback()).then(|| {
+        format!(
+            "refusing to listen on {address}: everyone who reaches it could use every tool, and this version has no \
+             authentication; listen on 127.0.0.1 and put a proxy that authenticates in front"
+        )
+    })
+}
+
 impl Listener {
     /// Binds an address. One that others can reach needs authentication, which is not there yet.
     pub async fn bind(gateway: Arc<Gateway>, address: SocketAddr, guard: Guard) -> io::Result<Self> {
-        if !address.ip().is_loopback() {
-            let text = format!(
-                "refusing to listen on {address}: everyone who reaches it could use every tool, and this version has no \
-                 authentication; listen on 127.0.0.1 and put a proxy that authenticates in front"
-            );
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+        if let Some(why) = refusal(address) {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
         let tcp = TcpListener::bind(address).await?;
         Ok(Self { gateway, guard, sessions: Arc::default(), tcp })

@@ -9,6 +9,7 @@ mod explain;
 #[allow(dead_code, reason = "shared with other tests, which need more of it")]
 #[path = "../gateway/kit.rs"]
 mod kit;
+mod needs;
 mod schema;
 #[allow(dead_code, reason = "shared with other tests, which need more of it")]
 #[path = "../policies/server.rs"]

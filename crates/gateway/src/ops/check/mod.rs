@@ -1,8 +1,11 @@
-//! A look at everything that is configured, before anybody depends on it: who can be reached, and what will surprise.
+//! A look at everything that is configured, before anybody depends on it: who can be reached, what is missing, what will surprise.
 //!
 //! Nothing is called and nothing is left: servers are greeted and asked for their tools, all at once and within a limit.
-//! `trouble` says what is wrong and what to do, `warn` what is not wrong and yet worth knowing, `show` writes it down.
+//! `trouble` says what is wrong and what to do, `needs` what the gateway itself lacks, `warn` what is not wrong and yet worth
+//! knowing, `show` writes it down.
 
+mod holder;
+pub mod needs;
 pub(super) mod reached;
 mod show;
 mod trouble;
@@ -15,6 +18,7 @@ use futures_util::StreamExt;
 use seawall::Cause;
 use tokio::time::Instant;
 
+use self::needs::Need;
 use self::trouble::Trouble;
 use crate::catalog::listed::Listed;
 use crate::catalog::{missing, quarantine, required};
@@ -30,6 +34,7 @@ use crate::wire::{limits, scan};
 pub struct Report {
     file: String,
     servers: Vec<Checked>,
+    needs: Vec<Need>,
     warnings: Vec<String>,
 }
 
@@ -80,7 +85,7 @@ async fn one(server: &Server, most: Duration) -> Looked {
 }
 
 /// What follows from it, once everything has ended: how a process ended is known only then.
-pub fn report(config: &Config, gateway: &Gateway, looked: Vec<Looked>) -> Report {
+pub fn report(config: &Config, gateway: &Gateway, needs: Vec<Need>, looked: Vec<Looked>) -> Report {
     let mut servers = Vec::new();
     for ((server, configured), (found, took)) in gateway.servers.iter().zip(&config.servers).zip(looked) {
         let seen = server.status.seen();
@@ -100,7 +105,7 @@ pub fn report(config: &Config, gateway: &Gateway, looked: Vec<Looked>) -> Report
         });
     }
     let file = config.source.as_ref().map(|file| file.display().to_string()).unwrap_or_default();
-    let mut report = Report { file, servers, warnings: Vec::new() };
+    let mut report = Report { file, servers, needs, warnings: Vec::new() };
     warn::add(config, &mut report);
     report
 }
@@ -147,14 +152,19 @@ fn noise(seen: &Seen) -> Vec<String> {
 }
 
 impl Report {
-    /// Whether every server is well.
+    /// Whether every server is well, and the gateway has what it needs.
     pub fn is_well(&self) -> bool {
-        self.servers.iter().all(|server| server.found.is_ok())
+        self.has_all() && self.servers.iter().all(|server| server.found.is_ok())
+    }
+
+    fn has_all(&self) -> bool {
+        self.needs.iter().all(|need| need.found.is_ok())
     }
 
     /// Whether nothing is wrong but credentials.
     pub fn is_only_closed(&self) -> bool {
         let troubles = || self.servers.iter().filter_map(|server| server.found.as_ref().err());
-        troubles().all(|trouble| matches!(trouble.cause, Cause::AuthExpired | Cause::Denied)) && !self.is_well()
+        let is_closed = |trouble: &Trouble| matches!(trouble.cause, Cause::AuthExpired | Cause::Denied);
+        self.has_all() && troubles().all(is_closed) && !self.is_well()
     }
 }

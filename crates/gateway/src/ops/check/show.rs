@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::needs::Need;
 use super::{Checked, Fine, Report};
 use crate::ops::log::plain;
 use crate::wire::names::Era;
@@ -17,6 +18,10 @@ impl Report {
         let mut lines = Vec::new();
         for server in &self.servers {
             lines.extend(server.lines());
+        }
+        for (need, unmet) in self.needs.iter().filter_map(|need| Some((need, need.found.as_ref().err()?))) {
+            lines.push(format!("✗ {}: {}", need.what, need.at));
+            lines.extend([format!("    {} ({})", unmet.text, unmet.problem), format!("    {}", unmet.next)]);
         }
         for warning in &self.warnings {
             lines.push(format!("! {warning}"));
@@ -39,11 +44,27 @@ impl Report {
     pub fn json(&self) -> Value {
         let servers: Map<String, Value> =
             self.servers.iter().map(|server| (server.name.clone(), server.json())).collect();
-        json!({"ok": self.is_well(), "file": self.file, "servers": servers, "warnings": self.warnings, "problems": []})
+        let needs: Map<String, Value> = self.needs.iter().map(|need| (need.what.to_owned(), need.json())).collect();
+        json!({
+            "ok": self.is_well(), "file": self.file, "servers": servers, "gateway": needs, "warnings": self.warnings,
+            "problems": [],
+        })
     }
 
     fn fine(&self) -> impl Iterator<Item = &Fine> {
         self.servers.iter().filter_map(|server| server.found.as_ref().ok())
+    }
+}
+
+impl Need {
+    fn json(&self) -> Value {
+        let mut told = json!({"ok": self.found.is_ok(), "at": self.at});
+        if let Err(unmet) = &self.found {
+            told["problem"] = json!(unmet.problem);
+            told["text"] = json!(unmet.text);
+            told["next"] = json!(unmet.next);
+        }
+        told
     }
 }
 
@@ -116,7 +137,7 @@ mod tests {
     #[test]
     fn a_server_cannot_speak_to_the_terminal_or_forge_a_line() {
         let warnings = vec!["names: frob\u{1b}]0;x\u{7}, a\n✓ b".to_owned()];
-        let text = Report { file: "f".to_owned(), servers: Vec::new(), warnings }.text();
+        let text = Report { file: "f".to_owned(), servers: Vec::new(), needs: Vec::new(), warnings }.text();
         assert_eq!(text.lines().next(), Some("! names: frob\u{fffd}]0;x\u{fffd}, a\u{fffd}✓ b"));
     }
 }

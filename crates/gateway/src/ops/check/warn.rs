@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use seawall::{Annotations, Fallback, Ground};
 
+use super::needs::Need;
 use super::{Fine, Report};
 use crate::catalog::listed::Listed;
 use crate::catalog::names;
@@ -24,6 +25,7 @@ pub(super) fn add(config: &Config, report: &mut Report) {
         }
     }
     report.warnings = config.warnings.iter().map(ToString::to_string).collect();
+    report.warnings.extend(report.needs.iter().filter_map(Need::note));
     report.warnings.extend(patterns(config, report));
     report.warnings.extend(alike(report));
     report.warnings.extend(stand_ins(config, report));

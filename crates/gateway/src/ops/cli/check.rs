@@ -42,7 +42,8 @@ pub(super) async fn run(asked: &Check) -> Ended {
             let problems: Vec<_> = problems.iter().map(told).collect();
             let file = path.display().to_string();
             super::out(
-                &json!({"ok": false, "file": file, "servers": {}, "warnings": [], "problems": problems}).to_string(),
+                &json!({"ok": false, "file": file, "servers": {}, "gateway": {}, "warnings": [], "problems": problems})
+                    .to_string(),
             );
         }
         (USAGE, problems.to_string())
@@ -66,13 +67,14 @@ async fn report(config: &Config, timeout: Duration) -> Result<check::Report, (u8
     let mut stop = Stop::new()?;
     // What servers say is part of the report, where it matters.
     log::hush(true);
+    let needs = check::needs::look(config).await;
     let looked = tokio::select! {
         looked = check::look(&gateway, timeout, progress) => Some(looked),
         () = stop.asked() => None,
     };
     end(&gateway).await;
     progress(&[]);
-    let report = looked.map(|looked| check::report(config, &gateway, looked));
+    let report = looked.map(|looked| check::report(config, &gateway, needs, looked));
     log::hush(false);
     report.ok_or((UNREACHABLE, "stopped before all servers had answered".to_owned()))
 }

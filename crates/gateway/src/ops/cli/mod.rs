@@ -51,7 +51,7 @@ enum Command {
     /// Look at everything that is configured: connects, lists, calls no tool
     #[command(
         after_help = "Examples:\n  seawall check\n  seawall check --config .mcp.json --json | jq '.servers[] | select(.ok | not)'\n\n\
-                            Exit codes: 0 all servers are well, 1 the configuration is wrong, 3 only credentials are missing, 4 a server is not there."
+                            Exit codes: 0 all servers are well, 1 the configuration is wrong, 3 only credentials are missing, 4 a server, or something that the gateway needs, is not there."
     )]
     Check(check::Check),
     /// Say how a tool is treated, and where each value comes from

@@ -6,14 +6,15 @@
 //! - **an attempt begins only after that is on the disk**: an item found half sent after a crash is sent again only if
 //!   repeating it is harmless, else it is dead and says that it may have been executed.
 //!
-//! `rules` says what may happen to an item, `page` is one transaction, `book` the commits, `open` the file, and `deliver`
-//! the way to a server.
+//! `rules` says what may happen to an item, `page` is one transaction, `book` the commits, `open` the file, `probe` looks at it
+//! from outside, and `deliver` is the way to a server.
 
 mod book;
 mod deliver;
 mod item;
 mod open;
 mod page;
+mod probe;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ pub use deliver::{Delivery, Leave, deliver};
 pub use item::{Brief, Item, State, number};
 pub use open::Trouble;
 use page::{Lost, Page};
+pub use probe::probe;
 pub use rules::{Changed, Next};
 
 /// Jobs that wait for the writer, and the most that share a commit.
