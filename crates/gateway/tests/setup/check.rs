@@ -74,7 +74,7 @@ async fn each_trouble_has_its_name_and_its_next_step() {
     for (name, problem, text, next) in [
         ("missing", "missing_program", "there is no program \"no-such-program\"", "Install it"),
         ("dies", "ended", "its process ended (exit status: 7)", "by hand"),
-        ("chats", "malformed", "lines on its stdout are no messages", "Is it an MCP server?"),
+        ("chats", "malformed", "its process ended (exit status: 0) before it answered, and ", "Is it an MCP server?"),
         ("refused", "refused", "Connection refused", "Is it running"),
         ("nowhere", "dns", "dns error", "Is the host"),
         ("closed", "auth", "HTTP 401", "Give it a token"),
@@ -92,6 +92,65 @@ async fn each_trouble_has_its_name_and_its_next_step() {
     let dies = &told["servers"]["dies"];
     assert_eq!((&dies["exit"], &dies["stderr"]), (&json!("exit status: 7"), &json!(["the token is ***"])), "{dies}");
     assert_eq!(dies["reached"], "KEY=*** sh -c 'echo the token is $KEY >&2; exit 7'");
+}
+
+#[tokio::test]
+async fn a_url_that_says_the_wrong_thing_about_tls_is_told_as_that() {
+    let plain = answering(NOT_THERE).await;
+    // What a server that speaks TLS answers to anything else: an alert.
+    let tls = answering("\u{15}\u{3}\u{1}\0\u{2}\u{2}\u{46}").await;
+    let polite = answering(
+        "HTTP/1.1 400 Bad Request\r\ncontent-length: 47\r\nconnection: close\r\n\r\nClient sent an HTTP request to an HTTPS server.",
+    )
+    .await;
+    let to = |name: &str, url: &str, scheme: &str| {
+        format!("[servers.{name}]\nurl = {:?}\n", url.replacen("http", scheme, 1))
+    };
+    let toml = [
+        to("https", &plain, "https"),
+        to("wss", &plain, "wss"),
+        to("http", &tls, "http"),
+        to("ws", &tls, "ws"),
+        to("polite", &polite, "http"),
+    ];
+    let (code, told) = check(&toml.concat()).await;
+    assert_eq!(code, 4, "{told}");
+    for (name, text, next) in [
+        ("https", "it does not speak TLS, and its url begins with https://", "Write http:// in its url, or"),
+        ("wss", "it does not speak TLS, and its url begins with wss://", "Write ws:// in its url, or"),
+        ("http", "what it answers is no HTTP, and may be TLS", "If it speaks TLS, write https:// in its url."),
+        ("ws", "what it answers is no HTTP, and may be TLS", "If it speaks TLS, write wss:// in its url."),
+        ("polite", "it wants TLS, and its url begins with http://", "Write https:// in its url."),
+    ] {
+        let server = &told["servers"][name];
+        assert_eq!((&server["problem"], &server["text"]), (&json!("scheme"), &json!(text)), "{name}: {server}");
+        assert!(server["next"].as_str().unwrap().starts_with(next), "{name}: {server}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_only_remembered_behind_another_gateway_is_not_well() {
+    let place = Place::toml(&fixture("it", "legacy"));
+    let folder = place.home().display().to_string();
+    // A program that can be taken away, behind a gateway that remembers what it listed.
+    std::fs::copy(program("seawall-fixture"), place.path("fixture")).unwrap();
+    let fixture = place.path("fixture").display().to_string();
+    let mut before = super::kit::Wrapped::remembering(place.home(), &[&fixture, "--stdio"]);
+    before.initialize(json!({})).await;
+    before.ask(1, "tools/list", json!({})).await;
+    before.close();
+    let behind = format!(
+        "[servers.behind]\ncommand = {:?}\nargs = [\"run\", \"--\", {fixture:?}, \"--stdio\"]\nenv = {{ XDG_STATE_HOME = {folder:?} }}\n",
+        env!("CARGO_BIN_EXE_seawall")
+    );
+    let (code, told) = check(&behind).await;
+    assert_eq!((code, &told["servers"]["behind"]["ok"]), (0, &json!(true)), "while it is there: {told}");
+    std::fs::remove_file(place.path("fixture")).unwrap();
+    let (code, told) = check(&behind).await;
+    let server = &told["servers"]["behind"];
+    assert_eq!((code, &server["ok"], &server["problem"]), (4, &json!(false), &json!("behind")), "{told}");
+    let says = |key: &str, words: &str| server[key].as_str().unwrap().contains(words);
+    assert!(says("text", "behind it, fixture is not there: ") && says("next", "`seawall check` there"), "{server}");
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@
 mod holder;
 pub mod needs;
 pub(super) mod reached;
+mod scheme;
 mod show;
 mod trouble;
 mod warn;
@@ -92,7 +93,7 @@ pub fn report(config: &Config, gateway: &Gateway, needs: Vec<Need>, looked: Vec<
         let found = match found {
             Ok(found) => match remembered(&found) {
                 None => Ok(fine(server, &found)),
-                Some(missed) => Err(trouble::of(server, &configured.transport, &missed, &seen)),
+                Some((name, reason)) => Err(trouble::behind(server, &name, &reason, &seen)),
             },
             Err(missed) => Err(trouble::of(server, &configured.transport, &missed, &seen)),
         };
@@ -111,12 +112,11 @@ pub fn report(config: &Config, gateway: &Gateway, needs: Vec<Need>, looked: Vec<
 }
 
 /// Another gateway in front of it answers from memory, and says so: the server itself is away.
-fn remembered(found: &Found) -> Option<Missed> {
+fn remembered(found: &Found) -> Option<(String, String)> {
     let told = found.pages.iter().find_map(|page| page.meta_json(missing::SERVERS))?;
     let told: serde_json::Value = serde_json::from_slice(told).ok()?;
     let (name, about) = told.as_object()?.iter().next()?;
-    let reason = about["reason"].as_str().unwrap_or("it is away");
-    Some(Missed::Failed(Failure::Lost(format!("behind it, {name} is not there: {reason}"))))
+    Some((name.clone(), about["reason"].as_str().unwrap_or("it is away").to_owned()))
 }
 
 /// What a server listed, without what no client can read.

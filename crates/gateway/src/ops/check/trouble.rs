@@ -2,6 +2,7 @@
 
 use seawall::{Cause, Classifier, Signals};
 
+use super::scheme;
 use crate::ops::config::Transport;
 use crate::upstream::look::Missed;
 use crate::upstream::status::Seen;
@@ -28,21 +29,68 @@ pub(super) struct Trouble {
 
 /// What a failed look means.
 pub(super) fn of(server: &Server, transport: &Transport, missed: &Missed, seen: &Seen) -> Trouble {
-    let signals = match missed {
-        Missed::Failed(failure) => failure.signals(),
-        Missed::Refused(code, text) => Signals::rpc(*code, text.as_str()),
+    let cause = cause(transport, missed);
+    // What others said is told without secrets; our own words around it hold none, and have to stay readable.
+    let missed = &match missed {
+        Missed::Failed(failure) => Missed::Failed(discreet(server, failure)),
+        Missed::Refused(code, text) => Missed::Refused(*code, server.hidden(text)),
     };
-    let cause = Classifier::new().classify_load(&signals).cause;
-    let (problem, text, next) = match missed {
-        _ if matches!(cause, Cause::AuthExpired | Cause::Denied) => closed(transport, cause, &signals.message),
+    let words = match missed {
+        _ if matches!(cause, Cause::AuthExpired | Cause::Denied) => closed(transport, cause, &signals(missed).message),
         Missed::Failed(failure) => failed(transport, failure, seen),
         Missed::Refused(code, text) => {
             let text = format!("it refused to list its tools: {text} ({code})");
             ("protocol", text, "Look at the server's own log.".to_owned())
         }
     };
+    trouble(server, words, cause, seen)
+}
+
+/// What it means to the library. Credentials do not start a program, whatever the system says of permission.
+fn cause(transport: &Transport, missed: &Missed) -> Cause {
+    let is_child = matches!(transport, Transport::Stdio { .. });
+    match missed {
+        Missed::Failed(Failure::Unreachable(_) | Failure::Impossible(_)) if is_child => Cause::Network,
+        _ => Classifier::new().classify_load(&signals(missed)).cause,
+    }
+}
+
+/// It answers, and is itself a gateway that only remembers one of its servers.
+pub(super) fn behind(server: &Server, name: &str, reason: &str, seen: &Seen) -> Trouble {
+    let text = format!("behind it, {name} is not there: {}", server.hidden(reason));
+    let next = "Mend it where that gateway runs: `seawall check` there says more.".to_owned();
+    trouble(server, ("behind", text, next), Cause::Network, seen)
+}
+
+fn trouble(server: &Server, (problem, text, next): Words, cause: Cause, seen: &Seen) -> Trouble {
     let stderr = last_words(seen).iter().map(|line| server.hidden(line)).collect();
-    Trouble { problem, text: server.hidden(&text), next, cause, exit: seen.last_exit.clone(), stderr }
+    Trouble { problem, text, next, cause, exit: seen.last_exit.clone(), stderr }
+}
+
+fn signals(missed: &Missed) -> Signals {
+    match missed {
+        Missed::Failed(failure) => failure.signals(),
+        Missed::Refused(code, text) => Signals::rpc(*code, text.as_str()),
+    }
+}
+
+/// The same failure, without secrets in what others said.
+fn discreet(server: &Server, failure: &Failure) -> Failure {
+    let hidden = |text: &String| server.hidden(text);
+    match failure {
+        Failure::Unreachable(why) => Failure::Unreachable(hidden(why)),
+        Failure::Impossible(why) => Failure::Impossible(hidden(why)),
+        Failure::Lost(why) => Failure::Lost(hidden(why)),
+        Failure::Handshake(why) => Failure::Handshake(hidden(why)),
+        Failure::Status { status, text, retry_after } => {
+            Failure::Status { status: *status, text: hidden(text), retry_after: retry_after.clone() }
+        }
+        Failure::Starting { reason, retry_in } => {
+            Failure::Starting { reason: reason.as_ref().map(hidden), retry_in: *retry_in }
+        }
+        Failure::Struck { failure, .. } => discreet(server, failure),
+        other => other.clone(),
+    }
 }
 
 /// The end of what it said. It may have been started more than once: what it said again is told once.
@@ -66,9 +114,11 @@ fn closed(transport: &Transport, cause: Cause, said: &str) -> Words {
             headers.iter().any(|(name, _)| *name == http::header::AUTHORIZATION)
         }
     };
+    let is_child = matches!(transport, Transport::Stdio { .. });
     let next = match (cause, has_key) {
         (Cause::Denied, _) => "Ask whoever runs it for access, or use other credentials.",
         (_, true) => "It does not take the Authorization that is configured: renew the token.",
+        (_, false) if is_child => "Give it a token as it wants it, often so: env = { TOKEN = \"${env:TOKEN}\" }.",
         (_, false) => "Give it a token: headers = { Authorization = \"Bearer ${env:TOKEN}\" }.",
     };
     let problem = if cause == Cause::Denied { "denied" } else { "auth" };
@@ -78,48 +128,67 @@ fn closed(transport: &Transport, cause: Cause, said: &str) -> Words {
 fn failed(transport: &Transport, failure: &Failure, seen: &Seen) -> Words {
     let is_child = matches!(transport, Transport::Stdio { .. });
     let by_hand = "Run the command by hand and see what it says.";
-    match failure {
-        Failure::Struck { failure, .. } => failed(transport, failure, seen),
-        Failure::Impossible(why) if is_child => {
-            let next = "Install it, or write its full path; programs are looked for in the PATH of `seawall`.";
-            ("missing_program", why.clone(), next.to_owned())
+    let log = "Look at the server's own log.";
+    let text = plain(failure, seen);
+    if let Some((text, next)) = scheme::mistaken(transport, &words_of(failure)) {
+        return ("scheme", text, next);
+    }
+    let (problem, next) = match failure {
+        Failure::Impossible(_) if is_child => {
+            ("missing_program", "Install it, or write its full path; programs are looked for in the PATH of `seawall`.")
         }
-        Failure::Unreachable(why) if is_child => ("cannot_start", why.clone(), by_hand.to_owned()),
+        Failure::Unreachable(why) if is_child => return ("cannot_start", why.clone(), by_hand.to_owned()),
         Failure::Unreachable(why) => unreachable(why),
         Failure::Silent(_) | Failure::Lost(_) if seen.noise > 0 => {
-            let text = format!("it {}, and {} lines on its stdout are no messages", plain(failure, seen), seen.noise);
-            ("malformed", text, "Is it an MCP server? It must write messages to stdout, its log to stderr.".to_owned())
+            let lines = match seen.noise {
+                1 => "1 line on its stdout is no message".to_owned(),
+                lines => format!("{lines} lines on its stdout are no messages"),
+            };
+            let next = "Is it an MCP server? It must write messages to stdout, its log to stderr.";
+            return ("malformed", format!("{text}, and {lines}"), next.to_owned());
         }
         Failure::Silent(_) if is_child => {
-            let next = "Run the command by hand: does it still install something, or wait for something?";
-            ("timeout", plain(failure, seen), next.to_owned())
+            ("timeout", "Run the command by hand: does it still install something, or wait for something?")
         }
-        Failure::Silent(_) => ("timeout", plain(failure, seen), "Is it an MCP server, and is it busy?".to_owned()),
-        Failure::Lost(_) if is_child => ("ended", plain(failure, seen), by_hand.to_owned()),
-        Failure::Lost(_) => ("lost", plain(failure, seen), "Look at the server's own log.".to_owned()),
-        Failure::Broken(_) => {
-            ("malformed", plain(failure, seen), "Is it an MCP server, and is its type right?".to_owned())
+        Failure::Silent(_) => ("timeout", "Is it an MCP server, and is it busy?"),
+        Failure::Lost(_) if is_child => ("ended", by_hand),
+        Failure::Lost(_) => {
+            let tls =
+                scheme::with_tls(transport).map(|scheme| format!(" If it speaks TLS, write {scheme}:// in its url."));
+            return ("lost", text, format!("{log}{}", tls.unwrap_or_default()));
         }
+        Failure::Broken(_) => ("malformed", "Is it an MCP server, and is its type right?"),
         Failure::Status { status: 400 | 404 | 405 | 406 | 415, .. } | Failure::Handshake(_) if !is_child => {
-            let next = "Is the path of its url right? Many servers are at /mcp or /sse.";
-            ("protocol", plain(failure, seen), next.to_owned())
+            ("protocol", "Is the path of its url right? Many servers are at /mcp or /sse.")
         }
-        Failure::Handshake(_) => ("protocol", plain(failure, seen), "Is it an MCP server?".to_owned()),
-        Failure::Status { .. } => ("http", plain(failure, seen), "Look at the server's own log.".to_owned()),
-        _ => ("unreachable", plain(failure, seen), "Look at the server's own log.".to_owned()),
+        Failure::Handshake(_) => ("protocol", "Is it an MCP server?"),
+        Failure::Status { .. } => ("http", log),
+        _ => ("unreachable", log),
+    };
+    (problem, text, next.to_owned())
+}
+
+/// What others said in it.
+fn words_of(failure: &Failure) -> String {
+    match failure {
+        Failure::Unreachable(why) | Failure::Lost(why) | Failure::Handshake(why) => why.clone(),
+        Failure::Status { text, .. } => text.clone(),
+        _ => String::new(),
     }
 }
 
-/// A failure in words; how a process ended is told once.
+/// A failure as a sentence; how a process ended is told once.
 fn plain(failure: &Failure, seen: &Seen) -> String {
     match (failure, &seen.last_exit) {
         (Failure::Lost(_), Some(exit)) => format!("its process ended ({exit}) before it answered"),
-        _ => failure.to_string(),
+        (Failure::Lost(why), None) => format!("it was lost: {why}"),
+        (Failure::Impossible(why), _) => why.clone(),
+        _ => format!("it {failure}"),
     }
 }
 
-fn unreachable(why: &str) -> Words {
-    let (problem, next) = if why.contains("dns error") {
+fn unreachable(why: &str) -> (&'static str, &'static str) {
+    if why.contains("dns error") {
         ("dns", "Is the host in its url right, and is there a network?")
     } else if why.contains("certificate") {
         ("tls", "Its certificate is not trusted here: is the host right, is the certificate valid?")
@@ -127,6 +196,8 @@ fn unreachable(why: &str) -> Words {
         ("timeout", "Is the host in its url right, and does a firewall stand between?")
     } else {
         ("refused", "Is it running, and is the port in its url right?")
-    };
-    (problem, format!("it could not be reached: {why}"), next.to_owned())
+    }
 }
+
+#[cfg(test)]
+mod tests;
