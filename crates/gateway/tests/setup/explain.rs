@@ -175,6 +175,10 @@ async fn what_cannot_be_explained_says_why() {
     for (args, words) in [
         (["explain", "ghb/get_x"], "there is no server \"ghb\"; did you mean \"gh\"?"),
         (["explain", "get_x"], "write server/get_x (servers: gh, web)"),
+        (["explain", "gh/"], "\"gh/\" names no tool: write gh/TOOL"),
+        (["explain", "gh__"], "\"gh__\" names no tool: write gh/TOOL"),
+        (["explain", "/x"], "there is no server \"\"; there are gh, web"),
+        (["explain", "a\u{1b}[2J\nb/x"], "there is no server \"a\\u{1b}[2J\\nb\"; there are gh, web"),
     ] {
         let ended = place().seawall(&args).await;
         assert!((ended.code, ended.out.as_str()) == (1, "") && ended.err.contains(words), "{}", ended.err);

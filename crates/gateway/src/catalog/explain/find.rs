@@ -22,19 +22,31 @@ pub fn find(asked: &str, servers: &[Has]) -> Result<(usize, String), String> {
     let pair =
         |between: &str| asked.split_once(between).and_then(|(server, tool)| Some((place(server)?, tool.to_owned())));
     let listing: Vec<usize> = (0..servers.len()).filter(|at| servers[*at].lists(asked)).collect();
-    // A server may have a tool whose own name looks like a pair.
-    if let ([only], None) = (listing.as_slice(), pair("/").or_else(|| pair("__"))) {
-        return Ok((*only, asked.to_owned()));
-    }
-    if let Some((at, tool)) = pair("/").or_else(|| pair("__")).filter(|(_, tool)| !tool.is_empty()) {
-        return Ok((at, tool));
+    let (stated, prefixed) = (pair("/"), pair("__"));
+    // The tools of an only server go by their own names, so no name of them has its server before it.
+    let is_own = stated.is_none() && servers.len() == 1 && !listing.is_empty();
+    if let Some((at, tool)) = stated.or(prefixed).filter(|_| !is_own) {
+        let may_list = servers[at].tools.is_none() || servers[at].lists(&tool);
+        // A server may have a tool whose own name looks like a pair.
+        match (tool.is_empty(), may_list || listing.is_empty()) {
+            (false, true) => return Ok((at, tool)),
+            (true, _) if listing.is_empty() => return Err(no_tool(asked, &servers[at])),
+            _ => {}
+        }
     }
     let names = |places: &[usize]| places.iter().map(|at| servers[*at].server.as_str()).collect::<Vec<_>>().join(", ");
     match (listing.as_slice(), servers) {
+        ([only], _) => Ok((*only, asked.to_owned())),
         ([_, _, ..], _) => Err(format!("{} have a tool {asked:?}; write server/{asked}", names(&listing))),
-        ([], [only]) if !asked.contains('/') || only.lists(asked) => Ok((0, asked.to_owned())),
+        ([], [_]) if !asked.contains('/') => Ok((0, asked.to_owned())),
         _ => Err(unclear(asked, servers)),
     }
+}
+
+fn no_tool(asked: &str, has: &Has) -> String {
+    let tools = has.tools.as_deref().unwrap_or_default();
+    let known = tools.first().map(|first| format!(", for example {:?}", format!("{}/{first}", has.server)));
+    format!("{asked:?} names no tool: write {}/TOOL{}", has.server, known.unwrap_or_default())
 }
 
 fn unclear(asked: &str, servers: &[Has]) -> String {
@@ -86,10 +98,40 @@ mod tests {
         assert_eq!(why("search"), "gh, web have a tool \"search\"; write server/search");
         assert_eq!(why("gb/search"), "there is no server \"gb\"; did you mean \"gh\"?");
         assert!(why("get_isue").ends_with(", or did you mean \"get_issue\"?"), "{}", why("get_isue"));
+        assert_eq!(why("gh/"), "\"gh/\" names no tool: write gh/TOOL, for example \"gh/get_issue\"");
+        assert_eq!(why("web__"), "\"web__\" names no tool: write web/TOOL, for example \"web/search\"");
         let alone = [Has { server: "gh".to_owned(), tools: None }];
         assert_eq!(find("get_issue", &alone), Ok((0, "get_issue".to_owned())));
         assert!(find("other/get_issue", &alone).is_err());
+        assert_eq!(find("gh/", &alone).unwrap_err(), "\"gh/\" names no tool: write gh/TOOL");
         assert_eq!(not_listed("x", &alone[0]), None);
         assert!(not_listed("serch", &servers[1]).unwrap().ends_with("did you mean \"search\"?"));
+    }
+
+    #[test]
+    fn a_tool_whose_own_name_begins_with_its_server_is_found() {
+        let found = |asked, servers: &[Has]| find(asked, servers).map(|(at, tool)| format!("{at} {tool}"));
+        let web = || has("web", &["search"]);
+        let unknown = |server: &str| Has { server: server.to_owned(), tools: None };
+        for (servers, asked, wanted) in [
+            // It lists that, and nothing that the pair could mean.
+            (vec![has("gh", &["gh__x"]), web()], "gh__x", "0 gh__x"),
+            (vec![has("gh", &["gh__x"])], "gh__x", "0 gh__x"),
+            (vec![has("gh", &["gh__x"]), web()], "gh__gh__x", "0 gh__x"),
+            (vec![has("gh", &["gh__x"]), web()], "gh/gh__x", "0 gh__x"),
+            (vec![has("gh", &["gh__"]), web()], "gh__", "0 gh__"),
+            (vec![has("gh", &["gh/x"]), web()], "gh/x", "0 gh/x"),
+            // With both, what a client calls by this name is meant.
+            (vec![has("gh", &["x", "gh__x"]), web()], "gh__x", "0 x"),
+            (vec![has("gh", &["x", "gh__x"])], "gh__x", "0 gh__x"),
+            (vec![has("gh", &["x", "gh__x"])], "gh/x", "0 x"),
+            // Of a server of which nothing is known, the pair is meant.
+            (vec![unknown("gh"), has("web", &["gh__x"])], "gh__x", "0 x"),
+            (vec![has("gh", &["y"]), has("web", &["gh__x"])], "gh__x", "1 gh__x"),
+            (vec![has("gh", &["y"]), web()], "gh__x", "0 x"),
+            (vec![unknown("gh")], "gh__x", "0 x"),
+        ] {
+            assert_eq!(found(asked, &servers).as_deref(), Ok(wanted), "{asked}");
+        }
     }
 }
