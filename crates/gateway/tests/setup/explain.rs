@@ -186,3 +186,19 @@ async fn what_cannot_be_explained_says_why() {
     let broken = Place::toml("[servers.gh]\ncommnad = \"x\"\n").seawall(&["explain", "get_x"]).await;
     assert!(broken.code == 1 && broken.err.contains("seawall.toml:2: "), "{}", broken.err);
 }
+
+#[tokio::test]
+async fn no_name_speaks_to_the_terminal_or_forges_a_line() {
+    let forged = "gh/get_x\u{1b}]0;title\u{7}\r\u{9b}2J\nMay a call be repeated? Yes";
+    let file = FILE.replace("It is down.", "down\\u001b[2J\\nNote: forged").replace("gh/create_issue", "gh/get_*");
+    let place = Place::toml(&file);
+    let ended = place.seawall(&["explain", forged]).await;
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    let is_hostile = |letter: char| letter.is_control() && letter != '\n';
+    assert!(!ended.out.contains(is_hostile) && !ended.err.contains(is_hostile), "{:?} {:?}", ended.out, ended.err);
+    let begin = |words: &str| ended.out.lines().filter(|line| line.starts_with(words)).count();
+    assert_eq!((begin("May a call be repeated?"), begin("Note: forged")), (1, 0), "{}", ended.out);
+    assert!(ended.out.starts_with("gh/get_x\u{fffd}]0;title\u{fffd}"), "{}", ended.out);
+    let told = place.json(&["explain", forged]).await;
+    assert_eq!(told["tool"], forged.strip_prefix("gh/").unwrap(), "programs get the name as it is");
+}
