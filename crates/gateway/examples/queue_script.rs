@@ -91,7 +91,7 @@ async fn run(store: &Store, server: &Server) {
             _ => {
                 // Said before it is asked for: a kill in between leaves either.
                 say(&format!("forgetting {last}"));
-                if store.forget(&last).await.is_ok_and(|changed| changed == Changed::Done) {
+                if store.forget(&last, true).await.is_ok_and(|changed| changed == Changed::Done) {
                     say(&format!("forgotten {last}"));
                 }
                 say(&format!("retrying {dead}"));

@@ -15,21 +15,21 @@ use super::kit::{Served, program, soon, until};
 use super::server::{End, Faulty, call, failure};
 
 /// An operator at a shell, before one gateway.
-struct Shell {
-    address: String,
-    token: Option<&'static str>,
+pub(crate) struct Shell {
+    pub(crate) address: String,
+    pub(crate) token: Option<&'static str>,
     home: TempDir,
 }
 
 impl Shell {
-    fn before(door: &Door) -> Self {
+    pub(crate) fn before(door: &Door) -> Self {
         let address = door.url.strip_prefix("http://").unwrap().to_owned();
         Self { address, token: Some(TOKEN), home: TempDir::new().unwrap() }
     }
 
     fn command(&self, args: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_seawall"));
-        command.args(args.split_whitespace()).current_dir(self.home.path()).kill_on_drop(true);
+        command.args(args.split(' ')).current_dir(self.home.path()).kill_on_drop(true);
         command.env("HOME", self.home.path()).env_remove("SEAWALL_CONFIG").env_remove("SEAWALL_ADMIN_TOKEN");
         if let Some(token) = self.token {
             command.env("SEAWALL_ADMIN_TOKEN", token);
@@ -38,22 +38,23 @@ impl Shell {
     }
 
     /// Runs a command to its end: its exit code, and what it said on stdout and stderr.
-    async fn raw(&self, args: &str) -> (i32, String, String) {
+    pub(crate) async fn raw(&self, args: &str) -> (i32, String, String) {
         let output = soon(self.command(args).output()).await.unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap().trim_end().to_owned();
         (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
     }
 
     /// The same at this gateway.
-    async fn run(&self, args: &str) -> (i32, String, String) {
+    pub(crate) async fn run(&self, args: &str) -> (i32, String, String) {
         self.raw(&format!("{args} --admin {}", self.address)).await
     }
 
     /// The same where it must work: what it printed.
-    async fn ok(&self, args: &str) -> String {
+    pub(crate) async fn ok(&self, args: &str) -> String {
         let (code, out, err) = self.run(args).await;
         assert_eq!((code, err.as_str()), (0, ""), "{args}: {out}");
-        assert!(!out.contains('\x1b') && out.lines().all(|line| line == line.trim_end()), "{out:?}");
+        assert!(!out.contains(|letter: char| letter.is_control() && letter != '\n'), "{out:?}");
+        assert!(out.lines().all(|line| line == line.trim_end()), "{out:?}");
         out
     }
 
@@ -61,7 +62,7 @@ impl Shell {
         serde_json::from_str(&self.ok(&format!("{args} --json")).await).unwrap()
     }
 
-    fn tap(&self, args: &str) -> (Child, tokio::io::Lines<BufReader<ChildStdout>>) {
+    pub(crate) fn tap(&self, args: &str) -> (Child, tokio::io::Lines<BufReader<ChildStdout>>) {
         let mut command = self.command(&format!("tap {args} --admin {}", self.address));
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -150,6 +151,13 @@ async fn an_operator_sends_and_drops_what_waits() {
     assert_eq!(shell.json("queue list --all").await["items"][0]["id"], "q1");
     let (code, _, said) = shell.run("queue retry q1").await;
     assert!(code == 1 && said.contains("made already"), "{said}");
+    let (code, _, said) = shell.run("queue drop q1").await;
+    let told = "seawall: q1 was made already, and its client can read the result until it is forgotten after a day; \
+                say --even-if-delivered if the result is meant to go";
+    assert_eq!((code, said.as_str()), (1, told));
+    assert_eq!(shell.json("queue list --all").await["items"][0]["id"], "q1");
+    assert_eq!(shell.ok("queue drop q1 --even-if-delivered").await, "q1 is dropped");
+    assert_eq!(shell.json("queue list --all").await["items"], json!([]));
     assert!(shell.ok("status").await.contains("queue     0 waiting, 0 delivering, 0 dead"));
 }
 

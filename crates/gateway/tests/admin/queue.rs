@@ -77,7 +77,11 @@ async fn retry(door: &Door, id: &str, body: &str) -> (u16, Value) {
 }
 
 async fn forget(door: &Door, id: &str) -> (u16, Value) {
-    door.change(Method::DELETE, &format!("/resilience/queue/{id}"), "").await
+    forget_with(door, id, "").await
+}
+
+async fn forget_with(door: &Door, id: &str, body: &str) -> (u16, Value) {
+    door.change(Method::DELETE, &format!("/resilience/queue/{id}"), body).await
 }
 
 /// What its client reads of it.
@@ -176,7 +180,33 @@ async fn what_is_dropped_is_never_made_and_what_is_under_way_cannot_be() {
     go.add_permits(1);
     tried(&door, &second, "delivered", 1).await;
     assert_eq!(server.arguments("create_issue").split_off(before), [json!({"n": 2})]);
-    assert_eq!(forget(&door, &second).await.0, 200, "a result may go too");
+}
+
+#[tokio::test]
+async fn a_result_that_its_client_can_still_read_is_not_dropped_by_a_slip() {
+    let folder = TempDir::new().unwrap();
+    let (server, mood, _) = moody().await;
+    let served = server.served(&policies(&folder)).await;
+    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    let id = queued(&session, "create_issue", json!({})).await;
+    mood.store(WELL, Ordering::SeqCst);
+    tried(&door, &id, "delivered", 1).await;
+    for body in ["", "{}", r#"{"even_if_delivered": false}"#] {
+        let (status, why) = forget_with(&door, &id, body).await;
+        let why = why["error"].as_str().unwrap();
+        assert!(status == 409 && why.contains("made already") && why.contains("even_if_delivered"), "{status} {why}");
+    }
+    for body in [r#"{"even_if_delivered": 1}"#, r#"{"even_if_executed": true}"#, "true"] {
+        assert_eq!(forget_with(&door, &id, body).await.0, 400, "{body}");
+    }
+    assert_eq!(became(&session, &id).await["result"]["content"][0]["text"], "made");
+    let (status, why) = retry(&door, &id, r#"{"even_if_executed": true}"#).await;
+    let why = why["error"].as_str().unwrap();
+    assert!(status == 409 && !why.contains("even_if"), "no word makes it twice: {why}");
+
+    let dropped = forget_with(&door, &id, r#"{"even_if_delivered": true}"#).await;
+    assert_eq!(dropped, (200, json!({"status": "dropped", "id": id})));
+    assert_eq!(became(&session, &id).await["error"]["code"], -32602);
 }
 
 #[tokio::test]

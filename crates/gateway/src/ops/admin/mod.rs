@@ -139,7 +139,7 @@ impl Door {
             return self.deed(request, "POST", queue::retry(&self.gateway, &id, body)).await;
         }
         if let Some(id) = path::between(path, "/resilience/queue/", "") {
-            return self.deed(request, "DELETE", queue::forget(&self.gateway, &id)).await;
+            return self.deed(request, "DELETE", queue::forget(&self.gateway, &id, body)).await;
         }
         match path::between(path, "/resilience/servers/", "/restart") {
             Some(name) => self.deed(request, "POST", async { servers::restart(&self.gateway, &name) }).await,

@@ -98,17 +98,34 @@ pub(super) async fn retry(gateway: &Gateway, id: &str, body: Incoming) -> Answer
     }
 }
 
+/// What a drop may say.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Drop {
+    even_if_delivered: bool,
+}
+
 /// Forgets an item.
-pub(super) async fn forget(gateway: &Gateway, id: &str) -> Answer {
-    let store = match store(gateway) {
-        Ok(store) => store,
-        Err(none) => return *none,
+pub(super) async fn forget(gateway: &Gateway, id: &str, body: Incoming) -> Answer {
+    let asked = async {
+        let store = store(gateway)?;
+        let Drop { even_if_delivered } = body::read(body, r#"empty, or {"even_if_delivered": true}"#).await?;
+        Ok::<_, Box<Answer>>((store, even_if_delivered))
     };
-    match store.forget(id).await {
+    let (store, even_if_delivered) = match asked.await {
+        Ok(asked) => asked,
+        Err(wrong) => return *wrong,
+    };
+    let meant = if even_if_delivered { ", and its result if there is one" } else { "" };
+    match store.forget(id, even_if_delivered).await {
         Ok(Changed::Done) => {
-            log::line(&format!("an operator drops {id}"));
+            log::line(&format!("an operator drops {id}{meant}"));
             respond::json(StatusCode::OK, &json!({"status": "dropped", "id": id}))
         }
+        Ok(Changed::NotNow(State::Delivered)) => respond::error(
+            StatusCode::CONFLICT,
+            "it was made already, and its client can read the result until it is forgotten after a day; send {\"even_if_delivered\": true} if the result is meant to go",
+        ),
         other => refused(&other),
     }
 }

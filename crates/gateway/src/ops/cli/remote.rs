@@ -133,6 +133,9 @@ pub(super) enum QueueDeed {
     Drop {
         /// The item
         id: String,
+        /// Although it was made, and its client may still want to read the result
+        #[arg(long)]
+        even_if_delivered: bool,
     },
 }
 

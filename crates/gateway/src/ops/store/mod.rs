@@ -163,10 +163,10 @@ impl Store {
         self.ask(move |page, now| page.retry(id, even_if_executed, now)).await
     }
 
-    /// Forgets an item, unless it is being sent.
-    pub async fn forget(&self, id: &str) -> Result<Changed, Unkept> {
+    /// Forgets an item, unless it is being sent; one whose client may still read the result only `even_if_delivered`.
+    pub async fn forget(&self, id: &str, even_if_delivered: bool) -> Result<Changed, Unkept> {
         let Some(id) = item::number(id) else { return Ok(Changed::Unknown) };
-        self.ask(move |page, _| page.forget(id)).await
+        self.ask(move |page, _| page.forget(id, even_if_delivered)).await
     }
 
     /// The first item of a server's line, and when it is due.
@@ -248,7 +248,7 @@ impl Durable for Store {
     }
 
     fn remove<'a>(&'a self, id: &'a str) -> Promise<'a, bool> {
-        Box::pin(async move { self.forget(id).await.is_ok_and(|changed| changed == Changed::Done) })
+        Box::pin(async move { self.forget(id, true).await.is_ok_and(|changed| changed == Changed::Done) })
     }
 }
 

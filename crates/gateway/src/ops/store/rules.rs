@@ -144,11 +144,12 @@ impl Page<'_> {
         Ok(Changed::Done)
     }
 
-    /// Forgets an item, unless it is being sent.
-    pub(super) fn forget(&mut self, id: u64) -> Result<Changed, Lost> {
+    /// Forgets an item, unless it is being sent; one whose client may still read the result only `even_if_delivered`.
+    pub(super) fn forget(&mut self, id: u64, even_if_delivered: bool) -> Result<Changed, Lost> {
         match self.state(id) {
             None => Ok(Changed::Unknown),
             Some(State::Delivering) => Ok(Changed::NotNow(State::Delivering)),
+            Some(State::Delivered) if !even_if_delivered => Ok(Changed::NotNow(State::Delivered)),
             Some(_) => self.remove(id).map(|()| Changed::Done),
         }
     }

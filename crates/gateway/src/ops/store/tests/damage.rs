@@ -16,7 +16,7 @@ async fn samples() -> [(Vec<u8>, Vec<Brief>); 2] {
         call.arguments = serde_json::json!({ "text": "x".repeat(300 * n as usize) });
         store.enqueue(call).await.unwrap();
     }
-    store.forget("q5").await.unwrap();
+    store.forget("q5", true).await.unwrap();
     let held = store.list().await.unwrap();
     let crashed = fs::read(store.path()).unwrap();
     store.close().await;

@@ -68,7 +68,7 @@ async fn a_full_queue_refuses_and_results_give_way() {
     let store = Store::open(&small, Bounds { bytes: 400, ..Bounds::default() }, today()).unwrap();
     store.enqueue(write(1)).await.unwrap();
     assert!(matches!(store.enqueue(write(2)).await, Err(NotQueued::Refused(why)) if why.contains("bytes already")));
-    assert_eq!(store.forget("q1").await.unwrap(), Changed::Done);
+    assert_eq!(store.forget("q1", false).await.unwrap(), Changed::Done);
     store.enqueue(write(2)).await.unwrap();
 }
 
@@ -114,7 +114,7 @@ async fn a_dead_item_can_be_retried_or_dropped() {
     assert!(matches!(store.peek("a").await.unwrap(), Next::Later(_)));
     assert_eq!(store.retry("q1", false).await.unwrap(), Changed::Done, "what waits is due now");
     store.begin("a").await.unwrap();
-    assert_eq!(store.forget("q1").await.unwrap(), Changed::NotNow(State::Delivering));
+    assert_eq!(store.forget("q1", false).await.unwrap(), Changed::NotNow(State::Delivering));
     assert!(!store.remove("q1").await, "an item that is being sent stays");
     let wrong = seawall::Failure::local(seawall::Cause::InvalidInput, None, "no such tool");
     store.settle("q1", Err(wrong), Duration::ZERO).await.unwrap();
@@ -129,8 +129,9 @@ async fn a_dead_item_can_be_retried_or_dropped() {
     let item = store.item("q1").await.unwrap().unwrap();
     assert_eq!((item.outcome.as_deref(), item.note), (Some(r#"{"content":[]}"#), None));
     assert_eq!(item.call.arguments, serde_json::Value::Null, "arguments of a delivered call are forgotten");
-    assert_eq!(store.forget("q1").await.unwrap(), Changed::Done);
-    assert_eq!(store.forget("q1").await.unwrap(), Changed::Unknown);
+    assert_eq!(store.forget("q1", false).await.unwrap(), Changed::NotNow(State::Delivered), "its client may read it");
+    assert_eq!(store.forget("q1", true).await.unwrap(), Changed::Done);
+    assert_eq!(store.forget("q1", true).await.unwrap(), Changed::Unknown);
 }
 
 #[tokio::test]
