@@ -16,7 +16,7 @@ use crate::catalog::explain::{Asked, Explained, explain};
 use crate::catalog::layer::Own;
 use crate::catalog::listed::{Decided, Listed};
 use crate::catalog::rules::{Rules, ServerRules};
-use crate::ops::config::Config;
+use crate::ops::config::{Config, Secrets};
 use crate::wire::edit::Object;
 use crate::wire::{Kind, Message, content, limits, scan};
 
@@ -106,7 +106,11 @@ impl Policies {
     pub fn new(config: &Config, durable: Option<Arc<dyn Durable>>) -> Result<Self, Invalid> {
         let rules = config.rules.clone();
         let env = Env::new();
-        env.events.for_each_rare(log).map_err(|error| Invalid::new("events", error.to_string()))?;
+        let secrets: HashMap<String, Secrets> =
+            config.servers.iter().map(|server| (server.name.clone(), Secrets::of(&server.transport))).collect();
+        env.events
+            .for_each_rare(move |event| log(event, &secrets))
+            .map_err(|error| Invalid::new("events", error.to_string()))?;
         let pipeline = Pipeline::new(Settings {
             env: env.clone(),
             global_breaker: rules.global_breaker(),
@@ -367,10 +371,15 @@ pub fn is_complete(answer: &Message) -> bool {
     answer.kind() == Kind::Result && answer.field_text("resultType").is_none_or(|kind| kind == "complete")
 }
 
-/// What an operator wants to read while it happens.
-fn log(event: &Event) {
-    if matches!(event, Event::RetryScheduled { .. } | Event::BreakerChanged { .. }) {
-        crate::ops::log::line(&event.to_string());
+/// What an operator wants to read while it happens. The error is in the server's own words.
+fn log(event: &Event, secrets: &HashMap<String, Secrets>) {
+    match event {
+        Event::RetryScheduled { server, .. } => {
+            let text = event.to_string();
+            crate::ops::log::line(&secrets.get(server).map_or(text.clone(), |secrets| secrets.hide(&text)));
+        }
+        Event::BreakerChanged { .. } => crate::ops::log::line(&event.to_string()),
+        _ => {}
     }
 }
 

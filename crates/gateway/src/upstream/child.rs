@@ -65,7 +65,7 @@ pub fn start(server: &Server, transport: &Transport, general: Arc<dyn Outlet>) -
     };
     let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
     let running = child.id().map(|pid| server.status.process(pid));
-    let said = Arc::new(Said::new(&server.name, transport, &server.status));
+    let said = Arc::new(Said::new(&server.name, transport, &server.secrets, &server.status));
     let heard = tokio::spawn(said::listen(stderr, Arc::clone(&said)));
     let (pipe, outgoing) = Pipe::new();
     let ended = lifecycle.ended.child_token();

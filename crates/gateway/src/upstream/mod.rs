@@ -40,7 +40,7 @@ pub use failure::{Failure, beginning, seconds};
 pub use keeper::Keeper;
 pub use link::Link;
 
-use crate::ops::config::{Life, LoadConfig, Secret, ServerConfig, Transport};
+use crate::ops::config::{Life, LoadConfig, Secrets, ServerConfig, Transport};
 use crate::ops::lifecycle::Lifecycle;
 use crate::wire::names::Era;
 use crate::wire::scan;
@@ -101,6 +101,7 @@ pub struct Server {
     pub reconnect: reconnect::Reconnect,
     /// When it was lost to all who use it, where they use the same one.
     pub incidents: Arc<incident::Incidents>,
+    secrets: Arc<Secrets>,
     transport: Transport,
     /// The transport of old to try at the same address, where none was stated.
     older: Option<Transport>,
@@ -129,7 +130,8 @@ impl Server {
             _ => None,
         };
         let status: Arc<status::Status> = Arc::default();
-        let reconnect = reconnect::Reconnect::new(&name, Arc::clone(&status), &life.reconnect, Rng::new());
+        let secrets = Arc::new(Secrets::of(&transport));
+        let reconnect = reconnect::Reconnect::new(&name, Arc::clone(&status), &secrets, &life.reconnect, Rng::new());
         Arc::new(Self {
             name,
             shared,
@@ -140,6 +142,7 @@ impl Server {
             life,
             status,
             reconnect,
+            secrets,
             transport,
             older,
             is_older: AtomicBool::new(false),
@@ -188,19 +191,7 @@ impl Server {
 
     /// The whole text without what the configuration keeps secret.
     pub fn hidden(&self, text: &str) -> String {
-        let secrets: Vec<&Secret> = match &self.transport {
-            Transport::Stdio { env, .. } => env.iter().map(|(_, value)| value).collect(),
-            Transport::Http { headers, .. } | Transport::Sse { headers, .. } | Transport::Ws { headers, .. } => {
-                headers.iter().map(|(_, value)| value).collect()
-            }
-        };
-        // Of `Bearer <token>` the token alone is secret too.
-        let words =
-            secrets.iter().flat_map(|secret| [secret.expose(), secret.expose().rsplit(' ').next().unwrap_or("")]);
-        let mut hidden: Vec<&str> = words.filter(|word| word.len() >= said::SECRET).collect();
-        // One may be the beginning of another: the rest of that must not be left.
-        hidden.sort_by_key(|word| std::cmp::Reverse(word.len()));
-        hidden.into_iter().fold(text.to_owned(), |text, secret| text.replace(secret, "***"))
+        self.secrets.hide(text)
     }
 
     /// The address, where there is one.

@@ -12,13 +12,14 @@ use tokio::time::Instant;
 
 use super::Failure;
 use super::status::Status;
-use crate::ops::config::Reconnecting;
+use crate::ops::config::{Reconnecting, Secrets};
 
 /// The cool-down of one server.
 #[derive(Debug)]
 pub struct Reconnect {
     name: String,
     status: Arc<Status>,
+    secrets: Arc<Secrets>,
     backoff: Backoff,
     attempts: Option<u32>,
     patience: Duration,
@@ -41,10 +42,11 @@ impl Cooling {
 
 impl Reconnect {
     /// Of a server, as it is configured.
-    pub fn new(name: &str, status: Arc<Status>, config: &Reconnecting, rng: Rng) -> Self {
+    pub fn new(name: &str, status: Arc<Status>, secrets: &Arc<Secrets>, config: &Reconnecting, rng: Rng) -> Self {
         let backoff = Backoff { base: config.base, max: config.max, ..Backoff::RECONNECT };
         let Reconnecting { attempts, wait: patience, .. } = *config;
-        Self { name: name.to_owned(), status, backoff, attempts, patience, rng, state: Mutex::default() }
+        let (name, secrets) = (name.to_owned(), Arc::clone(secrets));
+        Self { name, status, secrets, backoff, attempts, patience, rng, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, Cooling> {
@@ -86,6 +88,7 @@ impl Reconnect {
             Failure::Lost(text) => format!("lost: {text}"),
             failure => format!("it {failure}"),
         };
+        let text = self.secrets.hide(&text);
         self.status.failed(text.clone());
         state.last = Some(failure);
         if !state.wait().is_zero() {
@@ -131,7 +134,13 @@ mod tests {
     use super::*;
 
     fn of(attempts: Option<u32>, chance: f64) -> Reconnect {
-        Reconnect::new("it", Arc::default(), &Reconnecting { attempts, ..Reconnecting::default() }, Rng::fixed(chance))
+        Reconnect::new(
+            "it",
+            Arc::default(),
+            &Arc::default(),
+            &Reconnecting { attempts, ..Reconnecting::default() },
+            Rng::fixed(chance),
+        )
     }
 
     async fn next_failure(reconnect: &Reconnect) -> Duration {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::AsyncRead;
 
 use super::status::Status;
-use crate::ops::config::{Secret, Transport};
+use crate::ops::config::{Secrets, Transport};
 use crate::wire::lines::{Line, Lines};
 
 /// The longest line of a child's stderr that is shown.
@@ -16,42 +16,36 @@ const STDERR_LINE: usize = 8 << 10;
 const STDERR_KEPT: usize = 10;
 /// The letters of them that are shown in an error.
 const STDERR_SHOWN: usize = 300;
-/// A shorter value of a variable is a setting, not a secret.
-pub(super) const SECRET: usize = 6;
-/// Bytes of a line of noise that are looked at.
-const SHOWN: usize = 800;
+/// The letters of a line of noise that are shown.
+const SHOWN: usize = 200;
 
 /// What one process said.
 pub(super) struct Said {
     name: String,
     is_plain: bool,
-    secrets: Vec<Secret>,
+    secrets: Arc<Secrets>,
     last: Mutex<VecDeque<String>>,
     noise: AtomicU64,
     status: Arc<Status>,
 }
 
 impl Said {
-    pub(super) fn new(name: &str, transport: &Transport, status: &Arc<Status>) -> Self {
-        let (is_plain, env) = match transport {
-            Transport::Stdio { inherit_env, env, .. } => (*inherit_env, env.as_slice()),
-            _ => (false, [].as_slice()),
-        };
-        let secrets =
-            env.iter().map(|(_, value)| value.clone()).filter(|value| value.expose().len() >= SECRET).collect();
-        let (name, status) = (name.to_owned(), Arc::clone(status));
+    pub(super) fn new(name: &str, transport: &Transport, secrets: &Arc<Secrets>, status: &Arc<Status>) -> Self {
+        let is_plain = matches!(transport, Transport::Stdio { inherit_env: true, .. });
+        let (name, status, secrets) = (name.to_owned(), Arc::clone(status), Arc::clone(secrets));
         Self { name, is_plain, secrets, last: Mutex::default(), noise: AtomicU64::new(0), status }
     }
 
     /// A line on stderr.
     fn line(&self, line: &[u8]) {
-        let line = String::from_utf8_lossy(line).into_owned();
+        let raw = String::from_utf8_lossy(line);
+        let line = self.secrets.hide(&raw);
         if self.is_plain {
-            crate::ops::log::foreign(&line);
+            crate::ops::log::foreign(&raw);
         } else {
             crate::ops::log::line(&format!("{}: {line}", self.name));
         }
-        self.status.said(&seawall::quote(&self.clean(line.clone())));
+        self.status.said(&seawall::quote(&line));
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.push_back(line);
         if last.len() > STDERR_KEPT {
@@ -63,8 +57,9 @@ impl Said {
     pub(super) fn noise(&self, line: &[u8]) {
         self.noise.fetch_add(1, Ordering::Relaxed);
         self.status.noise();
-        let start = line.get(..SHOWN).unwrap_or(line);
-        let shown: String = String::from_utf8_lossy(start).chars().take(SHOWN / 4).collect();
+        // Cut only after what is secret is gone, so that no beginning of it is left.
+        let start = String::from_utf8_lossy(line.get(..STDERR_LINE).unwrap_or(line));
+        let shown: String = self.secrets.hide(&start).chars().take(SHOWN).collect();
         if !shown.trim().is_empty() {
             crate::ops::log::line(&format!("{}: not a message on stdout, skipped: {shown}", self.name));
         }
@@ -87,20 +82,9 @@ impl Said {
     pub(super) fn last(&self) -> String {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let words: Vec<&str> = last.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
-        let text = self.clean(words.join(" / "));
+        let text = words.join(" / ");
         let start = text.char_indices().rev().nth(STDERR_SHOWN).map_or(0, |(start, _)| start);
         if text.is_empty() { text } else { format!("; it last said: {}", seawall::quote(&text[start..])) }
-    }
-
-    /// The text without what the configuration keeps secret.
-    fn clean(&self, mut text: String) -> String {
-        // One may be the beginning of another: the rest of that must not be left.
-        let mut secrets: Vec<&str> = self.secrets.iter().map(Secret::expose).collect();
-        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-        for secret in secrets {
-            text = text.replace(secret, "***");
-        }
-        text
     }
 }
 

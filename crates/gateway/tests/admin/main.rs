@@ -18,6 +18,7 @@ mod policy;
 mod prometheus;
 mod queue;
 mod restart;
+mod secrets;
 #[allow(dead_code, reason = "shared with other tests, which need more of it")]
 #[path = "../policies/server.rs"]
 mod server;

@@ -12,6 +12,7 @@ mod env;
 mod env_file;
 mod expand;
 mod headers;
+mod hide;
 mod import;
 mod json;
 mod limit;
@@ -43,6 +44,7 @@ use std::time::Duration;
 use http::{HeaderName, Uri};
 
 pub use self::admin::AdminConfig;
+pub use self::hide::Secrets;
 pub use self::load::LoadConfig;
 use self::problem::Place;
 pub use self::problem::{Problem, Problems};
