@@ -32,6 +32,8 @@ pub const CONNECTIONS: usize = 1024;
 pub const ADMIN_CONNECTIONS: usize = 64;
 /// The largest body that an operator may send.
 pub const ADMIN_BODY: usize = 4 << 10;
+/// Tools that an operator is told by name of those that share a breaker; more are only counted.
+pub const COVERED: usize = 50;
 /// Waiting writes that an operator is shown at a time.
 pub const QUEUE_PAGE: usize = 100;
 /// Events that are kept for operators who read along.

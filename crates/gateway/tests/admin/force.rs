@@ -19,7 +19,13 @@ async fn a_tool_that_is_held_open_is_not_called_and_says_who_switched_it_off() {
     assert_eq!(text(&call(&session, "get_issue", json!({})).await), "well");
 
     let held = door.force("get_issue", "open").await;
-    assert_eq!(held, (200, json!({"status": "open", "mode": "forced_open", "tool": "get_issue"})));
+    let covers = json!({"scope": "tool", "tools": ["get_issue"], "more": 0});
+    let answered = |status: &str, mode: &str| {
+        let mut told = json!({"status": status, "mode": mode, "tool": "get_issue"});
+        told.as_object_mut().unwrap().extend(covers.as_object().unwrap().clone());
+        (200, told)
+    };
+    assert_eq!(held, answered("open", "forced_open"));
     let answer = call(&session, "get_issue", json!({})).await;
     assert_eq!(
         text(&answer),
@@ -45,7 +51,7 @@ async fn a_tool_that_is_held_open_is_not_called_and_says_who_switched_it_off() {
     assert_eq!(server.calls("get_issue"), 1);
 
     let back = door.force("get_issue", "auto").await;
-    assert_eq!(back, (200, json!({"status": "closed", "mode": "auto", "tool": "get_issue"})));
+    assert_eq!(back, answered("closed", "auto"));
     assert_eq!(text(&call(&session, "get_issue", json!({})).await), "well");
     let told = ["closed → open", "open → closed"].map(|change| format!("[CircuitBreaker] gh/get_issue: {change}"));
     until("both are in the log", async || {
@@ -77,7 +83,7 @@ async fn a_breaker_that_is_left_out_lets_every_call_pass_and_counts_nothing() {
     }
     assert_eq!(door.breakers().await["breakers"]["get_issue"], "open");
     let out = door.force("get_issue", "closed").await;
-    assert_eq!(out, (200, json!({"status": "closed", "mode": "disabled", "tool": "get_issue"})));
+    assert_eq!((out.0, &out.1["status"], &out.1["mode"]), (200, &json!("closed"), &json!("disabled")));
     for _ in 0..5 {
         assert_eq!(failure(&call(&session, "get_issue", json!({})).await)["code"], "UPSTREAM_ERROR");
     }
@@ -139,4 +145,48 @@ async fn a_shared_breaker_is_held_open_by_its_own_name() {
         assert_eq!(door.force(name, "auto").await.1["mode"], "auto");
         assert_eq!(text(&call(&session, tool, json!({})).await), "well");
     }
+}
+
+#[tokio::test]
+async fn whoever_forces_one_tool_is_told_what_else_its_breaker_covers() {
+    let tools: Vec<Value> =
+        (0..60).map(|n| json!({"name": format!("t{n:02}"), "inputSchema": {"type": "object"}})).collect();
+    let many = json!({ "tools": tools });
+    let server = Faulty::answering(move |_, name, _, _: &Value| match name {
+        "tools/list" => Some(End::Result(many.clone())),
+        _ => None,
+    })
+    .await;
+    let few = Faulty::start(|_, _, _| End::Text("well")).await;
+    let servers = format!(
+        "{ONCE}{ADMIN}[tools.\"one/*\"]\nbreaker = {{ scope = \"server\" }}\n[tools.\"two/t*\"]\nbreaker = {{ scope = \"global\" }}\n\
+         [tools.\"one/get_issue\"]\nbreaker = {{ scope = \"global\" }}\n\
+         [servers.one]\nurl = \"{}\"\ntype = \"http\"\n[servers.two]\nurl = \"{}\"\ntype = \"http\"\n",
+        few.url, server.url
+    );
+    let served = Served::with(&servers).await;
+    let (session, door) = (served.session("/mcp").await, Door::of(&served));
+    session.ask(1, "tools/list", json!({})).await;
+    let mut tap = door.tap("?last=0", &[]).await.unwrap();
+
+    let (status, told) = door.force("one__cypher", "open").await;
+    let of_one = ["batch_label_issues", "create_issue", "cypher", "list_issues", "search_issues", "timeout_report"];
+    let of_one = of_one.into_iter().chain(["unknown", "update_issue", "web_search"]).map(|tool| format!("one__{tool}"));
+    let of_one: Vec<String> = of_one.collect();
+    assert_eq!((status, &told["tool"], &told["scope"]), (200, &json!("one__cypher"), &json!("server")), "{told}");
+    assert_eq!((&told["tools"], &told["more"]), (&json!(of_one), &json!(0)));
+    for tool in &of_one {
+        assert_eq!(failure(&call(&session, tool, json!({})).await)["code"], "SERVER_UNAVAILABLE", "{tool}");
+    }
+    assert_eq!(text(&call(&session, "one__get_issue", json!({})).await), "well", "it shares another one");
+    let changed = tap.until(|event| event["event"] == "breaker_changed").await.pop().unwrap();
+    assert_eq!((&changed["tool"], &changed["scope"]), (&json!("one"), &json!("server")), "{changed}");
+    let line = "the breaker of one__cypher (shared by its server: 9 tools) is held open by an operator";
+    until("the log tells it", async || served.log.lock().unwrap().iter().any(|told| told.contains(line))).await;
+    assert_eq!(door.force("one", "auto").await.1["tools"], json!(of_one), "by its own name too");
+
+    let (_, told) = door.force("two__t07", "open").await;
+    assert_eq!((&told["scope"], &told["more"]), (&json!("global"), &json!(11)), "{told}");
+    let named = told["tools"].as_array().unwrap();
+    assert_eq!((named.len(), &named[0], &named[1]), (50, &json!("one__get_issue"), &json!("two__t00")));
 }

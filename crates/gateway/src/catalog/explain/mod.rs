@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use self::origin::{Origin, Traced};
 use self::told::Told;
+pub use self::values::scope_word;
 use super::layer::Layer;
 use super::listed::Listed;
 use super::rules::{Place, Rules, ServerRules, fit};

@@ -48,7 +48,7 @@ pub(super) fn of(policy: &Policy, own: &Own) -> Vec<(&'static str, Value)> {
         ("breaker.probes", on(|breaker| json!(breaker.probes))),
         ("breaker.successes", on(|breaker| json!(breaker.successes))),
         ("breaker.count_throttling", on(|breaker| json!(breaker.count_throttling))),
-        ("breaker.scope", json!(shared(*scope))),
+        ("breaker.scope", json!(scope_word(*scope))),
         ("cache.ttl", maybe(cache.fresh)),
         ("cache.stale", maybe(cache.stale)),
         ("fallback", fallback.iter().map(step).collect()),
@@ -144,7 +144,8 @@ fn hedged(hedge: HedgePolicy) -> Value {
     }
 }
 
-fn shared(scope: Scope) -> &'static str {
+/// The word for who shares a breaker.
+pub fn scope_word(scope: Scope) -> &'static str {
     match scope {
         Scope::Tool => "tool",
         Scope::Server => "server",

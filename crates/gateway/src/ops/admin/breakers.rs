@@ -2,14 +2,17 @@
 
 use http::StatusCode;
 use hyper::body::Incoming;
-use seawall::{Breaker, Mode, Status};
+use seawall::{Breaker, Mode, Scope, Status};
 use serde_json::{Map, Value, json};
 
 use super::body::{self, Force, Wanted};
 use super::respond::{self, Answer};
+use crate::catalog::explain::scope_word;
 use crate::ops::log;
+use crate::ops::telemetry::breakers::Covers;
 use crate::ops::telemetry::{Telemetry, breakers};
 use crate::policies::Policies;
+use crate::wire::limits;
 
 /// All breakers, and the sums of what happened.
 pub(super) fn list(policies: &Policies, telemetry: &Telemetry) -> Answer {
@@ -62,15 +65,33 @@ pub(super) async fn force(policies: &Policies, tool: &str, body: Incoming) -> An
         Err(wrong) => return *wrong,
     };
     let breakers = breakers::all(policies);
-    let Some(breaker) = breakers.get(tool).and_then(|entry| entry.breaker()) else { return unknown() };
+    let Some(entry) = breakers.get(tool) else { return unknown() };
+    let (Some(breaker), Some(covers)) = (entry.breaker(), entry.covers(policies)) else { return unknown() };
     let (mode, deed) = match wanted {
         Wanted::Open => (Mode::ForcedOpen, "is held open by an operator"),
         Wanted::Closed => (Mode::Disabled, "is left out by an operator"),
         Wanted::Auto => (Mode::Auto, "decides by itself again, as an operator wants it"),
     };
-    log::line(&format!("the breaker of {tool} {deed}"));
+    log::line(&format!("the breaker of {tool}{} {deed}", shared(&covers)));
     breaker.set_mode(mode);
-    respond::json(StatusCode::OK, &json!({"status": breaker.status(), "mode": mode, "tool": tool}))
+    let named: Vec<&String> = covers.tools.iter().take(limits::COVERED).collect();
+    respond::json(
+        StatusCode::OK,
+        &json!({
+            "status": breaker.status(), "mode": mode, "tool": tool,
+            "scope": scope_word(covers.scope), "tools": named, "more": covers.tools.len() - named.len(),
+        }),
+    )
+}
+
+/// Whom a switch concerns beside the tool that was named.
+fn shared(Covers { scope, tools }: &Covers) -> String {
+    let by = match scope {
+        Scope::Tool => return String::new(),
+        Scope::Server => "its server",
+        Scope::Global => "all servers",
+    };
+    format!(" (shared by {by}: {} tools)", tools.len())
 }
 
 fn unknown() -> Answer {

@@ -88,13 +88,25 @@ fn breaker_state(detail: &Value) -> String {
 /// What was done to a breaker.
 pub fn forced(answer: &Value) -> String {
     let tool = plain(&text(&answer["tool"]));
-    match answer["mode"].as_str() {
+    let deed = match answer["mode"].as_str() {
         Some("forced_open") => format!("{tool} is held open: no call reaches it until it is forced to auto or closed"),
         Some("disabled") => {
             format!("{tool} is left out: every call passes and nothing is counted, until it is forced to auto")
         }
         _ => format!("{tool} decides by itself again, and starts {}", text(&answer["status"])),
-    }
+    };
+    deed + &covered(answer)
+}
+
+/// What else a switch concerns, on a line of its own.
+fn covered(answer: &Value) -> String {
+    let by = match answer["scope"].as_str() {
+        Some("server") => "all that share the breaker of its server",
+        Some("global") => "all that share the one breaker of all servers",
+        _ => return String::new(),
+    };
+    let more = answer["more"].as_u64().filter(|more| *more > 0).map(|more| format!(" and {more} more"));
+    format!("\nthis holds for {by}: {}{}", plain(&words(&answer["tools"])), more.unwrap_or_default())
 }
 
 /// Every server. `now` is milliseconds since 1970.
@@ -194,6 +206,21 @@ mod tests {
             event(told.as_object().unwrap()),
             "09:05:03.120  retry_scheduled     get_issue                 attempt=1 error=\"503\\n\\u{1b}[2J gone\""
         );
+    }
+
+    #[test]
+    fn a_switch_is_told_with_all_that_it_concerns() {
+        let answer = |scope: &str, more: u64| {
+            json!({
+                "tool": "a__x", "mode": "forced_open", "status": "open", "scope": scope, "tools": ["a__w\u{1b}", "a__x"], "more": more,
+            })
+        };
+        let held = "a__x is held open: no call reaches it until it is forced to auto or closed";
+        assert_eq!(forced(&answer("tool", 0)), held);
+        let shared = "this holds for all that share the breaker of its server: a__w\u{fffd}, a__x";
+        assert_eq!(forced(&answer("server", 0)), format!("{held}\n{shared}"));
+        let shared = "this holds for all that share the one breaker of all servers: a__w\u{fffd}, a__x and 7 more";
+        assert_eq!(forced(&answer("global", 7)), format!("{held}\n{shared}"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Tools have the names that clients know them by. A breaker that several tools share is there once more under the name of
 //! its server, or `global`. Methods, and names that no server listed, are told once their breaker has opened.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use seawall::{Breaker, Scope, Status, Tool};
@@ -25,17 +25,52 @@ pub struct Entry {
     is_connection: bool,
 }
 
+/// What a breaker decides about.
+#[derive(Debug)]
+pub struct Covers {
+    /// Who shares it.
+    pub scope: Scope,
+    /// The names of all that it decides about, in order; `unknown` stands for those that no server listed.
+    pub tools: BTreeSet<String>,
+}
+
 impl Entry {
     /// The breaker itself.
     pub fn breaker(&self) -> Option<&Breaker> {
-        if self.is_connection { self.owner.server().connection() } else { self.owner.breaker() }
+        self.of(&self.owner)
     }
+
+    fn of<'a>(&self, tool: &'a Tool) -> Option<&'a Breaker> {
+        if self.is_connection { tool.server().connection() } else { tool.breaker() }
+    }
+
+    /// What it decides about. The breaker itself tells, and not the policy: what an operator switched stays with its tool, also
+    /// where that is to have another one.
+    pub fn covers(&self, policies: &Policies) -> Option<Covers> {
+        let breaker = self.breaker()?;
+        let scope = match self.owner.policy().scope {
+            _ if self.is_connection => Scope::Server,
+            _ if breaker.name().contains('/') => Scope::Tool,
+            Scope::Tool if breaker.name() == self.owner.server().name() => Scope::Server,
+            Scope::Tool => Scope::Global,
+            shared => shared,
+        };
+        let is_it = |tool: &Tool| self.of(tool).is_some_and(|other| std::ptr::eq(other, breaker));
+        let all = policies.all();
+        let tools = all.iter().filter(|(_, tool)| is_it(tool)).map(|(named, tool)| shown(policies, *named, tool));
+        Some(Covers { scope, tools: tools.collect() })
+    }
+}
+
+/// What clients call it.
+fn shown(policies: &Policies, named: Named, tool: &Tool) -> String {
+    let name = if named == Named::Unknown { UNKNOWN } else { tool.name() };
+    if policies.is_single() { name.to_owned() } else { names::public(tool.server().name(), name) }
 }
 
 /// All of them by name. Asking makes none.
 pub fn all(policies: &Policies) -> BTreeMap<String, Entry> {
     let mut entries = BTreeMap::new();
-    let is_single = policies.is_single();
     let mut put = |name: String, entry: Entry| {
         // A tool keeps its name; what is called like it gives way.
         entries.entry(name).or_insert(entry);
@@ -48,7 +83,7 @@ pub fn all(policies: &Policies) -> BTreeMap<String, Entry> {
         // What is no tool and shares its breaker is told with those it shares it with.
         if *named == Named::Tool || tool.policy().scope == Scope::Tool {
             let name = if *named == Named::Unknown { UNKNOWN } else { tool.name() };
-            put(if is_single { name.to_owned() } else { names::public(tool.server().name(), name) }, entry(tool, name));
+            put(shown(policies, *named, tool), entry(tool, name));
         }
     }
     for (_, tool) in tools.iter().filter(told) {

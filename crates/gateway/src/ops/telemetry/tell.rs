@@ -4,10 +4,11 @@
 
 use std::time::Duration;
 
-use seawall::Event;
+use seawall::{Event, Scope};
 use serde_json::{Map, Value, json};
 
 use super::counts::UNKNOWN;
+use crate::catalog::explain::scope_word;
 use crate::catalog::names;
 use crate::policies::{Named, Policies};
 use crate::wire::limits;
@@ -85,9 +86,12 @@ fn details(event: &Event) -> Option<(&'static str, Details)> {
         }
         Event::RetryBudgetSpent { .. } => ("retry_budget_spent", vec![]),
         Event::Hedged { .. } => ("hedged", vec![]),
-        Event::BreakerChanged { from, to, .. } => ("breaker_changed", vec![("from", json!(from)), ("to", json!(to))]),
-        Event::BreakerRejected { retry_after, shadow, .. } => {
-            ("breaker_rejected", vec![("retryAfterMs", millis(*retry_after)), ("shadow", json!(shadow))])
+        Event::BreakerChanged { name, from, to } => {
+            ("breaker_changed", vec![("scope", scope(name)), ("from", json!(from)), ("to", json!(to))])
+        }
+        Event::BreakerRejected { name, retry_after, shadow } => {
+            let wait = ("retryAfterMs", millis(*retry_after));
+            ("breaker_rejected", vec![("scope", scope(name)), wait, ("shadow", json!(shadow))])
         }
         Event::CacheHit { shared_flight, .. } => ("cache_hit", vec![("sharedFlight", json!(shared_flight))]),
         Event::Refused { cause, .. } => ("refused", vec![("cause", json!(cause))]),
@@ -104,6 +108,15 @@ fn details(event: &Event) -> Option<(&'static str, Details)> {
         }
         _ => return None,
     })
+}
+
+/// Who shares the breaker of this name.
+fn scope(name: &str) -> Value {
+    json!(scope_word(match name {
+        tool if tool.contains('/') => Scope::Tool,
+        "global" => Scope::Global,
+        _ => Scope::Server,
+    }))
 }
 
 fn millis(time: Duration) -> Value {
