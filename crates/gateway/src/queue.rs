@@ -131,7 +131,8 @@ pub async fn read(route: &Route, client: &Arc<str>, id: &str) -> Option<Found> {
     }
     let outcome: Option<Value> = item.outcome.as_deref().and_then(|json| serde_json::from_str(json).ok());
     let told = json!({
-        "id": id, "server": item.call.server, "tool": item.call.tool, "state": item.state, "attempts": item.attempts,
+        "id": id, "server": item.call.server, "tool": item.call.tool, "state": item.state, "isError": item.is_error,
+        "attempts": item.attempts,
         "enqueued": item.enqueued, "mayHaveExecuted": item.may_have_executed, "note": item.note, "result": outcome,
     });
     Some(told.into())

@@ -152,8 +152,8 @@ async fn an_operator_sends_and_drops_what_waits() {
     let (code, _, said) = shell.run("queue retry q1").await;
     assert!(code == 1 && said.contains("made already"), "{said}");
     let (code, _, said) = shell.run("queue drop q1").await;
-    let told = "seawall: q1 was made already, and its client can read the result until it is forgotten after a day; \
-                say --even-if-delivered if the result is meant to go";
+    let told = "seawall: q1 was delivered already, and its client can read the answer until it is forgotten after a day; \
+                say --even-if-delivered if the answer is meant to go";
     assert_eq!((code, said.as_str()), (1, told));
     assert_eq!(shell.json("queue list --all").await["items"][0]["id"], "q1");
     assert_eq!(shell.ok("queue drop q1 --even-if-delivered").await, "q1 is dropped");

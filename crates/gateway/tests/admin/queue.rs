@@ -19,6 +19,8 @@ const WELL: u8 = 1;
 /// What is asked of it may be executed, and nobody hears.
 const CUT: u8 = 2;
 const HELD: u8 = 3;
+/// It answers, and its answer is an error.
+const WRONG: u8 = 4;
 
 /// A server whose mood can be set, and what lets it go on when it holds a call.
 async fn moody() -> (Faulty, Arc<AtomicU8>, Arc<Semaphore>) {
@@ -27,6 +29,7 @@ async fn moody() -> (Faulty, Arc<AtomicU8>, Arc<Semaphore>) {
     let server = Faulty::start(move |_, _, _| match looked.load(Ordering::SeqCst) {
         WELL => End::Text("made"),
         CUT => End::Reset,
+        WRONG => End::ToolError("there is no such label"),
         HELD => End::Held(Arc::clone(&held), "held"),
         // Certainly not executed.
         _ => End::Status("429 Too Many Requests", "", "token=hunter2-canary"),
@@ -102,8 +105,18 @@ async fn what_waits_is_listed_without_what_it_was_given_and_can_be_sent_at_once(
     // The third pause is four seconds long.
     let item = tried(&door, &id, "waiting", 3).await;
     let keys: BTreeSet<&str> = item.as_object().unwrap().keys().map(String::as_str).collect();
-    let expected =
-        ["id", "tool", "server", "state", "attempts", "nextAttempt", "enqueued", "mayHaveExecuted", "lastError"];
+    let expected = [
+        "id",
+        "tool",
+        "server",
+        "state",
+        "isError",
+        "attempts",
+        "nextAttempt",
+        "enqueued",
+        "mayHaveExecuted",
+        "lastError",
+    ];
     assert_eq!(keys, BTreeSet::from(expected));
     assert_eq!((&item["tool"], &item["server"]), (&json!("create_issue"), &json!("gh")));
     let (next, came) = (item["nextAttempt"].as_u64().unwrap(), item["enqueued"].as_u64().unwrap());
@@ -316,4 +329,45 @@ async fn what_waits_for_a_tool_that_is_switched_off_waits_on() {
     assert_eq!(forget(&door, &first).await.0, 200);
     tried(&door, &second, "delivered", 1).await;
     assert_eq!(server.calls("create_issue"), before);
+}
+
+#[tokio::test]
+async fn what_was_answered_with_an_error_is_told_apart_and_not_sent_again() {
+    let folder = TempDir::new().unwrap();
+    let (server, mood, _) = moody().await;
+    let served = server.served(&policies(&folder)).await;
+    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    let wrong = queued(&session, "create_issue", json!({})).await;
+    mood.store(WRONG, Ordering::SeqCst);
+    let answered = tried(&door, &wrong, "delivered", 1).await;
+    assert_eq!(answered["isError"], true, "{answered}");
+    assert!(!answered.to_string().contains("no such label"), "answers are not shown: {answered}");
+    mood.store(BUSY, Ordering::SeqCst);
+    let right = queued(&session, "create_issue", json!({})).await;
+    mood.store(WELL, Ordering::SeqCst);
+    assert_eq!(tried(&door, &right, "delivered", 1).await["isError"], false);
+    let (_, all) = door.get("/resilience/queue").await;
+    assert_eq!((&all["delivered"], &all["deliveredWithError"]), (&json!(2), &json!(1)), "{all}");
+
+    let told = became(&session, &wrong).await;
+    assert_eq!(
+        (&told["state"], &told["isError"], &told["result"]["isError"]),
+        (&json!("delivered"), &json!(true), &json!(true))
+    );
+    assert_eq!(became(&session, &right).await["isError"], false);
+    let line = format!("{wrong} (create_issue at gh) was answered with an error, and is not sent again");
+    until("the log tells it", async || served.log.lock().unwrap().iter().any(|told| told.contains(&line))).await;
+    assert!(
+        !served.log.lock().unwrap().iter().any(|told| told.contains(&format!("{right} ("))),
+        "a success is no news"
+    );
+    let mut tap = door.tap("?last=1000&class=tool_error", &[]).await.unwrap();
+    assert_eq!(tap.event().await.unwrap()["tool"], "create_issue");
+
+    let calls = server.calls("create_issue");
+    for (status, why) in [retry(&door, &wrong, "").await, forget(&door, &wrong).await] {
+        let why = why["error"].as_str().unwrap();
+        assert!(status == 409 && why.contains("answered with an error") && !why.contains("made already"), "{why}");
+    }
+    assert_eq!(server.calls("create_issue"), calls);
 }

@@ -50,7 +50,7 @@ async fn listed(gateway: &Gateway, uri: &Uri) -> Result<Answer, Box<Answer>> {
         StatusCode::OK,
         &json!({
             "items": items, "next": next, "waiting": tally.waiting, "delivering": tally.delivering,
-            "delivered": tally.delivered, "dead": tally.dead,
+            "delivered": tally.delivered, "deliveredWithError": tally.with_error, "dead": tally.dead,
         }),
     ))
 }
@@ -122,10 +122,13 @@ pub(super) async fn forget(gateway: &Gateway, id: &str, body: Incoming) -> Answe
             log::line(&format!("an operator drops {id}{meant}"));
             respond::json(StatusCode::OK, &json!({"status": "dropped", "id": id}))
         }
-        Ok(Changed::NotNow(State::Delivered)) => respond::error(
-            StatusCode::CONFLICT,
-            "it was made already, and its client can read the result until it is forgotten after a day; send {\"even_if_delivered\": true} if the result is meant to go",
-        ),
+        Ok(made @ (Changed::NotNow(State::Delivered) | Changed::WentWrong)) => {
+            let why = format!(
+                "{} until it is forgotten after a day; send {{\"even_if_delivered\": true}} if the result is meant to go",
+                is_made(made)
+            );
+            respond::error(StatusCode::CONFLICT, &why)
+        }
         other => refused(&other),
     }
 }
@@ -137,11 +140,21 @@ fn refused(end: &Result<Changed, Unkept>) -> Answer {
             respond::error(StatusCode::NOT_FOUND, "there is no such item; GET /resilience/queue lists them")
         }
         Ok(Changed::NotNow(State::Delivering)) => not_now("it is being sent right now; what comes of it is known soon"),
-        Ok(Changed::NotNow(_)) => not_now("it was made already, and its client can read the result"),
+        Ok(made @ (Changed::NotNow(_) | Changed::WentWrong)) => not_now(is_made(*made)),
         Ok(Changed::InDoubt) => not_now(
             "it may have been executed, and sending it again may do it twice; look first, then send {\"even_if_executed\": true} if it is meant",
         ),
         Err(unkept) => failed(unkept),
+    }
+}
+
+/// What is said of a write that was delivered.
+fn is_made(how: Changed) -> &'static str {
+    match how {
+        Changed::WentWrong => {
+            "it was delivered and answered with an error, so it is not sent again, and its client can read the answer"
+        }
+        _ => "it was made already, and its client can read the result",
     }
 }
 

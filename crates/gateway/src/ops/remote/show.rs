@@ -134,11 +134,14 @@ pub fn queue(answer: &Value, now: u64) -> String {
             (true, note) if !note.contains("may have been executed") => format!("may have been executed; {note}"),
             (_, note) => note,
         };
-        let cells = ["id", "tool", "server", "state", "attempts"].map(|key| text(&item[key]));
-        cells.into_iter().chain([age, next.unwrap_or_default(), note]).collect()
+        let state = if item["isError"] == true { ", with an error" } else { "" };
+        let state = text(&item["state"]) + state;
+        let [id, tool, server, attempts] = ["id", "tool", "server", "attempts"].map(|key| text(&item[key]));
+        [id, tool, server, state, attempts].into_iter().chain([age, next.unwrap_or_default(), note]).collect()
     };
     let sums = ["waiting", "delivering", "dead", "delivered"].map(|key| format!("{} {key}", text(&answer[key])));
-    let sums = sums.join(", ");
+    let wrong = answer["deliveredWithError"].as_u64().filter(|wrong| *wrong > 0);
+    let sums = sums.join(", ") + &wrong.map(|wrong| format!(", {wrong} of them with an error")).unwrap_or_default();
     if items.is_empty() {
         return format!("nothing to show: {sums}");
     }
@@ -235,14 +238,16 @@ mod tests {
             "items": [
                 item("q1", "waiting", Some(190_000), false, Some("429")),
                 item("q2", "dead", None, true, Some("the gateway stopped")),
+                { "id": "q3", "tool": "create", "server": "gh", "state": "delivered", "isError": true, "attempts": 1, "enqueued": 1_000 },
             ],
-            "waiting": 1, "delivering": 0, "dead": 1, "delivered": 3, "next": "q2",
+            "waiting": 1, "delivering": 0, "dead": 1, "delivered": 3, "deliveredWithError": 1, "next": "q3",
         });
         let expected = "\
-ID  TOOL    SERVER  STATE    TRIES  AGE  NEXT TRY  NOTE
-q1  create  gh      waiting  2      60s  in 2m     429
-q2  create  gh      dead     2      60s            may have been executed; the gateway stopped
-1 waiting, 0 delivering, 1 dead, 3 delivered; more: seawall queue list --after q2";
+ID  TOOL    SERVER  STATE                     TRIES  AGE  NEXT TRY  NOTE
+q1  create  gh      waiting                   2      60s  in 2m     429
+q2  create  gh      dead                      2      60s            may have been executed; the gateway stopped
+q3  create  gh      delivered, with an error  1      60s
+1 waiting, 0 delivering, 1 dead, 3 delivered, 1 of them with an error; more: seawall queue list --after q3";
         assert_eq!(queue(&answer, 61_000), expected);
     }
 }

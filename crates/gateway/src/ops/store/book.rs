@@ -101,7 +101,10 @@ impl Book {
             match brief.state {
                 State::Waiting => tally.waiting += 1,
                 State::Delivering => tally.delivering += 1,
-                State::Delivered => tally.delivered += 1,
+                State::Delivered => {
+                    tally.delivered += 1;
+                    tally.with_error += usize::from(brief.is_error);
+                }
                 State::Dead => tally.dead += 1,
             }
         }

@@ -137,8 +137,7 @@ impl Line<'_> {
         let mut tries = 0;
         loop {
             match self.store.settle(id, end.clone(), pause).await {
-                Ok(_) if end.is_ok() => return,
-                Ok(_) => return self.tell_if_dead(id).await,
+                Ok(_) => return self.tell_if_bad(id).await,
                 Err(unkept) => {
                     tries += 1;
                     crate::ops::log::line(&format!("the end of {id} is not recorded yet: {unkept}"));
@@ -151,13 +150,15 @@ impl Line<'_> {
     }
 
     /// Somebody was promised this call, and nobody else is there to notice.
-    async fn tell_if_dead(&self, id: &str) {
-        if let Ok(Some(item)) = self.store.item(id).await
-            && item.state == State::Dead
-        {
-            let (tool, note) = (&item.call.tool, item.note.unwrap_or_default());
-            crate::ops::log::line(&format!("{id} ({tool} at {}) is given up: {note}", self.server));
-        }
+    async fn tell_if_bad(&self, id: &str) {
+        let Ok(Some(item)) = self.store.item(id).await else { return };
+        let what = match item.state {
+            State::Dead => format!("is given up: {}", item.note.unwrap_or_default()),
+            // What it says is its client's.
+            State::Delivered if item.is_error => "was answered with an error, and is not sent again".to_owned(),
+            _ => return,
+        };
+        crate::ops::log::line(&format!("{id} ({} at {}) {what}", item.call.tool, self.server));
     }
 
     /// Whether `wait` ended before the delivery was stopped.

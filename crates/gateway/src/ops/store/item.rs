@@ -49,6 +49,9 @@ pub struct Item {
     pub note: Option<String>,
     /// The tool's result, as JSON.
     pub outcome: Option<String>,
+    /// The tool marked its result as an error. The call was made all the same, and is not made again.
+    #[serde(default)]
+    pub is_error: bool,
 }
 
 /// What a list shows of an item, in the words of the admin interface.
@@ -63,6 +66,8 @@ pub struct Brief {
     pub server: String,
     /// Where it is on its way.
     pub state: State,
+    /// It was delivered, and answered with an error.
+    pub is_error: bool,
     /// Attempts that were started.
     pub attempts: u32,
     /// The earliest time of the next attempt, while it waits; milliseconds since 1970.
@@ -92,6 +97,7 @@ impl Item {
             tool: self.call.tool.clone(),
             server: self.call.server.clone(),
             state: self.state,
+            is_error: self.is_error,
             attempts: self.attempts,
             next_attempt: (self.state == State::Waiting).then_some(self.next_attempt),
             enqueued: self.enqueued,
@@ -167,6 +173,7 @@ mod tests {
             may_have_executed,
             note,
             outcome,
+            is_error: false,
         };
         let record = item.encode(7).unwrap();
         assert_eq!(Item::decode(7, &record), Some(item));

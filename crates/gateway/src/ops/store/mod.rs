@@ -74,6 +74,8 @@ pub struct Tally {
     pub delivering: usize,
     /// Done, with a result that can be read.
     pub delivered: usize,
+    /// Those of them whose result is an error.
+    pub with_error: usize,
     /// Given up.
     pub dead: usize,
 }

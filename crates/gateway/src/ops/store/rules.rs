@@ -4,6 +4,7 @@ use seawall::{Cause, Disposition, Effect, Failure, NotQueued, Queued, Sent};
 
 use super::item::{Brief, Item, State, name};
 use super::page::{Lost, Page};
+use crate::wire::edit::Object;
 
 /// How much a clock may be set back, in milliseconds, before times are not believed any more.
 const CLOCK_SLACK: u64 = 60_000;
@@ -28,6 +29,8 @@ pub enum Changed {
     Unknown,
     /// An item in this state does not allow it.
     NotNow(State),
+    /// It was delivered already, and answered with an error.
+    WentWrong,
     /// It may have been executed, and whoever wants it sent again has not said that this is meant.
     InDoubt,
 }
@@ -50,6 +53,7 @@ impl Page<'_> {
             may_have_executed: false,
             note: None,
             outcome: None,
+            is_error: false,
         };
         let size = item.encode(id).map_err(|error| Lost(error.to_string()))?.len();
         if let Err(refused) = self.make_room(size)? {
@@ -129,7 +133,7 @@ impl Page<'_> {
         match self.state(id) {
             None => return Ok(Changed::Unknown),
             Some(State::Waiting | State::Dead) => {}
-            Some(other) => return Ok(Changed::NotNow(other)),
+            Some(_) => return Ok(self.not_now(id)),
         }
         let mut item = self.read(id)?;
         let does_harm = item.may_have_executed && !item.call.effect.is_replayable();
@@ -148,9 +152,18 @@ impl Page<'_> {
     pub(super) fn forget(&mut self, id: u64, even_if_delivered: bool) -> Result<Changed, Lost> {
         match self.state(id) {
             None => Ok(Changed::Unknown),
-            Some(State::Delivering) => Ok(Changed::NotNow(State::Delivering)),
-            Some(State::Delivered) if !even_if_delivered => Ok(Changed::NotNow(State::Delivered)),
-            Some(_) => self.remove(id).map(|()| Changed::Done),
+            Some(State::Waiting | State::Dead) => self.remove(id).map(|()| Changed::Done),
+            Some(State::Delivered) if even_if_delivered => self.remove(id).map(|()| Changed::Done),
+            Some(_) => Ok(self.not_now(id)),
+        }
+    }
+
+    /// Why nothing is changed about an item.
+    fn not_now(&self, id: u64) -> Changed {
+        match self.known.items.get(&id) {
+            None => Changed::Unknown,
+            Some(brief) if brief.is_error => Changed::WentWrong,
+            Some(brief) => Changed::NotNow(brief.state),
         }
     }
 
@@ -215,6 +228,7 @@ impl Page<'_> {
         item.state = State::Delivered;
         item.forgotten = Some(now.saturating_add(self.bounds.outcome_kept));
         item.call.arguments = serde_json::Value::Null;
+        item.is_error = Object::of(outcome.as_bytes()).get("isError") == Some(b"true");
         if outcome.len() > self.bounds.outcome_bytes {
             item.note = Some(format!("executed; its result of {} bytes is too large to keep", outcome.len()));
         } else {

@@ -18,9 +18,6 @@ use crate::ops::remote::show;
 use crate::wire::limits;
 use crate::wire::sse::Decoder;
 
-/// Why a result is not dropped like what waits.
-const IS_MADE: &str = "was made already, and its client can read the result until it is forgotten after a day";
-
 /// Asks, and shows the answer.
 pub(in crate::ops::cli) async fn run(remote: Remote) -> Ended {
     match remote {
@@ -168,9 +165,12 @@ async fn queue(asking: &Asking, deed: Option<QueueDeed>) -> Ended {
             let path = format!("/resilience/queue/{}", encoded(&id));
             let body = json!({ "even_if_delivered": even_if_delivered }).to_string();
             let answer = asking.client.ask(Method::DELETE, &path, &body).await.map_err(|trouble| match trouble {
-                Trouble::Refused(StatusCode::CONFLICT, why) if why.contains("even_if_delivered") => {
-                    (USAGE, format!("{id} {IS_MADE}; say --even-if-delivered if the result is meant to go"))
-                }
+                Trouble::Refused(StatusCode::CONFLICT, why) if why.contains("even_if_delivered") => (
+                    USAGE,
+                    format!(
+                        "{id} was delivered already, and its client can read the answer until it is forgotten after a day; say --even-if-delivered if the answer is meant to go"
+                    ),
+                ),
                 other => ended(other),
             })?;
             asking.show(&answer, || format!("{id} is dropped"))

@@ -43,7 +43,7 @@ async fn a_list_shows_what_the_admin_interface_promises() {
     let came = shown[0]["enqueued"].take().as_u64().unwrap();
     let next = shown[0]["nextAttempt"].take().as_u64().unwrap();
     let expected = serde_json::json!([{
-        "id": "q1", "tool": "append", "server": "a", "state": "waiting", "attempts": 0,
+        "id": "q1", "tool": "append", "server": "a", "state": "waiting", "isError": false, "attempts": 0,
         "nextAttempt": null, "enqueued": null, "mayHaveExecuted": false, "lastError": null,
     }]);
     assert_eq!(shown, expected);
@@ -132,6 +132,26 @@ async fn a_dead_item_can_be_retried_or_dropped() {
     assert_eq!(store.forget("q1", false).await.unwrap(), Changed::NotNow(State::Delivered), "its client may read it");
     assert_eq!(store.forget("q1", true).await.unwrap(), Changed::Done);
     assert_eq!(store.forget("q1", true).await.unwrap(), Changed::Unknown);
+}
+
+#[tokio::test]
+async fn a_result_that_is_an_error_is_told_apart_also_after_a_restart_and_where_it_is_not_kept() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let store = open(folder.path()).unwrap();
+    let wrong = r#"{"content":[],"isError":true}"#.to_owned();
+    let long = format!(r#"{{"isError": true, "content": ["{}"]}}"#, "x".repeat(300 << 10));
+    for (n, outcome) in [wrong, long, r#"{"content":[{"isError":true}]}"#.to_owned()].into_iter().enumerate() {
+        let id = store.enqueue(write(1)).await.unwrap();
+        store.begin("a").await.unwrap();
+        assert_eq!(store.settle(&id, Ok(outcome), Duration::ZERO).await.unwrap(), Changed::Done, "{n}");
+    }
+    store.close().await;
+    let store = open(folder.path()).unwrap();
+    let told: Vec<bool> = store.list().await.unwrap().iter().map(|brief| brief.is_error).collect();
+    assert_eq!((told, store.changes().borrow().with_error), (vec![true, true, false], 2));
+    assert_eq!(store.retry("q1", true).await.unwrap(), Changed::WentWrong, "it was made, and is not made twice");
+    assert_eq!(store.forget("q1", false).await.unwrap(), Changed::WentWrong);
+    assert_eq!(store.forget("q1", true).await.unwrap(), Changed::Done);
 }
 
 #[tokio::test]
