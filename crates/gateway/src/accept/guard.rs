@@ -14,27 +14,44 @@ pub struct Guard {
     pub origins: Vec<String>,
 }
 
+/// What about a request is not ours, and what is said of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Foreign {
+    /// The name it was sent to.
+    Host(&'static str),
+    /// The page it comes from.
+    Origin(&'static str),
+}
+
+impl Foreign {
+    /// What is said of it.
+    pub fn why(self) -> &'static str {
+        let (Self::Host(why) | Self::Origin(why)) = self;
+        why
+    }
+}
+
 impl Guard {
     /// Why a request may not pass, if so.
-    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), &'static str> {
+    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Foreign> {
         let hosts: Vec<_> = headers.get_all(HOST).iter().map(|host| host.to_str().unwrap_or_default()).collect();
         if hosts.len() > 1 {
-            return Err("several Host headers");
+            return Err(Foreign::Host("several Host headers"));
         }
         // The request line, or the pseudo-header of HTTP/2, may name one too: whoever goes by either must see ours.
         let mut said = hosts.into_iter().chain(uri.authority().map(|authority| authority.as_str())).peekable();
         if said.peek().is_none() {
-            return Err("no Host header");
+            return Err(Foreign::Host("no Host header"));
         }
         if !said.all(|host| self.is_our_host(host)) {
-            return Err("this Host is not served here; add it to allowed_hosts if it is yours");
+            return Err(Foreign::Host("this Host is not served here; add it to allowed_hosts if it is yours"));
         }
         let mut origins = headers.get_all(ORIGIN).iter();
         match (origins.next(), origins.next()) {
             (None, _) => Ok(()),
-            (Some(_), Some(_)) => Err("several Origin headers"),
+            (Some(_), Some(_)) => Err(Foreign::Origin("several Origin headers")),
             (Some(origin), None) if origin.to_str().is_ok_and(|origin| self.is_our_origin(origin)) => Ok(()),
-            _ => Err("this Origin is not welcome here; add it to allowed_origins if it is yours"),
+            _ => Err(Foreign::Origin("this Origin is not welcome here; add it to allowed_origins if it is yours")),
         }
     }
 

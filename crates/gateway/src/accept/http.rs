@@ -105,8 +105,8 @@ impl Face {
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
-        if let Err(why) = self.guard.check(request.uri(), request.headers()) {
-            return respond::refuse(StatusCode::FORBIDDEN, why);
+        if let Err(foreign) = self.guard.check(request.uri(), request.headers()) {
+            return respond::refuse(StatusCode::FORBIDDEN, foreign.why());
         }
         let Some(route) = self.gateway.route(request.uri().path()).cloned() else {
             return respond::refuse(StatusCode::NOT_FOUND, "there is nothing here; MCP is at /mcp and /mcp/<server>");

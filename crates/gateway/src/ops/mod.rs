@@ -1,6 +1,7 @@
 //! Everything that is not on the path of a call.
 
 pub mod admin;
+mod barred;
 pub mod check;
 pub mod cli;
 pub mod config;

@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 use super::respond::{self, Answer};
+use crate::ops::barred::{Barred, WRONG_TOKEN};
 use crate::ops::config::AdminConfig;
 
 /// Whether somebody may.
@@ -35,9 +36,9 @@ impl Refused {
                 answer.headers_mut().insert("www-authenticate", HeaderValue::from_static("Bearer"));
                 answer
             }
-            Self::WrongKey => respond::error(StatusCode::FORBIDDEN, "Invalid API key"),
-            Self::NoToken => respond::error(
-                StatusCode::FORBIDDEN,
+            Self::WrongKey => respond::error(StatusCode::FORBIDDEN, WRONG_TOKEN),
+            Self::NoToken => respond::barred(
+                Barred::NoToken,
                 "this gateway has no admin token, so nothing can be changed here; set token under [admin]",
             ),
         }

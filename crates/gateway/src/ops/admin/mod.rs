@@ -26,10 +26,11 @@ use tokio::sync::Semaphore;
 
 use self::access::Access;
 use self::respond::Answer;
+use super::barred::Barred;
 use super::config::Config;
 use super::telemetry::{Telemetry, breakers as watched, scrape};
 use crate::accept::connection;
-use crate::accept::guard::Guard;
+use crate::accept::guard::{Foreign, Guard};
 use crate::bridge::park;
 use crate::catalog::names;
 use crate::gateway::Gateway;
@@ -103,8 +104,9 @@ impl Door {
     }
 
     async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Answer {
-        if let Err(why) = self.guard.check(request.uri(), request.headers()) {
-            return respond::error(StatusCode::FORBIDDEN, why);
+        if let Err(foreign) = self.guard.check(request.uri(), request.headers()) {
+            let what = if matches!(foreign, Foreign::Host(_)) { Barred::Host } else { Barred::Origin };
+            return respond::barred(what, foreign.why());
         }
         let (request, body) = request.into_parts();
         let (request, path) = (&request, request.uri.path());

@@ -10,6 +10,8 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{Either, Full};
 use serde_json::{Value, json};
 
+use crate::ops::barred::Barred;
+
 /// An answer: whole, or a stream of events.
 pub(super) type Answer = Response<Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>>;
 
@@ -35,6 +37,11 @@ pub(super) fn json(status: StatusCode, value: &Value) -> Answer {
 /// Why something is not done.
 pub(super) fn error(status: StatusCode, why: &str) -> Answer {
     json(status, &json!({"error": why}))
+}
+
+/// Why somebody is not let in.
+pub(super) fn barred(what: Barred, why: &str) -> Answer {
+    json(StatusCode::FORBIDDEN, &json!({"error": why, "refused": what}))
 }
 
 /// A method that a path does not know.

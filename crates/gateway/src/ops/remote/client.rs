@@ -9,9 +9,11 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client as Pool, Error};
 use hyper_util::rt::TokioExecutor;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::place::Place;
+use crate::ops::barred::{Barred, WRONG_TOKEN};
 use crate::upstream::client::{self, HttpClient};
 
 /// How long an answer may take.
@@ -22,11 +24,11 @@ const LARGEST: usize = 64 << 20;
 /// Why there is no answer of use. Each says what to do next.
 #[derive(Debug)]
 pub enum Trouble {
-    /// Nobody answers, or somebody else.
+    /// Nobody answers, or somebody else, or a gateway that cannot do it now.
     Unreachable(String),
     /// The token is missing or wrong.
     Auth(String),
-    /// What was asked for cannot be done.
+    /// What was asked for, or how, is wrong.
     Refused(StatusCode, String),
 }
 
@@ -82,8 +84,7 @@ impl Client {
             let (status, response) = self.send(method, path, body).await?;
             let whole = Limited::new(response, LARGEST).collect().await;
             let bytes = whole.map_err(|error| self.unreachable(&error.to_string()))?.to_bytes();
-            let answer = serde_json::from_slice(&bytes).map_err(|_| self.somebody_else())?;
-            self.judged(status, answer)
+            self.judged(status, serde_json::from_slice(&bytes).ok())
         };
         match tokio::time::timeout(PATIENCE, asked).await {
             Ok(answer) => answer,
@@ -99,9 +100,9 @@ impl Client {
         if status == StatusCode::OK {
             return Ok(body);
         }
-        let bytes = Limited::new(body, LARGEST).collect().await.map_err(|_| self.somebody_else())?.to_bytes();
-        self.judged(status, serde_json::from_slice(&bytes).map_err(|_| self.somebody_else())?)?;
-        Err(self.somebody_else())
+        let bytes = Limited::new(body, LARGEST).collect().await.map_err(|_| self.somebody_else(status))?.to_bytes();
+        self.judged(status, serde_json::from_slice(&bytes).ok())?;
+        Err(self.somebody_else(status))
     }
 
     async fn send(&self, method: Method, path: &str, body: &str) -> Result<(StatusCode, Incoming), Trouble> {
@@ -122,36 +123,60 @@ impl Client {
         Ok((head.status, body))
     }
 
-    /// What an answer with this status is.
-    fn judged(&self, status: StatusCode, answer: Value) -> Result<Value, Trouble> {
+    /// What an answer with this status is; `None` if it is no JSON.
+    fn judged(&self, status: StatusCode, answer: Option<Value>) -> Result<Value, Trouble> {
+        let (address, answer) = (self.address(), answer.ok_or_else(|| self.somebody_else(status))?);
+        let why = answer["error"].as_str();
         // A gateway that is not ready says so with a status of its own.
-        if status.is_success() || (status.is_server_error() && answer["status"].is_string()) {
+        if status.is_success() || (status.is_server_error() && why.is_none() && answer["status"].is_string()) {
             return Ok(answer);
         }
-        let why = answer["error"].as_str().ok_or_else(|| self.somebody_else())?.to_owned();
+        let why = why.ok_or_else(|| self.somebody_else(status))?;
         Err(match status {
             StatusCode::UNAUTHORIZED => Trouble::Auth(format!(
-                "{} wants its admin token: set SEAWALL_ADMIN_TOKEN, or give --config with the file that has it",
-                self.address()
+                "{address} wants its admin token: set SEAWALL_ADMIN_TOKEN, or give --config with the file that has it"
             )),
-            StatusCode::FORBIDDEN if self.place.token.is_some() => {
-                Trouble::Auth(format!("{} does not take this token: {why}", self.address()))
+            StatusCode::FORBIDDEN => self.barred(Barred::deserialize(&answer["refused"]).ok(), why),
+            _ if status.is_server_error() => {
+                Trouble::Unreachable(format!("{address} cannot do it now ({status}): {why}; its log may say more"))
             }
-            StatusCode::FORBIDDEN => Trouble::Auth(why),
-            _ if status.is_server_error() => Trouble::Unreachable(why),
-            _ => Trouble::Refused(status, why),
+            _ => Trouble::Refused(status, why.to_owned()),
         })
+    }
+
+    /// Why we are not let in, and the way out of that.
+    fn barred(&self, what: Option<Barred>, why: &str) -> Trouble {
+        let address = self.address();
+        let not_so = |text| Trouble::Refused(StatusCode::FORBIDDEN, text);
+        match what {
+            Some(Barred::Host) => not_so(format!(
+                "{address} does not go by this name: add it to allowed_hosts in the gateway's configuration, or give --admin with a name it goes by"
+            )),
+            Some(Barred::Origin) => not_so(format!(
+                "{address} does not take the Origin that something on the way adds: go around it, or add it to allowed_origins in the gateway's configuration"
+            )),
+            Some(Barred::NoToken) => Trouble::Auth(format!(
+                "{address} has no admin token, so nothing can be changed there; set token under [admin] in its configuration"
+            )),
+            None if why == WRONG_TOKEN => Trouble::Auth(format!("{address} does not take this token: {why}")),
+            None => Trouble::Auth(format!("{address} refuses this: {why}")),
+        }
     }
 
     fn unreachable(&self, why: &str) -> Trouble {
         Trouble::Unreachable(format!("the connection to {} was lost: {why}", self.address()))
     }
 
-    fn somebody_else(&self) -> Trouble {
-        Trouble::Unreachable(format!(
-            "what answers at {} is no admin API of Seawall; [admin] listens on a port of its own, 7333 if nothing else is said",
-            self.address()
-        ))
+    fn somebody_else(&self, status: StatusCode) -> Trouble {
+        let address = self.address();
+        Trouble::Unreachable(match status.is_server_error() {
+            true => format!(
+                "{address} says {status}, and not in the words of a gateway: if a proxy stands before it, is `seawall serve` running behind?"
+            ),
+            false => format!(
+                "what answers at {address} is no admin API of Seawall; [admin] listens on a port of its own, 7333 if nothing else is said"
+            ),
+        })
     }
 }
 
