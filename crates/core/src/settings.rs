@@ -203,6 +203,16 @@ impl<T> Pipeline<T> {
         Ok(tool)
     }
 
+    /// Says who decides about a known tool from now on, however it is made known anew meanwhile; gives the tool as it is known
+    /// now. `None` if there is none, or it has no breaker.
+    pub fn set_mode(&self, server: &str, name: &str, mode: Mode) -> Option<Arc<Tool>> {
+        // Whoever makes it known anew looks at its switch alone: this comes before that, or finds what came of it.
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let tool = known.servers.get(server)?.tools.get(name)?;
+        tool.breaker()?.set_mode(mode);
+        Some(tool.clone())
+    }
+
     /// A known tool.
     pub fn find(&self, server: &str, name: &str) -> Option<Arc<Tool>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);

@@ -242,9 +242,10 @@ impl Policies {
             if name == OTHERS || known.methods.contains_key(&*name) {
                 continue;
             }
+            // One step: what is called and what is known must be the same, or a switch would be thrown of one of them only.
+            let mut tools = known.tools();
             match resolve(&self.pipeline, &self.rules, server, &rules, &name, listed) {
                 Ok(policy) => {
-                    let mut tools = known.tools();
                     if tools.len() < limits::LISTED * 2 || tools.contains_key(&name) {
                         tools.insert(name, Arc::new(policy));
                     }
@@ -388,6 +389,7 @@ mod tests {
     use seawall::Effect;
 
     use super::*;
+    use crate::ops::telemetry::breakers;
 
     fn policies(tools: &[(&str, crate::catalog::layer::Layer)]) -> Policies {
         let mut config = Config::for_command(Some("s"), vec!["none".to_owned()]).unwrap();
@@ -417,6 +419,50 @@ mod tests {
         assert_eq!((effect(), policies.has_heard_tools("s")), (Effect::ReadOnly, true));
         policies.learn("s", "", &list("destructiveHint"), false);
         assert_eq!(effect(), Effect::ReadOnly, "the server itself was heard");
+    }
+
+    /// The mode of the breaker that the next call meets.
+    fn mode(policies: &Policies) -> Mode {
+        policies.tool("s", "frob").unwrap().tool.breaker().unwrap().snapshot().mode
+    }
+
+    #[test]
+    fn a_switch_that_is_thrown_while_its_tool_is_listed_anew_holds() {
+        let policies = policies(&[]);
+        policies.learn("s", "", &list("readOnlyHint"), true);
+        let found = breakers::all(&policies);
+        policies.learn("s", "", &list("destructiveHint"), true);
+        found["frob"].force(&policies, Mode::ForcedOpen).unwrap();
+        assert_eq!(mode(&policies), Mode::ForcedOpen, "it was found before, and thrown after");
+
+        let found = breakers::all(&policies);
+        policies.learn("s", "", &list("readOnlyHint"), true);
+        assert_eq!(mode(&policies), Mode::ForcedOpen, "no list lifts it");
+        found["frob"].force(&policies, Mode::Auto).unwrap();
+        assert_eq!(mode(&policies), Mode::Auto);
+    }
+
+    #[test]
+    fn what_is_known_of_a_tool_is_never_ahead_of_what_is_called() {
+        let policies = policies(&[]);
+        policies.learn("s", "", &list("readOnlyHint"), true);
+        let tools = &policies.servers["s"].tools;
+        let reading = tools.read().unwrap();
+        std::thread::scope(|threads| {
+            threads.spawn(|| policies.learn("s", "", &list("destructiveHint"), true));
+            // Nobody else gets in to read once a writer waits.
+            let waits = (0..10_000_000).any(|_| {
+                std::thread::yield_now();
+                tools.try_read().is_err()
+            });
+            let known = policies.pipeline.find("s", "frob").unwrap();
+            let is_called = Arc::ptr_eq(&reading["frob"].tool, &known);
+            drop(reading);
+            assert!(waits && is_called, "a switch would be thrown of one, and the other be called");
+        });
+        let known = policies.pipeline.find("s", "frob").unwrap();
+        assert!(Arc::ptr_eq(&policies.tool("s", "frob").unwrap().tool, &known));
+        assert_eq!(known.policy().effect, Effect::Destructive);
     }
 
     #[test]

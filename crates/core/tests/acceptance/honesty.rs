@@ -390,6 +390,14 @@ async fn an_operators_switch_stays_when_the_tool_is_listed_anew_and_is_told_once
     assert_eq!(breaker(&with(5)), (Status::Closed, Mode::Disabled));
     let changes: Vec<String> = listener.drain().iter().map(ToString::to_string).collect();
     assert_eq!(changes, ["[CircuitBreaker] s/get_a: open → closed"]);
+
+    // By its name it is found as it is known now, whatever handle is held.
+    with(5).breaker().unwrap().set_mode(Mode::Auto);
+    let (before, after) = (with(5), with(6));
+    let switched = pipeline.set_mode("s", "get_a", Mode::ForcedOpen).unwrap();
+    assert_eq!((breaker(&before).1, breaker(&after).1), (Mode::Auto, Mode::ForcedOpen));
+    assert!(Arc::ptr_eq(&switched, &after));
+    assert!(pipeline.set_mode("s", "get_b", Mode::ForcedOpen).is_none());
 }
 
 #[tokio::test(start_paused = true)]

@@ -65,15 +65,14 @@ pub(super) async fn force(policies: &Policies, tool: &str, body: Incoming) -> An
         Err(wrong) => return *wrong,
     };
     let breakers = breakers::all(policies);
-    let Some(entry) = breakers.get(tool) else { return unknown() };
-    let (Some(breaker), Some(covers)) = (entry.breaker(), entry.covers(policies)) else { return unknown() };
     let (mode, deed) = match wanted {
         Wanted::Open => (Mode::ForcedOpen, "is held open by an operator"),
         Wanted::Closed => (Mode::Disabled, "is left out by an operator"),
         Wanted::Auto => (Mode::Auto, "decides by itself again, as an operator wants it"),
     };
+    let Some(entry) = breakers.get(tool).and_then(|entry| entry.force(policies, mode)) else { return unknown() };
+    let (Some(breaker), Some(covers)) = (entry.breaker(), entry.covers(policies)) else { return unknown() };
     log::line(&format!("the breaker of {tool}{} {deed}", shared(&covers)));
-    breaker.set_mode(mode);
     let named: Vec<&String> = covers.tools.iter().take(limits::COVERED).collect();
     respond::json(
         StatusCode::OK,

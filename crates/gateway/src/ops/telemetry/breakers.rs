@@ -6,14 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use seawall::{Breaker, Scope, Status, Tool};
+use seawall::{Breaker, Mode, Scope, Status, Tool};
 
 use super::counts::UNKNOWN;
 use crate::catalog::names;
 use crate::policies::{Named, Policies};
 
 /// One breaker, and whose it is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Entry {
     /// The server; empty for the breaker of all.
     pub server: String,
@@ -42,6 +42,17 @@ impl Entry {
 
     fn of<'a>(&self, tool: &'a Tool) -> Option<&'a Breaker> {
         if self.is_connection { tool.server().connection() } else { tool.breaker() }
+    }
+
+    /// Says who decides from now on, also where the tool was listed anew since it was looked for; gives what is there now.
+    pub fn force(&self, policies: &Policies, mode: Mode) -> Option<Self> {
+        // What many share is never replaced; what a tool has for itself is, and is found by its name.
+        if self.is_connection || self.is_repeated {
+            self.breaker()?.set_mode(mode);
+            return Some(self.clone());
+        }
+        let owner = policies.pipeline.set_mode(self.owner.server().name(), self.owner.name(), mode)?;
+        Some(Self { owner, ..self.clone() })
     }
 
     /// What it decides about. The breaker itself tells, and not the policy: what an operator switched stays with its tool, also
