@@ -22,6 +22,7 @@ mod secrets;
 #[allow(dead_code, reason = "shared with other tests, which need more of it")]
 #[path = "../policies/server.rs"]
 mod server;
+mod terminal;
 mod troubles;
 #[allow(dead_code, reason = "shared with other tests, which need more of it")]
 #[path = "../hostile/kit/upstream.rs"]

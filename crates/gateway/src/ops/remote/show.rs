@@ -146,9 +146,23 @@ pub fn queue(answer: &Value, now: u64) -> String {
         return format!("nothing to show: {sums}");
     }
     let head = ["ID", "TOOL", "SERVER", "STATE", "TRIES", "AGE", "NEXT TRY", "NOTE"];
-    let more =
-        answer["next"].as_str().map(|next| format!("; more: seawall queue list --after {next}")).unwrap_or_default();
+    let more = answer["next"]
+        .as_str()
+        .map(|next| format!("; more: seawall queue list --after {}", plain(next)))
+        .unwrap_or_default();
     format!("{}\n{sums}{more}", table(&head, items.iter().map(row).collect()))
+}
+
+/// An answer as JSON, without what a terminal would obey: what JSON may hold as it is, is written as a number too.
+pub fn json(answer: &Value) -> String {
+    let mut text = String::new();
+    for letter in answer.to_string().chars() {
+        match letter.is_control() {
+            true => text.push_str(&format!("\\u{:04x}", u32::from(letter))),
+            false => text.push(letter),
+        }
+    }
+    text
 }
 
 /// An event on one line: when, what, which tool, and the rest.

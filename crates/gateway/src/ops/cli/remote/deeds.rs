@@ -55,7 +55,7 @@ impl Asking {
     }
 
     fn show(&self, answer: &Value, text: impl FnOnce() -> String) -> Ended {
-        print(&if self.as_json { answer.to_string() } else { text() })
+        print(&if self.as_json { show::json(answer) } else { text() })
     }
 }
 
@@ -108,7 +108,7 @@ async fn breakers(asking: &Asking, deed: Option<BreakerDeed>) -> Ended {
         }
         Some(BreakerDeed::Reset { tool: Some(tool), .. }) => {
             let answer = reset(asking, &tool).await?;
-            asking.show(&answer, || format!("{tool} is closed, and its failures are forgotten"))
+            asking.show(&answer, || format!("{} is closed, and its failures are forgotten", plain(&tool)))
         }
         Some(BreakerDeed::Reset { tool: None, .. }) => {
             let all = asking.get("/resilience/breakers").await?;
@@ -223,7 +223,7 @@ async fn tap(asking: &Asking, path: &str) -> Ended {
         decoder.push(frame.data_ref().map(AsRef::as_ref).unwrap_or_default());
         while let Some(event) = decoder.event().map_err(|reject| lost(&reject))? {
             let Ok(Value::Object(told)) = serde_json::from_slice(&event.data) else { continue };
-            let line = if asking.as_json { Value::Object(told).to_string() } else { show::event(&told) };
+            let line = if asking.as_json { show::json(&Value::Object(told)) } else { show::event(&told) };
             if writeln!(io::stdout().lock(), "{line}").is_err() {
                 return Ok(());
             }
