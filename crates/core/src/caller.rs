@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use crate::attempt::breaker::{Snapshot, Status};
 use crate::model::answer::Answer;
@@ -14,6 +14,7 @@ use crate::model::preset::{Preset, Tiers};
 use crate::model::signals::Signals;
 use crate::recover::chain::Step;
 use crate::settings::{Pipeline, Settings};
+use crate::state::names::Names;
 use crate::state::{Server, Tool};
 
 /// How many names get a policy of their own on first use.
@@ -22,15 +23,16 @@ const NAMES: usize = 1024;
 /// Calls the tools of one server with retry, breaker, fallback and honest failures.
 ///
 /// A tool gets its policy by its name on first use, unless [`ToolCaller::tool`] gave it one before.
-/// Names beyond a bound share one policy and one breaker and are not remembered, so that invented names cannot
-/// fill memory.
+/// Where a bound of such names is reached, one at rest makes room, the least recently used first: its breaker is closed, no call
+/// is under way, and no failure and no pause is remembered. Where a look at a few finds none, the name shares one breaker with others
+/// and is not remembered, so that invented names can neither fill memory nor make anybody forget an open breaker.
 #[derive(Debug)]
 pub struct ToolCaller<T> {
     pipeline: Pipeline<T>,
     preset: Preset,
     tiers: Tiers,
     server: Arc<Server>,
-    tools: RwLock<HashMap<Arc<str>, Arc<Tool>>>,
+    tools: Names<Tool>,
     others: Arc<Tool>,
 }
 
@@ -60,17 +62,15 @@ impl<T: Clone> ToolCaller<T> {
         let pipeline = Pipeline::new(settings)?;
         let server = pipeline.server(&server, policy)?;
         let others = pipeline.tool(server.name(), "others", preset.policy(&ToolFacts::named("others"), &tiers))?;
-        Ok(Self { pipeline, preset, tiers, server, tools: RwLock::default(), others })
+        Ok(Self { pipeline, preset, tiers, server, tools: Names::new(NAMES), others })
     }
 
     /// Gives a tool its policy: what is known of it first, then what `adjust` changes.
     pub fn tool(&self, facts: ToolFacts<'_>, adjust: impl FnOnce(&mut Policy)) -> Result<(), Invalid> {
         let mut policy = self.preset.policy(&facts, &self.tiers);
         adjust(&mut policy);
-        let tool =
-            self.pipeline.tool(self.server.name(), facts.name, policy).map_err(|error| error.within(facts.name))?;
-        self.tools.write().unwrap_or_else(PoisonError::into_inner).insert(facts.name.into(), tool);
-        Ok(())
+        let make = || self.pipeline.tool(self.server.name(), facts.name, policy);
+        self.tools.keep(facts.name, make).map_err(|error| error.within(facts.name))
     }
 
     /// Calls a tool. `send` makes one attempt and is asked again for each retry and fallback.
@@ -98,18 +98,17 @@ impl<T: Clone> ToolCaller<T> {
 
     /// The state of a tool's breaker; asking does not make the tool known.
     pub fn breaker_status(&self, tool: &str) -> Option<Snapshot> {
-        self.known(tool)?.breaker().map(|breaker| breaker.snapshot())
+        self.tools.get(tool)?.breaker().map(|breaker| breaker.snapshot())
     }
 
     /// The state of every known tool's breaker.
     pub fn all_breaker_status(&self) -> HashMap<Arc<str>, Status> {
-        let tools = self.tools.read().unwrap_or_else(PoisonError::into_inner);
-        tools.iter().filter_map(|(name, tool)| Some((name.clone(), tool.breaker()?.status()))).collect()
+        self.tools.all().into_iter().filter_map(|(name, tool)| Some((name, tool.breaker()?.status()))).collect()
     }
 
     /// Closes a tool's breaker; `false` if there is none.
     pub fn reset_breaker(&self, tool: &str) -> bool {
-        self.known(tool).and_then(|tool| tool.breaker().map(|breaker| breaker.reset())).is_some()
+        self.tools.get(tool).and_then(|tool| tool.breaker().map(|breaker| breaker.reset())).is_some()
     }
 
     /// The pipeline behind it.
@@ -117,22 +116,14 @@ impl<T: Clone> ToolCaller<T> {
         &self.pipeline
     }
 
-    fn known(&self, name: &str) -> Option<Arc<Tool>> {
-        self.tools.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
-    }
-
     fn resolve(&self, name: &str) -> Arc<Tool> {
-        if let Some(tool) = self.known(name) {
+        if let Some(tool) = self.tools.used(name) {
             return tool;
         }
-        let mut tools = self.tools.write().unwrap_or_else(PoisonError::into_inner);
-        if tools.len() >= NAMES {
-            return Arc::new(self.others.renamed(name));
-        }
-        let policy = self.preset.policy(&ToolFacts::named(name), &self.tiers);
+        let policy = || self.preset.policy(&ToolFacts::named(name), &self.tiers);
         // A preset's policy is always valid, and there is room.
-        let tool = self.pipeline.tool(self.server.name(), name, policy);
-        let tool = tool.unwrap_or_else(|_| Arc::new(self.others.renamed(name)));
-        tools.entry(name.into()).or_insert(tool).clone()
+        let make = || self.pipeline.tool(self.server.name(), name, policy()).ok();
+        let learned = self.tools.learn(name, |tool| self.pipeline.forget(tool), make);
+        learned.unwrap_or_else(|| Arc::new(self.others.standing_for(name, policy())))
     }
 }

@@ -213,6 +213,15 @@ impl<T> Pipeline<T> {
         Some(tool.clone())
     }
 
+    /// Forgets a tool that is at rest and that nobody has but the caller and this pipeline; `false` if it stays.
+    pub(crate) fn forget(&self, tool: &Arc<Tool>) -> bool {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(entry) = known.servers.get_mut(&tool.server.name) else { return false };
+        let is_this = entry.tools.get(&tool.name).is_some_and(|known| Arc::ptr_eq(known, tool));
+        let goes = is_this && Arc::strong_count(tool) == 2 && tool.is_at_rest(self.env.clock.now());
+        goes && entry.tools.remove(&tool.name).is_some()
+    }
+
     /// A known tool.
     pub fn find(&self, server: &str, name: &str) -> Option<Arc<Tool>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);

@@ -2,6 +2,7 @@
 
 pub(crate) mod durable;
 mod memory;
+pub(crate) mod names;
 pub(crate) mod server;
 pub(crate) mod tool;
 

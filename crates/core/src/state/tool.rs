@@ -10,7 +10,8 @@ use crate::attempt::hedge::{HedgePolicy, Latencies};
 use crate::attempt::until::Pause;
 use crate::model::call::Names;
 use crate::model::effect::Effect;
-use crate::model::policy::Policy;
+use crate::model::policy::{Policy, Scope};
+use crate::model::time::Moment;
 
 /// A tool that can be called: its policy resolved, its state at hand.
 #[derive(Debug)]
@@ -34,6 +35,11 @@ impl Tool {
     /// Another tool with the same policy and the same breaker, which is not remembered.
     pub fn renamed(&self, name: &str) -> Self {
         self.variant(name.into(), self.policy.clone())
+    }
+
+    /// Another tool with the same breaker and a policy of its own, which is not remembered.
+    pub(crate) fn standing_for(&self, name: &str, policy: Policy) -> Self {
+        self.variant(name.into(), policy)
     }
 
     /// The same tool for calls that carry a key by which its server knows a repeat: those may be sent again.
@@ -80,6 +86,14 @@ impl Tool {
     /// Its breaker, shared as the policy's scope says.
     pub fn breaker(&self) -> Option<&Breaker> {
         self.breaker.as_deref()
+    }
+
+    /// Whether nothing is remembered at `now` that a new tool would not know, and no variant of it is under way.
+    pub(crate) fn is_at_rest(&self, now: Moment) -> bool {
+        let has_own_breaker = self.policy.scope == Scope::Tool;
+        let is_idle = !has_own_breaker || self.breaker().is_none_or(Breaker::is_idle);
+        let is_over = self.pause.until().is_none_or(|until| now >= until);
+        is_idle && is_over && Arc::strong_count(&self.pause) == 1
     }
 
     /// When a slow attempt gets company.

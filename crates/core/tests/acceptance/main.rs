@@ -18,3 +18,4 @@ mod pauses;
 mod pipeline;
 mod recover;
 mod retry;
+mod strangers;

@@ -441,13 +441,13 @@ async fn a_call_that_is_made_once_is_meant_also_after_one_that_may_have_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn invented_tool_names_share_one_policy_beyond_a_bound() {
+async fn invented_tool_names_stay_within_a_bound_and_the_oldest_make_room() {
     let tools = caller(&env(0.0));
     for n in 0..2000 {
         tools.call(&format!("invented_{n}"), nothing(), Script::healthy().send()).await;
     }
 
     assert!(tools.all_breaker_status().len() <= 1024);
-    assert_eq!(tools.breaker_status("invented_1999"), None);
-    assert!(tools.reset_breaker("invented_1") && !tools.reset_breaker("unheard_of"));
+    assert_eq!(tools.breaker_status("invented_1"), None);
+    assert!(tools.reset_breaker("invented_1999") && !tools.reset_breaker("unheard_of"));
 }

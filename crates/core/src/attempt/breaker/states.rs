@@ -129,10 +129,11 @@ impl States {
     pub(crate) fn is_at_rest(&self, now: Moment) -> bool {
         let is_grown = self.policy.cooldown.growth > 1.0 && self.level_at(now) > 0;
         match &self.phase {
-            Phase::Closed { failures: 0, window } => {
-                !is_grown && window.as_ref().is_none_or(|window| window.is_clean(now))
+            Phase::Closed { failures, window } => {
+                let is_forgotten = *failures == 0 || self.is_row_old(now);
+                is_forgotten && !is_grown && window.as_ref().is_none_or(|window| window.is_clean(now))
             }
-            _ => false,
+            Phase::Open { .. } | Phase::HalfOpen { .. } => false,
         }
     }
 
@@ -287,10 +288,13 @@ impl States {
     }
 
     fn forget_an_old_row(&mut self, now: Moment) {
-        let is_old = self.last_failure.is_some_and(|last| now.since(last) > self.policy.memory);
-        if let (true, Phase::Closed { failures, .. }) = (is_old, &mut self.phase) {
+        if let (true, Phase::Closed { failures, .. }) = (self.is_row_old(now), &mut self.phase) {
             *failures = 0;
         }
+    }
+
+    fn is_row_old(&self, now: Moment) -> bool {
+        self.last_failure.is_some_and(|last| now.since(last) > self.policy.memory)
     }
 
     fn is_full(&self, leases: &[Lease]) -> bool {
