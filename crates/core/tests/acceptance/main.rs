@@ -17,5 +17,6 @@ mod load;
 mod pauses;
 mod pipeline;
 mod recover;
+mod restore;
 mod retry;
 mod strangers;

@@ -223,7 +223,7 @@ impl Breaker {
                 status: states.status(),
                 mode: guarded.mode,
                 failures: states.failures(),
-                last_failure_ago: states.last_failure().map(|last| now.since(last)),
+                last_failure_ago: states.last_failure_ago(now),
                 remaining: states.open_until().map(|until| until.since(now)),
                 trips: states.trips,
                 level: states.level(),
@@ -239,10 +239,13 @@ impl Breaker {
             Status::Closed => None,
             Status::Open | Status::HalfOpen => Some(snapshot.remaining.unwrap_or_default()),
         };
+        let Snapshot { mode, failures, last_failure_ago, trips, level, .. } = *snapshot;
         let change = self.gate.change(|guarded| {
-            guarded.mode = snapshot.mode;
-            guarded.states.trips = snapshot.trips;
-            guarded.states.restore(now, remaining, snapshot.failures, snapshot.level)
+            guarded.shown_change(|guarded| {
+                guarded.mode = mode;
+                guarded.states.trips = trips;
+                guarded.states.restore(now, remaining, failures, level, last_failure_ago);
+            })
         });
         self.tell(change.into_iter().collect(), None);
     }

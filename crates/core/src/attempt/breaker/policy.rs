@@ -52,7 +52,7 @@ pub struct SlowRule {
 pub struct Cooldown {
     /// The first time.
     pub base: Duration,
-    /// The longest, when it grows.
+    /// The longest, when it grows, jitter included.
     pub max: Duration,
     /// Multiplies with each opening in a row; 1 keeps it fixed. Each healthy `base` undoes one step.
     pub growth: f64,
@@ -66,7 +66,7 @@ impl Cooldown {
         Self { base, max: base, growth: 1.0, jitter: 0.0 }
     }
 
-    /// Doubles with each opening in a row up to `max`, plus up to 10 %.
+    /// Doubles with each opening in a row, plus up to 10 %, up to `max`.
     pub const fn growing(base: Duration, max: Duration) -> Self {
         Self { base, max, growth: 2.0, jitter: 0.1 }
     }
@@ -75,8 +75,10 @@ impl Cooldown {
     pub(crate) fn length(&self, level: u32, chance: f64) -> Duration {
         let steps = i32::try_from(level).unwrap_or(i32::MAX).min(64);
         let grown = self.base.as_secs_f64() * self.growth.powi(steps);
-        let capped = grown.min(self.max.as_secs_f64());
-        Duration::try_from_secs_f64(capped * (1.0 + self.jitter * chance)).unwrap_or(self.max)
+        // The cap leaves room for the jitter: a fleet that has grown to it would probe together.
+        let room = (self.max.as_secs_f64() / (1.0 + self.jitter)).max(self.base.as_secs_f64());
+        let length = Duration::try_from_secs_f64(grown.min(room) * (1.0 + self.jitter * chance));
+        length.map_or(self.max, |length| length.min(self.max))
     }
 }
 
@@ -197,5 +199,19 @@ mod tests {
 
         assert_eq!(lengths, [30, 60, 120, 240, 300, 300]);
         assert_eq!(cooldown.length(u32::MAX, 0.0).as_secs(), 300);
+    }
+
+    #[test]
+    fn the_cap_holds_with_the_jitter_too_and_does_not_take_it_away() {
+        let cooldown = Cooldown::growing(Duration::from_secs(30), Duration::from_secs(300));
+        let spread = |level| [0.0, 0.5, 1.0].map(|chance| cooldown.length(level, chance));
+
+        assert_eq!(spread(0).map(|length| length.as_millis()), [30_000, 31_500, 33_000]);
+        for level in [4, 60, u32::MAX] {
+            assert!(spread(level).is_sorted_by(|a, b| a < b), "{:?}", spread(level));
+            assert!(spread(level)[2] <= Duration::from_secs(300), "{:?}", spread(level));
+        }
+        let flat = Cooldown { jitter: 0.1, ..Cooldown::fixed(Duration::from_secs(30)) };
+        assert_eq!(flat.length(3, 1.0), Duration::from_secs(30), "no longer than the longest");
     }
 }

@@ -45,6 +45,19 @@ enum Phase {
     HalfOpen { successes: u32, leases: Vec<Lease> },
 }
 
+/// A failure, and how old it was when it was noted: one from before the clock began has no moment.
+#[derive(Clone, Copy, Debug)]
+struct LastFailure {
+    noted: Moment,
+    age: Duration,
+}
+
+impl LastFailure {
+    fn age(self, now: Moment) -> Duration {
+        self.age.saturating_add(now.since(self.noted))
+    }
+}
+
 /// A change of state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
@@ -62,7 +75,7 @@ pub(crate) struct States {
     rng: Arc<Rng>,
     phase: Phase,
     pub(crate) generation: u64,
-    last_failure: Option<Moment>,
+    last_failure: Option<LastFailure>,
     /// Failures in a row when it opened last, and of its probes since.
     row: u32,
     /// How many openings in a row the cool-down has grown by.
@@ -104,8 +117,9 @@ impl States {
         }
     }
 
-    pub(crate) fn last_failure(&self) -> Option<Moment> {
-        self.last_failure
+    /// How long ago the last failure was.
+    pub(crate) fn last_failure_ago(&self, now: Moment) -> Option<Duration> {
+        self.last_failure.map(|last| last.age(now))
     }
 
     pub(crate) fn level(&self) -> u32 {
@@ -185,7 +199,7 @@ impl States {
         }
         if ended == Ended::Badly {
             self.forget_an_old_row(now);
-            self.last_failure = Some(now);
+            self.last_failure = Some(LastFailure { noted: now, age: Duration::ZERO });
         }
         let threshold = self.policy.successes;
         match &mut self.phase {
@@ -223,31 +237,33 @@ impl States {
         (change.from != change.to).then_some(change)
     }
 
-    /// Opens at once for `remaining`, as a snapshot remembers it.
+    /// Takes over what a snapshot remembers: opens at once for `remaining`, or closes with its row of failures, unless that is
+    /// forgotten by now.
     pub(crate) fn restore(
         &mut self,
         now: Moment,
         remaining: Option<Duration>,
-        failures: u32,
+        row: u32,
         level: u32,
-    ) -> Option<Change> {
+        ago: Option<Duration>,
+    ) {
         self.level = level;
-        let change = match remaining {
+        let age = ago.or((row > 0).then_some(Duration::ZERO));
+        self.last_failure = age.map(|age| LastFailure { noted: now, age });
+        match remaining {
             Some(remaining) => {
-                self.row = failures;
+                self.row = row;
                 let longest = self.policy.cooldown.length(u32::MAX, 1.0);
-                self.enter(Phase::Open { until: now.plus(remaining.min(longest)) })
+                self.enter(Phase::Open { until: now.plus(remaining.min(longest)) });
             }
             None => {
-                let change = self.close(now);
-                if let Phase::Closed { failures: counted, .. } = &mut self.phase {
-                    *counted = failures.min(self.policy.failures.saturating_sub(1));
-                    self.last_failure = (*counted > 0).then_some(now);
+                self.close(now);
+                if let Phase::Closed { failures, .. } = &mut self.phase {
+                    *failures = row.min(self.policy.failures.saturating_sub(1));
                 }
-                change
+                self.forget_an_old_row(now);
             }
-        };
-        (change.from != change.to).then_some(change)
+        }
     }
 
     fn closed(policy: &BreakerPolicy) -> Phase {
@@ -294,7 +310,7 @@ impl States {
     }
 
     fn is_row_old(&self, now: Moment) -> bool {
-        self.last_failure.is_some_and(|last| now.since(last) > self.policy.memory)
+        self.last_failure.is_some_and(|last| last.age(now) > self.policy.memory)
     }
 
     fn is_full(&self, leases: &[Lease]) -> bool {
