@@ -64,6 +64,11 @@ impl RateLimit {
         }
     }
 
+    /// Gives back a place that was taken for now and not used.
+    pub(crate) fn give_back(&self) {
+        self.arrival.give_back();
+    }
+
     /// How long one would wait who comes after `ahead` others that have not taken their places yet.
     pub(crate) fn wait_behind(&self, ahead: u32) -> Duration {
         Duration::from_nanos(self.arrival.wait(self.clock.now().0, u64::from(ahead)))

@@ -48,4 +48,10 @@ impl Arrival {
             }
         }
     }
+
+    /// Gives a cell back. What time has given back since counts once: a moment that has passed is as good as any before it.
+    pub(crate) fn give_back(&self) {
+        let less = |next: u64| Some(next.saturating_sub(self.cell));
+        let _ = self.next.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! Every call deposits a share of a token; a retry takes a whole one when it is *scheduled*, so retries
 //! that sleep are already counted. Beside that a floor of retries a second is always there, so that low
-//! traffic can retry too. A saved token comes back when its retry succeeds or is cancelled.
+//! traffic can retry too. A token comes back when its retry is cancelled; a saved one also when it succeeds, while one of the floor
+//! is a place in a second, and its retry has taken it.
 
 use super::balance::{Balance, TOKEN};
 use crate::admit::rate::{Rate, RateLimit};
@@ -69,10 +70,10 @@ impl Budget {
     pub fn withdraw(&self) -> Option<Token<'_>> {
         // Built only when granted: a token that is dropped unspent pays in.
         if self.balance.take() {
-            return Some(Token { budget: self, goes_back: true });
+            return Some(Token { budget: self, back_to: Some(Source::Saved) });
         }
         let floor = self.floor.as_ref().filter(|floor| floor.check().is_ok());
-        floor.map(|_| Token { budget: self, goes_back: false })
+        floor.map(|_| Token { budget: self, back_to: Some(Source::Floor) })
     }
 
     /// Whole retries saved up, beside the floor.
@@ -81,26 +82,39 @@ impl Budget {
     }
 }
 
-/// A retry that is paid for. Dropped unspent (success, cancellation), it goes back.
+/// A retry that is paid for. Dropped (cancelled, or refused before it was sent), it goes back.
 #[derive(Debug)]
 #[must_use = "a token that is dropped goes back into the budget"]
 pub struct Token<'a> {
     budget: &'a Budget,
-    /// Tokens of the floor do not: they would pile up beside it.
-    goes_back: bool,
+    back_to: Option<Source>,
+}
+
+/// Where a token came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Saved,
+    Floor,
 }
 
 impl Token<'_> {
     /// The retry failed: the token is gone.
     pub fn spend(mut self) {
-        self.goes_back = false;
+        self.back_to = None;
+    }
+
+    /// The retry worked: a saved token goes back, one of the floor was for this second.
+    pub fn worked(mut self) {
+        self.back_to = self.back_to.filter(|source| *source == Source::Saved);
     }
 }
 
 impl Drop for Token<'_> {
     fn drop(&mut self) {
-        if self.goes_back {
-            self.budget.balance.add(TOKEN);
+        match (self.back_to, &self.budget.floor) {
+            (Some(Source::Saved), _) => self.budget.balance.add(TOKEN),
+            (Some(Source::Floor), Some(floor)) => floor.give_back(),
+            _ => {}
         }
     }
 }
@@ -150,10 +164,27 @@ mod tests {
     #[test]
     fn the_floor_is_not_saved_up() {
         let (budget, _) = budget(0.0, 10, 100);
-        (0..10).for_each(|_| drop(budget.withdraw()));
+        (0..10).for_each(|_| budget.withdraw().unwrap().worked());
 
         assert_eq!(budget.saved(), 0);
         assert!(budget.withdraw().is_none());
+    }
+
+    #[test]
+    fn a_dropped_token_of_the_floor_goes_back_and_the_floor_grows_no_higher() {
+        let (budget, clock) = budget(0.0, 10, 100);
+        let granted = || (0..50).filter(|_| budget.withdraw().map(Token::spend).is_some()).count();
+        let held: Vec<Token<'_>> = (0..10).filter_map(|_| budget.withdraw()).collect();
+        assert!((held.len(), budget.withdraw().is_none()) == (10, true));
+
+        drop(held);
+        assert_eq!((granted(), budget.saved()), (10, 0));
+
+        clock.advance(Duration::from_secs(1));
+        let held: Vec<Token<'_>> = (0..10).filter_map(|_| budget.withdraw()).collect();
+        clock.advance(Duration::from_secs(1));
+        drop(held);
+        assert_eq!(granted(), 10, "what time gave back is not given back twice");
     }
 
     #[test]

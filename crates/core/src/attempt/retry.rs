@@ -129,7 +129,12 @@ where
         total_delay += delay;
         attempts += 1;
         let latest = match attempt(attempts).await {
-            Ok(value) => return Ok(Retried { value, attempts, total_delay }),
+            Ok(value) => {
+                if let Some(token) = token {
+                    token.worked();
+                }
+                return Ok(Retried { value, attempts, total_delay });
+            }
             Err(failed) => failed,
         };
         // A refusal of our own put no load on the server.

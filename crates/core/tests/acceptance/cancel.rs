@@ -1,6 +1,7 @@
 //! Dropped at any await, a call leaves nothing taken: no permit, no slot, no token, no flight.
 
 use super::kit::*;
+use futures_util::FutureExt;
 use futures_util::future::join_all;
 use seawall::*;
 use serde_json::json;
@@ -23,17 +24,22 @@ async fn poll_times<T>(mut work: Pin<Box<impl Future<Output = T>>>, times: usize
 struct World {
     pipeline: Pipeline<String>,
     tool: std::sync::Arc<Tool>,
+    /// As many as there are at the start.
+    tokens: u64,
 }
 
 const SAVED: u64 = 5;
+/// Retries that are paid from what was saved, and from the floor.
+const BUDGETS: [BudgetPolicy; 2] =
+    [BudgetPolicy { share: 1.0, floor: 0, saved: SAVED as u32 }, BudgetPolicy { share: 0.0, floor: 1, saved: 0 }];
 
 impl World {
-    fn new(adjust: impl FnOnce(&mut Policy)) -> Self {
+    fn new(budget: BudgetPolicy, adjust: impl FnOnce(&mut Policy)) -> Self {
         let pipeline = Pipeline::new(settings(&env(0.0))).unwrap();
         let server = ServerPolicy {
             slots: Some(SlotPolicy { concurrency: 1, waiting: 4, patience: secs(30) }),
             rate: Some(Rate { count: 1, per: secs(1), burst: 1 }),
-            budget: BudgetPolicy { share: 1.0, floor: 0, saved: SAVED as u32 },
+            budget,
             connection: Some(BreakerPolicy::new(1, secs(1))),
             ..ServerPolicy::default()
         };
@@ -45,7 +51,8 @@ impl World {
         policy.retry.backoff.jitter = Jitter::None;
         adjust(&mut policy);
         let tool = pipeline.tool("s", "get_a", policy).unwrap();
-        Self { pipeline, tool }
+        let tokens = tool.server().budget().saved() + u64::from(budget.floor);
+        Self { pipeline, tool, tokens }
     }
 
     /// Puts both breakers where their next call is the one probe.
@@ -62,7 +69,9 @@ impl World {
         let server = self.tool.server();
         let slots = server.slots().unwrap();
         assert_eq!((slots.in_flight(), slots.waiting()), (0, 0), "slots {when}");
-        assert!(server.budget().saved() + may_be_spent >= SAVED, "tokens {when}");
+        let in_floor = self.tokens != SAVED && server.budget().withdraw().is_some();
+        let left = server.budget().saved() + u64::from(in_floor);
+        assert!(left + may_be_spent >= self.tokens, "tokens {when}");
         for breaker in [self.tool.breaker().unwrap(), server.connection().unwrap()] {
             assert_eq!(breaker.peek(), Ok(()), "probe of {} {when}", breaker.name());
         }
@@ -81,8 +90,18 @@ async fn drop_everywhere(
     suspect: bool,
     send: impl Fn(Attempt) -> Pin<Box<dyn Future<Output = Result<String, Signals>>>>,
 ) -> usize {
+    let [saved, floor] = BUDGETS.map(|budget| drop_at_every_poll(budget, adjust, suspect, &send));
+    saved.await.min(floor.await)
+}
+
+async fn drop_at_every_poll(
+    budget: BudgetPolicy,
+    adjust: fn(&mut Policy),
+    suspect: bool,
+    send: impl Fn(Attempt) -> Pin<Box<dyn Future<Output = Result<String, Signals>>>>,
+) -> usize {
     for times in 0..500 {
-        let world = World::new(adjust);
+        let world = World::new(budget, adjust);
         if suspect {
             world.make_suspect().await;
         }
@@ -122,6 +141,25 @@ async fn a_retried_call_dropped_at_any_await_leaves_nothing_taken() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_retry_dropped_in_its_pause_gives_back_its_token_of_the_floor_too() {
+    let env = env(0.0);
+    let policy = BudgetPolicy { share: 0.0, floor: 3, saved: 100 };
+    let budget = std::sync::Arc::new(Budget::new(policy, &env.clock).unwrap());
+    let retry = Retry::new(Effect::ReadOnly).env(env).budget(budget);
+    let paused = || {
+        let mut call = Box::pin(retry.call(|_| async { Err::<(), _>("503") }));
+        call.as_mut().now_or_never().is_none().then_some(call)
+    };
+
+    for _ in 0..10 {
+        assert!(paused().is_some(), "each of them is dropped in its pause");
+    }
+    let held = [(); 4].map(|()| paused());
+
+    assert_eq!(held.map(|call| call.is_some()), [true, true, true, false], "there are three a second, and no more");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hedged_call_dropped_at_any_await_leaves_nothing_taken() {
     let hedged = |policy: &mut Policy| policy.hedge = Some(HedgePolicy::After(ms(100)));
     let polls = drop_everywhere(hedged, false, |_| Box::pin(slow(false))).await;
@@ -130,13 +168,13 @@ async fn a_hedged_call_dropped_at_any_await_leaves_nothing_taken() {
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_panics_leaves_nothing_taken() {
-    let world = World::new(|_| ());
+    let world = World::new(BUDGETS[0], |_| ());
     world.make_suspect().await;
     let call = Call::new(json!({"n": 1}));
     let panics = |_| async { if true { panic!("tool") } else { Ok(String::new()) } };
 
     let caught = std::panic::AssertUnwindSafe(world.pipeline.run(&world.tool, &call, panics));
-    let result = futures_util::FutureExt::catch_unwind(caught).await;
+    let result = caught.catch_unwind().await;
 
     assert!(result.is_err());
     world.check("after a panic");
