@@ -35,6 +35,7 @@ impl<T: Clone> Run<'_, T> {
             hint: tool.server.hint.as_deref(),
             repeats,
             may_have_acted: self.may_have_acted(),
+            cut: 0,
         };
         if failure.cause == Cause::CircuitOpen {
             self.emit(|server, tool| Event::Degraded { server, tool });

@@ -24,10 +24,14 @@ pub enum Style {
     Classic,
 }
 
+/// How many words a text may have.
+const LONGEST_TEXT: usize = 60;
 /// How many words an operator's hint may have; more are cut.
 const LONGEST_HINT: usize = 16;
-/// How many of a server's words are kept in any case.
+/// How many of a server's words are kept beside an operator's.
 const SHORTEST_QUOTE: usize = 6;
+/// How many words of a query are shown.
+const LONGEST_QUERY: usize = 24;
 
 /// What is known when a failure is put into words.
 #[derive(Clone, Debug)]
@@ -49,11 +53,21 @@ pub(crate) struct Situation<'a> {
     pub(crate) repeats: u32,
     /// Some attempt, perhaps an earlier one, may have been executed.
     pub(crate) may_have_acted: bool,
+    /// How many of the server's words are left out, so that ours have room.
+    pub(crate) cut: usize,
 }
 
 impl Situation<'_> {
     /// The text in the plain style.
     pub(crate) fn plain(&self) -> String {
+        let text = self.at_length();
+        match text.split_whitespace().count().saturating_sub(LONGEST_TEXT) {
+            0 => text,
+            cut => Situation { cut, ..self.clone() }.at_length(),
+        }
+    }
+
+    fn at_length(&self) -> String {
         let mut text = if self.repeats > 1 { self.again() } else { self.first_time() };
         if self.may_have_acted && !text.contains("may have been executed") {
             let earlier = !self.failure.may_have_executed(self.effect);
@@ -290,7 +304,8 @@ impl Situation<'_> {
             _ => 14,
         };
         let taken = self.hint().map_or(0, |hint| hint.len());
-        let quoted = shortened(&quote(&self.failure.message), most.saturating_sub(taken).max(SHORTEST_QUOTE)).join(" ");
+        let room = most.saturating_sub(taken).max(SHORTEST_QUOTE).saturating_sub(self.cut);
+        let quoted = shortened(&quote(&self.failure.message), room).join(" ");
         if quoted.is_empty() { "no reason given".to_owned() } else { format!("\"{}\"", quoted.trim_end_matches('.')) }
     }
 }
@@ -355,7 +370,8 @@ pub(crate) mod served {
 
     /// A simpler search.
     pub(crate) fn simplified(query: &str, failure: &Failure) -> String {
-        format!("Results for the simpler query \"{}\"; the full search failed ({}).", quote(query), why(failure))
+        let query = shortened(&quote(query), LONGEST_QUERY).join(" ");
+        format!("Results for the simpler query \"{query}\"; the full search failed ({}).", why(failure))
     }
 
     /// The page before.
@@ -371,8 +387,12 @@ pub(crate) mod served {
     /// A batch, item by item.
     pub(crate) fn one_by_one(done: usize, of: usize, failure: &Failure) -> String {
         let mut note = format!("{done} of {of} items succeeded one by one; the batch failed ({}).", why(failure));
-        if done < of {
-            let _ = write!(note, " The {} others are listed with their reasons.", of - done);
+        match of.saturating_sub(done) {
+            0 => {}
+            1 => note.push_str(" The other one is listed with its reason."),
+            others => {
+                let _ = write!(note, " The {others} others are listed with their reasons.");
+            }
         }
         note
     }

@@ -143,7 +143,7 @@ async fn a_failed_batch_is_done_one_by_one_only_if_it_did_not_run() {
     let served = served(&answer);
     assert_eq!(
         served.note,
-        "2 of 3 items succeeded one by one; the batch failed (429). The 1 others are listed with their reasons."
+        "2 of 3 items succeeded one by one; the batch failed (429). The other one is listed with its reason."
     );
     let Body::Items(items) = &served.body else { panic!("no items") };
     assert_eq!(items.iter().map(|item| item.result.is_ok()).collect::<Vec<_>>(), [true, false, true]);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::failure::{Disposition, Sent};
 
-const CAUSES: [Cause; 16] = [
+const CAUSES: [Cause; 17] = [
     Cause::RateLimited,
     Cause::Timeout,
     Cause::AuthExpired,
@@ -20,6 +20,7 @@ const CAUSES: [Cause; 16] = [
     Cause::Starting,
     Cause::Unavailable,
     Cause::Cancelled,
+    Cause::GivenUp,
 ];
 const EFFECTS: [Effect; 4] = [Effect::ReadOnly, Effect::Idempotent, Effect::Write, Effect::Destructive];
 
@@ -41,6 +42,7 @@ fn situation<'a>(failure: &'a Failure, effect: Effect) -> Situation<'a> {
         hint: None,
         repeats: 1,
         may_have_acted: failure.may_have_executed(effect),
+        cut: 0,
     }
 }
 
@@ -54,10 +56,25 @@ fn all_texts() -> Vec<String> {
                 [(Sent::Never, Some(Duration::from_millis(12_001)), 1), (Sent::Maybe, None, 1), (Sent::Yes, None, 4)]
             {
                 let failure = failure(cause, local_or(cause, sent), retry_after, message(cause, &long));
-                for hint in [None, Some("The platform team knows more about this. ".repeat(6))] {
-                    let hint = hint.as_deref();
-                    texts.push(Situation { repeats, hint, ..situation(&failure, effect) }.plain());
-                }
+                texts.extend(with_every_reader_and_hint(&situation(&failure, effect), repeats));
+            }
+        }
+    }
+    let off = Failure::switched_off();
+    texts.extend(
+        [1, 4].iter().flat_map(|repeats| with_every_reader_and_hint(&situation(&off, Effect::Write), *repeats)),
+    );
+    texts
+}
+
+fn with_every_reader_and_hint(situation: &Situation<'_>, repeats: u32) -> Vec<String> {
+    let long = "The platform team knows more about this. ".repeat(6);
+    let mut texts = Vec::new();
+    for hint in [None, Some(long.as_str())] {
+        for (verify, verify_is_about) in [(Some("list_issues"), true), (Some("get_weather"), false), (None, false)] {
+            for may_have_acted in [situation.may_have_acted, true] {
+                let situation = situation.clone();
+                texts.push(Situation { hint, repeats, verify, verify_is_about, may_have_acted, ..situation }.plain());
             }
         }
     }
@@ -163,6 +180,33 @@ fn a_hint_is_appended_as_the_operators_word() {
     .plain();
 
     assert!(text.ends_with(" Consider checking https://www.githubstatus.com."), "{text}");
+}
+
+#[test]
+fn the_words_of_a_server_give_way_to_ours() {
+    let long = failure(Cause::Network, Sent::Maybe, None, &"word ".repeat(40));
+    let text = Situation { verify_is_about: false, ..situation(&long, Effect::Write) }.plain();
+
+    assert_eq!(text.split_whitespace().count(), 60, "{text}");
+    assert!(text.contains("word …\")"), "{text}");
+}
+
+#[test]
+fn a_long_query_is_cut_in_its_note() {
+    let down = failure(Cause::Misbehaved, Sent::Yes, None, "boom");
+    let note = served::simplified(&"word ".repeat(80), &down);
+
+    assert!(note.split_whitespace().count() <= 60, "{note}");
+    assert!(note.contains(" …\"; the full search failed (503)."), "{note}");
+}
+
+#[test]
+fn one_other_item_is_one() {
+    let down = failure(Cause::Misbehaved, Sent::Yes, None, "boom");
+    let note = |done| served::one_by_one(done, 5, &down);
+
+    assert!(note(4).ends_with(" The other one is listed with its reason."), "{}", note(4));
+    assert!(note(3).ends_with(" The 2 others are listed with their reasons."), "{}", note(3));
 }
 
 #[test]
