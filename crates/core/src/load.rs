@@ -1,11 +1,14 @@
 //! Decides which servers' tools an agent gets at the start: all that can be had, and an honest word about the rest.
 //!
-//! Servers load at the same time and apart: a slow or broken one delays no other. A server that works costs
+//! Servers load at the same time and apart: a slow or broken one delays no other, and a panic is its server's alone. A server that works costs
 //! one attempt and no pause. What will be retried, what needs attention and what was denied are told apart.
 
 use std::collections::HashMap;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, Stream, StreamExt};
@@ -170,19 +173,43 @@ async fn try_to_load<T>(
         let probed = &probed;
         async move {
             let limit = options.attempt_timeout.min(deadline.remaining(&env.clock));
-            let signals = match within(limit, connect.connect(server)).await {
-                Ok(Ok(tools)) => return Ok(tools),
-                Ok(Err(signals)) => signals,
-                Err(elapsed) => elapsed.signals(),
+            let connecting = async {
+                let signals = match within(limit, connect.connect(server)).await {
+                    Ok(Ok(tools)) => return Ok(tools),
+                    Ok(Err(signals)) => signals,
+                    Err(elapsed) => elapsed.signals(),
+                };
+                let plainer = probe(server, &signals, connect, options, deadline, probed).await;
+                Err(options.classifier.classify_load(plainer.as_ref().unwrap_or(&signals)))
             };
-            let plainer = probe(server, &signals, connect, options, deadline, probed).await;
-            Err(Box::new((options.classifier.classify_load(plainer.as_ref().unwrap_or(&signals)), ())))
+            let result = apart(connecting).await.unwrap_or_else(|words| Err(panicked(&words)));
+            result.map_err(|failure| Box::new((failure, ())))
         }
     };
     match try_until(&rules, attempt, |_| false).await {
         Ok(loaded) => (Ok(loaded.value), loaded.attempts),
         Err(gave_up) => (Err(gave_up.failure), gave_up.attempts),
     }
+}
+
+/// Runs `work`; a panic in it ends it alone, with the words of the panic.
+async fn apart<R>(work: impl Future<Output = R>) -> Result<R, String> {
+    let mut work = pin!(work);
+    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+        Ok(polled) => polled.map(Ok),
+        Err(panic) => {
+            let words = panic.downcast_ref::<String>().map(String::as_str);
+            let words = words.or(panic.downcast_ref::<&str>().copied());
+            Poll::Ready(Err(words.unwrap_or("no reason given").to_owned()))
+        }
+    })
+    .await
+}
+
+/// The code that connects is at fault, so trying again does not help.
+fn panicked(words: &str) -> Failure {
+    let disposition = Disposition::Permanent;
+    Failure { disposition, ..Failure::local(Cause::Misbehaved, None, format!("connecting panicked: {words}")) }
 }
 
 /// Asks once more after an error that hides what happened. Once is enough: a second answer is no plainer.

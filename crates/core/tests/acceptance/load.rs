@@ -321,3 +321,38 @@ async fn a_server_that_bad_options_keep_from_loading_is_not_called_starting() {
         ]
     );
 }
+
+struct Panicky;
+
+impl Connect<String> for Panicky {
+    fn connect(&self, server: &str) -> impl Future<Output = Result<Vec<String>, Signals>> {
+        assert_ne!(server, "at once", "no such server");
+        let server = server.to_owned();
+        async move {
+            tokio::time::sleep(secs(1)).await;
+            match server.as_str() {
+                "later" => panic!("{server}: out of luck"),
+                "hidden" => Err("Session terminated".into()),
+                _ => Ok(vec![server]),
+            }
+        }
+    }
+
+    async fn probe(&self, _: &str) -> Option<Signals> {
+        panic!("asked too much")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_while_connecting_is_one_servers_failure_and_nobody_elses() {
+    let report = load_tools(["a", "at once", "later", "hidden", "b"], &Panicky, &LoadOptions::default()).await;
+
+    assert_eq!(report.all_tools(), ["a", "b"]);
+    assert_eq!(report.failed_servers(), ["at once", "later", "hidden"]);
+    assert_eq!(report.failed_errors()["later"], "connecting panicked: later: out of luck");
+    assert_eq!(report.failed_errors()["hidden"], "connecting panicked: asked too much");
+    assert!(report.failed_errors()["at once"].contains("no such server"));
+    for failed in &report.outcomes[1..4] {
+        assert_eq!((failed.status(), failed.attempts), ("permanent", 1), "{}", failed.server_id);
+    }
+}
