@@ -129,16 +129,20 @@ impl Writer {
 
     /// Objects by sorted names, at every depth.
     fn object(&mut self, members: &Map<String, Value>) {
+        self.members(members.iter(), *OBJECTS_ARE_SORTED);
+    }
+
+    fn members<'a>(&mut self, members: impl ExactSizeIterator<Item = (&'a String, &'a Value)>, are_sorted: bool) {
         self.byte(6);
         self.word(members.len() as u64);
         let mut write = |(name, value): (&String, &Value)| {
             self.text(name);
             self.value(value);
         };
-        if *OBJECTS_ARE_SORTED {
-            members.iter().for_each(write);
+        if are_sorted {
+            members.for_each(write);
         } else {
-            let mut sorted: Vec<_> = members.iter().collect();
+            let mut sorted: Vec<_> = members.collect();
             sorted.sort_by_key(|(name, _)| *name);
             sorted.into_iter().for_each(&mut write);
         }
@@ -205,6 +209,21 @@ mod tests {
         let b = keys.key(&["s", "t"], &parse(r#"{"b": {"y": null, "x": [1, 2]}, "a": 1}"#));
 
         assert_eq!(a, b);
+    }
+
+    #[test]
+    fn members_that_come_unsorted_are_sorted_whatever_this_builds_objects_do() {
+        let hash = |names: [&str; 3], are_sorted| {
+            let mut writer = Writer { hasher: SipHasher13::new(), gathered: [0; GATHER], length: 0 };
+            let members = names.map(|name| (name.to_owned(), Value::from(name)));
+            writer.members(members.iter().map(|(name, value)| (name, value)), are_sorted);
+            writer.pass_on();
+            writer.hasher.finish128().as_u128()
+        };
+
+        assert_eq!(hash(["b", "c", "a"], false), hash(["a", "b", "c"], true));
+        let parsed: Map<String, Value> = serde_json::from_str(r#"{"b": 1, "c": 2, "a": 3}"#).unwrap();
+        assert_eq!(parsed.keys().is_sorted(), *OBJECTS_ARE_SORTED);
     }
 
     #[test]

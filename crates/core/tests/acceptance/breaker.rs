@@ -129,11 +129,13 @@ async fn t04_a_probe_that_hangs_has_failed_when_its_lease_ends() {
 async fn t04_calls_from_before_the_opening_neither_extend_nor_close_it() {
     let (breaker, _) = breaker(BreakerPolicy::default());
     let (late_failure, late_success) = (breaker.admit().unwrap(), breaker.admit().unwrap());
+    let [later_success, very_late @ ..] = [(); 6].map(|()| breaker.admit().unwrap());
     fail(&breaker, 5).await;
 
     advance(secs(10)).await;
     late_failure.badly();
     assert_eq!(breaker.admit().unwrap_err().retry_after, secs(20));
+    assert_eq!(breaker.snapshot().last_failure_ago, Some(secs(10)));
     late_success.well();
     assert_eq!(breaker.admit().unwrap_err().retry_after, secs(20));
 
@@ -145,6 +147,14 @@ async fn t04_calls_from_before_the_opening_neither_extend_nor_close_it() {
     assert_eq!(breaker.status(), Status::HalfOpen);
     probe.well();
     assert_eq!(breaker.status(), Status::Closed);
+
+    // Nor do they count for it, or end a row, once it is closed again.
+    very_late.into_iter().for_each(Permit::badly);
+    assert_eq!((breaker.status(), breaker.snapshot().failures), (Status::Closed, 0));
+    fail(&breaker, 4).await;
+    later_success.well();
+    fail(&breaker, 1).await;
+    assert_eq!(breaker.status(), Status::Open);
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,15 +174,19 @@ async fn t05_successes_count_anew_in_every_half_open() {
 
 #[tokio::test(start_paused = true)]
 async fn t06_only_the_servers_faults_count() {
-    let (breaker, _) = breaker(BreakerPolicy::default());
-    for _ in 0..100 {
-        call(&breaker, Err("422 invalid title")).await.unwrap_err();
-        call(&breaker, Err("HTTP 403 Forbidden")).await.unwrap_err();
-        call(&breaker, Err("HTTP 401 Unauthorized")).await.unwrap_err();
-        drop(breaker.admit().unwrap());
+    // Each by itself: one that proves the server alive would end a row that another had begun.
+    for fault in ["422 invalid title", "HTTP 403 Forbidden", "HTTP 401 Unauthorized", "cancelled"] {
+        let (breaker, _) = breaker(BreakerPolicy::default());
+        for _ in 0..100 {
+            match fault {
+                "cancelled" => drop(breaker.admit().unwrap()),
+                _ => drop(call(&breaker, Err(fault)).await.unwrap_err()),
+            }
+        }
+        assert_eq!((breaker.status(), breaker.snapshot().failures), (Status::Closed, 0), "{fault}");
     }
-    assert_eq!(breaker.status(), Status::Closed);
 
+    let (breaker, _) = breaker(BreakerPolicy::default());
     for _ in 0..5 {
         call(&breaker, Err("request timed out")).await.unwrap_err();
     }

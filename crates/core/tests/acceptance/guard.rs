@@ -107,6 +107,28 @@ async fn t23_a_cached_answer_is_not_shared_between_callers() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn t23_a_cached_answer_is_not_shared_between_servers_or_tools() {
+    let pipeline = Pipeline::new(settings(&env(0.0))).unwrap();
+    let calls = [("a", "get_issue"), ("b", "get_issue"), ("a", "get_issues"), ("ab", "get_issue")];
+    for (server, name) in calls {
+        pipeline.server(server, ServerPolicy::default()).unwrap();
+        let mut policy = Preset::Default.policy(&ToolFacts::named(name), &Tiers::default());
+        policy.cache.fresh = Some(secs(30));
+        pipeline.tool(server, name, policy).unwrap();
+    }
+
+    // Kept by the first round, and given to whom it belongs in the second.
+    for _ in 0..2 {
+        for (server, name) in calls {
+            let (tool, call) = (pipeline.find(server, name).unwrap(), Call::new(json!({"n": 1})));
+            let own = |attempt: Attempt| async move { Ok(format!("{}/{}", attempt.server(), attempt.tool())) };
+            let answer = pipeline.run(&tool, &call, own).await;
+            assert_eq!(answer.value(), Some(&format!("{server}/{name}")));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn t23_a_write_makes_what_was_read_before_it_unfresh() {
     let (tools, reads, writes) = (caching(&env(0.0)), Script::healthy(), Script::healthy());
     let read_all = || async {
