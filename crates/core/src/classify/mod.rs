@@ -82,22 +82,22 @@ impl Classifier {
 }
 
 /// Whether what a rule looked at is a fact. Words in an error can speak of a later step of a tool that has
-/// already acted: they prove nothing, except a text that consists of its status.
+/// already acted: they prove nothing, except a text that consists of its status. Nothing is proven against
+/// somebody who knows that the server acted.
 fn proves(rule: &Rule, signals: &Signals, text: &Prepared) -> bool {
     let is_fact = |test: &Test| match test {
-        Test::Status(..) => signals.status.is_some() || (signals.sent != Sent::Yes && text.leads_with_status()),
-        Test::Transport(_) => signals.sent != Sent::Yes,
-        Test::Code(..) | Test::Exited | Test::InSession => true,
+        Test::Status(..) => signals.status.is_some() || (signals.code.is_none() && text.leads_with_status()),
+        Test::Transport(_) | Test::Code(..) | Test::Exited | Test::InSession => true,
         Test::AsksToWait | Test::Says(_) => false,
     };
-    rule.tests.iter().any(is_fact)
+    signals.sent != Sent::Yes && rule.tests.iter().any(is_fact)
 }
 
 fn failure(signals: &Signals, verdict: Verdict, disposition: Disposition, status: Option<u16>) -> Failure {
     Failure {
         cause: verdict.cause,
         disposition,
-        sent: verdict.sent.unwrap_or(signals.sent),
+        sent: verdict.sent.unwrap_or(signals.heard()),
         retry_after: signals.retry_after,
         status,
         message: without_credentials(&signals.message),

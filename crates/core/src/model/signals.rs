@@ -54,7 +54,8 @@ pub enum Exit {
 pub struct Signals {
     /// The error text.
     pub message: String,
-    /// How far the request got, as the transport knows it.
+    /// How far the request got, for those who know it better than the rest tells. `Yes` is believed against any
+    /// status or code: say it of a tool that has acted, not because bytes went out.
     pub sent: Sent,
     /// How the connection failed.
     pub transport: Option<Transport>,
@@ -92,7 +93,7 @@ impl Signals {
 
     /// A JSON-RPC error.
     pub fn rpc(code: i64, message: impl Into<String>) -> Self {
-        Self { code: Some(code), sent: Sent::Yes, ..Self::text(message) }
+        Self { code: Some(code), ..Self::text(message) }
     }
 
     /// The server's process ended.
@@ -141,6 +142,11 @@ impl Signals {
     pub fn with_incident(mut self, incident: u64) -> Self {
         self.incident = Some(incident);
         self
+    }
+
+    /// How far the request got when nothing proves otherwise: an answer with a code comes from who received it.
+    pub(crate) fn heard(&self) -> Sent {
+        if self.code.is_some() && self.sent == Sent::Maybe { Sent::Yes } else { self.sent }
     }
 
     /// Says that the request belonged to a session the server had issued.
