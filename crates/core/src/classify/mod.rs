@@ -74,7 +74,7 @@ impl Classifier {
         let status = signals.status.or_else(|| text.status().filter(|_| !is_callers_fault()));
         let rule = self.extra.iter().chain(built_in()).find(|rule| rule.fits(signals, status, &text));
         let mut verdict = rule.map_or(UNKNOWN, |rule| rule.verdict);
-        if !rule.is_some_and(|rule| proves(rule, signals, &text)) {
+        if !rule.is_some_and(|rule| proves(rule, signals)) {
             verdict.sent = None;
         }
         (verdict, status)
@@ -84,13 +84,18 @@ impl Classifier {
 /// Whether what a rule looked at is a fact. Words in an error can speak of a later step of a tool that has
 /// already acted: they prove nothing, except a text that consists of its status. Nothing is proven against
 /// somebody who knows that the server acted.
-fn proves(rule: &Rule, signals: &Signals, text: &Prepared) -> bool {
+fn proves(rule: &Rule, signals: &Signals) -> bool {
     let is_fact = |test: &Test| match test {
-        Test::Status(..) => signals.status.is_some() || (signals.code.is_none() && text.leads_with_status()),
+        Test::Status(..) => signals.status.is_some() || consists_of_status(signals),
         Test::Transport(_) | Test::Code(..) | Test::Exited | Test::InSession => true,
         Test::AsksToWait | Test::Says(_) => false,
     };
     signals.sent != Sent::Yes && rule.tests.iter().any(is_fact)
+}
+
+/// The text as it came: an address or a name in it says more than the status does.
+fn consists_of_status(signals: &Signals) -> bool {
+    signals.code.is_none() && signals.body.is_none() && status::is_all(&signals.message)
 }
 
 fn failure(signals: &Signals, verdict: Verdict, disposition: Disposition, status: Option<u16>) -> Failure {

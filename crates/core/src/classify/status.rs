@@ -1,11 +1,10 @@
-//! Decides which number in a text is an HTTP status: one that the words around it call so, never an id, a port or a line.
+//! Decides which number in a text is an HTTP status: one with a sign that it is, never an id, a port or a line.
 
-/// Words before a number that make it a status whatever follows.
-const ANNOUNCES: &[&str] = &[
+/// Words right before a number that make it a status whatever follows.
+const SIGNS: &[&str] = &[
     "http",
     "https",
     "status",
-    "code",
     "statuscode",
     "status_code",
     "http_status",
@@ -14,99 +13,162 @@ const ANNOUNCES: &[&str] = &[
     "errorcode",
     "response_code",
 ];
-/// Words before a number that leave the question to what follows.
-const ALLOWS: &[&str] =
-    &["error", "got", "returned", "response", "api", "server", "upstream", "received", "with", "a", "failed"];
-/// Words before a number that make it something else whatever follows.
-const COUNTS: &[&str] = &[
-    "id", "ids", "number", "num", "no", "nr", "issue", "row", "page", "port", "line", "column", "col", "item", "pr",
-    "user", "order", "ticket", "record", "key", "index", "position", "offset", "limit", "count", "size", "total",
-    "length", "timeout", "max", "min", "value", "version", "pid",
-];
-/// Words after a number that belong to a status.
-const REASONS: &[&str] = &[
-    "too",
-    "rate",
-    "service",
-    "bad",
-    "gateway",
-    "internal",
-    "unavailable",
-    "timeout",
-    "server",
-    "error",
-    "invalid",
-    "unprocessable",
-    "unauthorized",
-    "forbidden",
-    "not",
-    "conflict",
-    "request",
-    "method",
-    "gone",
-    "payload",
-    "temporarily",
-    "from",
-    "response",
-    "status",
-    "no",
-    "precondition",
-    "validation",
-    "payment",
-    "http",
-    "client",
+/// Words right before a number that make it a status unless it counts what follows: `Error: 500 rows are locked`.
+const WEAK_SIGNS: &[&str] = &["error", "response"];
+/// Words after a number that it cannot count.
+const NOT_COUNTED: &[&str] =
+    &["error", "response", "status", "client", "server", "from", "for", "on", "at", "while", "when", "during", "no"];
+/// What statuses are called, longer names first.
+const REASONS: &[(u16, &[&str])] = &[
+    (400, &["bad request"]),
+    (401, &["unauthorized"]),
+    (402, &["payment required"]),
+    (403, &["forbidden"]),
+    (404, &["not found"]),
+    (405, &["method not allowed"]),
+    (406, &["not acceptable"]),
+    (408, &["request timeout"]),
+    (409, &["conflict"]),
+    (410, &["gone"]),
+    (412, &["precondition failed"]),
+    (413, &["payload too large", "content too large", "request entity too large"]),
+    (415, &["unsupported media type"]),
+    (422, &["unprocessable entity", "unprocessable content", "validation failed", "invalid"]),
+    (423, &["locked"]),
+    (425, &["too early"]),
+    (428, &["precondition required"]),
+    (429, &["too many requests", "rate limit exceeded", "rate limit reached", "rate limited", "rate limit"]),
+    (500, &["internal server error", "internal error"]),
+    (501, &["not implemented"]),
+    (502, &["bad gateway"]),
+    (503, &["service unavailable", "service temporarily unavailable"]),
+    (504, &["gateway timeout", "gateway time-out"]),
+    (529, &["overloaded"]),
 ];
 /// What may stand around a number that is a status.
 const AROUND: &[char] =
     &['(', ')', '[', ']', '<', '>', '"', '\'', '`', '*', ':', ',', ';', '.', '!', '?', '-', '–', '—'];
+/// Words with which a text begins to ask for a pause.
+const ASKS: &[&str] = &["please", "retry", "retry-after", "retry_after", "try", "wait"];
+/// Words that such a text goes on with, beside numbers.
+const PAUSE: &[&str] = &[
+    "again",
+    "later",
+    "and",
+    "in",
+    "after",
+    "before",
+    "for",
+    "s",
+    "ms",
+    "sec",
+    "second",
+    "seconds",
+    "milliseconds",
+    "minute",
+    "minutes",
+];
 
-/// The first status in a prepared text, and whether the text consists of it: nothing but labels stands before it.
-pub(super) fn find(text: &str) -> Option<(u16, bool)> {
+/// The first status in a prepared text. Its parts are texts of their own.
+pub(super) fn find(text: &str) -> Option<u16> {
     // The members of a JSON object are words of their own.
     let text = text.replace(['{', '}'], " ").replace(",\"", ", \"");
-    let words: Vec<&str> = text.split([' ', '\n']).collect();
-    let (at, status) = (0..words.len()).find_map(|at| Some((at, status_at(&words, at)?)))?;
-    let leads = words[..at].iter().all(|word| is_label(word.trim_matches(|c: char| !c.is_alphanumeric())));
-    Some((status, leads))
+    text.lines().find_map(|part| {
+        let words: Vec<&str> = part.split(' ').filter(|word| !word.is_empty()).collect();
+        let first = words.iter().take_while(|word| is_label(clean(word))).count();
+        (0..words.len()).find_map(|at| status_at(&words, at, at == first))
+    })
 }
 
 /// `status`, `error`, `http/1.1`: a word that says that a status follows, and nothing else.
 pub(super) fn is_label(word: &str) -> bool {
-    ANNOUNCES.contains(&word) || word == "error" || word.starts_with("http/")
+    is_sign(word) || WEAK_SIGNS.contains(&word) || word == "code"
 }
 
-fn status_at(words: &[&str], at: usize) -> Option<u16> {
-    let word = words[at];
-    let digits = word.trim_matches(AROUND);
-    // `http/1.1` goes before a status, `code=503` and `status:503` carry one.
-    let (label, number) = match digits.rsplit_once([':', '=']) {
-        Some((label, number)) => (Some(label), number),
-        None => (None, digits),
+/// Whether a text consists of its status: labels, the number, what it is called, and when to come back.
+pub(super) fn is_all(text: &str) -> bool {
+    let text = text.to_lowercase();
+    let words = text.split(|c: char| !c.is_alphanumeric() && !"-_/.".contains(c)).map(|word| word.trim_matches('.'));
+    let words: Vec<&str> = words.filter(|word| word.contains(char::is_alphanumeric)).collect();
+    let Some((at, status)) = words.iter().enumerate().find_map(|(at, word)| Some((at, number(word)?))) else {
+        return false;
     };
-    let status: u16 = number.parse().ok().filter(|n| number.len() == 3 && (400..600).contains(n))?;
-    let clean = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric() && c != '_').to_owned();
-    let before = label.map(clean).or_else(|| at.checked_sub(1).map(|i| clean(words[i]))).unwrap_or_default();
-    if ANNOUNCES.contains(&before.as_str()) || before.starts_with("http/") {
-        return Some(status);
-    }
-    let is_allowed = ALLOWS.contains(&before.as_str());
-    let is_count = before.rsplit(['_', '-']).next().is_some_and(|last| COUNTS.contains(&last));
-    if is_count || (label.is_some() && !is_allowed) {
-        return None;
-    }
-    let opens = at == 0
-        || is_allowed
-        || word.starts_with(['(', '[', '\'', '"'])
-        || words[at - 1].is_empty()
-        || words[at - 1].ends_with([':', ',', ';', '-', '–', '—', '(']);
-    let ends = word.ends_with([':', ',', ';', '.', ')', ']', '\'', '"']);
-    let explained = words.get(at + 1).is_none_or(|next| next.is_empty() || REASONS.contains(&clean(next).as_str()));
-    (opens && (ends || explained)).then_some(status)
+    let rest = without_name(&words[at + 1..], status);
+    let asks = |word: &&str| ASKS.contains(word);
+    let is_pause = rest.iter().all(|word| asks(word) || PAUSE.contains(word) || is_span(word));
+    without_name(&words[..at], status).is_empty() && rest.first().is_none_or(asks) && is_pause
+}
+
+/// The words without the labels and the name of a status that they begin with.
+fn without_name<'a, 'b>(words: &'a [&'b str], status: u16) -> &'a [&'b str] {
+    let is_label = |word: &&&str| is_label(word) || ["client", "server"].contains(*word);
+    let words = &words[words.iter().take_while(is_label).count()..];
+    let words = &words[named(words, status)..];
+    &words[words.iter().take_while(is_label).count()..]
+}
+
+/// `30`, `1.5s`, `500ms`.
+fn is_span(word: &str) -> bool {
+    let number = word.trim_end_matches("ms").trim_end_matches('s');
+    !number.is_empty() && number.chars().all(|c| c.is_ascii_digit() || c == '.')
+}
+
+fn is_sign(word: &str) -> bool {
+    SIGNS.contains(&word) || word.starts_with("http/")
+}
+
+fn number(word: &str) -> Option<u16> {
+    word.parse().ok().filter(|status| word.len() == 3 && (400..600).contains(status))
+}
+
+fn clean(word: &str) -> &str {
+    word.trim_matches(|c: char| !c.is_alphanumeric() && c != '_')
+}
+
+/// How many words there are of a name of the status, if they begin with one.
+fn named(words: &[&str], status: u16) -> usize {
+    let names = REASONS.iter().find(|(known, _)| *known == status).map_or(&[][..], |(_, names)| names);
+    let begins = |name: &&&str| {
+        let mut words = words.iter().map(|word| clean(word));
+        name.split(' ').all(|part| words.next() == Some(part))
+    };
+    names.iter().find(begins).map_or(0, |name| name.split(' ').count())
+}
+
+/// The status at this place, if there is a sign of one. A number that `leads` has nothing but labels before it.
+fn status_at(words: &[&str], at: usize, leads: bool) -> Option<u16> {
+    let word = words[at].trim_matches(AROUND);
+    // `code=503` and `status:503` carry their label.
+    let (label, digits) = match word.rsplit_once([':', '=']) {
+        Some((label, digits)) => (Some(label), digits),
+        None => (None, word),
+    };
+    let status = number(digits)?;
+    let mut before = label.into_iter().chain(words[..at].iter().rev().copied());
+    let (last, earlier) = (before.next().unwrap_or_default(), before.next().unwrap_or_default());
+    let is_sure = match clean(last) {
+        "status" => clean(earlier) != "exit",
+        "code" => is_sign(clean(earlier)),
+        word => is_sign(word),
+    };
+    let is_likely = match clean(last) {
+        // Not a zip code, nor that of an exit.
+        "code" => {
+            let opens = !last.starts_with(char::is_alphanumeric) || !earlier.ends_with(char::is_alphanumeric);
+            opens || WEAK_SIGNS.contains(&clean(earlier))
+        }
+        word => WEAK_SIGNS.contains(&word) || (leads && label.is_none()),
+    };
+    let rest = &words[at + 1..];
+    let counts_nothing = words[at].ends_with(AROUND)
+        || rest.first().is_none_or(|next| NOT_COUNTED.contains(&clean(next)) || clean(next).is_empty());
+    (is_sure || named(rest, status) > 0 || (is_likely && counts_nothing)).then_some(status)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::Prepared;
+    use super::*;
 
     fn status(text: &str) -> Option<u16> {
         Prepared::new([text]).status()
@@ -125,7 +187,14 @@ mod tests {
             ("request failed (status: 504)", Some(504)),
             ("request failed with status code 500", Some(500)),
             ("code=503", Some(503)),
-            ("got 503 from upstream", Some(503)),
+            ("Unexpected server response: 503", Some(503)),
+            ("SSE error: Non-200 status code (503)", Some(503)),
+            ("503 Server Error: Service Unavailable for url", Some(503)),
+            ("503 (Service Unavailable)", Some(503)),
+            ("Error: 429 while adding labels", Some(429)),
+            ("googleapi: Error 503: backendError", Some(503)),
+            ("failed (code 503)", Some(503)),
+            ("429, message='Too Many Requests'", Some(429)),
             ("row 4290 not found in table 503_archive", None),
             ("issue 503 not found", None),
             ("issue #503 not found", None),
@@ -156,16 +225,67 @@ mod tests {
     }
 
     #[test]
-    fn a_text_leads_with_its_status_or_mentions_it() {
-        for text in ["429 rate limit exceeded", "HTTP 429 Too Many Requests", "Error: 429", "status code 429"] {
-            assert!(Prepared::new([text]).leads_with_status(), "{text}");
+    fn an_id_is_no_status() {
+        for text in [
+            "no such job: 503",
+            "Unknown invoice: 429",
+            "commit not found: 502",
+            "Customer does not exist: 504",
+            "Cannot find room 'x': 503",
+            "User alice has no invoice (503)",
+            "Invoice [429]: not found",
+            "Query returned 500",
+            "expected 200, got 500 rows",
+            "chapter 3, 503: missing",
+            "Bad zip code: 503",
+            "country code 502 is unknown",
+            "error code 500 is not defined",
+            "exit code 429",
+            "exit status 500",
+            "Process (503) was killed",
+            "Error: 500 items could not be moved",
+            "500 items could not be moved",
+            "status code: ok, rows: 503",
+            "Could not parse '2024-05-03: 503'",
+            "room 503: not free",
+        ] {
+            assert_eq!(status(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_consists_of_its_status_or_says_more() {
+        for text in [
+            "429",
+            "429 rate limit exceeded",
+            "HTTP 429 Too Many Requests",
+            "HTTP/1.1 429 Too Many Requests",
+            "Error: 429",
+            "status code 429",
+            "Too Many Requests (429).",
+            "429 Client Error: Too Many Requests",
+            "429 Too Many Requests. Please retry after 30 seconds",
+            "429 Too Many Requests, Retry-After: 1.5s",
+            "404 not found",
+        ] {
+            assert!(is_all(text), "{text}");
         }
         for text in [
             "Issue #12 created; labels failed: 429 Too Many Requests",
+            "429 Too Many Requests: issue #12 was created, adding its labels was throttled",
+            "Error: 429 while adding labels; issue #12 was created",
+            "404 Not Found: label 'x' (issue #12 was created)",
+            "429 Too Many Requests (#12)",
+            "429 Too Many Requests after 3",
+            "429 Too Many Requests from https://api.example.com/issues/12/labels",
+            "429 Too Many Requests, retry the labels later",
+            "429 erstellt",
+            "429 Bad Gateway",
             "GitHub API: 429 Too Many Requests",
             "no status",
+            "",
         ] {
-            assert!(!Prepared::new([text]).leads_with_status(), "{text}");
+            assert!(!is_all(text), "{text}");
         }
     }
 }

@@ -48,13 +48,7 @@ impl Prepared {
 
     /// The first number in the text that is plainly an HTTP status.
     pub fn status(&self) -> Option<u16> {
-        status::find(&self.0).map(|(status, _)| status)
-    }
-
-    /// Whether the text is about its status and nothing else before it: `429 Too Many Requests`,
-    /// `Error: HTTP 429`; not `issue created, labels failed: 429`.
-    pub(crate) fn leads_with_status(&self) -> bool {
-        status::find(&self.0).is_some_and(|(_, leads)| leads)
+        status::find(&self.0)
     }
 }
 

@@ -20,45 +20,6 @@ fn policy(name: &str) -> Policy {
 }
 
 #[tokio::test(start_paused = true)]
-async fn words_about_a_later_step_do_not_repeat_or_queue_a_write() {
-    for text in [
-        "Issue created; webhook failed: connect ECONNREFUSED",
-        "Issue #12 created; adding labels failed: 429 Too Many Requests",
-        "certificate issued, but upload failed",
-        "Issue #12 created; adding label failed: label not found",
-    ] {
-        let own = Settings { durable: Some(Arc::new(MemoryQueue::new(9))), ..settings(&env(0.0)) };
-        let script = Script::down(Signals::rpc(-32000, text));
-        let answer = ToolCaller::new(own).unwrap().call("create_issue", nothing(), script.send()).await;
-
-        assert_eq!((script.executions(), report(&answer).may_have_executed), (1, true), "{text}");
-        assert!(report(&answer).message.contains("may have been executed"), "{}", report(&answer).message);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_says_that_it_has_acted_is_believed_whatever_the_status() {
-    for second_step in [
-        Signals::http(429, "adding the labels was throttled"),
-        Signals::http(425, "too early for labels"),
-        Signals::http(404, "label missing"),
-        Signals::http(403, "no labels for you"),
-        Signals::rpc(-32602, "no such label"),
-        Signals::http(404, "session gone").with_session(),
-    ] {
-        let script = Script::down(second_step.with_sent(Sent::Yes));
-        let answer = caller(&env(0.0)).call("create_issue", nothing(), script.send()).await;
-
-        let report = report(&answer);
-        assert_eq!((script.executions(), report.may_have_executed), (1, true), "{}", report.message);
-        assert!(!report.message.contains("was not executed"), "{}", report.message);
-    }
-    let throttled = Script::down(Signals::http(429, "slow down"));
-    caller(&env(0.0)).call("create_issue", nothing(), throttled.send()).await;
-    assert!(throttled.executions() > 1, "a plain 429 has not acted");
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_own_step_that_may_have_acted_is_told() {
     let steps = [Step::new("other-store", || async { Err(lost()) })];
     let answer = caller(&env(0.0)).call_with("create_issue", nothing(), &steps, Script::down(refused()).send()).await;

@@ -14,6 +14,7 @@ mod honesty;
 mod incidents;
 mod kit;
 mod load;
+mod meaning;
 mod pauses;
 mod pipeline;
 mod recover;

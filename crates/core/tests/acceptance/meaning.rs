@@ -1,0 +1,80 @@
+//! What a failure's status and words do to a call, and what they must not.
+
+use super::kit::*;
+use seawall::*;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+#[tokio::test(start_paused = true)]
+async fn words_about_a_later_step_do_not_repeat_or_queue_a_write() {
+    for text in [
+        "Issue created; webhook failed: connect ECONNREFUSED",
+        "Issue #12 created; adding labels failed: 429 Too Many Requests",
+        "certificate issued, but upload failed",
+        "Issue #12 created; adding label failed: label not found",
+    ] {
+        let own = Settings { durable: Some(Arc::new(MemoryQueue::new(9))), ..settings(&env(0.0)) };
+        let script = Script::down(Signals::rpc(-32000, text));
+        let answer = ToolCaller::new(own).unwrap().call("create_issue", nothing(), script.send()).await;
+
+        assert_eq!((script.executions(), report(&answer).may_have_executed), (1, true), "{text}");
+        assert!(report(&answer).message.contains("may have been executed"), "{}", report(&answer).message);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_text_that_says_more_than_its_status_does_not_repeat_a_write() {
+    for (text, executions) in [
+        ("429 Too Many Requests: issue #12 was created, adding its labels was throttled", 1),
+        ("Error: 429 while adding labels; issue #12 was created", 1),
+        ("429 Too Many Requests", 3),
+        ("Error: HTTP 429, retry after 1 s", 3),
+    ] {
+        let script = Script::down(text);
+        let retry = Retry::new(Effect::Write).env(env(0.0));
+        let gave_up = retry.call(|_| std::future::ready(script.execute())).await.unwrap_err();
+
+        assert_eq!(script.executions(), executions, "{text}");
+        assert_eq!(gave_up.failure.disposition, Disposition::Transient, "{text}");
+        assert_eq!(gave_up.failure.sent == Sent::Never, executions > 1, "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_id_in_a_tools_own_words_neither_repeats_it_nor_opens_its_breaker() {
+    let tools = ToolCaller::<Value>::new(Settings { env: env(0.0), ..Settings::default() }).unwrap();
+    let executions = AtomicU32::new(0);
+    for id in 0..9 {
+        let answer = tools
+            .call("get_invoice", json!({"id": id}), |_| {
+                executions.fetch_add(1, Ordering::SeqCst);
+                async { Ok(json!({"isError": true, "content": [{"type": "text", "text": "No such invoice: 503"}]})) }
+            })
+            .await;
+        assert!(answer.value().is_some(), "{answer:?}");
+    }
+    assert_eq!(executions.into_inner(), 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_says_that_it_has_acted_is_believed_whatever_the_status() {
+    for second_step in [
+        Signals::http(429, "adding the labels was throttled"),
+        Signals::http(425, "too early for labels"),
+        Signals::http(404, "label missing"),
+        Signals::http(403, "no labels for you"),
+        Signals::rpc(-32602, "no such label"),
+        Signals::http(404, "session gone").with_session(),
+    ] {
+        let script = Script::down(second_step.with_sent(Sent::Yes));
+        let answer = caller(&env(0.0)).call("create_issue", nothing(), script.send()).await;
+
+        let report = report(&answer);
+        assert_eq!((script.executions(), report.may_have_executed), (1, true), "{}", report.message);
+        assert!(!report.message.contains("was not executed"), "{}", report.message);
+    }
+    let throttled = Script::down(Signals::http(429, "slow down"));
+    caller(&env(0.0)).call("create_issue", nothing(), throttled.send()).await;
+    assert!(throttled.executions() > 1, "a plain 429 has not acted");
+}
