@@ -76,6 +76,33 @@ fn numbers_in_ids_ports_and_names_are_not_statuses() {
 }
 
 #[test]
+fn a_name_in_quotes_or_a_part_of_one_says_nothing() {
+    for text in [
+        "field `timeout` unknown",
+        "Parameter 'timeout' is not allowed here",
+        "\"timeout\" is not allowed",
+        "No issue titled 'rate limit is too low'",
+        "branch 'fix/connection reset' does not exist",
+        "non-timeout error",
+        "unknown flag --timeout",
+    ] {
+        assert_eq!(classify(&text.into()).disposition, Disposition::Permanent, "{text}");
+    }
+    for text in [
+        "('Connection aborted.', ConnectionResetError(104, 'Connection reset by peer'))",
+        "{'error': 'rate limit exceeded'}",
+        r#"{"error": "rate limit exceeded"}"#,
+        "Tool 'search' exceeded timeout of 60s",
+        "the user's request timed out, it's gone",
+        "Client error '429 Too Many Requests' for url 'https://x/y'",
+        "upstream - timeout",
+        "'request timed out'",
+    ] {
+        assert_eq!(classify(&text.into()).disposition, Disposition::Transient, "{text}");
+    }
+}
+
+#[test]
 fn words_about_a_later_step_do_not_prove_that_nothing_ran() {
     for text in [
         "Issue created; webhook failed: connect ECONNREFUSED",

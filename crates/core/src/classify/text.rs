@@ -1,7 +1,7 @@
 //! Decides what an error text says, without being fooled by addresses, ids and names in it.
 //!
-//! URLs, host names and paths are removed first. Phrases match whole words; a phrase that ends in `*` allows
-//! more letters.
+//! URLs, host names and paths are removed first, for phrases also names in quotes. Phrases match whole words; a phrase
+//! that ends in `*` allows more letters.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,11 @@ use super::status;
 
 /// A text made ready for matching: lower case, no addresses, single spaces.
 #[derive(Clone, Debug)]
-pub struct Prepared(String);
+pub struct Prepared {
+    text: String,
+    /// The same without names in quotes.
+    words: String,
+}
 
 impl Prepared {
     /// Prepares the parts of a text; a phrase never matches across two parts.
@@ -28,7 +32,7 @@ impl Prepared {
             }
             prepared.push('\n');
         }
-        Self(prepared)
+        Self { words: without_names(&prepared), text: prepared }
     }
 
     /// Whether the text contains `phrase` as whole words.
@@ -38,27 +42,52 @@ impl Prepared {
             None => (phrase, false),
         };
         let phrase = phrase.to_lowercase();
-        self.0.match_indices(&phrase).any(|(start, found)| {
-            let before = self.0[..start].chars().next_back();
-            let rest = &self.0[start + found.len()..];
+        self.words.match_indices(&phrase).any(|(start, found)| {
+            let before = self.words[..start].chars().next_back();
+            let rest = &self.words[start + found.len()..];
             let rest = if open_ended { rest.trim_start_matches(char::is_alphabetic) } else { rest };
-            !before.is_some_and(is_name_char) && !rest.starts_with(continues_name)
+            !before.is_some_and(is_name_char) && !rest.starts_with(is_name_char)
         })
     }
 
     /// The first number in the text that is plainly an HTTP status.
     pub fn status(&self) -> Option<u16> {
-        status::find(&self.0)
+        status::find(&self.text)
     }
 }
 
+/// `timeout_report`, `timeout-svc` and `non-timeout` are names, not timeouts.
 fn is_name_char(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
+    c.is_alphanumeric() || c == '_' || c == '-'
 }
 
-/// `timeout_report` and `timeout-svc` are names, not timeouts.
-fn continues_name(c: char) -> bool {
-    is_name_char(c) || c == '-'
+/// A longer piece in quotes is no name.
+const LONGEST_NAME: usize = 300;
+
+/// A piece in quotes right after a word (``field `timeout` ``), or that begins a sentence, names something. After a
+/// colon, a bracket or the like it is what somebody says, and stays.
+fn without_names(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut done = 0;
+    for (open, quote) in text.match_indices(['"', '\'', '`']) {
+        let begins = open == 0 || text[..open].ends_with('\n');
+        let names = text[..open].strip_suffix(' ').is_some_and(|before| before.ends_with(char::is_alphanumeric));
+        if open < done || !(begins || names) {
+            continue;
+        }
+        let end = closing(&text[open + 1..], quote).map(|inside| open + 1 + inside + 1);
+        if let Some(end) = end.filter(|end| names || text[*end..].starts_with(' ')) {
+            kept.push_str(&text[done..open]);
+            done = end;
+        }
+    }
+    kept + &text[done..]
+}
+
+/// Where a piece in quotes ends: the apostrophe of `it's` does not end one.
+fn closing(inside: &str, quote: &str) -> Option<usize> {
+    let near = inside.char_indices().nth(LONGEST_NAME).map_or(inside, |(end, _)| &inside[..end]);
+    near.match_indices(quote).map(|(at, _)| at).find(|at| !inside[at + 1..].starts_with(char::is_alphanumeric))
 }
 
 /// The word without any address in it. What stands before and after an address is kept.
@@ -171,7 +200,7 @@ mod tests {
             assert_eq!(status(text), Some(403), "{text}");
         }
         let prepared = Prepared::new(["Cannot connect to http://x: getaddrinfo failed, took 1.5 s"]);
-        assert_eq!(prepared.0, "cannot connect to : getaddrinfo failed, took 1.5 s\n");
+        assert_eq!(prepared.text, "cannot connect to : getaddrinfo failed, took 1.5 s\n");
     }
 
     #[test]
@@ -180,7 +209,7 @@ mod tests {
         let prepared = Prepared::new([body]);
 
         assert!(prepared.says("authorization service unavailable") && !prepared.says("timeout*"), "{prepared:?}");
-        assert!(prepared.0.contains(r#""docs":"","n":1}"#), "{prepared:?}");
+        assert!(prepared.text.contains(r#""docs":"","n":1}"#), "{prepared:?}");
     }
 
     #[test]
