@@ -32,7 +32,8 @@ impl Classifier {
         Self::default()
     }
 
-    /// Adds a rule that is asked before the built-in ones, after those added earlier.
+    /// Adds a rule that is asked before the built-in ones, after those added earlier. A 401 or 403 that says no in
+    /// words stays a denial.
     pub fn with_rule(mut self, rule: Rule) -> Self {
         self.extra.push(rule);
         self
@@ -56,8 +57,7 @@ impl Classifier {
         let signals = Signals::text(text).with_sent(Sent::Yes);
         let prepared = Prepared::new([text]);
         let status = prepared.status();
-        let verdict =
-            self.extra.iter().chain(rules::soft()).find(|rule| rule.fits(&signals, status, &prepared))?.verdict;
+        let verdict = self.first(rules::soft(), &signals, status, &prepared)?.verdict;
         let verdict = Verdict { sent: None, ..verdict };
         (verdict.disposition == Disposition::Transient).then(|| failure(&signals, verdict, verdict.disposition, status))
     }
@@ -72,12 +72,24 @@ impl Classifier {
         // A code that blames the caller is a fact; a status in its text is not.
         let is_callers_fault = || rules::is_callers_fault(signals, &text);
         let status = signals.status.or_else(|| text.status().filter(|_| !is_callers_fault()));
-        let rule = self.extra.iter().chain(built_in()).find(|rule| rule.fits(signals, status, &text));
+        let rule = self.first(built_in(), signals, status, &text);
         let mut verdict = rule.map_or(UNKNOWN, |rule| rule.verdict);
         if !rule.is_some_and(|rule| proves(rule, signals)) {
             verdict.sent = None;
         }
         (verdict, status)
+    }
+
+    /// The first rule that fits: of the operator's, unless somebody said no, then of these.
+    fn first<'a>(
+        &'a self,
+        rules: impl Iterator<Item = &'a Rule>,
+        signals: &Signals,
+        status: Option<u16>,
+        text: &Prepared,
+    ) -> Option<&'a Rule> {
+        let own = if rules::is_denied(signals, status, text) { &[][..] } else { &self.extra };
+        own.iter().chain(rules).find(|rule| rule.fits(signals, status, text))
     }
 }
 

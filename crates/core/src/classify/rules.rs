@@ -150,23 +150,24 @@ const SESSION: &[Rule] = &[
     ),
 ];
 
-/// 401 and 403 are denials unless somebody plainly says that the authorizer itself failed.
+/// Words by which somebody says no.
+const SAYS_NO: Test = says!(
+    "external authorization failed",
+    "authorization failed",
+    "denied by",
+    "lacks",
+    "missing authenticated subject",
+    "missing or invalid signed agent context"
+);
+
+/// A 401 or 403 that says no in words is a denial, whatever else it says; no operator's rule is asked.
+const DENIED: &[Rule] = &[
+    rule("unauthorized in words", &[Test::Status(401, 401), SAYS_NO], denied(Cause::AuthExpired).not_executed()),
+    rule("denied in words", &[Test::Status(403, 403), SAYS_NO], denied(Cause::Denied).not_executed()),
+];
+
+/// Other 401 and 403 are denials unless somebody plainly says that the authorizer itself failed.
 const AUTHORIZATION: &[Rule] = &[
-    rule(
-        "denied in words",
-        &[
-            Test::Status(403, 403),
-            says!(
-                "external authorization failed",
-                "authorization failed",
-                "denied by openfga",
-                "lacks",
-                "missing authenticated subject",
-                "missing or invalid signed agent context"
-            ),
-        ],
-        denied(Cause::Denied).not_executed(),
-    ),
     rule(
         "authorizer failed",
         &[
@@ -412,7 +413,7 @@ const SOFT: &[Rule] = &[
 
 /// The built-in rules, in the order in which they are asked.
 pub fn built_in<'a>() -> impl Iterator<Item = &'a Rule> {
-    [FACTS, SESSION, AUTHORIZATION, CALLERS_FAULT, STATUS, CODES, WORDS].into_iter().flatten()
+    [FACTS, SESSION, DENIED, AUTHORIZATION, CALLERS_FAULT, STATUS, CODES, WORDS].into_iter().flatten()
 }
 
 /// The rules for a tool's own error result: its status, else the soft phrases.
@@ -423,6 +424,11 @@ pub(crate) fn soft<'a>() -> impl Iterator<Item = &'a Rule> {
 /// Whether the protocol itself says that the caller is at fault.
 pub(crate) fn is_callers_fault(signals: &Signals, text: &Prepared) -> bool {
     CALLERS_FAULT.iter().any(|rule| rule.fits(signals, None, text))
+}
+
+/// Whether a 401 or 403 says no in words.
+pub(crate) fn is_denied(signals: &Signals, status: Option<u16>, text: &Prepared) -> bool {
+    DENIED.iter().any(|rule| rule.fits(signals, status, text))
 }
 
 /// Whether a text hides what happened, so that a probe should ask again.

@@ -214,6 +214,24 @@ fn an_operators_rule_is_asked_first() {
 }
 
 #[test]
+fn a_denial_in_words_outranks_an_operators_rule() {
+    let hiccup = Verdict::new(Cause::Misbehaved, Disposition::Transient);
+    let classifier = Classifier::new().with_rule(Rule::phrases("hiccup", ["gateway hiccup"], hiccup));
+    let forbidden = |body: &str| Signals::http(403, "Forbidden").with_body(body);
+
+    assert_eq!(classifier.classify(&forbidden("gateway hiccup")).disposition, Disposition::Transient);
+    for body in
+        ["gateway hiccup; denied by OpenFGA", "denied by Cedar (gateway hiccup)", "gateway hiccup: user lacks grant"]
+    {
+        assert_eq!(classifier.classify(&forbidden(body)).disposition, Disposition::Denied, "{body}");
+        assert_eq!(classifier.classify_load(&forbidden(body)).disposition, Disposition::Denied, "{body}");
+        assert_eq!(classifier.classify_soft(&format!("403 Forbidden: {body}")), None, "{body}");
+    }
+    let expired = Signals::http(401, "Unauthorized").with_body("authorization failed: upstream call timeout");
+    assert_eq!(cause(expired), (Cause::AuthExpired, Disposition::Denied, Sent::Never));
+}
+
+#[test]
 fn github_throttling_dressed_as_403_is_a_rate_limit() {
     let asks_to_wait = Signals { retry_after: Some(Duration::from_secs(60)), ..Signals::http(403, "Forbidden") };
     assert_eq!(classify(&asks_to_wait).cause, Cause::RateLimited);
