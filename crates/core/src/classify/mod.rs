@@ -14,7 +14,7 @@ pub use rules::{Phrases, Rule, Test, Verdict, built_in};
 pub use text::Prepared;
 
 use crate::model::failure::{Cause, Disposition, Failure, Sent};
-use crate::model::signals::Signals;
+use crate::model::signals::{LONGEST_PAUSE, Signals};
 use crate::report::without_credentials;
 
 /// Classifies failures by the operator's rules, then by the built-in ones.
@@ -115,7 +115,7 @@ fn failure(signals: &Signals, verdict: Verdict, disposition: Disposition, status
         cause: verdict.cause,
         disposition,
         sent: verdict.sent.unwrap_or(signals.heard()),
-        retry_after: signals.retry_after,
+        retry_after: signals.retry_after.map(|asked| asked.min(LONGEST_PAUSE)),
         status,
         message: without_credentials(&signals.message),
         incident: signals.incident,

@@ -232,6 +232,15 @@ fn a_denial_in_words_outranks_an_operators_rule() {
 }
 
 #[test]
+fn nobody_is_believed_who_asks_for_more_than_a_day() {
+    let day = Duration::from_secs(24 * 3600);
+    for (asked, believed) in [(Duration::MAX, day), (day, day), (Duration::from_secs(1), Duration::from_secs(1))] {
+        let signals = Signals { retry_after: Some(asked), ..Signals::http(429, "x") };
+        assert_eq!(classify(&signals).retry_after, Some(believed));
+    }
+}
+
+#[test]
 fn github_throttling_dressed_as_403_is_a_rate_limit() {
     let asks_to_wait = Signals { retry_after: Some(Duration::from_secs(60)), ..Signals::http(403, "Forbidden") };
     assert_eq!(classify(&asks_to_wait).cause, Cause::RateLimited);

@@ -67,7 +67,7 @@ pub struct Signals {
     pub code: Option<i64>,
     /// How the server's process ended.
     pub exit: Option<Exit>,
-    /// How long the server asks to wait.
+    /// How long the server asks to wait. It is not believed for more than a day.
     pub retry_after: Option<Duration>,
     /// The request belonged to a session the server had issued.
     pub in_session: bool,
@@ -197,7 +197,7 @@ fn transport_of(kind: io::ErrorKind) -> Option<Transport> {
 }
 
 /// No server is believed that asks for more than a day.
-const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3600);
 
 /// Reads a `Retry-After` header: whole or decimal seconds, or an HTTP date. Clamped to a day;
 /// `None` for a negative or unreadable value. A date in the past is no wait at all.
