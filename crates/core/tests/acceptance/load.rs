@@ -175,6 +175,14 @@ fn t16_every_pinned_text_has_its_class() {
         ("Temporary failure in name resolution", Transient),
         ("Server error '503 Service Unavailable' for url 'http://x'", Transient),
         ("cannot load http://10.0.0.1.sslip.io/mcp", Permanent),
+        // What an address says is no signal, of one class or another.
+        ("unrecognized failure at http://gw/mcp?on=timeout", Permanent),
+        ("unrecognized failure at http://timeout/mcp", Permanent),
+        ("unrecognized failure at timeout.example.com", Permanent),
+        ("unrecognized failure at timeout:8080", Permanent),
+        ("unrecognized failure at /srv/timeout", Permanent),
+        ("Session terminated at http://ssl/mcp", Transient),
+        ("unrecognized failure at http://gw/http?status=403", Permanent),
         ("HTTP 400 Bad Request", Permanent),
         ("HTTP 405 Method Not Allowed", Permanent),
     ] {
