@@ -13,6 +13,7 @@ mod pause;
 pub(crate) mod retry;
 pub(crate) mod slot;
 pub(crate) mod until;
+pub(crate) mod written;
 
 use std::future::Future;
 use std::pin::pin;
@@ -25,7 +26,6 @@ use crate::admit::turns::Turns;
 use crate::env::Env;
 use crate::model::call::Attempt;
 use crate::model::duration::seconds;
-use crate::model::effect::Effect;
 use crate::model::failure::{Blame, Cause, Disposition, Failure, Sent};
 use crate::model::policy::Scope;
 use crate::model::signals::Signals;
@@ -36,6 +36,7 @@ use crate::state::Tool;
 use breaker::{Breaker, Permit, Refused};
 use deadline::within;
 use retry::{Failed, RetryPolicy, Rules, try_again};
+use written::Written;
 
 /// Why an attempt gave no good answer; and the tool's own words where it answered with an error.
 pub(crate) type Missed<T> = Failed<Option<T>>;
@@ -150,7 +151,7 @@ impl<T: Clone> Run<'_, T> {
             Ok(Err(signals)) => Err(local(self.classifier().classify(&signals))),
             Err(_) => Err(local(self.no_answer(tool, limit))),
         };
-        written.unless_never_sent(&result);
+        written.unless_never_sent(result.as_ref().err().map(|missed| &missed.0));
         if let Err(missed) = &result {
             self.remember(number, tool.policy.effect, &missed.0);
             self.note_pause(tool, &missed.0);
@@ -216,36 +217,6 @@ pub(crate) enum Part {
     Again,
     /// A fallback that asks another tool.
     Other,
-}
-
-/// Counts a write when it ends, in whatever way: what was read before it is no longer fresh.
-struct Written<'a, T> {
-    run: &'a Run<'a, T>,
-    /// The tool that writes, until the end is known.
-    tool: Option<&'a Tool>,
-}
-
-impl<'a, T> Written<'a, T> {
-    fn by(run: &'a Run<'a, T>, tool: &'a Tool) -> Self {
-        Self { run, tool: (tool.policy.effect != Effect::ReadOnly).then_some(tool) }
-    }
-
-    /// Ends it; one that certainly never arrived changed nothing.
-    fn unless_never_sent(mut self, result: &Result<T, Missed<T>>) {
-        let is_sent = result.as_ref().err().is_none_or(|missed| missed.0.sent != Sent::Never);
-        if let Some(tool) = self.tool.take().filter(|_| is_sent) {
-            tool.server.count_write();
-        }
-    }
-}
-
-impl<T> Drop for Written<'_, T> {
-    fn drop(&mut self) {
-        if let Some(tool) = self.tool {
-            tool.server.count_write();
-            self.run.note_cut(tool.policy.effect);
-        }
-    }
 }
 
 /// Tells when an attempt starts and ends. Reads the clock only if somebody wants to know.

@@ -20,6 +20,7 @@ use crate::admit::cache::Stale;
 use crate::admit::key::CallKey;
 use crate::attempt::Part;
 use crate::attempt::deadline::within;
+use crate::attempt::written::Written;
 use crate::classify::Describe;
 use crate::model::answer::{Body, Outcome, Served};
 use crate::model::call::{Attempt, Call};
@@ -258,15 +259,15 @@ impl<T: Clone> Run<'_, T> {
             return Err(Skipped::Unavailable);
         }
         let number = self.count_attempt();
+        // What holds for a write of the tool itself holds for one that is made in its place.
+        let written = Written::by(self, self.tool);
         let result = match within(self.remaining(), step.execute()).await {
             Ok(result) => result,
             Err(elapsed) => Err(elapsed.signals()),
         };
-        let value = result.map_err(|signals| {
-            let failure = self.classifier().classify(&signals);
-            self.remember(number, effect, &failure);
-            failure
-        })?;
+        let result = result.map_err(|signals| self.classifier().classify(&signals));
+        written.unless_never_sent(result.as_ref().err());
+        let value = result.inspect_err(|failure| self.remember(number, effect, failure))?;
         if let Some(words) = self.error_text(&value) {
             return Err(self.tool_error(effect, words).into());
         }

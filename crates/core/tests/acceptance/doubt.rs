@@ -159,3 +159,50 @@ async fn a_batch_of_which_one_item_may_have_run_is_not_made_again_as_a_whole() {
     assert!(report(&tools.call("batch_label", ids, send).await).may_have_executed);
     assert_eq!(calls.executions(), before);
 }
+
+fn refused() -> Signals {
+    Signals::transport(Transport::Refused, "connection refused")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_callers_own_step_that_wrote_makes_what_was_read_before_it_unfresh() {
+    let tools = caller(&env(0.0));
+    tools.tool(ToolFacts::named("list_issues"), |it| it.cache.fresh = Some(secs(300))).unwrap();
+    let (reads, down) = (Script::healthy(), Script::down(refused()));
+    let list = || tools.call("list_issues", nothing(), reads.send());
+    list().await;
+    list().await;
+    assert_eq!(reads.executions(), 1);
+
+    // One that certainly did not arrive changed nothing.
+    let away = [Step::new("create_issue-backup", || async { Err(refused()) })];
+    tools.call_with("create_issue", title("a"), &away, down.send()).await;
+    list().await;
+    assert_eq!(reads.executions(), 1);
+
+    let backup = [Step::new("create_issue-backup", || async { Ok("created".to_owned()) })];
+    assert_eq!(served(&tools.call_with("create_issue", title("a"), &backup, down.send()).await).by, "backup");
+    list().await;
+    assert_eq!(reads.executions(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_whose_caller_left_while_a_step_of_its_own_ran_is_in_doubt() {
+    let (tools, down, sent) = (caller(&env(0.0)), Script::down(refused()), Script::healthy());
+    let counted = sent.clone();
+    let slow = [Step::new("create_issue-backup", move || {
+        let created = counted.execute();
+        async {
+            tokio::time::sleep(secs(5)).await;
+            created
+        }
+    })];
+    for _ in 0..3 {
+        let call = tools.call_with("create_issue", title("a"), &slow, down.send());
+        let _left_or_held = tokio::time::timeout(secs(3), call).await;
+    }
+
+    assert_eq!(sent.executions(), 1);
+    let held = tools.call_with("create_issue", title("a"), &slow, down.send()).await;
+    assert_eq!((report(&held).code, report(&held).may_have_executed), (Code::LoopDetected, true));
+}
