@@ -57,7 +57,7 @@ impl<T: Clone> Pipeline<T> {
         let mut warnings = Vec::new();
         let admitted = match self.gatekeeper.admit(&run) {
             Ok(admitted) => admitted,
-            Err(flight) => self.gatekeeper.follow(&run, flight).await,
+            Err(held) => self.gatekeeper.wait_for(&run, held).await,
         };
         let outcome = match admitted {
             Admitted::Answered(value) => Outcome::Live(value),

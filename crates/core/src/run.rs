@@ -17,6 +17,7 @@ use crate::report::event::Event;
 use crate::report::{Code, one_line};
 use crate::settings::Pipeline;
 use crate::state::Tool;
+use crate::state::durable::Queued;
 
 /// One call on its way. It is one task, so nobody else changes its notes meanwhile: they are atomic only to be shared
 /// with the futures of that task, and are read and written in two steps, which is cheaper than one.
@@ -150,6 +151,24 @@ impl<'a, T> Run<'a, T> {
         if let (true, Some(lasts)) = (self.must_not_act_again(), self.tool.policy.repeat_after) {
             let doubts = &self.pipeline.gatekeeper.doubts;
             doubts.note(self.key(), &self.call.session, &self.tool.server.name, lasts);
+        }
+    }
+
+    /// Holds the same call back for as long as this one waits in a queue; `false` if that was so before.
+    pub(crate) fn note_queueing(&self) -> bool {
+        let (policy, doubts) = (&self.tool.policy, &self.pipeline.gatekeeper.doubts);
+        let lasts = policy.repeat_after.filter(|_| !policy.effect.is_replayable());
+        lasts.is_some_and(|lasts| doubts.note_queued(self.key(), &self.call.session, &self.tool.server.name, lasts))
+    }
+
+    /// The call as it waits in a queue.
+    pub(crate) fn queued(&self) -> Queued {
+        Queued {
+            server: self.tool.server.name.to_string(),
+            tool: self.tool.name.to_string(),
+            arguments: (*self.call.arguments).clone(),
+            caller: self.call.caller.to_string(),
+            effect: self.tool.policy.effect,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Decides when a write is not sent again yet: the very same one may have been executed, and nobody has looked since.
 //!
 //! Whoever repeats it at once, blindly, would do it twice. A read of the same server in the same session is a look: after
-//! it, or after a while, the same call is sent as ever.
+//! it, or after a while, the same call is sent as ever. Neither helps while it waits in a queue, and may be made any moment.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -13,6 +13,8 @@ use crate::model::time::{Clock, Moment};
 
 /// How many are remembered; the oldest give way.
 pub(super) const MOST: usize = 1000;
+/// Nothing waits longer than this.
+const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// One write whose fate nobody knows.
 #[derive(Debug)]
@@ -22,6 +24,14 @@ struct Doubt {
     server: Arc<str>,
     since: Moment,
     lasts: Duration,
+    /// It was put into a queue, and may wait there.
+    is_queued: bool,
+}
+
+impl Doubt {
+    fn stands(&self, now: Moment) -> bool {
+        now.since(self.since) < if self.is_queued { LONGEST_WAIT } else { self.lasts }
+    }
 }
 
 /// A call that is held back.
@@ -31,6 +41,8 @@ pub(crate) struct HeldBack {
     pub(crate) age: Duration,
     /// When it is sent again in any case.
     pub(crate) left: Duration,
+    /// The same call was put into a queue, and is held back for as long as it waits there.
+    pub(crate) is_queued: bool,
 }
 
 /// The writes whose fate nobody knows.
@@ -57,29 +69,59 @@ impl Doubts {
             return None;
         }
         let (key, now) = (key(), self.clock.now());
-        let kept = self.change(|doubt| now.since(doubt.since) < doubt.lasts);
+        let kept = self.change(|doubt| doubt.stands(now));
         let doubt = kept.iter().find(|doubt| doubt.key == key)?;
         let age = now.since(doubt.since);
-        Some(HeldBack { age, left: doubt.lasts.saturating_sub(age) })
+        Some(HeldBack { age, left: doubt.lasts.saturating_sub(age), is_queued: doubt.is_queued })
     }
 
     /// A call may have been executed, and its caller does not know.
     pub(crate) fn note(&self, key: CallKey, session: &Arc<str>, server: &Arc<str>, lasts: Duration) {
-        let since = self.clock.now();
-        let doubt = Doubt { key, session: Arc::clone(session), server: Arc::clone(server), since, lasts };
+        self.put(Doubt {
+            key,
+            session: Arc::clone(session),
+            server: Arc::clone(server),
+            since: self.clock.now(),
+            lasts,
+            is_queued: false,
+        });
+    }
+
+    /// A call is about to be put into a queue. `false` if the same one was before.
+    pub(crate) fn note_queued(&self, key: CallKey, session: &Arc<str>, server: &Arc<str>, lasts: Duration) -> bool {
+        let (session, server, since) = (Arc::clone(session), Arc::clone(server), self.clock.now());
+        !self.put(Doubt { key, session, server, since, lasts, is_queued: true })
+    }
+
+    /// It does not wait any more: what holds for others holds for it.
+    pub(crate) fn left_queue(&self, key: CallKey) {
+        self.lock().iter_mut().filter(|doubt| doubt.key == key).for_each(|doubt| doubt.is_queued = false);
+    }
+
+    /// It was certainly not done, and does not wait either.
+    pub(crate) fn forget(&self, key: CallKey) {
+        drop(self.change(|doubt| doubt.key != key));
+    }
+
+    /// Whether the same call was queued before; then it stays so.
+    fn put(&self, mut doubt: Doubt) -> bool {
         let mut kept = self.lock();
-        kept.retain(|doubt| doubt.key != key && since.since(doubt.since) < doubt.lasts);
+        let was_queued = kept.iter().any(|old| old.key == doubt.key && old.is_queued);
+        doubt.is_queued |= was_queued;
+        kept.retain(|old| old.key != doubt.key && old.stands(doubt.since));
         if kept.len() >= MOST {
             kept.remove(0);
         }
         kept.push(doubt);
         // Told once all is done: whoever saw the count in between would take the doubt for gone.
         self.count.store(kept.len(), Ordering::Relaxed);
+        was_queued
     }
 
     /// Somebody read from this server in this session, and can know now what was done before `began`.
     pub(crate) fn looked(&self, session: &str, server: &str, began: Moment) {
-        drop(self.change(|doubt| doubt.since > began || *doubt.session != *session || *doubt.server != *server));
+        let is_other = |doubt: &Doubt| *doubt.session != *session || *doubt.server != *server;
+        drop(self.change(|doubt| doubt.is_queued || doubt.since > began || is_other(doubt)));
     }
 
     fn change(&self, stays: impl FnMut(&Doubt) -> bool) -> MutexGuard<'_, Vec<Doubt>> {

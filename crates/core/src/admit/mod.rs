@@ -17,6 +17,7 @@ use std::sync::{self, Arc, atomic};
 
 use quick_cache::sync::Cache;
 
+use crate::attempt::deadline::within;
 use crate::model::duration::about;
 use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Failure, Sent};
@@ -48,6 +49,14 @@ impl<T> Admitted<'_, T> {
     }
 }
 
+/// What a call has to wait for before it is known how it leaves.
+pub(crate) enum Held<'a, T> {
+    /// An identical call is in flight.
+    ByFlight(Flight<'a, T>),
+    /// The same call was put into a queue, and may wait there.
+    ByQueue,
+}
+
 /// What this stage remembers between calls.
 #[derive(Debug)]
 pub(crate) struct Gatekeeper<T> {
@@ -74,8 +83,8 @@ impl<T: Clone> Gatekeeper<T> {
         })
     }
 
-    /// Asks the five questions in order; a call that finds an identical one in flight has to follow it first.
-    pub(crate) fn admit<'a>(&'a self, run: &Run<'a, T>) -> Result<Admitted<'a, T>, Flight<'a, T>> {
+    /// Asks the five questions in order; a call that finds an identical one in flight or queued has to wait for it first.
+    pub(crate) fn admit<'a>(&'a self, run: &Run<'a, T>) -> Result<Admitted<'a, T>, Held<'a, T>> {
         let policy = &run.tool.policy;
         if let Some(repeats) = self.loops.check(&policy.loops, &run.call.session, || run.key()) {
             let did = if policy.loops.mode == LoopMode::Failures { "failed" } else { "was made" };
@@ -86,20 +95,47 @@ impl<T: Clone> Gatekeeper<T> {
             && policy.repeat_after.is_some()
             && let Some(held) = self.doubts.check(|| run.key())
         {
-            return Ok(Admitted::refused(run.hold_back(&held)));
+            return if held.is_queued { Err(Held::ByQueue) } else { Ok(Admitted::refused(run.hold_back(&held))) };
         }
         if let (Some(fresh), Effect::ReadOnly) = (policy.cache.fresh, policy.effect) {
             if let Some(copy) = self.copies.fresh_at(run.started, run.key(), fresh, run.tool.server.writes()) {
                 return Ok(run.answer_at_once(copy, false));
             }
-            let lead = self.flights.join((run.key(), run.writes))?;
+            let lead = self.flights.join((run.key(), run.writes)).map_err(Held::ByFlight)?;
             return Ok(self.within_rate(run, Some(lead)));
         }
         Ok(self.within_rate(run, None))
     }
 
-    /// Waits for an identical call in flight.
-    pub(crate) async fn follow<'a>(&'a self, run: &Run<'a, T>, flight: Flight<'a, T>) -> Admitted<'a, T> {
+    /// Waits for what holds a call up.
+    pub(crate) async fn wait_for<'a>(&'a self, run: &Run<'a, T>, held: Held<'a, T>) -> Admitted<'a, T> {
+        match held {
+            Held::ByFlight(flight) => self.follow(run, flight).await,
+            // Boxed: it is rare.
+            Held::ByQueue => Box::pin(self.look_into_queue(run)).await,
+        }
+    }
+
+    async fn look_into_queue<'a>(&'a self, run: &Run<'a, T>) -> Admitted<'a, T> {
+        let waiting = match run.pipeline.durable.as_deref() {
+            Some(durable) => within(run.patience(), durable.waiting(&run.queued())).await,
+            None => Ok(None),
+        };
+        match waiting {
+            Ok(Some(id)) => {
+                let words = format!("the same call is queued as {id} and is not done yet");
+                return Admitted::refused(run.refuse(Cause::InDoubt, None, words));
+            }
+            Ok(None) => self.doubts.left_queue(run.key()),
+            Err(_) => return Admitted::refused(run.timed_out()),
+        }
+        match self.doubts.check(|| run.key()) {
+            Some(held) => Admitted::refused(run.hold_back(&held)),
+            None => self.within_rate(run, None),
+        }
+    }
+
+    async fn follow<'a>(&'a self, run: &Run<'a, T>, flight: Flight<'a, T>) -> Admitted<'a, T> {
         match flight.landing(run.patience()).await {
             Joined::Lead(lead) => self.within_rate(run, Some(lead)),
             Joined::Landed(outcome) => run.answer_with_flight(outcome),

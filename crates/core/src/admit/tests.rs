@@ -53,8 +53,36 @@ fn strangers_cannot_fill_it_and_it_empties_itself() {
     assert_eq!(doubts.check(|| key(MOST - 1)), None, "the oldest gave way");
     clock.advance(Duration::from_secs(20));
     let (age, left) = (Duration::from_secs(20), Duration::from_secs(40));
-    assert_eq!(doubts.check(|| key(MOST)), Some(HeldBack { age, left }));
+    assert_eq!(doubts.check(|| key(MOST)), Some(HeldBack { age, left, is_queued: false }));
     clock.advance(Duration::from_secs(40));
     assert_eq!(doubts.check(|| key(MOST)), None);
     assert!(doubts.is_empty());
+}
+
+#[test]
+fn what_waits_in_a_queue_stays_held_back_until_it_has_left() {
+    let (clock, keys) = (Clock::manual(), Keys::default());
+    let doubts = Doubts::new(clock.clone());
+    let (key, session, server) = (keys.key(&["t"], &json!(1)), "s".into(), "gh".into());
+    let is_queued = || doubts.check(|| key).map(|held| held.is_queued);
+    assert!(doubts.note_queued(key, &session, &server, Duration::from_secs(60)));
+    assert!(!doubts.note_queued(key, &session, &server, Duration::from_secs(60)));
+    doubts.note(key, &session, &server, Duration::from_secs(60));
+    clock.advance(Duration::from_secs(50));
+    doubts.looked("s", "gh", clock.now());
+    assert_eq!(is_queued(), Some(true), "a look does not show what is still to come");
+
+    doubts.left_queue(key);
+    assert_eq!(is_queued(), Some(false));
+    clock.advance(Duration::from_secs(10));
+    assert_eq!(is_queued(), None);
+
+    doubts.note_queued(key, &session, &server, Duration::from_secs(60));
+    clock.advance(Duration::from_secs(3600));
+    assert_eq!(is_queued(), Some(true));
+    doubts.forget(key);
+    assert!(doubts.is_empty());
+    doubts.note_queued(key, &session, &server, Duration::from_secs(60));
+    clock.advance(Duration::from_secs(24 * 60 * 60));
+    assert_eq!(is_queued(), None, "nothing is remembered for ever");
 }

@@ -33,7 +33,7 @@ use crate::report::served as texts;
 use crate::run::Run;
 use crate::settings::Pipeline;
 use crate::state::Tool;
-use crate::state::durable::{NotQueued, Queued};
+use crate::state::durable::NotQueued;
 use chain::{Step, warning};
 
 /// Why a fallback did not answer.
@@ -186,16 +186,14 @@ impl<T: Clone> Run<'_, T> {
         if failure.disposition != Disposition::Transient {
             return Err(Skipped::Unavailable);
         }
-        let item = Queued {
-            server: self.tool.server.name.to_string(),
-            tool: self.tool.name.to_string(),
-            arguments: (*self.call.arguments).clone(),
-            caller: self.call.caller.to_string(),
-            effect: self.tool.policy.effect,
-        };
-        let id = match within(self.remaining(), durable.enqueue(item)).await {
+        // Noted first: also whoever leaves meanwhile may have it queued.
+        let is_noted = self.note_queueing();
+        let id = match within(self.remaining(), durable.enqueue(self.queued())).await {
             Ok(Ok(id)) => id,
             Ok(Err(error @ NotQueued::Refused(_))) => {
+                if is_noted {
+                    self.pipeline.gatekeeper.doubts.forget(self.key());
+                }
                 return Err(Failure::local(Cause::Overloaded, None, error.to_string()).into());
             }
             Ok(Err(error @ NotQueued::Unknown(_))) => {
@@ -206,7 +204,8 @@ impl<T: Clone> Run<'_, T> {
                 return Err(self.lost_in_queue(Cause::Timeout, words).into());
             }
         };
-        let note = texts::queued(&self.shown_name(), &id, failure);
+        let is_held = !self.tool.policy.effect.is_replayable() && self.tool.policy.repeat_after.is_some();
+        let note = texts::queued(&self.shown_name(), &id, is_held, failure);
         Ok(Served { id: Some(id), ..served("queue", note, Body::Nothing) })
     }
 

@@ -142,6 +142,10 @@ impl Situation<'_> {
             Cause::Loop => format!(
                 "{tool} was not executed: this identical call {message} recently. The input has not changed; different arguments or another tool are likelier to help."
             ),
+            // Its turn is still to come.
+            Cause::InDoubt if self.failure.sent == Sent::Never && self.failure.retry_after.is_none() => {
+                format!("{tool} was not sent: {message}.")
+            }
             Cause::InDoubt => {
                 let look = match self.verify {
                     Some(reader) if self.verify_is_about => {
@@ -397,19 +401,24 @@ pub(crate) mod served {
         note
     }
 
-    /// A write that waits.
-    pub(crate) fn queued(tool: &str, id: &str, failure: &Failure) -> String {
+    /// A write that waits. `is_held`: the same call is not sent meanwhile.
+    pub(crate) fn queued(tool: &str, id: &str, is_held: bool, failure: &Failure) -> String {
+        let repeated = if is_held {
+            "The same call is not sent again while it waits."
+        } else {
+            "Repeating the call would queue a second one."
+        };
         let when = match failure.retry_after {
             Some(wait) => format!("when its server answers again, in about {}s at the earliest", whole_seconds(wait)),
             None => "when its server answers again".to_owned(),
         };
         if failure.sent == Sent::Never {
             return format!(
-                "{tool} was not executed yet. It is queued as {id} and will be tried {when}. Repeating the call would queue a second one."
+                "{tool} was not executed yet. It is queued as {id} and will be tried {when}. {repeated}"
             );
         }
         format!(
-            "{tool} may have been executed. It is queued as {id} and will be tried again {when}, which changes nothing more. Repeating the call would queue a second one."
+            "{tool} may have been executed. It is queued as {id} and will be tried again {when}, which changes nothing more. {repeated}"
         )
     }
 }

@@ -23,6 +23,14 @@ pub struct Queued {
     pub effect: Effect,
 }
 
+impl Queued {
+    /// Whether it is the very same call of the same caller.
+    pub fn is_same_call(&self, other: &Self) -> bool {
+        let names = [(&self.server, &other.server), (&self.tool, &other.tool), (&self.caller, &other.caller)];
+        names.iter().all(|(one, other)| one == other) && self.arguments == other.arguments
+    }
+}
+
 /// The store could not keep a write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotQueued {
@@ -47,6 +55,13 @@ pub trait Durable: Send + Sync {
 
     /// The oldest waiting item of a server.
     fn next<'a>(&'a self, server: &'a str) -> Promise<'a, Option<(String, Queued)>>;
+
+    /// The id under which the same call waits here, so that it is not made beside it meanwhile. A store that cannot tell
+    /// says `None`: then only a look or time keeps the two apart.
+    fn waiting<'a>(&'a self, item: &'a Queued) -> Promise<'a, Option<String>> {
+        let _unknown = item;
+        Box::pin(std::future::ready(None))
+    }
 
     /// Forgets an item: it was delivered, or given up. `false` if there is none.
     fn remove<'a>(&'a self, id: &'a str) -> Promise<'a, bool>;

@@ -49,6 +49,11 @@ impl Durable for MemoryQueue {
         Box::pin(async move { self.lock().waiting.iter().find(|(_, item)| item.server == server).cloned() })
     }
 
+    fn waiting<'a>(&'a self, item: &'a Queued) -> Promise<'a, Option<String>> {
+        let found = |(id, waiting): &(String, Queued)| waiting.is_same_call(item).then(|| id.clone());
+        Box::pin(async move { self.lock().waiting.iter().find_map(found) })
+    }
+
     fn remove<'a>(&'a self, id: &'a str) -> Promise<'a, bool> {
         Box::pin(async move {
             let mut items = self.lock();

@@ -17,6 +17,7 @@ mod load;
 mod meaning;
 mod pauses;
 mod pipeline;
+mod queued;
 mod recover;
 mod restore;
 mod retry;

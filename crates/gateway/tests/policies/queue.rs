@@ -52,7 +52,7 @@ async fn a_write_that_certainly_did_not_run_waits_and_is_made_once_and_its_clien
     );
     let id = queued["id"].as_str().unwrap();
     let told = format!(
-        "create_issue was not executed yet. It is queued as {id} and will be tried when its server answers again. Repeating the call would queue a second one."
+        "create_issue was not executed yet. It is queued as {id} and will be tried when its server answers again. The same call is not sent again while it waits."
     );
     assert_eq!(text(&answer), told);
     let resource = queued["resource"].as_str().unwrap().to_owned();
@@ -70,6 +70,26 @@ async fn a_write_that_certainly_did_not_run_waits_and_is_made_once_and_its_clien
     );
     let made = server.arguments("create_issue").iter().filter(|with| with["title"] == "x").count();
     assert!(made >= 3, "two tries, then at least one delivery: {made}");
+}
+
+#[tokio::test]
+async fn a_write_that_waits_is_not_made_beside_it_when_its_client_repeats_it() {
+    let folder = TempDir::new().unwrap();
+    let server = Faulty::start(|_, count, _| match count {
+        1 => End::Status("429 Too Many Requests", "Retry-After: 3600\r\n", ""),
+        _ => End::Text("made"),
+    })
+    .await;
+    let served = server.served(&policies(&folder)).await;
+    let session = served.session("/mcp/gh").await;
+    let answer = call(&session, "create_issue", json!({"title": "x"})).await;
+    let id = answer["result"]["_meta"]["seawall/served"]["id"].as_str().expect("queued").to_owned();
+
+    let again = call(&session, "create_issue", json!({"title": "x"})).await;
+
+    assert_eq!(failure(&again)["code"], "LOOP_DETECTED", "{again}");
+    let told = format!("create_issue was not sent: the same call is queued as {id} and is not done yet.");
+    assert_eq!((text(&again), server.calls("create_issue")), (told.as_str(), 1));
 }
 
 #[tokio::test]

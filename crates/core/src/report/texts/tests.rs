@@ -257,8 +257,8 @@ fn the_notes_of_fallbacks() {
         served::alternate("brave_search", "tavily_search", &down),
         served::one_by_one(3, 3, &down),
         served::one_by_one(2, 5, &down),
-        served::queued("create_issue", "q1", &open),
-        served::queued("create_issue", "q1", &down),
+        served::queued("create_issue", "q1", true, &open),
+        served::queued("create_issue", "q1", false, &down),
     ];
     assert!(notes.iter().all(|note| note.split_whitespace().count() <= 60));
     insta::assert_snapshot!(notes.join("\n"));

@@ -249,6 +249,11 @@ impl Durable for Store {
         })
     }
 
+    fn waiting<'a>(&'a self, call: &'a Queued) -> Promise<'a, Option<String>> {
+        let call = call.clone();
+        Box::pin(async move { self.ask(move |page, _| page.open_item(&call)).await.ok().flatten() })
+    }
+
     fn remove<'a>(&'a self, id: &'a str) -> Promise<'a, bool> {
         Box::pin(async move { self.forget(id, true).await.is_ok_and(|changed| changed == Changed::Done) })
     }

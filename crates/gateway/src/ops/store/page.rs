@@ -1,7 +1,7 @@
 //! Decides how records are read and changed within one transaction, and remembers what they were before.
 
 use redb::{ReadableTable, Table};
-use seawall::NotQueued;
+use seawall::{NotQueued, Queued};
 
 use super::Bounds;
 use super::book::{Known, Undo};
@@ -87,9 +87,24 @@ impl<'a> Page<'a> {
 
     /// The oldest item of a server that is not done.
     pub(super) fn head(&self, server: &str) -> Option<(u64, Brief)> {
+        self.line(server).next().map(|(id, brief)| (*id, brief.clone()))
+    }
+
+    /// The name of the oldest item with the same call that is not done.
+    pub(super) fn open_item(&self, call: &Queued) -> Result<Option<String>, Lost> {
+        for (id, brief) in self.line(&call.server) {
+            let may_be = brief.tool == call.tool && brief.caller == call.caller;
+            if may_be && self.read(*id)?.call.is_same_call(call) {
+                return Ok(Some(brief.id.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A server's items that are not done, oldest first.
+    fn line(&self, server: &str) -> impl Iterator<Item = (&u64, &Brief)> {
         let is_open = |brief: &Brief| matches!(brief.state, State::Waiting | State::Delivering);
-        let mut line = self.known.items.iter().filter(|(_, brief)| brief.server == server && is_open(brief));
-        line.next().map(|(id, brief)| (*id, brief.clone()))
+        self.known.items.iter().filter(move |(_, brief)| brief.server == server && is_open(brief))
     }
 
     pub(super) fn state(&self, id: u64) -> Option<State> {
