@@ -53,7 +53,7 @@ impl<T: Clone> Pipeline<T> {
     where
         F: Future<Output = Result<T, Signals>>,
     {
-        let run = Run::start(self, tool, call);
+        let run = Run::start(self, tool, call, own_steps.as_ref().len());
         let mut warnings = Vec::new();
         let admitted = match self.gatekeeper.admit(&run) {
             Ok(admitted) => admitted,

@@ -25,8 +25,13 @@ pub(crate) struct Run<'a, T> {
     pub(crate) pipeline: &'a Pipeline<T>,
     pub(crate) tool: &'a Tool,
     pub(crate) call: &'a Call,
-    pub(crate) deadline: Deadline,
+    /// The end of the call.
+    whole: Deadline,
+    /// The end of the way to an answer that is being tried, in nanoseconds: those that lead elsewhere have their turn too.
+    turn: AtomicU64,
     pub(crate) timeout: Duration,
+    /// Into how many turns the time is split before the tool itself is tried.
+    pub(crate) ways: u32,
     pub(crate) started: Moment,
     /// The server's writes when the call began.
     pub(crate) writes: u64,
@@ -47,15 +52,19 @@ pub(crate) struct Run<'a, T> {
 }
 
 impl<'a, T> Run<'a, T> {
-    pub(crate) fn start(pipeline: &'a Pipeline<T>, tool: &'a Tool, call: &'a Call) -> Self {
+    /// `own_steps`: how many the caller has.
+    pub(crate) fn start(pipeline: &'a Pipeline<T>, tool: &'a Tool, call: &'a Call, own_steps: usize) -> Self {
         let started = pipeline.env.clock.now();
         let timeout = tool.policy.timeout.min(call.timeout.unwrap_or(Duration::MAX));
+        let ways = tool.policy.ways(own_steps);
         Self {
             pipeline,
             tool,
             call,
-            deadline: Deadline::after(started, timeout),
+            whole: Deadline::after(started, timeout),
+            turn: AtomicU64::new(started.plus(timeout / ways).0),
             timeout,
+            ways,
             started,
             writes: tool.server.writes(),
             attempts: AtomicU32::new(0),
@@ -70,7 +79,7 @@ impl<'a, T> Run<'a, T> {
     }
 
     pub(crate) fn timed_out(&self) -> Failure {
-        let message = format!("Tool '{}' exceeded timeout of {}", self.tool.name, seconds(self.timeout));
+        let message = format!("Tool '{}' exceeded timeout of {}", self.tool.name, seconds(self.timeout / self.ways));
         Failure::local(Cause::Timeout, None, message)
     }
 
@@ -107,8 +116,21 @@ impl<'a, T> Run<'a, T> {
         self.remaining()
     }
 
+    /// The end of the way that is being tried.
+    pub(crate) fn deadline(&self) -> Deadline {
+        Deadline::at(Moment(self.turn.load(Ordering::Relaxed)))
+    }
+
+    /// Begins the turn of the next of `ways` to an answer.
+    pub(crate) fn begin_turn(&self, ways: usize) {
+        let now = self.env().clock.now();
+        let ways = if self.tool.policy.effect.is_replayable() { ways } else { 1 };
+        self.turn.store(now.plus(self.whole.turn(ways, now).remaining_at(now)).0, Ordering::Relaxed);
+    }
+
+    /// What is left of it.
     pub(crate) fn remaining(&self) -> Duration {
-        self.deadline.remaining(&self.env().clock)
+        self.deadline().remaining(&self.env().clock)
     }
 
     /// The moment the answer was there; asked again, the same.

@@ -72,6 +72,17 @@ impl Deadline {
         Self(Some(now.plus(limit)))
     }
 
+    /// At `end`.
+    pub(crate) fn at(end: Moment) -> Self {
+        Self(Some(end))
+    }
+
+    /// The end of the turn that one of `ways` to an answer gets now, so that each of them has its turn.
+    pub(crate) fn turn(self, ways: usize, now: Moment) -> Self {
+        let ways = u32::try_from(ways).unwrap_or(u32::MAX).max(1);
+        Self(self.0.map(|end| now.plus(end.since(now) / ways)))
+    }
+
     /// What is left; [`Duration::MAX`] when there is no limit.
     pub fn remaining(self, clock: &Clock) -> Duration {
         self.0.map_or(Duration::MAX, |end| end.since(clock.now()))

@@ -25,7 +25,7 @@ use serde_json::Value;
 use crate::admit::turns::Turns;
 use crate::env::Env;
 use crate::model::call::Attempt;
-use crate::model::duration::seconds;
+use crate::model::duration::{about, seconds};
 use crate::model::failure::{Blame, Cause, Disposition, Failure, Sent};
 use crate::model::policy::Scope;
 use crate::model::signals::Signals;
@@ -71,7 +71,7 @@ impl<T: Clone> Run<'_, T> {
         let rules = Rules {
             policy: if self.call.retried_outside { &once } else { &tool.policy.retry },
             effect: tool.policy.effect,
-            deadline: self.deadline,
+            deadline: self.deadline(),
             budget: Some(&tool.server.budget),
             env: self.env(),
             names: (&tool.server.name, &tool.name),
@@ -129,7 +129,7 @@ impl<T: Clone> Run<'_, T> {
             Box::pin(self.wait_for_turn(turns)).await.map_err(local)?;
             now = self.env().clock.now();
         }
-        let limit = self.deadline.remaining_at(now).min(tool.policy.attempt_timeout.unwrap_or(Duration::MAX));
+        let limit = self.deadline().remaining_at(now).min(tool.policy.attempt_timeout.unwrap_or(Duration::MAX));
         if limit.is_zero() {
             return Err(local(self.timed_out()));
         }
@@ -149,7 +149,7 @@ impl<T: Clone> Run<'_, T> {
         let result = match answered {
             Ok(Ok(value)) => self.judge(tool, value),
             Ok(Err(signals)) => Err(local(self.classifier().classify(&signals))),
-            Err(_) => Err(local(self.no_answer(tool, limit))),
+            Err(_) => Err(local(self.no_answer(tool, part, limit))),
         };
         written.unless_never_sent(result.as_ref().err().map(|missed| &missed.0));
         if let Err(missed) = &result {
@@ -157,7 +157,8 @@ impl<T: Clone> Run<'_, T> {
             self.note_pause(tool, &missed.0);
         }
         // Who was given little time proves little: a short deadline or a long line is not the server's doing.
-        let was_hurried = timed_out && limit < tool.policy.attempt_timeout.unwrap_or(tool.policy.timeout) / 2;
+        let most = tool.policy.timeout / if part == Part::Call { self.ways } else { 1 };
+        let was_hurried = timed_out && limit < tool.policy.attempt_timeout.unwrap_or(most).min(most) / 2;
         if was_hurried {
             drop(permits);
         } else {
@@ -184,13 +185,15 @@ impl<T: Clone> Run<'_, T> {
         }
     }
 
-    /// The limit that is told is the tool's own, unless the call ran out of time altogether.
-    fn no_answer(&self, tool: &Tool, limit: Duration) -> Failure {
-        let own = tool.policy.attempt_timeout.filter(|own| *own == limit).unwrap_or(self.timeout);
-        Failure {
-            sent: Sent::Maybe,
-            ..Failure::local(Cause::Timeout, None, format!("Tool '{}' exceeded timeout of {}", tool.name, seconds(own)))
-        }
+    /// The limit that is told is the tool's own, unless its turn was over; a fallback's turn is what was left for it.
+    fn no_answer(&self, tool: &Tool, part: Part, limit: Duration) -> Failure {
+        let told = match tool.policy.attempt_timeout {
+            Some(own) if own == limit => seconds(own),
+            _ if part == Part::Call => seconds(self.timeout / self.ways),
+            _ => about(limit),
+        };
+        let message = format!("Tool '{}' exceeded timeout of {told}", tool.name);
+        Failure { sent: Sent::Maybe, ..Failure::local(Cause::Timeout, None, message) }
     }
 
     async fn wait_for_slot<'t>(&self, slots: &'t slot::Slots) -> Result<slot::Slot<'t>, Failure> {

@@ -38,7 +38,7 @@ impl<T: Clone> Run<'_, T> {
             }
             let wait = left + self.spread(tool);
             let is_long = left > tool.policy.retry.backoff.nominal(1);
-            if !may_wait || !self.deadline.allows(wait, &self.env().clock) || (is_long && self.has_copy()) {
+            if !may_wait || !self.deadline().allows(wait, &self.env().clock) || (is_long && self.has_copy()) {
                 return Err(self.refuse(Cause::RateLimited, Some(left), "its server asked for a pause"));
             }
             self.note_wait();

@@ -1,13 +1,15 @@
 //! Decides which of several ways to an answer is taken: the front door to fallback chains.
 //!
 //! The steps are tried in order, each behind its own breaker. The chain itself never retries; a caller's
-//! fault stops it, because it would be a fault on every step. One deadline holds for all steps.
+//! fault stops it, because it would be a fault on every step. One deadline holds for all steps, and the time that is left is
+//! split evenly among those to come: a step that hangs takes no other's turn.
 
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::{not_tried, skipping};
 use crate::attempt::breaker::{BreakerPolicy, CircuitBreaker};
 use crate::attempt::budget::Budget;
 use crate::attempt::deadline::{Deadline, within};
@@ -142,7 +144,8 @@ impl<T> FallbackChain<T> {
         Ok(self)
     }
 
-    /// One limit for the whole chain.
+    /// One limit for the whole chain. Each step has an even share of what is left when its turn comes, the last one all of it. Of
+    /// writes each has all of it: after one that was cut off no other is tried.
     pub fn timeout(mut self, timeout: Duration) -> Result<Self, Invalid> {
         invalid::positive("timeout", timeout)?;
         self.timeout = Some(timeout);
@@ -169,12 +172,18 @@ impl<T> FallbackChain<T> {
         if let Some(budget) = &self.budget {
             budget.deposit();
         }
-        for step in &self.steps {
-            if !step.is_available() || deadline.remaining(&self.env.clock).is_zero() {
-                warnings.push(format!("{}: unavailable, skipping", step.name));
+        for (index, step) in self.steps.iter().enumerate() {
+            if !step.is_available() {
+                warnings.push(skipping(&step.name));
                 continue;
             }
-            match self.try_step(step, deadline, &mut attempts).await {
+            let now = self.env.clock.now();
+            if deadline.remaining_at(now).is_zero() {
+                warnings.push(not_tried(&step.name));
+                continue;
+            }
+            let ways = if self.effect.is_replayable() { self.steps.len() - index } else { 1 };
+            match self.try_step(step, deadline.turn(ways, now), &mut attempts).await {
                 Ok(value) => {
                     let total_duration = self.env.clock.now().since(start);
                     return Ok(Chained { value, final_step: step.name.clone(), attempts, total_duration, warnings });

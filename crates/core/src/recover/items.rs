@@ -101,7 +101,7 @@ impl<T: Clone> Run<'_, T> {
             Cause::RateLimited => policy.backoff.delay(1, &env.rng).max(asked),
             _ => asked,
         };
-        if asked > policy.longest_pause || !self.deadline.allows(wait, &env.clock) {
+        if asked > policy.longest_pause || !self.deadline().allows(wait, &env.clock) {
             return Err(Skipped::Unavailable);
         }
         if !wait.is_zero() {

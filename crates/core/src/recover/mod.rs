@@ -1,8 +1,8 @@
 //! Decides what a caller gets when the tool failed: the first fallback that can answer, labelled as one.
 //!
 //! Nothing is tried after a caller's fault or a denial, nor after a write that may have been executed: that
-//! would hide the one thing the caller has to know, or do it twice. Fallbacks that ask a server pay from its retry budget
-//! and share the call's deadline.
+//! would hide the one thing the caller has to know, or do it twice. Fallbacks that ask a server pay from its retry budget.
+//! The time that is left is split evenly among those to come, so that one that hangs takes no other's turn.
 
 pub(crate) mod chain;
 mod items;
@@ -26,7 +26,7 @@ use crate::model::answer::{Body, Outcome, Served};
 use crate::model::call::{Attempt, Call};
 use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Disposition, Failure, Sent};
-use crate::model::policy::Fallback;
+use crate::model::policy::{Fallback, Policy};
 use crate::model::signals::Signals;
 use crate::report::event::Event;
 use crate::report::served as texts;
@@ -40,6 +40,8 @@ use chain::{Step, warning};
 enum Skipped {
     /// It has nothing to offer now.
     Unavailable,
+    /// The time was up before its turn.
+    NoTime,
     /// It was tried and failed.
     Failed(Failure),
 }
@@ -81,10 +83,13 @@ impl<T: Clone> Run<'_, T> {
         if self.must_be_told(&failure) {
             return self.fail(failure);
         }
-        for fallback in &self.tool.policy.fallback {
+        for (index, fallback) in self.tool.policy.fallback.iter().enumerate() {
+            let later = self.tool.policy.fallback[index + 1..].iter().filter(|later| later.asks()).count();
+            self.begin_turn(1 + later + own_steps.len());
             match self.fall_back(fallback, &failure, send).await {
                 Ok(served) => return self.serve(served),
                 Err(Skipped::Unavailable) => warnings.push(skipping(&self.step_name(fallback.name()))),
+                Err(Skipped::NoTime) => warnings.push(not_tried(&self.step_name(fallback.name()))),
                 Err(Skipped::Failed(next)) => {
                     warnings.push(warning(&self.step_name(fallback.name()), &next));
                     if self.must_be_told(&next) {
@@ -93,10 +98,12 @@ impl<T: Clone> Run<'_, T> {
                 }
             }
         }
-        for step in own_steps {
+        for (index, step) in own_steps.iter().enumerate() {
+            self.begin_turn(own_steps.len() - index);
             match self.own_step(step, &failure).await {
                 Ok(served) => return self.serve(served),
                 Err(Skipped::Unavailable) => warnings.push(skipping(&step.name)),
+                Err(Skipped::NoTime) => warnings.push(not_tried(&step.name)),
                 Err(Skipped::Failed(next)) => {
                     warnings.push(warning(&step.name, &next));
                     if self.must_be_told(&next) {
@@ -134,6 +141,9 @@ impl<T: Clone> Run<'_, T> {
         let must_wait = failure.retry_after.is_some() && !can_wait;
         if (hides_its_fate && self.may_have_acted()) || (asks_again && must_wait) {
             return Err(Skipped::Unavailable);
+        }
+        if fallback.asks() && self.remaining().is_zero() {
+            return Err(Skipped::NoTime);
         }
         match fallback {
             Fallback::Cached => self.cached(failure),
@@ -254,8 +264,11 @@ impl<T: Clone> Run<'_, T> {
     async fn own_step(&self, step: &Step<T>, failure: &Failure) -> Result<Served<T>, Skipped> {
         let effect = self.tool.policy.effect;
         let hides_its_fate = self.may_have_acted();
-        if hides_its_fate || self.remaining().is_zero() || !step.is_available() {
+        if hides_its_fate || !step.is_available() {
             return Err(Skipped::Unavailable);
+        }
+        if self.remaining().is_zero() {
+            return Err(Skipped::NoTime);
         }
         let number = self.count_attempt();
         // What holds for a write of the tool itself holds for one that is made in its place.
@@ -285,15 +298,40 @@ impl<T: Clone> Run<'_, T> {
 }
 
 /// What the seed writes about a step that has nothing to offer.
-fn skipping(step: &str) -> String {
+pub(crate) fn skipping(step: &str) -> String {
     format!("{step}: unavailable, skipping")
+}
+
+/// A step whose turn never came.
+pub(crate) fn not_tried(step: &str) -> String {
+    format!("{step}: not tried, no time was left")
 }
 
 fn served<T>(by: &str, note: String, body: Body<T>) -> Served<T> {
     Served { by: by.to_owned(), note, age: None, id: None, body }
 }
 
+impl Policy {
+    /// Into how many turns a call's time is split: one for the tool, and one for each way that leads elsewhere. A write that was
+    /// cut off has to be told and not replaced, so it gets all the time there is.
+    pub(crate) fn ways(&self, own_steps: usize) -> u32 {
+        if !self.effect.is_replayable() {
+            return 1;
+        }
+        let others = self.fallback.iter().filter(|step| matches!(step, Fallback::Alternate { .. })).count();
+        u32::try_from(1 + others + own_steps).unwrap_or(u32::MAX)
+    }
+}
+
 impl Fallback {
+    /// Whether it asks a server, which takes time.
+    fn asks(&self) -> bool {
+        matches!(
+            self,
+            Fallback::Simplify(_) | Fallback::PreviousPage(_) | Fallback::OneByOne(_) | Fallback::Alternate { .. }
+        )
+    }
+
     /// The step's name in metrics and warnings.
     pub fn name(&self) -> &'static str {
         match self {

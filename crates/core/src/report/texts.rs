@@ -413,9 +413,7 @@ pub(crate) mod served {
             None => "when its server answers again".to_owned(),
         };
         if failure.sent == Sent::Never {
-            return format!(
-                "{tool} was not executed yet. It is queued as {id} and will be tried {when}. {repeated}"
-            );
+            return format!("{tool} was not executed yet. It is queued as {id} and will be tried {when}. {repeated}");
         }
         format!(
             "{tool} may have been executed. It is queued as {id} and will be tried again {when}, which changes nothing more. {repeated}"

@@ -84,7 +84,7 @@ async fn the_chain_retries_only_when_told_to_and_keeps_one_deadline() {
 
     assert_eq!(run(1, secs(60)).await, (2, ms(0)));
     assert_eq!(run(2, secs(60)).await, (3, ms(500)));
-    assert_eq!(run(3, ms(600)).await, (3, ms(500)), "a second pause of 1 s does not fit");
+    assert_eq!(run(3, ms(1200)).await, (3, ms(500)), "a second pause of 1 s does not fit into its half");
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,4 +125,31 @@ async fn an_operators_rule_holds_for_the_chain_and_its_breakers() {
             "a caller's fault opens nothing"
         );
     }
+}
+
+fn hanging(name: &str) -> Step<String> {
+    Step::new(name, std::future::pending)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_hangs_takes_no_other_steps_turn() {
+    let chain = FallbackChain::in_env(vec![hanging("primary"), hanging("second"), working("last")], env(0.0)).unwrap();
+    let (result, elapsed) = timed(chain.timeout(secs(9)).unwrap().run()).await;
+    let result = result.unwrap();
+    assert_eq!((result.final_step.as_str(), result.attempts, elapsed), ("last", 3, secs(6)));
+    assert_eq!(result.warnings, ["primary: deadline exceeded", "second: deadline exceeded"]);
+
+    let chain = FallbackChain::in_env(vec![hanging("primary"), hanging("last")], env(0.0)).unwrap();
+    let (result, elapsed) = timed(chain.timeout(secs(9)).unwrap().run()).await;
+    assert_eq!((result.is_err(), elapsed), (true, secs(9)), "all that is left is the last one's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_of_a_chain_has_all_the_time_because_no_other_may_follow_it() {
+    let once = RetryPolicy::new(1, Backoff::FALLBACK);
+    let chain = FallbackChain::in_env(vec![hanging("primary"), working("backup")], env(0.0)).unwrap();
+    let chain = chain.retry(once, Effect::Write).unwrap().timeout(secs(9)).unwrap();
+    let (result, elapsed) = timed(chain.run()).await;
+    assert!(matches!(result, Err(ChainError::Stopped { attempts: 1, .. })));
+    assert_eq!(elapsed, secs(9));
 }

@@ -22,3 +22,4 @@ mod recover;
 mod restore;
 mod retry;
 mod strangers;
+mod turns;
