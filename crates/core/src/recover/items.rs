@@ -3,14 +3,16 @@
 //! The first item goes alone: if the trouble is not the batch's but the server's, the others are spared it, and only then
 //! a breaker counts a failure: a batch whose items work says nothing against the server. After a 429 the pause that the
 //! server asked for is waited out first, and then all items go one at a time. Whatever is not sent is said not to be.
+//! Items are no retries: those that work cost the server's retry budget nothing, each that meets its trouble costs a token.
 
 use std::future::Future;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::stream::{self, StreamExt};
 use serde_json::Value;
 
-use super::{Skipped, served, split};
+use super::{Skipped, budget_is_spent, served, split};
+use crate::attempt::budget::{Budget, Token};
 use crate::attempt::{Missed, Part};
 use crate::model::answer::{Body, Item, Served};
 use crate::model::call::Attempt;
@@ -49,14 +51,15 @@ impl<T: Clone> Run<'_, T> {
         let of = items.len();
         let is_throttled = failure.cause == Cause::RateLimited;
         self.let_it_rest(failure).await?;
-        let stopped = OnceLock::new();
+        let (stopped, purse) = (OnceLock::new(), Purse::of(&self.tool.server.budget));
+        let going = (&stopped, &purse);
         let mut items = items.into_iter();
         let mut results = Vec::with_capacity(of);
         if let Some(first) = items.next() {
-            results.push(self.item(first, Part::FirstItem, &stopped, send).await);
+            results.push(self.item(first, Part::FirstItem, going, send).await);
         }
         let at_a_time = if is_throttled { 1 } else { AT_A_TIME };
-        let rest = stream::iter(items).map(|item| self.item(item, Part::Again, &stopped, send)).buffered(at_a_time);
+        let rest = stream::iter(items).map(|item| self.item(item, Part::Again, going, send)).buffered(at_a_time);
         results.extend(rest.collect::<Vec<_>>().await);
         let done = results.iter().filter(|item| item.result.is_ok()).count();
         let worst =
@@ -72,7 +75,7 @@ impl<T: Clone> Run<'_, T> {
         &self,
         (input, arguments): (Value, Value),
         part: Part,
-        stopped: &OnceLock<Failure>,
+        (stopped, purse): (&OnceLock<Failure>, &Purse<'_>),
         send: &impl Fn(Attempt) -> F,
     ) -> Item<T>
     where
@@ -81,8 +84,14 @@ impl<T: Clone> Run<'_, T> {
         if let Some(reason) = stopped.get() {
             return Item { input, result: Err(reason.clone()), may_have_executed: false };
         }
-        let result = self.ask(self.tool, part, arguments, send).await;
+        let result = match purse.has_token() {
+            true => self.ask_paid(self.tool, part, arguments, send).await,
+            false => Err(budget_is_spent()),
+        };
         let failure = result.as_ref().err();
+        if failure.is_some_and(is_trouble) {
+            purse.pay();
+        }
         let ends_it = |failure: &&Failure| is_refused(failure) || (part == Part::FirstItem && is_trouble(failure));
         if let Some(failure) = failure.filter(ends_it) {
             let words = format!("not sent, because an item before it failed: {}", one_line(&failure.message));
@@ -109,6 +118,36 @@ impl<T: Clone> Run<'_, T> {
             tokio::time::sleep(wait).await;
         }
         Ok(())
+    }
+}
+
+/// What the items are paid from: a token is at hand whenever one starts.
+struct Purse<'a> {
+    budget: &'a Budget,
+    token: Mutex<Option<Token<'a>>>,
+}
+
+impl<'a> Purse<'a> {
+    fn of(budget: &'a Budget) -> Self {
+        Self { budget, token: Mutex::default() }
+    }
+
+    fn has_token(&self) -> bool {
+        let mut token = self.lock();
+        *token = token.take().or_else(|| self.budget.withdraw());
+        token.is_some()
+    }
+
+    /// An item met the server's trouble; those beside it may have had the token before.
+    fn pay(&self) {
+        let token = self.lock().take();
+        if let Some(token) = token.or_else(|| self.budget.withdraw()) {
+            token.spend();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Token<'a>>> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

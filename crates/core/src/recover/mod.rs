@@ -237,19 +237,25 @@ impl<T: Clone> Run<'_, T> {
     where
         F: Future<Output = Result<T, Signals>>,
     {
-        let spent = || Failure::local(Cause::Overloaded, None, "the retry budget of the server is spent");
-        let token = tool.server.budget.withdraw().ok_or_else(spent)?;
-        let result = self.once(tool, &Arc::new(arguments), part, send).await.map_err(|missed| missed.0);
-        match result.map(|value| (self.error_text(&value), value)) {
-            Ok((None, value)) => Ok(value),
-            Ok((Some(words), _)) => {
-                token.spend();
-                Err(self.tool_error(tool.policy.effect, words))
-            }
-            Err(failure) => {
-                token.spend();
-                Err(failure)
-            }
+        let token = tool.server.budget.withdraw().ok_or_else(budget_is_spent)?;
+        self.ask_paid(tool, part, arguments, send).await.inspect_err(|_| token.spend())
+    }
+
+    /// The same, paid already.
+    async fn ask_paid<F>(
+        &self,
+        tool: &Tool,
+        part: Part,
+        arguments: Value,
+        send: &impl Fn(Attempt) -> F,
+    ) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Signals>>,
+    {
+        let value = self.once(tool, &Arc::new(arguments), part, send).await.map_err(|missed| missed.0)?;
+        match self.error_text(&value) {
+            None => Ok(value),
+            Some(words) => Err(self.tool_error(tool.policy.effect, words)),
         }
     }
 
@@ -295,6 +301,10 @@ impl<T: Clone> Run<'_, T> {
     fn step_name(&self, step: &str) -> String {
         format!("{}-{step}", self.tool.name)
     }
+}
+
+fn budget_is_spent() -> Failure {
+    Failure::local(Cause::Overloaded, None, "the retry budget of the server is spent")
 }
 
 /// What the seed writes about a step that has nothing to offer.

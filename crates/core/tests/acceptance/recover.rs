@@ -250,6 +250,40 @@ async fn batches_whose_items_work_say_nothing_against_the_server() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn items_that_work_or_are_wrong_cost_the_retry_budget_nothing() {
+    let tools = with_tool(settings(&env(0.0)), "batch_label", |policy| policy.effect = Effect::Idempotent);
+    let all: Vec<u64> = (1..=100).collect();
+    let odd_are_wrong = |id| if id % 2 == 1 { Err("422 no such issue".into()) } else { Ok("done".to_owned()) };
+
+    let (answer, seen) = batch(&tools, json!(all), Signals::http(503, "too large"), odd_are_wrong).await;
+
+    assert_eq!(seen.len(), 1 + 100);
+    assert!(served(&answer).note.starts_with("50 of 100 items succeeded"), "{}", served(&answer).note);
+}
+
+#[tokio::test(start_paused = true)]
+async fn items_that_a_server_fails_are_sent_only_as_long_as_its_retry_budget_pays() {
+    let budget = BudgetPolicy { share: 1.0, floor: 0, saved: 3 };
+    let policy = ServerPolicy { budget, ..ServerPolicy::default() };
+    let options = CallerOptions { policy, ..CallerOptions::default() };
+    let tools = ToolCaller::with_options(settings(&env(0.0)), options).unwrap();
+    tools.tool(ToolFacts::named("batch_label"), |policy| policy.effect = Effect::Idempotent).unwrap();
+    for n in 0..3 {
+        tools.call("get_issue", json!({ "n": n }), Script::healthy().send()).await;
+    }
+    let down = || Signals::http(503, "down");
+    let only_the_first_works = |id| if id == 1 { Ok("done".to_owned()) } else { Err(down()) };
+
+    let all: Vec<u64> = (1..=100).collect();
+    let (answer, seen) = batch(&tools, json!(all), down(), only_the_first_works).await;
+
+    assert_eq!(seen.len(), 1 + 1 + 4, "the batch, the first item, and four at a time until three tokens are spent");
+    let Body::Items(items) = &served(&answer).body else { panic!("no items") };
+    let last = items[99].result.as_ref().unwrap_err();
+    assert_eq!(last.message, "not sent, because an item before it failed: the retry budget of the server is spent");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_tool_says_of_one_item_does_not_keep_the_others_from_being_sent() {
     let own =
         Settings { error_text: |text: &String| text.starts_with("Error").then(|| text.clone()), ..settings(&env(0.0)) };
