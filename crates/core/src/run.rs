@@ -44,6 +44,8 @@ pub(crate) struct Run<'a, T> {
     is_told: AtomicBool,
     /// Time may have passed since it started.
     waited: AtomicBool,
+    /// It waited for an identical call, which failed.
+    followed: AtomicBool,
     /// One line for each attempt that failed.
     causes: Mutex<Vec<String>>,
     key: KeyCell,
@@ -72,6 +74,7 @@ impl<'a, T> Run<'a, T> {
             must_not_act_again: AtomicBool::new(false),
             is_told: AtomicBool::new(false),
             waited: AtomicBool::new(false),
+            followed: AtomicBool::new(false),
             causes: Mutex::default(),
             key: KeyCell::default(),
             ended: AtomicU64::new(0),
@@ -108,6 +111,15 @@ impl<'a, T> Run<'a, T> {
     /// Time is about to pass.
     pub(crate) fn note_wait(&self) {
         self.waited.store(true, Ordering::Relaxed);
+    }
+
+    /// It has not failed by itself, but with an identical call.
+    pub(crate) fn note_followed(&self) {
+        self.followed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_followed(&self) -> bool {
+        self.followed.load(Ordering::Relaxed)
     }
 
     /// How long the call can wait for another one.

@@ -1,7 +1,8 @@
 //! Decides when an agent is going in circles: the same call, failing again and again in one session.
 //!
 //! By default only failing calls count and any success starts afresh, so that polling and repeated
-//! snapshots are left alone. Internal retries are attempts, not calls, and never count.
+//! snapshots are left alone. Internal retries are attempts, not calls, and never count; nor does a call that only waited for
+//! what an identical one brought.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -121,6 +122,12 @@ impl LoopGuard {
         let key = key();
         self.remember(policy, session, Some(key));
         self.sessions.get(session).map_or(1, |seen| self.count(&mut lock(&seen), key))
+    }
+
+    /// How often a call of the session has failed, and at least once.
+    pub(crate) fn failures(&self, policy: &LoopPolicy, session: &Arc<str>, key: impl FnOnce() -> CallKey) -> u32 {
+        let seen = self.sessions.get(session).filter(|_| policy.mode == LoopMode::Failures);
+        seen.map_or(1, |seen| self.count(&mut lock(&seen), key()).max(1))
     }
 
     /// A call of the session succeeded: what failed before may work now.

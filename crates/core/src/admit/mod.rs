@@ -139,7 +139,7 @@ impl<T: Clone> Gatekeeper<T> {
         match flight.landing(run.patience()).await {
             Joined::Lead(lead) => self.within_rate(run, Some(lead)),
             Joined::Landed(outcome) => run.answer_with_flight(outcome),
-            Joined::TimedOut => Admitted::Failed(Box::new(run.timed_out())),
+            Joined::TimedOut => run.fail_with_flight(run.timed_out()),
         }
     }
 
@@ -177,8 +177,13 @@ impl<T: Clone> Run<'_, T> {
     fn answer_with_flight<'a>(&self, landed: Result<T, Failure>) -> Admitted<'a, T> {
         match landed {
             Ok(value) => self.answer_at_once(value, true),
-            Err(failure) => Admitted::Failed(Box::new(failure)),
+            Err(failure) => self.fail_with_flight(failure),
         }
+    }
+
+    fn fail_with_flight<'a>(&self, failure: Failure) -> Admitted<'a, T> {
+        self.note_followed();
+        Admitted::Failed(Box::new(failure))
     }
 }
 

@@ -71,6 +71,8 @@ impl<T: Clone> Run<'_, T> {
             | Cause::Loop
             | Cause::InDoubt
             | Cause::Cancelled => 1,
+            // One execution is one failure, which the call that made it has counted.
+            _ if self.has_followed() => loops.failures(policy, &self.call.session, || self.key()),
             _ => loops.failed(policy, &self.call.session, || self.key()),
         }
     }

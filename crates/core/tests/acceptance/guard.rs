@@ -70,6 +70,24 @@ async fn t22_a_call_that_was_told_to_wait_is_no_loop() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn t22_calls_that_fail_together_are_one_failure() {
+    let (tools, down) = (caching(&env(0.0)), Script::down("404 not found"));
+    let slow = |_| async {
+        tokio::time::sleep(ms(10)).await;
+        down.execute()
+    };
+    for round in 1..=3 {
+        let answers = join_all((0..5).map(|_| tools.call("get_issue", nothing(), slow))).await;
+        assert_eq!(down.executions(), round, "one asks for all");
+        let again = |answer: &Answer<String>| report(answer).message.contains(&format!("failed {round} times"));
+        assert_eq!(answers.iter().filter(|answer| again(answer)).count(), if round == 1 { 0 } else { 5 });
+    }
+    let refused = tools.call("get_issue", nothing(), slow).await;
+    assert!(report(&refused).message.contains("failed 3 times"), "{}", report(&refused).message);
+    assert_eq!((report(&refused).code, down.executions()), (Code::LoopDetected, 3));
+}
+
+#[tokio::test(start_paused = true)]
 async fn t22_a_tools_own_error_counts_as_failing() {
     let own =
         Settings { error_text: |text: &String| text.starts_with("Error").then(|| text.clone()), ..settings(&env(0.0)) };
