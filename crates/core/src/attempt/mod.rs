@@ -13,6 +13,7 @@ mod pause;
 pub(crate) mod retry;
 pub(crate) mod slot;
 pub(crate) mod until;
+pub(crate) mod watch;
 pub(crate) mod written;
 
 use std::future::Future;
@@ -23,19 +24,18 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::admit::turns::Turns;
-use crate::env::Env;
 use crate::model::call::Attempt;
 use crate::model::duration::{about, seconds};
 use crate::model::failure::{Blame, Cause, Disposition, Failure, Sent};
 use crate::model::policy::Scope;
 use crate::model::signals::Signals;
-use crate::model::time::Moment;
 use crate::report::event::Event;
 use crate::run::Run;
 use crate::state::Tool;
 use breaker::{Breaker, Permit, Refused};
 use deadline::within;
 use retry::{Failed, RetryPolicy, Rules, try_again};
+use watch::Watch;
 use written::Written;
 
 /// Why an attempt gave no good answer; and the tool's own words where it answered with an error.
@@ -137,7 +137,7 @@ impl<T: Clone> Run<'_, T> {
 
         let number = self.count_attempt();
         let attempt = Attempt { number, names: tool.names.clone(), arguments: arguments.clone(), timeout: limit };
-        let watch = Watch::start(self.env(), tool, number);
+        let watch = Watch::start(self.env(), (&tool.server.name, &tool.name), number, tool.policy.hedge.is_some());
         let written = Written::by(self, tool);
         let mut running = pin!(send(attempt));
         let mut answered = within(limit, running.as_mut()).await;
@@ -165,7 +165,10 @@ impl<T: Clone> Run<'_, T> {
             let is_spared = || part == Part::Call && result.as_ref().is_err_and(|missed| self.goes_on_by_items(missed));
             permits.settle(tool, part, is_spared, &result);
         }
-        watch.stop(result.as_ref().err().map(|missed| missed.0.cause));
+        let took = watch.stop(result.as_ref().err().map(|missed| missed.0.cause));
+        if let (Some(took), Ok(_)) = (took, &result) {
+            tool.record_latency(took);
+        }
         result
     }
 
@@ -220,52 +223,6 @@ pub(crate) enum Part {
     Again,
     /// A fallback that asks another tool.
     Other,
-}
-
-/// Tells when an attempt starts and ends. Reads the clock only if somebody wants to know.
-struct Watch<'a> {
-    env: &'a Env,
-    tool: &'a Tool,
-    attempt: u32,
-    since: Option<Moment>,
-}
-
-impl<'a> Watch<'a> {
-    fn start(env: &'a Env, tool: &'a Tool, attempt: u32) -> Self {
-        env.events.emit(|| Event::AttemptStarted {
-            server: tool.server.name.to_string(),
-            tool: tool.name.to_string(),
-            attempt,
-        });
-        let is_wanted = env.events.has_listeners() || tool.policy.hedge.is_some();
-        Self { env, tool, attempt, since: is_wanted.then(|| env.clock.now()) }
-    }
-
-    fn stop(mut self, cause: Option<Cause>) {
-        self.tell(cause);
-        self.since = None;
-    }
-
-    fn tell(&self, cause: Option<Cause>) {
-        let Some(since) = self.since else { return };
-        let elapsed = self.env.clock.now().since(since);
-        if cause.is_none() {
-            self.tool.record_latency(elapsed);
-        }
-        self.env.events.emit(|| Event::AttemptEnded {
-            server: self.tool.server.name.to_string(),
-            tool: self.tool.name.to_string(),
-            attempt: self.attempt,
-            elapsed,
-            cause,
-        });
-    }
-}
-
-impl Drop for Watch<'_> {
-    fn drop(&mut self) {
-        self.tell(Some(Cause::Cancelled));
-    }
 }
 
 /// How long a breaker would make the tool wait now.

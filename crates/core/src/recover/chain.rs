@@ -14,6 +14,7 @@ use crate::attempt::breaker::{BreakerPolicy, CircuitBreaker};
 use crate::attempt::budget::Budget;
 use crate::attempt::deadline::{Deadline, within};
 use crate::attempt::retry::{RetryPolicy, Rules, try_until};
+use crate::attempt::watch::Watch;
 use crate::classify::{Classifier, Describe};
 use crate::env::Env;
 use crate::model::effect::Effect;
@@ -21,6 +22,7 @@ use crate::model::failure::{Cause, Failure};
 use crate::model::invalid::{self, Invalid};
 use crate::model::signals::Signals;
 use crate::model::time::millis;
+use crate::report::event::Event;
 use crate::report::one_line;
 use crate::state::durable::Promise;
 
@@ -185,6 +187,7 @@ impl<T> FallbackChain<T> {
             let ways = if self.effect.is_replayable() { self.steps.len() - index } else { 1 };
             match self.try_step(step, deadline.turn(ways, now), &mut attempts).await {
                 Ok(value) => {
+                    self.tell_served(index);
                     let total_duration = self.env.clock.now().since(start);
                     return Ok(Chained { value, final_step: step.name.clone(), attempts, total_duration, warnings });
                 }
@@ -200,6 +203,14 @@ impl<T> FallbackChain<T> {
         Err(ChainError::Exhausted { warnings, attempts, total_duration: self.env.clock.now().since(start) })
     }
 
+    /// Tells that a step stood in for the first.
+    fn tell_served(&self, index: usize) {
+        if let (Some(first), Some(step)) = (self.steps.first(), self.steps.get(index).filter(|_| index > 0)) {
+            let (server, tool, step) = (String::new(), first.name.clone(), step.name.clone());
+            self.env.events.emit(|| Event::FallbackServed { server, tool, step });
+        }
+    }
+
     async fn try_step(&self, step: &Step<T>, deadline: Deadline, attempts: &mut u32) -> Result<T, Failure> {
         let breaker = self.breakers.breaker(&step.name);
         let rules = Rules {
@@ -210,15 +221,18 @@ impl<T> FallbackChain<T> {
             env: &self.env,
             names: ("", &step.name),
         };
-        let counted = std::sync::atomic::AtomicU32::new(0);
+        let (counted, before) = (std::sync::atomic::AtomicU32::new(0), *attempts);
         let attempt = |_| async {
             let permit = breaker.admit().map_err(|refused| Box::new((refused.failure(), ())))?;
-            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let number = before + 1 + counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let watch = Watch::start(&self.env, rules.names, number, false);
             let result = match within(deadline.remaining(&self.env.clock), step.execute()).await {
                 Ok(result) => result,
                 Err(elapsed) => Err(elapsed.signals()),
             };
-            match result.map_err(|signals| self.classifier.classify(&signals)) {
+            let result = result.map_err(|signals| self.classifier.classify(&signals));
+            watch.stop(result.as_ref().err().map(|failure| failure.cause));
+            match result {
                 Ok(value) => {
                     permit.well();
                     Ok(value)

@@ -23,18 +23,18 @@ use crate::model::time::millis;
 pub enum Event {
     /// An attempt went out to the server.
     AttemptStarted {
-        /// The server.
+        /// The server; empty when a chain is used alone.
         server: String,
-        /// The tool.
+        /// The tool, or the step of such a chain.
         tool: String,
         /// 1 for the first attempt of the call.
         attempt: u32,
     },
     /// An attempt ended.
     AttemptEnded {
-        /// The server.
+        /// The server; empty when a chain is used alone.
         server: String,
-        /// The tool.
+        /// The tool, or the step of such a chain.
         tool: String,
         /// 1 for the first attempt of the call.
         attempt: u32,
@@ -110,9 +110,9 @@ pub enum Event {
     },
     /// A fallback answered.
     FallbackServed {
-        /// The server.
+        /// The server; empty when a chain is used alone.
         server: String,
-        /// The tool.
+        /// The tool, or the first step of such a chain.
         tool: String,
         /// The step, without the tool's name.
         step: String,

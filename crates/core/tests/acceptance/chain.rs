@@ -153,3 +153,42 @@ async fn a_write_of_a_chain_has_all_the_time_because_no_other_may_follow_it() {
     assert!(matches!(result, Err(ChainError::Stopped { attempts: 1, .. })));
     assert_eq!(elapsed, secs(9));
 }
+
+#[tokio::test(start_paused = true)]
+async fn every_step_and_who_stood_in_is_told_to_those_who_listen() {
+    let told = |chain: FallbackChain<String>, mut listener: Listener| async move {
+        let _ended = tokio::time::timeout(secs(1), chain.run()).await;
+        let mut short = Vec::new();
+        for event in listener.drain() {
+            short.push(match &*event {
+                Event::AttemptStarted { tool, attempt, .. } => format!("{tool} starts, {attempt}"),
+                Event::AttemptEnded { tool, attempt, cause, .. } => format!("{tool} ends, {attempt}: {cause:?}"),
+                Event::FallbackServed { tool, step, .. } => format!("{step} for {tool}"),
+                other => format!("{other:?}"),
+            });
+        }
+        short
+    };
+    let listening = |steps| {
+        let env = env(0.0);
+        let listener = env.events.subscribe();
+        told(FallbackChain::in_env(steps, env).unwrap(), listener)
+    };
+
+    assert_eq!(
+        listening(vec![failing("primary", "503"), working("backup")]).await,
+        [
+            "primary starts, 1",
+            "primary ends, 1: Some(Misbehaved)",
+            "backup starts, 2",
+            "backup ends, 2: None",
+            "backup for primary",
+        ]
+    );
+    assert_eq!(listening(vec![working("primary")]).await, ["primary starts, 1", "primary ends, 1: None"]);
+    assert_eq!(
+        listening(vec![hanging("primary")]).await,
+        ["primary starts, 1", "primary ends, 1: Some(Cancelled)"],
+        "its caller left"
+    );
+}

@@ -1,0 +1,52 @@
+//! Decides what is told of an attempt: that it starts, and how it ends. Reads the clock only if somebody wants to know.
+
+use std::time::Duration;
+
+use crate::env::Env;
+use crate::model::failure::Cause;
+use crate::model::time::Moment;
+use crate::report::event::Event;
+
+/// An attempt under way. Dropped, it was cancelled.
+pub(crate) struct Watch<'a> {
+    env: &'a Env,
+    /// Server and tool.
+    names: (&'a str, &'a str),
+    attempt: u32,
+    since: Option<Moment>,
+}
+
+impl<'a> Watch<'a> {
+    /// `is_measured`: its time is wanted though nobody listens.
+    pub(crate) fn start(env: &'a Env, names: (&'a str, &'a str), attempt: u32, is_measured: bool) -> Self {
+        env.events.emit(|| Event::AttemptStarted { server: names.0.into(), tool: names.1.into(), attempt });
+        let is_wanted = env.events.has_listeners() || is_measured;
+        Self { env, names, attempt, since: is_wanted.then(|| env.clock.now()) }
+    }
+
+    /// Gives how long it took, if somebody wanted to know.
+    pub(crate) fn stop(mut self, cause: Option<Cause>) -> Option<Duration> {
+        let took = self.tell(cause);
+        self.since = None;
+        took
+    }
+
+    fn tell(&self, cause: Option<Cause>) -> Option<Duration> {
+        let elapsed = self.env.clock.now().since(self.since?);
+        let ((server, tool), attempt) = (self.names, self.attempt);
+        self.env.events.emit(|| Event::AttemptEnded {
+            server: server.into(),
+            tool: tool.into(),
+            attempt,
+            elapsed,
+            cause,
+        });
+        Some(elapsed)
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.tell(Some(Cause::Cancelled));
+    }
+}
