@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::task::Poll;
 
 /// Polls `work` `times` times with some virtual time between; tells whether it ended.
-async fn poll_times<T>(mut work: Pin<Box<impl Future<Output = T>>>, times: usize) -> bool {
+pub(crate) async fn poll_times<T>(mut work: Pin<Box<impl Future<Output = T>>>, times: usize) -> bool {
     for _ in 0..times {
         let ended = poll_fn(|context| Poll::Ready(work.as_mut().poll(context).is_ready())).await;
         if ended {

@@ -8,6 +8,7 @@ mod breaker;
 mod cancel;
 mod chain;
 mod doubt;
+mod dropped;
 mod guard;
 mod held;
 mod honesty;

@@ -6,7 +6,11 @@ use serde_json::json;
 use std::sync::Arc;
 
 /// Keeps at once, and tells so a second later.
-struct Slow(MemoryQueue);
+pub(crate) struct Slow(MemoryQueue);
+
+pub(crate) fn slow_queue(room: usize) -> Arc<Slow> {
+    Arc::new(Slow(MemoryQueue::new(room)))
+}
 
 impl Durable for Slow {
     fn enqueue(&self, item: Queued) -> Promise<'_, Result<String, NotQueued>> {
@@ -31,7 +35,7 @@ impl Durable for Slow {
 }
 
 fn with_queue(room: usize) -> (ToolCaller<String>, Arc<Slow>) {
-    let queue = Arc::new(Slow(MemoryQueue::new(room)));
+    let queue = slow_queue(room);
     let tools = ToolCaller::new(Settings { durable: Some(queue.clone()), ..settings(&env(0.0)) }).unwrap();
     (tools, queue)
 }
