@@ -34,6 +34,31 @@ async fn items_are_there_after_a_restart_and_ids_are_never_given_twice() {
 }
 
 #[tokio::test]
+async fn a_call_is_told_to_wait_until_it_is_done_and_nobody_elses_is() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let store = open(folder.path()).unwrap();
+    store.enqueue(write(1)).await.unwrap();
+    store.enqueue(write(2)).await.unwrap();
+    assert_eq!(store.waiting(&write(2)).await.as_deref(), Some("q2"));
+    let others = [
+        Queued { caller: "somebody else".to_owned(), ..write(1) },
+        Queued { tool: "other".to_owned(), ..write(1) },
+        Queued { server: "b".to_owned(), ..write(1) },
+        write(3),
+    ];
+    for other in others {
+        assert_eq!(store.waiting(&other).await, None, "{other:?}");
+    }
+
+    assert!(matches!(store.begin("a").await.unwrap(), Next::Due(..)));
+    assert_eq!(store.waiting(&write(1)).await.as_deref(), Some("q1"), "it is under way");
+    store.settle("q1", Ok("{}".into()), Duration::ZERO).await.unwrap();
+    assert_eq!(store.waiting(&write(1)).await, None);
+    assert!(store.remove("q2").await);
+    assert_eq!(store.waiting(&write(2)).await, None);
+}
+
+#[tokio::test]
 async fn a_list_shows_what_the_admin_interface_promises() {
     let folder = tempfile::TempDir::new().unwrap();
     let store = open(folder.path()).unwrap();
