@@ -343,7 +343,8 @@ async fn what_was_answered_with_an_error_is_told_apart_and_not_sent_again() {
     assert_eq!(answered["isError"], true, "{answered}");
     assert!(!answered.to_string().contains("no such label"), "answers are not shown: {answered}");
     mood.store(BUSY, Ordering::SeqCst);
-    let right = queued(&session, "create_issue", json!({})).await;
+    // Another one: the same would be held back until somebody has looked.
+    let right = queued(&session, "create_issue", json!({"title": "another"})).await;
     mood.store(WELL, Ordering::SeqCst);
     assert_eq!(tried(&door, &right, "delivered", 1).await["isError"], false);
     let (_, all) = door.get("/resilience/queue").await;
