@@ -59,7 +59,12 @@ impl Place {
 
     async fn seawall(&self, args: &[&str]) -> Ended {
         let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
-        process.args(args).current_dir(self.home()).env("XDG_STATE_HOME", self.home()).envs(self.env.iter().copied());
+        process
+            .args(args)
+            .current_dir(self.home())
+            .env("HOME", self.home())
+            .env("XDG_STATE_HOME", self.home())
+            .envs(self.env.iter().copied());
         process.stdin(std::process::Stdio::null()).kill_on_drop(true);
         let output = soon(process.output()).await.unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
