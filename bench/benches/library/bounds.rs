@@ -34,13 +34,10 @@ pub(crate) fn slots() -> Setup<Group> {
 }
 
 pub(crate) fn rate_admitted() -> Setup<Group> {
-    let ours = |clock: Clock| RateLimit::new(Rate::per_second(PLENTY), &clock);
-    let (fast, default) = (ours(Clock::fast())?, ours(Clock::default())?);
+    let ours = RateLimit::new(Rate::per_second(PLENTY), &Clock::default())?;
     let governor = RateLimiter::direct(Quota::per_second(NonZeroU32::try_from(PLENTY)?));
     let subjects = vec![
-        Subject::blocking(Role::Ours, "seawall RateLimit, fast clock", Ends::Well, move || fast.check()),
-        // Not compared: the peer reads the time stamp counter too.
-        Subject::blocking(Role::OursToo, "seawall RateLimit, default clock", Ends::Well, move || default.check()),
+        Subject::blocking(Role::Ours, "seawall RateLimit", Ends::Well, move || ours.check()),
         Subject::blocking(Role::Peer, "governor 0.10", Ends::Well, move || governor.check()),
     ];
     Ok(Group { name: "rate limit, within the rate", subjects })
@@ -48,11 +45,11 @@ pub(crate) fn rate_admitted() -> Setup<Group> {
 
 pub(crate) fn rate_rejected() -> Setup<Group> {
     let rate = Rate { count: 1, per: LONG, burst: 1 };
-    let ours = RateLimit::new(rate, &Clock::fast())?;
+    let ours = RateLimit::new(rate, &Clock::default())?;
     let governor = RateLimiter::direct(Quota::per_hour(NonZeroU32::MIN));
     let _ = (ours.check(), governor.check());
     let subjects = vec![
-        Subject::blocking(Role::Ours, "seawall RateLimit, fast clock", Ends::Refused, move || ours.check()),
+        Subject::blocking(Role::Ours, "seawall RateLimit", Ends::Refused, move || ours.check()),
         Subject::blocking(Role::Peer, "governor 0.10", Ends::Refused, move || governor.check()),
     ];
     Ok(Group { name: "rate limit, over the rate: a refusal", subjects })

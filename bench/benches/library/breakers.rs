@@ -11,21 +11,20 @@ use seawall_bench::{Ends, Group, Role, Setup, Subject};
 use tower::{Layer, Service, ServiceExt};
 use tower_resilience_circuitbreaker::{CircuitBreakerLayer, SlidingWindowType};
 
-use super::inner::{LIMIT, LONG, WELL, answer, answer_later, fast, service, shared};
+use super::inner::{LIMIT, LONG, WELL, answer, answer_later, pausable, service, shared};
 
 pub(crate) const IN_A_ROW: &str = "breaker, failures in a row";
-pub(crate) const FAST: &str = "seawall Breaker, fast clock";
-pub(crate) const DEFAULT: &str = "seawall Breaker, default clock";
+pub(crate) const OURS: &str = "seawall Breaker";
+pub(crate) const PAUSABLE: &str = "seawall Breaker, tokio's clock";
 
 pub(crate) fn in_a_row() -> Setup<Group> {
     let rules = || BreakerPolicy::new(5, LIMIT);
-    let by_name = CircuitBreaker::new(rules(), &fast())?;
+    let by_name = CircuitBreaker::new(rules(), &Env::new())?;
     let trs = CircuitBreakerLayer::builder().consecutive_failures(5).build()?;
     let failsafe = Config::new().failure_policy(failure_policy::consecutive_failures(5, backoff::constant(LIMIT)));
     let failsafe = failsafe.build();
     let subjects = vec![
-        ours(Role::Ours, FAST, Breaker::new("get_issue", rules(), &fast())?),
-        ours(Role::OursToo, DEFAULT, Breaker::new("get_issue", rules(), &Env::new())?),
+        ours(Role::Ours, OURS, Breaker::new("get_issue", rules(), &Env::new())?),
         Subject::waiting(Role::OursToo, "seawall CircuitBreaker::call, found by name", Ends::Well, async move || {
             by_name.call("get_issue", answer_later).await
         }),
@@ -52,8 +51,8 @@ pub(crate) fn in_a_window() -> Setup<Group> {
     let failsafe = Config::new().failure_policy(rate).build();
     let trs = CircuitBreakerLayer::builder().failure_rate_threshold(0.5).sliding_window_size(100).build()?;
     let subjects = vec![
-        ours(Role::Ours, FAST, Breaker::new("get_issue", rules.clone(), &fast())?),
-        ours(Role::OursToo, DEFAULT, Breaker::new("get_issue", rules, &Env::new())?),
+        ours(Role::Ours, OURS, Breaker::new("get_issue", rules.clone(), &Env::new())?),
+        ours(Role::OursToo, PAUSABLE, Breaker::new("get_issue", rules, &pausable())?),
         Subject::blocking(Role::Peer, "recloser 1.4, last 100 calls", Ends::Well, move || recloser.call(answer)),
         Subject::blocking(Role::Peer, "failsafe 1.3 success-rate EMA", Ends::Well, move || failsafe.call(answer)),
         Subject::service(

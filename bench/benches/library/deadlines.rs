@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
-use seawall::{Breaker, BreakerPolicy, Effect, Retry, within};
+use seawall::{Breaker, BreakerPolicy, Effect, Env, Retry, within};
 use seawall_bench::{Ends, Group, Role, Setup, Subject};
 use tower::timeout::Timeout;
 use tower::{Layer, ServiceBuilder};
@@ -13,7 +13,7 @@ use tower_resilience_circuitbreaker::{CircuitBreakerError, CircuitBreakerLayer};
 use tower_resilience_retry::RetryLayer;
 use tower_resilience_timelimiter::{TimeLimiterError, TimeLimiterLayer};
 
-use super::inner::{Answered, LIMIT, WELL, answer, answer_later, fast, service, shared};
+use super::inner::{Answered, LIMIT, WELL, answer, answer_later, service, shared};
 use super::retries::in_hand;
 
 pub(crate) fn ready() -> Group {
@@ -89,7 +89,7 @@ pub(crate) const OUR_STACK: &str = "seawall Retry, Breaker, within";
 
 pub(crate) fn stack() -> Setup<Group> {
     type Error = CircuitBreakerError<TimeLimiterError<&'static str>>;
-    let env = fast();
+    let env = Env::new();
     let breaker = Breaker::new("get_issue", BreakerPolicy::new(5, LIMIT), &env)?;
     let retry = Retry::new(Effect::ReadOnly).env(env);
     let trs = ServiceBuilder::new()

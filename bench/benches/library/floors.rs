@@ -13,7 +13,7 @@ pub(crate) const GROUP: &str = "floors";
 pub(crate) const TIMEOUT: &str = "tokio::time::timeout of a ready future";
 
 pub(crate) fn floors() -> Group {
-    let (word, clock) = (AtomicU64::new(0), Clock::fast());
+    let (word, clock) = (AtomicU64::new(0), Clock::default());
     let subjects = vec![
         Subject::blocking(Role::Floor, "plain call", Ends::Well, answer),
         Subject::waiting(Role::Floor, "await of a ready future", Ends::Well, answer_later),
@@ -25,7 +25,7 @@ pub(crate) fn floors() -> Group {
         }),
         Subject::blocking(Role::Floor, "one allocation", Ends::Well, || Ok::<_, ()>(Box::new(black_box(7_u64)))),
         Subject::blocking(Role::Floor, "Instant::now", Ends::Well, || Ok::<_, ()>(now())),
-        Subject::blocking(Role::Floor, "seawall Clock::fast", Ends::Well, move || Ok::<_, ()>(clock.now())),
+        Subject::blocking(Role::Floor, "seawall Clock::now", Ends::Well, move || Ok::<_, ()>(clock.now())),
         Subject::waiting(Role::Floor, TIMEOUT, Ends::Well, within_tokio),
     ];
     Group { name: GROUP, subjects }

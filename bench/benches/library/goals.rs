@@ -9,11 +9,10 @@ pub(crate) fn all(rows: &[Row]) -> Vec<Goal> {
     let refused = |name, column| Goal::AtMost(rejections::GROUP, name, column, 25.0);
     let (group, stack) = (deadlines::STACK, deadlines::OUR_STACK);
     let mut goals = vec![
-        Goal::AtMost(breakers::IN_A_ROW, breakers::FAST, Column::One, 10.0),
-        Goal::Times(breakers::IN_A_ROW, breakers::FAST, Column::Two, 2.0, breakers::IN_A_ROW, breakers::FAST),
-        refused(breakers::FAST, Column::One),
-        refused(breakers::FAST, Column::Two),
-        refused(breakers::DEFAULT, Column::One),
+        Goal::AtMost(breakers::IN_A_ROW, breakers::OURS, Column::One, 10.0),
+        Goal::Times(breakers::IN_A_ROW, breakers::OURS, Column::Two, 2.0, breakers::IN_A_ROW, breakers::OURS),
+        refused(breakers::OURS, Column::One),
+        refused(breakers::OURS, Column::Two),
         Goal::Times(group, stack, Column::One, 1.5, floors::GROUP, floors::TIMEOUT),
         Goal::NoAllocation(group, stack),
         Goal::AtMost(pipelines::GROUP, pipelines::COLD, Column::One, 400.0),

@@ -55,7 +55,7 @@ pub(crate) fn shared<S>(service: S) -> Arc<Mutex<S>> {
     Arc::new(Mutex::new(service))
 }
 
-/// Surroundings whose clock reads the time stamp counter.
-pub(crate) fn fast() -> Env {
-    Env::new().with_clock(Clock::fast())
+/// Surroundings whose clock is tokio's, which can be paused.
+pub(crate) fn pausable() -> Env {
+    Env::new().with_clock(Clock::tokio())
 }

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use seawall::{
-    BreakerPolicy, BudgetPolicy, CachePolicy, Call, Clock, Env, Pipeline, Policy, Preset, Rate, ServerPolicy, Settings,
+    BreakerPolicy, BudgetPolicy, CachePolicy, Call, Env, Pipeline, Policy, Preset, Rate, ServerPolicy, Settings,
     Signals, SlotPolicy, Tiers, Tool, ToolFacts,
 };
 use seawall_bench::{Group, Role, Setup, Subject};
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 
-use super::inner::fast;
+use super::inner::pausable;
 
 pub(crate) const GROUP: &str = "pipeline, a read-only tool";
 pub(crate) const COLD: &str = "all stages, cold cache";
@@ -38,13 +38,13 @@ const FRESH: Duration = Duration::from_micros(100);
 pub(crate) fn pipelines() -> Setup<Group> {
     let default = |env| Line::new(env, PLENTY, ServerPolicy::default(), preset(), SAME);
     let cold = |env| Line::new(env, KEPT * WEIGHT, bounded_server(), fresh(), APART);
-    let after_failure = cold(fast())?;
+    let after_failure = cold(Env::new())?;
     after_failure.fail_once()?;
     let subjects = vec![
-        cold(fast())?.subject(COLD),
+        cold(Env::new())?.subject(COLD),
         after_failure.subject(COLD_AFTER_FAILURE),
-        default(fast())?.subject("default policy, the same arguments"),
-        default(Env::new().with_clock(Clock::tokio()))?.subject("default policy, the same arguments, default clock"),
+        default(Env::new())?.subject("default policy, the same arguments"),
+        default(pausable())?.subject("default policy, the same arguments, tokio's clock"),
     ];
     Ok(Group { name: GROUP, subjects })
 }

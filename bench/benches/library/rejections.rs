@@ -11,8 +11,8 @@ use tokio::runtime::Builder;
 use tower::{Layer, Service, ServiceExt};
 use tower_resilience_circuitbreaker::CircuitBreakerLayer;
 
-use super::breakers::{DEFAULT, FAST};
-use super::inner::{BADLY, LONG, WELL, answer, fast, service, shared};
+use super::breakers::{OURS, PAUSABLE};
+use super::inner::{BADLY, LONG, WELL, answer, pausable, service, shared};
 
 pub(crate) const GROUP: &str = "breaker, open: a refusal";
 
@@ -27,8 +27,8 @@ pub(crate) fn rejections() -> Setup<Group> {
     let opened = async { Ok::<_, String>(trs.ready().await.map_err(|error| error.to_string())?.call(BADLY).await) };
     let _ = Builder::new_current_thread().build()?.block_on(opened)?;
     let subjects = vec![
-        ours(Role::Ours, FAST, open(&fast())?),
-        ours(Role::OursToo, DEFAULT, open(&Env::new())?),
+        ours(Role::Ours, OURS, open(&Env::new())?),
+        ours(Role::OursToo, PAUSABLE, open(&pausable())?),
         Subject::blocking(Role::Peer, "recloser 1.4", Ends::Refused, move || recloser.call(answer)),
         Subject::blocking(Role::Peer, "failsafe 1.3", Ends::Refused, move || failsafe.call(answer)),
         Subject::service(Role::Peer, "tower-resilience 0.14", Ends::Refused, &shared(trs), WELL),

@@ -5,22 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable};
-use seawall::{Budget, BudgetPolicy, Effect, Retried, Retry};
+use seawall::{Budget, BudgetPolicy, Effect, Env, Retried, Retry};
 use seawall_bench::{Ends, Group, Role, Setup, Subject};
 use tower::Layer;
 use tower::retry::budget::{Budget as _, TpsBudget};
 use tower::retry::{Policy, Retry as TowerRetry};
 use tower_resilience_retry::{RetryBudgetBuilder, RetryLayer};
 
-use super::inner::{Answered, WELL, answer_later, fast, service, shared};
+use super::inner::{Answered, WELL, answer_later, service, shared};
 
 pub(crate) const GROUP: &str = "retry, the first attempt succeeds";
 pub(crate) const BUDGET_GROUP: &str = "retry with a budget, the first attempt succeeds";
 const OURS: &str = "seawall Retry";
 
 pub(crate) fn retries() -> Setup<Group> {
-    let retry = Retry::new(Effect::ReadOnly).env(fast());
-    let limited = Retry::new(Effect::ReadOnly).env(fast()).timeout(Duration::from_secs(60))?;
+    let retry = Retry::new(Effect::ReadOnly);
+    let limited = Retry::new(Effect::ReadOnly).timeout(Duration::from_secs(60))?;
     let trs = RetryLayer::<u64, u64, &str>::builder().max_attempts(3).build();
     let tower = TowerRetry::new(Attempts(3), service());
     let subjects = vec![
@@ -38,7 +38,7 @@ pub(crate) fn retries() -> Setup<Group> {
 }
 
 pub(crate) fn with_a_budget() -> Setup<Group> {
-    let env = fast();
+    let env = Env::new();
     let budget = Arc::new(Budget::new(BudgetPolicy::DEFAULT, &env.clock)?);
     let retry = Retry::new(Effect::ReadOnly).env(env).budget(budget);
     let budget = Arc::new(TpsBudget::new(Duration::from_secs(10), 10, 0.2));

@@ -7,6 +7,8 @@
 
 #[path = "../src/attempt/balance.rs"]
 mod balance;
+#[path = "../src/model/counter.rs"]
+mod counter;
 #[path = "../src/admit/doubts.rs"]
 mod doubts;
 #[path = "../src/attempt/breaker/gate.rs"]
@@ -487,5 +489,24 @@ fn a_look_beside_a_new_doubt_ends_the_old_one_only() {
         other.join().unwrap();
 
         assert!(doubts.check(|| new).is_some() && doubts.check(|| old).is_none());
+    });
+}
+
+#[test]
+fn a_new_reading_of_the_clock_is_never_taken_with_the_time_of_the_old() {
+    const NANOSECOND: u64 = 1 << 32;
+    loom::model(|| {
+        let anchor = Arc::new(counter::Anchor::new(NANOSECOND));
+        anchor.set(1_000, 1_000, 1_000);
+        // The system slept for an hour, and the counter with it.
+        let other = thread::spawn({
+            let anchor = anchor.clone();
+            move || anchor.set(2_000_000, 3_600_000_000_000, 2_000_000)
+        });
+        let told = anchor.nanos(2_000_500);
+        other.join().unwrap();
+
+        assert!(told.is_none_or(|nanos| nanos >= 3_600_000_000_000), "{told:?}");
+        assert!(anchor.nanos(2_000_500).is_some());
     });
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod call;
+mod counter;
 pub(crate) mod duration;
 pub(crate) mod effect;
 pub(crate) mod failure;
@@ -11,3 +12,5 @@ pub(crate) mod preset;
 pub(crate) mod rng;
 pub(crate) mod signals;
 pub(crate) mod time;
+
+use std::sync::atomic;
