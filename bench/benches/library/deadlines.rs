@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 
 use seawall::{Breaker, BreakerPolicy, Effect, Env, Retry, within};
@@ -85,13 +86,15 @@ fn flat<E>(timed: Result<Answered, E>) -> Answered {
 }
 
 pub(crate) const STACK: &str = "stack of retry, breaker and deadline";
-pub(crate) const OUR_STACK: &str = "seawall Retry, Breaker, within";
+pub(crate) const OUR_STACK: &str = "seawall Retry with a breaker and limits";
 
 pub(crate) fn stack() -> Setup<Group> {
     type Error = CircuitBreakerError<TimeLimiterError<&'static str>>;
     let env = Env::new();
-    let breaker = Breaker::new("get_issue", BreakerPolicy::new(5, LIMIT), &env)?;
-    let retry = Retry::new(Effect::ReadOnly).env(env);
+    let breaker = || Breaker::new("get_issue", BreakerPolicy::new(5, LIMIT), &env).map(Arc::new);
+    let retry = || Retry::new(Effect::ReadOnly).env(env.clone());
+    let whole = retry().breaker(breaker()?).timeout(2 * LIMIT)?.attempt_timeout(LIMIT)?;
+    let (retry, breaker) = (retry(), breaker()?);
     let trs = ServiceBuilder::new()
         .layer(RetryLayer::<u64, u64, Error>::builder().max_attempts(3).build())
         .layer(CircuitBreakerLayer::builder().consecutive_failures(5).build()?)
@@ -99,6 +102,9 @@ pub(crate) fn stack() -> Setup<Group> {
         .service(service());
     let subjects = vec![
         Subject::waiting(Role::Ours, OUR_STACK, Ends::Well, async move || {
+            in_hand(whole.call(|_| answer_later()).await)
+        }),
+        Subject::waiting(Role::OursToo, "seawall Retry, Breaker, within: put together", Ends::Well, async move || {
             let limited = async || flat(within(LIMIT, answer_later()).await);
             in_hand(retry.call(|_| breaker.call(limited)).await)
         }),

@@ -16,7 +16,7 @@ use crate::model::time::{Clock, Moment};
 #[error("deadline exceeded")]
 pub struct Elapsed;
 
-/// Runs `work` for at most `limit`. Work that is ready at once never touches a timer.
+/// Runs `work` for at most `limit`, which [`Duration::MAX`] is none of. Work that is ready at once never touches a timer.
 /// When the time is up, `work` is dropped: what it already sent must be cancelled by its own drop.
 #[inline]
 pub fn within<F: Future>(limit: Duration, work: F) -> impl Future<Output = Result<F::Output, Elapsed>> {
@@ -54,6 +54,9 @@ fn is_over(mut timer: Pin<&mut Option<Sleep>>, limit: Duration, context: &mut Co
     if let Some(timer) = timer.as_mut().as_pin_mut() {
         // Unconstrained: work that uses up its task's turn each time must not keep the timer from being asked.
         return pin!(unconstrained(timer)).poll(context);
+    }
+    if limit == Duration::MAX {
+        return Poll::Pending;
     }
     timer.set(Some(sleep(limit)));
     timer.as_pin_mut().map_or(Poll::Pending, |timer| timer.poll(context))

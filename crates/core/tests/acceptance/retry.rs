@@ -55,7 +55,7 @@ async fn t01_a_callers_fault_is_tried_once_and_returned_unchanged() {
 
         let gave_up = result.unwrap_err();
         assert_eq!((script.executions(), gave_up.attempts, elapsed), (1, 1, Duration::ZERO), "{text}");
-        assert_eq!(gave_up.error, Signals::text(text));
+        assert_eq!(gave_up.error, Some(Signals::text(text)));
     }
 }
 
@@ -88,8 +88,8 @@ async fn t02_an_open_breaker_inside_a_retry_is_asked_once() {
             .await;
 
             let gave_up = result.unwrap_err();
-            assert!(matches!(gave_up.error, Guarded::Open(_)), "{:?}", gave_up.error);
-            assert_eq!((asked, script.executions(), elapsed), (1, 0, Duration::ZERO), "{}", gave_up.error);
+            assert!(matches!(gave_up.error, Some(Guarded::Open(_))), "{:?}", gave_up.error);
+            assert_eq!((asked, script.executions(), elapsed), (1, 0, Duration::ZERO), "{gave_up}");
             advance(ms(1)).await;
         }
         assert_eq!(breaker.call(name, || async { Ok::<_, &str>(()) }).await, Ok(()));
@@ -203,6 +203,111 @@ async fn a_failed_retry_is_spent_and_a_successful_one_costs_nothing() {
     );
 }
 
+/// Hangs `times` times, then answers.
+fn hanging(times: u32) -> impl Fn(u32) -> std::pin::Pin<Box<dyn Future<Output = Result<u32, Signals>>>> {
+    move |number| match number <= times {
+        true => Box::pin(std::future::pending()),
+        false => Box::pin(std::future::ready(Ok(number))),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_hangs_ends_with_the_time() {
+    let (result, elapsed) = timed(retry(&env(0.0)).timeout(secs(7)).unwrap().call(hanging(9))).await;
+
+    let gave_up = result.unwrap_err();
+    assert_eq!((elapsed, gave_up.attempts, &gave_up.error), (secs(7), 1, &None));
+    assert_eq!((gave_up.failure.cause, gave_up.failure.sent), (Cause::Timeout, Sent::Maybe));
+    assert_eq!(gave_up.to_string(), "no answer within 7s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_hangs_leaves_time_for_another() {
+    let limited = retry(&env(0.0)).timeout(secs(10)).unwrap().attempt_timeout(secs(2)).unwrap();
+
+    let (result, elapsed) = timed(limited.call(hanging(1))).await;
+    assert_eq!((result.unwrap().value, elapsed), (2, secs(2 + 1)));
+
+    let (result, elapsed) = timed(limited.call(hanging(9))).await;
+    assert_eq!((result.unwrap_err().attempts, elapsed), (3, secs(2 + 1 + 2 + 2 + 2)));
+
+    let short = retry(&env(0.0)).timeout(secs(4)).unwrap().attempt_timeout(secs(2)).unwrap();
+    let (result, elapsed) = timed(short.call(hanging(9))).await;
+    assert_eq!((result.unwrap_err().attempts, elapsed), (2, secs(4)), "the second has what is left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_hangs_is_not_sent_again() {
+    let write = Retry::new(Effect::Write).env(env(0.0)).attempt_timeout(secs(2)).unwrap();
+
+    let (result, elapsed) = timed(write.call(hanging(1))).await;
+
+    assert_eq!((result.unwrap_err().attempts, elapsed), (1, secs(2)));
+}
+
+fn with_breaker(env: &Env, failures: u32) -> (Retry, Arc<Breaker>) {
+    let breaker = Arc::new(Breaker::new("b", BreakerPolicy::new(failures, secs(30)), env).unwrap());
+    (retry(env).breaker(breaker.clone()), breaker)
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_a_breaker_that_his_own_failure_opened() {
+    let env = env(0.0);
+    let (retry, breaker) = with_breaker(&env, 2);
+    let script = Script::down(Signals::http(503, "down"));
+
+    let (result, elapsed) = timed(retry.call(|_| std::future::ready(script.execute()))).await;
+
+    let gave_up = result.unwrap_err();
+    assert_eq!((script.executions(), gave_up.attempts, elapsed), (2, 2, secs(1)), "no pause after the second");
+    assert_eq!((breaker.status(), gave_up.failure.status), (Status::Open, Some(503)));
+
+    let (result, elapsed) = timed(retry.call(|_| std::future::ready(script.execute()))).await;
+    let gave_up = result.unwrap_err();
+    assert_eq!((script.executions(), gave_up.error, elapsed), (2, None, Duration::ZERO), "refused before it began");
+    assert_eq!((gave_up.failure.cause, gave_up.failure.retry_after), (Cause::CircuitOpen, Some(secs(30))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_ended_well_or_by_the_callers_fault_opens_no_breaker() {
+    let env = env(0.0);
+    let (retry, breaker) = with_breaker(&env, 1);
+
+    retry.call(|_| async { Ok::<_, &str>(()) }).await.unwrap();
+    retry.call(|_| async { Err::<(), _>("422 invalid") }).await.unwrap_err();
+    retry.clone().timeout(secs(5)).unwrap().call(|_| async { Ok::<_, &str>(()) }).await.unwrap();
+
+    assert_eq!((breaker.status(), breaker.snapshot().failures), (Status::Closed, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_hangs_counts_unless_it_was_hurried() {
+    let env = env(0.0);
+    let (retry, breaker) = with_breaker(&env, 9);
+    let limited = retry.timeout(ms(6500)).unwrap().attempt_timeout(secs(5)).unwrap();
+
+    // Five seconds for the first, a pause of one, and half a second for the second.
+    let (result, elapsed) = timed(limited.call(hanging(9))).await;
+
+    assert_eq!((result.unwrap_err().attempts, elapsed), (2, ms(6500)));
+    assert_eq!(breaker.snapshot().failures, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_is_dropped_gives_its_probe_back() {
+    let env = env(0.0);
+    let (retry, breaker) = with_breaker(&env, 1);
+    breaker.admit().unwrap().badly();
+    advance(secs(30)).await;
+
+    let gone = tokio::time::timeout(secs(1), retry.call(hanging(9))).await;
+
+    assert!(gone.is_err());
+    assert_eq!(breaker.status(), Status::HalfOpen);
+    breaker.admit().unwrap().well();
+    assert_eq!(breaker.status(), Status::Closed);
+}
+
 #[test]
 fn bad_settings_name_their_field() {
     let good = RetryPolicy::default();
@@ -214,4 +319,12 @@ fn bad_settings_name_their_field() {
         assert_eq!(Retry::new(Effect::Write).policy(policy).unwrap_err().field, field);
     }
     assert_eq!(Retry::new(Effect::Write).timeout(Duration::ZERO).unwrap_err().field, "timeout");
+    let (long, short) = (secs(10), secs(5));
+    for bad in [
+        Retry::new(Effect::Write).attempt_timeout(Duration::ZERO),
+        Retry::new(Effect::Write).timeout(short).unwrap().attempt_timeout(long),
+        Retry::new(Effect::Write).attempt_timeout(long).unwrap().timeout(short),
+    ] {
+        assert_eq!(bad.unwrap_err().field, "attempt_timeout");
+    }
 }

@@ -4,14 +4,16 @@
 //! deadline leaves time for it, nothing has blocked the server meanwhile, and the server's budget pays.
 //! All of that is asked before the pause, never after it.
 
+mod front;
+
+pub use front::Retry;
+
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::backoff::Backoff;
 use super::budget::{Budget, Token};
 use super::deadline::Deadline;
-use crate::classify::{Classifier, Describe};
 use crate::env::Env;
 use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Failure, Sent};
@@ -62,7 +64,7 @@ pub struct Retried<T> {
 
 /// The last failure, and what was tried.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{error}")]
+#[error("{}", failure.message)]
 pub struct GaveUp<E> {
     /// The last error, unchanged.
     pub error: E,
@@ -127,6 +129,10 @@ where
             tokio::time::sleep(delay).await;
         }
         total_delay += delay;
+        // Who wakes too late does not begin what cannot be finished.
+        if rules.deadline.remaining(&rules.env.clock).is_zero() {
+            break;
+        }
         attempts += 1;
         let latest = match attempt(attempts).await {
             Ok(value) => {
@@ -208,99 +214,4 @@ impl<'a> Rules<'a> {
 /// Whether the attempt was refused in this process and never made.
 fn is_own_refusal(failure: &Failure) -> bool {
     matches!(failure.cause, Cause::CircuitOpen | Cause::Overloaded)
-}
-
-/// Retries any async work: the front door to retrying.
-///
-/// What the work does when it is repeated has to be said: a write is tried again only when its failure
-/// proves that nothing was executed.
-#[derive(Clone, Debug)]
-pub struct Retry {
-    effect: Effect,
-    policy: RetryPolicy,
-    timeout: Option<Duration>,
-    classifier: Classifier,
-    budget: Option<Arc<Budget>>,
-    env: Env,
-}
-
-impl Retry {
-    /// Three attempts, 1 s and 2 s apart plus up to 20 %.
-    pub fn new(effect: Effect) -> Self {
-        Self {
-            effect,
-            policy: RetryPolicy::default(),
-            timeout: None,
-            classifier: Classifier::new(),
-            budget: None,
-            env: Env::new(),
-        }
-    }
-
-    /// With another policy.
-    pub fn policy(mut self, policy: RetryPolicy) -> Result<Self, Invalid> {
-        policy.validate()?;
-        self.policy = policy;
-        Ok(self)
-    }
-
-    /// With a limit over all attempts and pauses: no pause is begun that would outlast it.
-    /// An attempt that hangs has to be bounded inside the work, see [`crate::within`].
-    pub fn timeout(mut self, timeout: Duration) -> Result<Self, Invalid> {
-        invalid::positive("timeout", timeout)?;
-        self.timeout = Some(timeout);
-        Ok(self)
-    }
-
-    /// With other rules for what is worth retrying.
-    pub fn classifier(mut self, classifier: Classifier) -> Self {
-        self.classifier = classifier;
-        self
-    }
-
-    /// With a budget, shared by everything that calls the same server.
-    pub fn budget(mut self, budget: Arc<Budget>) -> Self {
-        self.budget = Some(budget);
-        self
-    }
-
-    /// In other surroundings.
-    pub fn env(mut self, env: Env) -> Self {
-        self.env = env;
-        self
-    }
-
-    /// Runs `work` until it succeeds or giving up is right. It is told the number of the attempt, from 1.
-    pub async fn call<T, E, F>(&self, mut work: impl FnMut(u32) -> F) -> Result<Retried<T>, Box<GaveUp<E>>>
-    where
-        F: Future<Output = Result<T, E>>,
-        E: Describe,
-    {
-        let deadline = match self.timeout {
-            Some(timeout) => Deadline::after(self.env.clock.now(), timeout),
-            None => Deadline::NEVER,
-        };
-        if let Some(budget) = &self.budget {
-            budget.deposit();
-        }
-        // The first attempt stands apart, so that a call that works pays for nothing else.
-        let error = match work(1).await {
-            Ok(value) => return Ok(Retried { value, attempts: 1, total_delay: Duration::ZERO }),
-            Err(error) => error,
-        };
-        let rules = Rules {
-            policy: &self.policy,
-            effect: self.effect,
-            deadline,
-            budget: self.budget.as_deref(),
-            env: &self.env,
-            names: ("", ""),
-        };
-        let classified = |error: E| Box::new((error.failure(&self.classifier), error));
-        let attempt = |number| {
-            let running = work(number);
-            async move { running.await.map_err(classified) }
-        };
-        try_again(&rules, classified(error), attempt, |_| false).await
-    }
 }
