@@ -15,7 +15,7 @@ use futures_util::stream::{FuturesUnordered, Stream, StreamExt};
 
 use crate::attempt::backoff::Backoff;
 use crate::attempt::deadline::{Deadline, within};
-use crate::attempt::retry::{RetryPolicy, Rules, try_until};
+use crate::attempt::retry::{MOST_ATTEMPTS, RetryPolicy, Rules, try_until};
 use crate::classify::{Classifier, Describe};
 use crate::env::Env;
 use crate::model::effect::Effect;
@@ -28,11 +28,11 @@ use crate::report::one_line;
 /// How servers are loaded.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
-    /// Attempts for each server; 0 means 1.
+    /// Attempts for each server, up to 100; 0 means 1.
     pub attempts: u32,
     /// The pauses between them.
     pub backoff: Backoff,
-    /// The limit of one attempt.
+    /// The limit of one attempt; not longer than `timeout`.
     pub attempt_timeout: Duration,
     /// The limit for each server over all its attempts.
     pub timeout: Duration,
@@ -59,11 +59,13 @@ impl Default for LoadOptions {
 }
 
 impl LoadOptions {
-    /// Checks the settings. With bad ones no server is connected to: each outcome says which setting it is.
+    /// Checks the settings.
     pub fn validate(&self) -> Result<(), Invalid> {
+        invalid::at_most("attempts", self.attempts, MOST_ATTEMPTS)?;
         self.backoff.validate().map_err(|error| error.within("backoff"))?;
         invalid::positive("attempt_timeout", self.attempt_timeout)?;
         invalid::positive("timeout", self.timeout)?;
+        invalid::within_whole("attempt_timeout", self.attempt_timeout, ("timeout", self.timeout))?;
         invalid::positive("probe_timeout", self.probe_timeout)
     }
 }
@@ -120,35 +122,34 @@ impl<T> ServerOutcome<T> {
     }
 }
 
-/// Loads all servers at once and gives each outcome as soon as it is known.
+/// Loads all servers at once and gives each outcome as soon as it is known. With bad options no server is connected to.
 pub fn load_each<'a, T: 'a>(
     servers: impl IntoIterator<Item = impl Into<String>>,
     connect: &'a impl Connect<T>,
     options: &'a LoadOptions,
-) -> impl Stream<Item = ServerOutcome<T>> + 'a {
-    servers.into_iter().map(|server| load_one(server.into(), connect, options)).collect::<FuturesUnordered<_>>()
+) -> Result<impl Stream<Item = ServerOutcome<T>> + 'a, Invalid> {
+    options.validate()?;
+    let loads = servers.into_iter().map(|server| load_one(server.into(), connect, options));
+    Ok(loads.collect::<FuturesUnordered<_>>())
 }
 
-/// Loads all servers at once and waits for every one of them.
+/// Loads all servers at once and waits for every one of them. With bad options no server is connected to.
 pub async fn load_tools<T>(
     servers: impl IntoIterator<Item = impl Into<String>>,
     connect: &impl Connect<T>,
     options: &LoadOptions,
-) -> LoadReport<T> {
+) -> Result<LoadReport<T>, Invalid> {
     let order: Vec<String> = servers.into_iter().map(Into::into).collect();
     let place: HashMap<&str, usize> =
         order.iter().enumerate().map(|(place, server)| (server.as_str(), place)).collect();
-    let mut outcomes: Vec<ServerOutcome<T>> = load_each(order.iter().cloned(), connect, options).collect().await;
+    let mut outcomes: Vec<ServerOutcome<T>> = load_each(order.iter().cloned(), connect, options)?.collect().await;
     outcomes.sort_by_key(|outcome| place.get(outcome.server_id.as_str()).copied());
-    LoadReport { outcomes }
+    Ok(LoadReport { outcomes })
 }
 
 async fn load_one<T>(server: String, connect: &impl Connect<T>, options: &LoadOptions) -> ServerOutcome<T> {
     let env = &options.env;
-    let (result, attempts) = match options.validate() {
-        Ok(()) => try_to_load(&server, connect, options).await,
-        Err(invalid) => (Err(Failure::local(Cause::InvalidInput, None, invalid.to_string())), 0),
-    };
+    let (result, attempts) = try_to_load(&server, connect, options).await;
     env.events.emit(|| Event::ServerLoaded {
         server: server.clone(),
         failed: result.as_ref().err().map(|failure| failure.disposition),

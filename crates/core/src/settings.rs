@@ -34,7 +34,7 @@ pub struct Settings<T> {
     pub caller_rate: Option<Rate>,
     /// The breaker of all tools that share one ([`Scope::Global`]).
     pub global_breaker: BreakerPolicy,
-    /// How many bytes of answers are kept.
+    /// How many bytes of answers are kept; 1 KiB to 1 TiB. What must not be kept is said by [`Policy::cache`].
     pub kept_bytes: u64,
     /// In whose words a copy is labelled. A failure is told in both: see [`crate::Report::message`] and
     /// [`crate::Report::classic`]; [`crate::Rendering`] chooses.
@@ -104,6 +104,7 @@ pub struct Pipeline<T> {
     pub(crate) error_text: fn(&T) -> Option<String>,
     pub(crate) is_complete: fn(&T) -> bool,
     global: Arc<Breaker>,
+    global_rules: BreakerPolicy,
     known: RwLock<Known>,
 }
 
@@ -130,7 +131,7 @@ impl<T: Clone> Pipeline<T> {
     /// A pipeline that knows no servers yet.
     pub fn new(settings: Settings<T>) -> Result<Self, Invalid> {
         let clock = &settings.env.clock;
-        let global = Breaker::new("global", settings.global_breaker, &settings.env);
+        let global = Breaker::new("global", settings.global_breaker.clone(), &settings.env);
         let global = Arc::new(global.map_err(|error| error.within("global_breaker"))?);
         let gatekeeper = Gatekeeper::new(settings.caller_rate, settings.kept_bytes, settings.weigh, clock)?;
         Ok(Self {
@@ -145,6 +146,7 @@ impl<T: Clone> Pipeline<T> {
             error_text: settings.error_text,
             is_complete: settings.is_complete,
             global,
+            global_rules: settings.global_breaker,
             known: RwLock::default(),
         })
     }
@@ -171,13 +173,14 @@ impl<T> Pipeline<T> {
 
     /// Makes a tool of a known server known and gives the handle to call it by. Given another policy, a
     /// tool keeps its breaker unless that is what changed.
-    pub fn tool(&self, server: &str, name: &str, policy: Policy) -> Result<Arc<Tool>, Invalid> {
+    pub fn tool(&self, server: &str, name: &str, mut policy: Policy) -> Result<Arc<Tool>, Invalid> {
         policy.validate()?;
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let tools: usize = known.servers.values().map(|server| server.tools.len()).sum();
         let Some(entry) = known.servers.get_mut(server) else {
             return Err(Invalid::new("server", format!("\"{server}\" is not known; make it known first")));
         };
+        share(&mut policy, &entry.policy.shared, &self.global_rules)?;
         match entry.tools.get(name) {
             Some(tool) if tool.policy == policy => return Ok(tool.clone()),
             None if tools >= TOOLS => return Err(Invalid::new("tool", format!("there are {TOOLS} tools already"))),
@@ -278,4 +281,22 @@ impl<T> Pipeline<T> {
     pub(crate) fn shows_debug(&self, asked: bool) -> bool {
         self.debug || (asked && self.debug_on_request)
     }
+}
+
+/// A breaker that is shared is set where all who share it are meant: who wants another one is told, and not passed over.
+fn share(policy: &mut Policy, of_server: &BreakerPolicy, global: &BreakerPolicy) -> Result<(), Invalid> {
+    let (shared, place) = match policy.scope {
+        Scope::Tool => return Ok(()),
+        Scope::Server => (of_server, "ServerPolicy::shared"),
+        Scope::Global => (global, "Settings::global_breaker"),
+    };
+    let Some(own) = &mut policy.breaker else { return Ok(()) };
+    if own != shared && *own != BreakerPolicy::default() {
+        return Err(Invalid::new(
+            "breaker",
+            format!("is shared, so it is set in {place}; leave it at its default here"),
+        ));
+    }
+    own.clone_from(shared);
+    Ok(())
 }

@@ -10,7 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use seawall::{Breaker, Durable, Env, Event, Format, Invalid, Mode, Pipeline, Rendering, Settings, Snapshot, Tool};
+use seawall::{
+    Breaker, BreakerPolicy, Durable, Env, Event, Format, Invalid, Mode, Pipeline, Policy, Rendering, Scope, Settings,
+    Snapshot, Tool,
+};
 
 use crate::catalog::explain::{Asked, Explained, explain};
 use crate::catalog::layer::Own;
@@ -129,7 +132,9 @@ impl Policies {
             let others = resolve(&pipeline, &rules, &server.name, &server.rules, OTHERS, Listed::default());
             let mut methods = HashMap::new();
             for method in REPEATABLE {
-                let tool = pipeline.tool(&server.name, method, rules.method(&server.rules, method)).map_err(within)?;
+                let tool = pipeline
+                    .tool(&server.name, method, sharing(rules.method(&server.rules, method)))
+                    .map_err(within)?;
                 methods.insert(method, Arc::new(ToolPolicy::new(tool, Own::default(), false)));
             }
             let known = Known {
@@ -351,9 +356,15 @@ fn resolve(
 ) -> Result<ToolPolicy, Invalid> {
     let Decided { policy, own, key } = listed.decide(rules, server, of_server, name);
     let has_output_schema = listed.hints.has_output_schema;
-    let tool = pipeline.tool(server, name, policy)?;
+    let tool = pipeline.tool(server, name, sharing(policy))?;
     let keyed = key.map(|key| (key, Arc::new(ToolPolicy::new(Arc::new(tool.idempotent()), own, has_output_schema))));
     Ok(ToolPolicy { keyed, listed, ..ToolPolicy::new(tool, own, has_output_schema) })
+}
+
+/// What kinds and layers say of a breaker is not said of one that others share: that one is set where all of them are meant.
+fn sharing(policy: Policy) -> Policy {
+    let is_shared = policy.scope != Scope::Tool;
+    Policy { breaker: policy.breaker.map(|own| if is_shared { BreakerPolicy::default() } else { own }), ..policy }
 }
 
 /// The text of an answer that is an error: the protocol's, or one that the tool itself marked.

@@ -66,6 +66,9 @@ impl<T> Weighter<CallKey, Copy<T>> for Weight<T> {
     }
 }
 
+/// More than a machine has.
+const MOST_BYTES: u64 = 1 << 40;
+
 /// The kept answers, bounded by their weight in bytes.
 #[derive(Debug)]
 pub struct Copies<T> {
@@ -74,12 +77,18 @@ pub struct Copies<T> {
 }
 
 impl<T: Clone> Copies<T> {
-    /// Room for `bytes` of answers, each weighed by `weigh`.
-    pub fn new(bytes: u64, weigh: fn(&T) -> usize, clock: Clock) -> Self {
+    /// Room for `bytes` of answers, each weighed by `weigh`; 1 KiB to 1 TiB.
+    pub fn new(bytes: u64, weigh: fn(&T) -> usize, clock: Clock) -> Result<Self, Invalid> {
         const TYPICAL: u64 = 1024;
+        if bytes < TYPICAL {
+            return Err(Invalid::new("kept_bytes", format!("must be at least {TYPICAL}, or nothing could be kept")));
+        }
+        if bytes > MOST_BYTES {
+            return Err(Invalid::new("kept_bytes", format!("must not exceed {MOST_BYTES}")));
+        }
         let items = usize::try_from(bytes / TYPICAL).unwrap_or(usize::MAX).clamp(16, 65_536);
         let copies = Cache::with(items, bytes, Weight(weigh), AsItIs::default(), Default::default());
-        Self { copies, clock }
+        Ok(Self { copies, clock })
     }
 
     /// Keeps the answer of a call that began when the server had seen `writes` writes.
@@ -127,7 +136,7 @@ mod tests {
 
     fn copies(bytes: u64) -> (Copies<String>, Clock, CallKey) {
         let clock = Clock::manual();
-        (Copies::new(bytes, String::len, clock.clone()), clock, Keys::default().key(&[], &json!({})))
+        (Copies::new(bytes, String::len, clock.clone()).unwrap(), clock, Keys::default().key(&[], &json!({})))
     }
 
     #[test]

@@ -32,9 +32,9 @@ pub enum LoopMode {
 pub struct LoopPolicy {
     /// What counts.
     pub mode: LoopMode,
-    /// How many identical ones are too many.
+    /// How many identical ones are too many; 2 to `window`.
     pub repeats: u32,
-    /// Among how many of the session's last calls.
+    /// Among how many of the session's last calls; up to 1000.
     pub window: u32,
 }
 
@@ -47,10 +47,7 @@ impl LoopPolicy {
         if self.repeats < 2 {
             return Err(Invalid::new("repeats", "must be at least 2"));
         }
-        invalid::at_least_one("window", self.window)?;
-        if self.window > LONGEST_WINDOW {
-            return Err(Invalid::new("window", format!("must not exceed {LONGEST_WINDOW}")));
-        }
+        invalid::counted("window", self.window, LONGEST_WINDOW)?;
         if self.repeats > self.window {
             return Err(Invalid::new("repeats", format!("must not exceed window, which is {}", self.window)));
         }
@@ -145,7 +142,9 @@ impl LoopGuard {
         let fresh = || Ok::<_, std::convert::Infallible>(Arc::default());
         let Ok(seen) = self.sessions.get_or_insert_with(session, fresh);
         let mut seen = lock(&seen);
-        while seen.len() >= usize::try_from(policy.window).unwrap_or(usize::MAX) {
+        // Also where nobody has checked the policy: a guard that is used alone remembers no more, and ends.
+        let window = policy.window.clamp(1, LONGEST_WINDOW);
+        while seen.len() >= usize::try_from(window).unwrap_or(usize::MAX) {
             seen.pop_front();
         }
         seen.push_back(Seen { key, at: now });

@@ -77,7 +77,7 @@ impl<T: Clone> Gatekeeper<T> {
         Ok(Self {
             loops: loops::LoopGuard::new(clock.clone()),
             doubts: Doubts::new(clock.clone()),
-            copies: cache::Copies::new(kept_bytes, weigh, clock.clone()),
+            copies: cache::Copies::new(kept_bytes, weigh, clock.clone())?,
             flights: Flights::default(),
             callers: caller_rate.map(|rate| CallerRates::new(rate, clock)).transpose()?,
         })

@@ -9,11 +9,11 @@ use crate::model::time::{Clock, Moment, nanos};
 /// A rate: so many per so long. The burst is the count itself unless set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// How many.
+    /// How many; at least 1, and no more than one for each nanosecond.
     pub count: u32,
     /// In how long.
     pub per: Duration,
-    /// How many may come at once after a pause.
+    /// How many may come at once after a pause; 1 to 1 000 000 000.
     pub burst: u32,
 }
 
@@ -25,8 +25,8 @@ impl Rate {
 
     /// Checks the settings.
     pub fn validate(&self) -> Result<(), Invalid> {
-        invalid::at_least_one("count", self.count)?;
-        invalid::at_least_one("burst", self.burst)?;
+        invalid::counted("count", self.count, u32::MAX)?;
+        invalid::counted("burst", self.burst, 1_000_000_000)?;
         invalid::positive("per", self.per)?;
         if self.cell() == 0 {
             return Err(Invalid::new("count", "is more than one per nanosecond"));

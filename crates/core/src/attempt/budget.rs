@@ -15,9 +15,9 @@ use crate::model::time::Clock;
 pub struct BudgetPolicy {
     /// Retries per call, as a share.
     pub share: f64,
-    /// Retries a second that are allowed whatever the traffic; zero means none.
+    /// Retries a second that are allowed whatever the traffic, up to 100 000; zero means none.
     pub floor: u32,
-    /// The most retries that can be saved up.
+    /// The most retries that can be saved up; up to 1 000 000.
     pub saved: u32,
 }
 
@@ -28,8 +28,8 @@ impl BudgetPolicy {
     /// Checks the settings.
     pub fn validate(&self) -> Result<(), Invalid> {
         invalid::share("share", self.share)?;
-        let floor = self.floor_rate().map_or(Ok(()), |rate| rate.validate());
-        floor.map_err(|error| Invalid { field: "floor".to_owned(), ..error })
+        invalid::at_most("floor", self.floor, 100_000)?;
+        invalid::at_most("saved", self.saved, 1_000_000)
     }
 
     fn floor_rate(&self) -> Option<Rate> {

@@ -16,9 +16,9 @@ use crate::model::invalid::{self, Invalid};
 /// When the second attempt starts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum HedgePolicy {
-    /// After this long.
+    /// After this long, which leaves time for it: less than the attempt has.
     After(Duration),
-    /// After the time in which this share of the tool's recent attempts had ended, e.g. 0.95.
+    /// After the time in which this share of the tool's recent attempts had ended, e.g. 0.95; above 0 and below 1.
     Quantile(f64),
 }
 
@@ -27,7 +27,7 @@ impl HedgePolicy {
     pub fn validate(&self) -> Result<(), Invalid> {
         match self {
             HedgePolicy::After(delay) => invalid::positive("delay", *delay),
-            HedgePolicy::Quantile(share) => invalid::above_zero("quantile", *share),
+            HedgePolicy::Quantile(share) => invalid::between("quantile", *share),
         }
     }
 }
@@ -62,7 +62,7 @@ impl Latencies {
             return None;
         }
         recent.sort_unstable();
-        // The share is validated to lie in 0..=1.
+        // The share is validated to lie between 0 and 1.
         let index = ((recent.len() as f64 * share) as usize).min(recent.len() - 1);
         recent.get(index).copied()
     }

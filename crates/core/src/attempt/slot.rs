@@ -11,9 +11,9 @@ use crate::model::invalid::{self, Invalid};
 /// How many at a time, and how long the line may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotPolicy {
-    /// Attempts at a time.
+    /// Attempts at a time; 1 to 100 000.
     pub concurrency: u32,
-    /// How many may wait for a slot; more are refused at once.
+    /// How many may wait for a slot, up to 1 000 000; more are refused at once.
     pub waiting: u32,
     /// How long one may wait, within the deadline of its call.
     pub patience: Duration,
@@ -27,10 +27,8 @@ impl SlotPolicy {
 
     /// Checks the settings.
     pub fn validate(&self) -> Result<(), Invalid> {
-        invalid::at_least_one("concurrency", self.concurrency)?;
-        if as_count(self.concurrency) > Semaphore::MAX_PERMITS {
-            return Err(Invalid::new("concurrency", "is more than a machine can run"));
-        }
+        invalid::counted("concurrency", self.concurrency, 100_000)?;
+        invalid::at_most("waiting", self.waiting, 1_000_000)?;
         invalid::sane("patience", self.patience)
     }
 }

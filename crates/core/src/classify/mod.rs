@@ -14,6 +14,7 @@ pub use rules::{Phrases, Rule, Test, Verdict, built_in};
 pub use text::Prepared;
 
 use crate::model::failure::{Cause, Disposition, Failure, Sent};
+use crate::model::invalid::Invalid;
 use crate::model::signals::{LONGEST_PAUSE, Signals};
 use crate::report::without_credentials;
 
@@ -33,10 +34,11 @@ impl Classifier {
     }
 
     /// Adds a rule that is asked before the built-in ones, after those added earlier. A 401 or 403 that says no in
-    /// words stays a denial.
-    pub fn with_rule(mut self, rule: Rule) -> Self {
+    /// words stays a denial. A rule that could fit everything or nothing is refused.
+    pub fn with_rule(mut self, rule: Rule) -> Result<Self, Invalid> {
+        rule.validate().map_err(|error| error.within(&format!("rule \"{}\"", rule.name)))?;
         self.extra.push(rule);
-        self
+        Ok(self)
     }
 
     /// What a failed attempt of a call means.

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::text::Prepared;
+use super::text::{Prepared, is_blank};
 use crate::model::failure::{Cause, Disposition, Sent};
+use crate::model::invalid::Invalid;
 use crate::model::signals::{Signals, Transport};
 
 /// A list of phrases; see [`crate::classify::Prepared::says`].
@@ -78,11 +79,31 @@ impl Rule {
         phrases: impl IntoIterator<Item = impl Into<String>>,
         verdict: Verdict,
     ) -> Self {
-        // An empty phrase would fit every text.
-        let phrases = phrases.into_iter().map(|phrase| Cow::Owned(phrase.into()));
-        let phrases =
-            phrases.filter(|phrase: &Cow<'static, str>| !phrase.trim_matches(['*', ' ']).is_empty()).collect();
+        let phrases = phrases.into_iter().map(|phrase| Cow::Owned(phrase.into())).collect();
         Self { name: Cow::Owned(name.into()), tests: Cow::Owned(vec![Test::Says(Cow::Owned(phrases))]), verdict }
+    }
+
+    /// Checks that it looks at something, and that something could fit it.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        if self.tests.is_empty() {
+            return Err(Invalid::new("tests", "must not be empty, or it would fit everything"));
+        }
+        let is_empty = |test: &Test| match test {
+            Test::Transport(kinds) => kinds.is_empty(),
+            Test::Status(low, high) => low > high,
+            Test::Code(low, high) => low > high,
+            Test::Says(phrases) => phrases.is_empty(),
+            Test::Exited | Test::InSession | Test::AsksToWait => false,
+        };
+        if let Some(test) = self.tests.iter().find(|test| is_empty(test)) {
+            return Err(Invalid::new("tests", format!("{test:?} fits nothing")));
+        }
+        let phrases =
+            self.tests.iter().filter_map(|test| if let Test::Says(phrases) = test { Some(phrases) } else { None });
+        match phrases.flat_map(|phrases| phrases.iter()).find(|phrase| is_blank(phrase)) {
+            Some(phrase) => Err(Invalid::new("phrases", format!("\"{phrase}\" has no word in it"))),
+            None => Ok(()),
+        }
     }
 
     /// Whether every test holds. `status` is the explicit one or the one the text names.

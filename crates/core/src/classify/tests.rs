@@ -205,7 +205,7 @@ fn soft_errors_are_plain_upstream_statuses_and_nothing_else() {
 #[test]
 fn an_operators_rule_is_asked_first() {
     let busy = Verdict::new(Cause::RateLimited, Disposition::Transient);
-    let classifier = Classifier::new().with_rule(Rule::phrases("busy", ["bank is closed"], busy));
+    let classifier = Classifier::new().with_rule(Rule::phrases("busy", ["bank is closed"], busy)).unwrap();
 
     let failure = classifier.classify(&"400: the bank is closed today".into());
 
@@ -216,7 +216,7 @@ fn an_operators_rule_is_asked_first() {
 #[test]
 fn a_denial_in_words_outranks_an_operators_rule() {
     let hiccup = Verdict::new(Cause::Misbehaved, Disposition::Transient);
-    let classifier = Classifier::new().with_rule(Rule::phrases("hiccup", ["gateway hiccup"], hiccup));
+    let classifier = Classifier::new().with_rule(Rule::phrases("hiccup", ["gateway hiccup"], hiccup)).unwrap();
     let forbidden = |body: &str| Signals::http(403, "Forbidden").with_body(body);
 
     assert_eq!(classifier.classify(&forbidden("gateway hiccup")).disposition, Disposition::Transient);

@@ -35,8 +35,11 @@ impl Prepared {
         Self { words: without_names(&prepared), text: prepared }
     }
 
-    /// Whether the text contains `phrase` as whole words.
+    /// Whether the text contains `phrase` as whole words. A phrase without any is said nowhere.
     pub fn says(&self, phrase: &str) -> bool {
+        if is_blank(phrase) {
+            return false;
+        }
         let (phrase, open_ended) = match phrase.strip_suffix('*') {
             Some(stem) => (stem, true),
             None => (phrase, false),
@@ -54,6 +57,11 @@ impl Prepared {
     pub fn status(&self) -> Option<u16> {
         status::find(&self.text)
     }
+}
+
+/// Whether there is no word in a phrase.
+pub(super) fn is_blank(phrase: &str) -> bool {
+    phrase.trim_matches(['*', ' ']).is_empty()
 }
 
 /// `timeout_report`, `timeout-svc` and `non-timeout` are names, not timeouts.

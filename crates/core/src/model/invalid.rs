@@ -28,10 +28,26 @@ impl Invalid {
     }
 }
 
-/// Checks that a count is at least one.
-pub(crate) fn at_least_one(field: &str, count: u32) -> Result<(), Invalid> {
+/// Checks that a count is at least one and at most `most`: a larger one is a slip, or a wish that nothing can grant.
+pub(crate) fn counted(field: &str, count: u32, most: u32) -> Result<(), Invalid> {
     if count == 0 {
         return Err(Invalid::new(field, "must be at least 1"));
+    }
+    at_most(field, count, most)
+}
+
+/// Checks that a count is not absurd; zero is allowed.
+pub(crate) fn at_most(field: &str, count: u32, most: u32) -> Result<(), Invalid> {
+    if count > most {
+        return Err(Invalid::new(field, format!("must not exceed {most}")));
+    }
+    Ok(())
+}
+
+/// Checks that a limit within another one is no longer than that.
+pub(crate) fn within_whole(field: &str, limit: Duration, whole: (&str, Duration)) -> Result<(), Invalid> {
+    if limit > whole.1 {
+        return Err(Invalid::new(field, format!("must not be longer than {}", whole.0)));
     }
     Ok(())
 }
@@ -56,6 +72,15 @@ pub(crate) fn positive(field: &str, limit: Duration) -> Result<(), Invalid> {
 pub(crate) fn share(field: &str, share: f64) -> Result<(), Invalid> {
     if !(0.0..=1.0).contains(&share) {
         return Err(Invalid::new(field, format!("must lie between 0 and 1, not {share}")));
+    }
+    Ok(())
+}
+
+/// Checks that a share lies in `(0, 1)`.
+pub(crate) fn between(field: &str, share: f64) -> Result<(), Invalid> {
+    above_zero(field, share)?;
+    if share >= 1.0 {
+        return Err(Invalid::new(field, "must be below 1"));
     }
     Ok(())
 }

@@ -23,18 +23,19 @@ pub struct Policy {
     pub effect: Effect,
     /// The limit over the whole call: all attempts, pauses and fallbacks.
     pub timeout: Duration,
-    /// The limit of one attempt, within what is left of the call's.
+    /// The limit of one attempt, within what is left of the call's; not longer than `timeout`.
     pub attempt_timeout: Option<Duration>,
     /// How often to try.
     pub retry: RetryPolicy,
     /// When to stop trying; `None` turns the breaker off. A shared breaker follows the policy of those who
     /// share it: see [`ServerPolicy::shared`] and [`crate::Settings::global_breaker`].
     pub breaker: Option<BreakerPolicy>,
-    /// With whom the breaker is shared.
+    /// With whom the breaker is shared. For a shared one `breaker` says only that there is one: it is left at its default, or
+    /// says the same as where the shared one is set.
     pub scope: Scope,
     /// How long answers are good for.
     pub cache: CachePolicy,
-    /// What to do when the tool fails, in this order.
+    /// What to do when the tool fails, in this order; up to 32 steps.
     pub fallback: Vec<Fallback>,
     /// When an agent is going in circles.
     pub loops: LoopPolicy,
@@ -102,11 +103,17 @@ pub struct ServerPolicy {
     pub hint: Option<String>,
 }
 
+/// More ways than this leave no time for any of them.
+pub(crate) const MOST_STEPS: usize = 32;
+
 impl Policy {
     /// Checks the settings and how they fit together.
     pub fn validate(&self) -> Result<(), Invalid> {
         invalid::positive("timeout", self.timeout)?;
-        self.attempt_timeout.map_or(Ok(()), |limit| invalid::positive("attempt_timeout", limit))?;
+        if let Some(limit) = self.attempt_timeout {
+            invalid::positive("attempt_timeout", limit)?;
+            invalid::within_whole("attempt_timeout", limit, ("timeout", self.timeout))?;
+        }
         self.retry.validate().map_err(|error| error.within("retry"))?;
         self.breaker.as_ref().map_or(Ok(()), |breaker| breaker.validate().map_err(|error| error.within("breaker")))?;
         self.cache.validate().map_err(|error| error.within("cache"))?;
@@ -117,12 +124,18 @@ impl Policy {
         self.repeat_after.map_or(Ok(()), |limit| invalid::positive("repeat_after", limit))?;
         if let Some(hedge) = &self.hedge {
             hedge.validate().map_err(|error| error.within("hedge"))?;
+            if matches!(hedge, HedgePolicy::After(delay) if *delay >= self.attempt_timeout.unwrap_or(self.timeout)) {
+                return Err(Invalid::new("hedge.delay", "must be shorter than the attempt's own limit"));
+            }
             if self.effect != Effect::ReadOnly {
                 return Err(Invalid::new(
                     "hedge",
                     "is for read-only tools; a second attempt of this one could act twice",
                 ));
             }
+        }
+        if self.fallback.len() > MOST_STEPS {
+            return Err(Invalid::new("fallback", format!("must not have more than {MOST_STEPS} steps")));
         }
         self.fallback.iter().try_for_each(|step| self.validate_fallback(step))
     }
@@ -144,6 +157,11 @@ impl Policy {
             }
             Fallback::Alternate { server, tool, .. } if server.is_empty() || tool.is_empty() => {
                 Err(Invalid::new("fallback", "an alternate needs the names of a server and of a tool"))
+            }
+            Fallback::Simplify(Some(name)) | Fallback::PreviousPage(Some(name)) | Fallback::OneByOne(Some(name))
+                if name.is_empty() =>
+            {
+                Err(Invalid::new("fallback", format!("\"{}\" needs the name of an argument, or none", step.name())))
             }
             Fallback::Text(text) if text.trim().is_empty() => Err(Invalid::new("fallback", "a text must not be empty")),
             _ => Ok(()),

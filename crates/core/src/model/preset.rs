@@ -143,7 +143,10 @@ impl Preset {
                 policy.breaker = Some(BreakerPolicy::default());
                 policy.loops = LoopPolicy::OFF;
             }
-            Preset::Caipe => policy.scope = Scope::Server,
+            Preset::Caipe => {
+                policy.scope = Scope::Server;
+                policy.breaker = Some(BreakerPolicy::default());
+            }
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::env::Env;
 use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Failure};
 use crate::model::invalid::{self, Invalid};
+use crate::model::policy::MOST_STEPS;
 use crate::model::signals::Signals;
 use crate::model::time::millis;
 use crate::report::event::Event;
@@ -122,16 +123,14 @@ pub struct FallbackChain<T> {
 }
 
 impl<T> FallbackChain<T> {
-    /// A chain of `steps` that change nothing. Each is tried once and has a breaker of its own (5 failures, 30 s).
+    /// A chain of `steps` that change nothing: 1 to 32 of them, each with a name of its own. Each is tried once and has a breaker of its own (5 failures, 30 s).
     pub fn new(steps: Vec<Step<T>>) -> Result<Self, Invalid> {
         Self::in_env(steps, Env::new())
     }
 
     /// The same, in other surroundings.
     pub fn in_env(steps: Vec<Step<T>>, env: Env) -> Result<Self, Invalid> {
-        if steps.is_empty() {
-            return Err(Invalid::new("steps", "Fallback chain must have at least one step"));
-        }
+        validate(&steps)?;
         let retry = RetryPolicy { attempts: 1, ..RetryPolicy::default() };
         let breakers = CircuitBreaker::new(BreakerPolicy::default(), &env)?;
         let (effect, classifier) = (Effect::ReadOnly, Classifier::new());
@@ -247,6 +246,26 @@ impl<T> FallbackChain<T> {
         *attempts += counted.into_inner();
         tried.map(|retried| retried.value).map_err(|gave_up| gave_up.failure)
     }
+}
+
+/// The name of a step is that of its breaker and its warnings: two steps of one name would open for each other.
+fn validate<T>(steps: &[Step<T>]) -> Result<(), Invalid> {
+    if steps.is_empty() {
+        return Err(Invalid::new("steps", "Fallback chain must have at least one step"));
+    }
+    if steps.len() > MOST_STEPS {
+        return Err(Invalid::new("steps", format!("must not be more than {MOST_STEPS}")));
+    }
+    for (index, step) in steps.iter().enumerate() {
+        if step.name.is_empty() {
+            return Err(Invalid::new(format!("steps[{index}]"), "needs a name"));
+        }
+        if steps[..index].iter().any(|before| before.name == step.name) {
+            let problem = format!("is called \"{}\" like one before it; give each step its own name", step.name);
+            return Err(Invalid::new(format!("steps[{index}]"), problem));
+        }
+    }
+    Ok(())
 }
 
 /// What the seed writes about a step that failed.

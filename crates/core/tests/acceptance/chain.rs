@@ -115,7 +115,7 @@ async fn one_budget_pays_for_the_retries_of_all_steps() {
 #[tokio::test(start_paused = true)]
 async fn an_operators_rule_holds_for_the_chain_and_its_breakers() {
     let closed = Verdict::new(Cause::InvalidInput, Disposition::Permanent);
-    let classifier = Classifier::new().with_rule(Rule::phrases("closed", ["bank is closed"], closed));
+    let classifier = Classifier::new().with_rule(Rule::phrases("closed", ["bank is closed"], closed)).unwrap();
     let chain = FallbackChain::new(vec![failing("primary", "503: the bank is closed"), working("backup")]).unwrap();
     let chain = chain.classifier(classifier);
 

@@ -46,7 +46,8 @@ fn options(env: &Env) -> LoadOptions {
 
 async fn load(fleet: &Fleet, servers: &[&str], base: Duration) -> (LoadReport<String>, Duration) {
     let options = LoadOptions { backoff: Backoff { base, ..Backoff::LOAD }, ..options(&env(0.0)) };
-    timed(load_tools(servers.iter().copied(), fleet, &options)).await
+    let (report, took) = timed(load_tools(servers.iter().copied(), fleet, &options)).await;
+    (report.unwrap(), took)
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,7 +75,7 @@ async fn t15_pauses_are_250_and_500_plus_up_to_250() {
         let mut listener = env.events.subscribe();
         let fleet = Fleet::with([("s", Script::down("read timeout"))]);
 
-        load_tools(["s"], &fleet, &options(&env)).await;
+        load_tools(["s"], &fleet, &options(&env)).await.unwrap();
 
         let pauses: Vec<u128> = listener
             .drain()
@@ -92,7 +93,7 @@ async fn t15_pauses_are_250_and_500_plus_up_to_250() {
 async fn t15_zero_attempts_is_one_and_success_does_not_wait() {
     let fleet = Fleet::with([("s", Script::down("read timeout")), ("ok", Script::healthy())]);
     let none = LoadOptions { attempts: 0, ..options(&env(0.0)) };
-    load_tools(["s"], &fleet, &none).await;
+    load_tools(["s"], &fleet, &none).await.unwrap();
     assert_eq!(fleet.asked("s"), 1);
 
     let (report, elapsed) = load(&fleet, &["ok"], ms(250)).await;
@@ -106,13 +107,14 @@ async fn t15_one_hanging_server_delays_no_other() {
     fleet.hanging.push("hung");
     let options = options(&env(0.0));
 
-    let (done, elapsed) = timed(load_each(names, &fleet, &options).take(14).collect::<Vec<_>>()).await;
+    let (done, elapsed) = timed(load_each(names, &fleet, &options).unwrap().take(14).collect::<Vec<_>>()).await;
     assert_eq!(elapsed, ms(250));
     assert!(done.iter().all(|outcome| outcome.status() == "available" && outcome.attempts == 2));
 
     let fleet =
         Fleet { hanging: vec!["hung"], ..Fleet::with([("ok", Script::healthy()), ("hung", Script::healthy())]) };
     let (report, elapsed) = timed(load_tools(["hung", "ok"], &fleet, &options)).await;
+    let report = report.unwrap();
     assert_eq!(elapsed, secs(90) + ms(750), "three attempts of 30 s and two pauses");
     assert_eq!(report.failed_status(), HashMap::from([("hung", "transient")]));
     assert_eq!(report.outcomes[0].server_id, "hung", "in the order given");
@@ -304,30 +306,27 @@ async fn an_error_that_hides_what_happened_is_probed_once() {
     assert_eq!((report.outcomes[0].status(), *fleet.probed.lock().unwrap()), ("transient", 1));
 }
 
-#[test]
-fn bad_options_name_their_field() {
-    let zero = LoadOptions { attempt_timeout: Duration::ZERO, ..LoadOptions::default() };
-    assert_eq!(zero.validate().unwrap_err().field, "attempt_timeout");
-    assert_eq!(LoadOptions::default().validate(), Ok(()));
-}
-
 #[tokio::test(start_paused = true)]
-async fn a_server_that_bad_options_keep_from_loading_is_not_called_starting() {
-    let zero = LoadOptions { attempt_timeout: Duration::ZERO, ..LoadOptions::default() };
-    let connect = |_: String| async {
-        tokio::time::sleep(secs(1)).await;
-        Ok(vec!["get_issue"])
-    };
+async fn bad_options_are_told_once_and_nobody_is_connected_to() {
+    let bad = [
+        (LoadOptions { attempts: 101, ..LoadOptions::default() }, "attempts"),
+        (LoadOptions { attempts: u32::MAX, ..LoadOptions::default() }, "attempts"),
+        (LoadOptions { backoff: Backoff { max: ms(1), ..Backoff::LOAD }, ..LoadOptions::default() }, "backoff.max"),
+        (LoadOptions { attempt_timeout: secs(0), ..LoadOptions::default() }, "attempt_timeout"),
+        (LoadOptions { attempt_timeout: secs(96), ..LoadOptions::default() }, "attempt_timeout"),
+        (LoadOptions { timeout: secs(0), ..LoadOptions::default() }, "timeout"),
+        (LoadOptions { timeout: Duration::MAX, ..LoadOptions::default() }, "timeout"),
+        (LoadOptions { probe_timeout: secs(0), ..LoadOptions::default() }, "probe_timeout"),
+    ];
+    for (options, field) in bad {
+        let fleet = Fleet::with([("a", Script::healthy()), ("b", Script::healthy())]);
 
-    let report = load_tools(["github"], &connect, &zero).await;
+        let told = load_tools(["a", "b"], &fleet, &options).await.unwrap_err();
 
-    assert_eq!(report.outcomes[0].attempts, 0);
-    assert_eq!(
-        report.warnings().streamed,
-        [
-            "MCP server 'github' is unavailable: attempt_timeout: must be longer than zero. Tools from this server will not work."
-        ]
-    );
+        assert_eq!((told.field.as_str(), fleet.asked("a") + fleet.asked("b")), (field, 0), "{told}");
+        assert_eq!(load_each(["a"], &fleet, &options).err().map(|told| told.field).as_deref(), Some(field));
+    }
+    assert_eq!(LoadOptions::default().validate(), Ok(()));
 }
 
 struct Panicky;
@@ -353,7 +352,7 @@ impl Connect<String> for Panicky {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_while_connecting_is_one_servers_failure_and_nobody_elses() {
-    let report = load_tools(["a", "at once", "later", "hidden", "b"], &Panicky, &LoadOptions::default()).await;
+    let report = load_tools(["a", "at once", "later", "hidden", "b"], &Panicky, &LoadOptions::default()).await.unwrap();
 
     assert_eq!(report.all_tools(), ["a", "b"]);
     assert_eq!(report.failed_servers(), ["at once", "later", "hidden"]);

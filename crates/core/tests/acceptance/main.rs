@@ -22,5 +22,6 @@ mod queued;
 mod recover;
 mod restore;
 mod retry;
+mod settings;
 mod strangers;
 mod turns;

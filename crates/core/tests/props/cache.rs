@@ -35,7 +35,7 @@ proptest! {
     #[test]
     fn copies_are_fresh_and_stale_when_the_model_says_so(ops in prop::collection::vec(op(), 1..200), fresh in 1..50u64, stale in 1..100u64) {
         let clock = Clock::manual();
-        let copies = Copies::new(1 << 20, |_: &usize| 8, clock.clone());
+        let copies = Copies::new(1 << 20, |_: &usize| 8, clock.clone()).unwrap();
         let keys = Keys::default();
         let key = |n: u8| keys.key(&["server", "tool", "caller"], &json!({ "n": n }));
         let secs = Duration::from_secs;
@@ -66,7 +66,7 @@ proptest! {
 
     #[test]
     fn a_full_cache_forgets_but_never_lies(ops in prop::collection::vec((0..60u16, 1..5_000usize), 1..60)) {
-        let copies = Copies::new(20_000, |value: &(u16, usize)| value.1, Clock::manual());
+        let copies = Copies::new(20_000, |value: &(u16, usize)| value.1, Clock::manual()).unwrap();
         let keys = Keys::default();
         let key = |n: u16| keys.key(&[], &json!(n));
         let mut last = HashMap::new();

@@ -16,9 +16,13 @@ use crate::wire::names::{Era, LEGACY};
 pub async fn load(servers: &[Arc<Server>]) -> Result<(), String> {
     let loads = servers.iter().filter(|server| server.required).map(async |server| {
         let connect = Listing { server, opening: opening() };
-        load_tools([server.name.as_str()], &connect, &server.load.options()).await.outcomes
+        let loaded = load_tools([server.name.as_str()], &connect, &server.load.options()).await;
+        match loaded {
+            Ok(report) => report.outcomes.iter().filter_map(told).collect(),
+            Err(invalid) => vec![invalid.within("load").to_string()],
+        }
     });
-    let failed: Vec<String> = join_all(loads).await.iter().flatten().filter_map(told).collect();
+    let failed: Vec<String> = join_all(loads).await.into_iter().flatten().collect();
     if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
 }
 

@@ -3,8 +3,8 @@
 //! Built in < `[defaults]` < `[kinds.K]` < `[servers.S.policy]` < `[tools."S/T"]`, of those the plain names after the globs.
 
 use seawall::{
-    Annotations, BreakerPolicy, Effect, Fallback, Kind, LoopPolicy, Policy, Preset, ServerPolicy, Style, Tiers,
-    ToolFacts,
+    Annotations, BreakerPolicy, Effect, Fallback, HedgePolicy, Kind, LoopPolicy, Policy, Preset, ServerPolicy, Style,
+    Tiers, ToolFacts,
 };
 
 use super::layer::{Layer, Own};
@@ -186,8 +186,11 @@ impl Rules {
 }
 
 /// What is said of many tools holds for those it can hold for: an old answer of a write would be a lie, a second
-/// attempt beside it could act twice, and what destroys is not put off.
+/// attempt beside it could act twice, and what destroys is not put off. Nor does a part of a call have more time than the whole.
 pub(super) fn fit(policy: &mut Policy) {
+    policy.attempt_timeout = policy.attempt_timeout.filter(|limit| *limit <= policy.timeout);
+    let limit = policy.attempt_timeout.unwrap_or(policy.timeout);
+    policy.hedge = policy.hedge.filter(|hedge| !matches!(hedge, HedgePolicy::After(delay) if *delay >= limit));
     let reads = policy.effect == Effect::ReadOnly;
     if !reads {
         policy.cache.fresh = None;

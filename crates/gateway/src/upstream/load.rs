@@ -151,7 +151,9 @@ impl Server {
             ..self.load.options()
         };
         let tries = Tries { server: self, opening, general, link: Mutex::default(), last: Mutex::default() };
-        load_tools::<()>([self.name.as_str()], &tries, &options).await;
+        if let Err(invalid) = load_tools::<()>([self.name.as_str()], &tries, &options).await {
+            return Err(Failure::Unreachable(invalid.within("load").to_string()));
+        }
         match tries.link.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(link) => {
                 self.load.worked();

@@ -7,7 +7,7 @@ use crate::model::invalid::{self, Invalid};
 /// When a breaker opens, how long, and what closes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BreakerPolicy {
-    /// Opens at this many counted failures in a row; 0 turns this rule off.
+    /// Opens at this many counted failures in a row, up to 10 000; 0 turns this rule off.
     pub failures: u32,
     /// A row of failures is forgotten after this long without another one.
     pub memory: Duration,
@@ -15,9 +15,9 @@ pub struct BreakerPolicy {
     pub window: Option<WindowRule>,
     /// How long it stays open.
     pub cooldown: Cooldown,
-    /// How many probes may be in flight while half-open.
+    /// How many probes may be in flight while half-open; 1 to 1000.
     pub probes: u32,
-    /// How many probes must succeed to close it.
+    /// How many probes must succeed to close it; 1 to 1000.
     pub successes: u32,
     /// A probe that has not ended after this long has failed.
     pub lease: Duration,
@@ -30,7 +30,7 @@ pub struct BreakerPolicy {
 pub struct WindowRule {
     /// How far back calls count.
     pub length: Duration,
-    /// Below this many calls nothing is concluded.
+    /// Below this many calls nothing is concluded; 1 to 1 000 000.
     pub min_calls: u32,
     /// Opens at this share of failures.
     pub failure_rate: f64,
@@ -102,8 +102,9 @@ impl BreakerPolicy {
         if self.failures == 0 && self.window.is_none() {
             return Err(Invalid::new("failures", "must be at least 1, unless a window rule is set"));
         }
-        invalid::at_least_one("probes", self.probes)?;
-        invalid::at_least_one("successes", self.successes)?;
+        invalid::at_most("failures", self.failures, 10_000)?;
+        invalid::counted("probes", self.probes, 1000)?;
+        invalid::counted("successes", self.successes, 1000)?;
         invalid::positive("memory", self.memory)?;
         invalid::positive("lease", self.lease)?;
         self.cooldown.validate().map_err(|error| error.within("cooldown"))?;
@@ -135,7 +136,7 @@ impl Cooldown {
 impl WindowRule {
     fn validate(&self) -> Result<(), Invalid> {
         invalid::positive("length", self.length)?;
-        invalid::at_least_one("min_calls", self.min_calls)?;
+        invalid::counted("min_calls", self.min_calls, 1_000_000)?;
         // A rate of zero would open on the first healthy call.
         invalid::above_zero("failure_rate", self.failure_rate)?;
         if let Some(slow) = self.slow {

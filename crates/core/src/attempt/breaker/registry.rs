@@ -32,9 +32,9 @@ impl CircuitBreaker {
         Self::with_capacity(policy, env, NAMES)
     }
 
-    /// The same, with room for `names` names.
+    /// The same, with room for `names` names; 1 to 1 000 000.
     pub fn with_capacity(policy: BreakerPolicy, env: &Env, names: u32) -> Result<Self, Invalid> {
-        invalid::at_least_one("names", names)?;
+        invalid::counted("names", names, 1_000_000)?;
         let others = Arc::new(Breaker::new("others", policy.clone(), env)?);
         let named = Names::new(usize::try_from(names).unwrap_or(usize::MAX));
         Ok(Self { policy, env: env.clone(), named, others })

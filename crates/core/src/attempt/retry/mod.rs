@@ -23,13 +23,16 @@ use crate::report::event::Event;
 /// How often and how patiently to try.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryPolicy {
-    /// Attempts in all, the first included.
+    /// Attempts in all, the first included; 1 to 100.
     pub attempts: u32,
     /// The pauses between them.
     pub backoff: Backoff,
     /// A server that asks for a longer pause than this is not waited for.
     pub longest_pause: Duration,
 }
+
+/// Whoever was not answered a hundred times is not there.
+pub(crate) const MOST_ATTEMPTS: u32 = 100;
 
 impl RetryPolicy {
     /// `attempts` in all, with the pauses of `backoff`.
@@ -39,7 +42,7 @@ impl RetryPolicy {
 
     /// Checks the settings.
     pub fn validate(&self) -> Result<(), Invalid> {
-        invalid::at_least_one("attempts", self.attempts)?;
+        invalid::counted("attempts", self.attempts, MOST_ATTEMPTS)?;
         invalid::sane("longest_pause", self.longest_pause)?;
         self.backoff.validate()
     }

@@ -16,7 +16,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use seawall::{Annotations, Scope};
+use seawall::{Annotations, Effect, Scope};
 use serde_json::{Value, json};
 
 use self::origin::{Origin, Traced};
@@ -75,6 +75,7 @@ pub fn explain(asked: &Asked<'_>) -> Explained {
             Some((_, dropped, why)) => said.without(dropped.clone(), why, |key, value| match key {
                 // What is left of a list is still said there.
                 "fallback" => asked.told(key, value, *origin),
+                "attempt_timeout" => asked.told(key, value, Origin::BuiltIn),
                 _ => asked.told(key, value, Origin::OfEffect(traced.policy.effect)),
             }),
         });
@@ -121,7 +122,9 @@ fn trace<'a>(asked: &Asked<'a>) -> (Traced<'a>, Vec<(&'static str, Value, &'stat
     let said = traced.values();
     fit(&mut traced.policy);
     let dropped = said.into_iter().zip(traced.values()).filter(|((_, said), (_, holds))| said != holds);
-    let ignored = dropped.map(|((key, said), (_, holds))| (key, without(said, &holds), why_not(key))).collect();
+    let ignored = dropped
+        .map(|((key, said), (_, holds))| (key, without(said, &holds), why_not(key, traced.policy.effect)))
+        .collect();
     listed.name_items(&mut traced.policy);
     (traced, ignored)
 }
@@ -134,8 +137,10 @@ fn without(said: Value, holds: &Value) -> Value {
     }
 }
 
-fn why_not(key: &str) -> &'static str {
+fn why_not(key: &str, effect: Effect) -> &'static str {
     match key {
+        "attempt_timeout" => "the whole call has less time",
+        "hedge" if effect == Effect::ReadOnly => "the attempt has less time",
         "cache.ttl" => "only tools that read are answered from a copy; a write has to reach its server",
         "hedge" => "only tools that read get a second attempt; a write could act twice",
         _ => "an old answer helps only who reads, and only what writes and does not destroy can wait",

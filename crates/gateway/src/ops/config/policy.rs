@@ -68,6 +68,13 @@ fn check(layer: &Layer, table: &Field<'_>, problems: &mut Problems) {
         // Which of these steps a tool can take is seen when its effect is known.
         policy.fallback.retain(|step| !matches!(step, Fallback::Queue));
     }
+    // So is which limit is the shorter one, unless both stand here.
+    if layer.timeout.is_none() {
+        policy.timeout = duration::LONGEST;
+    }
+    if layer.timeout.is_none() && layer.attempt_timeout.is_none() {
+        policy.hedge = policy.hedge.filter(|hedge| !matches!(hedge, HedgePolicy::After(delay) if !delay.is_zero()));
+    }
     if let Err(invalid) = policy.validate() {
         problems.push(table.place.problem(invalid.to_string()));
     }

@@ -126,10 +126,14 @@ pub(super) fn set_server(rules: &mut ServerRules, key: &str, value: &Field<'_>, 
     value.note(key, &mut rules.written);
     match key {
         "trust_annotations" => rules.distrust_annotations = problems.keep(value.flag()) == Some(false),
-        "concurrency" => match problems.keep(value.count()) {
-            Some(0) => problems.push(value.place.problem("must be at least 1")),
-            count => rules.policy.slots = count.map(SlotPolicy::new),
-        },
+        "concurrency" => {
+            let slots = value.count().map(SlotPolicy::new);
+            let checked = slots.and_then(|slots| {
+                let checked = slots.validate().map(|()| slots);
+                checked.map_err(|invalid| value.place.problem(invalid.problem))
+            });
+            rules.policy.slots = problems.keep(checked);
+        }
         "rate" => rules.policy.rate = problems.keep(rate(value)),
         "hint" => rules.policy.hint = problems.keep(value.text()).map(|Text { text, .. }| text),
         "policy" => {
