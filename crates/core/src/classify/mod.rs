@@ -8,6 +8,7 @@ mod describe;
 mod rules;
 mod status;
 mod text;
+mod words;
 
 pub use describe::Describe;
 pub use rules::{Phrases, Rule, Test, Verdict, built_in};
@@ -102,7 +103,7 @@ fn proves(rule: &Rule, signals: &Signals) -> bool {
     let is_fact = |test: &Test| match test {
         Test::Status(..) => signals.status.is_some() || consists_of_status(signals),
         Test::Transport(_) | Test::Code(..) | Test::Exited | Test::InSession => true,
-        Test::AsksToWait | Test::Says(_) => false,
+        Test::AsksToWait | Test::Says(_) | Test::SaysOf(..) => false,
     };
     signals.sent != Sent::Yes && rule.tests.iter().any(is_fact)
 }
@@ -138,3 +139,5 @@ pub fn classify_load_error(message: &str, status: Option<u16>) -> Disposition {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod texts;

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::text::{Prepared, is_blank};
+use super::words::{OPAQUE, SOFT, WORDS};
 use crate::model::failure::{Cause, Disposition, Sent};
 use crate::model::invalid::Invalid;
 use crate::model::signals::{Signals, Transport};
@@ -27,6 +28,8 @@ pub enum Test {
     AsksToWait,
     /// The text or the body contains one of these phrases.
     Says(Phrases),
+    /// The same of one of the first right before one of the second: `timeout`, `must`.
+    SaysOf(Phrases, Phrases),
 }
 
 /// What a rule concludes.
@@ -56,7 +59,7 @@ impl Verdict {
     }
 
     /// Nobody is there: worth another try for a call, final for one loading.
-    const fn nobody_there() -> Self {
+    pub(super) const fn nobody_there() -> Self {
         Self { when_loading: Disposition::Permanent, ..transient(Cause::Network).not_executed() }
     }
 }
@@ -93,14 +96,18 @@ impl Rule {
             Test::Status(low, high) => low > high,
             Test::Code(low, high) => low > high,
             Test::Says(phrases) => phrases.is_empty(),
+            Test::SaysOf(first, second) => first.is_empty() || second.is_empty(),
             Test::Exited | Test::InSession | Test::AsksToWait => false,
         };
         if let Some(test) = self.tests.iter().find(|test| is_empty(test)) {
             return Err(Invalid::new("tests", format!("{test:?} fits nothing")));
         }
-        let phrases =
-            self.tests.iter().filter_map(|test| if let Test::Says(phrases) = test { Some(phrases) } else { None });
-        match phrases.flat_map(|phrases| phrases.iter()).find(|phrase| is_blank(phrase)) {
+        let phrases = self.tests.iter().flat_map(|test| match test {
+            Test::Says(phrases) => [&**phrases, &[]],
+            Test::SaysOf(first, second) => [&**first, &**second],
+            _ => [&[][..], &[]],
+        });
+        match phrases.flatten().find(|phrase| is_blank(phrase)) {
             Some(phrase) => Err(Invalid::new("phrases", format!("\"{phrase}\" has no word in it"))),
             None => Ok(()),
         }
@@ -116,29 +123,36 @@ impl Rule {
             Test::InSession => signals.in_session,
             Test::AsksToWait => signals.retry_after.is_some(),
             Test::Says(phrases) => phrases.iter().any(|phrase| text.says(phrase)),
+            Test::SaysOf(first, second) => first.iter().any(|first| text.says_of(first, second)),
         })
     }
 }
 
-const fn transient(cause: Cause) -> Verdict {
+pub(super) const fn transient(cause: Cause) -> Verdict {
     Verdict::new(cause, Disposition::Transient)
 }
 
-const fn permanent(cause: Cause) -> Verdict {
+pub(super) const fn permanent(cause: Cause) -> Verdict {
     Verdict::new(cause, Disposition::Permanent)
 }
 
-const fn denied(cause: Cause) -> Verdict {
+pub(super) const fn denied(cause: Cause) -> Verdict {
     Verdict::new(cause, Disposition::Denied)
 }
 
-const fn rule(name: &'static str, tests: &'static [Test], verdict: Verdict) -> Rule {
+pub(super) const fn rule(name: &'static str, tests: &'static [Test], verdict: Verdict) -> Rule {
     Rule { name: Cow::Borrowed(name), tests: Cow::Borrowed(tests), verdict }
 }
 
-macro_rules! says {
-    ($($phrase:literal),+ $(,)?) => { Test::Says(Cow::Borrowed(&[$(Cow::Borrowed($phrase)),+])) };
+macro_rules! phrases {
+    ($($phrase:literal),+ $(,)?) => { Cow::Borrowed(&[$(Cow::Borrowed($phrase)),+]) };
 }
+pub(super) use phrases;
+
+macro_rules! says {
+    ($($phrase:literal),+ $(,)?) => { Test::Says(phrases!($($phrase),+)) };
+}
+pub(super) use says;
 
 /// What the transport and the process table know outranks everything that was said.
 const FACTS: &[Rule] = &[
@@ -254,182 +268,6 @@ const CODES: &[Rule] = &[
         transient(Cause::Timeout),
     ),
     rule("internal error", &[Test::Code(-32603, -32603)], transient(Cause::Misbehaved)),
-];
-
-/// What is left is text.
-const WORDS: &[Rule] = &[
-    // First: what the arguments are about, such as a timeout, is no failure.
-    rule(
-        "wrong arguments in words",
-        &[says!(
-            "invalid param*",
-            "invalid argument*",
-            "invalid input*",
-            "malformed request*",
-            "malformed input*",
-            "malformed argument*",
-            "validation error*",
-            "validation failed",
-            "missing required*",
-            "unknown tool*",
-            "no such tool*",
-        )],
-        permanent(Cause::InvalidInput),
-    ),
-    rule(
-        "lookup failed in words",
-        &[says!("temporary failure in name resolution", "eai_again")],
-        transient(Cause::Network).not_executed(),
-    ),
-    rule(
-        "unknown host in words",
-        &[says!(
-            "name or service not known",
-            "nodename nor servname*",
-            "getaddrinfo*",
-            "no address associated*",
-            "failed to resolve",
-            "name resolution",
-            "enotfound",
-            "unknown host"
-        )],
-        Verdict::nobody_there(),
-    ),
-    rule(
-        "refused in words",
-        &[says!(
-            "connection refused",
-            "econnrefused",
-            "connect call failed",
-            "all connection attempts failed",
-            "no route to host",
-            "ehostunreach",
-            "enetunreach",
-            "network is unreachable"
-        )],
-        Verdict::nobody_there(),
-    ),
-    rule(
-        "tls in words",
-        &[says!("certificate*", "certificate_verify_failed", "ssl", "tls handshake*")],
-        permanent(Cause::Network).not_executed(),
-    ),
-    rule("not configured", &[says!("not configured", "malformed")], permanent(Cause::Misbehaved)),
-    rule("unsupported", &[says!("unsupported")], permanent(Cause::InvalidInput)),
-    rule(
-        "rate limit in words",
-        &[says!("rate limit*", "rate_limit*", "rate_limit_exceeded", "ratelimit*", "rate-limit*", "too many requests")],
-        transient(Cause::RateLimited),
-    ),
-    rule(
-        "timeout in words",
-        &[says!(
-            "timeout*",
-            "timed out",
-            "etimedout",
-            "readtimeout*",
-            "connecttimeout*",
-            "requesttimeout*",
-            "sockettimeout*",
-            "apitimeout*",
-            "deadline exceeded"
-        )],
-        transient(Cause::Timeout),
-    ),
-    rule("stream ended", OPAQUE, transient(Cause::Network)),
-    rule(
-        "connection lost in words",
-        &[says!(
-            "econnreset",
-            "connection reset*",
-            "connection aborted",
-            "connection closed",
-            "connection lost",
-            "broken pipe",
-            "epipe",
-            "server disconnected",
-            "remotedisconnected",
-            "incomplete read",
-            "incompleteread",
-            "peer closed connection",
-            "socket hang up",
-            "network error",
-            "network failure",
-            "connection error*",
-            "fetch failed",
-            "unexpected eof",
-        )],
-        transient(Cause::Network),
-    ),
-    rule(
-        "server error in words",
-        &[says!(
-            "internal server error",
-            "service unavailable",
-            "bad gateway",
-            "server error",
-            "temporarily unavailable",
-            "overloaded",
-            "overloaded_error"
-        )],
-        transient(Cause::Misbehaved),
-    ),
-    rule(
-        "refusal in words",
-        &[says!(
-            "content policy",
-            "content_policy*",
-            "content_policy_violation",
-            "content filter*",
-            "content_filter*",
-            "policy violation"
-        )],
-        permanent(Cause::Refusal),
-    ),
-    rule(
-        "credentials in words",
-        &[says!(
-            "unauthorized",
-            "unauthenticated",
-            "token expired",
-            "expired token",
-            "token revoked",
-            "invalid token",
-            "invalid api key"
-        )],
-        denied(Cause::AuthExpired),
-    ),
-    rule("denied in plain words", &[says!("forbidden", "access denied")], denied(Cause::Denied)),
-    rule(
-        "not permitted in words",
-        &[says!("permission denied", "permission_denied", "permissiondenied", "not authorized", "not permitted")],
-        // What keeps a server from starting is no denial by it.
-        Verdict { when_loading: Disposition::Permanent, ..denied(Cause::Denied) },
-    ),
-    rule(
-        "invalid in words",
-        &[says!("invalid request*", "bad request", "unprocessable*", "not found")],
-        permanent(Cause::InvalidInput),
-    ),
-];
-
-/// Texts that hide what happened; a load probes once more before it believes them.
-const OPAQUE: &[Test] = &[says!("session terminated", "session closed", "stream ended")];
-
-/// Phrases by which a tool's own error result plainly carries an upstream failure.
-const SOFT: &[Rule] = &[
-    rule(
-        "soft rate limit",
-        &[says!("too many requests", "rate limit exceeded", "rate_limit_exceeded")],
-        transient(Cause::RateLimited),
-    ),
-    rule("soft timeout", &[says!("gateway timeout", "request timed out", "etimedout")], transient(Cause::Timeout)),
-    rule("soft reset", &[says!("econnreset")], transient(Cause::Network)),
-    rule(
-        "soft server error",
-        &[says!("service unavailable", "internal server error", "bad gateway")],
-        transient(Cause::Misbehaved),
-    ),
 ];
 
 /// The built-in rules, in the order in which they are asked.

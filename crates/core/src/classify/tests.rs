@@ -268,6 +268,7 @@ fn every_rule_has_its_own_name_and_can_fire() {
                 Test::InSession => signals.in_session = true,
                 Test::AsksToWait => signals.retry_after = Some(Duration::from_secs(1)),
                 Test::Says(phrases) => signals.message = phrases[0].trim_end_matches('*').to_owned(),
+                Test::SaysOf(first, second) => signals.message = format!("{} {}", first[0], second[0]),
             }
         }
         let text = Prepared::new([signals.message.as_str()]);

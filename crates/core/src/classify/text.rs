@@ -40,16 +40,34 @@ impl Prepared {
         if is_blank(phrase) {
             return false;
         }
-        let (phrase, open_ended) = match phrase.strip_suffix('*') {
-            Some(stem) => (stem, true),
-            None => (phrase, false),
+        self.after(phrase).next().is_some()
+    }
+
+    /// Whether the text contains `first`, and right after it, or after a colon, one of `second`.
+    pub fn says_of(&self, first: &str, second: &[impl AsRef<str>]) -> bool {
+        let follows = |rest: &str| {
+            let then = rest.trim_start_matches([' ', ':', '=']);
+            let begins = |second: &str| then.strip_prefix(second).is_some_and(|rest| !rest.starts_with(is_name_char));
+            then.len() < rest.len() && second.iter().any(|second| begins(&second.as_ref().to_lowercase()))
         };
-        let phrase = phrase.to_lowercase();
-        self.words.match_indices(&phrase).any(|(start, found)| {
-            let before = self.words[..start].chars().next_back();
-            let rest = &self.words[start + found.len()..];
-            let rest = if open_ended { rest.trim_start_matches(char::is_alphabetic) } else { rest };
-            !before.is_some_and(is_name_char) && !rest.starts_with(is_name_char)
+        !is_blank(first) && self.after(first).any(follows)
+    }
+
+    /// What follows each place where the text contains `phrase` as whole words.
+    fn after<'a>(&'a self, phrase: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+        let open_ended = phrase.ends_with('*');
+        let phrase = phrase.trim_end_matches('*').to_lowercase();
+        let mut from = 0;
+        std::iter::from_fn(move || {
+            loop {
+                let start = from + self.words[from..].find(&phrase)?;
+                from = start + phrase.len();
+                let rest = &self.words[from..];
+                let rest = if open_ended { rest.trim_start_matches(char::is_alphabetic) } else { rest };
+                if !self.words[..start].ends_with(is_name_char) && !rest.starts_with(is_name_char) {
+                    return Some(rest);
+                }
+            }
         })
     }
 
