@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
 
 use crate::admit::Gatekeeper;
 use crate::admit::key::Keys;
@@ -43,6 +44,8 @@ pub struct Settings<T> {
     pub debug: bool,
     /// Whether a call may ask for details itself.
     pub debug_on_request: bool,
+    /// The time of day, for those details alone.
+    pub wall_clock: fn() -> SystemTime,
     /// Where writes wait; without it none does. Whoever gives a store delivers what waits in it: clients
     /// are told that it will be tried.
     pub durable: Option<Arc<dyn Durable>>,
@@ -66,6 +69,7 @@ impl<T> Settings<T> {
             style: Style::Plain,
             debug: false,
             debug_on_request: true,
+            wall_clock: SystemTime::now,
             durable: None,
             error_text: |_| None,
             is_complete: |_| true,
@@ -100,6 +104,7 @@ pub struct Pipeline<T> {
     pub(crate) style: Style,
     debug: bool,
     debug_on_request: bool,
+    pub(crate) wall_clock: fn() -> SystemTime,
     pub(crate) durable: Option<Arc<dyn Durable>>,
     pub(crate) error_text: fn(&T) -> Option<String>,
     pub(crate) is_complete: fn(&T) -> bool,
@@ -142,6 +147,7 @@ impl<T: Clone> Pipeline<T> {
             style: settings.style,
             debug: settings.debug,
             debug_on_request: settings.debug_on_request,
+            wall_clock: settings.wall_clock,
             durable: settings.durable,
             error_text: settings.error_text,
             is_complete: settings.is_complete,

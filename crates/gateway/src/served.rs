@@ -73,6 +73,7 @@ pub fn still_running(tool: String, server: &str) -> Report {
         attempts: 1,
         may_have_executed: true,
         debug: None,
+        is_error: true,
         failure: Failure { sent: Sent::Maybe, ..Failure::local(Cause::Timeout, soon, note) },
     }
 }

@@ -236,6 +236,17 @@ const AUTHORIZATION: &[Rule] = &[
 
 /// JSON-RPC codes whose meaning the protocol fixes as the caller's fault.
 const CALLERS_FAULT: &[Rule] = &[
+    rule(
+        "unknown tool",
+        &[Test::Code(-32602, -32600), says!("unknown tool*", "no such tool*")],
+        permanent(Cause::UnknownTool).not_executed(),
+    ),
+    // As the official TypeScript SDK says it.
+    rule(
+        "tool not found",
+        &[Test::Code(-32602, -32602), says!("tool"), says!("not found")],
+        permanent(Cause::UnknownTool).not_executed(),
+    ),
     rule("parse error", &[Test::Code(-32700, -32700)], permanent(Cause::InvalidInput).not_executed()),
     rule(
         "invalid request, method or params",

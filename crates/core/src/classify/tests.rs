@@ -22,6 +22,9 @@ fn structured_signals_outrank_what_the_text_says() {
         (Signals::http(504, "x"), (Cause::Timeout, Transient, Sent::Maybe)),
         (Signals::http(401, "x"), (Cause::AuthExpired, Denied, Sent::Never)),
         (Signals::rpc(-32602, "HTTP 503 timeout"), (Cause::InvalidInput, Permanent, Sent::Never)),
+        (Signals::rpc(-32602, "Unknown tool: get_timeout"), (Cause::UnknownTool, Permanent, Sent::Never)),
+        (Signals::rpc(-32602, "Tool frob not found"), (Cause::UnknownTool, Permanent, Sent::Never)),
+        (Signals::rpc(-32602, "Issue 7 not found"), (Cause::InvalidInput, Permanent, Sent::Never)),
         (
             Signals::rpc(-32602, "Invalid params: 403 Forbidden, rate limit"),
             (Cause::InvalidInput, Permanent, Sent::Never),
@@ -163,7 +166,8 @@ fn the_words_of_common_clients_are_known() {
         ("EACCES: permission denied, open '/x'", Cause::Denied, Denied),
         ("rpc error: code = PermissionDenied", Cause::Denied, Denied),
         ("you are not authorized to read this", Cause::Denied, Denied),
-        ("Unknown tool: set-timeout", Cause::InvalidInput, Permanent),
+        ("Unknown tool: set-timeout", Cause::UnknownTool, Permanent),
+        ("Tool 'set_timeout' not found", Cause::UnknownTool, Permanent),
     ] {
         let failure = classify(&text.into());
         assert_eq!((failure.cause, failure.disposition), (cause, disposition), "{text}");
@@ -267,7 +271,7 @@ fn every_rule_has_its_own_name_and_can_fire() {
                 Test::Code(low, _) => signals.code = Some(*low),
                 Test::InSession => signals.in_session = true,
                 Test::AsksToWait => signals.retry_after = Some(Duration::from_secs(1)),
-                Test::Says(phrases) => signals.message = phrases[0].trim_end_matches('*').to_owned(),
+                Test::Says(phrases) => signals.message += &format!(" {}", phrases[0].trim_end_matches('*')),
                 Test::SaysOf(first, second) => signals.message = format!("{} {}", first[0], second[0]),
             }
         }

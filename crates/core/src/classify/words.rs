@@ -82,7 +82,13 @@ const NAMES_ONE: Phrases = phrases!(
 
 /// What is left is text.
 pub(super) const WORDS: &[Rule] = &[
-    // First: what the arguments are about, such as a timeout, is no failure.
+    rule("unknown tool in words", &[says!("unknown tool*", "no such tool*")], permanent(Cause::UnknownTool)),
+    rule(
+        "tool not found in words",
+        &[Test::SaysOf(phrases!("tool"), phrases!("not found", "does not exist", "is not known"))],
+        permanent(Cause::UnknownTool),
+    ),
+    // Early: what the arguments are about, such as a timeout, is no failure.
     rule(
         "wrong arguments in words",
         &[says!(
@@ -95,8 +101,6 @@ pub(super) const WORDS: &[Rule] = &[
             "validation error*",
             "validation failed",
             "missing required*",
-            "unknown tool*",
-            "no such tool*",
             "extra inputs are not permitted",
             "additional properties are not allowed",
             "syntax error*",

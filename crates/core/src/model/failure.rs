@@ -45,6 +45,8 @@ pub enum Cause {
     Denied,
     /// The caller's request is wrong and stays wrong.
     InvalidInput,
+    /// The server has no tool of that name.
+    UnknownTool,
     /// The connection could not be made or was lost.
     Network,
     /// The server no longer knows the session; a new handshake helps.
@@ -90,7 +92,7 @@ impl Cause {
         match self {
             Cause::Timeout | Cause::Network | Cause::Misbehaved => Blame::Server,
             Cause::RateLimited => Blame::Throttle,
-            Cause::InvalidInput => Blame::Alive,
+            Cause::InvalidInput | Cause::UnknownTool => Blame::Alive,
             _ => Blame::Nobody,
         }
     }
@@ -101,6 +103,7 @@ impl Cause {
         !matches!(
             self,
             Cause::InvalidInput
+                | Cause::UnknownTool
                 | Cause::Denied
                 | Cause::AuthExpired
                 | Cause::Refusal
@@ -138,9 +141,12 @@ impl Failure {
     pub fn local(cause: Cause, retry_after: Option<Duration>, message: impl Into<String>) -> Self {
         let disposition = match cause {
             Cause::Denied => Disposition::Denied,
-            Cause::Loop | Cause::InDoubt | Cause::InvalidInput | Cause::Unavailable | Cause::GivenUp => {
-                Disposition::Permanent
-            }
+            Cause::Loop
+            | Cause::InDoubt
+            | Cause::InvalidInput
+            | Cause::UnknownTool
+            | Cause::Unavailable
+            | Cause::GivenUp => Disposition::Permanent,
             _ => Disposition::Transient,
         };
         Self {

@@ -3,6 +3,7 @@
 pub(crate) mod event;
 mod render;
 mod sanitize;
+mod stamp;
 mod tell;
 mod texts;
 pub(crate) mod tool_result;
@@ -12,7 +13,7 @@ pub(crate) use sanitize::{one_line, without_credentials};
 pub use sanitize::{quote, sanitize};
 pub use texts::Style;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -53,6 +54,8 @@ pub enum Code {
     LoopDetected,
     /// The arguments are wrong.
     ValidationError,
+    /// The server has no such tool.
+    ToolNotFound,
     /// Seawall itself failed.
     InternalError,
 }
@@ -66,6 +69,7 @@ impl Code {
             Cause::AuthExpired => Code::AuthRequired,
             Cause::Denied | Cause::Refusal => Code::Denied,
             Cause::InvalidInput => Code::ValidationError,
+            Cause::UnknownTool => Code::ToolNotFound,
             Cause::Network | Cause::SessionLost => Code::ConnectionLost,
             Cause::Misbehaved => Code::UpstreamError,
             Cause::Loop | Cause::InDoubt => Code::LoopDetected,
@@ -88,6 +92,7 @@ impl Code {
                 | Code::ServerUnavailable
                 | Code::LoopDetected
                 | Code::ValidationError
+                | Code::ToolNotFound
         )
     }
 
@@ -107,6 +112,7 @@ impl Code {
             Code::ServerUnavailable => "SERVER_UNAVAILABLE",
             Code::LoopDetected => "LOOP_DETECTED",
             Code::ValidationError => "VALIDATION_ERROR",
+            Code::ToolNotFound => "TOOL_NOT_FOUND",
             Code::InternalError => "INTERNAL_ERROR",
         }
     }
@@ -115,6 +121,8 @@ impl Code {
 /// Details for people who look for the reason; only on request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Debug {
+    /// When it failed.
+    pub at: SystemTime,
     /// The arguments, with secrets removed.
     pub arguments: Value,
     /// The limit of the call.
@@ -144,6 +152,9 @@ pub struct Report {
     pub may_have_executed: bool,
     /// What is known about the failure itself.
     pub failure: Failure,
+    /// Whether the tool result is marked as an error. All are but one: a loop in the mode [`crate::LoopMode::Calls`] is a warning, as in
+    /// the seed.
+    pub is_error: bool,
     /// The same message in the seeds' words.
     pub classic: String,
     /// Details, if they were asked for.
@@ -166,17 +177,24 @@ impl Report {
             object["retryAfter"] = whole_seconds(wait).into();
         }
         if let Some(debug) = &self.debug {
-            object["debug"] = json!({
-                "arguments": debug.arguments,
-                "timeoutMs": millis(debug.timeout),
-                "attempt": debug.attempt,
-                "causes": debug.causes,
-            });
+            object["debug"] = self.details(debug);
+            object["debug"]["causes"] = json!(debug.causes);
             if let (Some(wait), Some(fields)) = (self.retry_after, object["debug"].as_object_mut()) {
                 fields.insert("retryAfterMs".into(), millis(wait).into());
             }
         }
         object
+    }
+
+    /// What both objects show on request.
+    fn details(&self, debug: &Debug) -> Value {
+        json!({
+            "tool": self.tool,
+            "arguments": debug.arguments,
+            "timeoutMs": millis(debug.timeout),
+            "attempt": debug.attempt,
+            "timestamp": stamp::iso(debug.at),
+        })
     }
 
     /// Whether nothing but an explanation was left to give.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::texts::Style;
 use super::{Code, Report};
 use crate::model::answer::{Answer, Body, Item, Outcome, Served};
-use crate::model::time::{millis, whole_seconds};
+use crate::model::time::whole_seconds;
 
 /// What the text of a failure is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Answer<Value> {
     /// The answer as an MCP tool result; the values are results themselves.
     ///
     /// The server's own result is passed on as it is. A fallback's gets its note as first text block. A
-    /// failure is a result with `isError`, never an empty one.
+    /// failure is a result with `isError`, never an empty one; see [`Report::is_error`].
     pub fn to_tool_result(&self, rendering: Rendering) -> Value {
         match &self.outcome {
             Outcome::Live(value) => value.clone(),
@@ -105,7 +105,8 @@ impl Report {
         };
         let mut result = json!({
             "content": [{"type": "text", "text": text}],
-            "isError": true,
+            // A result that is no error and lacks what its tool's schema promises would be thrown away unread.
+            "isError": self.is_error || !rendering.structured,
             "_meta": {"seawall/failure": self.object()},
         });
         if rendering.structured {
@@ -136,13 +137,7 @@ impl Report {
             object.insert("retryAfter".into(), whole_seconds(wait).into());
         }
         if let Some(debug) = &self.debug {
-            let details = json!({
-                "tool": self.tool,
-                "arguments": debug.arguments,
-                "timeoutMs": millis(debug.timeout),
-                "attempt": debug.attempt,
-            });
-            object.insert("details".into(), details);
+            object.insert("details".into(), self.details(debug));
         }
         Value::Object(object)
     }
@@ -156,6 +151,7 @@ impl Report {
             ),
             Code::ConnectionLost => format!("Connection lost: {}", self.failure.message),
             Code::ValidationError => "Invalid input parameters".to_owned(),
+            Code::ToolNotFound => format!("Tool '{}' not found", self.tool),
             _ => self.failure.message.clone(),
         }
     }

@@ -1,6 +1,7 @@
 //! Decides what is told of a call that ended: a report if it failed, an event in any case.
 
 use super::{Code, Debug, Report, Situation, sanitize};
+use crate::admit::loops::LoopMode;
 use crate::attempt::wait;
 use crate::model::answer::{Answer, Outcome};
 use crate::model::effect::Effect;
@@ -50,6 +51,7 @@ impl<T: Clone> Run<'_, T> {
             attempts: self.attempts(),
             may_have_executed: self.may_have_acted() || failure.may_have_executed(tool.policy.effect),
             debug: self.debug(),
+            is_error: !(failure.cause == Cause::Loop && tool.policy.loops.mode == LoopMode::Calls),
             failure,
         }))
     }
@@ -79,6 +81,7 @@ impl<T: Clone> Run<'_, T> {
 
     fn debug(&self) -> Option<Debug> {
         self.pipeline.shows_debug(self.call.debug).then(|| Debug {
+            at: (self.pipeline.wall_clock)(),
             arguments: sanitize(&self.call.arguments),
             timeout: self.timeout,
             attempt: self.attempts(),

@@ -184,6 +184,9 @@ impl Situation<'_> {
             Cause::Refusal => {
                 format!("{tool} was refused by a content policy: {quoted}. A differently worded request may pass.")
             }
+            Cause::UnknownTool => {
+                format!("{tool} failed: {server} has no such tool ({quoted}). Its list of tools shows what it has now.")
+            }
             Cause::InvalidInput if matches!(self.failure.status, Some(404 | 410)) => format!(
                 "{tool} found nothing there{status}: {quoted}. The same arguments give the same answer until that changes."
             ),
@@ -203,6 +206,7 @@ impl Situation<'_> {
         let step = match self.failure.cause {
             Cause::Loop | Cause::InDoubt => return self.first_time(),
             _ if self.failure.may_have_executed(self.effect) => self.fate(),
+            Cause::UnknownTool => "The list of tools shows what there is.".to_owned(),
             Cause::InvalidInput | Cause::Refusal => "The input has not changed, so the outcome will not.".to_owned(),
             Cause::AuthExpired | Cause::Denied | Cause::Unavailable | Cause::GivenUp => {
                 "Only a person can change that.".to_owned()

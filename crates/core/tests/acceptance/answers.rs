@@ -101,10 +101,12 @@ async fn t11_a_timeout_names_its_own_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn t13_debug_shows_sanitized_arguments_when_asked() {
-    let shown = open_for(secs(1), |_| ()).await;
+    let shown = open_for(secs(1), |own| own.wall_clock = || std::time::UNIX_EPOCH + ms(1500)).await;
     let debug = &shown.object()["debug"];
     assert_eq!(debug["arguments"], json!({"token": "[REDACTED]", "q": "y"}));
     assert_eq!((debug["timeoutMs"].as_u64(), debug["attempt"].as_u64()), (Some(60_000), Some(0)));
+    assert_eq!((&debug["tool"], &debug["timestamp"]), (&json!("send_mail"), &json!("1970-01-01T00:00:01.500Z")));
+    assert_eq!(shown.error_object(Style::Plain)["details"]["timestamp"], debug["timestamp"]);
     assert_eq!(shown.error_object(Style::Classic)["details"]["arguments"]["token"], "[REDACTED]");
 }
 

@@ -25,6 +25,39 @@ async fn t22_the_third_identical_call_is_answered_not_executed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn t22_a_repeated_call_gets_a_warning_and_a_failing_one_an_error() {
+    let is_error = |report: &Report, structured| {
+        let result = report.to_tool_result(Rendering { style: Style::Classic, structured, ..Rendering::default() });
+        assert_eq!(result["_meta"]["seawall/failure"]["code"], "LOOP_DETECTED");
+        result["isError"] == true
+    };
+    let (counts_calls, by_default) = (blog(&env(0.0)), caller(&env(0.0)));
+    let (mut repeated, mut failing) = (None, None);
+    for _ in 0..4 {
+        repeated = Some(counts_calls.call("poll", nothing(), Script::healthy().send()).await);
+        failing = Some(by_default.call("poll", nothing(), Script::down("422 invalid").send()).await);
+    }
+    let (repeated, failing) = (repeated.unwrap(), failing.unwrap());
+
+    assert_eq!((is_error(report(&repeated), true), is_error(report(&failing), true)), (false, true));
+    assert!(is_error(report(&repeated), false), "what breaks a tool's schema is read only as an error");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_its_server_does_not_have_is_told_as_that() {
+    let gone = Script::down(Signals::rpc(-32602, "Tool get_issue not found"));
+    let answer = caller(&env(0.0)).call("get_issue", nothing(), gone.send()).await;
+
+    let object = report(&answer).object();
+    assert_eq!(
+        (&object["code"], &object["retryable"], gone.executions()),
+        (&"TOOL_NOT_FOUND".into(), &false.into(), 1)
+    );
+    assert_eq!(report(&answer).error_object(Style::Classic)["message"], "Tool 'get_issue' not found");
+    assert!(report(&answer).message.contains("has no such tool"), "{}", report(&answer).message);
+}
+
+#[tokio::test(start_paused = true)]
 async fn t22_sessions_are_apart_and_internal_retries_do_not_count() {
     let tools = blog(&env(0.0));
     for session in ["one", "two"] {

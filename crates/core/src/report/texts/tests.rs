@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::failure::{Disposition, Sent};
 
-const CAUSES: [Cause; 17] = [
+const CAUSES: [Cause; 18] = [
     Cause::RateLimited,
     Cause::Timeout,
     Cause::AuthExpired,
@@ -21,6 +21,7 @@ const CAUSES: [Cause; 17] = [
     Cause::Unavailable,
     Cause::Cancelled,
     Cause::GivenUp,
+    Cause::UnknownTool,
 ];
 const EFFECTS: [Effect; 4] = [Effect::ReadOnly, Effect::Idempotent, Effect::Write, Effect::Destructive];
 
