@@ -81,7 +81,8 @@ impl<T: Clone> ToolCaller<T> {
         self.call_with(tool, call, &[], send).await
     }
 
-    /// Calls a tool, with steps of the caller's own after the tool's fallbacks.
+    /// Calls a tool, with steps of the caller's own after the tool's fallbacks. Each that fails costs a token of the server's retry budget;
+    /// without one it is not tried.
     pub async fn call_with<F>(
         &self,
         tool: &str,

@@ -1,7 +1,8 @@
 //! Decides what a caller gets when the tool failed: the first fallback that can answer, labelled as one.
 //!
 //! Nothing is tried after a caller's fault or a denial, nor after a write that may have been executed: that
-//! would hide the one thing the caller has to know, or do it twice. Fallbacks that ask a server pay from its retry budget.
+//! would hide the one thing the caller has to know, or do it twice. Fallbacks that ask a server pay from its retry budget, and so
+//! do steps of the caller's own, wherever they lead: one budget holds for the whole chain.
 //! The time that is left is split evenly among those to come, so that one that hangs takes no other's turn.
 
 pub(crate) mod chain;
@@ -268,7 +269,6 @@ impl<T: Clone> Run<'_, T> {
     }
 
     async fn own_step(&self, step: &Step<T>, failure: &Failure) -> Result<Served<T>, Skipped> {
-        let effect = self.tool.policy.effect;
         let hides_its_fate = self.may_have_acted();
         if hides_its_fate || !step.is_available() {
             return Err(Skipped::Unavailable);
@@ -276,7 +276,15 @@ impl<T: Clone> Run<'_, T> {
         if self.remaining().is_zero() {
             return Err(Skipped::NoTime);
         }
-        let number = self.count_attempt();
+        // One budget for the whole chain: a step that works costs nothing, and those that fail are no more than it bears.
+        let token = self.tool.server.budget.withdraw().ok_or_else(budget_is_spent)?;
+        let value = self.execute(step).await.inspect_err(|_| token.spend())?;
+        let short = step.name.strip_prefix(&format!("{}-", self.tool.name)).unwrap_or(&step.name);
+        Ok(served(short, texts::alternate(&step.name, &self.tool.name, failure), Body::Value(value)))
+    }
+
+    async fn execute(&self, step: &Step<T>) -> Result<T, Failure> {
+        let (number, effect) = (self.count_attempt(), self.tool.policy.effect);
         // What holds for a write of the tool itself holds for one that is made in its place.
         let written = Written::by(self, self.tool);
         let result = match within(self.remaining(), step.execute()).await {
@@ -286,11 +294,10 @@ impl<T: Clone> Run<'_, T> {
         let result = result.map_err(|signals| self.classifier().classify(&signals));
         written.unless_never_sent(result.as_ref().err());
         let value = result.inspect_err(|failure| self.remember(number, effect, failure))?;
-        if let Some(words) = self.error_text(&value) {
-            return Err(self.tool_error(effect, words).into());
+        match self.error_text(&value) {
+            None => Ok(value),
+            Some(words) => Err(self.tool_error(effect, words)),
         }
-        let short = step.name.strip_prefix(&format!("{}-", self.tool.name)).unwrap_or(&step.name);
-        Ok(served(short, texts::alternate(&step.name, &self.tool.name, failure), Body::Value(value)))
     }
 
     fn serve(&self, served: Served<T>) -> Outcome<T> {

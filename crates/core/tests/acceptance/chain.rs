@@ -192,3 +192,35 @@ async fn every_step_and_who_stood_in_is_told_to_those_who_listen() {
         "its caller left"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn own_steps_that_fail_are_no_more_than_the_budget_bears_and_those_that_work_cost_nothing() {
+    let budget = BudgetPolicy { share: 0.0, floor: 3, saved: 0 };
+    let policy = ServerPolicy { budget, ..ServerPolicy::default() };
+    let options = CallerOptions { policy, ..CallerOptions::default() };
+    let tools = ToolCaller::with_options(settings(&env(0.0)), options).unwrap();
+    let once = |policy: &mut Policy| {
+        (policy.retry.attempts, policy.breaker) = (1, None);
+        policy.fallback.clear();
+    };
+    tools.tool(ToolFacts::named("get_issue"), once).unwrap();
+    let ten_calls = async |own: &Script, down: &Script| {
+        let mut last = None;
+        for n in 0..10 {
+            let own = own.clone();
+            let own = [Step::new("backup", move || std::future::ready(own.execute()))];
+            last = Some(tools.call_with("get_issue", json!({ "n": n }), &own, down.send()).await);
+        }
+        last.unwrap()
+    };
+
+    let (own, down) = (Script::down("503"), Script::down("503"));
+    let last = ten_calls(&own, &down).await;
+    assert_eq!((down.executions(), own.executions()), (10, 3));
+    assert_eq!(last.warnings, ["get_issue: 503", "backup: the retry budget of the server is spent"]);
+
+    advance(secs(1)).await;
+    let own = Script::healthy();
+    let last = ten_calls(&own, &down).await;
+    assert_eq!((own.executions(), served(&last).by.as_str()), (10, "backup"));
+}
