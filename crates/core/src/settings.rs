@@ -13,9 +13,10 @@ use serde_json::Value;
 use crate::attempt::breaker::{Breaker, BreakerPolicy, Mode};
 use crate::classify::Classifier;
 use crate::env::Env;
-use crate::model::effect::{Effect, Kind, words};
+use crate::model::effect::Effect;
 use crate::model::invalid::Invalid;
 use crate::model::policy::{Policy, Scope, ServerPolicy};
+use crate::report::readers::Readers;
 use crate::report::{Style, tool_result};
 use crate::state::durable::Durable;
 use crate::state::{Server, Tool};
@@ -124,6 +125,7 @@ struct KnownServer {
     policy: ServerPolicy,
     shared_breaker: Arc<Breaker>,
     tools: HashMap<Arc<str>, Arc<Tool>>,
+    readers: Readers,
 }
 
 impl<T> fmt::Debug for Pipeline<T> {
@@ -172,7 +174,8 @@ impl<T> Pipeline<T> {
         let name: Arc<str> = name.into();
         let server = Arc::new(Server::new(name.clone(), policy.clone(), &self.env)?);
         let shared_breaker = Arc::new(Breaker::new(name.clone(), policy.shared.clone(), &self.env)?);
-        let entry = KnownServer { server: server.clone(), policy, shared_breaker, tools: HashMap::new() };
+        let (tools, readers) = (HashMap::new(), Readers::default());
+        let entry = KnownServer { server: server.clone(), policy, shared_breaker, tools, readers };
         known.servers.insert(name, entry);
         Ok(server)
     }
@@ -203,6 +206,10 @@ impl<T> Pipeline<T> {
             None => policy.breaker.clone().map(|rules| self.breaker(entry, name, rules, policy.scope)).transpose()?,
         };
         let tool = Tool::new(name.into(), entry.server.clone(), policy, breaker);
+        if let Some(before) = &before {
+            entry.readers.forget(&before.name, &before.policy);
+        }
+        entry.readers.learn(&tool.name, &tool.policy);
         // So does a pause that the server asked for.
         let tool = Arc::new(match before {
             Some(before) => tool.pausing_with(&before),
@@ -228,7 +235,11 @@ impl<T> Pipeline<T> {
         let Some(entry) = known.servers.get_mut(&tool.server.name) else { return false };
         let is_this = entry.tools.get(&tool.name).is_some_and(|known| Arc::ptr_eq(known, tool));
         let goes = is_this && Arc::strong_count(tool) == 2 && tool.is_at_rest(self.env.clock.now());
-        goes && entry.tools.remove(&tool.name).is_some()
+        if goes {
+            entry.tools.remove(&tool.name);
+            entry.readers.forget(&tool.name, &tool.policy);
+        }
+        goes
     }
 
     /// A known tool.
@@ -259,29 +270,13 @@ impl<T> Pipeline<T> {
         Breaker::new(name, rules, &self.env).map(Arc::new)
     }
 
-    /// The tool of the same server with which to look what a write did: one that speaks of the same things, and says so, or
-    /// else any that reads. What has no kind is a method of the protocol, and no tool that a model can call.
+    /// The tool of the same server with which to look what a write did, and whether it speaks of the same things.
     pub(crate) fn reader_beside(&self, tool: &Tool) -> Option<(Arc<str>, bool)> {
         if tool.policy.effect == Effect::ReadOnly {
             return None;
         }
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let readers = known.servers.get(&*tool.server.name)?.tools.values();
-        let about = |name: &str| -> Vec<String> {
-            words(name).into_iter().map(|word| word.trim_end_matches('s').to_owned()).collect()
-        };
-        let subject = about(&tool.name);
-        let is_about = |reader: &Tool| about(&reader.name).iter().skip(1).any(|word| subject.contains(word));
-        let rank = |reader: &Tool| match reader.policy.kind {
-            Some(Kind::List) => 0,
-            Some(Kind::Search) => 1,
-            _ => 2,
-        };
-        readers
-            .filter(|reader| reader.policy.effect == Effect::ReadOnly && reader.policy.kind.is_some())
-            .map(|reader| (reader, is_about(reader)))
-            .min_by_key(|(reader, is_about)| (!is_about, rank(reader), reader.name.len(), reader.name.clone()))
-            .map(|(reader, is_about)| (reader.name.clone(), is_about))
+        known.servers.get(&*tool.server.name)?.readers.beside(&tool.name)
     }
 
     pub(crate) fn shows_debug(&self, asked: bool) -> bool {

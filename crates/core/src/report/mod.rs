@@ -1,6 +1,7 @@
 //! Decides what is told about a failure: the error contract, for machines and for models.
 
 pub(crate) mod event;
+pub(crate) mod readers;
 mod render;
 mod sanitize;
 mod stamp;

@@ -1,0 +1,125 @@
+//! Decides with which tool of a server to look what a write did: one that speaks of the same things, or else any that reads.
+//!
+//! Readers are kept by the words of their names, the best first, so that a failed write costs a few looks however many tools
+//! its server has.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crate::model::effect::{Effect, Kind, words};
+use crate::model::policy::Policy;
+
+/// How many words of a name are looked at: names are others' inventions.
+const WORDS: usize = 16;
+
+/// Lists before searches before others, then short names before long ones.
+type Rank = (u8, usize, Arc<str>);
+
+/// The tools of one server that can show what a write did.
+#[derive(Debug, Default)]
+pub(crate) struct Readers {
+    all: BTreeSet<Rank>,
+    about: HashMap<String, BTreeSet<Rank>>,
+}
+
+impl Readers {
+    /// Notes a tool, if it reads. What has no kind is a method of the protocol, and no tool that a model can call.
+    pub(crate) fn learn(&mut self, name: &Arc<str>, policy: &Policy) {
+        let Some(rank) = rank(name, policy) else { return };
+        // Its first word is what it does, not what it is about.
+        for word in about(name).skip(1) {
+            self.about.entry(word).or_default().insert(rank.clone());
+        }
+        self.all.insert(rank);
+    }
+
+    /// The tool is gone, or known otherwise from now on.
+    pub(crate) fn forget(&mut self, name: &Arc<str>, policy: &Policy) {
+        let Some(rank) = rank(name, policy) else { return };
+        self.all.remove(&rank);
+        for word in about(name).skip(1) {
+            if let Some(others) = self.about.get_mut(&word) {
+                others.remove(&rank);
+                if others.is_empty() {
+                    self.about.remove(&word);
+                }
+            }
+        }
+    }
+
+    /// The reader to look with after a write, and whether it speaks of the same things.
+    pub(crate) fn beside(&self, write: &str) -> Option<(Arc<str>, bool)> {
+        let near = about(write).filter_map(|word| self.about.get(&word)?.first()).min();
+        let best = near.or_else(|| self.all.first())?;
+        Some((best.2.clone(), near.is_some()))
+    }
+}
+
+fn rank(name: &Arc<str>, policy: &Policy) -> Option<Rank> {
+    let place = match policy.kind? {
+        Kind::List => 0,
+        Kind::Search => 1,
+        Kind::Read | Kind::Write | Kind::Batch => 2,
+    };
+    (policy.effect == Effect::ReadOnly).then(|| (place, name.len(), name.clone()))
+}
+
+fn about(name: &str) -> impl Iterator<Item = String> {
+    words(name).into_iter().take(WORDS).map(|word| word.trim_end_matches('s').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::effect::ToolFacts;
+    use crate::model::preset::{Preset, Tiers};
+    use crate::model::rng::Rng;
+
+    fn policy(name: &str) -> Policy {
+        Preset::Default.policy(&ToolFacts::named(name), &Tiers::default())
+    }
+
+    /// The same, found by looking at all of them.
+    fn found<'a>(readers: impl Iterator<Item = &'a Arc<str>>, write: &str) -> Option<(Arc<str>, bool)> {
+        let subject: Vec<String> = about(write).collect();
+        let looked = readers.filter_map(|name| {
+            let is_about = about(name).skip(1).any(|word| subject.contains(&word));
+            Some((!is_about, rank(name, &policy(name))?))
+        });
+        looked.min().map(|(is_other, (_, _, name))| (name, !is_other))
+    }
+
+    #[test]
+    fn what_is_found_by_words_is_what_a_look_at_all_finds() {
+        let (rng, mut readers, mut known) = (Rng::seeded(7), Readers::default(), BTreeSet::new());
+        let pick = |of: &[&'static str]| of[(rng.unit() * of.len() as f64) as usize];
+        let things = ["issue", "issues", "mail", "label", "branch", "user", "users", "comment", ""];
+        let a_name = || -> Arc<str> {
+            let verb = pick(&["get", "list", "search", "create", "delete", "frob"]);
+            format!("{verb}_{}_{}", pick(&things), pick(&things)).into()
+        };
+        for _ in 0..300 {
+            let name = a_name();
+            if known.remove(&name) {
+                readers.forget(&name, &policy(&name));
+            } else {
+                readers.learn(&name, &policy(&name));
+                known.insert(name);
+            }
+            let write = format!("update_{}", pick(&things));
+            assert_eq!(readers.beside(&write), found(known.iter(), &write), "{write} beside {known:?}");
+        }
+        known.iter().for_each(|name| readers.forget(name, &policy(name)));
+        assert!(readers.all.is_empty() && readers.about.is_empty(), "nothing is left of what is gone");
+    }
+
+    #[test]
+    fn a_name_of_very_many_words_takes_little_room() {
+        let (mut readers, name) = (Readers::default(), Arc::<str>::from("get_word"));
+        readers.learn(&name, &policy(&name));
+        let long: Arc<str> = (0..10_000).fold("get".to_owned(), |name, n| format!("{name}_w{n}")).into();
+        readers.learn(&long, &policy(&long));
+
+        assert_eq!(readers.about.len(), WORDS);
+    }
+}
