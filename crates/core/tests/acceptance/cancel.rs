@@ -26,6 +26,7 @@ struct World {
     tool: std::sync::Arc<Tool>,
     /// As many as there are at the start.
     tokens: u64,
+    events: Listener,
 }
 
 const SAVED: u64 = 5;
@@ -35,7 +36,9 @@ const BUDGETS: [BudgetPolicy; 2] =
 
 impl World {
     fn new(budget: BudgetPolicy, adjust: impl FnOnce(&mut Policy)) -> Self {
-        let pipeline = Pipeline::new(settings(&env(0.0))).unwrap();
+        let env = env(0.0);
+        let events = env.events.subscribe();
+        let pipeline = Pipeline::new(settings(&env)).unwrap();
         let server = ServerPolicy {
             slots: Some(SlotPolicy { concurrency: 1, waiting: 4, patience: secs(30) }),
             rate: Some(Rate { count: 1, per: secs(1), burst: 1 }),
@@ -52,7 +55,7 @@ impl World {
         adjust(&mut policy);
         let tool = pipeline.tool("s", "get_a", policy).unwrap();
         let tokens = tool.server().budget().saved() + u64::from(budget.floor);
-        Self { pipeline, tool, tokens }
+        Self { pipeline, tool, tokens, events }
     }
 
     /// Puts both breakers where their next call is the one probe.
@@ -64,14 +67,14 @@ impl World {
     }
 
     /// A hedge that was sent is load, whoever leaves afterwards: its token is the one thing that stays spent.
-    fn check(&self, when: &str) {
-        let may_be_spent = u64::from(self.tool.policy().hedge.is_some());
+    fn check(&mut self, when: &str) {
+        let hedges = self.events.drain().iter().filter(|event| matches!(***event, Event::Hedged { .. })).count();
         let server = self.tool.server();
         let slots = server.slots().unwrap();
         assert_eq!((slots.in_flight(), slots.waiting()), (0, 0), "slots {when}");
         let in_floor = self.tokens != SAVED && server.budget().withdraw().is_some();
         let left = server.budget().saved() + u64::from(in_floor);
-        assert!(left + may_be_spent >= self.tokens, "tokens {when}");
+        assert_eq!(left + hedges as u64, self.tokens, "tokens {when}, {hedges} hedges");
         for breaker in [self.tool.breaker().unwrap(), server.connection().unwrap()] {
             assert_eq!(breaker.peek(), Ok(()), "probe of {} {when}", breaker.name());
         }
@@ -101,7 +104,7 @@ async fn drop_at_every_poll(
     send: impl Fn(Attempt) -> Pin<Box<dyn Future<Output = Result<String, Signals>>>>,
 ) -> usize {
     for times in 0..500 {
-        let world = World::new(budget, adjust);
+        let mut world = World::new(budget, adjust);
         if suspect {
             world.make_suspect().await;
         }
@@ -168,7 +171,7 @@ async fn a_hedged_call_dropped_at_any_await_leaves_nothing_taken() {
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_panics_leaves_nothing_taken() {
-    let world = World::new(BUDGETS[0], |_| ());
+    let mut world = World::new(BUDGETS[0], |_| ());
     world.make_suspect().await;
     let call = Call::new(json!({"n": 1}));
     let panics = |_| async { if true { panic!("tool") } else { Ok(String::new()) } };

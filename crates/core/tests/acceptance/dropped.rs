@@ -6,11 +6,12 @@ use super::queued::{Slow, slow_queue};
 use futures_util::poll;
 use seawall::*;
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 const SAVED: u64 = 20;
 
-/// A tool of server `a` that fails at first, and whatever stands in for it on `b`, whose next call is a probe.
+/// A tool of server `a` that fails at first, and whatever stands in for it on `b`, whose next call is a probe for both breakers.
 struct World {
     pipeline: Pipeline<String>,
     queue: Arc<Slow>,
@@ -26,7 +27,7 @@ impl World {
             let policy = ServerPolicy {
                 slots: Some(SlotPolicy { concurrency: 2, waiting: 8, patience: secs(30) }),
                 budget: BudgetPolicy { share: 1.0, floor: 0, saved: SAVED as u32 },
-                connection: Some(BreakerPolicy::default()),
+                connection: Some(if name == "b" { BreakerPolicy::new(1, secs(1)) } else { BreakerPolicy::default() }),
                 ..ServerPolicy::default()
             };
             let server = pipeline.server(name, policy).unwrap();
@@ -36,7 +37,9 @@ impl World {
         let mut policy = Preset::Default.policy(&facts, &Tiers::default());
         policy.breaker = Some(BreakerPolicy::new(1, secs(1)));
         let other = pipeline.tool("b", "do_it", policy.clone()).unwrap();
-        other.breaker().unwrap().admit().unwrap().badly();
+        for breaker in [other.breaker().unwrap(), other.server().connection().unwrap()] {
+            breaker.admit().unwrap().badly();
+        }
         advance(secs(1)).await;
         policy.breaker = Some(BreakerPolicy::default());
         policy.retry.attempts = 1;
@@ -63,13 +66,21 @@ async fn second_works(attempt: Attempt) -> Result<String, Signals> {
     if attempt.number == 1 { Err(Signals::http(500, "boom")) } else { Ok("ok".into()) }
 }
 
-async fn drop_everywhere(fallback: Fallback, arguments: Value, own: &[Step<String>]) {
+/// Drops the call at every await until `by` has answered it: dropped earlier, it was on that way too.
+async fn drop_everywhere(by: &str, fallback: Fallback, arguments: Value, own: &[Step<String>]) {
     let (mut polls, call) = (0, Call::new(arguments));
     for times in 0.. {
-        let world = World::new(Effect::Idempotent, fallback.clone(), false).await;
-        let run = Box::pin(world.pipeline.run_with(&world.tool, &call, own, second_works));
+        let world = World::new(Effect::ReadOnly, fallback.clone(), false).await;
+        let answer = Mutex::new(None);
+        let run = async {
+            let answered = world.pipeline.run_with(&world.tool, &call, own, second_works).await;
+            *answer.lock().unwrap() = Some(answered);
+        };
         polls = times;
-        if poll_times(run, times).await {
+        if poll_times(Box::pin(run), times).await {
+            let answer = answer.into_inner().unwrap().unwrap();
+            assert_eq!(served(&answer).by, by);
+            world.check(&format!("after an answer by {by}"));
             break;
         }
         world.check(&format!("after a drop of {fallback:?} at poll {times}"));
@@ -82,15 +93,15 @@ async fn drop_everywhere(fallback: Fallback, arguments: Value, own: &[Step<Strin
 #[tokio::test(start_paused = true)]
 async fn a_fallback_dropped_at_any_await_leaves_nothing_taken() {
     let to_b = Fallback::Alternate { server: "b".into(), tool: "do_it".into(), map: Default::default() };
-    drop_everywhere(to_b, json!({}), &[]).await;
-    drop_everywhere(Fallback::Simplify(None), json!({"query": "a b c d"}), &[]).await;
-    drop_everywhere(Fallback::PreviousPage(None), json!({"page": 3}), &[]).await;
-    drop_everywhere(Fallback::OneByOne(None), json!({"ids": [1, 2, 3, 4, 5, 6, 7]}), &[]).await;
+    drop_everywhere("alternate", to_b, json!({}), &[]).await;
+    drop_everywhere("simplify", Fallback::Simplify(None), json!({"query": "a b c d"}), &[]).await;
+    drop_everywhere("previous_page", Fallback::PreviousPage(None), json!({"page": 3}), &[]).await;
+    drop_everywhere("individually", Fallback::OneByOne(None), json!({"ids": [1, 2, 3, 4, 5, 6, 7]}), &[]).await;
     let own = Step::new("own", || async {
         tokio::time::sleep(ms(900)).await;
         Ok("own".to_owned())
     });
-    drop_everywhere(Fallback::PreviousPage(None), json!({}), &[own]).await;
+    drop_everywhere("own", Fallback::PreviousPage(None), json!({}), &[own]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,28 +136,39 @@ async fn whoever_is_dropped_of_those_who_wait_together_leaves_the_others_their_a
 #[tokio::test(start_paused = true)]
 async fn a_write_dropped_at_any_await_on_its_way_into_the_queue_is_made_once() {
     let call = Call::new(json!({}));
-    let refused = |_| async {
-        tokio::time::sleep(ms(300)).await;
-        Err(Signals::transport(Transport::Refused, "connection refused"))
+    let began = AtomicU32::new(0);
+    let refused = |_| {
+        began.fetch_add(1, Ordering::SeqCst);
+        async {
+            tokio::time::sleep(ms(300)).await;
+            Err(Signals::transport(Transport::Refused, "connection refused"))
+        }
     };
-    let mut queued = 0;
+    let (mut queued, mut doubted) = (0, 0);
     for times in 0.. {
         let world = World::new(Effect::Write, Fallback::Queue, false).await;
+        began.store(0, Ordering::SeqCst);
         if poll_times(Box::pin(world.pipeline.run(&world.tool, &call, refused)), times).await {
             break;
         }
         world.check(&format!("after a drop at poll {times}"));
         let waits = u32::from(world.queue.next("a").await.is_some());
         queued += waits;
+        let next = Script::healthy();
+        world.pipeline.run(&world.tool, &call, next.send()).await;
+        let in_doubt = began.load(Ordering::SeqCst);
+        assert_eq!(next.executions(), 1 - in_doubt, "held back once it began, after a drop at poll {times}");
+        doubted += in_doubt - waits;
         // A look shows nothing of an attempt that certainly did not arrive, and ends a doubt about one that may have.
         let reads = Preset::Default.policy(&ToolFacts::named("get_it"), &Tiers::default());
         let reads = world.pipeline.tool("a", "get_it", reads).unwrap();
         world.pipeline.run(&reads, &call, |_| async { Ok("seen".to_owned()) }).await;
-        let next = Script::healthy();
-        world.pipeline.run(&world.tool, &call, next.send()).await;
+        if next.executions() == 0 {
+            world.pipeline.run(&world.tool, &call, next.send()).await;
+        }
         assert_eq!(next.executions() + waits, 1, "after a drop at poll {times}");
     }
-    assert!(queued >= 2, "{queued} drops while it was queued show too little");
+    assert!(queued >= 2 && doubted >= 1, "{queued} drops while it was queued, {doubted} before, show too little");
 }
 
 #[tokio::test(start_paused = true)]

@@ -79,7 +79,7 @@ async fn a_call_that_waits_for_its_own_client_has_more_time() {
 
     let never = |_| std::future::pending::<Result<String, Signals>>();
     held.give(std::time::Duration::from_secs(600));
-    let answer = pipeline.run(&tool, &call, never).await;
+    let answer = tokio::time::timeout(secs(10_000), pipeline.run(&tool, &call, never)).await.expect("for ever");
     assert_eq!((report(&answer).code, answer.elapsed.as_secs()), (Code::Timeout, 660), "more, but not for ever");
 }
 
