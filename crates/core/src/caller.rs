@@ -23,9 +23,10 @@ const NAMES: usize = 1024;
 /// Calls the tools of one server with retry, breaker, fallback and honest failures.
 ///
 /// A tool gets its policy by its name on first use, unless [`ToolCaller::tool`] gave it one before.
-/// Where a bound of such names is reached, one at rest makes room, the least recently used first: its breaker is closed, no call
-/// is under way, and no failure and no pause is remembered. Where a look at a few finds none, the name shares one breaker with others
-/// and is not remembered, so that invented names can neither fill memory nor make anybody forget an open breaker.
+/// Where a bound of such names is reached, one at rest makes room, the least recently used first: no call is under way, no pause is
+/// remembered, and its breaker is closed and remembers no failure, or was left alone long after its cool-down ended. Where a look at
+/// a few finds none, the name shares one breaker with others and is not remembered, so that invented names can neither fill memory
+/// nor make anybody forget a breaker that still protects.
 #[derive(Debug)]
 pub struct ToolCaller<T> {
     pipeline: Pipeline<T>,

@@ -5,6 +5,7 @@ use futures_util::future::join_all;
 use futures_util::poll;
 use seawall::*;
 use serde_json::json;
+use std::time::Duration;
 
 /// As many as are remembered.
 const NAMES: u32 = 1024;
@@ -60,7 +61,7 @@ async fn what_is_open_forced_or_under_way_makes_no_room() {
     let mut under_way = Box::pin(breakers.call("busy", std::future::pending::<Result<(), &str>>));
     assert!(poll!(under_way.as_mut()).is_pending());
 
-    advance(secs(7 * 86_400)).await;
+    advance(secs(30 + 600)).await;
     for n in 0..100 {
         work(&breakers, &format!("invented-{n}")).await;
     }
@@ -71,6 +72,127 @@ async fn what_is_open_forced_or_under_way_makes_no_room() {
     drop(under_way);
     work(&breakers, "invented").await;
     assert!(breakers.status("busy").is_none() && breakers.status("invented").is_some());
+}
+
+async fn fail_open(breakers: &CircuitBreaker, names: impl Iterator<Item = String>) {
+    for name in names {
+        for _ in 0..5 {
+            fail(breakers, &name).await;
+        }
+        assert_eq!(breakers.status(&name).map(|breaker| breaker.status), Some(Status::Open));
+    }
+}
+
+fn invented() -> impl Iterator<Item = String> {
+    (0..NAMES).map(|n| format!("invented-{n}"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_failed_open_and_left_makes_room_when_its_time_is_over_and_not_before() {
+    let breakers = CircuitBreaker::new(BreakerPolicy::default(), &env(0.0)).unwrap();
+    fail_open(&breakers, invented()).await;
+
+    advance(secs(30 + 600)).await;
+    for n in 0..NAMES {
+        assert_eq!(breakers.breaker(&format!("new-{n}")).name(), "others", "all others are remembered");
+    }
+    assert!(invented().all(|name| breakers.status(&name).is_some()), "none is lost");
+
+    advance(ms(1)).await;
+    fail_open(&breakers, (0..NAMES).map(|n| format!("new-{n}"))).await;
+    assert_eq!(breakers.all_status().len(), NAMES as usize);
+    assert!(invented().all(|name| breakers.status(&name).is_none()), "each made room for one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_its_owner_declared_has_its_own_breaker_however_many_strangers_come() {
+    let breakers = CircuitBreaker::new(BreakerPolicy::default(), &env(0.0)).unwrap();
+    for _ in 0..4 {
+        fail(&breakers, "get_issue").await;
+    }
+    let breakers = breakers.known(["get_issue", "get_user"]);
+    fail_open(&breakers, ["get_issue".to_owned()].into_iter().chain(invented())).await;
+    assert_eq!(breakers.breaker("stranger").name(), "others", "there is no room");
+    assert_eq!(breakers.all_status().len(), NAMES as usize + 2, "what is declared takes no stranger's place");
+    assert_eq!(breakers.breaker("get_user").name(), "get_user");
+
+    advance(secs(7 * 86_400)).await;
+    for n in 0..3 * NAMES {
+        work(&breakers, &format!("new-{n}")).await;
+    }
+    assert_eq!(breakers.status("get_issue").map(|breaker| breaker.status), Some(Status::Open), "for good");
+    assert_eq!(breakers.breaker("get_user").name(), "get_user");
+}
+
+/// One place, which a name holds; whether a stranger gets it is asked at each moment.
+async fn gives_way(breakers: &CircuitBreaker, after: [Duration; 2]) -> [bool; 2] {
+    let mut gave_way = [false; 2];
+    for (gave_way, after) in gave_way.iter_mut().zip(after) {
+        advance(after).await;
+        *gave_way = breakers.breaker("stranger").name() == "stranger";
+    }
+    gave_way
+}
+
+fn one_place(policy: BreakerPolicy) -> CircuitBreaker {
+    CircuitBreaker::with_capacity(policy, &env(1.0), 1).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grown_or_restored_cooldown_counts_in_full_before_a_breaker_makes_room() {
+    let cooldown = Cooldown::growing(secs(1000), secs(4000));
+    let breakers = one_place(BreakerPolicy { cooldown, ..BreakerPolicy::default() });
+    fail_open(&breakers, ["held".to_owned()].into_iter()).await;
+    advance(secs(1100)).await;
+    fail(&breakers, "held").await;
+    assert_eq!(gives_way(&breakers, [secs(2200 + 600), ms(1)]).await, [false, true]);
+
+    let breakers = one_place(BreakerPolicy::default());
+    let mut stored = breakers.breaker("held").snapshot();
+    stored =
+        Snapshot { status: Status::Open, remaining: Some(secs(20)), last_failure_ago: Some(secs(86_400)), ..stored };
+    breakers.breaker("held").restore(&stored);
+    assert_eq!(gives_way(&breakers, [secs(20 + 600), ms(1)]).await, [false, true]);
+
+    let breakers = one_place(BreakerPolicy::default());
+    breakers.breaker("held").restore(&Snapshot { mode: Mode::Shadow, ..stored });
+    assert_eq!(gives_way(&breakers, [secs(86_400), secs(86_400)]).await, [false, false], "an operator's wish stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_half_open_breaker_makes_room_when_nobody_has_asked_it_for_long() {
+    let policy = BreakerPolicy { successes: 2, ..BreakerPolicy::default() };
+    let breakers = one_place(policy.clone());
+    fail_open(&breakers, ["held".to_owned()].into_iter()).await;
+    advance(secs(30 + 600)).await;
+    drop(breakers.breaker("held").admit().unwrap());
+    advance(secs(600)).await;
+    work(&breakers, "held").await;
+    assert_eq!(breakers.status("held").map(|breaker| breaker.status), Some(Status::HalfOpen));
+    assert_eq!(gives_way(&breakers, [secs(600), ms(1)]).await, [false, true]);
+
+    // A probe that was lost has failed after two minutes, which opens it for half a minute more.
+    let breakers = one_place(policy);
+    fail_open(&breakers, ["held".to_owned()].into_iter()).await;
+    advance(secs(30)).await;
+    std::mem::forget(breakers.breaker("held").admit().unwrap());
+    assert_eq!(gives_way(&breakers, [secs(120 + 30 + 600), ms(1)]).await, [false, true]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tools_that_strangers_failed_open_and_left_make_room_for_tools() {
+    let tools = caller(&env(0.0));
+    // All at once: to be tried again takes time.
+    join_all((0..NAMES).map(async |n| open_breaker(&tools, &format!("get_invented_{n}")).await)).await;
+
+    advance(secs(30 + 500)).await;
+    tools.call("get_issue", nothing(), Script::healthy().send()).await;
+    assert_eq!(tools.breaker_status("get_issue"), None, "there is no room");
+
+    advance(secs(2 * 600)).await;
+    tools.call("get_issue", json!({"n": 2}), Script::healthy().send()).await;
+    assert!(tools.breaker_status("get_issue").is_some());
+    assert_eq!(tools.all_breaker_status().len(), NAMES as usize);
 }
 
 #[tokio::test(start_paused = true)]

@@ -152,9 +152,14 @@ impl Breaker {
     /// A closed breaker.
     pub fn new(name: impl Into<Arc<str>>, policy: BreakerPolicy, env: &Env) -> Result<Self, Invalid> {
         policy.validate()?;
+        Ok(Self::valid(name.into(), policy, env))
+    }
+
+    /// The same, under a policy that was checked before.
+    fn valid(name: Arc<str>, policy: BreakerPolicy, env: &Env) -> Self {
         let counts_throttling = policy.count_throttling;
         let gate = Gate::new(States::new(policy, env.rng.clone()));
-        Ok(Self { name: name.into(), gate, counts_throttling, incident: AtomicU64::new(0), env: env.clone() })
+        Self { name, gate, counts_throttling, incident: AtomicU64::new(0), env: env.clone() }
     }
 
     /// Its name: a tool, a server, or `global`.

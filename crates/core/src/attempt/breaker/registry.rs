@@ -1,6 +1,7 @@
 //! Decides which breaker belongs to which name, in a map that strangers' names cannot fill.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -15,9 +16,10 @@ const NAMES: u32 = 1024;
 
 /// Circuit breakers by name, one policy for all: the front door to breakers.
 ///
-/// The map is bounded. When it is full, a breaker at rest makes room, the least recently used first: one that is closed, has
-/// nothing under way and remembers nothing. Where a look at a few finds none, the name shares one breaker with others, so that a
-/// flood of invented names can neither grow memory nor evict an open one.
+/// The map is bounded. When it is full, a breaker at rest makes room, the least recently used first: one that has nothing under
+/// way, and is closed and remembers nothing, or whose cool-down ended longer ago than its policy's `memory` with no call since.
+/// Where a look at a few finds none, the name shares one breaker with others, so that a flood of invented names can neither grow
+/// memory nor evict a breaker that still protects. Names that are [`known`](Self::known) never share and never go.
 #[derive(Debug)]
 pub struct CircuitBreaker {
     policy: BreakerPolicy,
@@ -40,6 +42,17 @@ impl CircuitBreaker {
         Ok(Self { policy, env: env.clone(), named, others })
     }
 
+    /// Gives each of `names` a breaker of its own for good, however many there are and however full it is of others.
+    #[must_use]
+    pub fn known<N: AsRef<str>>(self, names: impl IntoIterator<Item = N>) -> Self {
+        for name in names {
+            let name = name.as_ref();
+            let breaker = self.named.get(name).unwrap_or_else(|| self.make(name));
+            let Ok(()) = self.named.keep(name, || Ok::<_, Infallible>(breaker));
+        }
+        self
+    }
+
     /// Runs `work` through the breaker called `name`; refused at once while that is open.
     pub async fn call<T, E, F>(&self, name: &str, work: impl FnOnce() -> F) -> Result<T, Guarded<E>>
     where
@@ -55,9 +68,7 @@ impl CircuitBreaker {
             return breaker;
         }
         let is_at_rest = |breaker: &Arc<Breaker>| Arc::strong_count(breaker) == 1 && breaker.is_idle();
-        // The policy was checked when the registry was made.
-        let make = || Breaker::new(name, self.policy.clone(), &self.env).ok().map(Arc::new);
-        self.named.learn(name, is_at_rest, make).unwrap_or_else(|| self.others.clone())
+        self.named.learn(name, is_at_rest, || Some(self.make(name))).unwrap_or_else(|| self.others.clone())
     }
 
     /// What is known of `name`; asking does not make it known.
@@ -73,5 +84,9 @@ impl CircuitBreaker {
     /// Closes the breaker called `name`; `false` if there is none.
     pub fn reset(&self, name: &str) -> bool {
         self.named.get(name).map(|breaker| breaker.reset()).is_some()
+    }
+
+    fn make(&self, name: &str) -> Arc<Breaker> {
+        Arc::new(Breaker::valid(name.into(), self.policy.clone(), &self.env))
     }
 }

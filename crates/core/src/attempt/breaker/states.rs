@@ -42,7 +42,7 @@ struct Lease {
 enum Phase {
     Closed { failures: u32, window: Option<Box<Window>> },
     Open { until: Moment },
-    HalfOpen { successes: u32, leases: Vec<Lease> },
+    HalfOpen { successes: u32, leases: Vec<Lease>, used: Moment },
 }
 
 /// A failure, and how old it was when it was noted: one from before the clock began has no moment.
@@ -139,15 +139,22 @@ impl States {
         matches!(self.phase, Phase::Closed { failures: 0, window: None })
     }
 
-    /// Whether nothing is remembered at `now` that a new breaker would not know.
+    /// Whether nothing is remembered at `now` that a new breaker would not know, or that is worth knowing: one that nobody has
+    /// asked for as long as a row is remembered, since its cool-down ended, protects nobody.
     pub(crate) fn is_at_rest(&self, now: Moment) -> bool {
         let is_grown = self.policy.cooldown.growth > 1.0 && self.level_at(now) > 0;
+        let is_long_ago = |moment: Moment| now.since(moment) > self.policy.memory;
         match &self.phase {
             Phase::Closed { failures, window } => {
                 let is_forgotten = *failures == 0 || self.is_row_old(now);
                 is_forgotten && !is_grown && window.as_ref().is_none_or(|window| window.is_clean(now))
             }
-            Phase::Open { .. } | Phase::HalfOpen { .. } => false,
+            Phase::Open { until } => is_long_ago(*until),
+            // A probe that never ended has failed, which opened it once more.
+            Phase::HalfOpen { leases, used, .. } => {
+                let again = self.policy.cooldown.length(self.level, 1.0);
+                is_long_ago(*used) && leases.iter().all(|lease| is_long_ago(lease.until.plus(again)))
+            }
         }
     }
 
@@ -177,7 +184,7 @@ impl States {
         if let Phase::Open { until } = self.phase
             && now >= until
         {
-            changes.push(self.enter(Phase::HalfOpen { successes: 0, leases: Vec::new() }));
+            changes.push(self.enter(Phase::HalfOpen { successes: 0, leases: Vec::new(), used: now }));
         }
         if let Some(wait) = self.wait(now) {
             return (Err(wait), changes);
@@ -213,9 +220,10 @@ impl States {
                         .is_some_and(|window| window.record(now, ended == Ended::Badly, is_slow, tallied));
                 (in_row || in_window).then(|| self.open(now))
             }
-            Phase::HalfOpen { successes, leases } => {
+            Phase::HalfOpen { successes, leases, used } => {
                 let held = leases.iter().position(|lease| Some(lease.probe) == ticket.probe)?;
                 leases.swap_remove(held);
+                *used = now;
                 match ended {
                     Ended::Unknown => None,
                     Ended::Badly => Some(self.open(now)),
