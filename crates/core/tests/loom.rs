@@ -23,6 +23,10 @@ mod line;
 mod marks;
 #[path = "../src/attempt/breaker/policy.rs"]
 mod policy;
+#[path = "../src/attempt/breaker/ramp.rs"]
+mod ramp;
+#[path = "loom/ramping.rs"]
+mod ramping;
 #[path = "../src/model/rng.rs"]
 mod rng;
 #[path = "../src/attempt/breaker/states.rs"]

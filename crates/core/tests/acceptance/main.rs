@@ -19,6 +19,7 @@ mod meaning;
 mod pauses;
 mod pipeline;
 mod queued;
+mod ramp;
 mod recover;
 mod restore;
 mod retry;

@@ -36,6 +36,7 @@ struct Model {
     successes: u32,
     probes: usize,
     cooldown: u64,
+    ramp: usize,
     lease: u64,
     now: u64,
     era: u64,
@@ -44,9 +45,17 @@ struct Model {
 
 #[derive(Clone, Debug, PartialEq)]
 enum State {
-    Closed { in_row: u32 },
+    Closed { in_row: u32, ramp: Option<Ramp> },
     Open { until: u64 },
     HalfOpen { good: u32, out: Vec<(u64, u64)> },
+}
+
+/// After closing: until when, how many may be under way, and who is.
+#[derive(Clone, Debug, PartialEq)]
+struct Ramp {
+    until: u64,
+    room: usize,
+    out: Vec<u64>,
 }
 
 /// What the model remembers of an admitted call.
@@ -77,6 +86,12 @@ impl Model {
         }
         let (lease, probes, now) = (self.lease, self.probes, self.now);
         match &mut self.state {
+            State::Closed { ramp: Some(ramp), .. } if now < ramp.until => {
+                if ramp.out.len() >= ramp.room {
+                    return None;
+                }
+                ramp.out.push(id);
+            }
             State::Closed { .. } => {}
             State::Open { .. } => return None,
             State::HalfOpen { out, .. } if out.len() >= probes => return None,
@@ -90,9 +105,13 @@ impl Model {
             return;
         }
         let (limit, enough, now) = (self.failures, self.successes, self.now);
+        if let State::Closed { ramp: Some(ramp), .. } = &mut self.state {
+            ramp.out.retain(|id| *id != call.id);
+            ramp.room += usize::from(end == End::Well);
+        }
         match (&mut self.state, end) {
-            (State::Closed { in_row }, End::Well) => *in_row = 0,
-            (State::Closed { in_row }, End::Badly) => {
+            (State::Closed { in_row, .. }, End::Well) => *in_row = 0,
+            (State::Closed { in_row, .. }, End::Badly) => {
                 *in_row += 1;
                 if *in_row >= limit {
                     self.open(now);
@@ -106,7 +125,8 @@ impl Model {
                     End::Well => {
                         *good += 1;
                         if *good >= enough {
-                            self.go(State::Closed { in_row: 0 });
+                            let ramp = Ramp { until: now + self.cooldown, room: self.ramp, out: vec![] };
+                            self.go(State::Closed { in_row: 0, ramp: (self.ramp > 0).then_some(ramp) });
                         }
                     }
                 }
@@ -130,15 +150,16 @@ proptest! {
     #[test]
     fn a_breaker_does_what_its_model_does(
         ops in prop::collection::vec(op(), 1..200), failures in 1..6u32, successes in 1..4u32, probes in 1..4u32,
+        ramp in 0..4u32,
     ) {
         let clock = Clock::manual();
         let env = Env::new().with_clock(clock.clone()).with_rng(Rng::fixed(0.0));
         let ms = Duration::from_millis;
-        let policy = BreakerPolicy { successes, probes, lease: ms(250), ..BreakerPolicy::new(failures, ms(100)) };
+        let policy = BreakerPolicy { successes, probes, ramp, lease: ms(250), ..BreakerPolicy::new(failures, ms(100)) };
         let breaker = Breaker::new("b", policy, &env).unwrap();
         let mut model = Model {
-            failures, successes, probes: probes as usize, cooldown: 100, lease: 250, now: 0, era: 0,
-            state: State::Closed { in_row: 0 },
+            failures, successes, probes: probes as usize, cooldown: 100, ramp: ramp as usize, lease: 250, now: 0, era: 0,
+            state: State::Closed { in_row: 0, ramp: None },
         };
         let mut running: Vec<(Permit<'_>, Admitted)> = Vec::new();
 
@@ -149,8 +170,12 @@ proptest! {
                     let (real, expected) = (breaker.admit(), model.admit(id as u64));
                     prop_assert_eq!(real.is_ok(), expected.is_some());
                     prop_assert!(would_pass || real.is_err(), "what a peek refuses is not admitted");
-                    if let Err(open) = &real && let State::Open { until } = model.state {
-                        prop_assert_eq!(open.retry_after, ms(until - model.now));
+                    match (&real, &model.state) {
+                        (Err(open), State::Open { until } | State::Closed { ramp: Some(Ramp { until, .. }), .. }) => {
+                            prop_assert_eq!(open.retry_after, ms(until - model.now));
+                        }
+                        (Ok(_), State::Closed { .. }) => prop_assert!(would_pass, "nor refuses what is"),
+                        _ => {}
                     }
                     running.extend(real.ok().zip(expected));
                 }
@@ -170,11 +195,11 @@ proptest! {
                 }
                 Op::Reset => {
                     breaker.reset();
-                    model.go(State::Closed { in_row: 0 });
+                    model.go(State::Closed { in_row: 0, ramp: None });
                 }
             }
             prop_assert_eq!(breaker.status(), model.status());
-            if let State::Closed { in_row } = model.state {
+            if let State::Closed { in_row, .. } = model.state {
                 prop_assert_eq!(breaker.snapshot().failures, in_row);
             }
         }

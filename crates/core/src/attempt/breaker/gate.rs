@@ -17,7 +17,7 @@ const QUIET: u64 = 0;
 const COUNTING: u64 = 1;
 /// Open; `until` says how long.
 const OPEN: u64 = 2;
-/// Half-open, or measured in shadow: ask the state machine.
+/// Half-open, just closed again, or measured in shadow: ask the state machine.
 const ASK: u64 = 3;
 /// Refuses everything, whatever happens.
 const FORCED: u64 = 4;
@@ -179,7 +179,8 @@ impl Gate {
         let now = clock.now();
         let tallied = || self.tally.as_ref().map_or(0, |tally| tally.sum(now));
         self.change(|guarded| match guarded.mode {
-            Mode::Disabled => None,
+            // It ends, and says nothing.
+            Mode::Disabled => guarded.states.record(now, ticket, Ended::Unknown, tallied),
             Mode::ForcedOpen => {
                 // It goes on behind the switch, where nobody meets it.
                 let _unseen = guarded.states.record(now, ticket, ended, tallied);
@@ -208,7 +209,7 @@ impl Gate {
             }
             (Mode::Auto | Mode::Shadow, None) if states.is_quiet() => QUIET,
             (Mode::Auto | Mode::Shadow, None) if states.only_tallies() => TALLYING,
-            (Mode::Auto | Mode::Shadow, None) if states.status() == Status::Closed => COUNTING,
+            (Mode::Auto | Mode::Shadow, None) if states.is_unlimited() => COUNTING,
             (Mode::Auto | Mode::Shadow, _) => ASK,
         };
         self.word.store(states.generation << TAG_BITS | tag, Ordering::Release);

@@ -1,12 +1,13 @@
 //! Decides whether an attempt may start while its server is suspect.
 //!
-//! At most `probes` attempts are in flight while half-open. A [`Permit`] carries the generation in which
-//! it was given: dropped, it releases its probe and decides nothing; late, it decides nothing either.
+//! At most `probes` attempts are in flight while half-open, and at most `ramp` right after it closed. A [`Permit`] carries the
+//! generation in which it was given: dropped, it releases its place and decides nothing; late, it decides nothing either.
 //! Time runs on the injected clock only.
 
 mod gate;
 mod lease;
 mod policy;
+mod ramp;
 mod registry;
 mod states;
 mod stripe;
@@ -46,7 +47,7 @@ mod sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// Calls pass.
+    /// Calls pass; right after it closed, a growing number at a time.
     Closed,
     /// Calls are refused.
     Open,
@@ -98,7 +99,7 @@ pub struct Snapshot {
     pub level: u32,
 }
 
-/// A refusal: the breaker is open. Borrows the breaker's name, so that refusing costs next to nothing.
+/// A refusal: the breaker is open, or has just closed and lets few calls through at a time. Borrows the breaker's name, so that refusing costs next to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Circuit breaker open for \"{name}\". Retry in {}ms.", millis(*retry_after))]
 pub struct Refused<'a> {
@@ -330,7 +331,7 @@ impl Breaker {
 }
 
 /// Leave to make one attempt. Say how it ended; dropped in silence (cancelled, panicked), it releases
-/// its probe and decides nothing.
+/// its place and decides nothing.
 #[derive(Debug)]
 #[must_use = "a permit that is dropped decides nothing"]
 pub struct Permit<'a> {

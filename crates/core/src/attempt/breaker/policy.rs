@@ -19,6 +19,9 @@ pub struct BreakerPolicy {
     pub probes: u32,
     /// How many probes must succeed to close it; 1 to 1000.
     pub successes: u32,
+    /// How many attempts may be under way at once after its probes closed it. Each that goes well makes room for one more, and
+    /// after the first cool-down's length all pass; 0 lets all pass at once.
+    pub ramp: u32,
     /// A probe that has not ended after this long has failed.
     pub lease: Duration,
     /// Whether a server that asks for a pause (429) counts as failing.
@@ -92,6 +95,7 @@ impl BreakerPolicy {
             cooldown: Cooldown::fixed(cooldown),
             probes: 1,
             successes: 1,
+            ramp: 10,
             lease: Duration::from_secs(120),
             count_throttling: false,
         }

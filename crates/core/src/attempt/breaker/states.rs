@@ -7,6 +7,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::ramp::Ramp;
 use super::window::Window;
 use super::{BreakerPolicy, Moment, Rng, Status};
 
@@ -40,7 +41,7 @@ struct Lease {
 
 #[derive(Debug)]
 enum Phase {
-    Closed { failures: u32, window: Option<Box<Window>> },
+    Closed { failures: u32, window: Option<Box<Window>>, ramp: Option<Ramp> },
     Open { until: Moment },
     HalfOpen { successes: u32, leases: Vec<Lease>, used: Moment },
 }
@@ -136,7 +137,7 @@ impl States {
 
     /// Whether a success would change nothing at all.
     pub(crate) fn is_quiet(&self) -> bool {
-        matches!(self.phase, Phase::Closed { failures: 0, window: None })
+        matches!(self.phase, Phase::Closed { failures: 0, window: None, ramp: None })
     }
 
     /// Whether nothing is remembered at `now` that a new breaker would not know, or that is worth knowing: one that nobody has
@@ -145,9 +146,10 @@ impl States {
         let is_grown = self.policy.cooldown.growth > 1.0 && self.level_at(now) > 0;
         let is_long_ago = |moment: Moment| now.since(moment) > self.policy.memory;
         match &self.phase {
-            Phase::Closed { failures, window } => {
+            Phase::Closed { failures, window, ramp } => {
                 let is_forgotten = *failures == 0 || self.is_row_old(now);
-                is_forgotten && !is_grown && window.as_ref().is_none_or(|window| window.is_clean(now))
+                let is_over = ramp.as_ref().is_none_or(|ramp| ramp.is_over(now));
+                is_forgotten && !is_grown && is_over && window.as_ref().is_none_or(|window| window.is_clean(now))
             }
             Phase::Open { until } => is_long_ago(*until),
             // A probe that never ended has failed, which opened it once more.
@@ -160,7 +162,12 @@ impl States {
 
     /// Whether a success only has to be tallied: no row to end, and its duration does not matter.
     pub(crate) fn only_tallies(&self) -> bool {
-        matches!(self.phase, Phase::Closed { failures: 0, window: Some(_) }) && !self.needs_time()
+        matches!(self.phase, Phase::Closed { failures: 0, window: Some(_), ramp: None }) && !self.needs_time()
+    }
+
+    /// Whether any number of attempts may be under way at once.
+    pub(crate) fn is_unlimited(&self) -> bool {
+        matches!(self.phase, Phase::Closed { ramp: None, .. })
     }
 
     /// Whether a rule asks how long calls take.
@@ -171,16 +178,17 @@ impl States {
     /// How long a call would have to wait; `None` if it would be admitted.
     pub(crate) fn wait(&self, now: Moment) -> Option<Duration> {
         match &self.phase {
-            Phase::Closed { .. } => None,
+            Phase::Closed { ramp, .. } => ramp.as_ref().and_then(|ramp| ramp.wait(now)),
             Phase::Open { until } => (now < *until).then(|| until.since(now)),
             Phase::HalfOpen { leases, .. } => (self.is_full(leases) && !is_overdue(leases, now)).then_some(PROBE_PAUSE),
         }
     }
 
-    /// Admits a call, as a probe if need be, or tells how long to wait.
+    /// Admits a call, as a probe or with a place of the ramp if need be, or tells how long to wait.
     pub(crate) fn admit(&mut self, now: Moment, lease: Duration) -> (Result<Ticket, Duration>, Vec<Change>) {
         let mut changes = Vec::new();
         changes.extend(self.fail_overdue_probes(now));
+        self.end_ramp(now);
         if let Phase::Open { until } = self.phase
             && now >= until
         {
@@ -188,6 +196,9 @@ impl States {
         }
         if let Some(wait) = self.wait(now) {
             return (Err(wait), changes);
+        }
+        if let Phase::Closed { ramp: Some(ramp), .. } = &mut self.phase {
+            ramp.take();
         }
         let probe = self.reserve_probe(now.plus(lease.min(self.policy.lease)));
         (Ok(Ticket { generation: self.generation, probe, since: now }), changes)
@@ -208,9 +219,14 @@ impl States {
             self.forget_an_old_row(now);
             self.last_failure = Some(LastFailure { noted: now, age: Duration::ZERO });
         }
+        self.end_ramp(now);
         let threshold = self.policy.successes;
         match &mut self.phase {
-            Phase::Closed { failures, window } => {
+            Phase::Closed { failures, window, ramp } => {
+                if let Some(ramp) = ramp {
+                    // The ramp is as old as its generation, so whoever ends here has a place.
+                    ramp.give_back(ended == Ended::Well);
+                }
                 let slow_after = self.policy.window.as_ref().and_then(|window| window.slow).map(|slow| slow.after);
                 let is_slow = slow_after.is_some_and(|after| now.since(ticket.since) > after);
                 let in_row = count(failures, ended, self.policy.failures);
@@ -229,7 +245,7 @@ impl States {
                     Ended::Badly => Some(self.open(now)),
                     Ended::Well => {
                         *successes += 1;
-                        (*successes >= threshold).then(|| self.close(now))
+                        (*successes >= threshold).then(|| self.recover(now))
                     }
                 }
             }
@@ -275,13 +291,22 @@ impl States {
     }
 
     fn closed(policy: &BreakerPolicy) -> Phase {
-        Phase::Closed { failures: 0, window: policy.window.clone().map(Window::new).map(Box::new) }
+        Phase::Closed { failures: 0, window: policy.window.clone().map(Window::new).map(Box::new), ramp: None }
     }
 
     fn close(&mut self, now: Moment) -> Change {
         self.closed_since = now;
         let phase = Self::closed(&self.policy);
         self.enter(phase)
+    }
+
+    /// Closes because the probes went well. Whoever was refused meanwhile may come at once.
+    fn recover(&mut self, now: Moment) -> Change {
+        let change = self.close(now);
+        if let Phase::Closed { ramp, .. } = &mut self.phase {
+            *ramp = Ramp::begin(&self.policy, now);
+        }
+        change
     }
 
     fn open(&mut self, now: Moment) -> Change {
@@ -314,6 +339,12 @@ impl States {
     fn forget_an_old_row(&mut self, now: Moment) {
         if let (true, Phase::Closed { failures, .. }) = (self.is_row_old(now), &mut self.phase) {
             *failures = 0;
+        }
+    }
+
+    fn end_ramp(&mut self, now: Moment) {
+        if let Phase::Closed { ramp, .. } = &mut self.phase {
+            ramp.take_if(|ramp| ramp.is_over(now));
         }
     }
 
