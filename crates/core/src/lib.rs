@@ -98,7 +98,7 @@ pub use attempt::breaker::{
 pub use attempt::budget::{Budget, BudgetPolicy, Token};
 pub use attempt::deadline::{Deadline, Elapsed, within};
 pub use attempt::hedge::HedgePolicy;
-pub use attempt::retry::{GaveUp, Retried, Retry, RetryPolicy};
+pub use attempt::retry::{GaveUp, LimitedRetry, Retried, Retry, RetryPolicy};
 pub use attempt::slot::{Full, Slot, SlotPolicy, Slots};
 pub use caller::{CallerOptions, ToolCaller};
 pub use classify::{

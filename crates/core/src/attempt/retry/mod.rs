@@ -5,8 +5,10 @@
 //! All of that is asked before the pause, never after it.
 
 mod front;
+mod limited;
 
 pub use front::Retry;
+pub use limited::LimitedRetry;
 
 use std::future::Future;
 use std::time::Duration;

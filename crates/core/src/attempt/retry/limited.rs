@@ -1,0 +1,124 @@
+//! Decides how long retried work may take, and whether a breaker lets it pass.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::breaker::{Breaker, Permit, Refused};
+use super::super::deadline::{Deadline, within};
+use super::front::Retry;
+use super::{Failed, GaveUp, Retried, try_until};
+use crate::classify::Describe;
+use crate::model::duration::about;
+use crate::model::failure::{Cause, Failure, Sent};
+use crate::model::invalid::{self, Invalid};
+
+/// A [`Retry`] whose attempts are limited in time, or have to pass a breaker.
+#[derive(Clone, Debug)]
+pub struct LimitedRetry {
+    retry: Retry,
+    timeout: Option<Duration>,
+    attempt_timeout: Option<Duration>,
+    breaker: Option<Arc<Breaker>>,
+}
+
+impl LimitedRetry {
+    pub(super) fn new(retry: Retry) -> Self {
+        Self { retry, timeout: None, attempt_timeout: None, breaker: None }
+    }
+
+    /// As [`Retry::timeout`].
+    pub fn timeout(mut self, timeout: Duration) -> Result<Self, Invalid> {
+        invalid::positive("timeout", timeout)?;
+        self.timeout = Some(timeout);
+        self.agrees()
+    }
+
+    /// As [`Retry::attempt_timeout`].
+    pub fn attempt_timeout(mut self, timeout: Duration) -> Result<Self, Invalid> {
+        invalid::positive("attempt_timeout", timeout)?;
+        self.attempt_timeout = Some(timeout);
+        self.agrees()
+    }
+
+    /// As [`Retry::breaker`].
+    pub fn breaker(mut self, breaker: Arc<Breaker>) -> Self {
+        self.breaker = Some(breaker);
+        self
+    }
+
+    fn agrees(self) -> Result<Self, Invalid> {
+        match (self.attempt_timeout, self.timeout) {
+            (Some(attempt), Some(all)) if attempt > all => {
+                Err(Invalid::new("attempt_timeout", "must not be longer than timeout"))
+            }
+            _ => Ok(self),
+        }
+    }
+
+    /// As [`Retry::call`]. What it was given up with has no error of the work's own if the last attempt was cut off, or if the
+    /// breaker refused the first.
+    pub async fn call<T, E, F>(&self, mut work: impl FnMut(u32) -> F) -> Result<Retried<T>, Box<GaveUp<Option<E>>>>
+    where
+        F: Future<Output = Result<T, E>>,
+        E: Describe,
+    {
+        let clock = &self.retry.env.clock;
+        let deadline = self.timeout.map_or(Deadline::NEVER, |timeout| Deadline::after(clock.now(), timeout));
+        self.retry.deposit();
+        let attempt = |number| {
+            let left = if number == 1 { self.timeout.unwrap_or(Duration::MAX) } else { deadline.remaining(clock) };
+            let limit = self.attempt_timeout.unwrap_or(Duration::MAX).min(left);
+            // Past the breaker first, before the work begins.
+            let permit = self.breaker.as_ref().map(|breaker| breaker.admit_for(limit)).transpose();
+            self.attempt(limit, permit.map(|permit| (permit, work(number))))
+        };
+        let blocked = |_| self.breaker.as_ref().is_some_and(|breaker| breaker.wait().is_some());
+        try_until(&self.retry.rules(deadline), attempt, blocked).await
+    }
+
+    /// One attempt that was begun, or refused.
+    #[inline]
+    async fn attempt<T, E, F>(
+        &self,
+        limit: Duration,
+        begun: Result<(Option<Permit<'_>>, F), Refused<'_>>,
+    ) -> Result<T, Failed<Option<E>>>
+    where
+        F: Future<Output = Result<T, E>>,
+        E: Describe,
+    {
+        let (permit, running) = begun.map_err(|refused| Box::new((refused.failure(), None)))?;
+        match within(limit, running).await {
+            Ok(Ok(value)) => {
+                if let Some(permit) = permit {
+                    permit.well();
+                }
+                Ok(value)
+            }
+            ended => Err(self.missed(permit, limit, ended.ok().and_then(Result::err))),
+        }
+    }
+
+    /// What a failed attempt means, for the breaker too. One without an error was cut off.
+    #[cold]
+    fn missed<E: Describe>(&self, permit: Option<Permit<'_>>, limit: Duration, error: Option<E>) -> Failed<Option<E>> {
+        let Some(error) = error else {
+            if let Some(permit) = permit.filter(|_| !self.is_hurried(limit)) {
+                permit.badly();
+            }
+            let failure = Failure::local(Cause::Timeout, None, format!("no answer within {}", about(limit)));
+            return Box::new((Failure { sent: Sent::Maybe, ..failure }, None));
+        };
+        let (failure, error) = *self.retry.failed(error);
+        if let Some(permit) = permit {
+            permit.blame(failure.cause.blame());
+        }
+        Box::new((failure, Some(error)))
+    }
+
+    /// Who was given little time proves little.
+    fn is_hurried(&self, limit: Duration) -> bool {
+        self.attempt_timeout.into_iter().chain(self.timeout).min().is_some_and(|longest| limit < longest / 2)
+    }
+}
