@@ -45,8 +45,8 @@ pub struct Settings<T> {
     pub debug: bool,
     /// Whether a call may ask for details itself.
     pub debug_on_request: bool,
-    /// The time of day, for those details alone.
-    pub wall_clock: fn() -> SystemTime,
+    /// The time of day, which those details show and nothing else looks at; without it they show none.
+    pub wall_clock: Option<fn() -> SystemTime>,
     /// Where writes wait; without it none does. Whoever gives a store delivers what waits in it: clients
     /// are told that it will be tried.
     pub durable: Option<Arc<dyn Durable>>,
@@ -70,7 +70,7 @@ impl<T> Settings<T> {
             style: Style::Plain,
             debug: false,
             debug_on_request: true,
-            wall_clock: SystemTime::now,
+            wall_clock: None,
             durable: None,
             error_text: |_| None,
             is_complete: |_| true,
@@ -105,7 +105,7 @@ pub struct Pipeline<T> {
     pub(crate) style: Style,
     debug: bool,
     debug_on_request: bool,
-    pub(crate) wall_clock: fn() -> SystemTime,
+    pub(crate) wall_clock: Option<fn() -> SystemTime>,
     pub(crate) durable: Option<Arc<dyn Durable>>,
     pub(crate) error_text: fn(&T) -> Option<String>,
     pub(crate) is_complete: fn(&T) -> bool,

@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use seawall::{
     Breaker, BreakerPolicy, Durable, Env, Event, Format, Invalid, Mode, Pipeline, Policy, Rendering, Scope, Settings,
@@ -120,6 +120,7 @@ impl Policies {
             style: rules.messages.style,
             debug: rules.messages.debug,
             debug_on_request: !rules.messages.no_debug_on_request,
+            wall_clock: Some(time_of_day),
             durable,
             error_text,
             is_complete,
@@ -359,6 +360,11 @@ fn resolve(
     let tool = pipeline.tool(server, name, sharing(policy))?;
     let keyed = key.map(|key| (key, Arc::new(ToolPolicy::new(Arc::new(tool.idempotent()), own, has_output_schema))));
     Ok(ToolPolicy { keyed, listed, ..ToolPolicy::new(tool, own, has_output_schema) })
+}
+
+#[expect(clippy::disallowed_methods, reason = "a person is told when it was; nothing is decided by it")]
+fn time_of_day() -> SystemTime {
+    SystemTime::now()
 }
 
 /// What kinds and layers say of a breaker is not said of one that others share: that one is set where all of them are meant.

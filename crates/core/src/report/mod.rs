@@ -122,8 +122,8 @@ impl Code {
 /// Details for people who look for the reason; only on request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Debug {
-    /// When it failed.
-    pub at: SystemTime,
+    /// When it failed, if anybody knows: see [`crate::Settings::wall_clock`].
+    pub at: Option<SystemTime>,
     /// The arguments, with secrets removed.
     pub arguments: Value,
     /// The limit of the call.
@@ -189,13 +189,16 @@ impl Report {
 
     /// What both objects show on request.
     fn details(&self, debug: &Debug) -> Value {
-        json!({
+        let mut details = json!({
             "tool": self.tool,
             "arguments": debug.arguments,
             "timeoutMs": millis(debug.timeout),
             "attempt": debug.attempt,
-            "timestamp": stamp::iso(debug.at),
-        })
+        });
+        if let Some(at) = debug.at {
+            details["timestamp"] = stamp::iso(at).into();
+        }
+        details
     }
 
     /// Whether nothing but an explanation was left to give.

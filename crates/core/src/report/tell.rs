@@ -81,7 +81,7 @@ impl<T: Clone> Run<'_, T> {
 
     fn debug(&self) -> Option<Debug> {
         self.pipeline.shows_debug(self.call.debug).then(|| Debug {
-            at: (self.pipeline.wall_clock)(),
+            at: self.pipeline.wall_clock.map(|now| now()),
             arguments: sanitize(&self.call.arguments),
             timeout: self.timeout,
             attempt: self.attempts(),

@@ -101,7 +101,7 @@ async fn t11_a_timeout_names_its_own_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn t13_debug_shows_sanitized_arguments_when_asked() {
-    let shown = open_for(secs(1), |own| own.wall_clock = || std::time::UNIX_EPOCH + ms(1500)).await;
+    let shown = open_for(secs(1), |own| own.wall_clock = Some(|| std::time::UNIX_EPOCH + ms(1500))).await;
     let debug = &shown.object()["debug"];
     assert_eq!(debug["arguments"], json!({"token": "[REDACTED]", "q": "y"}));
     assert_eq!((debug["timeoutMs"].as_u64(), debug["attempt"].as_u64()), (Some(60_000), Some(0)));
@@ -135,6 +135,7 @@ async fn t13_an_operator_can_forbid_debug_and_can_switch_it_on() {
 
     let always = open_for(secs(1), |own| (own.debug, own.debug_on_request) = (true, false)).await;
     assert!(always.debug.is_some());
+    assert!(always.object()["debug"].get("timestamp").is_none(), "no time of day was given");
 
     for (value, on) in [("true", true), ("1", false), ("TRUE", false)] {
         let lookup = |name: &str| (name == "GITNEXUS_DEBUG").then(|| value.to_owned());

@@ -78,6 +78,7 @@ async fn t13_details_come_only_when_asked_for_and_without_secrets() {
         assert_eq!(debug.is_object(), shows, "{settings:?} {asks}: {answer}");
         if shows {
             assert_eq!(debug["arguments"], json!({"token": "[REDACTED]", "q": "y"}));
+            assert_eq!(debug["timestamp"].as_str().map(|at| (&at[..2], at.len())), Some(("20", 24)), "{debug}");
         }
         assert!(!answer.to_string().contains("canary-1"), "{answer}");
     }
