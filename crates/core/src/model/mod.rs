@@ -11,6 +11,8 @@ pub(crate) mod policy;
 pub(crate) mod preset;
 pub(crate) mod rng;
 pub(crate) mod signals;
+#[cfg(test)]
+mod tests;
 pub(crate) mod time;
 
 use std::sync::atomic;
