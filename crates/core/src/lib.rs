@@ -107,10 +107,11 @@ pub use classify::{
 pub use env::Env;
 pub use load::{Connect, LoadOptions, LoadReport, ServerOutcome, Warnings, legacy_denied_text, load_each, load_tools};
 pub use model::answer::{Answer, Body, Item, Outcome, Served};
-pub use model::call::{Attempt, Call, Held};
+pub use model::call::{Attempt, Call};
 pub use model::duration::{parse_duration, parse_env_timeout};
 pub use model::effect::{Annotations, Effect, Ground, Kind, ToolFacts};
 pub use model::failure::{Blame, Cause, Disposition, Failure, Sent};
+pub use model::held::Held;
 pub use model::invalid::Invalid;
 pub use model::policy::{Fallback, Policy, Scope, ServerPolicy};
 pub use model::preset::{Preset, Tiers, debug_from_env};

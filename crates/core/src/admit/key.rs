@@ -4,11 +4,11 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Map, Number, Value};
 use siphasher::sip128::{Hash128, Hasher128, SipHasher13};
 
+use super::halves::Halves;
 use crate::model::call::Call;
 use crate::state::Tool;
 
@@ -43,19 +43,17 @@ impl Hasher for AsItIs {
     }
 }
 
-/// Holds a key once it is known. Cheaper than a lock: a call is one task, which at worst computes it twice.
+/// Holds a key once it is known. Cheaper than a lock: whoever comes too early computes it too.
 #[derive(Debug, Default)]
-pub(crate) struct KeyCell(AtomicU64, AtomicU64);
+pub(crate) struct KeyCell(Halves);
 
 impl KeyCell {
     pub(crate) fn get_or_init(&self, compute: impl FnOnce() -> CallKey) -> CallKey {
-        let known = CallKey(self.0.load(Ordering::Relaxed), self.1.load(Ordering::Relaxed));
-        if known != CallKey(0, 0) {
-            return known;
+        if let Some((first, second)) = self.0.get() {
+            return CallKey(first, second);
         }
         let key = compute();
-        self.0.store(key.0, Ordering::Relaxed);
-        self.1.store(key.1, Ordering::Relaxed);
+        self.0.set(key.0, key.1);
         key
     }
 }

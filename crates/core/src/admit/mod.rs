@@ -4,6 +4,7 @@ pub(crate) mod cache;
 mod doubts;
 mod ended;
 mod flight;
+mod halves;
 pub(crate) mod key;
 pub(crate) mod loops;
 mod marks;

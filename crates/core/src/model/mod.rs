@@ -6,6 +6,7 @@ mod counter;
 pub(crate) mod duration;
 pub(crate) mod effect;
 pub(crate) mod failure;
+pub(crate) mod held;
 pub(crate) mod invalid;
 pub(crate) mod policy;
 pub(crate) mod preset;

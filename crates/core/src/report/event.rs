@@ -6,12 +6,12 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
 use tokio::sync::broadcast::{self, error::RecvError};
 
+use super::listening::{Listeners, Listening};
 use crate::attempt::breaker::Status;
 use crate::model::failure::{Cause, Disposition};
 use crate::model::time::millis;
@@ -183,28 +183,31 @@ struct Stream {
     sender: broadcast::Sender<Arc<Event>>,
     /// Only what is rare: retries and changes of breakers. Whoever wants no more costs calls that work nothing.
     rare: broadcast::Sender<Arc<Event>>,
-    /// Counted here, because a listener must not keep the stream alive.
-    listeners: Arc<AtomicUsize>,
+    /// Of all events; those of what is rare are not counted.
+    listeners: Listeners,
 }
 
 impl Events {
     /// A stream without listeners.
     pub fn new() -> Self {
         let ((sender, _), (rare, _)) = (broadcast::channel(QUEUE), broadcast::channel(QUEUE));
-        Self(Arc::new(Stream { sender, rare, listeners: Arc::default() }))
+        Self(Arc::new(Stream { sender, rare, listeners: Listeners::default() }))
     }
 
     /// Listens from now on.
     pub fn subscribe(&self) -> Listener {
-        self.0.listeners.fetch_add(1, Ordering::Relaxed);
-        Listener { receiver: self.0.sender.subscribe(), listeners: self.0.listeners.clone(), missed: 0 }
+        Listener { _listening: self.0.listeners.join(), receiver: self.0.sender.subscribe(), missed: 0 }
     }
 
     /// Calls `listen` for every event, on a thread of its own that ends with the stream.
     /// A panic in `listen` loses that event only.
     pub fn for_each(&self, listen: impl Fn(&Event) + Send + 'static) -> std::io::Result<()> {
-        self.0.listeners.fetch_add(1, Ordering::Relaxed);
-        Self::hear(self.0.sender.subscribe(), listen)
+        // Counted for as long as its thread lives; without one, not at all.
+        let listening = self.0.listeners.join();
+        Self::hear(self.0.sender.subscribe(), move |event| {
+            let _listening = &listening;
+            listen(event);
+        })
     }
 
     /// The same for what is rare only: retries that are scheduled and breakers that change.
@@ -232,7 +235,7 @@ impl Events {
 
     /// Whether anybody wants to know.
     pub(crate) fn has_listeners(&self) -> bool {
-        self.0.listeners.load(Ordering::Relaxed) > 0
+        self.0.listeners.are_there()
     }
 
     /// Tells the listeners; `event` is built only if there are any.
@@ -264,8 +267,8 @@ impl Default for Events {
 /// Receives events; dropped, it stops costing anything.
 #[derive(Debug)]
 pub struct Listener {
+    _listening: Listening,
     receiver: broadcast::Receiver<Arc<Event>>,
-    listeners: Arc<AtomicUsize>,
     missed: u64,
 }
 
@@ -296,12 +299,6 @@ impl Listener {
     /// How many events were lost because this listener was too slow.
     pub fn missed(&self) -> u64 {
         self.missed
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        self.listeners.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

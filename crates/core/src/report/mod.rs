@@ -1,6 +1,7 @@
 //! Decides what is told about a failure: the error contract, for machines and for models.
 
 pub(crate) mod event;
+mod listening;
 pub(crate) mod readers;
 mod render;
 mod sanitize;
@@ -14,6 +15,7 @@ pub(crate) use sanitize::{one_line, without_credentials};
 pub use sanitize::{quote, sanitize};
 pub use texts::Style;
 
+use std::sync::atomic;
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;

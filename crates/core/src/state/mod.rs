@@ -4,8 +4,13 @@ pub(crate) mod durable;
 mod memory;
 pub(crate) mod names;
 pub(crate) mod server;
+#[cfg(test)]
+mod tests;
 pub(crate) mod tool;
+mod writes;
 
 pub use memory::MemoryQueue;
 pub use server::Server;
 pub use tool::Tool;
+
+use std::sync::{self, atomic};

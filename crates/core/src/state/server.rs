@@ -1,8 +1,8 @@
 //! Decides what is remembered about a server: its slots, its rate, its budget, its breakers, its writes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::writes::Writes;
 use crate::admit::turns::Turns;
 use crate::attempt::breaker::Breaker;
 use crate::attempt::budget::Budget;
@@ -20,7 +20,7 @@ pub struct Server {
     pub(crate) budget: Budget,
     pub(crate) connection: Option<Breaker>,
     pub(crate) hint: Option<String>,
-    writes: AtomicU64,
+    writes: Writes,
 }
 
 impl Server {
@@ -32,7 +32,7 @@ impl Server {
             budget: Budget::new(policy.budget, &env.clock)?,
             connection: policy.connection.map(|breaker| Breaker::new(name.clone(), breaker, env)).transpose()?,
             hint: policy.hint,
-            writes: AtomicU64::new(0),
+            writes: Writes::default(),
             name,
         })
     }
@@ -59,11 +59,11 @@ impl Server {
 
     /// How many writes it may have executed; a copy is fresh only while this stands still.
     pub(crate) fn writes(&self) -> u64 {
-        self.writes.load(Ordering::Acquire)
+        self.writes.count()
     }
 
     /// Notes that it may have executed a write, also one that was made elsewhere: what was read before is no longer fresh.
     pub fn count_write(&self) {
-        self.writes.fetch_add(1, Ordering::AcqRel);
+        self.writes.add();
     }
 }

@@ -1,6 +1,13 @@
 //! The places of a breaker that has just closed: none is given twice, none is lost, and the lock-free path comes back.
 
-use super::*;
+use std::time::Duration;
+
+use loom::sync::Arc;
+use loom::thread;
+
+use super::gate::Gate;
+use super::states::{Ended, States};
+use super::{BreakerPolicy, Clock, Rng, SECOND};
 
 /// Just closed again, with this many places.
 fn recovered(ramp: u32) -> (Arc<Gate>, Clock) {

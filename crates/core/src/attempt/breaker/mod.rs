@@ -5,6 +5,7 @@
 //! Time runs on the injected clock only.
 
 mod gate;
+mod incident;
 mod lease;
 mod policy;
 mod ramp;
@@ -34,10 +35,10 @@ use crate::model::signals::Signals;
 use crate::model::time::{Clock, Moment, millis, nanos};
 use crate::report::event::Event;
 use gate::Gate;
+use incident::Incident;
 use states::{Change, Ended, States, Ticket};
-use sync::{AtomicU64, Ordering};
 
-/// What the lock-free parts stand on; swapped for a model checker's in `tests/loom.rs`.
+/// What the lock-free parts stand on; swapped for a model checker's in `tests/loom`.
 mod sync {
     pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
     pub(super) use std::sync::{Mutex, MutexGuard};
@@ -144,8 +145,7 @@ pub struct Breaker {
     name: Arc<str>,
     gate: Gate,
     counts_throttling: bool,
-    /// The last incident that was counted.
-    incident: AtomicU64,
+    incident: Incident,
     env: Env,
 }
 
@@ -160,7 +160,7 @@ impl Breaker {
     fn valid(name: Arc<str>, policy: BreakerPolicy, env: &Env) -> Self {
         let counts_throttling = policy.count_throttling;
         let gate = Gate::new(States::new(policy, env.rng.clone()));
-        Self { name, gate, counts_throttling, incident: AtomicU64::new(0), env: env.clone() }
+        Self { name, gate, counts_throttling, incident: Incident::default(), env: env.clone() }
     }
 
     /// Its name: a tool, a server, or `global`.
@@ -375,8 +375,7 @@ impl Permit<'_> {
 
     /// The same, of a failure that may be one of many with one reason: an incident counts once.
     pub fn blame_incident(self, blame: Blame, incident: Option<u64>) {
-        // Numbers grow, so one that is not above the last counted is of the same incident, or of one before it.
-        let is_known = |number| self.breaker.incident.fetch_max(number, Ordering::Relaxed) >= number;
+        let is_known = |number| self.breaker.incident.is_known(number);
         match blame == Blame::Server && incident.is_some_and(is_known) {
             true => self.end(Ended::Unknown),
             false => self.blame(blame),

@@ -41,6 +41,7 @@ fn choose() -> usize {
     own
 }
 
+/// In turn, so that they are spread; any would do, for these may be written by several at once.
 fn next_shared() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     OWNED + NEXT.fetch_add(1, Ordering::Relaxed) % SHARED

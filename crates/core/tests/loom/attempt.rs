@@ -1,0 +1,155 @@
+//! Attempts: budgets, pauses, lines, and what a call that runs is told.
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::thread;
+
+use super::held::Held;
+use super::{Moment, SECOND, balance, line, until};
+
+#[test]
+fn the_last_token_goes_to_one_of_two() {
+    loom::model(|| {
+        let balance = Arc::new(balance::Balance::new(balance::TOKEN, 10 * balance::TOKEN));
+        let other = thread::spawn({
+            let balance = balance.clone();
+            move || balance.take()
+        });
+        let here = balance.take();
+
+        assert!(here ^ other.join().unwrap());
+        assert_eq!(balance.left(), 0);
+    });
+}
+
+#[test]
+fn deposits_of_two_threads_are_both_kept_up_to_the_cap() {
+    loom::model(|| {
+        let balance = Arc::new(balance::Balance::new(0, 2 * balance::TOKEN));
+        let other = thread::spawn({
+            let balance = balance.clone();
+            move || balance.add(balance::TOKEN)
+        });
+        balance.add(balance::TOKEN);
+        other.join().unwrap();
+
+        balance.add(balance::TOKEN);
+        assert_eq!(balance.left(), 2 * balance::TOKEN);
+    });
+}
+
+#[test]
+fn a_longer_pause_beside_the_end_of_a_shorter_one_is_kept() {
+    loom::model(|| {
+        let (pause, now) = (Arc::new(until::Pause::default()), Moment::default().plus(SECOND));
+        pause.keep(now);
+        let other = thread::spawn({
+            let pause = pause.clone();
+            move || pause.end(now)
+        });
+        pause.keep(now.plus(SECOND));
+        other.join().unwrap();
+
+        assert_eq!(pause.until(), Some(now.plus(SECOND)));
+    });
+}
+
+#[test]
+fn of_two_pauses_at_once_the_longer_one_is_kept() {
+    loom::model(|| {
+        let (pause, now) = (Arc::new(until::Pause::default()), Moment::default());
+        let other = thread::spawn({
+            let pause = pause.clone();
+            move || pause.keep(now.plus(2 * SECOND))
+        });
+        pause.keep(now.plus(SECOND));
+        other.join().unwrap();
+
+        assert_eq!(pause.until(), Some(now.plus(2 * SECOND)));
+    });
+}
+
+#[test]
+fn the_last_place_in_line_goes_to_one_of_two() {
+    loom::model(|| {
+        let line = Arc::new(line::Line::default());
+        // Whoever got it stays.
+        let joins = |line: &line::Line| line.join_within(1).map(std::mem::forget).is_some();
+        let other = thread::spawn({
+            let line = line.clone();
+            move || joins(&line)
+        });
+        let here = joins(&line);
+
+        assert!(here ^ other.join().unwrap());
+        assert_eq!(line.length(), 1);
+    });
+}
+
+#[test]
+fn who_has_left_a_line_is_not_counted_and_who_stands_in_it_is() {
+    loom::model(|| {
+        let line = Arc::new(line::Line::default());
+        let other = thread::spawn({
+            let line = line.clone();
+            move || drop(line.join())
+        });
+        let place = line.join_within(2).unwrap();
+        assert!(place.ahead <= 1);
+        assert!((1..=2).contains(&line.length()));
+        other.join().unwrap();
+
+        assert_eq!(line.length(), 1);
+        drop(place);
+        assert_eq!(line.length(), 0);
+    });
+}
+
+#[test]
+fn time_that_was_given_is_taken_once() {
+    loom::model(|| {
+        let held = Arc::new(Held::default());
+        held.give(SECOND);
+        let other = thread::spawn({
+            let held = held.clone();
+            move || held.take()
+        });
+        let here = held.take();
+
+        assert!(here.is_some() ^ other.join().unwrap().is_some());
+        assert_eq!(held.take(), None);
+    });
+}
+
+#[test]
+fn the_longest_time_that_two_give_is_kept_beside_one_who_takes() {
+    loom::model(|| {
+        let held = Arc::new(Held::default());
+        let others = [SECOND, 2 * SECOND].map(|more| {
+            let held = held.clone();
+            thread::spawn(move || held.give(more))
+        });
+        let here = held.take();
+        others.into_iter().for_each(|other| other.join().unwrap());
+
+        assert_eq!(here.max(held.take()), Some(2 * SECOND));
+    });
+}
+
+#[test]
+fn who_learns_that_its_client_left_makes_no_further_attempt() {
+    loom::model(|| {
+        let (held, is_told) = (Arc::new(Held::default()), Arc::new(AtomicBool::new(false)));
+        let other = thread::spawn({
+            let (held, is_told) = (held.clone(), is_told.clone());
+            move || {
+                held.make_last();
+                is_told.store(true, Ordering::Release);
+            }
+        });
+        assert!(!is_told.load(Ordering::Acquire) || held.is_last());
+        other.join().unwrap();
+
+        assert!(held.is_last());
+    });
+}

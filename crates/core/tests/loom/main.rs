@@ -1,0 +1,87 @@
+//! The lock-free parts under every interleaving of two or three threads.
+//!
+//! The very sources of the library are compiled here against loom's atomics and locks.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that is surprised should stop")]
+#![allow(dead_code, unused_imports, unreachable_pub, reason = "the sources are used in part")]
+
+#[path = "../../src/attempt/balance.rs"]
+mod balance;
+#[path = "../../src/model/counter.rs"]
+mod counter;
+#[path = "../../src/admit/doubts.rs"]
+mod doubts;
+#[path = "../../src/attempt/breaker/gate.rs"]
+mod gate;
+#[path = "../../src/admit/halves.rs"]
+mod halves;
+#[path = "../../src/model/held.rs"]
+mod held;
+#[path = "../../src/attempt/breaker/incident.rs"]
+mod incident;
+#[path = "../../src/model/invalid.rs"]
+mod invalid;
+#[path = "../../src/attempt/breaker/lease.rs"]
+mod lease;
+#[path = "../../src/attempt/line.rs"]
+mod line;
+#[path = "../../src/report/listening.rs"]
+mod listening;
+#[path = "../../src/admit/marks.rs"]
+mod marks;
+#[path = "../../src/state/names.rs"]
+mod names;
+#[path = "../../src/attempt/breaker/policy.rs"]
+mod policy;
+#[path = "../../src/attempt/breaker/ramp.rs"]
+mod ramp;
+#[path = "../../src/model/rng.rs"]
+mod rng;
+#[path = "../../src/attempt/breaker/states.rs"]
+mod states;
+#[path = "../../src/attempt/breaker/stripe.rs"]
+mod stripe;
+#[path = "../../src/attempt/breaker/tally.rs"]
+mod tally;
+#[path = "../../src/admit/tat.rs"]
+mod tat;
+#[path = "../../src/model/time.rs"]
+mod time;
+#[path = "../../src/attempt/until.rs"]
+mod until;
+#[path = "../../src/attempt/breaker/window.rs"]
+mod window;
+#[path = "../../src/state/writes.rs"]
+mod writes;
+
+mod admit;
+mod attempt;
+mod breaker;
+mod clock;
+mod ramping;
+mod remembered;
+
+/// Where the sources look for each other.
+mod model {
+    pub(crate) use super::{invalid, rng, time};
+}
+
+mod key {
+    pub(crate) use seawall::CallKey;
+}
+
+/// What the library takes from the standard library, taken from loom.
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+    pub(crate) use loom::sync::{Mutex, MutexGuard, RwLock};
+}
+
+use std::time::Duration;
+
+use loom::sync::atomic;
+use policy::{BreakerPolicy, WindowRule};
+use rng::Rng;
+use seawall::{Mode, Status};
+use time::{Clock, Moment, nanos};
+
+const SECOND: Duration = Duration::from_secs(1);
