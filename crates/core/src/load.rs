@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -21,6 +20,7 @@ use crate::env::Env;
 use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Disposition, Failure};
 use crate::model::invalid::{self, Invalid};
+use crate::model::note::Flag;
 use crate::model::signals::Signals;
 use crate::report::event::Event;
 use crate::report::one_line;
@@ -169,7 +169,7 @@ async fn try_to_load<T>(
     let policy = RetryPolicy::new(options.attempts.max(1), options.backoff);
     let deadline = Deadline::after(env.clock.now(), options.timeout);
     let rules = Rules { policy: &policy, effect: Effect::ReadOnly, deadline, budget: None, env, names: (server, "") };
-    let probed = AtomicBool::new(false);
+    let probed = Flag::default();
     let attempt = |_| {
         let probed = &probed;
         async move {
@@ -220,11 +220,12 @@ async fn probe<T>(
     connect: &impl Connect<T>,
     options: &LoadOptions,
     deadline: Deadline,
-    probed: &AtomicBool,
+    probed: &Flag,
 ) -> Option<Signals> {
-    if !options.classifier.is_opaque(signals) || probed.swap(true, Ordering::Relaxed) {
+    if !options.classifier.is_opaque(signals) || probed.is_set() {
         return None;
     }
+    probed.set();
     let limit = options.probe_timeout.min(deadline.remaining(&options.env.clock));
     within(limit, connect.probe(server)).await.ok().flatten()
 }

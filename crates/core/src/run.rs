@@ -1,6 +1,5 @@
 //! Decides what every stage may look at while it works on a call, and what is noted down on the way.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use crate::model::call::Call;
 use crate::model::duration::seconds;
 use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Failure};
+use crate::model::note::{Count, Flag, When};
 use crate::model::time::Moment;
 use crate::report::event::Event;
 use crate::report::{Code, one_line};
@@ -19,38 +19,37 @@ use crate::settings::Pipeline;
 use crate::state::Tool;
 use crate::state::durable::Queued;
 
-/// One call on its way. It is one task, so nobody else changes its notes meanwhile: they are atomic only to be shared
-/// with the futures of that task, and are read and written in two steps, which is cheaper than one.
+/// One call on its way. It is one task, so nobody else changes its notes meanwhile.
 pub(crate) struct Run<'a, T> {
     pub(crate) pipeline: &'a Pipeline<T>,
     pub(crate) tool: &'a Tool,
     pub(crate) call: &'a Call,
     /// The end of the call.
     whole: Deadline,
-    /// The end of the way to an answer that is being tried, in nanoseconds: those that lead elsewhere have their turn too.
-    turn: AtomicU64,
+    /// The end of the way to an answer that is being tried: those that lead elsewhere have their turn too.
+    turn: When,
     pub(crate) timeout: Duration,
     /// Into how many turns the time is split before the tool itself is tried.
     pub(crate) ways: u32,
     pub(crate) started: Moment,
     /// The server's writes when the call began.
     pub(crate) writes: u64,
-    attempts: AtomicU32,
+    attempts: Count,
     /// Some attempt failed and may have been executed all the same.
-    may_have_acted: AtomicBool,
+    may_have_acted: Flag,
     /// … and repeating it would do it again.
-    must_not_act_again: AtomicBool,
+    must_not_act_again: Flag,
     /// Its ending was told.
-    is_told: AtomicBool,
+    is_told: Flag,
     /// Time may have passed since it started.
-    waited: AtomicBool,
+    waited: Flag,
     /// It waited for an identical call, which failed.
-    followed: AtomicBool,
+    followed: Flag,
     /// One line for each attempt that failed.
     causes: Mutex<Vec<String>>,
     key: KeyCell,
-    /// The moment the answer was there, in nanoseconds; zero until then.
-    ended: AtomicU64,
+    /// The moment the answer was there; the start of the clock until then.
+    ended: When,
 }
 
 impl<'a, T> Run<'a, T> {
@@ -64,20 +63,20 @@ impl<'a, T> Run<'a, T> {
             tool,
             call,
             whole: Deadline::after(started, timeout),
-            turn: AtomicU64::new(started.plus(timeout / ways).0),
+            turn: When::at(started.plus(timeout / ways)),
             timeout,
             ways,
             started,
             writes: tool.server.writes(),
-            attempts: AtomicU32::new(0),
-            may_have_acted: AtomicBool::new(false),
-            must_not_act_again: AtomicBool::new(false),
-            is_told: AtomicBool::new(false),
-            waited: AtomicBool::new(false),
-            followed: AtomicBool::new(false),
+            attempts: Count::default(),
+            may_have_acted: Flag::default(),
+            must_not_act_again: Flag::default(),
+            is_told: Flag::default(),
+            waited: Flag::default(),
+            followed: Flag::default(),
             causes: Mutex::default(),
             key: KeyCell::default(),
-            ended: AtomicU64::new(0),
+            ended: When::default(),
         }
     }
 
@@ -101,7 +100,7 @@ impl<'a, T> Run<'a, T> {
     /// The time now. Asked for the first time by a call that did not wait, it is the time it started: no need
     /// to look again.
     pub(crate) fn now(&self) -> Moment {
-        if self.waited.load(Ordering::Relaxed) {
+        if self.waited.is_set() {
             return self.env().clock.now();
         }
         self.note_wait();
@@ -110,16 +109,16 @@ impl<'a, T> Run<'a, T> {
 
     /// Time is about to pass.
     pub(crate) fn note_wait(&self) {
-        self.waited.store(true, Ordering::Relaxed);
+        self.waited.set();
     }
 
     /// It has not failed by itself, but with an identical call.
     pub(crate) fn note_followed(&self) {
-        self.followed.store(true, Ordering::Relaxed);
+        self.followed.set();
     }
 
     pub(crate) fn has_followed(&self) -> bool {
-        self.followed.load(Ordering::Relaxed)
+        self.followed.is_set()
     }
 
     /// How long the call can wait for another one.
@@ -130,14 +129,14 @@ impl<'a, T> Run<'a, T> {
 
     /// The end of the way that is being tried.
     pub(crate) fn deadline(&self) -> Deadline {
-        Deadline::at(Moment(self.turn.load(Ordering::Relaxed)))
+        Deadline::at(self.turn.get())
     }
 
     /// Begins the turn of the next of `ways` to an answer.
     pub(crate) fn begin_turn(&self, ways: usize) {
         let now = self.env().clock.now();
         let ways = if self.tool.policy.effect.is_replayable() { ways } else { 1 };
-        self.turn.store(now.plus(self.whole.turn(ways, now).remaining_at(now)).0, Ordering::Relaxed);
+        self.turn.set(now.plus(self.whole.turn(ways, now).remaining_at(now)));
     }
 
     /// What is left of it.
@@ -147,12 +146,12 @@ impl<'a, T> Run<'a, T> {
 
     /// The moment the answer was there; asked again, the same.
     pub(crate) fn ended(&self) -> Moment {
-        let known = Moment(self.ended.load(Ordering::Relaxed));
+        let known = self.ended.get();
         if known != Moment::default() {
             return known;
         }
         let now = self.env().clock.now();
-        self.ended.store(now.0, Ordering::Relaxed);
+        self.ended.set(now);
         now
     }
 
@@ -161,23 +160,24 @@ impl<'a, T> Run<'a, T> {
     }
 
     pub(crate) fn count_attempt(&self) -> u32 {
-        let number = self.attempts().saturating_add(1);
-        self.attempts.store(number, Ordering::Relaxed);
-        number
+        self.attempts.next()
     }
 
     /// Remembers an attempt that failed, at a tool with this effect.
     pub(crate) fn remember(&self, attempt: u32, effect: Effect, failure: &Failure) {
-        let may_have_acted = failure.may_have_executed(effect);
-        self.may_have_acted.fetch_or(may_have_acted, Ordering::Relaxed);
-        self.must_not_act_again.fetch_or(may_have_acted && !effect.is_replayable(), Ordering::Relaxed);
+        if failure.may_have_executed(effect) {
+            self.may_have_acted.set();
+            self.note_cut(effect);
+        }
         let line = format!("attempt {attempt}: {} ({})", one_line(&failure.message), Code::of(failure.cause).as_str());
         self.causes.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     }
 
     /// An attempt was cut off: nobody knows what became of it.
     pub(crate) fn note_cut(&self, effect: Effect) {
-        self.must_not_act_again.fetch_or(!effect.is_replayable(), Ordering::Relaxed);
+        if !effect.is_replayable() {
+            self.must_not_act_again.set();
+        }
     }
 
     /// Holds the same call back for a while if this one may have been executed.
@@ -207,15 +207,15 @@ impl<'a, T> Run<'a, T> {
     }
 
     pub(crate) fn must_not_act_again(&self) -> bool {
-        self.must_not_act_again.load(Ordering::Relaxed)
+        self.must_not_act_again.is_set()
     }
 
     pub(crate) fn may_have_acted(&self) -> bool {
-        self.may_have_acted.load(Ordering::Relaxed)
+        self.may_have_acted.is_set()
     }
 
     pub(crate) fn attempts(&self) -> u32 {
-        self.attempts.load(Ordering::Relaxed)
+        self.attempts.get()
     }
 
     /// One line for each attempt that failed.
@@ -225,8 +225,8 @@ impl<'a, T> Run<'a, T> {
 
     /// Tells that the call ended; once.
     pub(crate) fn tell_end(&self, class: &'static str) {
-        if !self.is_told.load(Ordering::Relaxed) {
-            self.is_told.store(true, Ordering::Relaxed);
+        if !self.is_told.is_set() {
+            self.is_told.set();
             let (attempts, elapsed) = (self.attempts(), self.ended().since(self.started));
             self.emit(|server, tool| Event::CallFinished { server, tool, class, attempts, elapsed });
         }
@@ -240,7 +240,7 @@ impl<'a, T> Run<'a, T> {
 impl<T> Drop for Run<'_, T> {
     /// Dropped before its end, the caller has left.
     fn drop(&mut self) {
-        if !self.is_told.load(Ordering::Relaxed) {
+        if !self.is_told.is_set() {
             self.note_doubt();
         }
         self.tell_end("cancelled");

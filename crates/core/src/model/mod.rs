@@ -8,6 +8,7 @@ pub(crate) mod effect;
 pub(crate) mod failure;
 pub(crate) mod held;
 pub(crate) mod invalid;
+pub(crate) mod note;
 pub(crate) mod policy;
 pub(crate) mod preset;
 pub(crate) mod rng;

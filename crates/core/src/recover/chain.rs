@@ -220,30 +220,33 @@ impl<T> FallbackChain<T> {
             env: &self.env,
             names: ("", &step.name),
         };
-        let (counted, before) = (std::sync::atomic::AtomicU32::new(0), *attempts);
-        let attempt = |_| async {
-            let permit = breaker.admit().map_err(|refused| Box::new((refused.failure(), ())))?;
-            let number = before + 1 + counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            let watch = Watch::start(&self.env, rules.names, number, false);
-            let result = match within(deadline.remaining(&self.env.clock), step.execute()).await {
-                Ok(result) => result,
-                Err(elapsed) => Err(elapsed.signals()),
-            };
-            let result = result.map_err(|signals| self.classifier.classify(&signals));
-            watch.stop(result.as_ref().err().map(|failure| failure.cause));
-            match result {
-                Ok(value) => {
-                    permit.well();
-                    Ok(value)
-                }
-                Err(failure) => {
-                    permit.blame(failure.cause.blame());
-                    Err(Box::new((failure, ())))
+        let (breaker, names) = (&*breaker, rules.names);
+        let attempt = |_| {
+            let admitted = breaker.admit().map_err(|refused| Box::new((refused.failure(), ())));
+            *attempts += u32::from(admitted.is_ok());
+            let number = *attempts;
+            async move {
+                let permit = admitted?;
+                let watch = Watch::start(&self.env, names, number, false);
+                let result = match within(deadline.remaining(&self.env.clock), step.execute()).await {
+                    Ok(result) => result,
+                    Err(elapsed) => Err(elapsed.signals()),
+                };
+                let result = result.map_err(|signals| self.classifier.classify(&signals));
+                watch.stop(result.as_ref().err().map(|failure| failure.cause));
+                match result {
+                    Ok(value) => {
+                        permit.well();
+                        Ok(value)
+                    }
+                    Err(failure) => {
+                        permit.blame(failure.cause.blame());
+                        Err(Box::new((failure, ())))
+                    }
                 }
             }
         };
         let tried = try_until(&rules, attempt, |_| breaker.peek().is_err()).await;
-        *attempts += counted.into_inner();
         tried.map(|retried| retried.value).map_err(|gave_up| gave_up.failure)
     }
 }
