@@ -3,6 +3,7 @@
 pub(crate) mod durable;
 mod memory;
 pub(crate) mod names;
+mod rest;
 pub(crate) mod server;
 #[cfg(test)]
 mod tests;

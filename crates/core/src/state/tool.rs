@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::rest;
 use super::server::Server;
 use crate::admit::loops::LoopMode;
 use crate::attempt::breaker::Breaker;
@@ -91,9 +92,9 @@ impl Tool {
     /// Whether nothing is remembered at `now` that a new tool would not know, and no variant of it is under way.
     pub(crate) fn is_at_rest(&self, now: Moment) -> bool {
         let has_own_breaker = self.policy.scope == Scope::Tool;
-        let is_idle = !has_own_breaker || self.breaker().is_none_or(Breaker::is_idle);
-        let is_over = self.pause.until().is_none_or(|until| now >= until);
-        is_idle && is_over && Arc::strong_count(&self.pause) == 1
+        let is_idle = || !has_own_breaker || self.breaker().is_none_or(Breaker::is_idle);
+        let is_over = |pause: &Pause| pause.until().is_none_or(|until| now >= until);
+        rest::is_at_rest(&self.pause, |pause| is_over(pause) && is_idle())
     }
 
     /// When a slow attempt gets company.

@@ -35,6 +35,8 @@ mod names;
 mod policy;
 #[path = "../../src/attempt/breaker/ramp.rs"]
 mod ramp;
+#[path = "../../src/state/rest.rs"]
+mod rest;
 #[path = "../../src/model/rng.rs"]
 mod rng;
 #[path = "../../src/attempt/breaker/states.rs"]
@@ -73,7 +75,7 @@ mod key {
 /// What the library takes from the standard library, taken from loom.
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-    pub(crate) use loom::sync::{Mutex, MutexGuard, RwLock};
+    pub(crate) use loom::sync::{Arc, Mutex, MutexGuard, RwLock};
 }
 
 use std::time::Duration;

@@ -8,7 +8,9 @@ use loom::thread;
 
 use super::listening::Listeners;
 use super::names::Names;
+use super::until::Pause;
 use super::writes::Writes;
+use super::{Moment, SECOND, rest};
 
 /// Freshness is a count that stands still since the answer was asked for.
 #[test]
@@ -103,6 +105,22 @@ fn of_two_names_the_one_used_beside_another_use_outlives_the_other() {
 
         assert!(learn(&names, "new").is_some());
         assert_eq!(names.get("second"), None);
+    });
+}
+
+#[test]
+fn a_pause_that_another_keeps_before_it_lets_go_is_not_forgotten() {
+    loom::model(|| {
+        let (pause, now) = (Arc::new(Pause::default()), Moment::default());
+        let other = thread::spawn({
+            let pause = pause.clone();
+            move || pause.keep(now.plus(SECOND))
+        });
+        assert!(!rest::is_at_rest(&pause, |pause| pause.until().is_none()));
+        other.join().unwrap();
+
+        pause.end(now.plus(SECOND));
+        assert!(rest::is_at_rest(&pause, |pause| pause.until().is_none()));
     });
 }
 
