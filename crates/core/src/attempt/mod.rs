@@ -26,7 +26,7 @@ use serde_json::Value;
 use crate::admit::turns::Turns;
 use crate::model::call::Attempt;
 use crate::model::duration::{about, seconds};
-use crate::model::failure::{Blame, Cause, Disposition, Failure, Sent};
+use crate::model::failure::{Blame, Cause, Disposition, Failure, RATE_IS_USED_UP, Sent};
 use crate::model::policy::Scope;
 use crate::model::signals::Signals;
 use crate::report::event::Event;
@@ -37,6 +37,9 @@ use deadline::within;
 use retry::{Failed, RetryPolicy, Rules, try_again};
 use watch::Watch;
 use written::Written;
+
+/// How much later than its time a probe is taken for lost.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// Why an attempt gave no good answer; and the tool's own words where it answered with an error.
 pub(crate) type Missed<T> = Failed<Option<T>>;
@@ -133,7 +136,11 @@ impl<T: Clone> Run<'_, T> {
         if limit.is_zero() {
             return Err(local(self.timed_out()));
         }
-        let permits = Permits::take(tool, limit).map_err(|open| local(open.failure()))?;
+        let most = tool.policy.timeout / if part == Part::Call { self.ways } else { 1 };
+        let usual = tool.policy.attempt_timeout.unwrap_or(most).min(most);
+        // Longer than it takes, so that its own end comes first: how it ended decides, and not that it was not heard of.
+        let permits =
+            Permits::take(tool, limit.max(usual).saturating_add(GRACE)).map_err(|open| local(open.failure()))?;
 
         let number = self.count_attempt();
         let attempt = Attempt { number, names: tool.names.clone(), arguments: arguments.clone(), timeout: limit };
@@ -143,6 +150,7 @@ impl<T: Clone> Run<'_, T> {
         let mut answered = within(limit, running.as_mut()).await;
         // Longer, if its client has to be waited for meanwhile.
         while let (Err(_), Some(more)) = (&answered, self.call.held.as_ref().and_then(|held| held.take())) {
+            permits.extend(more);
             answered = within(more, running.as_mut()).await;
         }
         let timed_out = answered.is_err();
@@ -157,8 +165,7 @@ impl<T: Clone> Run<'_, T> {
             self.note_pause(tool, &missed.0);
         }
         // Who was given little time proves little: a short deadline or a long line is not the server's doing.
-        let most = tool.policy.timeout / if part == Part::Call { self.ways } else { 1 };
-        let was_hurried = timed_out && limit < tool.policy.attempt_timeout.unwrap_or(most).min(most) / 2;
+        let was_hurried = timed_out && limit < usual / 2;
         if was_hurried {
             drop(permits);
         } else {
@@ -206,7 +213,7 @@ impl<T: Clone> Run<'_, T> {
     }
 
     async fn wait_for_turn(&self, turns: &Turns) -> Result<(), Failure> {
-        let used_up = |wait| self.refuse(Cause::RateLimited, Some(wait), "the server's rate is used up");
+        let used_up = |wait| self.refuse(Cause::RateLimited, Some(wait), RATE_IS_USED_UP);
         turns.take(self.remaining()).await.map_err(used_up)
     }
 }
@@ -248,6 +255,10 @@ impl<'a> Permits<'a> {
         let connection = tool.server.connection.as_ref().map(|breaker| breaker.admit_for(lease)).transpose()?;
         let own = tool.breaker.as_ref().map(|breaker| breaker.admit_for(lease)).transpose()?;
         Ok(Self { own, connection })
+    }
+
+    fn extend(&self, by: Duration) {
+        self.own.iter().chain(&self.connection).for_each(|permit| permit.extend(by));
     }
 
     /// Tells each breaker what concerns it: a tool's own error concerns the tool's breaker only, and the

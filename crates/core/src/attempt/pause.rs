@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::model::failure::{Cause, Failure};
+use crate::model::failure::{Cause, Failure, PAUSE_IS_ASKED};
 use crate::model::time::Moment;
 use crate::run::Run;
 use crate::state::Tool;
@@ -39,7 +39,7 @@ impl<T: Clone> Run<'_, T> {
             let wait = left + self.spread(tool);
             let is_long = left > tool.policy.retry.backoff.nominal(1);
             if !may_wait || !self.deadline().allows(wait, &self.env().clock) || (is_long && self.has_copy()) {
-                return Err(self.refuse(Cause::RateLimited, Some(left), "its server asked for a pause"));
+                return Err(self.refuse(Cause::RateLimited, Some(left), PAUSE_IS_ASKED));
             }
             self.note_wait();
             tokio::time::sleep(wait).await;

@@ -133,6 +133,10 @@ pub struct Failure {
     pub incident: Option<u64>,
 }
 
+/// What is said when our own limit for a server lets no attempt begin.
+pub(crate) const RATE_IS_USED_UP: &str = "the server's rate is used up";
+/// What is said when a pause that a server asked for lets no attempt begin.
+pub(crate) const PAUSE_IS_ASKED: &str = "its server asked for a pause";
 /// What a breaker says that an operator holds open.
 const SWITCHED_OFF: &str = "an operator switched it off";
 
@@ -168,6 +172,12 @@ impl Failure {
     /// Whether it was an operator, and not the server, who ended the call.
     pub(crate) fn is_switched_off(&self) -> bool {
         self.cause == Cause::Unavailable && self.sent == Sent::Never && self.message == SWITCHED_OFF
+    }
+
+    /// Whether no attempt was begun because of a rate or a pause that is kept here.
+    pub(crate) fn is_own_pause(&self) -> bool {
+        let says = |text| self.message == text;
+        self.cause == Cause::RateLimited && (says(RATE_IS_USED_UP) || says(PAUSE_IS_ASKED))
     }
 
     /// Whether the attempt can be sent again unchanged without risking a second execution.

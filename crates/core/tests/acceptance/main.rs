@@ -9,6 +9,7 @@ mod cancel;
 mod chain;
 mod doubt;
 mod dropped;
+mod evidence;
 mod guard;
 mod held;
 mod honesty;

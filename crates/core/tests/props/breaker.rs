@@ -40,6 +40,8 @@ struct Model {
     lease: u64,
     now: u64,
     era: u64,
+    /// Who began after this one began after the row's first failure.
+    row_began: u64,
     state: State,
 }
 
@@ -100,7 +102,7 @@ impl Model {
         Some(Admitted { era: self.era, id })
     }
 
-    fn end(&mut self, call: &Admitted, end: End) {
+    fn end(&mut self, call: &Admitted, end: End, id: u64) {
         if call.era != self.era {
             return;
         }
@@ -110,9 +112,13 @@ impl Model {
             ramp.room += usize::from(end == End::Well);
         }
         match (&mut self.state, end) {
+            (State::Closed { in_row, .. }, End::Well) if call.id < self.row_began => *in_row = in_row.saturating_sub(1),
             (State::Closed { in_row, .. }, End::Well) => *in_row = 0,
             (State::Closed { in_row, .. }, End::Badly) => {
                 *in_row += 1;
+                if *in_row == 1 {
+                    self.row_began = id;
+                }
                 if *in_row >= limit {
                     self.open(now);
                 }
@@ -158,7 +164,7 @@ proptest! {
         let policy = BreakerPolicy { successes, probes, ramp, lease: ms(250), ..BreakerPolicy::new(failures, ms(100)) };
         let breaker = Breaker::new("b", policy, &env).unwrap();
         let mut model = Model {
-            failures, successes, probes: probes as usize, cooldown: 100, ramp: ramp as usize, lease: 250, now: 0, era: 0,
+            failures, successes, probes: probes as usize, cooldown: 100, ramp: ramp as usize, lease: 250, now: 0, era: 0, row_began: 0,
             state: State::Closed { in_row: 0, ramp: None },
         };
         let mut running: Vec<(Permit<'_>, Admitted)> = Vec::new();
@@ -186,7 +192,7 @@ proptest! {
                         End::Badly => permit.badly(),
                         End::Dropped => drop(permit),
                     }
-                    model.end(&call, end);
+                    model.end(&call, end, id as u64);
                 }
                 Op::End(..) => {}
                 Op::Advance(by) => {

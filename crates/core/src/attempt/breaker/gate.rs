@@ -172,8 +172,7 @@ impl Gate {
     pub(crate) fn record(&self, clock: &Clock, ticket: Ticket, ended: Ended) -> Option<Change> {
         let word = self.word.load(Ordering::Acquire);
         let changes_nothing = ended != Ended::Badly && word == (ticket.generation << TAG_BITS | QUIET);
-        let has_passed = word >> TAG_BITS != ticket.generation;
-        if changes_nothing || has_passed {
+        if changes_nothing || ticket.generation == UNTRACKED.generation {
             return None;
         }
         let now = clock.now();
@@ -193,11 +192,11 @@ impl Gate {
     /// Changes the state machine and publishes what it says now.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Guarded) -> R) -> R {
         let mut guarded = self.lock();
-        let before = guarded.states.generation;
+        let before = guarded.states.began;
         let result = change(&mut guarded);
         let states = &guarded.states;
         // Whoever closes it, it starts afresh.
-        if let (true, Status::Closed, Some(tally)) = (states.generation != before, states.status(), &self.tally) {
+        if let (true, Status::Closed, Some(tally)) = (states.began != before, states.status(), &self.tally) {
             tally.clear();
         }
         let tag = match (guarded.mode, states.open_until()) {

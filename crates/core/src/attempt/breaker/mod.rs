@@ -357,6 +357,13 @@ impl Permit<'_> {
         self.probe.is_some()
     }
 
+    /// The attempt may take this much longer.
+    pub(crate) fn extend(&self, by: Duration) {
+        if let Some(probe) = self.probe {
+            self.breaker.gate.change(|guarded| guarded.states.extend(probe, by));
+        }
+    }
+
     /// The attempt failed and the server is to blame.
     pub fn badly(self) {
         self.end(Ended::Badly);

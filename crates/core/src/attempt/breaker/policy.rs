@@ -22,7 +22,7 @@ pub struct BreakerPolicy {
     /// How many attempts may be under way at once after its probes closed it. Each that goes well makes room for one more, and
     /// after the first cool-down's length all pass; 0 lets all pass at once.
     pub ramp: u32,
-    /// A probe that has not ended after this long has failed.
+    /// A probe that has not ended after this long has failed, unless it was admitted for a time of its own.
     pub lease: Duration,
     /// Whether a server that asks for a pause (429) counts as failing.
     pub count_throttling: bool,

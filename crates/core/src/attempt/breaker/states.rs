@@ -75,7 +75,10 @@ pub(crate) struct States {
     pub(crate) policy: BreakerPolicy,
     rng: Arc<Rng>,
     phase: Phase,
+    /// Grows with each state, and with each row of failures: who began before a row is told from who began since.
     pub(crate) generation: u64,
+    /// The generation with which the present state began.
+    pub(crate) began: u64,
     last_failure: Option<LastFailure>,
     /// Failures in a row when it opened last, and of its probes since.
     row: u32,
@@ -94,6 +97,7 @@ impl States {
             rng,
             phase,
             generation: 0,
+            began: 0,
             last_failure: None,
             row: 0,
             level: 0,
@@ -200,7 +204,8 @@ impl States {
         if let Phase::Closed { ramp: Some(ramp), .. } = &mut self.phase {
             ramp.take();
         }
-        let probe = self.reserve_probe(now.plus(lease.min(self.policy.lease)));
+        let lease = if lease == Duration::MAX { self.policy.lease } else { lease };
+        let probe = self.reserve_probe(now.plus(lease));
         (Ok(Ticket { generation: self.generation, probe, since: now }), changes)
     }
 
@@ -212,7 +217,7 @@ impl States {
         ended: Ended,
         tallied: impl FnOnce() -> u32,
     ) -> Option<Change> {
-        if ticket.generation != self.generation {
+        if !(self.began..=self.generation).contains(&ticket.generation) {
             return None;
         }
         if ended == Ended::Badly {
@@ -221,15 +226,19 @@ impl States {
         }
         self.end_ramp(now);
         let threshold = self.policy.successes;
+        let slow_after = self.policy.window.as_ref().and_then(|window| window.slow).map(|slow| slow.after);
+        let is_slow = slow_after.is_some_and(|after| now.since(ticket.since) > after);
         match &mut self.phase {
             Phase::Closed { failures, window, ramp } => {
                 if let Some(ramp) = ramp {
                     // The ramp is as old as its generation, so whoever ends here has a place.
                     ramp.give_back(ended == Ended::Well);
                 }
-                let slow_after = self.policy.window.as_ref().and_then(|window| window.slow).map(|slow| slow.after);
-                let is_slow = slow_after.is_some_and(|after| now.since(ticket.since) > after);
-                let in_row = count(failures, ended, self.policy.failures);
+                let was_quiet = *failures == 0;
+                let in_row = count(failures, ended, self.policy.failures, ticket.generation < self.generation);
+                if was_quiet && *failures > 0 {
+                    self.generation += 1;
+                }
                 let in_window = ended != Ended::Unknown
                     && window
                         .as_mut()
@@ -243,6 +252,8 @@ impl States {
                 match ended {
                     Ended::Unknown => None,
                     Ended::Badly => Some(self.open(now)),
+                    // What is slow is not well again.
+                    Ended::Well if is_slow => Some(self.open(now)),
                     Ended::Well => {
                         *successes += 1;
                         (*successes >= threshold).then(|| self.recover(now))
@@ -333,6 +344,7 @@ impl States {
         let from = self.status();
         self.phase = phase;
         self.generation += 1;
+        self.began = self.generation;
         Change { from, to: self.status() }
     }
 
@@ -363,6 +375,13 @@ impl States {
         Some(self.last_probe)
     }
 
+    /// A probe gets more time.
+    pub(crate) fn extend(&mut self, probe: NonZeroU64, by: Duration) {
+        if let Phase::HalfOpen { leases, .. } = &mut self.phase {
+            leases.iter_mut().filter(|lease| lease.probe == probe).for_each(|lease| lease.until = lease.until.plus(by));
+        }
+    }
+
     /// A probe that outlived its lease has failed, at the moment its lease ended.
     fn fail_overdue_probes(&mut self, now: Moment) -> Option<Change> {
         let Phase::HalfOpen { leases, .. } = &self.phase else { return None };
@@ -375,9 +394,10 @@ fn is_overdue(leases: &[Lease], now: Moment) -> bool {
     leases.iter().any(|lease| now >= lease.until)
 }
 
-/// Counts a row of failures; tells whether it reached `limit`.
-fn count(failures: &mut u32, ended: Ended, limit: u32) -> bool {
+/// Counts a row of failures; tells whether it reached `limit`. A success that began before the row does not end it: it makes up for one.
+fn count(failures: &mut u32, ended: Ended, limit: u32, began_before: bool) -> bool {
     match ended {
+        Ended::Well if began_before => *failures = failures.saturating_sub(1),
         Ended::Well => *failures = 0,
         Ended::Badly if limit > 0 => *failures = failures.saturating_add(1),
         Ended::Badly | Ended::Unknown => {}

@@ -192,9 +192,9 @@ impl<'a> Rules<'a> {
         if asked > self.policy.longest_pause {
             return None;
         }
-        // Those who were asked to wait equally long are spread by the jitter above the nominal delay.
+        // Those who were asked to wait equally long are spread by as much as the jitter moves the delay, and never come too early.
         let backoff = self.policy.backoff.delay(attempts, &self.env.rng);
-        let spread = backoff.saturating_sub(self.policy.backoff.nominal(attempts));
+        let spread = backoff.abs_diff(self.policy.backoff.nominal(attempts));
         let delay = if asked.is_zero() { backoff } else { backoff.max(asked + spread) };
         self.deadline.allows(delay, &self.env.clock).then_some(delay)
     }
@@ -218,5 +218,5 @@ impl<'a> Rules<'a> {
 
 /// Whether the attempt was refused in this process and never made.
 fn is_own_refusal(failure: &Failure) -> bool {
-    matches!(failure.cause, Cause::CircuitOpen | Cause::Overloaded)
+    matches!(failure.cause, Cause::CircuitOpen | Cause::Overloaded) || failure.is_own_pause()
 }
