@@ -11,6 +11,7 @@ pub(crate) mod hedge;
 pub(crate) mod line;
 mod pause;
 pub(crate) mod retry;
+pub(crate) mod silence;
 pub(crate) mod slot;
 pub(crate) mod until;
 pub(crate) mod watch;
@@ -18,7 +19,7 @@ pub(crate) mod written;
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, atomic};
+use std::sync::{self, Arc, atomic};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -165,7 +166,10 @@ impl<T: Clone> Run<'_, T> {
             self.note_pause(tool, &missed.0);
         }
         // Who was given little time proves little: a short deadline or a long line is not the server's doing.
-        let was_hurried = timed_out && limit < usual / 2;
+        let was_hurried = timed_out && limit < usual / 2 && !self.is_long_silent(tool, limit, usual);
+        if !timed_out {
+            tool.silence.end();
+        }
         if was_hurried {
             drop(permits);
         } else {
@@ -177,6 +181,12 @@ impl<T: Clone> Run<'_, T> {
             tool.record_latency(took);
         }
         result
+    }
+
+    /// Whether those who were given little time have waited in vain for long enough by now, together.
+    fn is_long_silent(&self, tool: &Tool, limit: Duration, usual: Duration) -> bool {
+        let now = self.env().clock.now();
+        tool.silence.is_long(now.minus(limit), now, usual)
     }
 
     /// A tool's own error is an answer, unless it plainly carries an upstream failure.

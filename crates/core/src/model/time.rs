@@ -21,6 +21,11 @@ impl Moment {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
+    /// The moment `by` earlier, saturating at the beginning.
+    pub(crate) fn minus(self, by: Duration) -> Moment {
+        Moment(self.0.saturating_sub(nanos(by)))
+    }
+
     /// The moment `by` later, saturating at the end of time.
     #[inline]
     pub fn plus(self, by: Duration) -> Moment {

@@ -8,6 +8,7 @@ use super::server::Server;
 use crate::admit::loops::LoopMode;
 use crate::attempt::breaker::Breaker;
 use crate::attempt::hedge::{HedgePolicy, Latencies};
+use crate::attempt::silence::Silence;
 use crate::attempt::until::Pause;
 use crate::model::call::Names;
 use crate::model::effect::Effect;
@@ -24,13 +25,16 @@ pub struct Tool {
     pub(crate) breaker: Option<Arc<Breaker>>,
     /// Its server asked not to be asked for a while, however the call is treated.
     pub(crate) pause: Arc<Pause>,
+    /// What those heard of it who were given little time.
+    pub(crate) silence: Arc<Silence>,
     latencies: Latencies,
 }
 
 impl Tool {
     pub(crate) fn new(name: Arc<str>, server: Arc<Server>, policy: Policy, breaker: Option<Arc<Breaker>>) -> Self {
         let names = Arc::new(Names { server: server.name.clone(), tool: name.clone() });
-        Self { name, names, server, policy, breaker, pause: Arc::default(), latencies: Latencies::default() }
+        let (pause, silence) = (Arc::default(), Arc::default());
+        Self { name, names, server, policy, breaker, pause, silence, latencies: Latencies::default() }
     }
 
     /// Another tool with the same policy and the same breaker, which is not remembered.
@@ -66,7 +70,7 @@ impl Tool {
 
     /// The same tool, which keeps the pauses of another.
     pub(crate) fn pausing_with(self, other: &Self) -> Self {
-        Self { pause: other.pause.clone(), ..self }
+        Self { pause: other.pause.clone(), silence: other.silence.clone(), ..self }
     }
 
     /// Its name at its server.

@@ -146,6 +146,45 @@ async fn an_impatient_probe_does_not_open_a_healthy_server_again() {
     assert_eq!(state(&caller), (Status::Closed, 1));
 }
 
+/// Calls that each wait `each` for a server that hangs.
+async fn wait_in_vain(caller: &Arc<ToolCaller<String>>, numbers: std::ops::Range<u32>, each: Duration) {
+    let calls = numbers.map(|k| {
+        let (caller, call) = (caller.clone(), Call::new(json!({ "k": k })).within(each));
+        async move { caller.call("get_x", call, takes(secs(3600))).await }
+    });
+    futures_util::future::join_all(calls).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn impatient_callers_find_out_together_that_a_server_hangs() {
+    let caller = reads(&env(0.0), |_| ());
+    for k in 0..15 {
+        assert_eq!(state(&caller).0, Status::Closed, "after {k}");
+        wait_in_vain(&caller, k..k + 1, secs(25)).await;
+    }
+    assert_eq!(state(&caller).0, Status::Open, "three of 25 s are as good as one of 60 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn neither_a_crowd_of_impatient_callers_nor_a_few_now_and_then_are_evidence() {
+    let caller = reads(&env(0.0), |_| ());
+    wait_in_vain(&caller, 0..1000, ms(50)).await;
+    assert_eq!(state(&caller).0, Status::Closed);
+
+    for k in 0..100 {
+        wait_in_vain(&caller, k..k + 1, ms(50)).await;
+        tokio::time::sleep(secs(60)).await;
+    }
+    assert_eq!(caller.breaker_status("get_x").unwrap().failures, 0);
+
+    // Whoever is answered in between shows that it lives.
+    for k in 0..20 {
+        wait_in_vain(&caller, k..k + 1, secs(25)).await;
+        caller.call("get_x", json!({ "patient": k }), takes(secs(5))).await;
+    }
+    assert_eq!(caller.breaker_status("get_x").unwrap().failures, 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_slow_probe_does_not_close_what_slowness_opened() {
     let slow = Some(SlowRule { after: secs(1), rate: 0.5 });

@@ -5,7 +5,7 @@ use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
 
 use super::held::Held;
-use super::{Moment, SECOND, balance, line, until};
+use super::{Moment, SECOND, balance, line, silence, until};
 
 #[test]
 fn the_last_token_goes_to_one_of_two() {
@@ -151,5 +151,40 @@ fn who_learns_that_its_client_left_makes_no_further_attempt() {
         other.join().unwrap();
 
         assert!(held.is_last());
+    });
+}
+
+#[test]
+fn a_silence_that_two_complete_counts_once() {
+    loom::model(|| {
+        let (silence, began) = (Arc::new(silence::Silence::default()), Moment::default());
+        let now = began.plus(SECOND);
+        assert!(!silence.is_long(began, now, 2 * SECOND));
+        let other = thread::spawn({
+            let silence = silence.clone();
+            move || silence.is_long(now, now.plus(SECOND), 2 * SECOND)
+        });
+        let here = silence.is_long(now, now.plus(SECOND), 2 * SECOND);
+
+        assert!(here ^ other.join().unwrap());
+    });
+}
+
+#[test]
+fn a_word_beside_a_silence_is_heard_or_comes_too_early_but_loses_nothing_later() {
+    loom::model(|| {
+        let (silence, began) = (Arc::new(silence::Silence::default()), Moment::default());
+        let other = thread::spawn({
+            let silence = silence.clone();
+            move || silence.end()
+        });
+        assert!(!silence.is_long(began, began.plus(SECOND), 2 * SECOND));
+        other.join().unwrap();
+
+        silence.end();
+        assert!(
+            !silence.is_long(began.plus(SECOND), began.plus(2 * SECOND), 2 * SECOND),
+            "what was noted is forgotten"
+        );
     });
 }

@@ -39,6 +39,8 @@ mod ramp;
 mod rest;
 #[path = "../../src/model/rng.rs"]
 mod rng;
+#[path = "../../src/attempt/silence.rs"]
+mod silence;
 #[path = "../../src/attempt/breaker/states.rs"]
 mod states;
 #[path = "../../src/attempt/breaker/stripe.rs"]
