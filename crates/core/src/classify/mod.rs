@@ -110,7 +110,8 @@ fn proves(rule: &Rule, signals: &Signals) -> bool {
 
 /// The text as it came: an address or a name in it says more than the status does.
 fn consists_of_status(signals: &Signals) -> bool {
-    signals.code.is_none() && signals.body.is_none() && status::is_all(&signals.message)
+    let is_read_whole = signals.message.len() <= text::READ;
+    signals.code.is_none() && signals.body.is_none() && is_read_whole && status::is_all(&signals.message)
 }
 
 fn failure(signals: &Signals, verdict: Verdict, disposition: Disposition, status: Option<u16>) -> Failure {

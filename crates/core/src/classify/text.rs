@@ -6,6 +6,10 @@
 use std::borrow::Cow;
 
 use super::status;
+use crate::report::beginning;
+
+/// No more than this is read of a text: what went wrong is said at its beginning.
+pub(super) const READ: usize = 8 * 1024;
 
 /// A text made ready for matching: lower case, no addresses, single spaces.
 #[derive(Clone, Debug)]
@@ -20,7 +24,7 @@ impl Prepared {
     pub fn new<'a>(parts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut prepared = String::new();
         for part in parts {
-            for word in part.split_whitespace() {
+            for word in beginning(part, READ).split_whitespace() {
                 let kept = without_address(word);
                 if kept.is_empty() {
                     continue;
@@ -45,12 +49,18 @@ impl Prepared {
 
     /// Whether the text contains `first`, and right after it, or after a colon, one of `second`.
     pub fn says_of(&self, first: &str, second: &[impl AsRef<str>]) -> bool {
-        let follows = |rest: &str| {
+        if is_blank(first) {
+            return false;
+        }
+        let mut after = self.after(first).peekable();
+        let count = if after.peek().is_some() { second.len() } else { 0 };
+        let second: Vec<String> = second[..count].iter().map(|second| second.as_ref().to_lowercase()).collect();
+        after.any(|rest| {
             let then = rest.trim_start_matches([' ', ':', '=']);
-            let begins = |second: &str| then.strip_prefix(second).is_some_and(|rest| !rest.starts_with(is_name_char));
-            then.len() < rest.len() && second.iter().any(|second| begins(&second.as_ref().to_lowercase()))
-        };
-        !is_blank(first) && self.after(first).any(follows)
+            let begins =
+                |second: &String| then.strip_prefix(&**second).is_some_and(|rest| !rest.starts_with(is_name_char));
+            then.len() < rest.len() && second.iter().any(begins)
+        })
     }
 
     /// What follows each place where the text contains `phrase` as whole words.
@@ -62,9 +72,13 @@ impl Prepared {
             loop {
                 let start = from + self.words[from..].find(&phrase)?;
                 from = start + phrase.len();
+                // What stands before is asked first: the letters after a phrase are looked at once.
+                if self.words[..start].ends_with(is_name_char) {
+                    continue;
+                }
                 let rest = &self.words[from..];
                 let rest = if open_ended { rest.trim_start_matches(char::is_alphabetic) } else { rest };
-                if !self.words[..start].ends_with(is_name_char) && !rest.starts_with(is_name_char) {
+                if !rest.starts_with(is_name_char) {
                     return Some(rest);
                 }
             }

@@ -11,7 +11,7 @@ mod texts;
 pub(crate) mod tool_result;
 
 pub use render::{Format, Rendering};
-pub(crate) use sanitize::{one_line, without_credentials};
+pub(crate) use sanitize::{beginning, one_line, without_credentials};
 pub use sanitize::{quote, sanitize};
 pub use texts::Style;
 

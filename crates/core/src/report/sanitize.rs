@@ -7,6 +7,8 @@ const REDACTED: &str = "[REDACTED]";
 const LONGEST: usize = 1000;
 /// Longer quotations are cut here.
 const LONGEST_QUOTE: usize = 300;
+/// No more of a text than this is made ready to be shown. What follows is not even looked at.
+const MOST: usize = 8 * 1024;
 /// Deeper values are left out.
 const DEEPEST: usize = 32;
 
@@ -96,11 +98,21 @@ fn cut(text: &str, longest: usize) -> String {
     }
 }
 
-/// The text without credentials: none in URLs, none behind a telling name, none behind a scheme.
+/// The beginning of a text, of at most so many bytes.
+pub(crate) fn beginning(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or_default()]
+}
+
+/// The text without credentials: none in URLs, none behind a telling name, none behind a scheme. Of a long text, its
+/// beginning: whoever sends one decides how long it is, not how long we work on it.
 pub(crate) fn without_credentials(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
+    let mut clean = String::with_capacity(text.len().min(MOST));
     let mut next = Next::Plain;
     for word in text.split_inclusive(char::is_whitespace) {
+        if clean.len() > MOST {
+            break;
+        }
         let bare = word.trim_end();
         let is_hidden = !bare.is_empty()
             && match next {
@@ -113,6 +125,7 @@ pub(crate) fn without_credentials(text: &str) -> String {
         clean.push_str(&word[bare.len()..]);
         next = if is_scheme { Next::Secret } else { announced(bare) };
     }
+    clean.truncate(beginning(&clean, MOST).len());
     clean
 }
 
@@ -144,22 +157,26 @@ fn announced(word: &str) -> Next {
 
 /// The word with every value behind a telling name replaced: `key=…`, `"token":"…"`, `?api_key=…&`.
 fn without_secrets(word: &str) -> String {
-    let mut clean = String::with_capacity(word.len());
+    let mut clean = String::with_capacity(word.len().min(MOST));
     let mut rest = word;
     while let Some(at) = rest.find(['=', ':']) {
+        if clean.len() > MOST {
+            return clean;
+        }
         let (name, value) = (&rest[..at], &rest[at + 1..]);
-        let opening = value.len() - value.trim_start_matches(['"', '\'']).len();
-        let length = value[opening..].find(['&', ',', ';', '"', '\'', '}', ')', ']']).unwrap_or(value.len() - opening);
         let key =
             name.rsplit(['?', '&', ',', ';', '{', '(', '"', '\'']).find(|part| !part.is_empty()).unwrap_or_default();
         clean.push_str(&rest[..=at]);
-        let is_hidden_already = value[opening..].starts_with(REDACTED);
-        if (is_secret(key) || key.eq_ignore_ascii_case("key")) && length > 0 && !is_hidden_already {
-            clean.push_str(&value[..opening]);
-            clean.push_str(REDACTED);
-            rest = &value[opening + length..];
-        } else {
-            rest = value;
+        rest = value;
+        // Only behind such a name is looked for the end of a value, so that nothing is looked at twice.
+        if is_secret(key) || key.eq_ignore_ascii_case("key") {
+            let inside = value.trim_start_matches(['"', '\'']);
+            let length = inside.find(['&', ',', ';', '"', '\'', '}', ')', ']']).unwrap_or(inside.len());
+            if length > 0 && !inside.starts_with(REDACTED) {
+                clean.push_str(&value[..value.len() - inside.len()]);
+                clean.push_str(REDACTED);
+                rest = &inside[length..];
+            }
         }
     }
     clean + rest
@@ -167,9 +184,12 @@ fn without_secrets(word: &str) -> String {
 
 /// The word without user names and passwords in any of its URLs.
 fn without_userinfo(word: &str) -> String {
-    let mut clean = String::with_capacity(word.len());
+    let mut clean = String::with_capacity(word.len().min(MOST));
     let mut rest = word;
     while let Some(at) = rest.find("://") {
+        if clean.len() > MOST {
+            return clean;
+        }
         let (scheme, after) = rest.split_at(at + 3);
         let end = after.find(['/', '?', '#', ',', '"', '\'']).unwrap_or(after.len());
         let host = after[..end].rfind('@').map_or(0, |at| at + 1);

@@ -78,3 +78,79 @@ async fn who_says_that_it_has_acted_is_believed_whatever_the_status() {
     caller(&env(0.0)).call("create_issue", nothing(), throttled.send()).await;
     assert!(throttled.executions() > 1, "a plain 429 has not acted");
 }
+
+/// Texts that a server can send as long as it likes.
+const HOSTILE: &[&str] = &[
+    ":",
+    "=",
+    "a:",
+    "key=",
+    "token:",
+    "timeout",
+    "timeout ",
+    "xtimeout-",
+    "://",
+    "a://b@",
+    "'",
+    "a 'b",
+    "\"",
+    "503 ",
+    "5",
+    "é",
+    "İ:",
+    "\n",
+    "{\"token\":",
+    "bearer ",
+    "rate limit:",
+    "a@",
+    "/",
+];
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "how long the processor works is what is measured")]
+fn a_long_text_does_not_stop_who_reads_it() {
+    type Work = fn(String);
+    let works: [(&str, Work); 5] = [
+        ("sanitize", |text| drop(sanitize(&json!({ "q": text })))),
+        ("classify", |text| drop(classify(&Signals::text(text)))),
+        ("classify a body", |text| drop(classify(&Signals::http(500, "x").with_body(text)))),
+        ("classify_soft", |text| drop(Classifier::new().classify_soft(&text))),
+        ("quote", |text| drop(quote(&text))),
+    ];
+    for (size, limit, works) in [(64 << 10, 1, &works[..]), (1 << 20, 2, &works[..2])] {
+        for unit in HOSTILE {
+            for (name, work) in works {
+                let text = format!("x{}", unit.repeat(size / unit.len()));
+                let begun = std::time::Instant::now();
+                work(text);
+                let took = begun.elapsed();
+                assert!(took.as_secs() < limit, "{name} of {size} bytes of {unit:?} took {took:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn of_a_long_text_the_beginning_counts_and_no_secret_comes_out_of_its_middle() {
+    let late = format!("{} 503 Service Unavailable", "lorem ipsum ".repeat(1000));
+    assert_eq!(classify(&Signals::text(late)).status, None);
+    let early = format!("503 Service Unavailable {}", "é".repeat(9000));
+    let failure = classify(&Signals::text(early));
+    assert!(failure.status == Some(503) && failure.message.len() <= 8192, "{}", failure.message.len());
+    let and_more = format!("429{}issue #12 was created", " ".repeat(9000));
+    assert_eq!(classify(&Signals::text(and_more)).sent, Sent::Maybe, "not read whole, it proves nothing");
+
+    for length in [8000, 8180, 8192, 9000, 20_000] {
+        let secret = "hunter2".repeat(length / 7);
+        for text in [
+            format!("at https://me:{secret}@host/x"),
+            format!("{} https://me:{secret}@host/x", "a ".repeat(4090)),
+            format!("token={secret} https://me:hunter2@h/"),
+            format!("https://me:{secret}@host/x,https://me:{secret}@host/x"),
+        ] {
+            let shown =
+                classify(&Signals::text(text.clone())).message + &quote(&text) + &sanitize(&json!(text)).to_string();
+            assert!(!shown.contains("hunter2"), "{length}: {shown}");
+        }
+    }
+}
