@@ -26,8 +26,8 @@ use rmcp::schemars::JsonSchema;
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt, transport::stdio};
 use seawall::{
-    Annotations, Attempt, CallerOptions, Disposition, Invalid, Rendering, Settings, Signals, ToolCaller, ToolFacts,
-    Transport, classify, parse_duration,
+    Annotations, Attempt, CallerOptions, Disposition, Invalid, Rendering, Sent, Settings, Signals, ToolCaller,
+    ToolFacts, Transport, classify, parse_duration,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -263,6 +263,9 @@ impl IssueManager {
 /// No usable answer came. Whether GitHub acted is unknown unless the connection was never made.
 fn unanswered(error: &reqwest::Error) -> Signals {
     let mut signals = Signals::from_error(error);
+    if error.is_connect() {
+        signals.sent = Sent::Never;
+    }
     if error.is_decode() {
         signals.transport = signals.transport.or(Some(Transport::Garbage));
     }

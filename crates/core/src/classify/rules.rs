@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::text::{Prepared, is_blank};
-use super::words::{OPAQUE, SOFT, WORDS};
+use super::words::{ANSWERED, OPAQUE, SOFT, WORDS};
 use crate::model::failure::{Cause, Disposition, Sent};
 use crate::model::invalid::Invalid;
 use crate::model::signals::{Signals, Transport};
@@ -266,6 +266,10 @@ const STATUS: &[Rule] = &[
     rule("too many requests", &[Test::Status(429, 429)], transient(Cause::RateLimited).not_executed()),
     rule("request timeout", &[Test::Status(408, 408)], transient(Cause::Timeout)),
     rule("too early", &[Test::Status(425, 425)], transient(Cause::Misbehaved).not_executed()),
+    // Written by a proxy whose client or server hung up: what the request did by then nobody knows.
+    rule("closed without an answer", &[Test::Status(444, 444)], transient(Cause::Cancelled)),
+    rule("left the balancer", &[Test::Status(460, 460)], transient(Cause::Cancelled)),
+    rule("left the proxy", &[Test::Status(499, 499)], transient(Cause::Cancelled)),
     rule("client error", &[Test::Status(400, 499)], permanent(Cause::InvalidInput).not_executed()),
     rule("gateway timeout", &[Test::Status(504, 504)], transient(Cause::Timeout)),
     rule("server error", &[Test::Status(500, 599)], transient(Cause::Misbehaved)),
@@ -283,7 +287,7 @@ const CODES: &[Rule] = &[
 
 /// The built-in rules, in the order in which they are asked.
 pub fn built_in<'a>() -> impl Iterator<Item = &'a Rule> {
-    [FACTS, SESSION, DENIED, AUTHORIZATION, CALLERS_FAULT, STATUS, CODES, WORDS].into_iter().flatten()
+    [FACTS, SESSION, DENIED, AUTHORIZATION, CALLERS_FAULT, STATUS, CODES, WORDS, ANSWERED].into_iter().flatten()
 }
 
 /// The rules for a tool's own error result: its status, else the soft phrases.

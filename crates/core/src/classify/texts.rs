@@ -157,6 +157,52 @@ fn arguments_and_settings_that_are_called_like_failures_are_the_callers() {
 }
 
 #[test]
+fn what_is_said_of_wrong_values_is_the_callers() {
+    for text in [
+        "title must not be empty",
+        "body is too long (maximum is 65536 characters)",
+        "'owner' is required",
+        "Repository acme/x does not exist",
+        "A label named bug already exists",
+        "expected number, received string",
+        "ZodError: [ { code: 'invalid_type', path: ['limit'] } ]",
+        "per_page must be at most 100",
+        "state must be one of: open, closed",
+        "name can't be blank",
+        "'x@' is not a valid email address",
+    ] {
+        assert_eq!(read(text), (Cause::InvalidInput, Disposition::Permanent), "{text}");
+    }
+    for text in ["fail", "the server must be restarted", "Response is not valid JSON", "it broke"] {
+        assert_eq!(read(text), (Cause::Misbehaved, Disposition::Permanent), "{text}");
+    }
+}
+
+#[test]
+fn cancellations_of_well_known_clients_are_read() {
+    for text in [
+        "context canceled",
+        "AbortError: This operation was aborted",
+        "Request was cancelled by the user",
+        "asyncio.exceptions.CancelledError",
+        "CanceledError: canceled",
+        "rpc error: code = Canceled desc = context canceled",
+        "1 CANCELLED: Call cancelled",
+        "Task was cancelled",
+    ] {
+        let failure = classify(&text.into());
+        assert_eq!((failure.cause, failure.sent), (Cause::Cancelled, Sent::Maybe), "{text}");
+    }
+    for text in [
+        "The operation was aborted due to timeout",
+        "request cancelled: connection reset by peer",
+        "HTTP 503: request cancelled",
+    ] {
+        assert_ne!(read(text).0, Cause::Cancelled, "{text}");
+    }
+}
+
+#[test]
 fn what_only_mentions_a_failure_says_nothing() {
     for text in [
         "KeyError: 'timeout'",

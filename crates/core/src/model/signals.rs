@@ -181,10 +181,11 @@ fn lookup_of(text: &str) -> Option<Transport> {
     text.starts_with("failed to lookup address information").then_some(kind)
 }
 
+/// Only connecting is refused. A host can become unreachable, and time run out, while an answer is read too: whoever
+/// knows that it was the connecting that failed says so with [`Signals::with_sent`].
 fn transport_of(kind: io::ErrorKind) -> Option<Transport> {
     Some(match kind {
         io::ErrorKind::ConnectionRefused => Transport::Refused,
-        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => Transport::Unreachable,
         io::ErrorKind::TimedOut => Transport::Timeout,
         io::ErrorKind::ConnectionReset
         | io::ErrorKind::ConnectionAborted
@@ -245,6 +246,28 @@ mod tests {
 
         assert_eq!(signals.transport, Some(Transport::Refused));
         assert_eq!(signals.message, "request failed: connection refused");
+    }
+
+    #[test]
+    fn an_io_kind_proves_no_more_than_it_says() {
+        use io::ErrorKind::*;
+        for (kind, cause, sent) in [
+            (ConnectionRefused, crate::Cause::Network, Sent::Never),
+            (HostUnreachable, crate::Cause::Network, Sent::Maybe),
+            (NetworkUnreachable, crate::Cause::Network, Sent::Maybe),
+            (ConnectionReset, crate::Cause::Network, Sent::Maybe),
+            (NotConnected, crate::Cause::Network, Sent::Maybe),
+            (BrokenPipe, crate::Cause::Network, Sent::Maybe),
+            (TimedOut, crate::Cause::Timeout, Sent::Maybe),
+        ] {
+            let signals = Signals::from_error(&io::Error::from(kind));
+            let failure = crate::classify(&signals);
+            assert_eq!((failure.cause, failure.sent), (cause, sent), "{kind:?}");
+            assert_eq!(crate::classify(&signals.with_sent(Sent::Never)).sent, Sent::Never, "{kind:?} while connecting");
+        }
+        assert_eq!(crate::classify(&Signals::from_error(&io::Error::from(AddrNotAvailable))).sent, Sent::Maybe);
+        let no_route = Signals::text("No route to host (os error 113)");
+        assert_eq!(crate::Classifier::new().classify_load(&no_route).disposition, crate::Disposition::Permanent);
     }
 
     #[test]

@@ -154,3 +154,49 @@ fn of_a_long_text_the_beginning_counts_and_no_secret_comes_out_of_its_middle() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn answers_and_cancellations_do_not_open_a_breaker() {
+    let status_after = async |failure: Signals| {
+        let breaker = CircuitBreaker::new(BreakerPolicy::new(5, secs(30)), &env(0.0)).unwrap();
+        for _ in 0..100 {
+            let _ = breaker.call("x", || async { Err::<(), _>(failure.clone()) }).await;
+        }
+        breaker.status("x").unwrap().status
+    };
+    for answer in [
+        Signals::rpc(4001, "Quota plan missing"),
+        Signals::rpc(0, "Nothing to do"),
+        Signals::rpc(-32000, "Duplicate title"),
+        Signals::rpc(-31999, "not your turn"),
+        Signals::text("AbortError: This operation was aborted"),
+        Signals::text("context canceled"),
+        Signals::text("Request was cancelled by the user"),
+        Signals::text("title must not be empty"),
+        Signals::text("'owner' is required"),
+        Signals::text("Repository acme/x does not exist"),
+        Signals::text("A label named bug already exists"),
+        Signals::text("ZodError: [ { code: 'invalid_type', path: ['limit'] } ]"),
+        Signals::http(499, "client closed request"),
+    ] {
+        assert_eq!(status_after(answer.clone()).await, Status::Closed, "{answer:?}");
+    }
+    for fault in [
+        Signals::text("fail"),
+        Signals::rpc(-32603, "boom"),
+        Signals::rpc(-32000, "Connection closed"),
+        Signals::rpc(-32001, "Request timed out"),
+        Signals::rpc(4001, "upstream said: 503 Service Unavailable"),
+    ] {
+        assert_eq!(status_after(fault.clone()).await, Status::Open, "{fault:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_became_unreachable_may_have_acted() {
+    for kind in [std::io::ErrorKind::HostUnreachable, std::io::ErrorKind::NetworkUnreachable] {
+        let script = Script::down(Signals::from(std::io::Error::from(kind)));
+        let answer = caller(&env(0.0)).call("create_issue", nothing(), script.send()).await;
+        assert_eq!((script.executions(), report(&answer).may_have_executed), (1, true), "{kind:?}");
+    }
+}
