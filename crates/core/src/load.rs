@@ -23,7 +23,7 @@ use crate::model::invalid::{self, Invalid};
 use crate::model::note::Flag;
 use crate::model::signals::Signals;
 use crate::report::event::Event;
-use crate::report::one_line;
+use crate::report::{one_line, without_credentials};
 
 /// How servers are loaded.
 #[derive(Clone, Debug)]
@@ -118,7 +118,8 @@ impl<T> ServerOutcome<T> {
 
     /// Why it failed.
     pub fn error(&self) -> Option<String> {
-        self.result.as_ref().err().map(|failure| one_line(&failure.message))
+        let line = self.result.as_ref().err().map(|failure| one_line(&failure.message))?;
+        Some(if line.is_empty() { "no reason given".to_owned() } else { line })
     }
 }
 
@@ -210,6 +211,7 @@ async fn apart<R>(work: impl Future<Output = R>) -> Result<R, String> {
 /// The code that connects is at fault, so trying again does not help.
 fn panicked(words: &str) -> Failure {
     let disposition = Disposition::Permanent;
+    let words = one_line(&without_credentials(words));
     Failure { disposition, ..Failure::local(Cause::Misbehaved, None, format!("connecting panicked: {words}")) }
 }
 

@@ -121,9 +121,18 @@ fn failure(signals: &Signals, verdict: Verdict, disposition: Disposition, status
         sent: verdict.sent.unwrap_or(signals.heard()),
         retry_after: signals.retry_after.map(|asked| asked.min(LONGEST_PAUSE)),
         status,
-        message: without_credentials(&signals.message),
+        message: told(signals),
         incident: signals.incident,
     }
+}
+
+/// The text of a failure. Where the transport says nothing either, nobody is left with an empty text.
+fn told(signals: &Signals) -> String {
+    let is_silent = signals.message.chars().all(|c| c.is_whitespace() || c.is_control());
+    if is_silent && signals.transport.is_none() {
+        return "no reason given".to_owned();
+    }
+    without_credentials(&signals.message)
 }
 
 /// What a failed attempt means, by the built-in rules.

@@ -9,6 +9,8 @@ const LONGEST: usize = 1000;
 const LONGEST_QUOTE: usize = 300;
 /// No more of a text than this is made ready to be shown. What follows is not even looked at.
 const MOST: usize = 8 * 1024;
+/// Names of secrets are not longer.
+const LONGEST_NAME: usize = 200;
 /// Deeper values are left out.
 const DEEPEST: usize = 32;
 
@@ -114,16 +116,13 @@ pub(crate) fn without_credentials(text: &str) -> String {
             break;
         }
         let bare = word.trim_end();
-        let is_hidden = !bare.is_empty()
-            && match next {
-                Next::Plain => false,
-                Next::Secret => true,
-                Next::SchemeOrSecret => !SCHEMES.contains(&bare.to_lowercase().as_str()),
-            };
-        let is_scheme = next == Next::SchemeOrSecret && !is_hidden;
-        clean.push_str(&if is_hidden { REDACTED.to_owned() } else { without_secrets(&without_userinfo(bare)) });
+        // Nothing stands between two blanks: what was announced is still to come.
+        if !bare.is_empty() {
+            let shown = next.shown(bare);
+            clean.push_str(&shown.0);
+            next = shown.1;
+        }
         clean.push_str(&word[bare.len()..]);
-        next = if is_scheme { Next::Secret } else { announced(bare) };
     }
     clean.truncate(beginning(&clean, MOST).len());
     clean
@@ -133,23 +132,62 @@ pub(crate) fn without_credentials(text: &str) -> String {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     Plain,
+    /// A secret, if there is a sign before it: `password = …`.
+    Named,
+    /// The same, or a scheme and then a secret: `"Authorization" : "Bearer …"`.
+    NamedScheme,
     Secret,
     SchemeOrSecret,
 }
 
 /// What may stand between `Authorization:` and the secret.
 const SCHEMES: &[&str] = &["bearer", "basic", "token", "digest", "negotiate"];
+/// What stands between a name and its value.
+const SIGNS: [char; 2] = [':', '='];
+const QUOTES: [char; 2] = ['"', '\''];
 
-/// `Bearer`, `X-API-Key:`, `"password": `, `--token`: the next word is a secret.
+impl Next {
+    /// What of this word may be shown, and what it says of the next.
+    fn shown(self, word: &str) -> (String, Next) {
+        let hidden = || (REDACTED.to_owned(), announced(word));
+        let value = word.trim_start_matches(SIGNS).trim_start_matches('>');
+        match self {
+            Next::Secret => hidden(),
+            Next::SchemeOrSecret if is_scheme(word.trim_matches(QUOTES)) => (word.to_owned(), Next::Secret),
+            Next::SchemeOrSecret => hidden(),
+            Next::Named if word.starts_with(SIGNS) && value.is_empty() => (word.to_owned(), Next::Secret),
+            Next::NamedScheme if word.starts_with(SIGNS) && value.is_empty() => (word.to_owned(), Next::SchemeOrSecret),
+            Next::NamedScheme if word.starts_with(SIGNS) && is_scheme(value.trim_matches(QUOTES)) => {
+                (word.to_owned(), Next::Secret)
+            }
+            Next::Named | Next::NamedScheme if word.starts_with(SIGNS) => {
+                (format!("{}{REDACTED}", &word[..word.len() - value.len()]), Next::Plain)
+            }
+            Next::Plain | Next::Named | Next::NamedScheme => {
+                (without_secrets(&without_userinfo(word)), announced(word))
+            }
+        }
+    }
+}
+
+fn is_scheme(word: &str) -> bool {
+    SCHEMES.iter().any(|scheme| word.eq_ignore_ascii_case(scheme))
+}
+
+/// `Bearer`, `X-API-Key:`, `"password": `, `--token`: the next word is a secret. `password`: it is if a sign follows.
 fn announced(word: &str) -> Next {
-    let lower = word.to_lowercase();
+    // No name is longer; a long word's ending is enough.
+    let ending = word.char_indices().rev().nth(LONGEST_NAME).map_or(word, |(start, _)| &word[start..]);
+    let lower = ending.to_lowercase();
     let name = lower.trim_end_matches([':', '=', '"', '\'']);
-    let names_it = name.len() < word.len() && word.ends_with([':', '=']) && is_secret(name);
-    let is_scheme = ["bearer", "basic"].iter().any(|scheme| lower.ends_with(scheme));
-    if names_it && name.ends_with("authorization") {
-        Next::SchemeOrSecret
-    } else if is_scheme || names_it || is_option(word) {
+    let has_sign = ending.ends_with(SIGNS);
+    let is_authorization = name.ends_with("authorization");
+    if has_sign && is_secret(name) {
+        if is_authorization { Next::SchemeOrSecret } else { Next::Secret }
+    } else if ["bearer", "basic"].iter().any(|scheme| lower.ends_with(scheme)) || is_option(ending) {
         Next::Secret
+    } else if is_secret(name) {
+        if is_authorization { Next::NamedScheme } else { Next::Named }
     } else {
         Next::Plain
     }
@@ -191,7 +229,8 @@ fn without_userinfo(word: &str) -> String {
             return clean;
         }
         let (scheme, after) = rest.split_at(at + 3);
-        let end = after.find(['/', '?', '#', ',', '"', '\'']).unwrap_or(after.len());
+        // A comma and an apostrophe are legal in a password.
+        let end = after.find(['/', '?', '#', '"', '`', '<', '>']).unwrap_or(after.len());
         let host = after[..end].rfind('@').map_or(0, |at| at + 1);
         clean.push_str(scheme);
         rest = &after[host..];
@@ -246,6 +285,16 @@ mod tests {
         assert_eq!(shown("authorization: abc bad"), "authorization: [REDACTED] bad");
         assert_eq!(shown("ran x --api-key abc --n 1"), "ran x --api-key [REDACTED] --n 1");
         assert_eq!(shown("https://h/blob?sig=abc&n=1"), "https://h/blob?sig=[REDACTED]&n=1");
+        assert_eq!(shown("ftp://u:p,w@h/x 'http://u:p'w@h'"), "ftp://h/x 'http://h'");
+        assert_eq!(shown("amqp://h1,http://u:p@h2/"), "amqp://h1,http://h2/");
+        assert_eq!(shown("password = hunter2 failed"), "password = [REDACTED] failed");
+        assert_eq!(shown("PASSWORD => hunter2 :token abc"), "PASSWORD => [REDACTED] :token abc");
+        assert_eq!(shown(r#"{"password" : "hunter2"}"#), r#"{"password" : [REDACTED]"#);
+        assert_eq!(shown(r#"{"password" :"hunter2", "n": 1}"#), r#"{"password" :[REDACTED] "n": 1}"#);
+        assert_eq!(shown(r#""Authorization" : "Bearer abc.def""#), r#""Authorization" : "Bearer [REDACTED]"#);
+        assert_eq!(shown("Authorization :Bearer abc.def x"), "Authorization :Bearer [REDACTED] x");
+        assert_eq!(shown("bearer  \t abc.def rejected"), "bearer  \t [REDACTED] rejected");
+        assert_eq!(shown("the password is wrong: no token here"), "the password is wrong: no token here");
         let once = shown("GET https://h/x?token=abc failed");
         assert_eq!(shown(&once), once, "what is hidden stays as it is");
     }

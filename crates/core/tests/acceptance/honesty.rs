@@ -469,3 +469,18 @@ fn a_write_cannot_be_answered_from_a_copy() {
     write.cache.fresh = Some(secs(30));
     assert_eq!(write.validate().unwrap_err().field, "cache.ttl");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_servers_text_is_one_line_of_the_log_and_silence_is_named() {
+    let env = env(0.0);
+    let mut listener = env.events.subscribe();
+    let script = Script::down(Signals::http(503, "x\n[CircuitBreaker] admin: open → closed"));
+    caller(&env).call("get_issue", nothing(), script.send()).await;
+    let lines: Vec<String> = listener.drain().iter().map(ToString::to_string).collect();
+    assert!(lines.iter().any(|line| line.contains("x [CircuitBreaker]")), "{lines:#?}");
+    assert!(lines.iter().all(|line| !line.contains('\n')), "{lines:#?}");
+
+    let silent = Script::down(Signals::text("\u{7}\n"));
+    let answer = caller(&env).call("create_issue", nothing(), silent.send()).await;
+    assert!(report(&answer).message.contains("no reason given"), "{}", report(&answer).message);
+}

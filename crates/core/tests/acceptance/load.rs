@@ -339,6 +339,7 @@ impl Connect<String> for Panicky {
             tokio::time::sleep(secs(1)).await;
             match server.as_str() {
                 "later" => panic!("{server}: out of luck"),
+                "secret" => panic!("cannot reach https://me:pw@host/x\nwith token=abc"),
                 "hidden" => Err("Session terminated".into()),
                 _ => Ok(vec![server]),
             }
@@ -361,5 +362,27 @@ async fn a_panic_while_connecting_is_one_servers_failure_and_nobody_elses() {
     assert!(report.failed_errors()["at once"].contains("no such server"));
     for failed in &report.outcomes[1..4] {
         assert_eq!((failed.status(), failed.attempts), ("permanent", 1), "{}", failed.server_id);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panics_words_are_one_line_without_secrets() {
+    let report = load_tools(["secret"], &Panicky, &LoadOptions::default()).await.unwrap();
+    let line = "connecting panicked: cannot reach https://host/x with token=[REDACTED]";
+
+    assert_eq!(report.outcomes[0].result.as_ref().unwrap_err().message, line);
+    assert!(report.warnings().prompt[0].ends_with(&format!("secret: {line}")), "{:?}", report.warnings());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_says_nothing_gives_no_reason() {
+    for silent in [Signals::text(" \n"), Signals::transport(Transport::Refused, "")] {
+        let connect = |_: String| std::future::ready(Err::<Vec<String>, _>(silent.clone()));
+        let report = load_tools(["a"], &connect, &LoadOptions::default()).await.unwrap();
+
+        assert_eq!(
+            report.warnings().streamed,
+            ["MCP server 'a' is unavailable: no reason given. Tools from this server will not work."]
+        );
     }
 }

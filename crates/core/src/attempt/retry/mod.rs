@@ -21,6 +21,7 @@ use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Failure, Sent};
 use crate::model::invalid::{self, Invalid};
 use crate::report::event::Event;
+use crate::report::one_line;
 
 /// How often and how patiently to try.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -211,7 +212,7 @@ impl<'a> Rules<'a> {
             attempt,
             of: self.policy.attempts,
             delay,
-            error: failure.message.clone(),
+            error: one_line(&failure.message),
         });
     }
 }
