@@ -161,21 +161,30 @@ const SEARCH: &[&str] = &["search", "find", "grep"];
 const LIST: &[&str] = &["list", "browse"];
 const BATCH: &[&str] = &["batch", "bulk"];
 const WRITE: &[&str] = &[
-    "ack", "acquire", "add", "append", "apply", "approve", "archive", "assign", "cancel", "claim", "clear", "close",
-    "commit", "consume", "copy", "create", "delete", "deploy", "dequeue", "disable", "drop", "edit", "enable",
-    "execute", "insert", "install", "invite", "kill", "lock", "mark", "merge", "move", "patch", "pop", "post",
-    "publish", "purge", "push", "put", "remove", "rename", "replace", "reset", "restart", "revoke", "run", "save",
-    "send", "set", "start", "stop", "submit", "transfer", "trigger", "unlock", "update", "upload", "upsert", "write",
+    "accept", "ack", "acquire", "add", "append", "apply", "approve", "archive", "assign", "buy", "cancel", "claim",
+    "clear", "close", "commit", "consume", "copy", "create", "delete", "deploy", "dedupe", "dequeue", "destroy",
+    "disable", "drop", "edit", "enable", "erase", "execute", "insert", "install", "invite", "kill", "lock", "mark",
+    "merge", "move", "patch", "pay", "pop", "post", "publish", "purge", "push", "put", "redeem", "reject", "remove",
+    "rename", "replace", "reserve", "reset", "restart", "revoke", "run", "save", "send", "set", "start", "stop",
+    "submit", "transfer", "trigger", "unlock", "update", "upload", "upsert", "wipe", "write",
 ];
+/// Verbs that are nouns too: only as the last word, behind what they are done to, `get_ticket_book`.
+const WRITE_LAST: &[&str] = &["book", "checkout", "purchase", "refresh", "register", "sync"];
 
 const JOINTS: &[&str] = &["and", "or", "then"];
 
 /// The words of a tool's name, in small letters: `getUser`, `get_user` and `get-user` read the same.
 pub(crate) fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
-    let mut after_lower = false;
-    for c in name.chars() {
-        let starts_word = !c.is_alphanumeric() || (c.is_uppercase() && after_lower);
+    let (mut after_lower, mut after_upper) = (false, false);
+    let mut rest = name.chars();
+    while let Some(c) = rest.next() {
+        // `APIDelete` is two words, `IDs` is one.
+        let mut next = rest.clone();
+        let (one, two) = (next.next(), next.next());
+        let is_plural = one == Some('s') && !two.is_some_and(char::is_lowercase);
+        let ends_acronym = after_upper && one.is_some_and(char::is_lowercase) && !is_plural;
+        let starts_word = !c.is_alphanumeric() || (c.is_uppercase() && (after_lower || ends_acronym));
         if starts_word {
             words.push(String::new());
         }
@@ -183,6 +192,7 @@ pub(crate) fn words(name: &str) -> Vec<String> {
             word.extend(c.to_lowercase());
         }
         after_lower = c.is_lowercase() || c.is_numeric();
+        after_upper = c.is_uppercase();
     }
     words.retain(|word| !word.is_empty());
     words
@@ -213,7 +223,9 @@ impl Verbs {
     }
 
     fn writes(&self) -> Option<&'static str> {
-        self.has(WRITE)
+        let last =
+            || WRITE_LAST.iter().find(|verb| self.0.len() > 2 && self.0.last().is_some_and(|word| word == *verb));
+        self.has(WRITE).or_else(|| last().copied())
     }
 
     fn kind(&self) -> Option<(Kind, &'static str)> {
@@ -248,9 +260,38 @@ mod tests {
             ("test-tool", Effect::Write),
             ("forget_user", Effect::Write),
             ("query", Effect::Write),
+            ("getAPIDelete", Effect::Write),
+            ("findPRMerge", Effect::Write),
+            ("listVMReset", Effect::Write),
+            ("search_buy", Effect::Write),
+            ("get_ticket_book", Effect::Write),
+            ("get_token_refresh", Effect::Write),
+            ("getAPIKeyIDs", Effect::ReadOnly),
+            ("listPRs", Effect::ReadOnly),
+            ("get_book", Effect::ReadOnly),
+            ("get_order", Effect::ReadOnly),
+            ("get_sync_status", Effect::ReadOnly),
+            ("list_bookings", Effect::ReadOnly),
             ("", Effect::Write),
         ] {
             assert_eq!(ToolFacts::named(name).effect(), effect, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_fall_into_words() {
+        for (name, expected) in [
+            ("getAPIDelete", &["get", "api", "delete"][..]),
+            ("get_user-name", &["get", "user", "name"]),
+            ("listURLs", &["list", "urls"]),
+            ("getIDsOf", &["get", "ids", "of"]),
+            ("HTMLSource", &["html", "source"]),
+            ("readX", &["read", "x"]),
+            ("GET", &["get"]),
+            ("getIssue2Close", &["get", "issue2", "close"]),
+            ("", &[]),
+        ] {
+            assert_eq!(words(name), expected, "{name}");
         }
     }
 
