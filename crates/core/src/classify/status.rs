@@ -15,6 +15,8 @@ const SIGNS: &[&str] = &[
 ];
 /// Words right before a number that make it a status unless it counts what follows: `Error: 500 rows are locked`.
 const WEAK_SIGNS: &[&str] = &["error", "response"];
+/// Who says a status without a name, as over HTTP/2: `GitHub API: 503`.
+const SPEAKERS: &[&str] = &["api"];
 /// Words after a number that it cannot count.
 const NOT_COUNTED: &[&str] =
     &["error", "response", "status", "client", "server", "from", "for", "on", "at", "while", "when", "during", "no"];
@@ -157,6 +159,7 @@ fn status_at(words: &[&str], at: usize, leads: bool) -> Option<u16> {
             let opens = !last.starts_with(char::is_alphanumeric) || !earlier.ends_with(char::is_alphanumeric);
             opens || WEAK_SIGNS.contains(&clean(earlier))
         }
+        word if SPEAKERS.contains(&word) => last.ends_with(':'),
         word => WEAK_SIGNS.contains(&word) || (leads && label.is_none()),
     };
     let rest = &words[at + 1..];
@@ -181,6 +184,10 @@ mod tests {
             ("429 rate limit exceeded", Some(429)),
             ("422 invalid", Some(422)),
             ("GitHub API: 503 Service Unavailable", Some(503)),
+            ("GitHub API: 503", Some(503)),
+            ("GitHub API: 503 ", Some(503)),
+            ("GitHub API: 500 items could not be moved", None),
+            ("the API 503", None),
             ("HTTP 403 Forbidden from http://gw/mcp", Some(403)),
             ("HTTP/1.1 502 Bad Gateway", Some(502)),
             ("Server error '503 Service Unavailable' for url", Some(503)),

@@ -23,8 +23,12 @@ impl Prepared {
     /// Prepares the parts of a text; a phrase never matches across two parts.
     pub fn new<'a>(parts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut prepared = String::new();
+        let mut marks = String::new();
         for part in parts {
             for word in beginning(part, READ).split_whitespace() {
+                if is_unavailable(word) {
+                    marks = format!("{UNAVAILABLE}\n");
+                }
                 let kept = without_address(word);
                 if kept.is_empty() {
                     continue;
@@ -36,7 +40,7 @@ impl Prepared {
             }
             prepared.push('\n');
         }
-        Self { words: without_names(&prepared), text: prepared }
+        Self { words: without_names(&prepared) + &marks, text: prepared }
     }
 
     /// Whether the text contains `phrase` as whole words. A phrase without any is said nowhere.
@@ -89,6 +93,15 @@ impl Prepared {
     pub fn status(&self) -> Option<u16> {
         status::find(&self.text)
     }
+}
+
+/// How a text says in words what others say with gRPC's code.
+const UNAVAILABLE: &str = "code = unavailable";
+
+/// `UNAVAILABLE:`, `StatusCode.UNAVAILABLE`: in capitals it is gRPC's code, in small letters it can be a room.
+fn is_unavailable(word: &str) -> bool {
+    let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
+    bare.rsplit('.').next() == Some("UNAVAILABLE")
 }
 
 /// Whether there is no word in a phrase.
@@ -189,14 +202,69 @@ fn is_host(word: &str) -> bool {
     }
 }
 
-/// Longer endings of names that only a private network knows.
-const PRIVATE: &[&str] = &["internal", "intranet", "localdomain", "localhost", "example", "invalid"];
+/// Longer endings of host names; other long words behind a dot are code, as in `socket.timeout`.
+const LONG_ENDINGS: &[&str] = &[
+    // Those that only a private network knows.
+    "internal",
+    "intranet",
+    "localdomain",
+    "localhost",
+    "example",
+    "invalid",
+    // Those that many register.
+    "academy",
+    "business",
+    "capital",
+    "community",
+    "company",
+    "computer",
+    "consulting",
+    "digital",
+    "education",
+    "engineering",
+    "enterprises",
+    "finance",
+    "foundation",
+    "graphics",
+    "healthcare",
+    "holdings",
+    "hosting",
+    "industries",
+    "international",
+    "management",
+    "marketing",
+    "network",
+    "partners",
+    "photography",
+    "productions",
+    "properties",
+    "security",
+    "services",
+    "software",
+    "solutions",
+    "support",
+    "systems",
+    "technology",
+    "university",
+    "ventures",
+    "website",
+];
+/// Endings that are also written in capitals.
+const IN_CAPITALS: &[&str] = &["com", "corp", "home", "lan", "local", "net", "org"];
+/// What begins a sentence before which a blank is missing: `timed out.please`.
+const BEGINS_A_SENTENCE: &[&str] = &[
+    "and", "but", "check", "it", "no", "please", "retry", "see", "so", "the", "then", "there", "this", "try", "wait",
+    "we", "will", "you", "your",
+];
 
 /// Tells `example.com` and `10.0.0.1` from `1.5` and `httpx.ReadTimeout`.
 fn is_top_level(last: &str, labels: &[&str]) -> bool {
     let is_address = labels.len() == 4 && labels.iter().all(|label| label.parse::<u8>().is_ok());
-    let is_name = (2..=6).contains(&last.len()) && last.chars().all(|c| c.is_ascii_lowercase());
-    is_address || is_name || PRIVATE.contains(&last)
+    let is_short = (2..=6).contains(&last.len()) && last.chars().all(|c| c.is_ascii_lowercase());
+    let is_name = is_short && !BEGINS_A_SENTENCE.contains(&last);
+    let lower = last.to_ascii_lowercase();
+    let is_known = LONG_ENDINGS.contains(&lower.as_str()) || IN_CAPITALS.contains(&lower.as_str());
+    is_address || is_name || is_known || lower.starts_with("xn--")
 }
 
 #[cfg(test)]
@@ -232,6 +300,10 @@ mod tests {
             "403 from timeout:8080",
             "403 from timeout.internal",
             "403 from (timeout.example)",
+            "403 from timeout.technology",
+            "403 from timeout.xn--p1ai",
+            "403 from timeout.LOCAL here",
+            "403 from TIMEOUT.Example.COM",
             "403 from /srv/timeout/x",
             "403 from '/etc/timeout',",
             "403 from conf.d/timeout.yaml",

@@ -34,6 +34,9 @@ fn timeouts_of_well_known_servers_are_read() {
         "{'error': 'timeout'}",
         "Timeout: no response in 30s",
         "unexpected timeout while reading the response",
+        "Request timed out.please retry",
+        "socket.timeout: the read operation",
+        "DEADLINE_EXCEEDED",
     ] {
         assert_eq!(read(text), (Cause::Timeout, Disposition::Transient), "{text}");
     }
@@ -90,6 +93,21 @@ fn lost_and_refused_connections_of_well_known_clients_are_read() {
         "invalid peer certificate: UnknownIssuer",
     ] {
         assert_eq!(read(text), (Cause::Network, Disposition::Permanent), "{text}");
+    }
+}
+
+#[test]
+fn grpc_says_unavailable_in_capitals() {
+    for text in [
+        "UNAVAILABLE: connection closing",
+        "14 UNAVAILABLE: no healthy upstream",
+        "<StatusCode.UNAVAILABLE>",
+        "rpc error: code = Unavailable desc = x",
+    ] {
+        assert_eq!(read(text).1, Disposition::Transient, "{text}");
+    }
+    for text in ["room 5 unavailable: booked", "Unavailable: table 7", "X_UNAVAILABLE_Y"] {
+        assert_eq!(read(text), (Cause::Misbehaved, Disposition::Permanent), "{text}");
     }
 }
 
@@ -217,6 +235,9 @@ fn what_only_mentions_a_failure_says_nothing() {
         "the certificate was revoked by its owner",
         "file timeout.txt is empty",
         "job set-timeout has no runs",
+        "cannot find upstream at timeout.technology",
+        "no such upstream: timeout.xn--p1ai",
+        "nothing at timeout.LOCAL here",
     ] {
         assert_eq!(read(text), (Cause::Misbehaved, Disposition::Permanent), "{text}");
     }

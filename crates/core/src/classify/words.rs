@@ -300,7 +300,8 @@ pub(super) const WORDS: &[Rule] = &[
             "is overloaded",
             "server overloaded",
             "currently overloaded",
-            "overloaded_error"
+            "overloaded_error",
+            "code = unavailable",
         )],
         transient(Cause::Misbehaved),
     ),
