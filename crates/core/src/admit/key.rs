@@ -79,7 +79,7 @@ impl Keys {
 
     /// The key of a call of `parts` (server, tool, caller …) with `arguments`.
     pub fn key(&self, parts: &[&str], arguments: &Value) -> CallKey {
-        let mut writer = Writer { hasher: self.0, gathered: [0; GATHER], length: 0 };
+        let mut writer = Writer { hasher: self.0, gathered: [0; GATHER], length: 0, depth: 0 };
         parts.iter().for_each(|part| writer.text(part));
         writer.value(arguments);
         writer.pass_on();
@@ -90,6 +90,8 @@ impl Keys {
 
 /// A value is many small pieces; hashing them in larger ones takes half the time.
 const GATHER: usize = 256;
+/// Values deeper than this are not followed by recursion: a caller's arguments must not use up the stack.
+const DEEPEST: usize = 128;
 /// No text holds this byte, so no two texts run into each other.
 const END_OF_TEXT: u8 = 0xFF;
 
@@ -104,6 +106,7 @@ struct Writer {
     hasher: SipHasher13,
     gathered: [u8; GATHER],
     length: usize,
+    depth: usize,
 }
 
 impl Writer {
@@ -116,12 +119,44 @@ impl Writer {
                 self.byte(4);
                 self.text(text);
             }
+            Value::Array(_) | Value::Object(_) if self.depth == DEEPEST => self.deep(value),
             Value::Array(items) => {
                 self.byte(5);
                 self.word(items.len() as u64);
+                self.depth += 1;
                 items.iter().for_each(|item| self.value(item));
+                self.depth -= 1;
             }
-            Value::Object(members) => self.object(members),
+            Value::Object(members) => {
+                self.depth += 1;
+                self.object(members);
+                self.depth -= 1;
+            }
+        }
+    }
+
+    /// The same without recursion.
+    fn deep(&mut self, value: &Value) {
+        let mut left: Vec<(Option<&String>, &Value)> = vec![(None, value)];
+        while let Some((name, value)) = left.pop() {
+            if let Some(name) = name {
+                self.text(name);
+            }
+            match value {
+                Value::Array(items) => {
+                    self.byte(5);
+                    self.word(items.len() as u64);
+                    left.extend(items.iter().rev().map(|item| (None, item)));
+                }
+                Value::Object(members) => {
+                    self.byte(6);
+                    self.word(members.len() as u64);
+                    let mut sorted: Vec<_> = members.iter().map(|(name, value)| (Some(name), value)).collect();
+                    sorted.sort_by_key(|(name, _)| *name);
+                    left.extend(sorted.into_iter().rev());
+                }
+                plain => self.value(plain),
+            }
         }
     }
 
@@ -212,7 +247,7 @@ mod tests {
     #[test]
     fn members_that_come_unsorted_are_sorted_whatever_this_builds_objects_do() {
         let hash = |names: [&str; 3], are_sorted| {
-            let mut writer = Writer { hasher: SipHasher13::new(), gathered: [0; GATHER], length: 0 };
+            let mut writer = Writer { hasher: SipHasher13::new(), gathered: [0; GATHER], length: 0, depth: 0 };
             let members = names.map(|name| (name.to_owned(), Value::from(name)));
             writer.members(members.iter().map(|(name, value)| (name, value)), are_sorted);
             writer.pass_on();
@@ -222,6 +257,30 @@ mod tests {
         assert_eq!(hash(["b", "c", "a"], false), hash(["a", "b", "c"], true));
         let parsed: Map<String, Value> = serde_json::from_str(r#"{"b": 1, "c": 2, "a": 3}"#).unwrap();
         assert_eq!(parsed.keys().is_sorted(), *OBJECTS_ARE_SORTED);
+    }
+
+    #[test]
+    fn deep_values_are_hashed_whole_and_use_no_stack() {
+        let keys = Keys::default();
+        let nest = |inner: Value, depth: usize| {
+            (0..depth).fold(inner, |inner, at| match at % 2 {
+                1 if at < 200 => Map::from_iter([("b".to_owned(), inner), ("a".to_owned(), at.into())]).into(),
+                _ => vec![inner, at.into()].into(),
+            })
+        };
+        let key = |inner: &Value, depth| keys.key(&["s"], &nest(inner.clone(), depth));
+        for depth in [1, 127, 128, 129, 200, 3000] {
+            assert_eq!(key(&json!({"x": 1, "y": 2}), depth), key(&json!({"y": 2, "x": 1}), depth), "{depth}");
+            assert_ne!(key(&json!({"x": 1}), depth), key(&json!({"x": 2}), depth), "{depth}");
+        }
+        let value = nest(json!({"x": [1, {"y": null}], "a": "b"}), 50);
+        let mut by_stack = Writer { hasher: keys.0, gathered: [0; GATHER], length: 0, depth: 0 };
+        let mut by_list = Writer { hasher: keys.0, gathered: [0; GATHER], length: 0, depth: 0 };
+        by_stack.value(&value);
+        by_list.deep(&value);
+        by_stack.pass_on();
+        by_list.pass_on();
+        assert_eq!(by_stack.hasher.finish128().as_u128(), by_list.hasher.finish128().as_u128(), "the same way");
     }
 
     #[test]
