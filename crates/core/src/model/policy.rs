@@ -65,9 +65,9 @@ pub enum Scope {
 pub enum Fallback {
     /// The last good answer, labelled with its age.
     Cached,
-    /// The same search with a simpler query. The query's argument is found by name unless given.
+    /// The same search with a simpler query; read-only tools only. The query's argument is found by name unless given.
     Simplify(Option<String>),
-    /// The page before. The page's argument is found by name unless given.
+    /// The page before; read-only tools only. The page's argument is found by name unless given.
     PreviousPage(Option<String>),
     /// Each item of a batch on its own. The list's argument is found by name unless given.
     OneByOne(Option<String>),
@@ -155,6 +155,10 @@ impl Policy {
             Fallback::Queue if self.effect == Effect::Destructive => {
                 Err(Invalid::new("fallback", "\"queue\" is not for destructive tools"))
             }
+            Fallback::Simplify(_) | Fallback::PreviousPage(_) if self.effect != Effect::ReadOnly => Err(Invalid::new(
+                "fallback",
+                format!("\"{}\" is for read-only tools; a write with other arguments does something else", step.name()),
+            )),
             Fallback::Alternate { server, tool, .. } if server.is_empty() || tool.is_empty() => {
                 Err(Invalid::new("fallback", "an alternate needs the names of a server and of a tool"))
             }

@@ -155,7 +155,9 @@ impl<T: Clone> Run<'_, T> {
                 for (query, arguments) in simplify::simplified(&self.call.arguments, argument.as_deref()) {
                     match self.ask(self.tool, Part::Again, arguments, send).await {
                         Ok(value) => return Ok(served(name, texts::simplified(&query, failure), Body::Value(value))),
-                        Err(failed) => last = Skipped::Failed(failed),
+                        // What ends the search for an answer ends this one too.
+                        Err(failed) if self.must_be_told(&failed) => return Err(failed.into()),
+                        Err(failed) => last = failed.into(),
                     }
                 }
                 Err(last)

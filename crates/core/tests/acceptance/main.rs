@@ -25,5 +25,6 @@ mod recover;
 mod restore;
 mod retry;
 mod settings;
+mod steps;
 mod strangers;
 mod turns;

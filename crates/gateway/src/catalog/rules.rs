@@ -186,7 +186,7 @@ impl Rules {
 }
 
 /// What is said of many tools holds for those it can hold for: an old answer of a write would be a lie, a second
-/// attempt beside it could act twice, and what destroys is not put off. Nor does a part of a call have more time than the whole.
+/// attempt beside it could act twice, with other arguments it does something else, and what destroys is not put off. Nor does a part of a call have more time than the whole.
 pub(super) fn fit(policy: &mut Policy) {
     policy.attempt_timeout = policy.attempt_timeout.filter(|limit| *limit <= policy.timeout);
     let limit = policy.attempt_timeout.unwrap_or(policy.timeout);
@@ -199,6 +199,7 @@ pub(super) fn fit(policy: &mut Policy) {
     let (effect, keeps) = (policy.effect, policy.cache.stale.is_some());
     policy.fallback.retain(|step| match step {
         Fallback::Cached => reads && keeps,
+        Fallback::Simplify(_) | Fallback::PreviousPage(_) => reads,
         Fallback::Queue => matches!(effect, Effect::Write | Effect::Idempotent),
         _ => true,
     });
@@ -298,7 +299,7 @@ mod tests {
         let all = Layer {
             cache,
             hedge: Some(Some(seawall::HedgePolicy::Quantile(0.95))),
-            fallback: Some(vec![Fallback::Cached, Fallback::Queue]),
+            fallback: Some(vec![Fallback::Cached, Fallback::PreviousPage(None), Fallback::Queue]),
             breaker: BreakerLayer { failures: Some(0), ..BreakerLayer::default() },
             ..Layer::default()
         };
@@ -307,7 +308,10 @@ mod tests {
         let (read, write) = (policy("get_x"), policy("create_x"));
         assert_eq!((read.validate(), write.validate()), (Ok(()), Ok(())));
         assert_eq!((read.cache.fresh.is_some(), write.cache.fresh.is_some()), (true, false));
-        assert_eq!((read.fallback, write.fallback), (vec![Fallback::Cached], vec![Fallback::Queue]));
+        assert_eq!(
+            (read.fallback, write.fallback),
+            (vec![Fallback::Cached, Fallback::PreviousPage(None)], vec![Fallback::Queue])
+        );
         assert_eq!((read.hedge.is_some(), write.hedge.is_some(), read.breaker), (true, false, None));
     }
 }

@@ -127,6 +127,12 @@ retry = { attempts = 0 }
 [tools."a/z"]
 effect = "write"
 cache = { ttl = "1s" }
+[tools."a/purge"]
+effect = "destructive"
+fallback = ["previous_page"]
+[tools."a/query"]
+effect = "idempotent"
+fallback = [{ simplify = "q" }]
 "#;
     assert_eq!(
         toml_file(wrong).problems("seawall.toml"),
@@ -149,7 +155,9 @@ seawall.toml:17: tools."a/x".fallback[2]: says nothing; write { tool = "server/t
 seawall.toml:17: tools."a/x".fallback[3].tool: "x" is no tool; write "server/tool"
 seawall.toml:17: tools."a/x".fallback[3]: says nothing; write { tool = "server/tool" } or { text = "…" }
 seawall.toml:18: tools."a/y": retry.attempts: must be at least 1
-seawall.toml:20: tools."a/z": cache.ttl: is for read-only tools; a write has to reach its server each time"#
+seawall.toml:20: tools."a/z": cache.ttl: is for read-only tools; a write has to reach its server each time
+seawall.toml:23: tools."a/purge": fallback: "previous_page" is for read-only tools; a write with other arguments does something else
+seawall.toml:26: tools."a/query": fallback: "simplify" is for read-only tools; a write with other arguments does something else"#
     );
 }
 
