@@ -212,19 +212,21 @@ impl IssueManager {
     }
 
     /// Labels one issue after another. What GitHub refuses for good is reported and the rest goes on; anything
-    /// else ends the batch, and seawall does its items again one by one: adding a label twice adds it once.
+    /// else ends the batch, and seawall does its items again one by one: adding a label twice adds it once. What ended it speaks
+    /// of one request only; what was done before is said here, because nobody else knows.
     async fn label_issues(&self, asked: LabelIssues) -> Result<String, Signals> {
         let numbers = &asked.issue_numbers.0;
-        let mut refused = Vec::new();
+        let (mut done, mut refused) = (0, Vec::new());
         for number in numbers {
             let request = self.request(Method::POST, &asked.repository, &[&number.to_string(), "labels"]);
             match self.github::<Value>(request.json(&json!({"labels": asked.labels}))).await {
-                Ok(_) => {}
-                Err(signals) if classify(&signals).disposition == Disposition::Transient => return Err(signals),
-                Err(signals) => refused.push((number, signals)),
+                Ok(_) => done += 1,
+                Err(signals) => match classify(&signals) {
+                    failure if failure.disposition != Disposition::Transient => refused.push((number, signals)),
+                    failure => return Err(signals.with_sent(if done > 0 { Sent::Yes } else { failure.sent })),
+                },
             }
         }
-        let done = numbers.len() - refused.len();
         match refused.pop() {
             Some((_, signals)) if done == 0 => return Err(signals),
             last => refused.extend(last),

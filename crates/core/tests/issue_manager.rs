@@ -193,6 +193,27 @@ async fn a_batch_that_fails_is_done_item_by_item() {
 }
 
 #[tokio::test]
+async fn a_batch_that_is_throttled_half_way_does_not_claim_that_nothing_was_done() {
+    let manager = Manager::start().await;
+    let throttled = json!({"status": 429, "retry_after": 400});
+    manager.fail(json!({"faults": [{"status": 200, "executes": true}, throttled]})).await;
+    let labels = json!({"issue_numbers": [1, 2, 3], "labels": ["old"]});
+
+    let result = manager.call("batch_label_issues", labels.clone()).await;
+
+    assert_eq!((manager.count("requests", LABEL).await, manager.count("executed", LABEL).await), (2, 1));
+    let half_done = failure(&result);
+    assert_eq!((&half_done["code"], &half_done["mayHaveExecuted"]), (&json!("RATE_LIMITED"), &json!(true)));
+    assert!(text(&result).contains("It may have been executed"), "{}", text(&result));
+
+    // Refused at its first item, it was not begun.
+    let manager = Manager::start().await;
+    manager.fail(json!({"faults": [throttled]})).await;
+    let result = manager.call("batch_label_issues", labels).await;
+    assert_eq!(failure(&result)["mayHaveExecuted"], false, "{}", text(&result));
+}
+
+#[tokio::test]
 async fn an_outage_is_bridged_by_a_labelled_copy_until_the_breaker_ends_the_asking() {
     let manager = Manager::start().await;
     let live = manager.get_issue(1).await;

@@ -157,7 +157,7 @@ impl<T: Clone> Run<'_, T> {
         let timed_out = answered.is_err();
         let result = match answered {
             Ok(Ok(value)) => self.judge(tool, value),
-            Ok(Err(signals)) => Err(local(self.classifier().classify(&signals))),
+            Ok(Err(signals)) => Err(local(self.of_whole(tool, part, arguments, &signals))),
             Err(_) => Err(local(self.no_answer(tool, part, limit))),
         };
         written.unless_never_sent(result.as_ref().err().map(|missed| &missed.0));

@@ -16,16 +16,32 @@ use crate::attempt::budget::{Budget, Token};
 use crate::attempt::{Missed, Part};
 use crate::model::answer::{Body, Item, Served};
 use crate::model::call::Attempt;
-use crate::model::failure::{Blame, Cause, Disposition, Failure};
-use crate::model::policy::Fallback;
+use crate::model::effect::Kind;
+use crate::model::failure::{Blame, Cause, Disposition, Failure, Sent};
+use crate::model::policy::{Fallback, Policy};
 use crate::model::signals::Signals;
 use crate::report::{one_line, served as texts};
 use crate::run::Run;
+use crate::state::Tool;
 
 /// How many items of a batch are in flight at a time.
 const AT_A_TIME: usize = 4;
 
 impl<T: Clone> Run<'_, T> {
+    /// What a failure says of a whole batch at `tool`. A status is an answer to one request, and a batch may have made others
+    /// before it: that nothing was done is proven by what was never sent, or said by whoever knows.
+    pub(crate) fn of_whole(&self, tool: &Tool, part: Part, arguments: &Value, signals: &Signals) -> Failure {
+        let failure = self.classifier().classify(signals);
+        let is_whole = tool.policy.kind == Some(Kind::Batch) && matches!(part, Part::Call | Part::Other);
+        let is_status = failure.status.is_some() && failure.cause != Cause::SessionLost;
+        let is_unproven = failure.sent == Sent::Never && signals.sent != Sent::Never;
+        let is_single = || split::is_single(arguments, argument_of(&tool.policy));
+        match is_whole && is_status && is_unproven && !is_single() {
+            true => Failure { sent: Sent::Maybe, ..failure },
+            false => failure,
+        }
+    }
+
     /// Whether what became of the whole batch will be followed by its first item at once, so that this can speak for both.
     pub(crate) fn goes_on_by_items(&self, missed: &Missed<T>) -> bool {
         let (failure, words) = &**missed;
@@ -119,6 +135,14 @@ impl<T: Clone> Run<'_, T> {
         }
         Ok(())
     }
+}
+
+/// What the policy calls the list of a batch's items, if it does.
+fn argument_of(policy: &Policy) -> Option<&str> {
+    policy.fallback.iter().find_map(|step| match step {
+        Fallback::OneByOne(argument) => argument.as_deref(),
+        _ => None,
+    })
 }
 
 /// What the items are paid from: a token is at hand whenever one starts.

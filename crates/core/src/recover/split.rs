@@ -25,6 +25,12 @@ pub fn one_by_one(arguments: &Value, name: Option<&str>) -> Option<Vec<(Value, V
     Some(items.iter().map(single).collect())
 }
 
+/// Whether these are the arguments of a batch of one.
+pub(crate) fn is_single(arguments: &Value, name: Option<&str>) -> bool {
+    let name = name.map(str::to_owned).or_else(|| items_argument(arguments));
+    name.and_then(|name| arguments.get(name)?.as_array()).is_some_and(|items| items.len() == 1)
+}
+
 /// The only list, or the only one whose name says that it holds items.
 fn items_argument(arguments: &Value) -> Option<String> {
     let lists: Vec<&String> =

@@ -4,6 +4,7 @@
 
 mod answers;
 mod article;
+mod batch;
 mod breaker;
 mod cancel;
 mod chain;

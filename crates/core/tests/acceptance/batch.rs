@@ -1,0 +1,90 @@
+//! Batches: what their failures prove, and when they count against their server.
+
+use super::kit::*;
+use seawall::*;
+use serde_json::{Value, json};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+fn ids(arguments: &Value) -> Vec<u64> {
+    arguments["ids"].as_array().unwrap().iter().filter_map(Value::as_u64).collect()
+}
+
+/// Calls a batch of 1, 2 and 3 that does its items in order, and fails once, at item 3. What was done, in order.
+async fn fails_at_the_third(tools: &ToolCaller<String>, failure: Signals) -> (Answer<String>, Vec<u64>) {
+    let (done, failed) = (Mutex::new(Vec::new()), AtomicU32::new(0));
+    let send = |attempt: Attempt| {
+        let run = || {
+            for id in ids(&attempt.arguments) {
+                if id == 3 && failed.fetch_add(1, Ordering::SeqCst) == 0 {
+                    return Err(failure.clone());
+                }
+                done.lock().unwrap().push(id);
+            }
+            Ok("done".to_owned())
+        };
+        std::future::ready(run())
+    };
+    let answer = tools.call("batch_create_issues", json!({"ids": [1, 2, 3]}), send).await;
+    let done = done.lock().unwrap().clone();
+    (answer, done)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_of_writes_that_a_status_ended_half_way_is_not_done_again() {
+    for failure in [
+        Signals::http(429, "GitHub API: 429 Too Many Requests"),
+        Signals { retry_after: Some(secs(1)), ..Signals::http(429, "slow down") },
+        Signals::text("429 Too Many Requests"),
+        Signals::http(403, "rate limit exceeded"),
+        Signals::http(503, "down"),
+        Signals::http(422, "no such issue"),
+    ] {
+        // Nor is it repeated as a whole.
+        let tools = with_tool(settings(&env(0.0)), "batch_create_issues", |policy| policy.retry.attempts = 3);
+
+        let (answer, done) = fails_at_the_third(&tools, failure.clone()).await;
+
+        assert_eq!(done, [1, 2], "{failure:?}");
+        let report = report(&answer);
+        assert!(report.may_have_executed && !report.message.contains("not executed"), "{}", report.message);
+        assert!(report.message.contains("may have been executed"), "{}", report.message);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_may_be_repeated_goes_on_one_by_one_and_says_what_may_have_been_done() {
+    let idempotent =
+        || with_tool(settings(&env(0.0)), "batch_create_issues", |policy| policy.effect = Effect::Idempotent);
+    let (answer, done) = fails_at_the_third(&idempotent(), Signals::http(429, "slow down")).await;
+    assert_eq!((served(&answer).by.as_str(), done), ("individually", vec![1, 2, 1, 2, 3]));
+
+    let too_long = Signals { retry_after: Some(secs(400)), ..Signals::http(429, "slow down") };
+    let (answer, done) = fails_at_the_third(&idempotent(), too_long).await;
+    assert_eq!((report(&answer).may_have_executed, done), (true, vec![1, 2]));
+    assert!(!report(&answer).message.contains("not executed"), "{}", report(&answer).message);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_of_writes_of_which_nothing_was_sent_is_done_one_by_one() {
+    for failure in [
+        Signals::transport(Transport::Refused, "connection refused"),
+        Signals::transport(Transport::UnknownHost, "no such host"),
+        // Whoever says so knows.
+        Signals::http(429, "slow down").with_sent(Sent::Never),
+    ] {
+        let sent = Mutex::new(Vec::new());
+        let send = |attempt: Attempt| {
+            let ids = ids(&attempt.arguments);
+            sent.lock().unwrap().push(ids.clone());
+            std::future::ready(if ids.len() > 1 { Err(failure.clone()) } else { Ok("done".to_owned()) })
+        };
+        let answer = caller(&env(0.0)).call("batch_create_issues", json!({"ids": [1, 2]}), send).await;
+        assert_eq!(served(&answer).by, "individually");
+        assert_eq!(*sent.lock().unwrap(), [vec![1, 2], vec![1], vec![2]]);
+    }
+    // Of a batch of one, a status says all.
+    let refused = Script::down(Signals::http(429, "slow down"));
+    let answer = caller(&env(0.0)).call("batch_create_issues", json!({"ids": [1]}), refused.send()).await;
+    assert!(!report(&answer).may_have_executed);
+}
