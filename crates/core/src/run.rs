@@ -1,6 +1,6 @@
 //! Decides what every stage may look at while it works on a call, and what is noted down on the way.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::admit::key::{CallKey, KeyCell};
@@ -47,6 +47,8 @@ pub(crate) struct Run<'a, T> {
     followed: Flag,
     /// One line for each attempt that failed.
     causes: Mutex<Vec<String>>,
+    /// Failures of a whole batch that no breaker has counted yet, each with its incident.
+    spared: Mutex<Vec<Option<u64>>>,
     key: KeyCell,
     /// The moment the answer was there; the start of the clock until then.
     ended: When,
@@ -75,6 +77,7 @@ impl<'a, T> Run<'a, T> {
             waited: Flag::default(),
             followed: Flag::default(),
             causes: Mutex::default(),
+            spared: Mutex::default(),
             key: KeyCell::default(),
             ended: When::default(),
         }
@@ -221,6 +224,11 @@ impl<'a, T> Run<'a, T> {
     /// One line for each attempt that failed.
     pub(crate) fn causes(&self) -> Vec<String> {
         self.causes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What no breaker has counted yet, because an item may speak for it.
+    pub(crate) fn spared(&self) -> MutexGuard<'_, Vec<Option<u64>>> {
+        self.spared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells that the call ended; once.

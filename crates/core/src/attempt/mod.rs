@@ -173,8 +173,11 @@ impl<T: Clone> Run<'_, T> {
         if was_hurried {
             drop(permits);
         } else {
-            let is_spared = || part == Part::Call && result.as_ref().is_err_and(|missed| self.goes_on_by_items(missed));
+            let is_spared = || part == Part::Call && result.as_ref().is_err_and(|missed| self.spares(missed));
             permits.settle(tool, part, is_spared, &result);
+            if part == Part::FirstItem {
+                self.first_item_spoke(result.as_ref().err().map(|missed| &missed.0));
+            }
         }
         let took = watch.stop(result.as_ref().err().map(|missed| missed.0.cause));
         if let (Some(took), Ok(_)) = (took, &result) {

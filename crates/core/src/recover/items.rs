@@ -1,7 +1,8 @@
 //! Decides how a batch that failed is done item by item: who goes first, what is waited for, and when to stop.
 //!
 //! The first item goes alone: if the trouble is not the batch's but the server's, the others are spared it, and only then
-//! a breaker counts a failure: a batch whose items work says nothing against the server. After a 429 the pause that the
+//! a breaker counts a failure: a batch whose items work says nothing against the server. If no item could be sent, the batch's
+//! own failure counts. After a 429 the pause that the
 //! server asked for is waited out first, and then all items go one at a time. Whatever is not sent is said not to be.
 //! Items are no retries: those that work cost the server's retry budget nothing, each that meets its trouble costs a token.
 
@@ -43,7 +44,7 @@ impl<T: Clone> Run<'_, T> {
     }
 
     /// Whether what became of the whole batch will be followed by its first item at once, so that this can speak for both.
-    pub(crate) fn goes_on_by_items(&self, missed: &Missed<T>) -> bool {
+    fn goes_on_by_items(&self, missed: &Missed<T>) -> bool {
         let (failure, words) = &**missed;
         let Some(Fallback::OneByOne(argument)) = self.tool.policy.fallback.first() else { return false };
         words.is_none()
@@ -51,6 +52,34 @@ impl<T: Clone> Run<'_, T> {
             && failure.asked_pause().is_none()
             && !self.must_be_told(failure)
             && split::one_by_one(&self.call.arguments, argument.as_deref()).is_some()
+    }
+
+    /// Whether a breaker is spared what became of the whole batch, because its first item follows. Noted, for if it does not.
+    pub(crate) fn spares(&self, missed: &Missed<T>) -> bool {
+        let is_spared = self.goes_on_by_items(missed);
+        if is_spared {
+            self.spared().push(missed.0.incident);
+        }
+        is_spared
+    }
+
+    /// The first item has ended: whatever it says of the server is said for the batch too.
+    pub(crate) fn first_item_spoke(&self, failure: Option<&Failure>) {
+        if failure.is_none_or(|failure| failure.cause.blame() != Blame::Nobody) {
+            self.spared().clear();
+        }
+    }
+
+    /// The batch's failure counts after all, unless an item has spoken for it: there was no time for one, or no budget.
+    pub(crate) fn blame_spared(&self) {
+        let spared = std::mem::take(&mut *self.spared());
+        for incident in spared {
+            let permit = self.tool.breaker.as_ref().and_then(|breaker| breaker.admit().ok());
+            // A probe is left to those who ask the server.
+            if let Some(permit) = permit.filter(|permit| !permit.is_probe()) {
+                permit.blame_incident(Blame::Server, incident);
+            }
+        }
     }
 
     /// Does the batch item by item; `failure` is what became of the whole.

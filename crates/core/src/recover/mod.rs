@@ -87,7 +87,9 @@ impl<T: Clone> Run<'_, T> {
         for (index, fallback) in self.tool.policy.fallback.iter().enumerate() {
             let later = self.tool.policy.fallback[index + 1..].iter().filter(|later| later.asks()).count();
             self.begin_turn(1 + later + own_steps.len());
-            match self.fall_back(fallback, &failure, send).await {
+            let answered = self.fall_back(fallback, &failure, send).await;
+            self.blame_spared();
+            match answered {
                 Ok(served) => return self.serve(served),
                 Err(Skipped::Unavailable) => warnings.push(skipping(&self.step_name(fallback.name()))),
                 Err(Skipped::NoTime) => warnings.push(not_tried(&self.step_name(fallback.name()))),

@@ -3,6 +3,7 @@
 use super::kit::*;
 use seawall::*;
 use serde_json::{Value, json};
+use std::future::pending;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -87,4 +88,64 @@ async fn a_batch_of_writes_of_which_nothing_was_sent_is_done_one_by_one() {
     let refused = Script::down(Signals::http(429, "slow down"));
     let answer = caller(&env(0.0)).call("batch_create_issues", json!({"ids": [1]}), refused.send()).await;
     assert!(!report(&answer).may_have_executed);
+}
+
+fn batch_of(effect: Effect, budget: BudgetPolicy) -> ToolCaller<String> {
+    let policy = ServerPolicy { budget, ..ServerPolicy::default() };
+    let options = CallerOptions { policy, ..CallerOptions::default() };
+    let tools = ToolCaller::with_options(settings(&env(0.0)), options).unwrap();
+    tools.tool(ToolFacts { effect: Some(effect), ..ToolFacts::named("batch_label") }, |_| ()).unwrap();
+    tools
+}
+
+/// Calls three different batches in a row; how many attempts were made, and what the breaker has seen.
+async fn three_batches<F>(tools: &ToolCaller<String>, send: impl Fn(Attempt) -> F) -> (u32, Status)
+where
+    F: Future<Output = Result<String, Signals>>,
+{
+    let sent = AtomicU32::new(0);
+    for n in 0..3 {
+        let counted = |attempt| {
+            sent.fetch_add(1, Ordering::SeqCst);
+            send(attempt)
+        };
+        tools.call("batch_label", Call::new(json!({"ids": [n, 7]})).in_session(format!("{n}")), counted).await;
+    }
+    (sent.into_inner(), tools.breaker_status("batch_label").unwrap().status)
+}
+
+#[tokio::test(start_paused = true)]
+async fn t07_batches_that_hang_open_their_breaker_at_two() {
+    for effect in [Effect::ReadOnly, Effect::Idempotent, Effect::Write] {
+        let tools = batch_of(effect, BudgetPolicy::DEFAULT);
+        assert_eq!(three_batches(&tools, |_| pending()).await, (2, Status::Open), "{effect:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t07_batches_whose_items_nobody_pays_for_open_their_breaker_at_two() {
+    let tools = batch_of(Effect::Idempotent, BudgetPolicy { share: 0.0, floor: 0, saved: 0 });
+    let down = |_| std::future::ready(Err(Signals::http(503, "down")));
+    assert_eq!(three_batches(&tools, down).await, (2, Status::Open));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t07_batches_whose_first_item_has_too_little_time_open_their_breaker_at_two() {
+    let tools = batch_of(Effect::Idempotent, BudgetPolicy::DEFAULT);
+    let late = async |attempt: Attempt| {
+        tokio::time::sleep(if ids(&attempt.arguments).len() > 1 { secs(50) } else { secs(60) }).await;
+        Err(Signals::http(503, "down"))
+    };
+    assert_eq!(three_batches(&tools, late).await, (2 + 2, Status::Open));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_attempt_of_a_batch_counts_if_no_item_follows_the_last() {
+    let tools = with_tool(settings(&env(0.0)), "batch_label", |policy| {
+        (policy.effect, policy.retry.attempts) = (Effect::Idempotent, 3);
+        policy.attempt_timeout = Some(secs(25));
+    });
+    let answer = tools.call("batch_label", json!({"ids": [1, 2]}), |_| pending()).await;
+    let breaker = tools.breaker_status("batch_label").unwrap();
+    assert_eq!((answer.attempts, breaker.status), (3, Status::Open));
 }
