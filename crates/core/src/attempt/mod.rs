@@ -80,9 +80,8 @@ impl<T: Clone> Run<'_, T> {
             env: self.env(),
             names: (&tool.server.name, &tool.name),
         };
-        let is_last = || self.call.held.as_ref().is_some_and(|held| held.is_last());
         // A long pause is not sat out by a call that can be answered with a copy.
-        let blocked = |is_asked_for: bool| wait(tool).is_some() || is_last() || (is_asked_for && self.has_copy());
+        let blocked = |is_asked_for: bool| wait(tool).is_some() || self.is_last() || (is_asked_for && self.has_copy());
         let tried = try_again(&rules, missed, |_| self.hedged(send), blocked).await;
         match tried {
             Ok(retried) => Ok(retried.value),

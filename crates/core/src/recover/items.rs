@@ -126,6 +126,10 @@ impl<T: Clone> Run<'_, T> {
     where
         F: Future<Output = Result<T, Signals>>,
     {
+        if self.is_last() {
+            let words = "not sent, because the call was ended before it";
+            let _first = stopped.set(Failure::local(Cause::Cancelled, None, words));
+        }
         if let Some(reason) = stopped.get() {
             return Item { input, result: Err(reason.clone()), may_have_executed: false };
         }
@@ -162,7 +166,7 @@ impl<T: Clone> Run<'_, T> {
             self.note_wait();
             tokio::time::sleep(wait).await;
         }
-        Ok(())
+        if self.is_last() { Err(Skipped::Unavailable) } else { Ok(()) }
     }
 }
 

@@ -123,6 +123,11 @@ impl<T: Clone> Run<'_, T> {
         self.must_not_act_again() || !failure.cause.allows_fallback()
     }
 
+    /// Whether the call was told that no attempt follows.
+    pub(crate) fn is_last(&self) -> bool {
+        self.call.held.as_ref().is_some_and(|held| held.is_last())
+    }
+
     async fn fall_back<F>(
         &self,
         fallback: &Fallback,
@@ -142,7 +147,8 @@ impl<T: Clone> Run<'_, T> {
         // A server that named a pause is not asked before it is over; the items of a batch can wait for that.
         let can_wait = matches!(fallback, Fallback::OneByOne(_)) && failure.asked_pause().is_some();
         let must_wait = failure.retry_after.is_some() && !can_wait;
-        if (hides_its_fate && self.may_have_acted()) || (asks_again && must_wait) {
+        let is_over = fallback.asks() && self.is_last();
+        if (hides_its_fate && self.may_have_acted()) || (asks_again && must_wait) || is_over {
             return Err(Skipped::Unavailable);
         }
         if fallback.asks() && self.remaining().is_zero() {
@@ -155,6 +161,9 @@ impl<T: Clone> Run<'_, T> {
             Fallback::Simplify(argument) => {
                 let mut last = Skipped::Unavailable;
                 for (query, arguments) in simplify::simplified(&self.call.arguments, argument.as_deref()) {
+                    if self.is_last() {
+                        break;
+                    }
                     match self.ask(self.tool, Part::Again, arguments, send).await {
                         Ok(value) => return Ok(served(name, texts::simplified(&query, failure), Body::Value(value))),
                         // What ends the search for an answer ends this one too.
@@ -274,7 +283,7 @@ impl<T: Clone> Run<'_, T> {
 
     async fn own_step(&self, step: &Step<T>, failure: &Failure) -> Result<Served<T>, Skipped> {
         let hides_its_fate = self.may_have_acted();
-        if hides_its_fate || !step.is_available() {
+        if hides_its_fate || self.is_last() || !step.is_available() {
             return Err(Skipped::Unavailable);
         }
         if self.remaining().is_zero() {

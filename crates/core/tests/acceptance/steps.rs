@@ -2,7 +2,9 @@
 
 use super::kit::*;
 use seawall::*;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::future::{Ready, ready};
+use std::sync::Arc;
 
 #[test]
 fn only_what_reads_is_asked_with_other_arguments() {
@@ -27,4 +29,49 @@ async fn a_denial_or_a_callers_fault_ends_the_search_with_simpler_queries() {
 
         assert_eq!((report(&answer).code, script.executions()), (code, 3 + 1), "{:?}", answer.warnings);
     }
+}
+
+/// A call that is told with its `last` attempt that no other follows.
+fn ending_at(last: u32, arguments: Value) -> (Call, impl Fn(Attempt) -> Ready<Result<String, Signals>>) {
+    let held = Arc::new(Held::default());
+    let call = Call { held: Some(held.clone()), ..Call::new(arguments) };
+    let send = move |attempt: Attempt| {
+        if attempt.number >= last {
+            held.make_last();
+        }
+        ready(Err(Signals::http(500, "boom")))
+    };
+    (call, send)
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_fallback_sends_anything_after_the_last_attempt() {
+    let query = || json!({"query": "a b c d"});
+    let own = [Step::new("backup", || async { Ok("sent".to_owned()) })];
+    for last in [1, 4] {
+        let (call, send) = ending_at(last, query());
+        let answer = caller(&env(0.0)).call_with("search_issues", call, &own, send).await;
+        assert_eq!((answer.attempts, report(&answer).code), (last, Code::UpstreamError), "{:?}", answer.warnings);
+    }
+    let tools = caller(&env(0.0));
+    tools.call("search_issues", query(), Script::healthy().send()).await;
+    let (call, send) = ending_at(1, query());
+    assert_eq!(served(&tools.call("search_issues", call, send).await).by, "cached", "a copy needs no attempt");
+
+    let batch = |last| {
+        let (call, send) = ending_at(last, json!({"ids": [1, 2, 3]}));
+        let first_works = move |attempt: Attempt| {
+            let is_first = attempt.number == 2;
+            let ended = send(attempt);
+            if is_first { ready(Ok("done".to_owned())) } else { ended }
+        };
+        (call, first_works)
+    };
+    let tools = with_tool(settings(&env(0.0)), "batch_label", |policy| policy.effect = Effect::Idempotent);
+    let (call, send) = batch(2);
+    let answer = tools.call("batch_label", call, send).await;
+    let Body::Items(items) = &served(&answer).body else { panic!("no items") };
+    assert_eq!((answer.attempts, items[0].result.is_ok()), (2, true));
+    let second = items[1].result.as_ref().unwrap_err();
+    assert_eq!(second.message, "not sent, because the call was ended before it");
 }
