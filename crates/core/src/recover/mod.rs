@@ -240,7 +240,8 @@ impl<T: Clone> Run<'_, T> {
         failure
     }
 
-    /// One attempt of a fallback, paid from the budget of the server it goes to.
+    /// One attempt of a fallback, paid from the budget of the server it goes to: for good if it fails, and in any case if it is load
+    /// for the server that failed. What was refused here costs nothing.
     async fn ask<F>(
         &self,
         tool: &Tool,
@@ -252,7 +253,13 @@ impl<T: Clone> Run<'_, T> {
         F: Future<Output = Result<T, Signals>>,
     {
         let token = tool.server.budget.withdraw().ok_or_else(budget_is_spent)?;
-        self.ask_paid(tool, part, arguments, send).await.inspect_err(|_| token.spend())
+        let before = self.attempts();
+        let answered = self.ask_paid(tool, part, arguments, send).await;
+        let is_load = answered.is_err() || Arc::ptr_eq(&tool.server, &self.tool.server);
+        if is_load && self.attempts() > before {
+            token.spend();
+        }
+        answered
     }
 
     /// The same, paid already.

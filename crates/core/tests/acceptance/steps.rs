@@ -75,3 +75,52 @@ async fn no_fallback_sends_anything_after_the_last_attempt() {
     let second = items[1].result.as_ref().unwrap_err();
     assert_eq!(second.message, "not sent, because the call was ended before it");
 }
+
+fn served_by(budget: BudgetPolicy, slots: Option<SlotPolicy>) -> Pipeline<String> {
+    let pipeline = Pipeline::new(settings(&env(0.0))).unwrap();
+    pipeline.server("s", ServerPolicy { budget, slots, ..ServerPolicy::default() }).unwrap();
+    pipeline
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_server_in_trouble_has_to_do_beside_is_paid_for_good_even_if_it_works() {
+    for budget in [BudgetPolicy { share: 0.0, floor: 10, saved: 10 }, BudgetPolicy { share: 0.02, floor: 0, saved: 10 }]
+    {
+        let pipeline = served_by(budget, None);
+        let mut policy = Preset::Default.policy(&ToolFacts::named("search_x"), &Tiers::default());
+        (policy.retry.attempts, policy.breaker) = (1, None);
+        policy.fallback = vec![Fallback::Simplify(None)];
+        let tool = pipeline.tool("s", "search_x", policy).unwrap();
+        let mut attempts = 0;
+        for n in 0..500 {
+            let call = Call::new(json!({"query": format!("a{n} b c")}));
+            let simpler_work = |attempt: Attempt| {
+                let is_full = attempt.number == 1;
+                ready(if is_full { Err(Signals::http(500, "boom")) } else { Ok("found".to_owned()) })
+            };
+            attempts += pipeline.run(&tool, &call, simpler_work).await.attempts;
+        }
+        assert_eq!(attempts, 500 + 10, "{budget:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fallback_that_is_refused_here_costs_nothing() {
+    let pipeline = served_by(BudgetPolicy { share: 1.0, floor: 0, saved: 10 }, None);
+    pipeline.server("other", ServerPolicy::default()).unwrap();
+    let once = |name: &str| {
+        let policy = Preset::Default.policy(&ToolFacts::named(name), &Tiers::default());
+        Policy { retry: RetryPolicy { attempts: 1, ..policy.retry }, fallback: Vec::new(), ..policy }
+    };
+    let open = pipeline.tool("s", "get_x", once("get_x")).unwrap();
+    let to_open = Fallback::Alternate { server: "s".into(), tool: "get_x".into(), map: [].into() };
+    let failing = Policy { fallback: vec![to_open], ..once("get_y") };
+    let failing = pipeline.tool("other", "get_y", failing).unwrap();
+    let down = Script::down(Signals::http(500, "boom"));
+    for tool in [&open, &failing] {
+        for n in 0..5 {
+            pipeline.run(tool, &Call::new(json!({ "n": n })), down.send()).await;
+        }
+    }
+    assert_eq!((down.executions(), open.server().budget().saved()), (5 + 5, 5), "five calls, none of them sent again");
+}
