@@ -1,7 +1,7 @@
 //! Decides when a slow read gets a second attempt beside it, and which of the two answers.
 //!
-//! Read-only tools only. The second attempt is paid from the server's retry budget; without a token the
-//! first simply goes on. Whoever loses is dropped, which no breaker counts.
+//! Read-only tools only. The second attempt is paid from the server's retry budget, once it is sent; without a token
+//! the first simply goes on. Whoever loses is dropped, which no breaker counts.
 
 use std::future::Future;
 use std::pin::pin;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 
-use super::budget::Budget;
+use super::budget::{Budget, Token};
 use crate::model::invalid::{self, Invalid};
 
 /// When the second attempt starts.
@@ -69,24 +69,21 @@ impl Latencies {
 }
 
 /// Runs `first`, and after `delay` `second` beside it. The first success wins, and so does a failure that
-/// is final; if both fail otherwise, the first's failure is told. The second attempt is load in any case,
-/// so its token is spent.
-pub(crate) async fn race<T, E>(
+/// is final; if both fail otherwise, the first's failure is told. `second` gets the token and spends it when it is
+/// sent: from then on it is load in any case, and if it is refused here, it is none.
+pub(crate) async fn race<'b, T, E, S: Future<Output = Result<T, E>>>(
     delay: Duration,
-    budget: &Budget,
+    budget: &'b Budget,
     first: impl Future<Output = Result<T, E>>,
-    second: impl Future<Output = Result<T, E>>,
+    second: impl FnOnce(Token<'b>) -> S,
     is_final: impl Fn(&E) -> bool,
-    on_hedge: impl FnOnce(),
 ) -> Result<T, E> {
     let mut first = pin!(first);
     if let Either::Left((done, _)) = select(first.as_mut(), pin!(tokio::time::sleep(delay))).await {
         return done;
     }
     let Some(token) = budget.withdraw() else { return first.await };
-    token.spend();
-    on_hedge();
-    match select(first, pin!(second)).await {
+    match select(first, pin!(second(token))).await {
         Either::Left((Ok(value), _)) | Either::Right((Ok(value), _)) => Ok(value),
         Either::Left((Err(error), _)) | Either::Right((Err(error), _)) if is_final(&error) => Err(error),
         Either::Left((Err(error), second)) => second.await.map_err(|_| error),
@@ -105,6 +102,16 @@ mod tests {
         result
     }
 
+    /// The same as a second attempt that is sent.
+    async fn paid(
+        token: Token<'_>,
+        ms: u64,
+        result: Result<&'static str, &'static str>,
+    ) -> Result<&'static str, &'static str> {
+        token.spend();
+        after(ms, result).await
+    }
+
     fn budget(floor: u32) -> Budget {
         Budget::new(BudgetPolicy { floor, ..BudgetPolicy::DEFAULT }, &Clock::manual()).unwrap()
     }
@@ -113,35 +120,51 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_faster_of_the_two_answers() {
-        let raced = race(DELAY, &budget(1), after(5000, Ok("slow")), after(50, Ok("fast")), |_| false, || ()).await;
+        let raced =
+            race(DELAY, &budget(1), after(5000, Ok("slow")), |token| paid(token, 50, Ok("fast")), |_| false).await;
         assert_eq!(raced, Ok("fast"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_quick_first_needs_no_second_and_no_token() {
         let budget = budget(1);
-        let never = async { panic!("hedged") };
-        assert_eq!(race(DELAY, &budget, after(50, Ok("first")), never, |_| false, || ()).await, Ok("first"));
+        let never = |_| async { panic!("hedged") };
+        assert_eq!(race(DELAY, &budget, after(50, Ok("first")), never, |_| false).await, Ok("first"));
         assert!(budget.withdraw().is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn without_a_token_the_first_goes_on_alone() {
-        let never = async { panic!("hedged") };
-        assert_eq!(race(DELAY, &budget(0), after(500, Ok("first")), never, |_| false, || ()).await, Ok("first"));
+        let never = |_| async { panic!("hedged") };
+        assert_eq!(race(DELAY, &budget(0), after(500, Ok("first")), never, |_| false).await, Ok("first"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_that_is_not_sent_costs_nothing() {
+        let budget = budget(1);
+        let refused = |_token| after(0, Err("refused here"));
+        assert_eq!(race(DELAY, &budget, after(500, Ok("first")), refused, |_| false).await, Ok("first"));
+        assert!(budget.withdraw().is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_failure_of_one_waits_for_the_other() {
         let budget = budget(2);
-        assert_eq!(race(DELAY, &budget, after(150, Err("a")), after(500, Ok("b")), |_| false, || ()).await, Ok("b"));
-        assert_eq!(race(DELAY, &budget, after(900, Err("a")), after(50, Err("b")), |_| false, || ()).await, Err("a"));
+        assert_eq!(
+            race(DELAY, &budget, after(150, Err("a")), |token| paid(token, 500, Ok("b")), |_| false).await,
+            Ok("b")
+        );
+        assert_eq!(
+            race(DELAY, &budget, after(900, Err("a")), |token| paid(token, 50, Err("b")), |_| false).await,
+            Err("a")
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_final_failure_is_told_at_once() {
         let start = tokio::time::Instant::now();
-        let raced = race(DELAY, &budget(1), after(150, Err("422")), after(60_000, Ok("late")), |_| true, || ()).await;
+        let raced =
+            race(DELAY, &budget(1), after(150, Err("422")), |token| paid(token, 60_000, Ok("late")), |_| true).await;
         assert_eq!((raced, start.elapsed().as_millis()), (Err("422"), 150));
     }
 

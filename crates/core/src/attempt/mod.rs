@@ -19,7 +19,7 @@ pub(crate) mod written;
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{self, Arc, atomic};
+use std::sync::{self, Arc, Mutex, PoisonError, atomic};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -34,6 +34,7 @@ use crate::report::event::Event;
 use crate::run::Run;
 use crate::state::Tool;
 use breaker::{Breaker, Permit, Refused};
+use budget::Token;
 use deadline::within;
 use retry::{Failed, RetryPolicy, Rules, try_again};
 use watch::Watch;
@@ -100,11 +101,27 @@ impl<T: Clone> Run<'_, T> {
         match self.tool.hedge_delay() {
             None => once().await,
             Some(delay) => {
-                let tell = || self.emit(|server, tool| Event::Hedged { server, tool });
                 let is_final = |missed: &Missed<T>| missed.0.disposition != Disposition::Transient;
-                hedge::race(delay, &self.tool.server.budget, once(), once(), is_final, tell).await
+                let budget = &self.tool.server.budget;
+                hedge::race(delay, budget, once(), |token| self.second(token, send), is_final).await
             }
         }
+    }
+
+    /// The second attempt beside a slow one, which pays when it is sent.
+    async fn second<F>(&self, token: Token<'_>, send: &impl Fn(Attempt) -> F) -> Result<T, Missed<T>>
+    where
+        F: Future<Output = Result<T, Signals>>,
+    {
+        let token = Mutex::new(Some(token));
+        let paying = |attempt| {
+            if let Some(token) = token.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                token.spend();
+                self.emit(|server, tool| Event::Hedged { server, tool });
+            }
+            send(attempt)
+        };
+        self.once(self.tool, &self.call.arguments, Part::Call, &paying).await
     }
 
     /// One attempt at `tool`, through all gates. Fallbacks use it too, and do not wait for a pause to end.

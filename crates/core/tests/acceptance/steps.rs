@@ -105,6 +105,24 @@ async fn what_a_server_in_trouble_has_to_do_beside_is_paid_for_good_even_if_it_w
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_second_attempt_that_is_refused_here_costs_nothing() {
+    let slots = |concurrency| Some(SlotPolicy { concurrency, waiting: 0, patience: secs(1) });
+    for (slots, left) in [(slots(1), 10), (slots(2), 0)] {
+        let pipeline = served_by(BudgetPolicy { share: 1.0, floor: 0, saved: 10 }, slots);
+        let policy = Preset::Default.policy(&ToolFacts::named("get_x"), &Tiers::default());
+        let tool = pipeline.tool("s", "get_x", Policy { hedge: Some(HedgePolicy::After(ms(100))), ..policy }).unwrap();
+        let slow = |_| async {
+            tokio::time::sleep(ms(200)).await;
+            Ok("x".to_owned())
+        };
+        for n in 0..10 {
+            assert!(pipeline.run(&tool, &Call::new(json!({ "n": n })), slow).await.value().is_some());
+        }
+        assert_eq!(tool.server().budget().saved(), left);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_fallback_that_is_refused_here_costs_nothing() {
     let pipeline = served_by(BudgetPolicy { share: 1.0, floor: 0, saved: 10 }, None);
     pipeline.server("other", ServerPolicy::default()).unwrap();
