@@ -30,7 +30,7 @@ use crate::model::failure::{Cause, Disposition, Failure, Sent};
 use crate::model::policy::{Fallback, Policy};
 use crate::model::signals::Signals;
 use crate::report::event::Event;
-use crate::report::served as texts;
+use crate::report::{served as texts, without_credentials};
 use crate::run::Run;
 use crate::settings::Pipeline;
 use crate::state::Tool;
@@ -283,6 +283,7 @@ impl<T: Clone> Run<'_, T> {
     /// A tool's own error is no fallback's answer; whether it acted before it failed is unknown.
     fn tool_error(&self, effect: Effect, words: String) -> Failure {
         let (sent, disposition) = (Sent::Yes, Disposition::Permanent);
+        let words = without_credentials(&words);
         let failure = Failure { sent, disposition, ..Failure::local(Cause::Misbehaved, None, words) };
         self.remember(self.attempts(), effect, &failure);
         failure

@@ -142,3 +142,22 @@ async fn a_fallback_that_is_refused_here_costs_nothing() {
     }
     assert_eq!((down.executions(), open.server().budget().saved()), (5 + 5, 5), "five calls, none of them sent again");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_tool_says_to_a_fallback_is_quoted_without_credentials() {
+    let own = Settings {
+        error_text: |text: &String| text.starts_with("Error").then(|| text.clone()),
+        debug: true,
+        ..settings(&env(0.0))
+    };
+    let tools = with_tool(own, "search_issues", |policy| policy.fallback = vec![Fallback::Simplify(None)]);
+    let leaks = |attempt: Attempt| {
+        let words = "Error: cannot reach https://me:hunter2@db/x\nwith token=sesame42";
+        ready(if attempt.number <= 3 { Err(Signals::http(500, "boom")) } else { Ok(words.to_owned()) })
+    };
+    let answer = tools.call("search_issues", json!({"query": "a b c"}), leaks).await;
+    let causes = &report(&answer).debug.as_ref().unwrap().causes;
+    let told = format!("{:?} {causes:?}", answer.warnings);
+    assert!(told.contains("Error: cannot reach") && causes.len() == 5, "{told}");
+    assert!(!told.contains("hunter2") && !told.contains("sesame42"), "{told}");
+}
