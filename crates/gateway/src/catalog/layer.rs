@@ -50,7 +50,7 @@ pub struct RetryLayer {
     pub jitter: Option<f64>,
 }
 
-/// `breaker = { failures, cooldown, probes, successes, scope }`.
+/// `breaker = { failures, cooldown, probes, successes, ramp, scope }`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BreakerLayer {
     /// Failures in a row; 0 switches it off.
@@ -61,6 +61,8 @@ pub struct BreakerLayer {
     pub probes: Option<u32>,
     /// Probes that must succeed.
     pub successes: Option<u32>,
+    /// Attempts at once after they closed it; 0 for any number.
+    pub ramp: Option<u32>,
     /// With whom it is shared.
     pub scope: Option<Scope>,
     /// Whether a server that asks for a pause counts as failing.
@@ -172,6 +174,7 @@ impl BreakerLayer {
         put(&mut breaker.cooldown, self.cooldown.map(Cooldown::fixed));
         put(&mut breaker.probes, self.probes);
         put(&mut breaker.successes, self.successes);
+        put(&mut breaker.ramp, self.ramp);
         put(&mut breaker.count_throttling, self.count_throttling);
     }
 }

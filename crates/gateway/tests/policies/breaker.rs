@@ -2,6 +2,7 @@
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use super::kit::{soon, until};
 use super::server::{End, Faulty, call, failure, text};
@@ -27,7 +28,7 @@ async fn patient() -> (Faulty, Arc<AtomicBool>) {
 #[tokio::test]
 async fn t3_five_failures_open_it_and_one_of_many_calls_tries_again() {
     let (server, is_well) = patient().await;
-    let served = server.served(&format!("{ONCE}breaker = {{ cooldown = \"3s\" }}\n")).await;
+    let served = server.served(&format!("{ONCE}breaker = {{ cooldown = \"3s\", ramp = 0 }}\n")).await;
     let session = served.session("/mcp/gh").await;
     for _ in 0..5 {
         assert_eq!(failure(&call(&session, "get_issue", json!({})).await)["code"], "UPSTREAM_ERROR");
@@ -57,6 +58,42 @@ async fn t3_five_failures_open_it_and_one_of_many_calls_tries_again() {
 
 async fn ask(session: &super::kit::Session<'_>, id: i64) -> Value {
     session.ask(100 + id, "tools/call", json!({"name": "get_issue", "arguments": {}})).await
+}
+
+#[tokio::test]
+async fn after_it_closed_few_calls_pass_at_once_and_the_others_are_told_to_come_back() {
+    let hold = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&hold);
+    let server = Faulty::start(move |_, count, _| match count {
+        1 => DOWN,
+        2 => End::Text("well"),
+        _ => End::Held(Arc::clone(&held), "well"),
+    })
+    .await;
+    let policy = "breaker = { failures = 1, cooldown = \"5s\", ramp = 2 }\n";
+    let served = server.served(&format!("{ONCE}{policy}")).await;
+    let session = served.session("/mcp/gh").await;
+    ask(&session, 0).await;
+    until("the breaker closes", async || ask(&session, 1).await["result"]["isError"].is_null()).await;
+
+    // Those that ask the same at once would be one.
+    let one = |id: i64| session.ask(id, "tools/call", json!({"name": "get_issue", "arguments": {"n": id}}));
+    let let_go = async {
+        until("two are under way", async || server.calls("get_issue") == 4).await;
+        for id in 10..13 {
+            let refused = one(id).await;
+            assert_eq!(
+                (&failure(&refused)["code"], &failure(&refused)["retryAfter"]),
+                (&json!("CIRCUIT_OPEN"), &json!(1))
+            );
+        }
+        assert_eq!(server.calls("get_issue"), 4);
+        hold.add_permits(100);
+    };
+    let (answers, ()) = tokio::join!(join_all((2..4).map(one)), let_go);
+    assert!(answers.iter().all(|answer| text(answer) == "well"), "{answers:?}");
+    let answers = join_all((20..24).map(one)).await;
+    assert!(answers.iter().all(|answer| text(answer) == "well"), "two went well, so four may pass: {answers:?}");
 }
 
 #[tokio::test]

@@ -111,6 +111,7 @@ fn unlike(is_other: bool) -> (Policy, Own) {
         cooldown: Cooldown::fixed(time),
         probes: number,
         successes: number,
+        ramp: number,
         count_throttling: is_other,
         ..BreakerPolicy::default()
     };

@@ -27,12 +27,13 @@ fn effects() -> impl Strategy<Value = Effect> {
 
 fn breaker() -> BoxedStrategy<BreakerLayer> {
     let scope = maybe(prop_oneof![Just(Scope::Tool), Just(Scope::Server), Just(Scope::Global)]);
-    (maybe(0..4_u32), time(), maybe(1..4_u32), maybe(1..4_u32), scope, maybe(any::<bool>()))
-        .prop_map(|(failures, cooldown, probes, successes, scope, count_throttling)| BreakerLayer {
+    (maybe(0..4_u32), time(), maybe(1..4_u32), maybe(1..4_u32), maybe(0..4_u32), scope, maybe(any::<bool>()))
+        .prop_map(|(failures, cooldown, probes, successes, ramp, scope, count_throttling)| BreakerLayer {
             failures,
             cooldown,
             probes,
             successes,
+            ramp,
             scope,
             count_throttling,
         })
@@ -138,6 +139,7 @@ fn says(layer: &Layer, key: &str) -> bool {
         "breaker.cooldown" => is_off || breaker.cooldown.is_some(),
         "breaker.probes" => is_off || breaker.probes.is_some(),
         "breaker.successes" => is_off || breaker.successes.is_some(),
+        "breaker.ramp" => is_off || breaker.ramp.is_some(),
         "breaker.count_throttling" => is_off || breaker.count_throttling.is_some(),
         "breaker.scope" => breaker.scope.is_some(),
         "cache.ttl" => cache.ttl.is_some(),

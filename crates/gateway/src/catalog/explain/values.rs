@@ -47,6 +47,7 @@ pub(super) fn of(policy: &Policy, own: &Own) -> Vec<(&'static str, Value)> {
         ("breaker.cooldown", on(|breaker| time(breaker.cooldown.base))),
         ("breaker.probes", on(|breaker| json!(breaker.probes))),
         ("breaker.successes", on(|breaker| json!(breaker.successes))),
+        ("breaker.ramp", on(|breaker| json!(breaker.ramp))),
         ("breaker.count_throttling", on(|breaker| json!(breaker.count_throttling))),
         ("breaker.scope", json!(scope_word(*scope))),
         ("cache.ttl", maybe(cache.fresh)),

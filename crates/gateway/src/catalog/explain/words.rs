@@ -160,9 +160,13 @@ fn breaker(asked: &Asked<'_>, traced: &Traced<'_>, explained: &Explained) -> Str
         1 => "one succeeds".to_owned(),
         several => format!("{several} succeed"),
     };
+    let cooldown = cooldown.as_str().unwrap_or_default();
+    let then = match number("breaker.ramp") {
+        0 => String::new(),
+        ramp => format!(", then {ramp} at once and more with each that succeeds, for another {cooldown}"),
+    };
     format!(
-        "{failures}{whose} open it for {}. After that, calls are tried {tried} at a time until {succeeded}. \
+        "{failures}{whose} open it for {cooldown}. After that, calls are tried {tried} at a time until {succeeded}{then}. \
          {counted} count; a tool's own error does not{soft}.",
-        cooldown.as_str().unwrap_or_default(),
     )
 }

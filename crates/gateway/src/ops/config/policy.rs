@@ -153,10 +153,11 @@ pub(super) fn breaker(table: &Field<'_>, problems: &mut Problems) -> BreakerLaye
             "cooldown" => layer.cooldown = problems.keep(some_time(&value)),
             "probes" => layer.probes = problems.keep(value.count()),
             "successes" => layer.successes = problems.keep(value.count()),
+            "ramp" => layer.ramp = problems.keep(value.count()),
             "scope" => layer.scope = problems.keep(one_of(&value, &SCOPES)),
             "count_throttling" => layer.count_throttling = problems.keep(value.flag()),
             _ => {
-                let known = ["failures", "cooldown", "probes", "successes", "scope", "count_throttling"];
+                let known = ["failures", "cooldown", "probes", "successes", "ramp", "scope", "count_throttling"];
                 problems.push(value.place.problem(suggest::unknown(key, &known)));
             }
         }

@@ -31,7 +31,7 @@ client_cap = "55s"
 on_abandon = "finish"
 max_result = 100000
 retry = { attempts = 3, base = "1s", max = "30s", jitter = 0.2 }
-breaker = { failures = 5, cooldown = "30s", probes = 2, successes = 2, scope = "tool", count_throttling = false }
+breaker = { failures = 5, cooldown = "30s", probes = 2, successes = 2, ramp = 0, scope = "tool", count_throttling = false }
 cache = { ttl = "30s", stale = "1h" }
 fallback = ["cached", "simplify", { tool = "web/search", map = { q = "query" } }, { text = "Search is down." }]
 loop = { repeats = 3, window = 10, mode = "calls" }
@@ -78,7 +78,8 @@ fn everything_the_contract_names_is_read() {
         (3, Scope::Tool, Some(HedgePolicy::Quantile(0.95)))
     );
     let breaker = search.breaker.unwrap();
-    assert_eq!((breaker.failures, breaker.probes, breaker.successes, breaker.count_throttling), (5, 2, 2, false));
+    assert_eq!((breaker.failures, breaker.probes, breaker.successes), (5, 2, 2));
+    assert_eq!((breaker.ramp, breaker.count_throttling), (0, false));
     assert_eq!(
         (search.cache.fresh.unwrap().as_secs(), search.loops.mode, search.soft_errors),
         (30, LoopMode::Calls, false)
