@@ -201,6 +201,43 @@ async fn a_write_that_waits_takes_a_place_of_its_server_like_any_other() {
 }
 
 #[tokio::test]
+async fn a_write_that_a_breaker_refuses_after_closing_waits_and_is_made_with_one_attempt() {
+    let folder = TempDir::new().unwrap();
+    let hold = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&hold);
+    let server = Faulty::start(move |tool, count, _| match (tool, count) {
+        ("get_issue", 1) => End::Status("503 Service Unavailable", "", ""),
+        ("get_issue", 3) => End::Held(Arc::clone(&held), "read"),
+        _ => End::Text("made"),
+    })
+    .await;
+    let path = folder.path().display();
+    let shared = "breaker = { failures = 1, cooldown = \"5s\", ramp = 1, scope = \"server\" }\n";
+    let policies = format!(
+        "[store]\npath = \"{path}\"\n[defaults]\nretry = {{ attempts = 1 }}\nloop = {{ mode = \"off\" }}\n{shared}"
+    );
+    let served = server.served(&policies).await;
+    let (session, other) = (served.session("/mcp/gh").await, served.session("/mcp/gh").await);
+    let read = async || call(&other, "get_issue", json!({})).await;
+    read().await;
+    until("the breaker closes", async || read().await["result"]["isError"].is_null()).await;
+
+    let write = async {
+        until("the one place is taken", async || server.calls("get_issue") == 3).await;
+        let answer = call(&session, "create_issue", json!({})).await;
+        let resource = answer["result"]["_meta"]["seawall/served"]["resource"].as_str().expect("queued").to_owned();
+        let item = became(&session, &resource).await;
+        assert_eq!((&item["state"], &item["attempts"]), (&json!("waiting"), &json!(0)), "{item}");
+        hold.add_permits(1);
+        until("it is made", async || became(&session, &resource).await["state"] == "delivered").await;
+        became(&session, &resource).await
+    };
+    let (item, answer) = tokio::join!(write, read());
+    assert_eq!((text(&answer), server.calls("create_issue")), ("read", 1));
+    assert_eq!((&item["attempts"], &item["mayHaveExecuted"]), (&json!(1), &json!(false)), "{item}");
+}
+
+#[tokio::test]
 async fn a_write_that_was_held_up_before_it_was_sent_is_not_in_doubt_when_the_gateway_ends() {
     let folder = TempDir::new().unwrap();
     let server = Faulty::start(|_, count, _| match count {

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use seawall::{Backoff, Env, Failure, Jitter, Queued};
+use seawall::{Backoff, Cause, Env, Failure, Jitter, Queued};
 use tokio_util::sync::CancellationToken;
 
 use super::{Next, State, Store, Tally, Unkept};
@@ -74,6 +74,13 @@ pub async fn deliver(store: &Store, server: &str, to: &impl Delivery, env: &Env,
     }
 }
 
+/// How long to wait after a breaker let nobody pass: it is on probation, or has just closed and lets few pass. That is no try, and
+/// the item stays as it is.
+fn refused(end: &Result<String, Failure>) -> Option<Duration> {
+    let failure = end.as_ref().err().filter(|failure| failure.cause == Cause::CircuitOpen)?;
+    Some(failure.retry_after.unwrap_or_default().clamp(PAUSES.base, LONGEST))
+}
+
 struct Line<'a> {
     store: &'a Store,
     server: &'a str,
@@ -118,10 +125,14 @@ impl Line<'_> {
                 false => return Ok(()),
             },
         };
-        let attempts = match leave.attempts.get() {
-            Some(attempts) => *attempts,
+        let attempts = match (leave.attempts.get(), refused(&end)) {
+            (Some(attempts), _) => *attempts,
+            (None, Some(pause)) => {
+                self.unless_stopped(tokio::time::timeout(pause, changes.changed())).await;
+                return Ok(());
+            }
             // It did not go out. That is a try too, if it is still its turn: the next one comes later.
-            None => match self.store.begin_item(self.server, &id).await? {
+            (None, None) => match self.store.begin_item(self.server, &id).await? {
                 Next::Due(_, item) => item.attempts,
                 _ => return Ok(()),
             },

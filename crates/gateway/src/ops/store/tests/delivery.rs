@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use seawall::{Cause, Disposition, Durable, Env, Failure, Rng, Sent};
 use tokio::sync::watch;
@@ -17,6 +18,8 @@ struct Server {
     /// How the next attempts end; then they work.
     ends: Mutex<VecDeque<Failure>>,
     takes: Duration,
+    /// How many attempts a breaker refuses first.
+    refusals: AtomicU32,
     began: Instant,
     /// Arguments, seconds since the beginning.
     ledger: Mutex<Vec<(u64, u64)>>,
@@ -28,6 +31,7 @@ impl Server {
             is_well: watch::Sender::new(is_well),
             ends: Mutex::new(ends.into_iter().collect()),
             takes: Duration::ZERO,
+            refusals: AtomicU32::new(0),
             began: Instant::now(),
             ledger: Mutex::default(),
         }
@@ -50,6 +54,9 @@ impl Delivery for Server {
     }
 
     async fn send(&self, call: Queued, leave: &Leave<'_>) -> Result<String, Failure> {
+        if self.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+            return Err(Failure::local(Cause::CircuitOpen, Some(Duration::from_millis(300)), "few may pass"));
+        }
         if !leave.take().await {
             return Err(never());
         }
@@ -133,6 +140,32 @@ async fn a_call_that_was_not_executed_waits_longer_each_time_and_holds_its_line(
     assert_eq!(server.executed(), [1, 2]);
     assert_eq!(server.times(), [1 + 2 + 4 + 30; 2], "1 s, 2 s, 4 s, and what the server asked for");
     assert_eq!(store.item("q1").await.unwrap().unwrap().attempts, 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_breaker_refuses_stays_as_it_is_and_is_no_attempt() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let store = open(folder.path()).unwrap();
+    for n in 1..=2 {
+        store.enqueue(write(n)).await.unwrap();
+    }
+    let server = Server { refusals: AtomicU32::new(9), ..Server::new(true, []) };
+    let looked = async {
+        tokio::time::sleep(Duration::from_millis(8500)).await;
+        let item = store.item("q1").await.unwrap().unwrap();
+        assert_eq!((item.state, item.attempts, item.note), (State::Waiting, 0, None));
+    };
+    tokio::join!(looked, deliver_until(&store, &server, all_done));
+
+    assert_eq!(
+        (server.executed(), server.times()),
+        (vec![1, 2], vec![9; 2]),
+        "a second after each refusal, no longer each time"
+    );
+    for id in ["q1", "q2"] {
+        let item = store.item(id).await.unwrap().unwrap();
+        assert_eq!((item.state, item.attempts), (State::Delivered, 1));
+    }
 }
 
 #[tokio::test(start_paused = true)]
