@@ -105,7 +105,9 @@ async fn t22_where_calls_count_the_third_identical_one_is_not_made_though_they_w
     call(&session, "get_issue", json!({})).await;
     call(&session, "get_issue", json!({})).await;
     let answer = call(&session, "get_issue", json!({})).await;
-    assert_eq!((&failure(&answer)["code"], server.calls("get_issue")), (&json!("LOOP_DETECTED"), 2));
+    let told = &answer["result"]["_meta"]["seawall/failure"];
+    assert_eq!((&told["code"], server.calls("get_issue")), (&json!("LOOP_DETECTED"), 2));
+    assert_eq!(answer["result"]["isError"], false, "a warning, as in the seed: {answer}");
 }
 
 #[tokio::test]
