@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::admit::Who;
 use crate::admit::key::{CallKey, KeyCell};
 use crate::attempt::deadline::Deadline;
 use crate::classify::Classifier;
@@ -162,6 +163,10 @@ impl<'a, T> Run<'a, T> {
         self.key.get_or_init(|| self.pipeline.keys.of(self.tool, self.call))
     }
 
+    pub(crate) fn who(&self) -> Who<'a> {
+        (&self.call.caller, &self.call.session)
+    }
+
     pub(crate) fn count_attempt(&self) -> u32 {
         self.attempts.next()
     }
@@ -187,7 +192,7 @@ impl<'a, T> Run<'a, T> {
     pub(crate) fn note_doubt(&self) {
         if let (true, Some(lasts)) = (self.must_not_act_again(), self.tool.policy.repeat_after) {
             let doubts = &self.pipeline.gatekeeper.doubts;
-            doubts.note(self.key(), &self.call.session, &self.tool.server.name, lasts);
+            doubts.note(self.key(), self.who(), &self.tool.server.name, lasts);
         }
     }
 
@@ -195,7 +200,7 @@ impl<'a, T> Run<'a, T> {
     pub(crate) fn note_queueing(&self) -> bool {
         let (policy, doubts) = (&self.tool.policy, &self.pipeline.gatekeeper.doubts);
         let lasts = policy.repeat_after.filter(|_| !policy.effect.is_replayable());
-        lasts.is_some_and(|lasts| doubts.note_queued(self.key(), &self.call.session, &self.tool.server.name, lasts))
+        lasts.is_some_and(|lasts| doubts.note_queued(self.key(), self.who(), &self.tool.server.name, lasts))
     }
 
     /// The call as it waits in a queue.

@@ -3,6 +3,8 @@
 //! Whoever repeats it at once, blindly, would do it twice. A read of the same server in the same session is a look: after
 //! it, or after a while, the same call is sent as ever. Neither helps while it waits in a queue, and may be made any moment.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use super::key::CallKey;
 use super::sync::{Mutex, MutexGuard};
 use crate::model::time::{Clock, Moment};
 
-/// How many are remembered; the oldest give way.
+/// How many are remembered; then those of the caller that has most give way.
 pub(super) const MOST: usize = 1000;
 /// Nothing waits longer than this.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -20,6 +22,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Debug)]
 struct Doubt {
     key: CallKey,
+    caller: Arc<str>,
     session: Arc<str>,
     server: Arc<str>,
     since: Moment,
@@ -33,6 +36,9 @@ impl Doubt {
         now.since(self.since) < if self.is_queued { LONGEST_WAIT } else { self.lasts }
     }
 }
+
+/// A caller, and the session it is in.
+pub(crate) type Who<'a> = (&'a Arc<str>, &'a Arc<str>);
 
 /// A call that is held back.
 #[derive(Debug, PartialEq, Eq)]
@@ -76,21 +82,18 @@ impl Doubts {
     }
 
     /// A call may have been executed, and its caller does not know.
-    pub(crate) fn note(&self, key: CallKey, session: &Arc<str>, server: &Arc<str>, lasts: Duration) {
-        self.put(Doubt {
-            key,
-            session: Arc::clone(session),
-            server: Arc::clone(server),
-            since: self.clock.now(),
-            lasts,
-            is_queued: false,
-        });
+    pub(crate) fn note(&self, key: CallKey, who: Who<'_>, server: &Arc<str>, lasts: Duration) {
+        self.put(self.doubt(key, who, server, lasts, false));
     }
 
     /// A call is about to be put into a queue. `false` if the same one was before.
-    pub(crate) fn note_queued(&self, key: CallKey, session: &Arc<str>, server: &Arc<str>, lasts: Duration) -> bool {
-        let (session, server, since) = (Arc::clone(session), Arc::clone(server), self.clock.now());
-        !self.put(Doubt { key, session, server, since, lasts, is_queued: true })
+    pub(crate) fn note_queued(&self, key: CallKey, who: Who<'_>, server: &Arc<str>, lasts: Duration) -> bool {
+        !self.put(self.doubt(key, who, server, lasts, true))
+    }
+
+    fn doubt(&self, key: CallKey, who: Who<'_>, server: &Arc<str>, lasts: Duration, is_queued: bool) -> Doubt {
+        let (caller, session, server) = (Arc::clone(who.0), Arc::clone(who.1), Arc::clone(server));
+        Doubt { key, caller, session, server, since: self.clock.now(), lasts, is_queued }
     }
 
     /// It does not wait any more: what holds for others holds for it.
@@ -110,7 +113,8 @@ impl Doubts {
         doubt.is_queued |= was_queued;
         kept.retain(|old| old.key != doubt.key && old.stands(doubt.since));
         if kept.len() >= MOST {
-            kept.remove(0);
+            let gone = gives_way(&kept);
+            kept.remove(gone);
         }
         kept.push(doubt);
         // Told once all is done: whoever saw the count in between would take the doubt for gone.
@@ -134,4 +138,14 @@ impl Doubts {
     fn lock(&self) -> MutexGuard<'_, Vec<Doubt>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Which of them makes room: of the caller that has most, so that nobody makes others forget, the oldest. What is queued goes
+/// last: the queue still tells of it, but not of how long ago it left.
+fn gives_way(kept: &[Doubt]) -> usize {
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    kept.iter().for_each(|doubt| *counts.entry(&doubt.caller).or_default() += 1);
+    let count = |doubt: &Doubt| Reverse(counts.get(&*doubt.caller).copied());
+    let first = kept.iter().enumerate().min_by_key(|(_, doubt)| (count(doubt), doubt.is_queued));
+    first.map_or(0, |(place, _)| place)
 }

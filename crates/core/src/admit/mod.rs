@@ -23,9 +23,11 @@ use crate::model::duration::about;
 use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Failure, Sent};
 use crate::model::invalid::Invalid;
+use crate::model::policy::Fallback;
 use crate::model::time::Clock;
 use crate::report::event::Event;
 use crate::run::Run;
+pub(crate) use doubts::Who;
 use doubts::{Doubts, HeldBack};
 pub(crate) use flight::Lead;
 use flight::{Flight, Flights, Joined};
@@ -92,11 +94,13 @@ impl<T: Clone> Gatekeeper<T> {
             return Ok(Admitted::refused(run.refuse(Cause::Loop, None, format!("{did} {repeats} times"))));
         }
         // Who says that a repeat is meant is not asked.
-        if !policy.effect.is_replayable()
-            && policy.repeat_after.is_some()
-            && let Some(held) = self.doubts.check(|| run.key())
-        {
-            return if held.is_queued { Err(Held::ByQueue) } else { Ok(Admitted::refused(run.hold_back(&held))) };
+        if !policy.effect.is_replayable() && policy.repeat_after.is_some() {
+            match self.doubts.check(|| run.key()) {
+                Some(held) if !held.is_queued => return Ok(Admitted::refused(run.hold_back(&held))),
+                // Also one that was queued elsewhere, or so long ago that it is remembered there only.
+                held if held.is_some() || run.may_be_queued() => return Err(Held::ByQueue),
+                _ => {}
+            }
         }
         if let (Some(fresh), Effect::ReadOnly) = (policy.cache.fresh, policy.effect) {
             if let Some(copy) = self.copies.fresh_at(run.started, run.key(), fresh, run.tool.server.writes()) {
@@ -120,15 +124,15 @@ impl<T: Clone> Gatekeeper<T> {
     async fn look_into_queue<'a>(&'a self, run: &Run<'a, T>) -> Admitted<'a, T> {
         let waiting = match run.pipeline.durable.as_deref() {
             Some(durable) => within(run.patience(), durable.waiting(&run.queued())).await,
-            None => Ok(None),
+            None => Ok(Ok(None)),
         };
         match waiting {
-            Ok(Some(id)) => {
+            Ok(Ok(Some(id))) => {
                 let words = format!("the same call is queued as {id} and is not done yet");
                 return Admitted::refused(run.refuse(Cause::InDoubt, None, words));
             }
-            Ok(None) => self.doubts.left_queue(run.key()),
-            Err(_) => return Admitted::refused(run.timed_out()),
+            Ok(Ok(None)) => self.doubts.left_queue(run.key()),
+            Ok(Err(_)) | Err(_) => return Admitted::refused(run.queue_is_silent()),
         }
         match self.doubts.check(|| run.key()) {
             Some(held) => Admitted::refused(run.hold_back(&held)),
@@ -168,6 +172,18 @@ impl<T: Clone> Run<'_, T> {
     fn hold_back(&self, held: &HeldBack) -> Failure {
         let words = format!("the same call may have been executed {} ago", about(held.age));
         Failure { sent: Sent::Maybe, ..self.refuse(Cause::InDoubt, Some(held.left), words) }
+    }
+
+    /// Not sent, because nobody can say whether the same call waits in the queue, or was made from there.
+    fn queue_is_silent(&self) -> Failure {
+        let words = "the queue did not answer, and the same call may wait there or may have been executed";
+        Failure { sent: Sent::Maybe, ..self.refuse(Cause::InDoubt, None, words) }
+    }
+
+    /// Whether the same call may wait in the queue. Most of the time nothing does, and then the queue need not be asked.
+    fn may_be_queued(&self) -> bool {
+        let may_wait = || self.pipeline.durable.as_ref().is_some_and(|queue| !queue.is_idle(&self.tool.server.name));
+        self.tool.policy.fallback.contains(&Fallback::Queue) && may_wait()
     }
 
     fn answer_at_once<'a>(&self, value: T, shared_flight: bool) -> Admitted<'a, T> {

@@ -48,7 +48,7 @@ fn strangers_cannot_fill_it_and_it_empties_itself() {
     let doubts = Doubts::new(clock.clone());
     let key = |n: usize| keys.key(&["t"], &json!(n));
     for n in 0..MOST * 2 {
-        doubts.note(key(n), &"s".into(), &"gh".into(), Duration::from_secs(60));
+        doubts.note(key(n), (&"me".into(), &"s".into()), &"gh".into(), Duration::from_secs(60));
     }
     assert_eq!(doubts.check(|| key(MOST - 1)), None, "the oldest gave way");
     clock.advance(Duration::from_secs(20));
@@ -63,11 +63,12 @@ fn strangers_cannot_fill_it_and_it_empties_itself() {
 fn what_waits_in_a_queue_stays_held_back_until_it_has_left() {
     let (clock, keys) = (Clock::manual(), Keys::default());
     let doubts = Doubts::new(clock.clone());
-    let (key, session, server) = (keys.key(&["t"], &json!(1)), "s".into(), "gh".into());
+    let (key, me, session, server) = (keys.key(&["t"], &json!(1)), "me".into(), "s".into(), "gh".into());
+    let who = (&me, &session);
     let is_queued = || doubts.check(|| key).map(|held| held.is_queued);
-    assert!(doubts.note_queued(key, &session, &server, Duration::from_secs(60)));
-    assert!(!doubts.note_queued(key, &session, &server, Duration::from_secs(60)));
-    doubts.note(key, &session, &server, Duration::from_secs(60));
+    assert!(doubts.note_queued(key, who, &server, Duration::from_secs(60)));
+    assert!(!doubts.note_queued(key, who, &server, Duration::from_secs(60)));
+    doubts.note(key, who, &server, Duration::from_secs(60));
     clock.advance(Duration::from_secs(50));
     doubts.looked("s", "gh", clock.now());
     assert_eq!(is_queued(), Some(true), "a look does not show what is still to come");
@@ -77,12 +78,29 @@ fn what_waits_in_a_queue_stays_held_back_until_it_has_left() {
     clock.advance(Duration::from_secs(10));
     assert_eq!(is_queued(), None);
 
-    doubts.note_queued(key, &session, &server, Duration::from_secs(60));
+    doubts.note_queued(key, who, &server, Duration::from_secs(60));
     clock.advance(Duration::from_secs(3600));
     assert_eq!(is_queued(), Some(true));
     doubts.forget(key);
     assert!(doubts.is_empty());
-    doubts.note_queued(key, &session, &server, Duration::from_secs(60));
+    doubts.note_queued(key, who, &server, Duration::from_secs(60));
     clock.advance(Duration::from_secs(24 * 60 * 60));
     assert_eq!(is_queued(), None, "nothing is remembered for ever");
+}
+
+#[test]
+fn who_has_most_makes_room_and_what_is_queued_last() {
+    let (clock, keys) = (Clock::manual(), Keys::default());
+    let doubts = Doubts::new(clock.clone());
+    let (lasts, session, server) = (Duration::from_secs(60), "s".into(), "gh".into());
+    let key = |caller: &str, n: usize| keys.key(&[caller], &json!(n));
+    let note = |caller: &str, n| doubts.note(key(caller, n), (&caller.into(), &session), &server, lasts);
+    note("quiet", 0);
+    doubts.note_queued(key("loud", 0), (&"loud".into(), &session), &server, lasts);
+    (1..MOST * 3).for_each(|n| note("loud", n));
+
+    assert!(doubts.check(|| key("quiet", 0)).is_some(), "others do not make anybody forget");
+    assert!(doubts.check(|| key("loud", 0)).is_some_and(|held| held.is_queued));
+    assert_eq!(doubts.check(|| key("loud", MOST * 2)), None, "the oldest gave way");
+    assert!(doubts.check(|| key("loud", MOST * 3 - 1)).is_some());
 }

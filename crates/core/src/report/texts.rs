@@ -146,6 +146,9 @@ impl Situation<'_> {
             Cause::InDoubt if self.failure.sent == Sent::Never && self.failure.retry_after.is_none() => {
                 format!("{tool} was not sent: {message}.")
             }
+            Cause::InDoubt if self.failure.retry_after.is_none() => {
+                format!("{tool} was not sent: {message}. Repeating it asks the queue again.")
+            }
             Cause::InDoubt => {
                 let look = match self.verify {
                     Some(reader) if self.verify_is_about => {

@@ -56,11 +56,19 @@ pub trait Durable: Send + Sync {
     /// The oldest waiting item of a server.
     fn next<'a>(&'a self, server: &'a str) -> Promise<'a, Option<(String, Queued)>>;
 
-    /// The id under which the same call waits here, so that it is not made beside it meanwhile. A store that cannot tell
-    /// says `None`: then only a look or time keeps the two apart.
-    fn waiting<'a>(&'a self, item: &'a Queued) -> Promise<'a, Option<String>> {
+    /// The id under which the same call waits here, so that it is not made beside it meanwhile. A store that keeps no account
+    /// of that says `None`: then only a look or time keeps the two apart. One that should know and cannot say it now fails, and
+    /// the call is not sent.
+    fn waiting<'a>(&'a self, item: &'a Queued) -> Promise<'a, Result<Option<String>, NotQueued>> {
         let _unknown = item;
-        Box::pin(std::future::ready(None))
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// Whether certainly nothing waits for this server, also nothing that an earlier process left. Told at once, from memory:
+    /// if so, nobody asks what is [`waiting`](Durable::waiting).
+    fn is_idle(&self, server: &str) -> bool {
+        let _unknown = server;
+        false
     }
 
     /// Forgets an item: it was delivered, or given up. `false` if there is none.

@@ -49,9 +49,13 @@ impl Durable for MemoryQueue {
         Box::pin(async move { self.lock().waiting.iter().find(|(_, item)| item.server == server).cloned() })
     }
 
-    fn waiting<'a>(&'a self, item: &'a Queued) -> Promise<'a, Option<String>> {
+    fn waiting<'a>(&'a self, item: &'a Queued) -> Promise<'a, Result<Option<String>, NotQueued>> {
         let found = |(id, waiting): &(String, Queued)| waiting.is_same_call(item).then(|| id.clone());
-        Box::pin(async move { self.lock().waiting.iter().find_map(found) })
+        Box::pin(async move { Ok(self.lock().waiting.iter().find_map(found)) })
+    }
+
+    fn is_idle(&self, server: &str) -> bool {
+        self.lock().waiting.iter().all(|(_, item)| item.server != server)
     }
 
     fn remove<'a>(&'a self, id: &'a str) -> Promise<'a, bool> {
@@ -88,5 +92,6 @@ mod tests {
         assert!(!queue.remove(&first).await);
         assert_eq!(queue.next("a").await.map(|(_, item)| item.arguments), Some(json!(3)));
         assert_eq!(queue.next("c").await, None);
+        assert!(queue.is_idle("c") && !queue.is_idle("a") && !queue.is_idle("b"));
     }
 }

@@ -25,8 +25,12 @@ impl Durable for Slow {
         self.0.next(server)
     }
 
-    fn waiting<'a>(&'a self, item: &'a Queued) -> Promise<'a, Option<String>> {
+    fn waiting<'a>(&'a self, item: &'a Queued) -> Promise<'a, Result<Option<String>, NotQueued>> {
         self.0.waiting(item)
+    }
+
+    fn is_idle(&self, server: &str) -> bool {
+        self.0.is_idle(server)
     }
 
     fn remove<'a>(&'a self, id: &'a str) -> Promise<'a, bool> {
@@ -98,4 +102,100 @@ async fn what_may_be_repeated_is_not_held_back_by_its_own_item() {
     let answer = tools.call("update_issue", nothing(), down().send()).await;
     assert!(served(&answer).note.ends_with("Repeating the call would queue a second one."), "{answer:?}");
     assert!(tools.call("update_issue", nothing(), Script::healthy().send()).await.value().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_waits_is_not_made_beside_it_by_the_next_process_either() {
+    let (before, queue) = with_queue(10);
+    assert_eq!(served(&before.call("create_issue", nothing(), down().send()).await).id.as_deref(), Some("q1"));
+    drop(before);
+
+    let back = Script::healthy();
+    let after = ToolCaller::new(Settings { durable: Some(queue.clone()), ..settings(&env(0.0)) }).unwrap();
+    let held = after.call("create_issue", nothing(), back.send()).await;
+    assert_eq!((report(&held).code, back.executions()), (Code::LoopDetected, 0));
+    assert_eq!(report(&held).message, "create_issue was not sent: the same call is queued as q1 and is not done yet.");
+
+    assert!(queue.remove("q1").await);
+    assert!(after.call("create_issue", nothing(), back.send()).await.value().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_waits_is_not_made_beside_it_however_many_wait_with_it() {
+    let (tools, _) = with_queue(5000);
+    tools.tool(ToolFacts::named("create_issue"), |it| (it.retry.attempts, it.breaker) = (1, None)).unwrap();
+    for n in 0..1001 {
+        served(&tools.call("create_issue", json!({ "n": n }), down().send()).await);
+    }
+
+    let back = Script::healthy();
+    let held = tools.call("create_issue", json!({"n": 0}), back.send()).await;
+    assert_eq!((report(&held).code, back.executions()), (Code::LoopDetected, 0));
+    assert!(report(&held).message.contains("queued as q1 "), "{held:?}");
+}
+
+/// Counts how often it is asked, and never answers.
+#[derive(Default)]
+struct Silent {
+    is_idle: bool,
+    is_broken: bool,
+    asked: std::sync::atomic::AtomicU32,
+}
+
+impl Durable for Silent {
+    fn enqueue(&self, _: Queued) -> Promise<'_, Result<String, NotQueued>> {
+        Box::pin(async { Ok("q1".to_owned()) })
+    }
+
+    fn next<'a>(&'a self, _: &'a str) -> Promise<'a, Option<(String, Queued)>> {
+        Box::pin(async { None })
+    }
+
+    fn waiting<'a>(&'a self, _: &'a Queued) -> Promise<'a, Result<Option<String>, NotQueued>> {
+        self.asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        match self.is_broken {
+            true => Box::pin(async { Err(NotQueued::Unknown("the disk is gone".to_owned())) }),
+            false => Box::pin(std::future::pending()),
+        }
+    }
+
+    fn is_idle(&self, _: &str) -> bool {
+        self.is_idle
+    }
+
+    fn remove<'a>(&'a self, _: &'a str) -> Promise<'a, bool> {
+        Box::pin(async { true })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_does_not_say_whether_a_write_waits_is_told_as_such() {
+    for is_broken in [true, false] {
+        let queue = Arc::new(Silent { is_broken, ..Silent::default() });
+        let tools = ToolCaller::new(Settings { durable: Some(queue), ..settings(&env(0.0)) }).unwrap();
+        let back = Script::healthy();
+        let held = tools.call("create_issue", nothing(), back.send()).await;
+
+        let told = report(&held);
+        assert_eq!((told.code, told.may_have_executed, back.executions()), (Code::LoopDetected, true, 0));
+        assert_eq!(
+            told.message,
+            "create_issue was not sent: the queue did not answer, and the same call may wait there or may have been executed. \
+             Repeating it asks the queue again."
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_asks_a_queue_in_which_nothing_waits_or_for_what_is_never_queued() {
+    let calls = [(true, "create_issue"), (false, "get_issue"), (false, "update_issue"), (false, "append_line")];
+    for (is_idle, tool) in calls {
+        let queue = Arc::new(Silent { is_idle, ..Silent::default() });
+        let tools = ToolCaller::new(Settings { durable: Some(queue.clone()), ..settings(&env(0.0)) }).unwrap();
+        tools.tool(ToolFacts { effect: Some(Effect::Idempotent), ..ToolFacts::named("update_issue") }, |_| ()).unwrap();
+        tools.tool(ToolFacts::named("append_line"), |it| it.fallback.clear()).unwrap();
+
+        assert!(tools.call(tool, nothing(), Script::healthy().send()).await.value().is_some(), "{tool}");
+        assert_eq!(queue.asked.load(std::sync::atomic::Ordering::SeqCst), 0, "{tool}");
+    }
 }

@@ -90,7 +90,7 @@ fn a_mark_wiped_by_two_takes_no_other_along() {
 }
 
 fn note(doubts: &doubts::Doubts, key: CallKey) {
-    doubts.note(key, &"session".into(), &"server".into(), 10 * SECOND);
+    doubts.note(key, (&"caller".into(), &"session".into()), &"server".into(), 10 * SECOND);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! When a commit fails, nobody knows whether it happened. The file is then opened again and what the commit touched is
 //! put back as it was; only then is it certain that nothing of it will be done. Until that works nothing else is changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use redb::{Database, ReadableTable};
@@ -109,6 +109,13 @@ impl Book {
             }
         }
         tally
+    }
+
+    /// The servers for which something waits or is being sent.
+    pub(super) fn awaited(&self) -> BTreeSet<String> {
+        let open = self.known.items.values().filter(|brief| matches!(brief.state, State::Waiting | State::Delivering));
+        let servers: BTreeSet<&str> = open.map(|brief| brief.server.as_str()).collect();
+        servers.into_iter().map(str::to_owned).collect()
     }
 
     /// Makes sure that the file is open and tells the truth.

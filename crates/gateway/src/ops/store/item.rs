@@ -1,6 +1,6 @@
 //! Decides what is kept of a waiting call, and how it stands in the file: JSON behind a check sum.
 
-use std::hash::Hasher;
+use std::hash::{Hash, Hasher};
 
 use seawall::Queued;
 use serde::{Deserialize, Serialize};
@@ -87,6 +87,9 @@ pub struct Brief {
     pub(super) forgotten: Option<u64>,
     #[serde(skip)]
     pub(super) bytes: u64,
+    /// The same for the same arguments, so that few items have to be read to find a call.
+    #[serde(skip)]
+    pub(super) digest: u64,
 }
 
 impl Item {
@@ -107,6 +110,7 @@ impl Item {
             expires: self.expires,
             forgotten: self.forgotten,
             bytes: bytes as u64,
+            digest: digest(&self.call.arguments),
         }
     }
 
@@ -137,6 +141,12 @@ pub(super) fn name(id: u64) -> String {
 pub fn number(name: &str) -> Option<u64> {
     let digits = name.strip_prefix('q')?;
     digits.parse().ok().filter(|id| self::name(*id) == name)
+}
+
+pub(super) fn digest(arguments: &serde_json::Value) -> u64 {
+    let mut hasher = SipHasher13::new();
+    arguments.hash(&mut hasher);
+    hasher.finish128().h1
 }
 
 fn sum(id: u64, json: &[u8]) -> [u8; SUM] {

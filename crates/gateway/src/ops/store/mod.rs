@@ -19,6 +19,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -94,6 +95,8 @@ struct Shared {
     jobs: Mutex<Option<mpsc::Sender<Timed>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
     changes: watch::Receiver<Tally>,
+    /// The servers for which something waits.
+    awaited: watch::Receiver<BTreeSet<String>>,
     wall: Wall,
 }
 
@@ -126,10 +129,11 @@ impl Store {
         let clock = Clock::tokio();
         let wall = Wall { began: clock.now(), clock, at };
         let (jobs, waiting) = mpsc::channel(JOBS);
+        let (tell_awaited, awaited) = watch::channel(book.awaited());
         let (tell, changes) = watch::channel(book.tally());
-        let writer = tokio::spawn(write(book, waiting, tell));
+        let writer = tokio::spawn(write(book, waiting, tell, tell_awaited));
         let (jobs, writer) = (Mutex::new(Some(jobs)), Mutex::new(Some(writer)));
-        Ok(Self(Arc::new(Shared { path, jobs, writer, changes, wall })))
+        Ok(Self(Arc::new(Shared { path, jobs, writer, changes, awaited, wall })))
     }
 
     /// The file.
@@ -249,9 +253,14 @@ impl Durable for Store {
         })
     }
 
-    fn waiting<'a>(&'a self, call: &'a Queued) -> Promise<'a, Option<String>> {
+    fn waiting<'a>(&'a self, call: &'a Queued) -> Promise<'a, Result<Option<String>, NotQueued>> {
         let call = call.clone();
-        Box::pin(async move { self.ask(move |page, _| page.open_item(&call)).await.ok().flatten() })
+        let unknown = |Unkept { why, .. }| NotQueued::Unknown(why);
+        Box::pin(async move { self.ask(move |page, _| page.open_item(&call)).await.map_err(unknown) })
+    }
+
+    fn is_idle(&self, server: &str) -> bool {
+        !self.0.awaited.borrow().contains(server)
     }
 
     fn remove<'a>(&'a self, id: &'a str) -> Promise<'a, bool> {
@@ -292,7 +301,12 @@ where
 }
 
 /// The one writer. Its work blocks, so it is done beside the runtime's own threads.
-async fn write(mut book: Book, mut jobs: mpsc::Receiver<Timed>, tell: watch::Sender<Tally>) {
+async fn write(
+    mut book: Book,
+    mut jobs: mpsc::Receiver<Timed>,
+    tell: watch::Sender<Tally>,
+    tell_awaited: watch::Sender<BTreeSet<String>>,
+) {
     while let Some((mut now, job)) = jobs.recv().await {
         let mut batch = vec![job];
         while let (true, Ok((later, job))) = (batch.len() < JOBS, jobs.try_recv()) {
@@ -308,6 +322,7 @@ async fn write(mut book: Book, mut jobs: mpsc::Receiver<Timed>, tell: watch::Sen
         let Ok((same, batch, end)) = run.await else { return };
         book = same;
         if book.commits > before {
+            tell_awaited.send_replace(book.awaited());
             tell.send_replace(book.tally());
         }
         for job in batch {

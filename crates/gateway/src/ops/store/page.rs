@@ -5,7 +5,7 @@ use seawall::{NotQueued, Queued};
 
 use super::Bounds;
 use super::book::{Known, Undo};
-use super::item::{Brief, Item, State, name};
+use super::item::{Brief, Item, State, digest, name};
 use super::open::LAST_ID;
 use crate::wire::limits;
 
@@ -92,8 +92,9 @@ impl<'a> Page<'a> {
 
     /// The name of the oldest item with the same call that is not done.
     pub(super) fn open_item(&self, call: &Queued) -> Result<Option<String>, Lost> {
+        let digest = digest(&call.arguments);
         for (id, brief) in self.line(&call.server) {
-            let may_be = brief.tool == call.tool && brief.caller == call.caller;
+            let may_be = brief.digest == digest && brief.tool == call.tool && brief.caller == call.caller;
             if may_be && self.read(*id)?.call.is_same_call(call) {
                 return Ok(Some(brief.id.clone()));
             }

@@ -37,9 +37,16 @@ async fn items_are_there_after_a_restart_and_ids_are_never_given_twice() {
 async fn a_call_is_told_to_wait_until_it_is_done_and_nobody_elses_is() {
     let folder = tempfile::TempDir::new().unwrap();
     let store = open(folder.path()).unwrap();
+    assert!(store.is_idle("a"));
     store.enqueue(write(1)).await.unwrap();
     store.enqueue(write(2)).await.unwrap();
-    assert_eq!(store.waiting(&write(2)).await.as_deref(), Some("q2"));
+    assert!(!store.is_idle("a") && store.is_idle("b"));
+    store.close().await;
+    assert!(store.waiting(&write(2)).await.is_err(), "it cannot say, and does not say no");
+
+    let store = open(folder.path()).unwrap();
+    assert!(!store.is_idle("a") && store.is_idle("b"), "what the last gateway left is seen");
+    assert_eq!(waiting(&store, &write(2)).await.as_deref(), Some("q2"));
     let others = [
         Queued { caller: "somebody else".to_owned(), ..write(1) },
         Queued { tool: "other".to_owned(), ..write(1) },
@@ -47,15 +54,21 @@ async fn a_call_is_told_to_wait_until_it_is_done_and_nobody_elses_is() {
         write(3),
     ];
     for other in others {
-        assert_eq!(store.waiting(&other).await, None, "{other:?}");
+        assert_eq!(waiting(&store, &other).await, None, "{other:?}");
     }
 
     assert!(matches!(store.begin("a").await.unwrap(), Next::Due(..)));
-    assert_eq!(store.waiting(&write(1)).await.as_deref(), Some("q1"), "it is under way");
+    assert_eq!(waiting(&store, &write(1)).await.as_deref(), Some("q1"), "it is under way");
     store.settle("q1", Ok("{}".into()), Duration::ZERO).await.unwrap();
-    assert_eq!(store.waiting(&write(1)).await, None);
+    assert_eq!(waiting(&store, &write(1)).await, None);
+    assert!(!store.is_idle("a"), "another waits");
     assert!(store.remove("q2").await);
-    assert_eq!(store.waiting(&write(2)).await, None);
+    assert_eq!(waiting(&store, &write(2)).await, None);
+    assert!(store.is_idle("a"));
+}
+
+async fn waiting(store: &Store, call: &Queued) -> Option<String> {
+    store.waiting(call).await.unwrap()
 }
 
 #[tokio::test]
