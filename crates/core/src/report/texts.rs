@@ -235,6 +235,11 @@ impl Situation<'_> {
                 self.verify()
             );
         }
+        // A read may have waited for another call's answer; one that took no time has waited for nothing.
+        if self.attempts == 0 && (self.effect != Effect::ReadOnly || self.took.as_millis() == 0) {
+            let server = self.server();
+            return format!("{tool} was not executed: its time was up before {server} was asked. Repeating is safe.");
+        }
         if self.effect == Effect::ReadOnly {
             return format!(
                 "{tool} timed out after {took}{}. It changes nothing, so repeating is safe; a narrower request may finish sooner.",

@@ -97,3 +97,16 @@ async fn a_call_that_has_had_its_last_attempt_is_not_tried_again() {
 
     assert_eq!((script.executions(), report(&answer).code), (1, Code::ConnectionLost));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_has_no_time_is_not_told_as_one_whose_server_could_not_be_reached() {
+    for tool in ["create_issue", "get_issue"] {
+        let (tools, script) = (caller(&env(0.0)), Script::healthy());
+        let call = Call::new(nothing()).within(std::time::Duration::ZERO);
+        let answer = tools.call(tool, call, script.send()).await;
+
+        let text = format!("{tool} was not executed: its time was up before its server was asked. Repeating is safe.");
+        assert_eq!((report(&answer).message.as_str(), report(&answer).code), (text.as_str(), Code::Timeout));
+        assert_eq!((report(&answer).may_have_executed, script.executions()), (false, 0));
+    }
+}
