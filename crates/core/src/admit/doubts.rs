@@ -1,10 +1,11 @@
 //! Decides when a write is not sent again yet: the very same one may have been executed, and nobody has looked since.
 //!
 //! Whoever repeats it at once, blindly, would do it twice. A read of the same server in the same session is a look: after
-//! it, or after a while, the same call is sent as ever. Neither helps while it waits in a queue, and may be made any moment.
+//! it, or after a while, the same call is sent as ever. Another session of the same caller is held back too, and its own look
+//! lifts that for itself alone. Neither helps while it waits in a queue, and may be made any moment.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ use crate::model::time::{Clock, Moment};
 
 /// How many are remembered; then those of the caller that has most give way.
 pub(super) const MOST: usize = 1000;
+/// How many other sessions that looked are remembered of each.
+pub(super) const LOOKS: usize = 16;
 /// Nothing waits longer than this.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -29,9 +32,21 @@ struct Doubt {
     lasts: Duration,
     /// It was put into a queue, and may wait there.
     is_queued: bool,
+    /// Other sessions of the same caller that have looked since.
+    lifted: VecDeque<Arc<str>>,
 }
 
 impl Doubt {
+    /// Notes who looked. `false` if nobody has to know of it any more: whoever left it has seen what became of it.
+    fn stays_after_look(&mut self, session: &Arc<str>) -> bool {
+        let is_own = self.session == *session;
+        if !is_own && !self.lifted.contains(session) {
+            self.lifted.truncate(LOOKS - 1);
+            self.lifted.push_front(Arc::clone(session));
+        }
+        !is_own
+    }
+
     fn stands(&self, now: Moment) -> bool {
         now.since(self.since) < if self.is_queued { LONGEST_WAIT } else { self.lasts }
     }
@@ -69,14 +84,14 @@ impl Doubts {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Why a call is not sent now, if it is not.
-    pub(crate) fn check(&self, key: impl FnOnce() -> CallKey) -> Option<HeldBack> {
+    /// Why a call is not sent now in this session, if it is not.
+    pub(crate) fn check(&self, session: &Arc<str>, key: impl FnOnce() -> CallKey) -> Option<HeldBack> {
         if self.is_empty() {
             return None;
         }
         let (key, now) = (key(), self.clock.now());
         let kept = self.change(|doubt| doubt.stands(now));
-        let doubt = kept.iter().find(|doubt| doubt.key == key)?;
+        let doubt = kept.iter().find(|doubt| doubt.key == key && !doubt.lifted.contains(session))?;
         let age = now.since(doubt.since);
         Some(HeldBack { age, left: doubt.lasts.saturating_sub(age), is_queued: doubt.is_queued })
     }
@@ -93,7 +108,7 @@ impl Doubts {
 
     fn doubt(&self, key: CallKey, who: Who<'_>, server: &Arc<str>, lasts: Duration, is_queued: bool) -> Doubt {
         let (caller, session, server) = (Arc::clone(who.0), Arc::clone(who.1), Arc::clone(server));
-        Doubt { key, caller, session, server, since: self.clock.now(), lasts, is_queued }
+        Doubt { key, caller, session, server, since: self.clock.now(), lasts, is_queued, lifted: VecDeque::new() }
     }
 
     /// It does not wait any more: what holds for others holds for it.
@@ -122,15 +137,16 @@ impl Doubts {
         was_queued
     }
 
-    /// Somebody read from this server in this session, and can know now what was done before `began`.
-    pub(crate) fn looked(&self, session: &str, server: &str, began: Moment) {
-        let is_other = |doubt: &Doubt| *doubt.session != *session || *doubt.server != *server;
-        drop(self.change(|doubt| doubt.is_queued || doubt.since > began || is_other(doubt)));
+    /// Somebody read from this server, and can know now what was done before `began`.
+    pub(crate) fn looked(&self, (caller, session): Who<'_>, server: &str, began: Moment) {
+        let is_other = |doubt: &Doubt| doubt.caller != *caller || *doubt.server != *server;
+        let is_hidden = |doubt: &Doubt| doubt.is_queued || doubt.since > began;
+        drop(self.change(|doubt| is_other(doubt) || is_hidden(doubt) || doubt.stays_after_look(session)));
     }
 
-    fn change(&self, stays: impl FnMut(&Doubt) -> bool) -> MutexGuard<'_, Vec<Doubt>> {
+    fn change(&self, stays: impl FnMut(&mut Doubt) -> bool) -> MutexGuard<'_, Vec<Doubt>> {
         let mut kept = self.lock();
-        kept.retain(stays);
+        kept.retain_mut(stays);
         self.count.store(kept.len(), Ordering::Relaxed);
         kept
     }

@@ -95,7 +95,7 @@ impl<T: Clone> Gatekeeper<T> {
         }
         // Who says that a repeat is meant is not asked.
         if !policy.effect.is_replayable() && policy.repeat_after.is_some() {
-            match self.doubts.check(|| run.key()) {
+            match self.doubts.check(&run.call.session, || run.key()) {
                 Some(held) if !held.is_queued => return Ok(Admitted::refused(run.hold_back(&held))),
                 // Also one that was queued elsewhere, or so long ago that it is remembered there only.
                 held if held.is_some() || run.may_be_queued() => return Err(Held::ByQueue),
@@ -134,7 +134,7 @@ impl<T: Clone> Gatekeeper<T> {
             Ok(Ok(None)) => self.doubts.left_queue(run.key()),
             Ok(Err(_)) | Err(_) => return Admitted::refused(run.queue_is_silent()),
         }
-        match self.doubts.check(|| run.key()) {
+        match self.doubts.check(&run.call.session, || run.key()) {
             Some(held) => Admitted::refused(run.hold_back(&held)),
             None => self.within_rate(run, None),
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::doubts::MOST;
+use super::doubts::{LOOKS, MOST};
 use super::key::Keys;
 use super::marks::{MARKS, Marks, place};
 use super::*;
@@ -45,17 +45,17 @@ fn names_of_every_form_are_spread() {
 #[test]
 fn strangers_cannot_fill_it_and_it_empties_itself() {
     let (clock, keys) = (Clock::manual(), Keys::default());
-    let doubts = Doubts::new(clock.clone());
+    let (doubts, session) = (Doubts::new(clock.clone()), "s".into());
     let key = |n: usize| keys.key(&["t"], &json!(n));
     for n in 0..MOST * 2 {
-        doubts.note(key(n), (&"me".into(), &"s".into()), &"gh".into(), Duration::from_secs(60));
+        doubts.note(key(n), (&"me".into(), &session), &"gh".into(), Duration::from_secs(60));
     }
-    assert_eq!(doubts.check(|| key(MOST - 1)), None, "the oldest gave way");
+    assert_eq!(doubts.check(&session, || key(MOST - 1)), None, "the oldest gave way");
     clock.advance(Duration::from_secs(20));
     let (age, left) = (Duration::from_secs(20), Duration::from_secs(40));
-    assert_eq!(doubts.check(|| key(MOST)), Some(HeldBack { age, left, is_queued: false }));
+    assert_eq!(doubts.check(&session, || key(MOST)), Some(HeldBack { age, left, is_queued: false }));
     clock.advance(Duration::from_secs(40));
-    assert_eq!(doubts.check(|| key(MOST)), None);
+    assert_eq!(doubts.check(&session, || key(MOST)), None);
     assert!(doubts.is_empty());
 }
 
@@ -65,12 +65,12 @@ fn what_waits_in_a_queue_stays_held_back_until_it_has_left() {
     let doubts = Doubts::new(clock.clone());
     let (key, me, session, server) = (keys.key(&["t"], &json!(1)), "me".into(), "s".into(), "gh".into());
     let who = (&me, &session);
-    let is_queued = || doubts.check(|| key).map(|held| held.is_queued);
+    let is_queued = || doubts.check(&session, || key).map(|held| held.is_queued);
     assert!(doubts.note_queued(key, who, &server, Duration::from_secs(60)));
     assert!(!doubts.note_queued(key, who, &server, Duration::from_secs(60)));
     doubts.note(key, who, &server, Duration::from_secs(60));
     clock.advance(Duration::from_secs(50));
-    doubts.looked("s", "gh", clock.now());
+    doubts.looked(who, "gh", clock.now());
     assert_eq!(is_queued(), Some(true), "a look does not show what is still to come");
 
     doubts.left_queue(key);
@@ -99,8 +99,33 @@ fn who_has_most_makes_room_and_what_is_queued_last() {
     doubts.note_queued(key("loud", 0), (&"loud".into(), &session), &server, lasts);
     (1..MOST * 3).for_each(|n| note("loud", n));
 
-    assert!(doubts.check(|| key("quiet", 0)).is_some(), "others do not make anybody forget");
-    assert!(doubts.check(|| key("loud", 0)).is_some_and(|held| held.is_queued));
-    assert_eq!(doubts.check(|| key("loud", MOST * 2)), None, "the oldest gave way");
-    assert!(doubts.check(|| key("loud", MOST * 3 - 1)).is_some());
+    assert!(doubts.check(&session, || key("quiet", 0)).is_some(), "others do not make anybody forget");
+    assert!(doubts.check(&session, || key("loud", 0)).is_some_and(|held| held.is_queued));
+    assert_eq!(doubts.check(&session, || key("loud", MOST * 2)), None, "the oldest gave way");
+    assert!(doubts.check(&session, || key("loud", MOST * 3 - 1)).is_some());
+}
+
+#[test]
+fn a_look_lifts_a_doubt_for_the_session_that_looked_and_ends_it_for_the_one_that_left_it() {
+    let (clock, keys) = (Clock::manual(), Keys::default());
+    let doubts = Doubts::new(clock.clone());
+    let (key, lasts) = (keys.key(&["t"], &json!(1)), Duration::from_secs(60));
+    let names: [Arc<str>; 4] = ["me", "a", "b", "c"].map(Into::into);
+    let [me, a, b, c] = &names;
+    let held = |session| doubts.check(session, || key).is_some();
+    doubts.note(key, (me, a), &"gh".into(), lasts);
+
+    doubts.looked((me, b), "gh", clock.now());
+    assert_eq!([held(a), held(b), held(c)], [true, false, true]);
+    doubts.looked((c, a), "gh", clock.now());
+    assert!(held(a), "another caller's session of the same name");
+    (0..LOOKS * 3).for_each(|n| doubts.looked((me, &format!("other {n}").into()), "gh", clock.now()));
+    assert!(held(b), "so many are not remembered");
+
+    // In doubt once more: what b saw is past.
+    doubts.looked((me, b), "gh", clock.now());
+    doubts.note(key, (me, b), &"gh".into(), lasts);
+    assert_eq!([held(a), held(b)], [true, true]);
+    doubts.looked((me, b), "gh", clock.now());
+    assert!(!held(a) && doubts.is_empty());
 }

@@ -109,7 +109,7 @@ impl<T: Clone> Run<'_, T> {
             Outcome::Live(value) => {
                 let has_looked = self.tool.policy.effect == Effect::ReadOnly && self.attempts() > 0;
                 if !doubts.is_empty() && has_looked && self.error_text(value).is_none() {
-                    doubts.looked(&self.call.session, &self.tool.server.name, self.started);
+                    doubts.looked(self.who(), &self.tool.server.name, self.started);
                 }
             }
             Outcome::Served(_) | Outcome::Failed(_) => self.note_doubt(),

@@ -206,3 +206,20 @@ async fn a_write_whose_caller_left_while_a_step_of_its_own_ran_is_in_doubt() {
     let held = tools.call_with("create_issue", title("a"), &slow, down.send()).await;
     assert_eq!((report(&held).code, report(&held).may_have_executed), (Code::LoopDetected, true));
 }
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_held_back_for_another_sessions_write_can_look_for_himself() {
+    let (tools, script) = (caller(&env(0.0)), Script::failing([lost()]));
+    let create = |session: &str| tools.call("create_issue", Call::new(title("x")).in_session(session), script.send());
+    let look =
+        |session: &str| tools.call("list_issues", Call::new(nothing()).in_session(session), Script::healthy().send());
+    assert!(report(&create("a").await).may_have_executed);
+    assert!(report(&create("b").await).message.contains("after it, or in 60s, it is sent again"));
+
+    look("b").await;
+    assert!(create("b").await.value().is_some());
+    let held = create("a").await;
+    assert_eq!((report(&held).code, script.executions()), (Code::LoopDetected, 2), "a has not looked");
+    look("a").await;
+    assert!(create("a").await.value().is_some());
+}

@@ -103,7 +103,7 @@ fn a_write_in_doubt_is_held_back_while_it_is_noted_anew() {
             let doubts = doubts.clone();
             move || note(&doubts, key)
         });
-        assert!(doubts.check(|| key).is_some());
+        assert!(doubts.check(&"session".into(), || key).is_some());
         other.join().unwrap();
     });
 }
@@ -122,10 +122,10 @@ fn a_look_beside_a_new_doubt_ends_the_old_one_only() {
             let doubts = doubts.clone();
             move || note(&doubts, new)
         });
-        doubts.looked("session", "server", looked);
+        doubts.looked((&"caller".into(), &"session".into()), "server", looked);
         other.join().unwrap();
 
-        assert!(doubts.check(|| new).is_some() && doubts.check(|| old).is_none());
+        assert!(doubts.check(&"session".into(), || new).is_some() && doubts.check(&"session".into(), || old).is_none());
     });
 }
 
