@@ -26,7 +26,7 @@ const NAMES: usize = 1024;
 /// Where a bound of such names is reached, one at rest makes room, the least recently used first: no call is under way, no pause is
 /// remembered, and its breaker is closed and remembers no failure, or was left alone long after its cool-down ended. Where a look at
 /// a few finds none, the name shares one breaker with others and is not remembered, so that invented names can neither fill memory
-/// nor make anybody forget a breaker that still protects.
+/// nor make anybody forget a breaker that still protects. So does a name of more than 256 bytes.
 #[derive(Debug)]
 pub struct ToolCaller<T> {
     pipeline: Pipeline<T>,

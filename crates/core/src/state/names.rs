@@ -9,6 +9,8 @@ use std::sync::{Arc, PoisonError};
 use super::atomic::{AtomicU64, Ordering};
 use super::sync::RwLock;
 
+/// The longest name that is learned, in bytes. MCP wants no tool to have one of more than 128 letters.
+const LONGEST: usize = 256;
 /// How many are looked at for a new name.
 pub(super) const LOOKS: usize = 16;
 
@@ -65,7 +67,7 @@ impl<V> Names<V> {
         known.by_name.iter().map(|(name, entry)| (name.clone(), entry.value.clone())).collect()
     }
 
-    /// Learns a name, if there is room or one that `lets_go` of its value makes some. `lets_go` must tell of what is in use, as
+    /// Learns a name, if it is not too long, and there is room or one that `lets_go` of its value makes some. `lets_go` must tell of what is in use, as
     /// its count of owners shows, that it stays: nobody takes another while it is asked.
     pub(crate) fn learn(
         &self,
@@ -76,6 +78,9 @@ impl<V> Names<V> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = known.by_name.get(name) {
             return Some(entry.value.clone());
+        }
+        if name.len() > LONGEST {
+            return None;
         }
         if known.learned.len() >= self.capacity && !known.make_room(lets_go) {
             return None;

@@ -255,3 +255,24 @@ async fn a_name_past_the_bound_shares_a_breaker_but_is_treated_as_what_it_is() {
     assert_eq!(tools.breaker_status("get_issue"), None, "there is no room");
     assert_eq!((told.attempts, script.executions()), (3, 3), "it reads, so it is tried again");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_no_tool_has_is_not_remembered_however_much_room_there_is() {
+    let (tools, breakers) = (caller(&env(0.0)), CircuitBreaker::new(BreakerPolicy::default(), &env(0.0)).unwrap());
+    for n in 0..20 {
+        let long = format!("get_{n}_{}", "x".repeat(100_000));
+        assert!(tools.call(&long, nothing(), Script::healthy().send()).await.value().is_some());
+        work(&breakers, &long).await;
+        assert_eq!(breakers.breaker(&long).name(), "others");
+    }
+    assert_eq!(tools.all_breaker_status().len() + breakers.all_status().len(), 0);
+    assert_eq!(tools.pipeline().tools().len(), 1, "the one for all others");
+
+    let longest = "x".repeat(256);
+    tools.call(&longest, nothing(), Script::healthy().send()).await;
+    assert!(tools.breaker_status(&longest).is_some());
+    // Who gives a tool a policy means it, whatever its name.
+    let meant = "y".repeat(257);
+    tools.tool(ToolFacts::named(&meant), |_| ()).unwrap();
+    assert!(tools.breaker_status(&meant).is_some());
+}
