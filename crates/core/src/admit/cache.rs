@@ -1,7 +1,7 @@
 //! Decides which answers are kept, and how old one may be: fresh ones end a call, stale ones rescue it.
 //!
 //! Only successes are kept, under a key that holds the caller. A write to a server makes every copy taken
-//! before it unfresh at once; what was read while the write ran is unfresh too.
+//! before it unfresh at once; what was read while the write ran is unfresh too, and never takes the place of what was read after it.
 
 use std::time::Duration;
 
@@ -91,9 +91,9 @@ impl<T: Clone> Copies<T> {
         Ok(Self { copies, clock })
     }
 
-    /// Keeps the answer of a call that began when the server had seen `writes` writes.
+    /// Keeps the answer of a call that began when the server had seen `writes` writes, unless the one that is kept had seen more.
     pub fn keep(&self, key: CallKey, value: T, writes: u64) {
-        self.keep_at(self.clock.now(), key, value, writes);
+        self.keep_at(self.clock.now(), key, value, writes, u64::MAX);
     }
 
     /// An answer not older than `fresh`, taken after the server's last write.
@@ -101,7 +101,11 @@ impl<T: Clone> Copies<T> {
         self.fresh_at(self.clock.now(), key, fresh, writes)
     }
 
-    pub(crate) fn keep_at(&self, now: Moment, key: CallKey, value: T, writes: u64) {
+    /// `newest`: the writes by now. If there was none meanwhile, which is the rule, nothing newer can be kept.
+    pub(crate) fn keep_at(&self, now: Moment, key: CallKey, value: T, writes: u64, newest: u64) {
+        if writes < newest && self.copies.peek(&key).is_some_and(|kept| kept.writes > writes) {
+            return;
+        }
         self.copies.insert(key, Copy { value, at: now, writes });
     }
 
@@ -161,6 +165,17 @@ mod tests {
 
         assert_eq!(copies.fresh(key, Duration::from_secs(30), 5), None);
         assert!(copies.stale(key, Duration::from_secs(30), 5).is_some_and(|stale| stale.before_a_write));
+    }
+
+    #[test]
+    fn what_was_read_before_a_write_does_not_replace_what_was_read_after_it() {
+        let (copies, _, key) = copies(10_000);
+        copies.keep(key, "new".into(), 1);
+        copies.keep(key, "old".into(), 0);
+        assert_eq!(copies.fresh(key, Duration::from_secs(30), 1), Some("new".into()));
+
+        copies.keep(key, "newer".into(), 1);
+        assert_eq!(copies.fresh(key, Duration::from_secs(30), 1), Some("newer".into()));
     }
 
     #[test]

@@ -15,7 +15,13 @@ impl<T: Clone> Run<'_, T> {
         } else {
             gatekeeper.loops.succeeded(&policy.loops, &self.call.session);
             if policy.cache.keeps() && policy.effect == Effect::ReadOnly && (self.pipeline.is_complete)(&value) {
-                gatekeeper.copies.keep_at(self.ended(), self.key(), value.clone(), self.writes);
+                gatekeeper.copies.keep_at(
+                    self.ended(),
+                    self.key(),
+                    value.clone(),
+                    self.writes,
+                    self.tool.server.writes(),
+                );
             }
         }
         // A question back to the client is this caller's own; those who wait have to ask for theirs.

@@ -8,6 +8,7 @@ mod batch;
 mod breaker;
 mod cancel;
 mod chain;
+mod copies;
 mod doubt;
 mod dropped;
 mod evidence;
