@@ -210,9 +210,9 @@ impl<T> Pipeline<T> {
             entry.readers.forget(&before.name, &before.policy);
         }
         entry.readers.learn(&tool.name, &tool.policy);
-        // So does a pause that the server asked for.
+        // So does a pause that the server asked for, and an attempt that runs keeps its slot.
         let tool = Arc::new(match before {
-            Some(before) => tool.pausing_with(&before),
+            Some(before) => tool.sharing_with(&before),
             None => tool,
         });
         entry.tools.insert(name.into(), tool.clone());

@@ -37,6 +37,7 @@ use breaker::{Breaker, Permit, Refused};
 use budget::Token;
 use deadline::within;
 use retry::{Failed, RetryPolicy, Rules, try_again};
+use slot::{Slot, Slots};
 use watch::Watch;
 use written::Written;
 
@@ -138,10 +139,16 @@ impl<T: Clone> Run<'_, T> {
         let local = |failure: Failure| Box::new((failure, None));
         peek(tool).map_err(|open| local(open.failure()))?;
         self.keep_pause(tool, part == Part::Call).await.map_err(local)?;
-        let _slot = match tool.server.slots.as_ref().map(|slots| slots.try_take().ok_or(slots)) {
-            None => None,
-            Some(Ok(slot)) => Some(slot),
-            Some(Err(slots)) => Some(self.wait_for_slot(slots).await.map_err(local)?),
+        // Its own first: who waits for that takes none of the server's.
+        let _own_slot = match free(tool.slots.as_deref()) {
+            Ok(slot) => slot,
+            Err(slots) => {
+                Some(Box::pin(self.wait_for_slot(slots, "all slots of this tool are taken")).await.map_err(local)?)
+            }
+        };
+        let _slot = match free(tool.server.slots.as_ref()) {
+            Ok(slot) => slot,
+            Err(slots) => Some(self.wait_for_slot(slots, "all slots are taken").await.map_err(local)?),
         };
         let mut now = self.now();
         if let Some(turns) = tool.server.rate.as_ref().filter(|turns| !turns.try_take(now)) {
@@ -235,9 +242,9 @@ impl<T: Clone> Run<'_, T> {
         Failure { sent: Sent::Maybe, ..Failure::local(Cause::Timeout, None, message) }
     }
 
-    async fn wait_for_slot<'t>(&self, slots: &'t slot::Slots) -> Result<slot::Slot<'t>, Failure> {
+    async fn wait_for_slot<'t>(&self, slots: &'t Slots, words: &str) -> Result<Slot<'t>, Failure> {
         self.note_wait();
-        let full = |_| self.refuse(Cause::Overloaded, Some(Duration::from_secs(1)), "all slots are taken");
+        let full = |_| self.refuse(Cause::Overloaded, Some(Duration::from_secs(1)), words);
         slots.take(self.remaining()).await.map_err(full)
     }
 
@@ -259,6 +266,11 @@ pub(crate) enum Part {
     Again,
     /// A fallback that asks another tool.
     Other,
+}
+
+/// A slot, if there is one now or none is needed; else those to wait for.
+fn free(slots: Option<&Slots>) -> Result<Option<Slot<'_>>, &Slots> {
+    slots.map(|slots| slots.try_take().ok_or(slots)).transpose()
 }
 
 /// How long a breaker would make the tool wait now.

@@ -1,4 +1,4 @@
-//! Decides how many attempts run at one server at a time, and who waits in a line of bounded length.
+//! Decides how many attempts run at one server, or of one tool, at a time, and who waits in a line of bounded length.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ impl SlotPolicy {
 #[error("all slots are taken")]
 pub struct Full;
 
-/// The slots of one server: a bulkhead. First come, first served.
+/// The slots of one server or tool: a bulkhead. First come, first served.
 #[derive(Debug)]
 pub struct Slots {
     policy: SlotPolicy,

@@ -25,6 +25,9 @@ pub struct Policy {
     pub timeout: Duration,
     /// The limit of one attempt, within what is left of the call's; not longer than `timeout`.
     pub attempt_timeout: Option<Duration>,
+    /// How many of its attempts run at a time, so that one slow tool does not take all slots of its server; `None`: as many as
+    /// the server bears.
+    pub slots: Option<SlotPolicy>,
     /// How often to try.
     pub retry: RetryPolicy,
     /// When to stop trying; `None` turns the breaker off. A shared breaker follows the policy of those who
@@ -114,6 +117,7 @@ impl Policy {
             invalid::positive("attempt_timeout", limit)?;
             invalid::within_whole("attempt_timeout", limit, ("timeout", self.timeout))?;
         }
+        self.slots.map_or(Ok(()), |slots| slots.validate().map_err(|error| error.within("slots")))?;
         self.retry.validate().map_err(|error| error.within("retry"))?;
         self.breaker.as_ref().map_or(Ok(()), |breaker| breaker.validate().map_err(|error| error.within("breaker")))?;
         self.cache.validate().map_err(|error| error.within("cache"))?;

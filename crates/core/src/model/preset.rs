@@ -119,6 +119,7 @@ impl Preset {
             effect,
             timeout: tiers.limit(tool.name),
             attempt_timeout: None,
+            slots: None,
             retry: RetryPolicy::new(attempts, Backoff { base, ..Backoff::TOOL_CALL }),
             breaker: Some(BreakerPolicy::new(failures, cooldown)),
             scope: Scope::Tool,

@@ -1,4 +1,4 @@
-//! Decides what is remembered about a tool: its policy, its breaker, how fast it usually is.
+//! Decides what is remembered about a tool: its policy, its breaker, its slots, how fast it usually is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use crate::admit::loops::LoopMode;
 use crate::attempt::breaker::Breaker;
 use crate::attempt::hedge::{HedgePolicy, Latencies};
 use crate::attempt::silence::Silence;
+use crate::attempt::slot::Slots;
 use crate::attempt::until::Pause;
 use crate::model::call::Names;
 use crate::model::effect::Effect;
@@ -23,6 +24,7 @@ pub struct Tool {
     pub(crate) server: Arc<Server>,
     pub(crate) policy: Policy,
     pub(crate) breaker: Option<Arc<Breaker>>,
+    pub(crate) slots: Option<Arc<Slots>>,
     /// Its server asked not to be asked for a while, however the call is treated.
     pub(crate) pause: Arc<Pause>,
     /// What those heard of it who were given little time.
@@ -33,8 +35,10 @@ pub struct Tool {
 impl Tool {
     pub(crate) fn new(name: Arc<str>, server: Arc<Server>, policy: Policy, breaker: Option<Arc<Breaker>>) -> Self {
         let names = Arc::new(Names { server: server.name.clone(), tool: name.clone() });
+        // A policy was checked before a tool is made of it.
+        let slots = policy.slots.and_then(|slots| Slots::new(slots).ok()).map(Arc::new);
         let (pause, silence) = (Arc::default(), Arc::default());
-        Self { name, names, server, policy, breaker, pause, silence, latencies: Latencies::default() }
+        Self { name, names, server, policy, breaker, slots, pause, silence, latencies: Latencies::default() }
     }
 
     /// Another tool with the same policy and the same breaker, which is not remembered.
@@ -65,12 +69,13 @@ impl Tool {
 
     /// What holds for its server holds for all of them.
     fn variant(&self, name: Arc<str>, policy: Policy) -> Self {
-        Self::new(name, self.server.clone(), policy, self.breaker.clone()).pausing_with(self)
+        Self::new(name, self.server.clone(), policy, self.breaker.clone()).sharing_with(self)
     }
 
-    /// The same tool, which keeps the pauses of another.
-    pub(crate) fn pausing_with(self, other: &Self) -> Self {
-        Self { pause: other.pause.clone(), silence: other.silence.clone(), ..self }
+    /// The same tool, which keeps the pauses and the silence of another, and its slots if as many are wanted.
+    pub(crate) fn sharing_with(self, other: &Self) -> Self {
+        let slots = if self.policy.slots == other.policy.slots { other.slots.clone() } else { self.slots };
+        Self { pause: other.pause.clone(), silence: other.silence.clone(), slots, ..self }
     }
 
     /// Its name at its server.
@@ -86,6 +91,11 @@ impl Tool {
     /// Its policy.
     pub fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    /// Its own slots, if they are limited.
+    pub fn slots(&self) -> Option<&Slots> {
+        self.slots.as_deref()
     }
 
     /// Its breaker, shared as the policy's scope says.

@@ -36,6 +36,7 @@ impl World {
         let facts = ToolFacts { effect: Some(effect), ..ToolFacts::named("do_it") };
         let mut policy = Preset::Default.policy(&facts, &Tiers::default());
         policy.breaker = Some(BreakerPolicy::new(1, secs(1)));
+        policy.slots = Some(SlotPolicy::new(2));
         let other = pipeline.tool("b", "do_it", policy.clone()).unwrap();
         for breaker in [other.breaker().unwrap(), other.server().connection().unwrap()] {
             breaker.admit().unwrap().badly();
@@ -57,6 +58,8 @@ impl World {
         for (tool, paid) in [(&self.tool, paid), (&self.other, 0)] {
             let (server, slots) = (tool.server(), tool.server().slots().unwrap());
             assert_eq!((slots.in_flight(), slots.waiting()), (0, 0), "slots of {} {when}", server.name());
+            let own = tool.slots().unwrap();
+            assert_eq!((own.in_flight(), own.waiting()), (0, 0), "own slots at {} {when}", server.name());
             assert_eq!(server.budget().saved() + paid, SAVED, "tokens of {} {when}", server.name());
             assert_eq!(tool.breaker().unwrap().peek(), Ok(()), "probe of {} {when}", server.name());
             assert_eq!(server.connection().unwrap().peek(), Ok(()), "connection of {} {when}", server.name());

@@ -6,6 +6,7 @@ mod answers;
 mod article;
 mod batch;
 mod breaker;
+mod bulkhead;
 mod cancel;
 mod chain;
 mod copies;

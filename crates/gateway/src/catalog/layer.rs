@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use seawall::{
     BreakerPolicy, Cooldown, Effect, Fallback, HedgePolicy, Jitter, Kind, LoopMode, Policy, Scope, ServerPolicy,
+    SlotPolicy,
 };
 
 /// What `[defaults]`, `[kinds.K]`, `[servers.S.policy]` or `[tools."S/T"]` says.
@@ -17,6 +18,8 @@ pub struct Layer {
     pub timeout: Option<Duration>,
     /// The limit of one attempt.
     pub attempt_timeout: Option<Duration>,
+    /// How many calls of one tool run at a time; zero switches that off.
+    pub tool_concurrency: Option<u32>,
     /// How often to try.
     pub retry: RetryLayer,
     /// When to stop trying.
@@ -132,6 +135,7 @@ impl Layer {
     pub fn apply(&self, policy: &mut Policy, own: &mut Own) {
         put(&mut policy.timeout, self.timeout);
         policy.attempt_timeout = self.attempt_timeout.or(policy.attempt_timeout);
+        put(&mut policy.slots, self.tool_concurrency.map(|count| (count > 0).then(|| SlotPolicy::new(count))));
         put(&mut policy.retry.attempts, self.retry.attempts);
         put(&mut policy.retry.backoff.base, self.retry.base);
         put(&mut policy.retry.backoff.max, self.retry.max);

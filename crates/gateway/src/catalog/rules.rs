@@ -161,7 +161,7 @@ impl Rules {
             layer.apply(&mut policy, &mut Own::default());
         }
         // It is treated like a tool that reads, and is none.
-        policy.kind = None;
+        (policy.kind, policy.slots) = (None, None);
         policy.loops = LoopPolicy::OFF;
         policy.cache = seawall::CachePolicy::default();
         policy.fallback.clear();

@@ -120,6 +120,7 @@ fn unlike(is_other: bool) -> (Policy, Own) {
         effect: if is_other { Effect::ReadOnly } else { Effect::Write },
         timeout: time,
         attempt_timeout: Some(time),
+        slots: Some(seawall::SlotPolicy::new(number)),
         retry: RetryPolicy::new(number, backoff),
         breaker: Some(breaker),
         scope: if is_other { Scope::Tool } else { Scope::Server },

@@ -74,15 +74,16 @@ fn layer() -> BoxedStrategy<Layer> {
         mode,
     });
     let hedge = maybe(maybe(time().prop_map(|time| HedgePolicy::After(time.unwrap_or(Duration::from_secs(7))))));
-    let first = (maybe(kinds()), maybe(effects()), time(), time(), retry, breaker(), cache);
+    let first = (maybe(kinds()), maybe(effects()), time(), time(), maybe(0..9_u32), retry, breaker(), cache);
     (first, maybe(steps()), loops, time(), hedge, maybe(any::<bool>()), own())
         .prop_map(|(first, fallback, loops, repeat_after, hedge, soft_errors, own)| {
-            let (kind, effect, timeout, attempt_timeout, retry, breaker, cache) = first;
+            let (kind, effect, timeout, attempt_timeout, tool_concurrency, retry, breaker, cache) = first;
             Layer {
                 kind,
                 effect,
                 timeout,
                 attempt_timeout,
+                tool_concurrency,
                 retry,
                 breaker,
                 cache,
@@ -128,6 +129,7 @@ fn says(layer: &Layer, key: &str) -> bool {
         "client_cap" => own.client_cap.is_some(),
         "on_abandon" => own.on_abandon.is_some(),
         "max_result" => own.max_result.is_some(),
+        "tool_concurrency" => layer.tool_concurrency.is_some(),
         "retry.attempts" => retry.attempts.is_some(),
         "retry.base" => retry.base.is_some(),
         "retry.max" => retry.max.is_some(),

@@ -2,7 +2,7 @@
 //!
 //! Every key and value is checked here, where its line is known; so is what is said as a whole, laid over a tool that reads.
 
-use seawall::{Effect, Fallback, HedgePolicy, Kind, LoopMode, Preset, Scope, Tiers, ToolFacts};
+use seawall::{Effect, Fallback, HedgePolicy, Kind, LoopMode, Preset, Scope, SlotPolicy, Tiers, ToolFacts};
 
 use super::problem::{Problem, Problems};
 use super::reconnect::{some_time, time};
@@ -10,7 +10,7 @@ use super::tree::{Field, Text};
 use super::{duration, suggest};
 use crate::catalog::layer::{BreakerLayer, CacheLayer, Layer, LoopLayer, OnAbandon, Own, OwnLayer, RetryLayer};
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "kind",
     "effect",
     "timeout",
@@ -19,6 +19,7 @@ const KEYS: [&str; 16] = [
     "client_cap",
     "on_abandon",
     "max_result",
+    "tool_concurrency",
     "retry",
     "breaker",
     "cache",
@@ -39,6 +40,7 @@ pub(super) fn read(table: &Field<'_>, problems: &mut Problems) -> Layer {
             "effect" => layer.effect = problems.keep(one_of(&value, &EFFECTS)),
             "timeout" => layer.timeout = problems.keep(some_time(&value)),
             "attempt_timeout" => layer.attempt_timeout = problems.keep(some_time(&value)),
+            "tool_concurrency" => layer.tool_concurrency = problems.keep(concurrency(&value)),
             "retry" => layer.retry = retry(&value, problems),
             "breaker" => layer.breaker = breaker(&value, problems),
             "cache" => layer.cache = cache(&value, problems),
@@ -78,6 +80,13 @@ fn check(layer: &Layer, table: &Field<'_>, problems: &mut Problems) {
     if let Err(invalid) = policy.validate() {
         problems.push(table.place.problem(invalid.to_string()));
     }
+}
+
+/// Calls of one tool at a time; none is no limit.
+fn concurrency(value: &Field<'_>) -> Result<u32, Problem> {
+    let count = value.count()?;
+    let checked = if count == 0 { Ok(()) } else { SlotPolicy::new(count).validate() };
+    checked.map(|()| count).map_err(|invalid| value.place.problem(invalid.problem))
 }
 
 fn own(own: &mut OwnLayer, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seawall::{Effect, Fallback, HedgePolicy, Kind, LoopMode, Preset, Scope, Style};
+use seawall::{Effect, Fallback, HedgePolicy, Kind, LoopMode, Preset, Scope, SlotPolicy, Style};
 
 use super::*;
 use crate::catalog::layer::OnAbandon;
@@ -30,6 +30,7 @@ idle_timeout = "20s"
 client_cap = "55s"
 on_abandon = "finish"
 max_result = 100000
+tool_concurrency = 2
 retry = { attempts = 3, base = "1s", max = "30s", jitter = 0.2 }
 breaker = { failures = 5, cooldown = "30s", probes = 2, successes = 2, ramp = 0, scope = "tool", count_throttling = false }
 cache = { ttl = "30s", stale = "1h" }
@@ -96,12 +97,31 @@ fn everything_the_contract_names_is_read() {
     );
     assert_eq!((own.idle_timeout.unwrap().as_secs(), own.client_cap.unwrap().as_secs()), (20, 55));
     assert_eq!((own.on_abandon, own.max_result), (OnAbandon::Finish, Some(100_000)));
+    assert_eq!(search.slots, Some(SlotPolicy::new(2)));
 
     let (write, _) = rules.tool("gh", server, "create_issue", Hints::default());
     assert_eq!((write.retry.attempts, write.scope, write.attempt_timeout.unwrap().as_secs()), (2, Scope::Server, 7));
     assert_eq!((search.repeat_after, write.repeat_after), (None, Some(Duration::from_secs(60))));
     let (glob, _) = rules.tool("gh", server, "search_code", Hints::default());
     assert_eq!((glob.timeout.as_secs(), glob.retry.attempts), (31, 4));
+}
+
+#[test]
+fn slots_of_a_tools_own_are_bounded_and_can_be_taken_back_by_a_nearer_place() {
+    let file = |own: u32| {
+        format!(
+            "[defaults]\ntool_concurrency = 4\n[servers.a]\ncommand = \"a\"\n[tools.\"a/x\"]\ntool_concurrency = {own}\n"
+        )
+    };
+    let config = toml_file(&file(0)).good("seawall.toml");
+    let (rules, server) = (&config.rules, &config.servers[0].rules);
+    let slots = |tool: &str| rules.tool("a", server, tool, Hints::default()).0.slots;
+    assert_eq!((slots("x"), slots("y")), (None, Some(SlotPolicy::new(4))));
+    assert_eq!(rules.method(server, "resources/read").slots, None, "that is no tool");
+    assert_eq!(
+        toml_file(&file(100_001)).problems("seawall.toml"),
+        "seawall.toml:6: tools.\"a/x\".tool_concurrency: must not exceed 100000"
+    );
 }
 
 #[test]
