@@ -41,7 +41,11 @@ use slot::{Slot, Slots};
 use watch::Watch;
 use written::Written;
 
-/// How much later than its time a probe is taken for lost.
+/// What is said when a tool has no slot left, or its server.
+const OWN_TAKEN: &str = "all slots of this tool are taken";
+const ALL_TAKEN: &str = "all slots are taken";
+
+/// How much later than its time a probe is taken for lost: its own end comes first, for how it ended decides.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Why an attempt gave no good answer; and the tool's own words where it answered with an error.
@@ -142,13 +146,11 @@ impl<T: Clone> Run<'_, T> {
         // Its own first: who waits for that takes none of the server's.
         let _own_slot = match free(tool.slots.as_deref()) {
             Ok(slot) => slot,
-            Err(slots) => {
-                Some(Box::pin(self.wait_for_slot(slots, "all slots of this tool are taken")).await.map_err(local)?)
-            }
+            Err(slots) => Some(Box::pin(self.wait_for_slot(slots, OWN_TAKEN)).await.map_err(local)?),
         };
         let _slot = match free(tool.server.slots.as_ref()) {
             Ok(slot) => slot,
-            Err(slots) => Some(self.wait_for_slot(slots, "all slots are taken").await.map_err(local)?),
+            Err(slots) => Some(self.wait_for_slot(slots, ALL_TAKEN).await.map_err(local)?),
         };
         let mut now = self.now();
         if let Some(turns) = tool.server.rate.as_ref().filter(|turns| !turns.try_take(now)) {
@@ -160,11 +162,8 @@ impl<T: Clone> Run<'_, T> {
         if limit.is_zero() {
             return Err(local(self.timed_out()));
         }
-        let most = tool.policy.timeout / if part == Part::Call { self.ways } else { 1 };
-        let usual = tool.policy.attempt_timeout.unwrap_or(most).min(most);
-        // Longer than it takes, so that its own end comes first: how it ended decides, and not that it was not heard of.
-        let permits =
-            Permits::take(tool, limit.max(usual).saturating_add(GRACE)).map_err(|open| local(open.failure()))?;
+        let usual = self.usual_limit(tool, part);
+        let permits = Permits::take(tool, limit.max(usual)).map_err(|open| local(open.failure()))?;
 
         let number = self.count_attempt();
         let attempt = Attempt { number, names: tool.names.clone(), arguments: arguments.clone(), timeout: limit };
@@ -188,12 +187,7 @@ impl<T: Clone> Run<'_, T> {
             self.remember(number, tool.policy.effect, &missed.0);
             self.note_pause(tool, &missed.0);
         }
-        // Who was given little time proves little: a short deadline or a long line is not the server's doing.
-        let was_hurried = timed_out && limit < usual / 2 && !self.is_long_silent(tool, limit, usual);
-        if !timed_out {
-            tool.silence.end();
-        }
-        if was_hurried {
+        if self.proves_little(tool, timed_out, limit, usual) {
             drop(permits);
         } else {
             let is_spared = || part == Part::Call && result.as_ref().is_err_and(|missed| self.spares(missed));
@@ -209,10 +203,22 @@ impl<T: Clone> Run<'_, T> {
         result
     }
 
-    /// Whether those who were given little time have waited in vain for long enough by now, together.
-    fn is_long_silent(&self, tool: &Tool, limit: Duration, usual: Duration) -> bool {
+    /// The most that an attempt of this kind is given.
+    fn usual_limit(&self, tool: &Tool, part: Part) -> Duration {
+        let most = tool.policy.timeout / if part == Part::Call { self.ways } else { 1 };
+        tool.policy.attempt_timeout.unwrap_or(most).min(most)
+    }
+
+    /// Who was given little time proves little: a short deadline or a long line is not the server's doing. Unless those who were
+    /// have waited in vain for long enough by now, together.
+    #[inline]
+    fn proves_little(&self, tool: &Tool, timed_out: bool, limit: Duration, usual: Duration) -> bool {
+        if !timed_out {
+            tool.silence.end();
+            return false;
+        }
         let now = self.env().clock.now();
-        tool.silence.is_long(now.minus(limit), now, usual)
+        limit < usual / 2 && !tool.silence.is_long(now.minus(limit), now, usual)
     }
 
     /// A tool's own error is an answer, unless it plainly carries an upstream failure.
@@ -292,7 +298,8 @@ struct Permits<'a> {
 }
 
 impl<'a> Permits<'a> {
-    fn take(tool: &'a Tool, lease: Duration) -> Result<Self, Refused<'a>> {
+    fn take(tool: &'a Tool, limit: Duration) -> Result<Self, Refused<'a>> {
+        let lease = limit.saturating_add(GRACE);
         let connection = tool.server.connection.as_ref().map(|breaker| breaker.admit_for(lease)).transpose()?;
         let own = tool.breaker.as_ref().map(|breaker| breaker.admit_for(lease)).transpose()?;
         Ok(Self { own, connection })
