@@ -317,20 +317,40 @@ async fn what_waits_survives_a_killed_gateway_and_is_made_in_order_by_the_next()
     assert_eq!(made, [json!({"number": 0}), json!({"number": 1}), json!({"number": 2})]);
 }
 
+/// A client that is the same caller each time.
+async fn on_a_pipe(folder: &TempDir, server: &Faulty) -> Wrapped {
+    let config = folder.path().join("seawall.toml");
+    let to = format!("[servers.gh]\nurl = \"{}\"\ntype = \"http\"\n", server.url);
+    std::fs::write(&config, format!("{}{to}", policies(folder))).unwrap();
+    let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
+    process.args(["serve", "--stdio", "--no-memory", "--config"]).arg(&config);
+    let mut client = Wrapped::start(process);
+    client.initialize(json!({})).await;
+    client
+}
+
+#[tokio::test]
+async fn a_write_that_waits_is_not_made_beside_it_by_the_next_gateway_either() {
+    let folder = TempDir::new().unwrap();
+    let (server, _) = busy().await;
+    let write = json!({"name": "create_issue", "arguments": {"title": "x"}});
+    let mut first = on_a_pipe(&folder, &server).await;
+    let answer = first.ask(1, "tools/call", write.clone()).await;
+    let id = answer["result"]["_meta"]["seawall/served"]["id"].as_str().expect("queued").to_owned();
+    first.close();
+    soon(first.child.wait()).await.unwrap();
+
+    let again = on_a_pipe(&folder, &server).await.ask(1, "tools/call", write).await;
+
+    let told = format!("create_issue was not sent: the same call is queued as {id} and is not done yet.");
+    assert_eq!((text(&again), &failure(&again)["code"]), (told.as_str(), &json!("LOOP_DETECTED")), "{again}");
+}
+
 #[tokio::test]
 async fn a_client_on_a_pipe_reads_after_a_restart_what_became_of_its_write() {
     let folder = TempDir::new().unwrap();
     let (server, is_well) = busy().await;
-    let config = folder.path().join("seawall.toml");
-    let to = format!("[servers.gh]\nurl = \"{}\"\ntype = \"http\"\n", server.url);
-    std::fs::write(&config, format!("{}{to}", policies(&folder))).unwrap();
-    let start = async || {
-        let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
-        process.args(["serve", "--stdio", "--no-memory", "--config"]).arg(&config);
-        let mut client = Wrapped::start(process);
-        client.initialize(json!({})).await;
-        client
-    };
+    let start = async || on_a_pipe(&folder, &server).await;
     let mut first = start().await;
     let answer = first.ask(1, "tools/call", json!({"name": "create_issue", "arguments": {}})).await;
     let resource = answer["result"]["_meta"]["seawall/served"]["resource"].clone();
