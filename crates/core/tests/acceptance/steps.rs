@@ -123,6 +123,19 @@ async fn a_second_attempt_that_is_refused_here_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_second_attempt_that_was_sent_stays_paid_whoever_leaves() {
+    for (leaves_after, left) in [(ms(50), 1), (ms(150), 0)] {
+        let pipeline = served_by(BudgetPolicy { share: 1.0, floor: 0, saved: 10 }, None);
+        let policy = Preset::Default.policy(&ToolFacts::named("get_x"), &Tiers::default());
+        let tool = pipeline.tool("s", "get_x", Policy { hedge: Some(HedgePolicy::After(ms(100))), ..policy }).unwrap();
+        let call = Call::new(nothing());
+        let hangs = |_| std::future::pending::<Result<String, Signals>>();
+        assert!(tokio::time::timeout(leaves_after, pipeline.run(&tool, &call, hangs)).await.is_err());
+        assert_eq!(tool.server().budget().saved(), left);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_fallback_that_is_refused_here_costs_nothing() {
     let pipeline = served_by(BudgetPolicy { share: 1.0, floor: 0, saved: 10 }, None);
     pipeline.server("other", ServerPolicy::default()).unwrap();
