@@ -28,6 +28,9 @@ use crate::report::one_line;
 use crate::state::durable::Promise;
 
 type Execute<T> = Box<dyn Fn() -> Promise<'static, Result<T, Signals>> + Send + Sync>;
+/// How long a chain takes at most unless set: none of its steps can hang for ever.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
 type Available = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// One way to an answer.
@@ -116,14 +119,15 @@ pub struct FallbackChain<T> {
     breakers: CircuitBreaker,
     retry: RetryPolicy,
     effect: Effect,
-    timeout: Option<Duration>,
+    timeout: Duration,
     budget: Option<Arc<Budget>>,
     classifier: Classifier,
     env: Env,
 }
 
 impl<T> FallbackChain<T> {
-    /// A chain of `steps` that change nothing: 1 to 32 of them, each with a name of its own. Each is tried once and has a breaker of its own (5 failures, 30 s).
+    /// A chain of `steps` that change nothing, within 60 s: 1 to 32 of them, each with a name of its own. Each is tried once and has a
+    /// breaker of its own (5 failures, 30 s).
     pub fn new(steps: Vec<Step<T>>) -> Result<Self, Invalid> {
         Self::in_env(steps, Env::new())
     }
@@ -134,7 +138,7 @@ impl<T> FallbackChain<T> {
         let retry = RetryPolicy { attempts: 1, ..RetryPolicy::default() };
         let breakers = CircuitBreaker::new(BreakerPolicy::default(), &env)?;
         let (effect, classifier) = (Effect::ReadOnly, Classifier::new());
-        Ok(Self { steps, breakers, retry, effect, timeout: None, budget: None, classifier, env })
+        Ok(Self { steps, breakers, retry, effect, timeout: TIMEOUT, budget: None, classifier, env })
     }
 
     /// Retries each step as `policy` says. What the steps do has to be said: after a step of a write that may
@@ -149,7 +153,7 @@ impl<T> FallbackChain<T> {
     /// writes each has all of it: after one that was cut off no other is tried.
     pub fn timeout(mut self, timeout: Duration) -> Result<Self, Invalid> {
         invalid::positive("timeout", timeout)?;
-        self.timeout = Some(timeout);
+        self.timeout = timeout;
         Ok(self)
     }
 
@@ -168,7 +172,7 @@ impl<T> FallbackChain<T> {
     /// The first value that a step gives.
     pub async fn run(&self) -> Result<Chained<T>, ChainError> {
         let start = self.env.clock.now();
-        let deadline = self.timeout.map_or(Deadline::NEVER, |timeout| Deadline::after(start, timeout));
+        let deadline = Deadline::after(start, self.timeout);
         let (mut warnings, mut attempts) = (Vec::new(), 0);
         if let Some(budget) = &self.budget {
             budget.deposit();

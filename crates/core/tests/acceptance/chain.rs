@@ -224,3 +224,16 @@ async fn own_steps_that_fail_are_no_more_than_the_budget_bears_and_those_that_wo
     let last = ten_calls(&own, &down).await;
     assert_eq!((own.executions(), served(&last).by.as_str()), (10, "backup"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_chain_without_a_limit_of_its_own_has_one_all_the_same() {
+    let hangs = || Step::new("hangs", std::future::pending::<Result<&str, Signals>>);
+    let then = Step::new("then", || async { Ok("answered") });
+
+    let (result, elapsed) = timed(FallbackChain::new(vec![hangs(), then]).unwrap().run()).await;
+    assert_eq!((result.unwrap().value, elapsed), ("answered", secs(30)));
+
+    let (result, elapsed) = timed(FallbackChain::new(vec![hangs()]).unwrap().run()).await;
+    assert!(matches!(result, Err(ChainError::Exhausted { attempts: 1, .. })));
+    assert_eq!(elapsed, secs(60));
+}

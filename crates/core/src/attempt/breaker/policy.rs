@@ -108,6 +108,7 @@ impl BreakerPolicy {
         }
         invalid::at_most("failures", self.failures, 10_000)?;
         invalid::counted("probes", self.probes, 1000)?;
+        invalid::at_most("ramp", self.ramp, 100_000)?;
         invalid::counted("successes", self.successes, 1000)?;
         invalid::positive("memory", self.memory)?;
         invalid::positive("lease", self.lease)?;
@@ -163,6 +164,7 @@ mod tests {
         for (policy, field) in [
             (BreakerPolicy { failures: 0, ..good.clone() }, "failures"),
             (BreakerPolicy { probes: 0, ..good.clone() }, "probes"),
+            (BreakerPolicy { ramp: 100_001, ..good.clone() }, "ramp"),
             (BreakerPolicy { successes: 0, ..good.clone() }, "successes"),
             (BreakerPolicy { lease: Duration::ZERO, ..good.clone() }, "lease"),
             (BreakerPolicy { memory: Duration::ZERO, ..good.clone() }, "memory"),
