@@ -13,6 +13,7 @@ pub(crate) mod tool_result;
 pub use render::{Format, Rendering};
 pub(crate) use sanitize::{beginning, one_line, without_credentials};
 pub use sanitize::{quote, sanitize};
+pub use stamp::iso;
 pub use texts::Style;
 
 use std::sync::atomic;

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 /// The moment in UTC, by ISO 8601; what lies before 1970 is shown as its beginning.
-pub(super) fn iso(at: SystemTime) -> String {
+pub fn iso(at: SystemTime) -> String {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
     let (year, month, day) = date(days);

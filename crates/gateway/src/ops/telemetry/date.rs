@@ -1,20 +1,10 @@
 //! A moment as people and programs read it: `2026-07-28T09:05:03.120Z`.
 
+use std::time::{Duration, SystemTime};
+
 /// Milliseconds since 1970 as a date.
 pub fn iso(at: u64) -> String {
-    let (days, of_day) = (at / 86_400_000, at % 86_400_000);
-    // Years that begin in March, in eras of 400 of them: leap days come last.
-    let day = days + 719_468;
-    let (era, of_era) = (day / 146_097, day % 146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let date = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year + era * 400 + u64::from(month <= 2);
-    let (seconds, millis) = (of_day / 1000, of_day % 1000);
-    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{date:02}T{hours:02}:{minutes:02}:{seconds:02}.{millis:03}Z")
+    seawall::iso(SystemTime::UNIX_EPOCH + Duration::from_millis(at))
 }
 
 #[cfg(test)]
