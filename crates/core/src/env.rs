@@ -18,7 +18,7 @@ pub struct Env {
 }
 
 impl Env {
-    /// Tokio's clock, chance from the system, nobody listening.
+    /// The default clock, chance from the system, nobody listening.
     pub fn new() -> Self {
         Self::default()
     }

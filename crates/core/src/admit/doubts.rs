@@ -116,9 +116,9 @@ impl Doubts {
         self.lock().iter_mut().filter(|doubt| doubt.key == key).for_each(|doubt| doubt.is_queued = false);
     }
 
-    /// It was certainly not done, and does not wait either.
-    pub(crate) fn forget(&self, key: CallKey) {
-        drop(self.change(|doubt| doubt.key != key));
+    /// What this session left was certainly not done, and does not wait either.
+    pub(crate) fn forget(&self, key: CallKey, session: &Arc<str>) {
+        drop(self.change(|doubt| doubt.key != key || doubt.session != *session));
     }
 
     /// Whether the same call was queued before; then it stays so.
@@ -126,7 +126,9 @@ impl Doubts {
         let mut kept = self.lock();
         let was_queued = kept.iter().any(|old| old.key == doubt.key && old.is_queued);
         doubt.is_queued |= was_queued;
-        kept.retain(|old| old.key != doubt.key && old.stands(doubt.since));
+        // What another session left, that one has still to look at.
+        let is_same = |old: &Doubt| old.key == doubt.key && old.session == doubt.session;
+        kept.retain(|old| !is_same(old) && old.stands(doubt.since));
         if kept.len() >= MOST {
             let gone = gives_way(&kept);
             kept.remove(gone);

@@ -446,10 +446,12 @@ pub(super) const WORDS: &[Rule] = &[
     ),
 ];
 
-/// A JSON-RPC error of which nothing else is known is an answer, and an answer proves liveness. The code for a fault of
-/// the server's own, -32603, has its rule.
-pub(super) const ANSWERED: &[Rule] =
-    &[rule("answered with a code", &[Test::Code(i64::MIN, i64::MAX)], permanent(Cause::InvalidInput))];
+/// A JSON-RPC error of which nothing else is known is an answer, and an answer proves liveness; but -32099 to -32000 are for faults of
+/// the server's own, as -32603 is, which has its rule.
+pub(super) const ANSWERED: &[Rule] = &[
+    rule("answered with a code below", &[Test::Code(i64::MIN, -32100)], permanent(Cause::InvalidInput)),
+    rule("answered with a code above", &[Test::Code(-31999, i64::MAX)], permanent(Cause::InvalidInput)),
+];
 
 /// Texts that hide what happened; a load probes once more before it believes them.
 pub(super) const OPAQUE: &[Test] = &[says!("session terminated", "session closed", "stream ended")];

@@ -13,7 +13,7 @@ const BELIEVED: u64 = 1_000_000;
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Anchor {
-    /// Nanoseconds in 2^32 counts: a thousandth too few, so that the next reading of the system's clock never turns the time back.
+    /// Nanoseconds in 2^32 counts: a thousandth too few, so that the next reading of the system's clock turns no time back that was counted.
     worth: u64,
     /// Counts that are believed after a reading.
     window: u64,

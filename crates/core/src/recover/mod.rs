@@ -82,6 +82,7 @@ impl<T: Clone> Run<'_, T> {
     {
         warnings.push(self.first_warning(&failure));
         if self.must_be_told(&failure) {
+            self.blame_spared();
             return self.fail(failure);
         }
         for (index, fallback) in self.tool.policy.fallback.iter().enumerate() {
@@ -216,7 +217,7 @@ impl<T: Clone> Run<'_, T> {
             Ok(Ok(id)) => id,
             Ok(Err(error @ NotQueued::Refused(_))) => {
                 if is_noted {
-                    self.pipeline.gatekeeper.doubts.forget(self.key());
+                    self.pipeline.gatekeeper.doubts.forget(self.key(), self.who().1);
                 }
                 return Err(Failure::local(Cause::Overloaded, None, error.to_string()).into());
             }

@@ -167,7 +167,7 @@ async fn answers_and_cancellations_do_not_open_a_breaker() {
     for answer in [
         Signals::rpc(4001, "Quota plan missing"),
         Signals::rpc(0, "Nothing to do"),
-        Signals::rpc(-32000, "Duplicate title"),
+        Signals::rpc(-32100, "Duplicate title"),
         Signals::rpc(-31999, "not your turn"),
         Signals::text("AbortError: This operation was aborted"),
         Signals::text("context canceled"),
@@ -184,6 +184,7 @@ async fn answers_and_cancellations_do_not_open_a_breaker() {
     for fault in [
         Signals::text("fail"),
         Signals::rpc(-32603, "boom"),
+        Signals::rpc(-32000, "database is locked"),
         Signals::rpc(-32000, "Connection closed"),
         Signals::rpc(-32001, "Request timed out"),
         Signals::rpc(4001, "upstream said: 503 Service Unavailable"),

@@ -265,6 +265,7 @@ async fn nobody_waits_for_a_breaker_that_his_own_failure_opened() {
     let (result, elapsed) = timed(retry.call(|_| std::future::ready(script.execute()))).await;
     let gave_up = result.unwrap_err();
     assert_eq!((script.executions(), gave_up.error, elapsed), (2, None, Duration::ZERO), "refused before it began");
+    assert_eq!(gave_up.attempts, 0);
     assert_eq!((gave_up.failure.cause, gave_up.failure.retry_after), (Cause::CircuitOpen, Some(secs(30))));
 }
 

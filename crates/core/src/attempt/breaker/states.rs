@@ -1,7 +1,8 @@
 //! Decides what state a breaker is in: pure values that read no clock and take no lock.
 //!
-//! Every entry to a state starts a new generation with counters at zero. A result whose generation has
-//! passed decides nothing, so a late success cannot close and a late failure cannot extend.
+//! Every entry to a state starts a new generation with counters at zero. A result from before the present state
+//! decides nothing, so a late success cannot close and a late failure cannot extend. Each row of failures starts a generation too: a
+//! success from before it does not end it.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::super::GRACE;
 use super::super::breaker::{Breaker, Permit, Refused};
 use super::super::deadline::{Deadline, within};
 use super::front::Retry;
@@ -70,7 +71,7 @@ impl LimitedRetry {
             let left = if number == 1 { self.timeout.unwrap_or(Duration::MAX) } else { deadline.remaining(clock) };
             let limit = self.attempt_timeout.unwrap_or(Duration::MAX).min(left);
             // Past the breaker first, before the work begins.
-            let permit = self.breaker.as_ref().map(|breaker| breaker.admit_for(limit)).transpose();
+            let permit = self.breaker.as_ref().map(|breaker| breaker.admit_for(self.lease(limit))).transpose();
             self.attempt(limit, permit.map(|permit| (permit, work(number))))
         };
         let blocked = |_| self.breaker.as_ref().is_some_and(|breaker| breaker.wait().is_some());
@@ -117,8 +118,18 @@ impl LimitedRetry {
         Box::new((failure, Some(error)))
     }
 
+    /// How long a probe is waited for: longer than it takes, so that its own end comes first.
+    fn lease(&self, limit: Duration) -> Duration {
+        limit.max(self.longest().unwrap_or_default()).saturating_add(GRACE)
+    }
+
     /// Who was given little time proves little.
     fn is_hurried(&self, limit: Duration) -> bool {
-        self.attempt_timeout.into_iter().chain(self.timeout).min().is_some_and(|longest| limit < longest / 2)
+        self.longest().is_some_and(|longest| limit < longest / 2)
+    }
+
+    /// The most that an attempt is given.
+    fn longest(&self) -> Option<Duration> {
+        self.attempt_timeout.into_iter().chain(self.timeout).min()
     }
 }

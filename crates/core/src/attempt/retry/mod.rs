@@ -126,6 +126,8 @@ where
 {
     let mut total_delay = Duration::ZERO;
     let mut attempts = 1;
+    // What was refused here was never made.
+    let mut refused = u32::from(is_own_refusal(&failed.0));
     let mut next = rules.pause_after(&failed.0, attempts);
     while let Some((delay, token)) =
         next.filter(|_| !blocked(rules.asks_for_more(&failed.0, attempts))).and_then(|delay| rules.pay(delay))
@@ -145,7 +147,7 @@ where
                 if let Some(token) = token {
                     token.worked();
                 }
-                return Ok(Retried { value, attempts, total_delay });
+                return Ok(Retried { value, attempts: attempts - refused, total_delay });
             }
             Err(failed) => failed,
         };
@@ -153,11 +155,12 @@ where
         if let Some(token) = token.filter(|_| !is_own_refusal(&latest.0)) {
             token.spend();
         }
+        refused += u32::from(is_own_refusal(&latest.0));
         next = rules.pause_after(&latest.0, attempts);
         failed = rules.whole_story(failed, latest);
     }
     let (failure, error) = *failed;
-    Err(Box::new(GaveUp { error, failure, attempts, total_delay }))
+    Err(Box::new(GaveUp { error, failure, attempts: attempts - refused, total_delay }))
 }
 
 impl<'a> Rules<'a> {
