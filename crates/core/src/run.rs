@@ -27,10 +27,10 @@ pub(crate) struct Run<'a, T> {
     pub(crate) call: &'a Call,
     /// The end of the call.
     whole: Deadline,
-    /// The end of the way to an answer that is being tried: those that lead elsewhere have their turn too.
-    turn: When,
+    /// The end of the way to an answer that is being tried: those that lead elsewhere have their share of the time too.
+    share: When,
     pub(crate) timeout: Duration,
-    /// Into how many turns the time is split before the tool itself is tried.
+    /// Into how many shares the time is split before the tool itself is tried.
     pub(crate) ways: u32,
     pub(crate) started: Moment,
     /// The server's writes when the call began.
@@ -66,7 +66,7 @@ impl<'a, T> Run<'a, T> {
             tool,
             call,
             whole: Deadline::after(started, timeout),
-            turn: When::at(started.plus(timeout / ways)),
+            share: When::at(started.plus(timeout / ways)),
             timeout,
             ways,
             started,
@@ -133,14 +133,14 @@ impl<'a, T> Run<'a, T> {
 
     /// The end of the way that is being tried.
     pub(crate) fn deadline(&self) -> Deadline {
-        Deadline::at(self.turn.get())
+        Deadline::at(self.share.get())
     }
 
-    /// Begins the turn of the next of `ways` to an answer.
-    pub(crate) fn begin_turn(&self, ways: usize) {
+    /// Begins the share of the next of `ways` to an answer.
+    pub(crate) fn begin_share(&self, ways: usize) {
         let now = self.env().clock.now();
         let ways = if self.tool.policy.effect.is_replayable() { ways } else { 1 };
-        self.turn.set(now.plus(self.whole.turn(ways, now).remaining_at(now)));
+        self.share.set(now.plus(self.whole.share(ways, now).remaining_at(now)));
     }
 
     /// What is left of it.

@@ -80,8 +80,8 @@ impl Deadline {
         Self(Some(end))
     }
 
-    /// The end of the turn that one of `ways` to an answer gets now, so that each of them has its turn.
-    pub(crate) fn turn(self, ways: usize, now: Moment) -> Self {
+    /// The end of the share of the time that one of `ways` to an answer gets now, so that each of them has one.
+    pub(crate) fn share(self, ways: usize, now: Moment) -> Self {
         let ways = u32::try_from(ways).unwrap_or(u32::MAX).max(1);
         Self(self.0.map(|end| now.plus(end.since(now) / ways)))
     }

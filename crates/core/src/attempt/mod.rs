@@ -162,8 +162,7 @@ impl<T: Clone> Run<'_, T> {
         if limit.is_zero() {
             return Err(local(self.timed_out()));
         }
-        let usual = self.usual_limit(tool, part);
-        let permits = Permits::take(tool, limit.max(usual)).map_err(|open| local(open.failure()))?;
+        let permits = Permits::take(tool, limit).map_err(|open| local(open.failure()))?;
 
         let number = self.count_attempt();
         let attempt = Attempt { number, names: tool.names.clone(), arguments: arguments.clone(), timeout: limit };
@@ -187,7 +186,7 @@ impl<T: Clone> Run<'_, T> {
             self.remember(number, tool.policy.effect, &missed.0);
             self.note_pause(tool, &missed.0);
         }
-        if self.proves_little(tool, timed_out, limit, usual) {
+        if self.proves_little(tool, part, timed_out.then_some(limit)) {
             drop(permits);
         } else {
             let is_spared = || part == Part::Call && result.as_ref().is_err_and(|missed| self.spares(missed));
@@ -203,20 +202,16 @@ impl<T: Clone> Run<'_, T> {
         result
     }
 
-    /// The most that an attempt of this kind is given.
-    fn usual_limit(&self, tool: &Tool, part: Part) -> Duration {
-        let most = tool.policy.timeout / if part == Part::Call { self.ways } else { 1 };
-        tool.policy.attempt_timeout.unwrap_or(most).min(most)
-    }
-
-    /// Who was given little time proves little: a short deadline or a long line is not the server's doing. Unless those who were
-    /// have waited in vain for long enough by now, together.
+    /// Whether an attempt, which waited for `limit` in vain or was answered, says nothing of its server. Who was given little time proves
+    /// little: a short deadline or a long line is not the server's doing. Unless those who were have waited long enough by now, together.
     #[inline]
-    fn proves_little(&self, tool: &Tool, timed_out: bool, limit: Duration, usual: Duration) -> bool {
-        if !timed_out {
+    fn proves_little(&self, tool: &Tool, part: Part, in_vain: Option<Duration>) -> bool {
+        let Some(limit) = in_vain else {
             tool.silence.end();
             return false;
-        }
+        };
+        let most = tool.policy.timeout / if part == Part::Call { self.ways } else { 1 };
+        let usual = tool.policy.attempt_timeout.unwrap_or(most).min(most);
         let now = self.env().clock.now();
         limit < usual / 2 && !tool.silence.is_long(now.minus(limit), now, usual)
     }
@@ -237,7 +232,7 @@ impl<T: Clone> Run<'_, T> {
         }
     }
 
-    /// The limit that is told is the tool's own, unless its turn was over; a fallback's turn is what was left for it.
+    /// The limit that is told is the tool's own, unless its share of the time was over; a fallback's share is what was left for it.
     fn no_answer(&self, tool: &Tool, part: Part, limit: Duration) -> Failure {
         let told = match tool.policy.attempt_timeout {
             Some(own) if own == limit => seconds(own),
@@ -298,8 +293,10 @@ struct Permits<'a> {
 }
 
 impl<'a> Permits<'a> {
+    /// A probe is waited for as long as its tool may take, however impatient its caller is.
     fn take(tool: &'a Tool, limit: Duration) -> Result<Self, Refused<'a>> {
-        let lease = limit.saturating_add(GRACE);
+        let usual = tool.policy.attempt_timeout.unwrap_or(tool.policy.timeout);
+        let lease = limit.max(usual).saturating_add(GRACE);
         let connection = tool.server.connection.as_ref().map(|breaker| breaker.admit_for(lease)).transpose()?;
         let own = tool.breaker.as_ref().map(|breaker| breaker.admit_for(lease)).transpose()?;
         Ok(Self { own, connection })

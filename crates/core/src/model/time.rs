@@ -67,7 +67,7 @@ impl Clock {
     }
 
     /// Follows the system's clock, read once a millisecond; in between the CPU's counter tells the time, which takes 10 ns
-    /// instead of 25. Right within a microsecond, and within a millisecond where the counter misbehaves. It does not follow a paused
+    /// instead of 25. Right within two microseconds, and within a millisecond where the counter misbehaves. It does not follow a paused
     /// tokio clock.
     pub fn fast() -> Self {
         Self(Source::Fast(Arc::new(Fast::new())))

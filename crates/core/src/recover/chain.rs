@@ -2,7 +2,7 @@
 //!
 //! The steps are tried in order, each behind its own breaker. The chain itself never retries; a caller's
 //! fault stops it, because it would be a fault on every step. One deadline holds for all steps, and the time that is left is
-//! split evenly among those to come: a step that hangs takes no other's turn.
+//! split evenly among those to come: a step that hangs takes no other's share.
 
 use std::fmt;
 use std::future::Future;
@@ -149,7 +149,7 @@ impl<T> FallbackChain<T> {
         Ok(self)
     }
 
-    /// One limit for the whole chain. Each step has an even share of what is left when its turn comes, the last one all of it. Of
+    /// One limit for the whole chain. Each step has an even share of what is left when it begins, the last one all of it. Of
     /// writes each has all of it: after one that was cut off no other is tried.
     pub fn timeout(mut self, timeout: Duration) -> Result<Self, Invalid> {
         invalid::positive("timeout", timeout)?;
@@ -188,7 +188,7 @@ impl<T> FallbackChain<T> {
                 continue;
             }
             let ways = if self.effect.is_replayable() { self.steps.len() - index } else { 1 };
-            match self.try_step(step, deadline.turn(ways, now), &mut attempts).await {
+            match self.try_step(step, deadline.share(ways, now), &mut attempts).await {
                 Ok(value) => {
                     self.tell_served(index);
                     let total_duration = self.env.clock.now().since(start);

@@ -3,7 +3,7 @@
 //! Nothing is tried after a caller's fault or a denial, nor after a write that may have been executed: that
 //! would hide the one thing the caller has to know, or do it twice. Fallbacks that ask a server pay from its retry budget, and so
 //! do steps of the caller's own, wherever they lead: one budget holds for the whole chain.
-//! The time that is left is split evenly among those to come, so that one that hangs takes no other's turn.
+//! The time that is left is split evenly among those to come, so that one that hangs takes no other's share.
 
 pub(crate) mod chain;
 mod items;
@@ -41,7 +41,7 @@ use chain::{Step, warning};
 enum Skipped {
     /// It has nothing to offer now.
     Unavailable,
-    /// The time was up before its turn.
+    /// The time was up before it began.
     NoTime,
     /// It was tried and failed.
     Failed(Failure),
@@ -87,7 +87,7 @@ impl<T: Clone> Run<'_, T> {
         }
         for (index, fallback) in self.tool.policy.fallback.iter().enumerate() {
             let later = self.tool.policy.fallback[index + 1..].iter().filter(|later| later.asks()).count();
-            self.begin_turn(1 + later + own_steps.len());
+            self.begin_share(1 + later + own_steps.len());
             let answered = self.fall_back(fallback, &failure, send).await;
             self.blame_spared();
             match answered {
@@ -103,7 +103,7 @@ impl<T: Clone> Run<'_, T> {
             }
         }
         for (index, step) in own_steps.iter().enumerate() {
-            self.begin_turn(own_steps.len() - index);
+            self.begin_share(own_steps.len() - index);
             match self.own_step(step, &failure).await {
                 Ok(served) => return self.serve(served),
                 Err(Skipped::Unavailable) => warnings.push(skipping(&step.name)),
@@ -341,7 +341,7 @@ pub(crate) fn skipping(step: &str) -> String {
     format!("{step}: unavailable, skipping")
 }
 
-/// A step whose turn never came.
+/// A step that was never begun.
 pub(crate) fn not_tried(step: &str) -> String {
     format!("{step}: not tried, no time was left")
 }
@@ -351,7 +351,7 @@ fn served<T>(by: &str, note: String, body: Body<T>) -> Served<T> {
 }
 
 impl Policy {
-    /// Into how many turns a call's time is split: one for the tool, and one for each way that leads elsewhere. A write that was
+    /// Into how many shares a call's time is split: one for the tool, and one for each way that leads elsewhere. A write that was
     /// cut off has to be told and not replaced, so it gets all the time there is.
     pub(crate) fn ways(&self, own_steps: usize) -> u32 {
         if !self.effect.is_replayable() {

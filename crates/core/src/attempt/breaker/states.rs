@@ -232,7 +232,7 @@ impl States {
         match &mut self.phase {
             Phase::Closed { failures, window, ramp } => {
                 if let Some(ramp) = ramp {
-                    // The ramp is as old as its generation, so whoever ends here has a place.
+                    // The ramp is as old as its state, so whoever ends here has a place.
                     ramp.give_back(ended == Ended::Well);
                 }
                 let was_quiet = *failures == 0;

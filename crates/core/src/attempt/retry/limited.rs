@@ -49,12 +49,10 @@ impl LimitedRetry {
     }
 
     fn agrees(self) -> Result<Self, Invalid> {
-        match (self.attempt_timeout, self.timeout) {
-            (Some(attempt), Some(all)) if attempt > all => {
-                Err(Invalid::new("attempt_timeout", "must not be longer than timeout"))
-            }
-            _ => Ok(self),
+        if let (Some(attempt), Some(whole)) = (self.attempt_timeout, self.timeout) {
+            invalid::within_whole("attempt_timeout", attempt, ("timeout", whole))?;
         }
+        Ok(self)
     }
 
     /// As [`Retry::call`]. What it was given up with has no error of the work's own if the last attempt was cut off, or if the
