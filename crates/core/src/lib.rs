@@ -88,7 +88,7 @@ mod state;
 
 pub use admit::cache::{CachePolicy, Copies, Stale};
 pub use admit::key::{CallKey, Keys};
-pub use admit::loops::{LoopGuard, LoopMode, LoopPolicy};
+pub use admit::ledger::loops::{LoopGuard, LoopMode, LoopPolicy};
 pub use admit::rate::{Rate, RateLimit};
 pub use attempt::backoff::{Backoff, Jitter};
 pub use attempt::breaker::{
@@ -107,11 +107,11 @@ pub use classify::{
 pub use env::Env;
 pub use load::{Connect, LoadOptions, LoadReport, ServerOutcome, Warnings, legacy_denied_text, load_each, load_tools};
 pub use model::answer::{Answer, Body, Item, Outcome, Served};
-pub use model::call::{Attempt, Call};
+pub use model::call::{Attempt, Call, Rejoin};
+pub use model::control::{CallControl, Question};
 pub use model::duration::{parse_duration, parse_env_timeout};
 pub use model::effect::{Annotations, Effect, Ground, Kind, ToolFacts};
 pub use model::failure::{Blame, Cause, Disposition, Failure, Sent};
-pub use model::held::Held;
 pub use model::invalid::Invalid;
 pub use model::policy::{Fallback, Policy, Scope, ServerPolicy};
 pub use model::preset::{Preset, Tiers, debug_from_env};

@@ -1,6 +1,6 @@
 //! Decides the order of the stages: the page to read first.
 //!
-//! deadline[ loop guard → doubt → fresh copy → recover[ retry(budget)[ breaker peek → pause → slot → rate →
+//! deadline[ rejoin → uncertain write → loop guard → fresh copy → recover[ retry(budget)[ breaker peek → pause → slot → rate →
 //! permit[ attempt ]]]].
 //! The stages themselves live in the folders of the same names; nothing is decided here but their order.
 //! Recovery is boxed: it is large and rare, and a call that works should not carry it along.
@@ -54,25 +54,34 @@ impl<T: Clone> Pipeline<T> {
         F: Future<Output = Result<T, Signals>>,
     {
         let run = Run::start(self, tool, call, own_steps.as_ref().len());
+        let mut leading = None;
+        if call.rejoin.is_some() {
+            match Box::pin(self.gatekeeper.ledger.rejoin(&run)).await {
+                Ok(entered) => leading = entered,
+                Err(rejoined) => return run.finish_rejoined(*rejoined),
+            }
+        }
         let mut warnings = Vec::new();
         let admitted = match self.gatekeeper.admit(&run) {
             Ok(admitted) => admitted,
-            Err(held) => self.gatekeeper.wait_for(&run, held).await,
+            Err(held_up) => self.gatekeeper.wait_for(&run, held_up).await,
         };
         let outcome = match admitted {
             Admitted::Answered(value) => Outcome::Live(value),
+            Admitted::Shared(outcome) => *outcome,
             Admitted::Refused(failure) => run.fail(*failure),
-            Admitted::Failed(failure) => {
-                Box::pin(run.recover(*failure, own_steps.as_ref(), &send, &mut warnings)).await
-            }
-            Admitted::Go(lead) => match run.attempt(&send).await {
-                Ok(value) => run.pass_on(value, lead),
-                Err(failure) => {
-                    run.give_up(&failure, lead);
-                    Box::pin(run.recover(*failure, own_steps.as_ref(), &send, &mut warnings)).await
+            Admitted::Go(sharing) => {
+                leading = leading.or(sharing);
+                match run.attempt(&send).await {
+                    Ok(value) => run.pass_on(value),
+                    Err(failure) => {
+                        run.give_up(&failure);
+                        Box::pin(run.recover(*failure, own_steps.as_ref(), &send, &mut warnings)).await
+                    }
                 }
-            },
+            }
         };
+        run.land(leading, &outcome);
         run.finish(outcome, warnings)
     }
 }

@@ -44,8 +44,8 @@ pub(crate) struct Run<'a, T> {
     is_told: Flag,
     /// Time may have passed since it started.
     waited: Flag,
-    /// It waited for an identical call, which failed.
-    followed: Flag,
+    /// What it failed with says nothing about identical calls.
+    own_affair: Flag,
     /// One line for each attempt that failed.
     causes: Mutex<Vec<String>>,
     /// Failures of a whole batch that no breaker has counted yet, each with its incident.
@@ -76,7 +76,7 @@ impl<'a, T> Run<'a, T> {
             must_not_act_again: Flag::default(),
             is_told: Flag::default(),
             waited: Flag::default(),
-            followed: Flag::default(),
+            own_affair: Flag::default(),
             causes: Mutex::default(),
             spared: Mutex::default(),
             key: KeyCell::default(),
@@ -116,13 +116,13 @@ impl<'a, T> Run<'a, T> {
         self.waited.set();
     }
 
-    /// It has not failed by itself, but with an identical call.
-    pub(crate) fn note_followed(&self) {
-        self.followed.set();
+    /// It failed in a way that says nothing about identical calls.
+    pub(crate) fn note_own_affair(&self) {
+        self.own_affair.set();
     }
 
-    pub(crate) fn has_followed(&self) -> bool {
-        self.followed.is_set()
+    pub(crate) fn is_own_affair(&self) -> bool {
+        self.own_affair.is_set()
     }
 
     /// How long the call can wait for another one.
@@ -163,6 +163,14 @@ impl<'a, T> Run<'a, T> {
         self.key.get_or_init(|| self.pipeline.keys.of(self.tool, self.call))
     }
 
+    /// Under which key the ledger knows the call: the caller's, or that of the scope within which it may be rejoined.
+    pub(crate) fn ledger_key(&self) -> CallKey {
+        match &self.call.rejoin {
+            Some(rejoin) => self.pipeline.keys.scoped(self.key(), &rejoin.scope),
+            None => self.key(),
+        }
+    }
+
     pub(crate) fn who(&self) -> Who<'a> {
         (&self.call.caller, &self.call.session)
     }
@@ -189,18 +197,18 @@ impl<'a, T> Run<'a, T> {
     }
 
     /// Holds the same call back for a while if this one may have been executed.
-    pub(crate) fn note_doubt(&self) {
+    pub(crate) fn note_uncertain(&self) {
         if let (true, Some(lasts)) = (self.must_not_act_again(), self.tool.policy.repeat_after) {
-            let doubts = &self.pipeline.gatekeeper.doubts;
-            doubts.note(self.key(), self.who(), &self.tool.server.name, lasts);
+            let uncertain = &self.pipeline.gatekeeper.ledger.uncertain;
+            uncertain.note(self.ledger_key(), self.who(), &self.tool.server.name, lasts);
         }
     }
 
     /// Holds the same call back for as long as this one waits in a queue; `false` if that was so before.
     pub(crate) fn note_queueing(&self) -> bool {
-        let (policy, doubts) = (&self.tool.policy, &self.pipeline.gatekeeper.doubts);
+        let (policy, uncertain) = (&self.tool.policy, &self.pipeline.gatekeeper.ledger.uncertain);
         let lasts = policy.repeat_after.filter(|_| !policy.effect.is_replayable());
-        lasts.is_some_and(|lasts| doubts.note_queued(self.key(), self.who(), &self.tool.server.name, lasts))
+        lasts.is_some_and(|lasts| uncertain.note_queued(self.ledger_key(), self.who(), &self.tool.server.name, lasts))
     }
 
     /// The call as it waits in a queue.
@@ -254,7 +262,7 @@ impl<T> Drop for Run<'_, T> {
     /// Dropped before its end, the caller has left.
     fn drop(&mut self) {
         if !self.is_told.is_set() {
-            self.note_doubt();
+            self.note_uncertain();
         }
         self.tell_end("cancelled");
     }

@@ -13,11 +13,13 @@ use serde_json::Value;
 use crate::attempt::breaker::{Breaker, BreakerPolicy, Mode};
 use crate::classify::Classifier;
 use crate::env::Env;
+use crate::model::call::Call;
 use crate::model::effect::Effect;
 use crate::model::invalid::Invalid;
 use crate::model::policy::{Policy, Scope, ServerPolicy};
 use crate::report::readers::Readers;
-use crate::report::{Style, tool_result};
+use crate::report::tell::still_running;
+use crate::report::{Report, Style, tool_result};
 use crate::state::durable::Durable;
 use crate::state::{Server, Tool};
 
@@ -157,6 +159,26 @@ impl<T: Clone> Pipeline<T> {
             global_rules: settings.global_breaker,
             known: RwLock::default(),
         })
+    }
+}
+
+impl<T: Clone> Pipeline<T> {
+    /// The answer to a call that may be rejoined was written to a client that is there: the identical call, made again, is
+    /// another one. An answer that nobody reports as delivered goes to whoever makes the identical call next.
+    pub fn delivered(&self, tool: &Tool, call: &Call) {
+        let (Some(rejoin), Some(control)) = (&call.rejoin, &call.control) else { return };
+        let key = self.keys.scoped(self.keys.of(tool, call), &rejoin.scope);
+        self.gatekeeper.ledger.in_flight.delivered(key, control.entry());
+    }
+
+    /// Forgets answers that nobody came for in time. They make room for others by themselves; this frees their memory sooner.
+    pub fn sweep(&self) {
+        self.gatekeeper.ledger.in_flight.sweep();
+    }
+
+    /// What is told of a call that takes longer than its client waits, and runs on.
+    pub fn still_running(&self, tool: &Tool, call: &Call) -> Report {
+        still_running(format!("{}{}", call.prefix, tool.name), &tool.server.name)
     }
 }
 

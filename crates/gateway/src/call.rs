@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
-use seawall::Held;
+use seawall::{CallControl, Question};
 use tokio_util::sync::CancellationToken;
 
 use crate::upstream::Link;
@@ -14,8 +14,9 @@ use crate::wire::Message;
 pub trait Outlet: Send + Sync {
     /// A notification for the client.
     fn notify(&self, link: &Arc<Link>, notification: Message);
-    /// A question for the client; the answer goes back over `link`.
-    fn ask(&self, link: &Arc<Link>, question: Message);
+    /// A question for the client; the answer goes back over `link`. Whoever keeps the question open keeps `open`: while it
+    /// lives, the clock of the call stands still.
+    fn ask(&self, link: &Arc<Link>, question: Message, open: Option<Question>);
     /// Whether the client can be asked something while this call runs.
     fn can_be_asked(&self) -> bool {
         false
@@ -47,14 +48,49 @@ pub struct Call {
     pub cancel: Arc<Cancel>,
     /// Arguments that the client mirrored into headers; `None` if it is not one that does.
     pub mirrored: Option<Vec<(HeaderName, HeaderValue)>>,
-    /// Time that does not count, because the client itself was waited for.
-    pub held: Arc<Held>,
+    /// How it is told that its client is being asked, or has gone.
+    pub control: Arc<CallControl>,
+    /// Who wants to know that its answer was delivered.
+    pub receipt: Arc<Receipt>,
 }
 
 impl Call {
     /// A call of a client, or of our own.
     pub fn new(request: Message, outlet: Arc<dyn Outlet>) -> Self {
-        Self { request, outlet, cancel: Arc::default(), mirrored: None, held: Arc::default() }
+        Self {
+            request,
+            outlet,
+            cancel: Arc::default(),
+            mirrored: None,
+            control: Arc::default(),
+            receipt: Arc::default(),
+        }
+    }
+}
+
+/// Tells the ledger that the answer to a call was written to a client that is there to read it.
+#[derive(Default)]
+pub struct Receipt {
+    wanted: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Receipt {
+    /// Who wants to be told.
+    pub fn want(&self, told: impl Fn() + Send + Sync + 'static) {
+        let _once = self.wanted.set(Box::new(told));
+    }
+
+    /// The answer was written.
+    pub fn delivered(&self) {
+        if let Some(told) = self.wanted.get() {
+            told();
+        }
+    }
+}
+
+impl std::fmt::Debug for Receipt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Receipt").field("is_wanted", &self.wanted.get().is_some()).finish()
     }
 }
 
@@ -90,7 +126,7 @@ pub struct Nowhere;
 impl Outlet for Nowhere {
     fn notify(&self, _link: &Arc<Link>, _notification: Message) {}
 
-    fn ask(&self, link: &Arc<Link>, question: Message) {
+    fn ask(&self, link: &Arc<Link>, question: Message, _open: Option<Question>) {
         link.refuse(&question, "no client is connected that could be asked");
     }
 

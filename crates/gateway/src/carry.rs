@@ -10,18 +10,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, join_all};
-use seawall::{Attempt, Body, Code, Disposition, Fallback, Outcome, Sent, Signals, Transport};
+use seawall::{Answer, Attempt, Body, Code, Disposition, Fallback, Outcome, Rejoin, Sent, Signals, Transport};
 use tokio::time::Instant;
 
 use crate::bridge::to_modern::with_body;
 use crate::call::Call;
-use crate::catalog::layer::OnAbandon;
+use crate::catalog::layer::{OnAbandon, Own};
 use crate::catalog::stable::Asked;
 use crate::catalog::{look_up_tools, names};
+use crate::detached::{Detachable, Leaving};
 use crate::dispatch::{Caller, Refusal, Reply, once};
 use crate::gateway::Route;
-use crate::late::{Abandonable, Leaving, StillRuns, Whose};
-use crate::policies::{Named, ToolPolicy};
+use crate::policies::{Named, ToolPolicy, error_text};
 use crate::served;
 use crate::upstream::{Failure, Server};
 use crate::watched::Watched;
@@ -38,34 +38,37 @@ pub async fn carry(
 ) -> Reply {
     let mut carried = Carried::new(route, caller, server, policy, call);
     carried.others = carried.meet_others();
-    let (own, timeout) = (carried.policy.own, carried.policy.tool.policy().timeout);
-    let is_kept = own.on_abandon != OnAbandon::Forget || own.client_cap.is_some();
-    // Clients that cannot be told apart must not get each other's answers.
-    if call.request.method() != "tools/call" || carried.asked.caller.is_empty() || !is_kept {
-        return carried.run().await;
-    }
+    let own = carried.policy.own;
+    call.control.limit_questions(own.question_time);
+    let Some(rejoin) = &carried.asked.rejoin else { return carried.run().await };
+    let (policies, policy, asked) = (&route.policies, Arc::clone(&carried.policy), Arc::clone(&carried.asked));
+    call.receipt.want({
+        let (policies, policy, asked) = (Arc::clone(policies), Arc::clone(&policy), Arc::clone(&asked));
+        move || policies.pipeline.delivered(&policy.tool, &asked)
+    });
     let cap = own.client_cap.map(|cap| cap - (cap / 10).min(limits::CAP_MARGIN));
-    let whose = Whose { policy: Arc::clone(&carried.policy), asked: Arc::clone(&carried.asked) };
-    match route.late.join(&whose, cap.unwrap_or(timeout)).await {
-        Some(Ok((reply, age))) => return reply.and_then(|answer| served::late(caller.era(), answer, age)),
-        Some(Err(StillRuns)) => return still_running(&whose),
-        None => {}
-    }
-    let leaving = if own.on_abandon == OnAbandon::Finish || cap.is_some() {
-        // It does not hear that its client left.
-        carried.call.cancel = Arc::default();
-        Leaving::GoesOn(timeout)
-    } else {
-        Leaving::IsCalledOff(Arc::clone(&call.cancel), Arc::clone(&call.held))
+    let leaving = match own.on_abandon {
+        _ if !rejoin.takes => Leaving::Ends,
+        OnAbandon::Finish => Leaving::RunsOn,
+        _ if cap.is_some() => Leaving::RunsOn,
+        // A write is waited for until it is known what became of it; a read that its server dropped is no loss.
+        OnAbandon::Cancel | OnAbandon::Forget if policy.tool.policy().effect.is_replayable() => {
+            Leaving::IsCancelled(Some(limits::STOPPED_READ))
+        }
+        OnAbandon::Cancel | OnAbandon::Forget => Leaving::IsCancelled(None),
     };
+    if leaving == Leaving::RunsOn {
+        // Its server does not hear that the client has gone.
+        carried.call.cancel = Arc::default();
+    }
     let work = Box::pin(async move { carried.run().await });
-    let mut call = Abandonable::new(&route.late, whose.clone(), work, leaving);
+    let mut running = Detachable::new(work, call, leaving, &route.detached, policies);
     match cap {
-        None => call.await,
-        Some(cap) => match tokio::time::timeout(cap, &mut call).await {
-            Ok(reply) => reply,
-            Err(_) => still_running(&whose),
-        },
+        None => running.await,
+        Some(cap) => tokio::time::timeout(cap, &mut running).await.unwrap_or_else(|_| {
+            let report = policies.pipeline.still_running(&policy.tool, &asked);
+            Err(Refusal::Reported(Box::new(report), policy.has_output_schema))
+        }),
     }
 }
 
@@ -90,13 +93,6 @@ pub async fn list(asked: &Asked, wait: Duration) -> Reply {
         }
         other => other,
     })
-}
-
-fn still_running(whose: &Whose) -> Reply {
-    let tool = &whose.policy.tool;
-    let shown = format!("{}{}", whose.asked.prefix, tool.name());
-    let report = served::still_running(shown, tool.server().name());
-    Err(Refusal::Reported(Box::new(report), whose.policy.has_output_schema))
 }
 
 /// One call under its policy, and what every attempt of it knows.
@@ -135,7 +131,8 @@ impl Carried {
             retried_outside: false,
             debug: wants_debug(request),
             prefix: if route.single().is_some() { Arc::default() } else { names::public(&server.name, "").into() },
-            held: Some(Arc::clone(&call.held)),
+            rejoin: rejoin(caller, &policy.own, request),
+            control: Some(Arc::clone(&call.control)),
         };
         Self {
             route: Arc::clone(route),
@@ -184,29 +181,45 @@ impl Carried {
         let answer = match ended {
             Some(answer) => answer,
             None => {
-                self.call.held.make_last();
+                self.call.control.make_last();
                 let lost = |_| Refusal::Failed(self.server.name.clone(), Failure::Lost("the gateway ends".to_owned()));
                 tokio::time::timeout(limits::LAST_ANSWER, run).await.map_err(lost)?
             }
         };
-        // A result that follows a schema of its own must stay whole.
-        let limit = policy.own.max_result.filter(|_| !policy.has_output_schema);
-        let fit = |value| match limit {
-            Some(limit) => route.results.fit(&self.caller, &self.call, value, limit),
-            None => Ok(value),
-        };
-        match answer.outcome {
-            Outcome::Live(value) => fit(value),
+        self.reply(answer)
+    }
+
+    /// What the client reads of an answer.
+    fn reply(&self, answer: Answer<Message>) -> Reply {
+        let (policy, era) = (&self.policy, self.caller.era());
+        let effect = policy.tool.policy().effect;
+        let reply = match answer.outcome {
+            Outcome::Live(value) if answer.attempts > 1 && error_text(&value).is_some() => {
+                served::with_attempts(era, &value, &policy.tool, answer.attempts)
+            }
+            Outcome::Live(value) => self.fit(value),
             Outcome::Served(mut fallback) => {
                 if let Body::Value(value) = fallback.body {
-                    fallback.body = Body::Value(fit(value)?);
+                    fallback.body = Body::Value(self.fit(value)?);
                 }
                 let has_schema = policy.has_output_schema && self.is_listed();
-                served::result(self.caller.era(), &fallback, &answer.warnings, has_schema)
+                served::result(era, &fallback, &answer.warnings, has_schema)
             }
             Outcome::Failed(report) => {
-                self.words().take().unwrap_or_else(|| Err(Refusal::Reported(report, policy.has_output_schema)))
+                return self.words().take().unwrap_or_else(|| Err(Refusal::Reported(report, policy.has_output_schema)));
             }
+        };
+        match answer.rejoined {
+            Some(age) => reply.and_then(|answer| served::rejoined(era, answer, age, effect)),
+            None => reply,
+        }
+    }
+
+    /// The answer, or what fits of it. A result that follows a schema of its own must stay whole.
+    fn fit(&self, value: Message) -> Reply {
+        match self.policy.own.max_result.filter(|_| !self.policy.has_output_schema) {
+            Some(limit) => self.route.results.fit(&self.caller, &self.call, value, limit),
+            None => Ok(value),
         }
     }
 
@@ -230,8 +243,8 @@ impl Carried {
         match reply {
             Ok(answer) if is_passing(&answer) => {
                 let signals = error_signals(&answer);
-                // Words about an item, another query or another tool are no answer to what was asked.
-                *self.words() = self.is_own(&attempt).then_some(Ok(answer));
+                // What a list says is the catalog's to judge; of anything else the failure is told as all failures are.
+                *self.words() = self.list_wait.is_some().then_some(Ok(answer));
                 Err(signals)
             }
             // What a server says for good is its answer, an error too: no copy may stand in its place.
@@ -302,6 +315,14 @@ impl Carried {
         // What the client mirrored were other arguments.
         Ok(Call { request, mirrored: None, ..call })
     }
+}
+
+/// Whether the identical call made again is the same call, and whose. What carries a question's answer is never a repeat.
+fn rejoin(caller: &Caller, own: &Own, request: &Message) -> Option<Rejoin> {
+    let is_call = request.method() == "tools/call" && request.field("requestState").is_none();
+    let is_kept = own.on_abandon != OnAbandon::Forget || own.client_cap.is_some();
+    let (scope, takes) = caller.rejoins(request, own.rejoin).filter(|_| is_call && is_kept)?;
+    Some(Rejoin { scope, after: own.rejoin_after, takes })
 }
 
 /// Whether the client asks for details of a failure.

@@ -4,7 +4,7 @@
 //! 2. The handshake is answered from what the servers said (`catalog::hello`); what is ours is read here (`resources`).
 //! 3. With one server everything passes as it is; with several the call finds its server (`catalog`).
 //! 4. A list stays as it was while its server is away (`catalog::stable`); a tool, and all that reads, has a policy (`policies`).
-//! 5. Under its policy the call is tried, given up or rescued (`carry`); one that its client gave up may go on (`late`).
+//! 5. Under its policy the call is tried, given up or rescued (`carry`); one whose client has gone may run on (`detached`).
 //! 6. It goes out in the server's own era (`bridge`), over a conversation that knows whose it is (`upstream`).
 //! 7. What comes back gets the client's id; what does not come back becomes an honest failure (`answer`).
 
@@ -20,12 +20,14 @@ use crate::bridge::{to_legacy, to_modern};
 use crate::call::Call;
 use crate::carry::carry;
 use crate::catalog;
+use crate::catalog::layer::Rejoining;
 use crate::gateway::Route;
 use crate::policies::ToolPolicy;
 use crate::resources;
 use crate::session::Session;
 use crate::upstream::{Failure, Server};
 use crate::wire::build::Error;
+use crate::wire::edit::Object;
 use crate::wire::names::{CLIENT_INFO, Era};
 use crate::wire::pieces::Pieces;
 use crate::wire::{Kind, Message, limits};
@@ -167,10 +169,31 @@ impl Caller {
         }
     }
 
+    /// Who counts as the same caller when the identical call is made again, and whether one of them may get another's
+    /// answer. `None`: nobody does.
+    pub fn rejoins(&self, request: &Message, rejoin: Rejoining) -> Option<(Arc<str>, bool)> {
+        let named = |name: &str, info: &[u8]| format!("{name} {}", String::from_utf8_lossy(info)).into();
+        match (self, rejoin) {
+            (_, Rejoining::Off) => None,
+            (Self::Legacy(session, _), Rejoining::Caller) if !session.identity.is_empty() => {
+                let params = session.opening.get().map(|opening| opening.initialize.clone()).unwrap_or_default();
+                let info = Object::of(&params).get("clientInfo").unwrap_or_default().to_vec();
+                Some((named(&session.identity, &info), true))
+            }
+            (Self::Legacy(session, _), _) => Some((Arc::clone(&session.id), true)),
+            (Self::Modern(_), Rejoining::Session) => None,
+            // Clients that cannot be told apart must not get each other's answers.
+            (Self::Modern(name), Rejoining::Caller) => {
+                let info = request.meta_json(CLIENT_INFO).unwrap_or_default();
+                Some((named(name, info), !name.is_empty()))
+            }
+        }
+    }
+
     /// Who the client is, and what one conversation with it is. Clients that cannot be told apart are one.
     pub fn identity(&self, request: &Message) -> (Arc<str>, Arc<str>) {
         match self {
-            Self::Legacy(session, _) => (Arc::clone(&session.id), Arc::clone(&session.id)),
+            Self::Legacy(session, _) => (session.owner(), Arc::clone(&session.id)),
             Self::Modern(name) => {
                 let info = request.meta_json(CLIENT_INFO).unwrap_or_default();
                 (Arc::clone(name), format!("{name} {}", String::from_utf8_lossy(info)).into())

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use seawall::Durable;
+use seawall::{Durable, Question};
 
 use crate::bridge::pool::Pool;
 use crate::call::Outlet;
-use crate::late::Late;
+use crate::detached::DetachedCalls;
 use crate::ops::config::Config;
 use crate::ops::lifecycle::Lifecycle;
 use crate::ops::memory::Memory;
@@ -45,7 +45,7 @@ impl Gateway {
         let servers: Vec<Arc<Server>> = config.servers.iter().map(server).collect();
         let shared: Arc<Shared> =
             Arc::new(servers.iter().map(|server| (server.name.clone(), Common::default())).collect());
-        let (late, results): (Arc<Late>, Arc<Results>) = Default::default();
+        let (detached, results): (DetachedCalls, Arc<Results>) = Default::default();
         let everywhere: Arc<[Arc<Server>]> = servers.iter().cloned().collect();
         let route = |servers: Vec<Arc<Server>>| {
             Arc::new(Route {
@@ -53,7 +53,7 @@ impl Gateway {
                 lifecycle: Arc::clone(&lifecycle),
                 memory: Arc::clone(&memory),
                 policies: Arc::clone(&policies),
-                late: Arc::clone(&late),
+                detached: detached.clone(),
                 results: Arc::clone(&results),
                 store: store.clone(),
                 everywhere: Arc::clone(&everywhere),
@@ -112,8 +112,8 @@ pub struct Route {
     pub memory: Arc<Memory>,
     /// How tools are treated.
     pub policies: Arc<Policies>,
-    /// Answers whose clients may come back for them.
-    pub late: Arc<Late>,
+    /// The places for calls that run on without their clients.
+    pub detached: DetachedCalls,
     /// Results that were too large for their clients.
     pub results: Arc<Results>,
     /// Writes that wait for their server.
@@ -214,9 +214,9 @@ impl Outlet for Everyone {
         }
     }
 
-    fn ask(&self, link: &Arc<Link>, question: Message) {
+    fn ask(&self, link: &Arc<Link>, question: Message, open: Option<Question>) {
         match self.present().as_slice() {
-            [only] => only.ask(link, question),
+            [only] => only.ask(link, question, open),
             _ => link.refuse(&question, "several clients share this server; it is not clear which one to ask"),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seawall::{Body, Cause, Code, Failure, Item, Report, Sent, Served};
+use seawall::{Body, Code, Effect, Item, Served, Tool};
 use serde_json::{Map, Value, json};
 
 use crate::bridge::to_modern::answered;
@@ -45,37 +45,45 @@ pub fn result(era: Era, served: &Served<Message>, warnings: &[String], has_schem
     answered(&result.json())
 }
 
-/// A late answer, marked as one; an error of the protocol stays as it is, and so does the mark of a fallback: that it is a
-/// copy, or waits in a queue, says more.
-pub fn late(era: Era, answer: Message, age: Duration) -> Reply {
+/// The answer of an identical call whose client had gone: it says so, that a second intent can be told from a repeat. An
+/// error of the protocol stays as it is, and so does the mark of a fallback: that it is a copy, or waits in a queue, says more.
+pub fn rejoined(era: Era, answer: Message, age: Duration, effect: Effect) -> Reply {
     let is_marked = answer.meta("seawall/served").is_some();
     if answer.kind() != Kind::Result || is_marked {
         return Ok(answer);
     }
     let mut result = Object::of(answer.body_json());
-    mark(&mut result, era, json!({"by": "late", "age": age.as_secs()}));
+    if effect != Effect::ReadOnly {
+        let mut blocks = vec![text_block(REJOINED)];
+        blocks.extend(content::blocks(&answer).map(<[u8]>::to_vec));
+        result.set("content", edit::array(blocks.iter().map(Vec::as_slice)));
+    }
+    mark(&mut result, era, json!({"by": "rejoined", "age": age.as_secs()}));
     answered(&result.json())
 }
 
-/// The failure that a call is which takes longer than its client waits.
-pub fn still_running(tool: String, server: &str) -> Report {
-    let note = format!(
-        "{tool} is still running on {server}. Its result is kept: the identical call, made again, waits for it and does not execute it a second time."
-    );
-    let soon = Some(Duration::from_secs(1));
-    Report {
-        code: Code::Timeout,
-        message: note.clone(),
-        classic: note.clone(),
-        retry_after: soon,
-        tool,
-        server: server.to_owned(),
-        attempts: 1,
-        may_have_executed: true,
-        debug: None,
-        is_error: true,
-        failure: Failure { sent: Sent::Maybe, ..Failure::local(Cause::Timeout, soon, note) },
+/// What a model reads before the answer of a write that it may have meant twice.
+const REJOINED: &str =
+    "This is the answer of the identical call made before. It was executed once; this call did not execute it again.";
+
+/// A tool's own error after several attempts: its words stay, and how often it was tried stands beside them.
+pub fn with_attempts(era: Era, answer: &Message, tool: &Tool, attempts: u32) -> Reply {
+    if answer.kind() != Kind::Result {
+        return Ok(answer.clone());
     }
+    let mut result = Object::of(answer.body_json());
+    let told = json!({
+        "code": Code::UpstreamError.as_str(), "retryable": true, "attempts": attempts,
+        "tool": tool.name(), "server": tool.server().name(),
+        "mayHaveExecuted": tool.policy().effect != Effect::ReadOnly,
+    });
+    result.change("_meta", |own| {
+        own.set("seawall/failure", told.to_string());
+    });
+    if era == Era::Modern {
+        result.set_default("resultType", r#""complete""#);
+    }
+    answered(&result.json())
 }
 
 fn mark(result: &mut Object<'_>, era: Era, meta: Value) {
@@ -106,14 +114,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_late_answer_is_marked_as_one_unless_it_is_marked_as_something_that_says_more() {
-        let told = |result: &str| {
+    fn a_rejoined_answer_is_marked_as_one_unless_it_is_marked_as_something_that_says_more() {
+        let told = |result: &str, effect| {
             let message = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
-            let reply = late(Era::Legacy, Message::parse(message.into()).unwrap(), Duration::from_secs(2));
-            serde_json::from_slice::<Value>(reply.unwrap().body_json()).unwrap()["_meta"]["seawall/served"].clone()
+            let message = Message::parse(message.into()).unwrap();
+            let reply = rejoined(Era::Legacy, message, Duration::from_secs(2), effect);
+            serde_json::from_slice::<Value>(reply.unwrap().body_json()).unwrap()
         };
-        assert_eq!(told(r#"{"content":[]}"#), json!({"by": "late", "age": 2}));
+        let plain = r#"{"content":[{"type":"text","text":"made"}]}"#;
+        let read = told(plain, Effect::ReadOnly);
+        assert_eq!(read["_meta"]["seawall/served"], json!({"by": "rejoined", "age": 2}));
+        assert_eq!(read["content"].as_array().unwrap().len(), 1, "of a read it makes no difference");
+        let write = told(plain, Effect::Write);
+        assert_eq!((&write["content"][0]["text"], &write["content"][1]["text"]), (&json!(REJOINED), &json!("made")));
         let queued = r#"{"content":[],"_meta":{"seawall/served":{"by":"queue","id":"q1"}}}"#;
-        assert_eq!(told(queued), json!({"by": "queue", "id": "q1"}));
+        assert_eq!(told(queued, Effect::Write)["_meta"]["seawall/served"], json!({"by": "queue", "id": "q1"}));
     }
 }

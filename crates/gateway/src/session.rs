@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
+use seawall::Question;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
@@ -28,6 +29,8 @@ mod to_client;
 pub struct Session {
     /// Its own name among all clients.
     pub id: Arc<str>,
+    /// Who the client is, if it brought a secret of its own; else empty. Another session of the same client has the same.
+    pub identity: Arc<str>,
     /// The servers it sees.
     pub route: Arc<Route>,
     /// What belongs to no call goes here: the GET stream, or stdout.
@@ -54,7 +57,7 @@ pub struct Session {
 /// A question that the client has not answered.
 enum Asked {
     /// A server's.
-    Server { link: Weak<Link>, id: Id, token: Option<Bytes> },
+    Server { link: Weak<Link>, id: Id, token: Option<Bytes>, _open: Option<Question> },
     /// Our own, on behalf of a modern server.
     Own(oneshot::Sender<Message>),
 }
@@ -62,9 +65,10 @@ enum Asked {
 impl Session {
     /// A session on `route` whose messages at large go to `general`. What waits in a store belongs to whoever asked for it,
     /// by this `id`, also after a restart.
-    pub fn new(id: &str, route: Arc<Route>, general: Arc<Stream>) -> Arc<Self> {
+    pub fn new(id: &str, identity: Arc<str>, route: Arc<Route>, general: Arc<Stream>) -> Arc<Self> {
         Arc::new(Self {
             id: id.into(),
+            identity,
             route,
             general,
             opening: OnceLock::new(),
@@ -85,6 +89,11 @@ impl Session {
 
     fn asked(&self) -> MutexGuard<'_, HashMap<u64, Asked>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whose calls and results these are: the client's, in whichever session, where it can be known.
+    pub fn owner(&self) -> Arc<str> {
+        Arc::clone(if self.identity.is_empty() { &self.id } else { &self.identity })
     }
 
     /// The calls under way.

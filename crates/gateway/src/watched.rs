@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use seawall::{Held, Signals};
+use seawall::{CallControl, Question, Signals};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -28,7 +28,7 @@ pub struct Watched {
 
 struct Watching {
     inner: Arc<dyn Outlet>,
-    held: Arc<Held>,
+    control: Arc<CallControl>,
     heard: Mutex<Heard>,
     /// The progress is for us only.
     is_ours: bool,
@@ -36,6 +36,8 @@ struct Watching {
 
 struct Heard {
     at: Instant,
+    /// How long the client had been asked something then.
+    asked: Duration,
     progress: f64,
 }
 
@@ -44,8 +46,8 @@ impl Watched {
     pub fn over(call: &Call, needs_progress: bool) -> Self {
         let outlet = Watching {
             inner: Arc::clone(&call.outlet),
-            held: Arc::clone(&call.held),
-            heard: Mutex::new(Heard { at: Instant::now(), progress: 0.0 }),
+            control: Arc::clone(&call.control),
+            heard: Mutex::new(Heard { at: Instant::now(), asked: call.control.asked(), progress: 0.0 }),
             is_ours: needs_progress && call.request.meta("progressToken").is_none(),
         };
         Self { call: call.clone(), outlet: Arc::new(outlet) }
@@ -99,8 +101,11 @@ impl Watching {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How long nothing was heard; the time in which the client was asked something does not count.
     fn quiet(&self) -> Duration {
-        self.heard().at.elapsed()
+        let asked = self.control.asked();
+        let heard = self.heard();
+        heard.at.elapsed().saturating_sub(asked.saturating_sub(heard.asked))
     }
 
     /// Tells the client that the call is still under way.
@@ -123,8 +128,9 @@ impl Outlet for Watching {
     fn notify(&self, link: &Arc<Link>, notification: Message) {
         let is_progress = notification.method() == "notifications/progress";
         {
+            let asked = self.control.asked();
             let mut heard = self.heard();
-            heard.at = Instant::now();
+            (heard.at, heard.asked) = (Instant::now(), asked);
             let progress = notification.field_json("progress").and_then(|json| std::str::from_utf8(json).ok());
             heard.progress = progress.and_then(|text| text.parse().ok()).unwrap_or(heard.progress);
         }
@@ -133,10 +139,9 @@ impl Outlet for Watching {
         }
     }
 
-    fn ask(&self, link: &Arc<Link>, question: Message) {
-        self.held.give(limits::PARK_TIME);
-        self.heard().at = Instant::now() + limits::PARK_TIME;
-        self.inner.ask(link, question);
+    fn ask(&self, link: &Arc<Link>, question: Message, _open: Option<Question>) {
+        let open = self.inner.can_be_asked().then(|| self.control.question());
+        self.inner.ask(link, question, open);
     }
 
     fn say(&self, notification: Message) {

@@ -77,6 +77,16 @@ impl Keys {
         self.key(&[&*tool.server.name, &*tool.name, &*call.caller, written], &call.arguments)
     }
 
+    /// The same call, made by somebody within a `scope`.
+    pub(crate) fn scoped(&self, key: CallKey, scope: &str) -> CallKey {
+        let mut hasher = self.0;
+        hasher.write_u64(key.0);
+        hasher.write_u64(key.1);
+        hasher.write(scope.as_bytes());
+        let Hash128 { h1, h2 } = hasher.finish128();
+        CallKey(h1, h2)
+    }
+
     /// The key of a call of `parts` (server, tool, caller …) with `arguments`.
     pub fn key(&self, parts: &[&str], arguments: &Value) -> CallKey {
         let mut writer = Writer { hasher: self.0, gathered: [0; GATHER], length: 0, depth: 0 };

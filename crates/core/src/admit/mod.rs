@@ -1,17 +1,12 @@
-//! Decides whether a call may start: loop guard, write in doubt, then fresh copy or shared flight, then the caller's rate.
+//! Decides whether a call may start: what the ledger knows of it, then a fresh copy or a shared answer, then the caller's rate.
 
 pub(crate) mod cache;
-mod doubts;
 mod ended;
-mod flight;
 mod halves;
 pub(crate) mod key;
-pub(crate) mod loops;
-mod marks;
+pub(crate) mod ledger;
 pub(crate) mod rate;
 mod tat;
-#[cfg(test)]
-mod tests;
 pub(crate) mod turns;
 
 use std::sync::{self, Arc, atomic};
@@ -19,31 +14,33 @@ use std::sync::{self, Arc, atomic};
 use quick_cache::sync::Cache;
 
 use crate::attempt::deadline::within;
+use crate::model::answer::Outcome;
 use crate::model::duration::about;
 use crate::model::effect::Effect;
-use crate::model::failure::{Cause, Failure, Sent};
+use crate::model::failure::{Cause, Failure, QUEUE_IS_SILENT, Sent};
 use crate::model::invalid::Invalid;
 use crate::model::policy::Fallback;
 use crate::model::time::Clock;
 use crate::report::event::Event;
 use crate::run::Run;
-pub(crate) use doubts::Who;
-use doubts::{Doubts, HeldBack};
-pub(crate) use flight::Lead;
-use flight::{Flight, Flights, Joined};
-use loops::LoopMode;
+use crate::state::durable::NotQueued;
+use ledger::in_flight::Following;
+use ledger::loops::LoopMode;
+use ledger::uncertain::HeldBack;
+pub(crate) use ledger::uncertain::Who;
+use ledger::{Leading, Ledger};
 use rate::{Rate, RateLimit};
 
 /// How a call leaves this stage.
 pub(crate) enum Admitted<'a, T> {
     /// It goes on; if others wait for the same answer, it leads them.
-    Go(Option<Lead<'a, T>>),
+    Go(Leading<'a, T>),
     /// It already has its answer.
     Answered(T),
+    /// It has what an identical call came to.
+    Shared(Box<Outcome<T>>),
     /// It may not start.
     Refused(Box<Failure>),
-    /// An identical call that it waited for has failed.
-    Failed(Box<Failure>),
 }
 
 impl<T> Admitted<'_, T> {
@@ -53,9 +50,9 @@ impl<T> Admitted<'_, T> {
 }
 
 /// What a call has to wait for before it is known how it leaves.
-pub(crate) enum Held<'a, T> {
+pub(crate) enum HeldUp<T> {
     /// An identical call is in flight.
-    ByFlight(Flight<'a, T>),
+    ByFlight(Following<T>),
     /// The same call was put into a queue, and may wait there.
     ByQueue,
 }
@@ -63,10 +60,8 @@ pub(crate) enum Held<'a, T> {
 /// What this stage remembers between calls.
 #[derive(Debug)]
 pub(crate) struct Gatekeeper<T> {
-    pub(crate) loops: loops::LoopGuard,
-    pub(crate) doubts: Doubts,
+    pub(crate) ledger: Ledger<T>,
     pub(crate) copies: cache::Copies<T>,
-    flights: Flights<T>,
     callers: Option<CallerRates>,
 }
 
@@ -78,46 +73,48 @@ impl<T: Clone> Gatekeeper<T> {
         clock: &Clock,
     ) -> Result<Self, Invalid> {
         Ok(Self {
-            loops: loops::LoopGuard::new(clock.clone()),
-            doubts: Doubts::new(clock.clone()),
+            ledger: Ledger::new(weigh, clock),
             copies: cache::Copies::new(kept_bytes, weigh, clock.clone())?,
-            flights: Flights::default(),
             callers: caller_rate.map(|rate| CallerRates::new(rate, clock)).transpose()?,
         })
     }
 
     /// Asks the five questions in order; a call that finds an identical one in flight or queued has to wait for it first.
-    pub(crate) fn admit<'a>(&'a self, run: &Run<'a, T>) -> Result<Admitted<'a, T>, Held<'a, T>> {
+    pub(crate) fn admit<'a>(&'a self, run: &Run<'a, T>) -> Result<Admitted<'a, T>, HeldUp<T>> {
         let policy = &run.tool.policy;
-        if let Some(repeats) = self.loops.check(&policy.loops, &run.call.session, || run.key()) {
-            let did = if policy.loops.mode == LoopMode::Failures { "failed" } else { "was made" };
-            return Ok(Admitted::refused(run.refuse(Cause::Loop, None, format!("{did} {repeats} times"))));
-        }
+        // First: of a write that may have run, nobody may say that it was only tried too often.
         // Who says that a repeat is meant is not asked.
         if !policy.effect.is_replayable() && policy.repeat_after.is_some() {
-            match self.doubts.check(&run.call.session, || run.key()) {
+            match self.ledger.uncertain.check(&run.call.session, || run.ledger_key()) {
                 Some(held) if !held.is_queued => return Ok(Admitted::refused(run.hold_back(&held))),
                 // Also one that was queued elsewhere, or so long ago that it is remembered there only.
-                held if held.is_some() || run.may_be_queued() => return Err(Held::ByQueue),
+                held if held.is_some() || run.may_be_queued() => return Err(HeldUp::ByQueue),
                 _ => {}
             }
         }
+        if let Some(repeats) = self.ledger.loops.check(&policy.loops, &run.call.session, || run.key()) {
+            let did = if policy.loops.mode == LoopMode::Failures { "failed" } else { "was made" };
+            return Ok(Admitted::refused(run.refuse(Cause::Loop, None, format!("{did} {repeats} times"))));
+        }
         if let (Some(fresh), Effect::ReadOnly) = (policy.cache.fresh, policy.effect) {
             if let Some(copy) = self.copies.fresh_at(run.started, run.key(), fresh, run.tool.server.writes()) {
-                return Ok(run.answer_at_once(copy, false));
+                return Ok(run.answer_at_once(copy));
             }
-            let lead = self.flights.join((run.key(), run.writes)).map_err(Held::ByFlight)?;
-            return Ok(self.within_rate(run, Some(lead)));
+            // One that may be rejoined is entered already.
+            if run.call.rejoin.is_none() {
+                let leading = self.ledger.share(run).map_err(HeldUp::ByFlight)?;
+                return Ok(self.within_rate(run, leading));
+            }
         }
         Ok(self.within_rate(run, None))
     }
 
     /// Waits for what holds a call up.
-    pub(crate) async fn wait_for<'a>(&'a self, run: &Run<'a, T>, held: Held<'a, T>) -> Admitted<'a, T> {
+    pub(crate) async fn wait_for<'a>(&'a self, run: &Run<'a, T>, held: HeldUp<T>) -> Admitted<'a, T> {
         match held {
-            Held::ByFlight(flight) => self.follow(run, flight).await,
+            HeldUp::ByFlight(flight) => self.follow(run, flight).await,
             // Boxed: it is rare.
-            Held::ByQueue => Box::pin(self.look_into_queue(run)).await,
+            HeldUp::ByQueue => Box::pin(self.look_into_queue(run)).await,
         }
     }
 
@@ -129,30 +126,40 @@ impl<T: Clone> Gatekeeper<T> {
         match waiting {
             Ok(Ok(Some(id))) => {
                 let words = format!("the same call is queued as {id} and is not done yet");
-                return Admitted::refused(run.refuse(Cause::InDoubt, None, words));
+                return Admitted::refused(run.refuse(Cause::Queued, None, words));
             }
-            Ok(Ok(None)) => self.doubts.left_queue(run.key()),
-            Ok(Err(_)) | Err(_) => return Admitted::refused(run.queue_is_silent()),
+            Ok(Ok(None)) => self.ledger.uncertain.left_queue(run.ledger_key()),
+            Ok(Err(NotQueued::Refused(why) | NotQueued::Unknown(why))) => {
+                return Admitted::refused(run.queue_is_silent(&why));
+            }
+            Err(_) => return Admitted::refused(run.queue_is_silent("it did not answer in time")),
         }
-        match self.doubts.check(&run.call.session, || run.key()) {
+        match self.ledger.uncertain.check(&run.call.session, || run.ledger_key()) {
             Some(held) => Admitted::refused(run.hold_back(&held)),
             None => self.within_rate(run, None),
         }
     }
 
-    async fn follow<'a>(&'a self, run: &Run<'a, T>, flight: Flight<'a, T>) -> Admitted<'a, T> {
-        match flight.landing(run.patience()).await {
-            Joined::Lead(lead) => self.within_rate(run, Some(lead)),
-            Joined::Landed(outcome) => run.answer_with_flight(outcome),
-            Joined::TimedOut => run.fail_with_flight(run.timed_out()),
+    /// Waits for what an identical call brings. When that one is cancelled, one of those who wait takes its place.
+    async fn follow<'a>(&'a self, run: &Run<'a, T>, mut following: Following<T>) -> Admitted<'a, T> {
+        loop {
+            match within(run.patience(), following.landed()).await {
+                Ok(Some(outcome)) => return run.share_answer(outcome),
+                Err(_) => return Admitted::Shared(Box::new(run.fail(run.timed_out()))),
+                Ok(None) => {}
+            }
+            match self.ledger.share(run) {
+                Ok(leading) => return self.within_rate(run, leading),
+                Err(next) => following = next,
+            }
         }
     }
 
-    fn within_rate<'a>(&'a self, run: &Run<'a, T>, lead: Option<Lead<'a, T>>) -> Admitted<'a, T> {
+    fn within_rate<'a>(&'a self, run: &Run<'a, T>, leading: Leading<'a, T>) -> Admitted<'a, T> {
         if let Some(Err(wait)) = self.callers.as_ref().map(|callers| callers.check(&run.call.caller)) {
             return Admitted::refused(run.refuse(Cause::RateLimited, Some(wait), "this caller's rate is used up"));
         }
-        Admitted::Go(lead)
+        Admitted::Go(leading)
     }
 }
 
@@ -171,13 +178,13 @@ impl<T: Clone> Run<'_, T> {
     /// Not sent, because the same call may have been executed and nobody has looked since.
     fn hold_back(&self, held: &HeldBack) -> Failure {
         let words = format!("the same call may have been executed {} ago", about(held.age));
-        Failure { sent: Sent::Maybe, ..self.refuse(Cause::InDoubt, Some(held.left), words) }
+        Failure { sent: Sent::Maybe, ..self.refuse(Cause::Uncertain, Some(held.left), words) }
     }
 
-    /// Not sent, because nobody can say whether the same call waits in the queue, or was made from there.
-    fn queue_is_silent(&self) -> Failure {
-        let words = "the queue did not answer, and the same call may wait there or may have been executed";
-        Failure { sent: Sent::Maybe, ..self.refuse(Cause::InDoubt, None, words) }
+    /// Not sent, because nobody can tell whether the same call waits in the queue.
+    fn queue_is_silent(&self, why: &str) -> Failure {
+        let words = format!("{QUEUE_IS_SILENT} ({why})");
+        self.refuse(Cause::Overloaded, Some(std::time::Duration::from_secs(1)), words)
     }
 
     /// Whether the same call may wait in the queue. Most of the time nothing does, and then the queue need not be asked.
@@ -186,21 +193,16 @@ impl<T: Clone> Run<'_, T> {
         self.tool.policy.fallback.contains(&Fallback::Queue) && may_wait()
     }
 
-    fn answer_at_once<'a>(&self, value: T, shared_flight: bool) -> Admitted<'a, T> {
-        self.emit(|server, tool| Event::CacheHit { server, tool, shared_flight });
+    fn answer_at_once<'a>(&self, value: T) -> Admitted<'a, T> {
+        self.emit(|server, tool| Event::CacheHit { server, tool, shared_flight: false });
         Admitted::Answered(value)
     }
 
-    fn answer_with_flight<'a>(&self, landed: Result<T, Failure>) -> Admitted<'a, T> {
-        match landed {
-            Ok(value) => self.answer_at_once(value, true),
-            Err(failure) => self.fail_with_flight(failure),
+    fn share_answer<'a>(&self, outcome: Outcome<T>) -> Admitted<'a, T> {
+        if !matches!(outcome, Outcome::Failed(_)) {
+            self.emit(|server, tool| Event::CacheHit { server, tool, shared_flight: true });
         }
-    }
-
-    fn fail_with_flight<'a>(&self, failure: Failure) -> Admitted<'a, T> {
-        self.note_followed();
-        Admitted::Failed(Box::new(failure))
+        Admitted::Shared(Box::new(outcome))
     }
 }
 

@@ -18,24 +18,27 @@ pub(crate) mod watch;
 pub(crate) mod written;
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::{self, Arc, Mutex, PoisonError, atomic};
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use serde_json::Value;
 
 use crate::admit::turns::Turns;
 use crate::model::call::Attempt;
+use crate::model::control::{CallControl, Lost};
 use crate::model::duration::{about, seconds};
 use crate::model::failure::{Blame, Cause, Disposition, Failure, RATE_IS_USED_UP, Sent};
 use crate::model::policy::Scope;
 use crate::model::signals::Signals;
+use crate::model::time::Clock;
 use crate::report::event::Event;
 use crate::run::Run;
 use crate::state::Tool;
 use breaker::{Breaker, Permit, Refused};
 use budget::Token;
-use deadline::within;
+use deadline::{Elapsed, within};
 use retry::{Failed, RetryPolicy, Rules, try_again};
 use slot::{Slot, Slots};
 use watch::Watch;
@@ -170,10 +173,9 @@ impl<T: Clone> Run<'_, T> {
         let written = Written::by(self, tool);
         let mut running = pin!(send(attempt));
         let mut answered = within(limit, running.as_mut()).await;
-        // Longer, if its client has to be waited for meanwhile.
-        while let (Err(_), Some(more)) = (&answered, self.call.held.as_ref().and_then(|held| held.take())) {
-            permits.extend(more);
-            answered = within(more, running.as_mut()).await;
+        if let (Err(_), Some(control)) = (&answered, &self.call.control) {
+            // Boxed: it is rare that a client is asked something.
+            answered = Box::pin(wait_for_client(control, &self.env().clock, &permits, running.as_mut())).await;
         }
         let timed_out = answered.is_err();
         let result = match answered {
@@ -267,6 +269,37 @@ pub(crate) enum Part {
     Again,
     /// A fallback that asks another tool.
     Other,
+}
+
+/// The time of an attempt is up: it runs on for as long as its client was being asked something meanwhile.
+async fn wait_for_client<F: Future>(
+    control: &CallControl,
+    clock: &Clock,
+    permits: &Permits<'_>,
+    mut running: Pin<&mut F>,
+) -> Result<F::Output, Elapsed> {
+    let over_since = clock.now();
+    loop {
+        match control.lost_time() {
+            Lost::Open(most) => {
+                permits.extend(most);
+                let answered = pin!(within(most, control.answered()));
+                if let Either::Left((answer, _)) = select(running.as_mut(), answered).await {
+                    return Ok(answer);
+                }
+            }
+            Lost::Answered(lost) => {
+                let more = lost.saturating_sub(clock.now().since(over_since));
+                if more.is_zero() {
+                    return Err(Elapsed);
+                }
+                permits.extend(more);
+                if let Ok(answer) = within(more, running.as_mut()).await {
+                    return Ok(answer);
+                }
+            }
+        }
+    }
 }
 
 /// A slot, if there is one now or none is needed; else those to wait for.

@@ -21,6 +21,8 @@ pub struct Answer<T> {
     pub elapsed: Duration,
     /// What went wrong on the way, one line for each step.
     pub warnings: Vec<String>,
+    /// It is the answer of an identical call whose client had gone, and came this long ago; this call was not sent.
+    pub rejoined: Option<Duration>,
 }
 
 /// What the client gets.

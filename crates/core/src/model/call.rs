@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::held::Held;
+use super::control::CallControl;
 
 /// What a client asked for, once.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +28,21 @@ pub struct Call {
     /// What stands before the names of this server's tools where the client reads them.
     pub prefix: Arc<str>,
     /// How it is told more while it runs.
-    pub held: Option<Arc<Held>>,
+    pub control: Option<Arc<CallControl>>,
+    /// Whether it may be answered with what an identical call came to whose client has gone; not without a `control`,
+    /// which tells whether it has.
+    pub rejoin: Option<Rejoin>,
+}
+
+/// When a call is taken for one that was made before, and by whom.
+#[derive(Clone, Debug)]
+pub struct Rejoin {
+    /// Who counts as the same caller: a client that comes back names the same.
+    pub scope: Arc<str>,
+    /// A client that makes the identical call after this long has given up the first. Sooner, it means two calls.
+    pub after: Duration,
+    /// Whether the answer may be given to whoever is in the same scope; else identical writes only go one after the other.
+    pub takes: bool,
 }
 
 impl Call {

@@ -58,7 +58,9 @@ pub enum Cause {
     /// The same failing call was repeated too often.
     Loop,
     /// The very same write may have been executed a moment ago, and nobody has looked since.
-    InDoubt,
+    Uncertain,
+    /// The very same write waits in the queue.
+    Queued,
     /// The circuit breaker is open.
     CircuitOpen,
     /// Too many calls are in flight and the wait line is full.
@@ -108,7 +110,8 @@ impl Cause {
                 | Cause::AuthExpired
                 | Cause::Refusal
                 | Cause::Loop
-                | Cause::InDoubt
+                | Cause::Uncertain
+                | Cause::Queued
                 | Cause::Cancelled
         )
     }
@@ -137,6 +140,8 @@ pub struct Failure {
 pub(crate) const RATE_IS_USED_UP: &str = "the server's rate is used up";
 /// What is said when a pause that a server asked for lets no attempt begin.
 pub(crate) const PAUSE_IS_ASKED: &str = "its server asked for a pause";
+/// What is said when nobody can tell whether the same write waits in the queue.
+pub(crate) const QUEUE_IS_SILENT: &str = "the queue cannot tell whether the same call waits there";
 /// What a breaker says that an operator holds open.
 const SWITCHED_OFF: &str = "an operator switched it off";
 
@@ -146,7 +151,8 @@ impl Failure {
         let disposition = match cause {
             Cause::Denied => Disposition::Denied,
             Cause::Loop
-            | Cause::InDoubt
+            | Cause::Uncertain
+            | Cause::Queued
             | Cause::InvalidInput
             | Cause::UnknownTool
             | Cause::Unavailable
@@ -174,6 +180,11 @@ impl Failure {
         self.cause == Cause::Unavailable && self.sent == Sent::Never && self.message == SWITCHED_OFF
     }
 
+    /// Whether it was not sent because the queue gave no answer.
+    pub(crate) fn is_silent_queue(&self) -> bool {
+        self.cause == Cause::Overloaded && self.message.starts_with(QUEUE_IS_SILENT)
+    }
+
     /// Whether no attempt was begun because of a rate or a pause that is kept here.
     pub(crate) fn is_own_pause(&self) -> bool {
         let says = |text| self.message == text;
@@ -187,7 +198,8 @@ impl Failure {
             self.cause,
             Cause::CircuitOpen
                 | Cause::Loop
-                | Cause::InDoubt
+                | Cause::Uncertain
+                | Cause::Queued
                 | Cause::Cancelled
                 | Cause::Starting
                 | Cause::Unavailable

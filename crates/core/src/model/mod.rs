@@ -2,11 +2,11 @@
 
 pub(crate) mod answer;
 pub(crate) mod call;
+pub(crate) mod control;
 mod counter;
 pub(crate) mod duration;
 pub(crate) mod effect;
 pub(crate) mod failure;
-pub(crate) mod held;
 pub(crate) mod invalid;
 pub(crate) mod note;
 pub(crate) mod policy;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::effect::{Effect, Kind};
 use super::invalid::{self, Invalid};
 use crate::admit::cache::CachePolicy;
-use crate::admit::loops::LoopPolicy;
+use crate::admit::ledger::loops::LoopPolicy;
 use crate::admit::rate::Rate;
 use crate::attempt::breaker::BreakerPolicy;
 use crate::attempt::budget::BudgetPolicy;
@@ -142,6 +142,11 @@ impl Policy {
             return Err(Invalid::new("fallback", format!("must not have more than {MOST_STEPS} steps")));
         }
         self.fallback.iter().try_for_each(|step| self.validate_fallback(step))
+    }
+
+    /// Whether its answers may be shared by those of one caller who ask at the same time.
+    pub(crate) fn shares_answers(&self) -> bool {
+        self.cache.fresh.is_some() && self.effect == Effect::ReadOnly
     }
 
     fn validate_fallback(&self, step: &Fallback) -> Result<(), Invalid> {

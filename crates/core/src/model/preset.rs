@@ -7,7 +7,7 @@ use super::effect::{Effect, Kind, ToolFacts};
 use super::invalid::{self, Invalid};
 use super::policy::{Fallback, Policy, Scope};
 use crate::admit::cache::CachePolicy;
-use crate::admit::loops::{LoopMode, LoopPolicy};
+use crate::admit::ledger::loops::{LoopMode, LoopPolicy};
 use crate::attempt::backoff::Backoff;
 use crate::attempt::breaker::BreakerPolicy;
 use crate::attempt::retry::RetryPolicy;

@@ -126,7 +126,7 @@ impl<T: Clone> Run<'_, T> {
 
     /// Whether the call was told that no attempt follows.
     pub(crate) fn is_last(&self) -> bool {
-        self.call.held.as_ref().is_some_and(|held| held.is_last())
+        self.call.control.as_ref().is_some_and(|control| control.is_last())
     }
 
     async fn fall_back<F>(
@@ -217,7 +217,7 @@ impl<T: Clone> Run<'_, T> {
             Ok(Ok(id)) => id,
             Ok(Err(error @ NotQueued::Refused(_))) => {
                 if is_noted {
-                    self.pipeline.gatekeeper.doubts.forget(self.key(), self.who().1);
+                    self.pipeline.gatekeeper.ledger.uncertain.forget(self.ledger_key(), self.who().1);
                 }
                 return Err(Failure::local(Cause::Overloaded, None, error.to_string()).into());
             }

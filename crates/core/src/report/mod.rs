@@ -6,7 +6,7 @@ pub(crate) mod readers;
 mod render;
 mod sanitize;
 mod stamp;
-mod tell;
+pub(crate) mod tell;
 mod texts;
 pub(crate) mod tool_result;
 
@@ -54,8 +54,12 @@ pub enum Code {
     ServerStarting,
     /// The server is down until somebody acts.
     ServerUnavailable,
-    /// The same call failed too often, or is repeated although it may have been executed.
+    /// The same call failed too often.
     LoopDetected,
+    /// The same write may have been executed, and nobody has looked since.
+    WriteUncertain,
+    /// The same write waits in the queue.
+    AlreadyQueued,
     /// The arguments are wrong.
     ValidationError,
     /// The server has no such tool.
@@ -76,7 +80,9 @@ impl Code {
             Cause::UnknownTool => Code::ToolNotFound,
             Cause::Network | Cause::SessionLost => Code::ConnectionLost,
             Cause::Misbehaved => Code::UpstreamError,
-            Cause::Loop | Cause::InDoubt => Code::LoopDetected,
+            Cause::Loop => Code::LoopDetected,
+            Cause::Uncertain => Code::WriteUncertain,
+            Cause::Queued => Code::AlreadyQueued,
             Cause::CircuitOpen => Code::CircuitOpen,
             Cause::Overloaded => Code::Overloaded,
             Cause::Starting => Code::ServerStarting,
@@ -95,6 +101,8 @@ impl Code {
                 | Code::Denied
                 | Code::ServerUnavailable
                 | Code::LoopDetected
+                | Code::WriteUncertain
+                | Code::AlreadyQueued
                 | Code::ValidationError
                 | Code::ToolNotFound
         )
@@ -115,6 +123,8 @@ impl Code {
             Code::ServerStarting => "SERVER_STARTING",
             Code::ServerUnavailable => "SERVER_UNAVAILABLE",
             Code::LoopDetected => "LOOP_DETECTED",
+            Code::WriteUncertain => "WRITE_UNCERTAIN",
+            Code::AlreadyQueued => "ALREADY_QUEUED",
             Code::ValidationError => "VALIDATION_ERROR",
             Code::ToolNotFound => "TOOL_NOT_FOUND",
             Code::InternalError => "INTERNAL_ERROR",

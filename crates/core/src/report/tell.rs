@@ -1,15 +1,39 @@
 //! Decides what is told of a call that ended: a report if it failed, an event in any case.
 
 use super::{Code, Debug, Report, Situation, sanitize};
-use crate::admit::loops::LoopMode;
+use std::time::Duration;
+
+use crate::admit::ledger::Rejoined;
+use crate::admit::ledger::loops::LoopMode;
 use crate::attempt::wait;
 use crate::model::answer::{Answer, Outcome};
 use crate::model::effect::Effect;
-use crate::model::failure::{Cause, Disposition, Failure};
+use crate::model::failure::{Cause, Disposition, Failure, Sent};
 use crate::model::time::millis;
 use crate::recover::chain::warning;
 use crate::report::event::Event;
 use crate::run::Run;
+
+/// What is told of a call that takes longer than its client waits, and runs on.
+pub(crate) fn still_running(tool: String, server: &str) -> Report {
+    let note = format!(
+        "{tool} is still running on {server}. Its result is kept: the identical call, made again, waits for it and does not execute it a second time."
+    );
+    let soon = Some(Duration::from_secs(1));
+    Report {
+        code: Code::Timeout,
+        message: note.clone(),
+        classic: note.clone(),
+        retry_after: soon,
+        tool,
+        server: server.to_owned(),
+        attempts: 1,
+        may_have_executed: true,
+        debug: None,
+        is_error: true,
+        failure: Failure { sent: Sent::Maybe, ..Failure::local(Cause::Timeout, soon, note) },
+    }
+}
 
 impl<T: Clone> Run<'_, T> {
     /// Puts a failure into words.
@@ -45,7 +69,8 @@ impl<T: Clone> Run<'_, T> {
             code: Code::of(failure.cause),
             message: situation.plain(),
             classic: situation.classic(),
-            retry_after: failure.retry_after,
+            // Who must not repeat the call is not told when.
+            retry_after: failure.retry_after.filter(|_| Code::of(failure.cause).is_retryable()),
             tool: shown,
             server: tool.server.name.to_string(),
             attempts: self.attempts(),
@@ -64,17 +89,16 @@ impl<T: Clone> Run<'_, T> {
     /// How often this very call has failed, this time included. A call that only has to wait is no loop:
     /// repeating it later is just what it was told to do. Nor is one that its client left.
     fn repeats(&self, failure: &Failure) -> u32 {
-        let (loops, policy) = (&self.pipeline.gatekeeper.loops, &self.tool.policy.loops);
+        let (loops, policy) = (&self.pipeline.gatekeeper.ledger.loops, &self.tool.policy.loops);
         match failure.cause {
             Cause::CircuitOpen
             | Cause::Overloaded
             | Cause::Starting
             | Cause::RateLimited
             | Cause::Loop
-            | Cause::InDoubt
+            | Cause::Uncertain
+            | Cause::Queued
             | Cause::Cancelled => 1,
-            // One execution is one failure, which the call that made it has counted.
-            _ if self.has_followed() => loops.failures(policy, &self.call.session, || self.key()),
             _ => loops.failed(policy, &self.call.session, || self.key()),
         }
     }
@@ -99,20 +123,31 @@ impl<T: Clone> Run<'_, T> {
         };
         self.tell_end(class);
         let elapsed = self.ended().since(self.started);
-        Answer { outcome, tool: self.tool.name.clone(), attempts: self.attempts(), elapsed, warnings }
+        Answer { outcome, tool: self.tool.name.clone(), attempts: self.attempts(), elapsed, warnings, rejoined: None }
+    }
+
+    /// The call was answered with what an identical one came to, and was not sent.
+    pub(crate) fn finish_rejoined(&self, rejoined: Rejoined<T>) -> Answer<T> {
+        let answer = self.finish(rejoined.outcome, Vec::new());
+        Answer { rejoined: rejoined.age, ..answer }
+    }
+
+    /// The identical call still runs, and its client cannot wait any longer.
+    pub(crate) fn still_running(&self) -> Outcome<T> {
+        Outcome::Failed(Box::new(still_running(self.shown_name(), &self.tool.server.name)))
     }
 
     /// What this ending means for writes whose fate is not known: one more, or a look at what became of others.
     fn learn(&self, outcome: &Outcome<T>) {
-        let doubts = &self.pipeline.gatekeeper.doubts;
+        let uncertain = &self.pipeline.gatekeeper.ledger.uncertain;
         match outcome {
             Outcome::Live(value) => {
                 let has_looked = self.tool.policy.effect == Effect::ReadOnly && self.attempts() > 0;
-                if !doubts.is_empty() && has_looked && self.error_text(value).is_none() {
-                    doubts.looked(self.who(), &self.tool.server.name, self.started);
+                if !uncertain.is_empty() && has_looked && self.error_text(value).is_none() {
+                    uncertain.looked(self.who(), &self.tool.server.name, self.started);
                 }
             }
-            Outcome::Served(_) | Outcome::Failed(_) => self.note_doubt(),
+            Outcome::Served(_) | Outcome::Failed(_) => self.note_uncertain(),
         }
     }
 

@@ -91,7 +91,7 @@ impl Situation<'_> {
     pub(crate) fn classic(&self) -> String {
         match self.failure.cause {
             Cause::CircuitOpen => degradation(self.tool, self.failure.retry_after.unwrap_or_default()),
-            Cause::InDoubt => self.plain(),
+            Cause::Uncertain | Cause::Queued => self.plain(),
             Cause::Loop => format!(
                 "⚠️ Loop detected: \"{}\" was called repeatedly with the same inputs. Try a different query or break this into smaller steps.",
                 self.tool
@@ -123,6 +123,9 @@ impl Situation<'_> {
                 "{tool} was not executed: {server} is at its rate limit{}. The same call can be repeated later.",
                 self.in_seconds(" and asks for a pause of", "")
             ),
+            Cause::Overloaded if self.failure.is_silent_queue() => {
+                format!("{tool} was not sent: {message}.{}", again())
+            }
             Cause::Overloaded => {
                 format!("{tool} was not executed: {server} is busy with other calls ({}).{}", self.quoted(), again())
             }
@@ -142,14 +145,12 @@ impl Situation<'_> {
             Cause::Loop => format!(
                 "{tool} was not executed: this identical call {message} recently. The input has not changed; different arguments or another tool are likelier to help."
             ),
-            // Its turn is still to come.
-            Cause::InDoubt if self.failure.sent == Sent::Never && self.failure.retry_after.is_none() => {
-                format!("{tool} was not sent: {message}.")
-            }
-            Cause::InDoubt if self.failure.retry_after.is_none() => {
-                format!("{tool} was not sent: {message}. Repeating it asks the queue again.")
-            }
-            Cause::InDoubt => {
+            Cause::Queued => format!("{tool} was not sent: {message}. It will be tried from there."),
+            Cause::Uncertain if self.failure.sent == Sent::Yes => format!(
+                "{tool} was not sent: {message}.{}",
+                self.in_seconds(" To execute it once more, the same call can be made again in", ".")
+            ),
+            Cause::Uncertain => {
                 let look = match self.verify {
                     Some(reader) if self.verify_is_about => {
                         format!("{reader} can show whether it took effect; after such a look, or in")
@@ -207,7 +208,7 @@ impl Situation<'_> {
     /// The same failure once more: shorter, with the count and one thing to do differently.
     fn again(&self) -> String {
         let step = match self.failure.cause {
-            Cause::Loop | Cause::InDoubt => return self.first_time(),
+            Cause::Loop | Cause::Uncertain | Cause::Queued => return self.first_time(),
             _ if self.failure.may_have_executed(self.effect) => self.fate(),
             Cause::UnknownTool => "The list of tools shows what there is.".to_owned(),
             Cause::InvalidInput | Cause::Refusal => "The input has not changed, so the outcome will not.".to_owned(),

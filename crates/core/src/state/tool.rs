@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::rest;
 use super::server::Server;
-use crate::admit::loops::LoopMode;
+use crate::admit::ledger::loops::LoopMode;
 use crate::attempt::breaker::Breaker;
 use crate::attempt::hedge::{HedgePolicy, Latencies};
 use crate::attempt::silence::Silence;

@@ -109,12 +109,17 @@ async fn a_probe_that_waits_for_a_person_is_not_taken_for_lost() {
     open_breaker(&caller, "get_x").await;
     tokio::time::sleep(secs(30)).await;
 
-    let held = Arc::new(Held::default());
-    held.give(secs(100));
-    let call = Call { held: Some(held), ..Call::new(json!({ "asks": 1 })) };
+    let control = Arc::new(CallControl::default());
+    let call = Call { control: Some(control.clone()), ..Call::new(json!({ "asks": 1 })) };
     let probe = tokio::spawn({
         let caller = caller.clone();
-        async move { caller.call("get_x", call, takes(secs(60))).await }
+        async move {
+            let asks = |attempt| async {
+                let _question = control.question();
+                takes(secs(60))(attempt).await
+            };
+            caller.call("get_x", call, asks).await
+        }
     });
     tokio::time::sleep(secs(40)).await;
     caller.call("get_x", json!({ "other": 1 }), takes(ms(1))).await;

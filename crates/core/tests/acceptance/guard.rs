@@ -269,8 +269,8 @@ async fn a_leader_that_left_or_could_not_try_again_does_not_fail_those_who_wait_
     let left = Signals::transport(Transport::Left, "its client left");
     let short = Call::new(nothing()).within(secs(1));
     let once = Call { retried_outside: true, ..Call::new(nothing()) };
-    let last = Call { held: Some(Arc::default()), ..Call::new(nothing()) };
-    last.held.as_ref().unwrap().make_last();
+    let last = Call { control: Some(Arc::default()), ..Call::new(nothing()) };
+    last.control.as_ref().unwrap().make_last();
     for (leader, failure) in [
         (Call::new(nothing()), left),
         (short, Signals::http(503, "down")),

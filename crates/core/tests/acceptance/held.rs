@@ -62,25 +62,59 @@ async fn a_call_that_waits_for_its_own_client_has_more_time() {
     let pipeline = Pipeline::new(settings(&env(0.0))).unwrap();
     pipeline.server("s", ServerPolicy::default()).unwrap();
     let tool = pipeline.tool("s", "ask", policy("ask")).unwrap();
-    let held = Arc::new(Held::default());
+    let held = Arc::new(CallControl::default());
     let send = |_| {
         let held = held.clone();
         async move {
-            tokio::time::sleep(std::time::Duration::from_secs(50)).await;
-            held.give(std::time::Duration::from_secs(600));
-            tokio::time::sleep(std::time::Duration::from_secs(300)).await;
+            tokio::time::sleep(secs(50)).await;
+            let question = held.question();
+            tokio::time::sleep(secs(300)).await;
+            drop(question);
+            tokio::time::sleep(secs(9)).await;
             Ok("done".to_owned())
         }
     };
-    let call = Call { held: Some(held.clone()), ..Call::new(nothing()) };
+    let call = Call { control: Some(held.clone()), ..Call::new(nothing()) };
     let answer = pipeline.run(&tool, &call, send).await;
     assert!(matches!(answer.outcome, Outcome::Live(_)), "{answer:?}");
-    assert_eq!(answer.elapsed.as_secs(), 350);
+    assert_eq!(answer.elapsed.as_secs(), 359);
+}
 
-    let never = |_| std::future::pending::<Result<String, Signals>>();
-    held.give(std::time::Duration::from_secs(600));
-    let answer = tokio::time::timeout(secs(10_000), pipeline.run(&tool, &call, never)).await.expect("for ever");
-    assert_eq!((report(&answer).code, answer.elapsed.as_secs()), (Code::Timeout, 660), "more, but not for ever");
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_client_was_asked_has_the_time_of_the_questions_more_and_no_more() {
+    // Each question: when it comes after the one before, and how long it stays open.
+    for (questions, limit, ends) in [
+        (vec![(10, 0)], None, 60),
+        (vec![(10, 5)], None, 65),
+        (vec![(10, 5), (20, 7)], None, 72),
+        (vec![(59, 100)], None, 160),
+        (vec![(10, 100_000)], None, 660),
+        (vec![(10, 30), (10, 100_000)], Some(40), 100),
+        (vec![(10, 100_000)], Some(0), 60),
+    ] {
+        let pipeline = Pipeline::new(settings(&env(0.0))).unwrap();
+        pipeline.server("s", ServerPolicy::default()).unwrap();
+        let tool = pipeline.tool("s", "ask", policy("ask")).unwrap();
+        let control = Arc::new(CallControl::default());
+        if let Some(limit) = limit {
+            control.limit_questions(secs(limit));
+        }
+        let call = Call { control: Some(control.clone()), ..Call::new(nothing()) };
+        let send = |_| {
+            let (control, questions) = (control.clone(), questions.clone());
+            async move {
+                for (after, open) in questions {
+                    tokio::time::sleep(secs(after)).await;
+                    let _question = control.question();
+                    tokio::time::sleep(secs(open)).await;
+                }
+                std::future::pending::<Result<String, Signals>>().await
+            }
+        };
+        let answer = tokio::time::timeout(secs(10_000), pipeline.run(&tool, &call, send)).await.expect("for ever");
+        let told = (report(&answer).code, answer.elapsed.as_secs());
+        assert_eq!(told, (Code::Timeout, ends), "{questions:?} {limit:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,8 +122,8 @@ async fn a_call_that_has_had_its_last_attempt_is_not_tried_again() {
     let pipeline = Pipeline::new(settings(&env(0.0))).unwrap();
     pipeline.server("s", ServerPolicy::default()).unwrap();
     let tool = pipeline.tool("s", "get_x", policy("get_x")).unwrap();
-    let held = Arc::new(Held::default());
-    let call = Call { held: Some(held.clone()), ..Call::new(nothing()) };
+    let held = Arc::new(CallControl::default());
+    let call = Call { control: Some(held.clone()), ..Call::new(nothing()) };
     let script = Script::down(Signals::transport(Transport::Lost, "connection reset").with_sent(Sent::Yes));
 
     held.make_last();

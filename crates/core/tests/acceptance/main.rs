@@ -25,6 +25,7 @@ mod pipeline;
 mod queued;
 mod ramp;
 mod recover;
+mod rejoin;
 mod restore;
 mod retry;
 mod settings;

@@ -61,8 +61,11 @@ async fn a_write_that_waits_is_not_made_beside_it_once_its_server_is_back() {
         advance(secs(120)).await;
         let held = tools.call("create_issue", nothing(), back.send()).await;
         let told = report(&held);
-        assert_eq!((told.code, told.may_have_executed, told.attempts), (Code::LoopDetected, false, 0));
-        assert_eq!(told.message, "create_issue was not sent: the same call is queued as q1 and is not done yet.");
+        assert_eq!((told.code, told.may_have_executed, told.attempts), (Code::AlreadyQueued, false, 0));
+        assert_eq!(
+            told.message,
+            "create_issue was not sent: the same call is queued as q1 and is not done yet. It will be tried from there."
+        );
     }
     assert!(tools.call("create_issue", json!({"n": 2}), back.send()).await.value().is_some(), "another is another");
 
@@ -78,7 +81,7 @@ async fn a_write_whose_caller_left_while_it_was_queued_is_not_made_beside_it() {
 
     let back = Script::healthy();
     let held = tools.call("create_issue", nothing(), back.send()).await;
-    assert_eq!((report(&held).code, back.executions()), (Code::LoopDetected, 0));
+    assert_eq!((report(&held).code, back.executions()), (Code::AlreadyQueued, 0));
 
     // Once it left the queue it may have been made, and nobody looked since.
     assert!(queue.remove("q1").await);
@@ -113,8 +116,11 @@ async fn a_write_that_waits_is_not_made_beside_it_by_the_next_process_either() {
     let back = Script::healthy();
     let after = ToolCaller::new(Settings { durable: Some(queue.clone()), ..settings(&env(0.0)) }).unwrap();
     let held = after.call("create_issue", nothing(), back.send()).await;
-    assert_eq!((report(&held).code, back.executions()), (Code::LoopDetected, 0));
-    assert_eq!(report(&held).message, "create_issue was not sent: the same call is queued as q1 and is not done yet.");
+    assert_eq!((report(&held).code, back.executions()), (Code::AlreadyQueued, 0));
+    assert_eq!(
+        report(&held).message,
+        "create_issue was not sent: the same call is queued as q1 and is not done yet. It will be tried from there."
+    );
 
     assert!(queue.remove("q1").await);
     assert!(after.call("create_issue", nothing(), back.send()).await.value().is_some());
@@ -130,7 +136,7 @@ async fn a_write_that_waits_is_not_made_beside_it_however_many_wait_with_it() {
 
     let back = Script::healthy();
     let held = tools.call("create_issue", json!({"n": 0}), back.send()).await;
-    assert_eq!((report(&held).code, back.executions()), (Code::LoopDetected, 0));
+    assert_eq!((report(&held).code, back.executions()), (Code::AlreadyQueued, 0));
     assert!(report(&held).message.contains("queued as q1 "), "{held:?}");
 }
 
@@ -177,12 +183,12 @@ async fn a_queue_that_does_not_say_whether_a_write_waits_is_told_as_such() {
         let held = tools.call("create_issue", nothing(), back.send()).await;
 
         let told = report(&held);
-        assert_eq!((told.code, told.may_have_executed, back.executions()), (Code::LoopDetected, true, 0));
-        assert_eq!(
-            told.message,
-            "create_issue was not sent: the queue did not answer, and the same call may wait there or may have been executed. \
-             Repeating it asks the queue again."
+        assert_eq!((told.code, told.may_have_executed, back.executions()), (Code::Overloaded, false, 0));
+        let why = if is_broken { "the disk is gone" } else { "it did not answer in time" };
+        let text = format!(
+            "create_issue was not sent: the queue cannot tell whether the same call waits there ({why}). The same call can be repeated in 1s."
         );
+        assert_eq!((told.message.as_str(), told.retry_after), (text.as_str(), Some(secs(1))));
     }
 }
 

@@ -33,8 +33,8 @@ async fn a_denial_or_a_callers_fault_ends_the_search_with_simpler_queries() {
 
 /// A call that is told with its `last` attempt that no other follows.
 fn ending_at(last: u32, arguments: Value) -> (Call, impl Fn(Attempt) -> Ready<Result<String, Signals>>) {
-    let held = Arc::new(Held::default());
-    let call = Call { held: Some(held.clone()), ..Call::new(arguments) };
+    let held = Arc::new(CallControl::default());
+    let call = Call { control: Some(held.clone()), ..Call::new(arguments) };
     let send = move |attempt: Attempt| {
         if attempt.number >= last {
             held.make_last();

@@ -5,7 +5,7 @@ use loom::thread;
 use seawall::{CallKey, Keys};
 
 use super::halves::Halves;
-use super::{Clock, SECOND, doubts, marks, tat};
+use super::{Clock, SECOND, marks, tat, uncertain};
 
 #[test]
 fn the_last_place_of_a_rate_goes_to_one_of_two() {
@@ -89,7 +89,7 @@ fn a_mark_wiped_by_two_takes_no_other_along() {
     });
 }
 
-fn note(doubts: &doubts::Doubts, key: CallKey) {
+fn note(doubts: &uncertain::UncertainWrites, key: CallKey) {
     doubts.note(key, (&"caller".into(), &"session".into()), &"server".into(), 10 * SECOND);
 }
 
@@ -97,7 +97,7 @@ fn note(doubts: &doubts::Doubts, key: CallKey) {
 fn a_write_in_doubt_is_held_back_while_it_is_noted_anew() {
     let key = Keys::default().key(&["tool"], &serde_json::Value::Null);
     loom::model(move || {
-        let doubts = Arc::new(doubts::Doubts::new(Clock::manual()));
+        let doubts = Arc::new(uncertain::UncertainWrites::new(Clock::manual()));
         note(&doubts, key);
         let other = thread::spawn({
             let doubts = doubts.clone();
@@ -114,7 +114,7 @@ fn a_look_beside_a_new_doubt_ends_the_old_one_only() {
     let [old, new] = ["old", "new"].map(|tool| keys.key(&[tool], &serde_json::Value::Null));
     loom::model(move || {
         let clock = Clock::manual();
-        let doubts = Arc::new(doubts::Doubts::new(clock.clone()));
+        let doubts = Arc::new(uncertain::UncertainWrites::new(clock.clone()));
         note(&doubts, old);
         let looked = clock.now();
         clock.advance(SECOND);

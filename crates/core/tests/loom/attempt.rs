@@ -1,10 +1,8 @@
-//! Attempts: budgets, pauses, lines, and what a call that runs is told.
+//! Attempts: budgets, pauses, lines, silences.
 
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
 
-use super::held::Held;
 use super::{Moment, SECOND, balance, line, silence, until};
 
 #[test]
@@ -102,55 +100,6 @@ fn who_has_left_a_line_is_not_counted_and_who_stands_in_it_is() {
         assert_eq!(line.length(), 1);
         drop(place);
         assert_eq!(line.length(), 0);
-    });
-}
-
-#[test]
-fn time_that_was_given_is_taken_once() {
-    loom::model(|| {
-        let held = Arc::new(Held::default());
-        held.give(SECOND);
-        let other = thread::spawn({
-            let held = held.clone();
-            move || held.take()
-        });
-        let here = held.take();
-
-        assert!(here.is_some() ^ other.join().unwrap().is_some());
-        assert_eq!(held.take(), None);
-    });
-}
-
-#[test]
-fn the_longest_time_that_two_give_is_kept_beside_one_who_takes() {
-    loom::model(|| {
-        let held = Arc::new(Held::default());
-        let others = [SECOND, 2 * SECOND].map(|more| {
-            let held = held.clone();
-            thread::spawn(move || held.give(more))
-        });
-        let here = held.take();
-        others.into_iter().for_each(|other| other.join().unwrap());
-
-        assert_eq!(here.max(held.take()), Some(2 * SECOND));
-    });
-}
-
-#[test]
-fn who_learns_that_its_client_left_makes_no_further_attempt() {
-    loom::model(|| {
-        let (held, is_told) = (Arc::new(Held::default()), Arc::new(AtomicBool::new(false)));
-        let other = thread::spawn({
-            let (held, is_told) = (held.clone(), is_told.clone());
-            move || {
-                held.make_last();
-                is_told.store(true, Ordering::Release);
-            }
-        });
-        assert!(!is_told.load(Ordering::Acquire) || held.is_last());
-        other.join().unwrap();
-
-        assert!(held.is_last());
     });
 }
 

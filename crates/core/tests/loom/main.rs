@@ -9,14 +9,10 @@
 mod balance;
 #[path = "../../src/model/counter.rs"]
 mod counter;
-#[path = "../../src/admit/doubts.rs"]
-mod doubts;
 #[path = "../../src/attempt/breaker/gate.rs"]
 mod gate;
 #[path = "../../src/admit/halves.rs"]
 mod halves;
-#[path = "../../src/model/held.rs"]
-mod held;
 #[path = "../../src/attempt/breaker/incident.rs"]
 mod incident;
 #[path = "../../src/model/invalid.rs"]
@@ -27,7 +23,7 @@ mod lease;
 mod line;
 #[path = "../../src/report/listening.rs"]
 mod listening;
-#[path = "../../src/admit/marks.rs"]
+#[path = "../../src/admit/ledger/marks.rs"]
 mod marks;
 #[path = "../../src/state/names.rs"]
 mod names;
@@ -51,6 +47,8 @@ mod tally;
 mod tat;
 #[path = "../../src/model/time.rs"]
 mod time;
+#[path = "../../src/admit/ledger/uncertain.rs"]
+mod uncertain;
 #[path = "../../src/attempt/until.rs"]
 mod until;
 #[path = "../../src/attempt/breaker/window.rs"]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
+use super::modern::client;
 use super::respond::{self, Body, Events};
 use super::sessions::{HttpSession, Sessions};
 use super::stream::{Next, Stream};
@@ -22,7 +23,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// One POST.
 pub(super) async fn post(sessions: &Sessions, route: &Arc<Route>, parts: &Parts, message: Message) -> Response<Body> {
     if message.method() == "initialize" && !parts.headers.contains_key(header::SESSION) {
-        return initialize(sessions, route, parts.uri.path(), message).await;
+        return initialize(sessions, route, parts, message).await;
     }
     let session = match find(sessions, parts, message.id()) {
         Ok(session) => session,
@@ -41,13 +42,13 @@ pub(super) async fn post(sessions: &Sessions, route: &Arc<Route>, parts: &Parts,
     }
 }
 
-async fn initialize(sessions: &Sessions, route: &Arc<Route>, path: &str, message: Message) -> Response<Body> {
+async fn initialize(sessions: &Sessions, route: &Arc<Route>, parts: &Parts, message: Message) -> Response<Body> {
     let version = message.field_text("protocolVersion").unwrap_or_default().into_owned();
     let Some(place) = sessions.place() else {
         let error = Error::new(build::OVERLOADED, format!("over {} sessions are open", limits::SESSIONS));
         return respond::error(StatusCode::OK, message.id(), &error);
     };
-    let session = Arc::new(HttpSession::new(route, path, &version, place));
+    let session = Arc::new(HttpSession::new(route, parts.uri.path(), &version, client(&parts.headers), place));
     let mut leaving = Leaving { session: Some(&session) };
     let mut response = request(&session, message, limits::HANDSHAKE * 4).await;
     // A handshake that failed leaves no session behind.
@@ -102,6 +103,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 async fn request(session: &Arc<HttpSession>, message: Message, patience: Duration) -> Response<Body> {
     let stream = Stream::resumable(session.is_primed);
     let call = Call::new(message, session.session.outlet(&stream));
+    stream.belongs_to(&call);
     let Some(id) = call.request.id().cloned() else { return respond::empty(StatusCode::ACCEPTED) };
     let began = match session.session.calls().begin(&id, &call.cancel, call.request.raw().len()) {
         Ok(began) => began,

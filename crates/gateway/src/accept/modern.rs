@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
+use seawall::Question;
 
 use super::respond::{self, Body, Events};
 use super::stream::{Next, Stream};
@@ -41,6 +42,7 @@ async fn request(route: &Arc<Route>, parts: &Parts, message: Message) -> Respons
         mirrored: Some(params.map(|(name, value)| (name.clone(), value.clone())).collect()),
         ..Call::new(message, Arc::new(OnStream { stream: Arc::clone(&stream) }))
     };
+    stream.belongs_to(&call);
     let (route, to) = (Arc::clone(route), Arc::clone(&stream));
     let caller = Caller::Modern(client(&parts.headers));
     let mut work: respond::Work = Box::pin(async move {
@@ -68,7 +70,7 @@ async fn request(route: &Arc<Route>, parts: &Parts, message: Message) -> Respons
 }
 
 /// A name for whoever brought this secret; clients without one cannot be told apart.
-fn client(headers: &HeaderMap) -> Arc<str> {
+pub(super) fn client(headers: &HeaderMap) -> Arc<str> {
     headers.get(http::header::AUTHORIZATION).map(|secret| memory::key(&[secret.as_bytes()])).unwrap_or_default().into()
 }
 
@@ -131,7 +133,7 @@ impl Outlet for OnStream {
         self.stream.notify(notification.into_raw());
     }
 
-    fn ask(&self, link: &Arc<Link>, question: Message) {
+    fn ask(&self, link: &Arc<Link>, question: Message, _open: Option<Question>) {
         link.refuse(&question, "a client of this protocol revision cannot be asked anything");
     }
 

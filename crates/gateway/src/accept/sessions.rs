@@ -28,11 +28,11 @@ pub struct HttpSession {
 }
 
 impl HttpSession {
-    /// A session on a path, in a place of its own.
-    pub fn new(route: &Arc<Route>, path: &str, version: &str, place: OwnedSemaphorePermit) -> Self {
+    /// A session on a path, in a place of its own; `identity` is the name of whoever brought a secret, else empty.
+    pub fn new(route: &Arc<Route>, path: &str, version: &str, identity: Arc<str>, place: OwnedSemaphorePermit) -> Self {
         Self {
             // Never the same again: nobody else's.
-            session: Session::new(&secret(), Arc::clone(route), Stream::resumable(false)),
+            session: Session::new(&secret(), identity, Arc::clone(route), Stream::resumable(false)),
             path: path.to_owned(),
             is_primed: version >= "2025-11-25",
             streams: Mutex::default(),

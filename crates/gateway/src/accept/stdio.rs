@@ -31,7 +31,7 @@ pub async fn serve(
 ) {
     gateway.serve_one_client();
     let out = Arc::new(Stream::default());
-    let session = Session::new(ON_A_PIPE, Arc::clone(gateway.all()), Arc::clone(&out));
+    let session = Session::new(ON_A_PIPE, Arc::default(), Arc::clone(gateway.all()), Arc::clone(&out));
     let writer = tokio::spawn(write(out.reader(0), output));
     let face = Face { session, out, calls: TaskTracker::new() };
     let mut lines = Lines::new(input, limits::FROM_CLIENT);
@@ -121,11 +121,15 @@ impl Face {
             Ok(began) => began,
             Err(error) => return self.out.say(build::error(Some(&id), &error)),
         };
+        let receipt = Arc::clone(&call.receipt);
         self.calls.spawn(async move {
             let answer = dispatch(&session.route, &caller, call).await;
             drop(began);
             if let Some(answer) = answer {
                 out.say(answer);
+                if out.is_read() {
+                    receipt.delivered();
+                }
             }
         });
     }

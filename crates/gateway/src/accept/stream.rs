@@ -4,10 +4,12 @@
 //! questions are taken. What was taken, and every answer, stays.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use seawall::CallControl;
 use tokio::sync::Notify;
 
+use crate::call::{Call, Receipt};
 use crate::wire::limits;
 use crate::wire::pieces::Pieces;
 
@@ -48,6 +50,8 @@ pub struct Stream {
     state: Mutex<State>,
     news: Notify,
     taken: Notify,
+    /// The call whose answer ends it, where it is one call's.
+    call: OnceLock<(Arc<CallControl>, Arc<Receipt>)>,
 }
 
 /// What a reader finds.
@@ -68,6 +72,11 @@ impl Stream {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The answer to this call ends it: whoever reads the stream is the client of the call.
+    pub fn belongs_to(&self, call: &Call) {
+        let _once = self.call.set((Arc::clone(&call.control), Arc::clone(&call.receipt)));
     }
 
     /// A notification: given up when the client does not keep up.
@@ -135,6 +144,9 @@ impl Stream {
     /// A reader from after `place` on; a reader that was there before is turned away.
     pub fn reader(self: &Arc<Self>, place: u64) -> Reader {
         let number = self.state().begin();
+        if let Some((control, _)) = self.call.get() {
+            control.come_back();
+        }
         self.news.notify_waiters();
         Reader { stream: Arc::clone(self), number, place }
     }
@@ -267,7 +279,11 @@ impl Reader {
             self.place = said.place;
             state.read_up_to(said.place);
             state.make_room();
+            drop(state);
             self.stream.taken.notify_waiters();
+            if let Some((_, receipt)) = self.stream.call.get().filter(|_| said.last) {
+                receipt.delivered();
+            }
             return Some(Next::Said(said));
         }
         state.ended.then_some(Next::Ended)
@@ -279,7 +295,11 @@ impl Drop for Reader {
         let mut state = self.stream.state();
         if state.reader == self.number {
             state.reading = false;
+            drop(state);
             self.stream.taken.notify_waiters();
+            if let Some((control, _)) = self.stream.call.get() {
+                control.leave();
+            }
         }
     }
 }

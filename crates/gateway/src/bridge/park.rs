@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use seawall::Question;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -195,7 +196,7 @@ impl Outlet for Current {
         }
     }
 
-    fn ask(&self, link: &Arc<Link>, question: Message) {
+    fn ask(&self, link: &Arc<Link>, question: Message, _open: Option<Question>) {
         let is_known = matches!(question.method(), "elicitation/create" | "sampling/createMessage" | "roots/list");
         if !is_known {
             return link.refuse(&question, "a client of this protocol revision cannot be asked that");

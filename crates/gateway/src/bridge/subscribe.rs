@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use seawall::Question;
+
 use crate::accept::stream::Stream;
 use crate::call::{Call, Outlet};
 use crate::dispatch::Reply;
@@ -87,7 +89,7 @@ impl Outlet for Follower {
         }
     }
 
-    fn ask(&self, link: &Arc<Link>, question: Message) {
+    fn ask(&self, link: &Arc<Link>, question: Message, _open: Option<Question>) {
         link.refuse(&question, "a modern server asks with its answer, not with a request");
     }
 
@@ -133,7 +135,7 @@ impl Outlet for Hub {
         }
     }
 
-    fn ask(&self, link: &Arc<Link>, question: Message) {
+    fn ask(&self, link: &Arc<Link>, question: Message, _open: Option<Question>) {
         link.refuse(&question, "no call is under way whose client could be asked");
     }
 

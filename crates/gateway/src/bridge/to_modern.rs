@@ -61,8 +61,9 @@ async fn rounds(
             return legacy_answer(&call.request, answer);
         }
         // People are slower than servers: what they are asked costs the call no time.
-        call.held.give(limits::PARK_TIME);
+        let question = call.control.question();
         let responses = ask_client(session, stream, &answer).await?;
+        drop(question);
         let mut next = Object::of(&params);
         next.set("inputResponses", responses);
         match answer.field_json("requestState") {

@@ -101,6 +101,12 @@ pub struct OwnLayer {
     pub client_cap: Option<Duration>,
     /// What becomes of a call whose client gave up.
     pub on_abandon: Option<OnAbandon>,
+    /// Who counts as the same caller when the identical call is made again.
+    pub rejoin: Option<Rejoining>,
+    /// How long after a call the identical one means that its client has given it up.
+    pub rejoin_after: Option<Duration>,
+    /// How long a call waits for what its server asks the client, over all questions.
+    pub question_time: Option<Duration>,
     /// The largest result that is passed on whole, in bytes.
     pub max_result: Option<usize>,
 }
@@ -117,8 +123,20 @@ pub enum OnAbandon {
     Forget,
 }
 
+/// Who counts as the same caller when the identical call is made again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rejoining {
+    /// The same client: its session, or its identity where it has one.
+    #[default]
+    Caller,
+    /// The same session; clients without sessions are nobody's.
+    Session,
+    /// Nobody: every call is one of its own.
+    Off,
+}
+
 /// What the gateway alone knows of a tool, resolved.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Own {
     /// See [`OwnLayer`].
     pub idle_timeout: Option<Duration>,
@@ -127,7 +145,27 @@ pub struct Own {
     /// See [`OwnLayer`].
     pub on_abandon: OnAbandon,
     /// See [`OwnLayer`].
+    pub rejoin: Rejoining,
+    /// See [`OwnLayer`].
+    pub rejoin_after: Duration,
+    /// See [`OwnLayer`].
+    pub question_time: Duration,
+    /// See [`OwnLayer`].
     pub max_result: Option<usize>,
+}
+
+impl Default for Own {
+    fn default() -> Self {
+        Self {
+            idle_timeout: None,
+            client_cap: None,
+            on_abandon: OnAbandon::default(),
+            rejoin: Rejoining::default(),
+            rejoin_after: Duration::from_secs(1),
+            question_time: Duration::from_secs(600),
+            max_result: None,
+        }
+    }
 }
 
 impl Layer {
@@ -154,6 +192,9 @@ impl Layer {
         own.idle_timeout = self.own.idle_timeout.or(own.idle_timeout);
         own.client_cap = self.own.client_cap.or(own.client_cap);
         put(&mut own.on_abandon, self.own.on_abandon);
+        put(&mut own.rejoin, self.own.rejoin);
+        put(&mut own.rejoin_after, self.own.rejoin_after);
+        put(&mut own.question_time, self.own.question_time);
         own.max_result = self.own.max_result.or(own.max_result);
     }
 

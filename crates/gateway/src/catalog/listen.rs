@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use seawall::Question;
 
 use crate::bridge::to_modern::answered;
 use crate::call::{Call, Outlet};
@@ -86,8 +87,8 @@ impl Outlet for FirstAcknowledged {
         }
     }
 
-    fn ask(&self, link: &Arc<Link>, question: Message) {
-        self.outlet.ask(link, question);
+    fn ask(&self, link: &Arc<Link>, question: Message, open: Option<Question>) {
+        self.outlet.ask(link, question, open);
     }
 
     fn is_open(&self) -> bool {

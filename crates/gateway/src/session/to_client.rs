@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use seawall::Question;
 
 use super::{Asked, Session};
 use crate::accept::stream::Stream;
@@ -39,7 +40,7 @@ impl Outlet for ToClient {
         self.stream.notify(notification.into_raw());
     }
 
-    fn ask(&self, link: &Arc<Link>, question: Message) {
+    fn ask(&self, link: &Arc<Link>, question: Message, open: Option<Question>) {
         let (Some(session), Some(id), Some(id_span)) = (self.session.upgrade(), question.id(), question.id_span())
         else {
             return link.refuse(&question, "the client is gone");
@@ -47,7 +48,9 @@ impl Outlet for ToClient {
         let number = session.next.fetch_add(1, Ordering::Relaxed);
         let token_span = question.meta("progressToken");
         let token = token_span.map(|span| Bytes::copy_from_slice(span.of(question.raw())));
-        if !session.remember(number, Asked::Server { link: Arc::downgrade(link), id: id.detached(), token }) {
+        if !session
+            .remember(number, Asked::Server { link: Arc::downgrade(link), id: id.detached(), token, _open: open })
+        {
             return link.refuse(&question, "the client has too many questions to answer already");
         }
         let text = number.to_string();

@@ -184,8 +184,9 @@ impl Link {
             answer = answered.as_mut() => answer,
             () = call.cancel.cancelled(), if can_be_cancelled => {
                 let can_come_late = ticket.call_off();
+                // Whoever waits for it has a limit: the deadline of the call.
                 match can_come_late {
-                    true => tokio::time::timeout(limits::LATE_WAIT, answered).await.unwrap_or(Err(Failure::Cancelled)),
+                    true => answered.await,
                     false => Err(Failure::Cancelled),
                 }
             }

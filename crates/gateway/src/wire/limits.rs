@@ -114,16 +114,12 @@ pub const RESULT_BYTES: usize = 64 << 20;
 pub const RESULT_KEPT: Duration = Duration::from_secs(600);
 /// Bytes of one that are read at a time.
 pub const RESULT_PIECE: usize = 64 << 10;
-/// Calls whose clients left and whose answers are waited for or kept.
-pub const LATE: usize = 256;
-/// Bytes of such answers in all.
-pub const LATE_BYTES: usize = 64 << 20;
+/// How long the answer to a read is waited for that its server was told to stop.
+pub const STOPPED_READ: Duration = Duration::from_secs(5);
+/// Calls that run on although their clients have gone.
+pub const DETACHED: usize = 1024;
 /// How long before its client's own limit a call is answered with "still running", at most.
 pub const CAP_MARGIN: Duration = Duration::from_secs(5);
-/// How long such an answer is kept.
-pub const LATE_KEPT: Duration = Duration::from_secs(60);
-/// How long the answer to a call is waited for that its server was told to stop.
-pub const LATE_WAIT: Duration = Duration::from_secs(30);
 /// How long a call that is under way when the gateway ends may take to be answered as it is.
 pub const LAST_ANSWER: Duration = Duration::from_millis(1500);
 /// How long a list waits for one server where others, or what it listed before, can be answered instead: below the five

@@ -172,10 +172,16 @@ impl Served {
 
     /// Opens a legacy session on a path.
     pub(crate) async fn session(&self, path: &str) -> Session<'_> {
+        self.session_as(path, None).await
+    }
+
+    /// The same for a client that brings a secret.
+    pub(crate) async fn session_as(&self, path: &str, authorization: Option<&str>) -> Session<'_> {
         let params =
             json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
         let body = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}).to_string();
-        let response = self.send(Method::POST, path, &[], &body).await;
+        let headers: Vec<_> = authorization.map(|secret| ("authorization", secret)).into_iter().collect();
+        let response = self.send(Method::POST, path, &headers, &body).await;
         let id = response.headers()["mcp-session-id"].to_str().unwrap().to_owned();
         let hello = last(response).await;
         let session = Session { served: self, path: path.to_owned(), id, hello };
@@ -184,14 +190,26 @@ impl Served {
     }
 
     /// One modern request on a path.
-    pub(crate) async fn modern(&self, path: &str, method: &str, mut params: Value) -> (http::StatusCode, Value) {
+    pub(crate) async fn modern(&self, path: &str, method: &str, params: Value) -> (http::StatusCode, Value) {
+        self.modern_as(path, method, params, None).await
+    }
+
+    /// The same from a client that brings a secret.
+    pub(crate) async fn modern_as(
+        &self,
+        path: &str,
+        method: &str,
+        mut params: Value,
+        authorization: Option<&str>,
+    ) -> (http::StatusCode, Value) {
         let name = params["name"].as_str().or(params["uri"].as_str()).unwrap_or_default().to_owned();
         params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
         params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
-        let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", method), ("mcp-name", name.as_str())];
-        let headers = if name.is_empty() { &headers[..2] } else { &headers[..] };
-        let response = self.send(Method::POST, path, headers, &body).await;
+        let mut headers = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
+        headers.extend(Some(("mcp-name", name.as_str())).filter(|(_, name)| !name.is_empty()));
+        headers.extend(authorization.map(|secret| ("authorization", secret)));
+        let response = self.send(Method::POST, path, &headers, &body).await;
         (response.status(), last(response).await)
     }
 }

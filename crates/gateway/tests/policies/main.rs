@@ -7,9 +7,9 @@ mod fallback;
 #[allow(dead_code, reason = "shared with other tests, which need more of it")]
 #[path = "../gateway/kit.rs"]
 mod kit;
-mod late;
 mod memory;
 mod queue;
+mod rejoin;
 mod retry;
 mod server;
 mod texts;

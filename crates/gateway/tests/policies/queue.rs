@@ -87,8 +87,10 @@ async fn a_write_that_waits_is_not_made_beside_it_when_its_client_repeats_it() {
 
     let again = call(&session, "create_issue", json!({"title": "x"})).await;
 
-    assert_eq!(failure(&again)["code"], "LOOP_DETECTED", "{again}");
-    let told = format!("create_issue was not sent: the same call is queued as {id} and is not done yet.");
+    assert_eq!(failure(&again)["code"], "ALREADY_QUEUED", "{again}");
+    let told = format!(
+        "create_issue was not sent: the same call is queued as {id} and is not done yet. It will be tried from there."
+    );
     assert_eq!((text(&again), server.calls("create_issue")), (told.as_str(), 1));
 }
 
@@ -342,8 +344,10 @@ async fn a_write_that_waits_is_not_made_beside_it_by_the_next_gateway_either() {
 
     let again = on_a_pipe(&folder, &server).await.ask(1, "tools/call", write).await;
 
-    let told = format!("create_issue was not sent: the same call is queued as {id} and is not done yet.");
-    assert_eq!((text(&again), &failure(&again)["code"]), (told.as_str(), &json!("LOOP_DETECTED")), "{again}");
+    let told = format!(
+        "create_issue was not sent: the same call is queued as {id} and is not done yet. It will be tried from there."
+    );
+    assert_eq!((text(&again), &failure(&again)["code"]), (told.as_str(), &json!("ALREADY_QUEUED")), "{again}");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::server::{End, Faulty, QUICK, call, failure, text};
 
@@ -172,12 +172,13 @@ async fn a_tools_own_error_is_its_answer_and_one_that_carries_a_status_is_tried_
     ] {
         let answer = call(&session, tool, json!({})).await;
         assert_eq!((text(&answer), server.calls(tool)), (words, calls));
-        assert!(answer["result"].get("_meta").is_none(), "its own words, as they are: {answer}");
+        let spent = &answer["result"]["_meta"]["seawall/failure"]["attempts"];
+        assert_eq!(*spent, if calls > 1 { json!(calls) } else { Value::Null }, "what was spent on it: {answer}");
     }
 }
 
 #[tokio::test]
-async fn a_servers_own_error_stays_its_answer() {
+async fn a_permanent_error_of_a_server_stays_its_answer_and_one_that_may_pass_is_told_as_a_failure() {
     let server = Faulty::start(|tool, _, _| match tool {
         "get_issue" => End::Error(-32602, "Unknown tool: get_issue", json!({"why": 1})),
         _ => End::Error(-32603, "Internal error", json!(null)),
@@ -189,7 +190,15 @@ async fn a_servers_own_error_stays_its_answer() {
     let error = json!({"code": -32602, "message": "Unknown tool: get_issue", "data": {"why": 1}});
     assert_eq!((&answer["error"], server.calls("get_issue")), (&error, 1));
     let answer = call(&session, "create_issue", json!({})).await;
-    assert_eq!((&answer["error"]["code"], server.calls("create_issue")), (&json!(-32603), 1));
+    let told = failure(&answer);
+    assert_eq!(
+        (&told["code"], &told["attempts"], server.calls("create_issue")),
+        (&json!("UPSTREAM_ERROR"), &json!(1), 1)
+    );
+    assert_eq!((&told["retryable"], &told["mayHaveExecuted"]), (&json!(true), &json!(true)));
+    assert!(text(&answer).contains("\"Internal error\""), "it is quoted: {answer}");
+    let answer = call(&session, "list_issues", json!({})).await;
+    assert_eq!((&failure(&answer)["attempts"], server.calls("list_issues")), (&json!(2), 2));
 }
 
 #[tokio::test]
@@ -256,7 +265,7 @@ async fn an_agent_that_repeats_a_write_in_doubt_does_not_execute_it_twice() {
         let told = failure(&answer);
         assert_eq!(
             (&told["code"], &told["mayHaveExecuted"], &told["retryable"]),
-            (&json!("LOOP_DETECTED"), &json!(true), &json!(false))
+            (&json!("WRITE_UNCERTAIN"), &json!(true), &json!(false))
         );
         assert!(
             text(&answer).starts_with("create_issue was not sent: the same call may have been executed "),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::failure::{Disposition, Sent};
 
-const CAUSES: [Cause; 18] = [
+const CAUSES: [Cause; 19] = [
     Cause::RateLimited,
     Cause::Timeout,
     Cause::AuthExpired,
@@ -14,7 +14,8 @@ const CAUSES: [Cause; 18] = [
     Cause::Misbehaved,
     Cause::Refusal,
     Cause::Loop,
-    Cause::InDoubt,
+    Cause::Uncertain,
+    Cause::Queued,
     Cause::CircuitOpen,
     Cause::Overloaded,
     Cause::Starting,
@@ -85,7 +86,8 @@ fn with_every_reader_and_hint(situation: &Situation<'_>, repeats: u32) -> Vec<St
 fn message(cause: Cause, other: &str) -> &str {
     match cause {
         Cause::Loop => "failed 3 times",
-        Cause::InDoubt => "the same call may have been executed 4s ago",
+        Cause::Uncertain => "the same call may have been executed 4s ago",
+        Cause::Queued => "the same call is queued as q7 and is not done yet",
         _ => other,
     }
 }
@@ -126,7 +128,7 @@ fn whether_it_may_have_run_is_always_said_of_a_write() {
 fn local_or(cause: Cause, sent: Sent) -> Sent {
     match cause {
         Cause::Loop | Cause::CircuitOpen | Cause::Overloaded | Cause::Starting | Cause::Unavailable => Sent::Never,
-        Cause::InDoubt => Sent::Maybe,
+        Cause::Uncertain => Sent::Maybe,
         _ => sent,
     }
 }
@@ -217,7 +219,7 @@ fn the_plain_catalogue() {
         let _ = writeln!(catalogue, "== {cause:?}");
         let wait = matches!(
             cause,
-            Cause::RateLimited | Cause::InDoubt | Cause::CircuitOpen | Cause::Overloaded | Cause::Starting
+            Cause::RateLimited | Cause::Uncertain | Cause::CircuitOpen | Cause::Overloaded | Cause::Starting
         );
         let retry_after = wait.then_some(Duration::from_millis(12_001));
         for (effect, sent) in
@@ -236,7 +238,7 @@ fn the_plain_catalogue() {
 #[test]
 fn the_classic_catalogue() {
     let mut catalogue = String::new();
-    for cause in [Cause::CircuitOpen, Cause::Loop, Cause::InDoubt, Cause::Timeout, Cause::Misbehaved] {
+    for cause in [Cause::CircuitOpen, Cause::Loop, Cause::Uncertain, Cause::Timeout, Cause::Misbehaved] {
         let failure = failure(cause, Sent::Maybe, Some(Duration::from_millis(12_001)), "GitHub API: 503");
         let _ = writeln!(catalogue, "== {cause:?}\n{}", situation(&failure, Effect::ReadOnly).classic());
     }

@@ -12,7 +12,7 @@ use seawall::{
 use serde_json::Value;
 
 use super::values;
-use crate::catalog::layer::{Layer, OnAbandon, Own};
+use crate::catalog::layer::{Layer, OnAbandon, Own, Rejoining};
 use crate::catalog::rules::{Known, Place, Rules};
 
 /// Where a value comes from.
@@ -135,6 +135,9 @@ fn unlike(is_other: bool) -> (Policy, Own) {
         idle_timeout: Some(time),
         client_cap: Some(time),
         on_abandon: if is_other { OnAbandon::Finish } else { OnAbandon::Cancel },
+        rejoin: if is_other { Rejoining::Off } else { Rejoining::Caller },
+        rejoin_after: time,
+        question_time: time,
         max_result: usize::try_from(number).ok(),
     };
     (policy, own)

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use seawall::{Annotations, Effect, Fallback, HedgePolicy, Kind, LoopMode, Preset, Scope};
 
 use super::*;
-use crate::catalog::layer::{BreakerLayer, CacheLayer, LoopLayer, OnAbandon, OwnLayer, RetryLayer};
+use crate::catalog::layer::{BreakerLayer, CacheLayer, LoopLayer, OnAbandon, OwnLayer, Rejoining, RetryLayer};
 use crate::catalog::rules::Hints;
 
 fn time() -> BoxedStrategy<Option<Duration>> {
@@ -52,11 +52,15 @@ fn steps() -> impl Strategy<Value = Vec<Fallback>> {
 
 fn own() -> BoxedStrategy<OwnLayer> {
     let ways = prop_oneof![Just(OnAbandon::Cancel), Just(OnAbandon::Finish), Just(OnAbandon::Forget)];
-    (time(), time(), maybe(ways), maybe(1..9_usize))
-        .prop_map(|(idle_timeout, client_cap, on_abandon, max_result)| OwnLayer {
+    let whose = prop_oneof![Just(Rejoining::Caller), Just(Rejoining::Session), Just(Rejoining::Off)];
+    (time(), time(), maybe(ways), maybe(whose), time(), time(), maybe(1..9_usize))
+        .prop_map(|(idle_timeout, client_cap, on_abandon, rejoin, rejoin_after, question_time, max_result)| OwnLayer {
             idle_timeout,
             client_cap,
             on_abandon,
+            rejoin,
+            rejoin_after,
+            question_time,
             max_result,
         })
         .boxed()
@@ -128,6 +132,9 @@ fn says(layer: &Layer, key: &str) -> bool {
         "idle_timeout" => own.idle_timeout.is_some(),
         "client_cap" => own.client_cap.is_some(),
         "on_abandon" => own.on_abandon.is_some(),
+        "rejoin" => own.rejoin.is_some(),
+        "rejoin_after" => own.rejoin_after.is_some(),
+        "question_time" => own.question_time.is_some(),
         "max_result" => own.max_result.is_some(),
         "tool_concurrency" => layer.tool_concurrency.is_some(),
         "retry.attempts" => retry.attempts.is_some(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use seawall::{BreakerPolicy, Effect, Fallback, HedgePolicy, Jitter, Kind, LoopMode, Policy, Rate, RetryPolicy, Scope};
 use serde_json::{Value, json};
 
-use crate::catalog::layer::{OnAbandon, Own};
+use crate::catalog::layer::{OnAbandon, Own, Rejoining};
 
 /// The values of a policy. All policies have the same keys in the same order; what is not set is null.
 pub(super) fn of(policy: &Policy, own: &Own) -> Vec<(&'static str, Value)> {
@@ -26,7 +26,7 @@ pub(super) fn of(policy: &Policy, own: &Own) -> Vec<(&'static str, Value)> {
         hedge,
         soft_errors,
     } = policy;
-    let Own { idle_timeout, client_cap, on_abandon, max_result } = own;
+    let Own { idle_timeout, client_cap, on_abandon, rejoin, rejoin_after, question_time, max_result } = own;
     let RetryPolicy { attempts, backoff, .. } = retry;
     let on = |value: fn(&BreakerPolicy) -> Value| breaker.as_ref().map_or(Value::Null, value);
     vec![
@@ -37,6 +37,9 @@ pub(super) fn of(policy: &Policy, own: &Own) -> Vec<(&'static str, Value)> {
         ("idle_timeout", maybe(*idle_timeout)),
         ("client_cap", maybe(*client_cap)),
         ("on_abandon", json!(abandon(*on_abandon))),
+        ("rejoin", json!(rejoining(*rejoin))),
+        ("rejoin_after", time(*rejoin_after)),
+        ("question_time", time(*question_time)),
         ("tool_concurrency", json!(slots.map(|slots| slots.concurrency))),
         ("retry.attempts", json!(attempts)),
         ("retry.base", time(backoff.base)),
@@ -161,6 +164,14 @@ fn counted(mode: LoopMode) -> &'static str {
         LoopMode::Failures => "failures",
         LoopMode::Calls => "calls",
         LoopMode::Off => "off",
+    }
+}
+
+fn rejoining(rejoin: Rejoining) -> &'static str {
+    match rejoin {
+        Rejoining::Caller => "caller",
+        Rejoining::Session => "session",
+        Rejoining::Off => "off",
     }
 }
 

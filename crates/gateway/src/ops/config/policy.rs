@@ -8,9 +8,11 @@ use super::problem::{Problem, Problems};
 use super::reconnect::{some_time, time};
 use super::tree::{Field, Text};
 use super::{duration, suggest};
-use crate::catalog::layer::{BreakerLayer, CacheLayer, Layer, LoopLayer, OnAbandon, Own, OwnLayer, RetryLayer};
+use crate::catalog::layer::{
+    BreakerLayer, CacheLayer, Layer, LoopLayer, OnAbandon, Own, OwnLayer, Rejoining, RetryLayer,
+};
 
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 20] = [
     "kind",
     "effect",
     "timeout",
@@ -18,6 +20,9 @@ const KEYS: [&str; 17] = [
     "idle_timeout",
     "client_cap",
     "on_abandon",
+    "rejoin",
+    "rejoin_after",
+    "question_time",
     "max_result",
     "tool_concurrency",
     "retry",
@@ -97,6 +102,12 @@ fn own(own: &mut OwnLayer, key: &str, value: &Field<'_>, problems: &mut Problems
             let ways = [("cancel", OnAbandon::Cancel), ("finish", OnAbandon::Finish), ("forget", OnAbandon::Forget)];
             own.on_abandon = problems.keep(one_of(value, &ways));
         }
+        "rejoin" => {
+            let whose = [("caller", Rejoining::Caller), ("session", Rejoining::Session), ("off", Rejoining::Off)];
+            own.rejoin = problems.keep(one_of(value, &whose));
+        }
+        "rejoin_after" => own.rejoin_after = problems.keep(time(value)),
+        "question_time" => own.question_time = problems.keep(time(value)),
         "max_result" => own.max_result = problems.keep(value.count()).map(|bytes| bytes as usize),
         _ => return false,
     }

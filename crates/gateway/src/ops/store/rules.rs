@@ -248,7 +248,8 @@ impl Page<'_> {
 /// Whether a failed attempt leaves the item waiting. What may have been executed is sent again only if that is harmless,
 /// and nothing is sent again that stays wrong or was refused.
 fn may_go_on(failure: &Failure, effect: Effect) -> bool {
-    let is_refused = matches!(failure.cause, Cause::Denied | Cause::Refusal | Cause::Loop | Cause::InDoubt);
+    let is_refused =
+        matches!(failure.cause, Cause::Denied | Cause::Refusal | Cause::Loop | Cause::Uncertain | Cause::Queued);
     let is_wrong = matches!(failure.cause, Cause::InvalidInput | Cause::UnknownTool);
     let stays_wrong = failure.disposition == Disposition::Denied || is_wrong || is_refused;
     !stays_wrong && (failure.sent == Sent::Never || effect.is_replayable())

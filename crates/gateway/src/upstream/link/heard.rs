@@ -26,7 +26,7 @@ impl Link {
                     self.tell_soon(build::result(id, b"{}"));
                 }
             }
-            Kind::Request => self.outlet(on, true).ask(self, message),
+            Kind::Request => self.outlet(on, true).ask(self, message, None),
         }
     }
 

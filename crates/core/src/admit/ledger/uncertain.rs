@@ -23,7 +23,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// One write whose fate nobody knows.
 #[derive(Debug)]
-struct Doubt {
+struct UncertainWrite {
     key: CallKey,
     caller: Arc<str>,
     session: Arc<str>,
@@ -36,7 +36,7 @@ struct Doubt {
     lifted: VecDeque<Arc<str>>,
 }
 
-impl Doubt {
+impl UncertainWrite {
     /// Notes who looked. `false` if nobody has to know of it any more: whoever left it has seen what became of it.
     fn stays_after_look(&mut self, session: &Arc<str>) -> bool {
         let is_own = self.session == *session;
@@ -68,14 +68,14 @@ pub(crate) struct HeldBack {
 
 /// The writes whose fate nobody knows.
 #[derive(Debug)]
-pub(crate) struct Doubts {
-    kept: Mutex<Vec<Doubt>>,
+pub(crate) struct UncertainWrites {
+    kept: Mutex<Vec<UncertainWrite>>,
     /// How many there are: most of the time none, and then nobody looks.
     count: AtomicUsize,
     clock: Clock,
 }
 
-impl Doubts {
+impl UncertainWrites {
     pub(crate) fn new(clock: Clock) -> Self {
         Self { kept: Mutex::default(), count: AtomicUsize::new(0), clock }
     }
@@ -106,9 +106,18 @@ impl Doubts {
         !self.put(self.doubt(key, who, server, lasts, true))
     }
 
-    fn doubt(&self, key: CallKey, who: Who<'_>, server: &Arc<str>, lasts: Duration, is_queued: bool) -> Doubt {
+    fn doubt(&self, key: CallKey, who: Who<'_>, server: &Arc<str>, lasts: Duration, is_queued: bool) -> UncertainWrite {
         let (caller, session, server) = (Arc::clone(who.0), Arc::clone(who.1), Arc::clone(server));
-        Doubt { key, caller, session, server, since: self.clock.now(), lasts, is_queued, lifted: VecDeque::new() }
+        UncertainWrite {
+            key,
+            caller,
+            session,
+            server,
+            since: self.clock.now(),
+            lasts,
+            is_queued,
+            lifted: VecDeque::new(),
+        }
     }
 
     /// It does not wait any more: what holds for others holds for it.
@@ -122,12 +131,12 @@ impl Doubts {
     }
 
     /// Whether the same call was queued before; then it stays so.
-    fn put(&self, mut doubt: Doubt) -> bool {
+    fn put(&self, mut doubt: UncertainWrite) -> bool {
         let mut kept = self.lock();
         let was_queued = kept.iter().any(|old| old.key == doubt.key && old.is_queued);
         doubt.is_queued |= was_queued;
         // What another session left, that one has still to look at.
-        let is_same = |old: &Doubt| old.key == doubt.key && old.session == doubt.session;
+        let is_same = |old: &UncertainWrite| old.key == doubt.key && old.session == doubt.session;
         kept.retain(|old| !is_same(old) && old.stands(doubt.since));
         if kept.len() >= MOST {
             let gone = gives_way(&kept);
@@ -141,29 +150,29 @@ impl Doubts {
 
     /// Somebody read from this server, and can know now what was done before `began`.
     pub(crate) fn looked(&self, (caller, session): Who<'_>, server: &str, began: Moment) {
-        let is_other = |doubt: &Doubt| doubt.caller != *caller || *doubt.server != *server;
-        let is_hidden = |doubt: &Doubt| doubt.is_queued || doubt.since > began;
+        let is_other = |doubt: &UncertainWrite| doubt.caller != *caller || *doubt.server != *server;
+        let is_hidden = |doubt: &UncertainWrite| doubt.is_queued || doubt.since > began;
         drop(self.change(|doubt| is_other(doubt) || is_hidden(doubt) || doubt.stays_after_look(session)));
     }
 
-    fn change(&self, stays: impl FnMut(&mut Doubt) -> bool) -> MutexGuard<'_, Vec<Doubt>> {
+    fn change(&self, stays: impl FnMut(&mut UncertainWrite) -> bool) -> MutexGuard<'_, Vec<UncertainWrite>> {
         let mut kept = self.lock();
         kept.retain_mut(stays);
         self.count.store(kept.len(), Ordering::Relaxed);
         kept
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Doubt>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<UncertainWrite>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Which of them makes room: of the caller that has most, so that nobody makes others forget, the oldest. What is queued goes
 /// last: the queue still tells of it, but not of how long ago it left.
-fn gives_way(kept: &[Doubt]) -> usize {
+fn gives_way(kept: &[UncertainWrite]) -> usize {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     kept.iter().for_each(|doubt| *counts.entry(&doubt.caller).or_default() += 1);
-    let count = |doubt: &Doubt| Reverse(counts.get(&*doubt.caller).copied());
+    let count = |doubt: &UncertainWrite| Reverse(counts.get(&*doubt.caller).copied());
     let first = kept.iter().enumerate().min_by_key(|(_, doubt)| (count(doubt), doubt.is_queued));
     first.map_or(0, |(place, _)| place)
 }

@@ -121,12 +121,6 @@ impl LoopGuard {
         self.sessions.get(session).map_or(1, |seen| self.count(&mut lock(&seen), key))
     }
 
-    /// How often a call of the session has failed, and at least once.
-    pub(crate) fn failures(&self, policy: &LoopPolicy, session: &Arc<str>, key: impl FnOnce() -> CallKey) -> u32 {
-        let seen = self.sessions.get(session).filter(|_| policy.mode == LoopMode::Failures);
-        seen.map_or(1, |seen| self.count(&mut lock(&seen), key()).max(1))
-    }
-
     /// A call of the session succeeded: what failed before may work now.
     pub fn succeeded(&self, policy: &LoopPolicy, session: &Arc<str>) {
         if policy.mode == LoopMode::Failures && self.marks.is_set(session) {

@@ -1,13 +1,14 @@
-//! What marks and doubts remember; it is apart from their sources because loom compiles those too.
+//! What marks and uncertain writes remember; it is apart from their sources because loom compiles those too.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::doubts::{LOOKS, MOST};
 use super::key::Keys;
 use super::marks::{MARKS, Marks, place};
-use super::*;
+use super::uncertain::{HeldBack, LOOKS, MOST, UncertainWrites};
+use crate::model::time::Clock;
 
 #[test]
 fn a_mark_is_wiped_when_its_time_is_up_and_only_then() {
@@ -45,7 +46,7 @@ fn names_of_every_form_are_spread() {
 #[test]
 fn strangers_cannot_fill_it_and_it_empties_itself() {
     let (clock, keys) = (Clock::manual(), Keys::default());
-    let (doubts, session) = (Doubts::new(clock.clone()), "s".into());
+    let (doubts, session) = (UncertainWrites::new(clock.clone()), "s".into());
     let key = |n: usize| keys.key(&["t"], &json!(n));
     for n in 0..MOST * 2 {
         doubts.note(key(n), (&"me".into(), &session), &"gh".into(), Duration::from_secs(60));
@@ -62,7 +63,7 @@ fn strangers_cannot_fill_it_and_it_empties_itself() {
 #[test]
 fn what_waits_in_a_queue_stays_held_back_until_it_has_left() {
     let (clock, keys) = (Clock::manual(), Keys::default());
-    let doubts = Doubts::new(clock.clone());
+    let doubts = UncertainWrites::new(clock.clone());
     let (key, me, session, server) = (keys.key(&["t"], &json!(1)), "me".into(), "s".into(), "gh".into());
     let who = (&me, &session);
     let is_queued = || doubts.check(&session, || key).map(|held| held.is_queued);
@@ -91,7 +92,7 @@ fn what_waits_in_a_queue_stays_held_back_until_it_has_left() {
 #[test]
 fn who_has_most_makes_room_and_what_is_queued_last() {
     let (clock, keys) = (Clock::manual(), Keys::default());
-    let doubts = Doubts::new(clock.clone());
+    let doubts = UncertainWrites::new(clock.clone());
     let (lasts, session, server) = (Duration::from_secs(60), "s".into(), "gh".into());
     let key = |caller: &str, n: usize| keys.key(&[caller], &json!(n));
     let note = |caller: &str, n| doubts.note(key(caller, n), (&caller.into(), &session), &server, lasts);
@@ -108,7 +109,7 @@ fn who_has_most_makes_room_and_what_is_queued_last() {
 #[test]
 fn a_look_lifts_a_doubt_for_the_session_that_looked_and_ends_it_for_the_one_that_left_it() {
     let (clock, keys) = (Clock::manual(), Keys::default());
-    let doubts = Doubts::new(clock.clone());
+    let doubts = UncertainWrites::new(clock.clone());
     let (key, lasts) = (keys.key(&["t"], &json!(1)), Duration::from_secs(60));
     let names: [Arc<str>; 4] = ["me", "a", "b", "c"].map(Into::into);
     let [me, a, b, c] = &names;

@@ -1,0 +1,208 @@
+//! Decides what two identical calls of one caller are to each other: the same one asked again, two intents of one turn,
+//! or one after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::in_flight::{Entering, KEPT};
+use crate::model::answer::Outcome;
+use crate::model::control::CallControl;
+use crate::model::time::Moment;
+
+/// How long the answer of a write is waited for whose server was told to stop: below the five seconds that the least patient
+/// clients wait.
+const STOPPED_WAIT: Duration = Duration::from_secs(4);
+
+/// How far the first of them is, as those see it who wait for it.
+#[derive(Debug)]
+pub(super) enum State<T> {
+    Running,
+    /// It has an answer for all.
+    Landed(Outcome<T>),
+    /// It ended, and what it came to is its own.
+    Over,
+}
+
+/// What is known of one exact call of one caller.
+#[derive(Debug)]
+pub(super) struct Entry<T> {
+    pub(super) number: u64,
+    began: Moment,
+    writes: u64,
+    shares: bool,
+    /// Whether its answer may be given to somebody who asks again.
+    takes: bool,
+    control: Option<Arc<CallControl>>,
+    /// Those who wait for it, if anybody does.
+    waiting: Option<watch::Sender<State<T>>>,
+    /// Somebody has asked again.
+    is_joined: bool,
+    answered: Option<Answered<T>>,
+}
+
+#[derive(Debug)]
+struct Answered<T> {
+    at: Moment,
+    /// `None`: there was no room for it, or nobody else may have it.
+    outcome: Option<Outcome<T>>,
+    bytes: usize,
+    /// When it was first delivered to somebody who asked again.
+    delivered: Option<Moment>,
+}
+
+/// What a call gets that waits for an identical one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gets {
+    /// The same answer, as everybody who asks at the same time.
+    Share,
+    /// The answer, whose client has gone.
+    Answer,
+    /// Only the word that it was executed: the answer may be somebody else's.
+    Word,
+    /// Its turn: it is a call in its own right.
+    Turn,
+}
+
+impl Gets {
+    /// Whether it is answered with what the identical call comes to.
+    pub(crate) fn is_answered(self) -> bool {
+        matches!(self, Self::Share | Self::Answer)
+    }
+}
+
+/// What an identical call finds.
+pub(super) enum Meeting<T> {
+    /// The first is over and done with.
+    Over,
+    /// Both may run.
+    Aside,
+    /// The first runs, and this one waits.
+    Behind { gets: Gets, patience: Option<Duration> },
+    /// The first was answered, and nobody has taken that.
+    Late(Outcome<T>, Duration),
+    /// The same, but the answer is not to be had.
+    Gone(Duration),
+}
+
+impl<T: Clone> Entry<T> {
+    pub(super) fn new(number: u64, call: &Entering<'_>, now: Moment) -> Self {
+        Self {
+            number,
+            began: now,
+            writes: call.writes,
+            shares: call.shares,
+            takes: call.rejoin.is_some_and(|rejoin| rejoin.takes),
+            control: call.control.cloned(),
+            waiting: None,
+            is_joined: false,
+            answered: None,
+        }
+    }
+
+    /// Whether its client has gone: it is known to have, or it has been silent for as long as nobody asks twice.
+    fn is_left(&self, after: Duration, now: Moment) -> bool {
+        let has_left = self.control.as_ref().is_some_and(|control| control.has_left());
+        has_left || now.since(self.began) >= after
+    }
+
+    /// What an identical call finds now.
+    pub(super) fn meet(&mut self, call: &Entering<'_>, now: Moment) -> Meeting<T> {
+        match &self.answered {
+            Some(answered) => self.meet_answered(answered, call, now).inspect_taken(&mut self.is_joined),
+            None => self.meet_running(call, now),
+        }
+    }
+
+    fn meet_running(&mut self, call: &Entering<'_>, now: Moment) -> Meeting<T> {
+        if call.shares && self.shares && self.writes == call.writes {
+            return Meeting::Behind { gets: Gets::Share, patience: None };
+        }
+        let Some(rejoin) = call.rejoin else { return Meeting::Aside };
+        let is_repeat = !call.is_intent && self.is_left(rejoin.after, now);
+        if is_repeat && self.takes && rejoin.takes {
+            self.is_joined = true;
+            // A server that was told to stop may never answer: nobody waits long for that.
+            let is_stopped = self.control.as_ref().is_some_and(|control| control.is_last());
+            let patience = is_stopped.then_some(if call.is_replayable { rejoin.after } else { STOPPED_WAIT });
+            return Meeting::Behind { gets: Gets::Answer, patience };
+        }
+        if call.is_replayable {
+            return Meeting::Aside;
+        }
+        Meeting::Behind { gets: if is_repeat { Gets::Word } else { Gets::Turn }, patience: None }
+    }
+
+    fn meet_answered(&self, answered: &Answered<T>, call: &Entering<'_>, now: Moment) -> Meeting<T> {
+        let Some(rejoin) = call.rejoin.filter(|_| !call.is_intent) else { return Meeting::Over };
+        let is_taken = answered.delivered.is_some_and(|at| now.since(at) >= rejoin.after);
+        // One whose client is still there is being delivered right now: who asks already asks for another.
+        let is_late = self.is_joined || self.is_left(rejoin.after, now);
+        if self.is_expired(now) || is_taken || !is_late {
+            return Meeting::Over;
+        }
+        let age = now.since(answered.at);
+        match &answered.outcome {
+            Some(outcome) if self.takes && rejoin.takes => Meeting::Late(outcome.clone(), age),
+            _ if call.is_replayable => Meeting::Over,
+            _ => Meeting::Gone(age),
+        }
+    }
+
+    /// Waits with the others.
+    pub(super) fn subscribe(&mut self) -> watch::Receiver<State<T>> {
+        self.waiting.get_or_insert_with(|| watch::channel(State::Running).0).subscribe()
+    }
+
+    /// Tells those who wait.
+    pub(super) fn tell(&mut self, shared: Option<&Outcome<T>>) {
+        if let Some(waiting) = self.waiting.take() {
+            waiting.send_replace(shared.map_or(State::Over, |outcome| State::Landed(outcome.clone())));
+        }
+    }
+
+    /// Keeps its answer until it was delivered; gives the bytes that it takes.
+    pub(super) fn keep(&mut self, outcome: &Outcome<T>, bytes: usize, now: Moment) -> usize {
+        let outcome = self.takes.then(|| outcome.clone());
+        let bytes = if outcome.is_some() { bytes } else { 0 };
+        self.answered = Some(Answered { at: now, outcome, bytes, delivered: None });
+        bytes
+    }
+
+    /// The answer was delivered to one client; whether nobody else can mean it.
+    pub(super) fn is_over_when_delivered(&mut self, now: Moment) -> bool {
+        let is_joined = self.is_joined;
+        let Some(answered) = &mut self.answered else { return false };
+        answered.delivered.get_or_insert(now);
+        // Several may have asked again at once.
+        !is_joined
+    }
+}
+
+impl<T> Entry<T> {
+    /// How many bytes its answer takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.answered.as_ref().map_or(0, |answered| answered.bytes)
+    }
+
+    /// Whether its answer has waited long enough.
+    pub(super) fn is_expired(&self, now: Moment) -> bool {
+        self.answered.as_ref().is_some_and(|answered| now.since(answered.at) >= KEPT)
+    }
+
+    /// Makes room: that it was answered is remembered, and the answer is not. Gives the bytes that are free now.
+    pub(super) fn empty(&mut self) -> usize {
+        let Some(answered) = &mut self.answered else { return 0 };
+        answered.outcome = None;
+        std::mem::take(&mut answered.bytes)
+    }
+}
+
+impl<T> Meeting<T> {
+    /// Notes that somebody has taken the answer.
+    fn inspect_taken(self, is_joined: &mut bool) -> Self {
+        *is_joined |= matches!(self, Self::Late(..));
+        self
+    }
+}

@@ -1,0 +1,149 @@
+//! Decides what is known of one exact call of one caller, and what that means for the same call made again.
+//!
+//! | known | the identical call |
+//! |---|---|
+//! | in flight, and its client is there | a read goes beside it, a write after it |
+//! | in flight, and its client has gone | joins it and gets its answer |
+//! | answered, and nobody has taken that | gets the answer |
+//! | uncertain: it may have been executed | is refused until somebody has looked, or for a while |
+//! | queued | is refused while it waits |
+//! | failed again and again | is refused as a loop |
+//!
+//! `in_flight` and `entry` hold the first three, `uncertain` the next two, `loops` the last.
+
+mod entry;
+pub(super) mod in_flight;
+pub(crate) mod loops;
+mod marks;
+#[cfg(test)]
+mod tests;
+pub(super) mod uncertain;
+
+use std::time::Duration;
+
+use super::{atomic, key, sync};
+use crate::attempt::deadline::within;
+use crate::model::answer::Outcome;
+use crate::model::duration::about;
+use crate::model::failure::{Cause, Failure, Sent};
+use crate::model::time::Clock;
+use crate::run::Run;
+use entry::Gets;
+use in_flight::{Entered, Entering, Following, InFlight, Lead};
+use loops::LoopGuard;
+use uncertain::UncertainWrites;
+
+/// What is known of calls: who is under way, what came too late, what may have been executed, what keeps failing.
+#[derive(Debug)]
+pub(crate) struct Ledger<T> {
+    pub(crate) loops: LoopGuard,
+    pub(crate) uncertain: UncertainWrites,
+    pub(crate) in_flight: InFlight<T>,
+}
+
+/// A call that goes on; if others may follow it, with the duty to tell them.
+pub(crate) type Leading<'a, T> = Option<Lead<'a, T>>;
+
+/// A call that is answered with what an identical one came to.
+pub(crate) struct Rejoined<T> {
+    pub(crate) outcome: Outcome<T>,
+    /// How long ago that came; `None` if this call was not sent and has an answer of its own.
+    pub(crate) age: Option<Duration>,
+}
+
+impl<T: Clone> Ledger<T> {
+    pub(crate) fn new(weigh: fn(&T) -> usize, clock: &Clock) -> Self {
+        Self {
+            loops: LoopGuard::new(clock.clone()),
+            uncertain: UncertainWrites::new(clock.clone()),
+            in_flight: InFlight::new(weigh, clock.clone()),
+        }
+    }
+
+    /// Enters a call that may be rejoined, or finds the identical one that it repeats.
+    pub(crate) async fn rejoin<'a>(&'a self, run: &Run<'a, T>) -> Result<Leading<'a, T>, Box<Rejoined<T>>> {
+        let mut is_intent = false;
+        loop {
+            let mut following = match self.in_flight.enter(&run.entering(is_intent)) {
+                Entered::Lead(lead) => return Ok(Some(lead)),
+                Entered::Alone => return Ok(None),
+                Entered::Behind(following) => following,
+                Entered::Late(outcome, age) => return Err(Box::new(Rejoined { outcome, age: Some(age) })),
+                Entered::Gone(age) => {
+                    let outcome = run.fail(run.answered_before(age));
+                    return Err(Box::new(Rejoined { outcome, age: None }));
+                }
+            };
+            let limit = run.patience();
+            let patience = following.patience.map_or(limit, |patience| patience.min(limit));
+            match within(patience, following.landed()).await {
+                Ok(Some(outcome)) if following.gets.is_answered() => {
+                    // Those who share a fresh answer have lost nothing, and it is not told.
+                    let age = (following.gets == Gets::Answer).then_some(Duration::ZERO);
+                    return Err(Box::new(Rejoined { outcome, age }));
+                }
+                // It ended, and what it came to is its own: this call is looked at anew.
+                Ok(_) => is_intent |= following.gets == Gets::Turn,
+                Err(_) if patience < limit && run.tool.policy.effect.is_replayable() => return Ok(None),
+                Err(_) => {
+                    let outcome = run.out_of_patience(following.gets);
+                    return Err(Box::new(Rejoined { outcome, age: None }));
+                }
+            }
+        }
+    }
+
+    /// Enters a read whose answer others of the same caller may share while it is asked for.
+    pub(crate) fn share<'a>(&'a self, run: &Run<'a, T>) -> Result<Leading<'a, T>, Following<T>> {
+        match self.in_flight.enter(&run.entering(false)) {
+            Entered::Lead(lead) => Ok(Some(lead)),
+            Entered::Behind(following) => Err(following),
+            Entered::Alone | Entered::Late(..) | Entered::Gone(_) => Ok(None),
+        }
+    }
+}
+
+impl<T: Clone> Run<'_, T> {
+    fn entering(&self, is_intent: bool) -> Entering<'_> {
+        let policy = &self.tool.policy;
+        Entering {
+            key: self.ledger_key(),
+            writes: self.writes,
+            is_replayable: policy.effect.is_replayable(),
+            shares: policy.shares_answers(),
+            rejoin: self.call.rejoin.as_ref(),
+            control: self.call.control.as_ref(),
+            is_intent,
+        }
+    }
+
+    /// The identical call was answered, and that answer is not to be had any more.
+    fn answered_before(&self, age: Duration) -> Failure {
+        let words = format!("the same call was executed {} ago, and its answer is gone", about(age));
+        let left = in_flight::KEPT.saturating_sub(age);
+        Failure { sent: Sent::Yes, ..self.refuse(Cause::Uncertain, Some(left), words) }
+    }
+
+    /// The identical call took longer than this one can wait.
+    fn out_of_patience(&self, gets: Gets) -> Outcome<T> {
+        if gets.is_answered() {
+            return self.still_running();
+        }
+        let words = "an identical call made just before it is still running";
+        self.fail(Failure { sent: Sent::Never, ..self.refuse(Cause::Overloaded, None, words) })
+    }
+
+    /// The call ended: tells those who wait for it, and keeps its answer until it was delivered.
+    pub(crate) fn land(&self, leading: Leading<'_, T>, outcome: &Outcome<T>) {
+        let Some(lead) = leading else { return };
+        let is_whole = match outcome {
+            // A question back to the client is this caller's own.
+            Outcome::Live(value) => (self.pipeline.is_complete)(value),
+            Outcome::Served(_) | Outcome::Failed(_) => true,
+        };
+        let shared = Some(outcome).filter(|_| is_whole && !self.is_own_affair());
+        // A failure is no answer to keep: whether it may have been executed is remembered in any case.
+        let is_kept = self.call.rejoin.is_some() && is_whole && !matches!(outcome, Outcome::Failed(_));
+        lead.land(shared, Some(outcome).filter(|_| is_kept));
+    }
+}

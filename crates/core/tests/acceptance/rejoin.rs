@@ -1,0 +1,292 @@
+//! The identical call made again: joins one whose client has gone, goes after one whose client is there, and never runs beside
+//! a write.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::kit::*;
+use futures_util::future::join_all;
+use seawall::*;
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+/// A server whose tools take ten seconds, and what it was asked.
+struct World {
+    pipeline: Arc<Pipeline<String>>,
+    begun: Arc<AtomicU32>,
+    done: Arc<AtomicU32>,
+    /// How many ran at once, at most.
+    most: Arc<AtomicU32>,
+}
+
+const TAKES: u64 = 10;
+
+impl World {
+    fn new() -> Self {
+        let pipeline = Pipeline::new(settings(&env(0.0))).unwrap();
+        pipeline.server("s", ServerPolicy::default()).unwrap();
+        let (begun, done, most) = Default::default();
+        Self { pipeline: Arc::new(pipeline), begun, done, most }
+    }
+
+    fn tool(&self, name: &str) -> Arc<Tool> {
+        let policy = Preset::Default.policy(&ToolFacts::named(name), &Tiers::default());
+        self.pipeline.tool("s", name, policy).unwrap()
+    }
+
+    /// Makes a call; it goes on whatever becomes of whoever made it.
+    fn call(&self, tool: &str, call: Call) -> JoinHandle<Answer<String>> {
+        self.ends(tool, call, |number| Ok(format!("done {number}")))
+    }
+
+    fn ends(
+        &self,
+        tool: &str,
+        call: Call,
+        end: impl Fn(u32) -> Result<String, Signals> + Clone + Send + Sync + 'static,
+    ) -> JoinHandle<Answer<String>> {
+        let (pipeline, tool) = (self.pipeline.clone(), self.tool(tool));
+        let (begun, done, most) = (self.begun.clone(), self.done.clone(), self.most.clone());
+        tokio::spawn(async move {
+            let send = |_| {
+                let (begun, done, most, end) = (begun.clone(), done.clone(), most.clone(), end.clone());
+                async move {
+                    let number = begun.fetch_add(1, Ordering::SeqCst) + 1;
+                    most.fetch_max(number - done.load(Ordering::SeqCst), Ordering::SeqCst);
+                    tokio::time::sleep(secs(TAKES)).await;
+                    done.fetch_add(1, Ordering::SeqCst);
+                    end(number)
+                }
+            };
+            pipeline.run(&tool, &call, send).await
+        })
+    }
+
+    fn executions(&self) -> u32 {
+        self.begun.load(Ordering::SeqCst)
+    }
+
+    fn delivered(&self, tool: &str, call: &Call) {
+        self.pipeline.delivered(&self.tool(tool), call);
+    }
+}
+
+/// The identical call each time, from a client that can be told from others.
+fn call() -> Call {
+    within("me", true)
+}
+
+fn within(scope: &str, takes: bool) -> Call {
+    let rejoin = Rejoin { scope: scope.into(), after: secs(1), takes };
+    let control = Some(Arc::new(CallControl::default()));
+    Call { rejoin: Some(rejoin), control, ..Call::new(json!({"title": "x"})).by("me") }
+}
+
+async fn pass(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+fn text(answer: &Answer<String>) -> (&str, Option<Duration>) {
+    (answer.value().map_or("", String::as_str), answer.rejoined)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_repeats_in_silence_joins_its_own_call_and_it_runs_once() {
+    for tool in ["create_issue", "get_issue"] {
+        let world = World::new();
+        let first = world.call(tool, call());
+        pass(secs(1)).await;
+        let again = [world.call(tool, call()), world.call(tool, call()), world.call(tool, call())];
+        assert_eq!(text(&first.await.unwrap()), ("done 1", None));
+        for answer in join_all(again).await {
+            assert_eq!(text(&answer.unwrap()), ("done 1", Some(Duration::ZERO)), "{tool}");
+        }
+        assert_eq!(world.executions(), 1, "{tool}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_identical_writes_of_one_turn_run_one_after_the_other_and_reads_beside_each_other() {
+    for (tool, most) in [("create_issue", 1), ("get_issue", 2)] {
+        let world = World::new();
+        let first = world.call(tool, call());
+        pass(ms(900)).await;
+        let second = world.call(tool, call());
+        assert_eq!(text(&first.await.unwrap()), ("done 1", None));
+        assert_eq!(text(&second.await.unwrap()), ("done 2", None), "{tool}");
+        assert_eq!((world.executions(), world.most.load(Ordering::SeqCst)), (2, most), "{tool}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_known_to_have_gone_is_not_waited_for() {
+    let world = World::new();
+    let gone = call();
+    let first = world.call("create_issue", gone.clone());
+    pass(ms(100)).await;
+    gone.control.as_ref().unwrap().leave();
+    let second = world.call("create_issue", call());
+    assert_eq!(text(&second.await.unwrap()), ("done 1", Some(Duration::ZERO)));
+    assert_eq!((text(&first.await.unwrap()).0, world.executions()), ("done 1", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_nobody_took_goes_to_all_who_ask_again_at_once_and_then_to_nobody() {
+    let world = World::new();
+    let gone = call();
+    let first = world.call("create_issue", gone.clone());
+    pass(ms(100)).await;
+    gone.control.as_ref().unwrap().leave();
+    first.await.unwrap();
+    pass(secs(30)).await;
+    for _ in 0..3 {
+        let again = call();
+        let answer = world.call("create_issue", again.clone()).await.unwrap();
+        assert_eq!(text(&answer), ("done 1", Some(secs(30))));
+        world.delivered("create_issue", &again);
+    }
+    pass(secs(1)).await;
+    let answer = world.call("create_issue", call()).await.unwrap();
+    assert_eq!(text(&answer), ("done 2", None), "it is another intent now");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_was_delivered_is_over() {
+    let world = World::new();
+    for number in ["done 1", "done 2", "done 3"] {
+        let made = call();
+        let answer = world.call("create_issue", made.clone()).await.unwrap();
+        assert_eq!(text(&answer), (number, None));
+        world.delivered("create_issue", &made);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_nobody_comes_for_is_forgotten_after_a_minute() {
+    let world = World::new();
+    world.call("create_issue", call()).await.unwrap();
+    pass(secs(60)).await;
+    let answer = world.call("create_issue", call()).await.unwrap();
+    assert_eq!(text(&answer), ("done 2", None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_may_have_run_is_uncertain_for_all_who_wait_with_it_and_for_the_next() {
+    let world = World::new();
+    let lost = |_| Err(Signals::transport(Transport::Lost, "connection reset"));
+    let first = world.ends("create_issue", call(), lost);
+    pass(secs(2)).await;
+    let joined = world.call("create_issue", call());
+    assert_eq!(report(&first.await.unwrap()).code, Code::ConnectionLost);
+    let told = joined.await.unwrap();
+    assert_eq!((report(&told).code, report(&told).may_have_executed), (Code::ConnectionLost, true));
+    let next = world.call("create_issue", call()).await.unwrap();
+    assert_eq!((report(&next).code, world.executions()), (Code::WriteUncertain, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_server_was_told_to_stop_never_answers_others_with_its_own_end() {
+    let world = World::new();
+    for (tool, code) in [("create_issue", Some(Code::Timeout)), ("get_issue", None)] {
+        let stopped = call();
+        let control = stopped.control.clone().unwrap();
+        let first = world.ends(tool, stopped, |_| Err(Signals::transport(Transport::Left, "it was cancelled")));
+        pass(ms(100)).await;
+        control.leave();
+        control.make_last();
+        let again = world.call(tool, call());
+        let before = tokio::time::Instant::now();
+        let answer = again.await.unwrap();
+        assert_eq!(answer.report().map(|report| report.code), code, "{tool}");
+        if tool == "get_issue" {
+            let waited = before.elapsed();
+            assert!(waited < secs(TAKES + 2), "a read does not wait for what may never come: {waited:?}");
+        }
+        first.await.unwrap();
+        let next = world.call(tool, call()).await.unwrap();
+        assert_eq!(next.report().map(|report| report.code), code.map(|_| Code::WriteUncertain), "{tool}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lead_that_is_dropped_leaves_its_write_uncertain_and_its_read_to_the_next() {
+    for (tool, code) in [("create_issue", Some(Code::WriteUncertain)), ("get_issue", None)] {
+        let world = World::new();
+        let first = world.call(tool, call());
+        pass(secs(2)).await;
+        let joined = world.call(tool, call());
+        pass(secs(1)).await;
+        first.abort();
+        let answer = joined.await.unwrap();
+        assert_eq!(answer.report().map(|report| report.code), code, "{tool}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_that_cannot_be_told_apart_get_nobodys_answer_and_write_nothing_twice() {
+    let world = World::new();
+    let anonymous = || within("", false);
+    let gone = anonymous();
+    let first = world.call("create_issue", gone.clone());
+    pass(secs(2)).await;
+    gone.control.as_ref().unwrap().leave();
+    let refused = world.call("create_issue", anonymous()).await.unwrap();
+    assert_eq!((report(&refused).code, world.executions()), (Code::WriteUncertain, 1));
+    first.await.unwrap();
+    assert_eq!(
+        report(&refused).message,
+        "create_issue was not sent: the same call was executed 0s ago, and its answer is gone. To execute it once more, the same call can be made again in 60s."
+    );
+    let refused = world.call("create_issue", anonymous()).await.unwrap();
+    assert_eq!((report(&refused).code, world.executions()), (Code::WriteUncertain, 1));
+
+    // Two that come at the same time are two.
+    let world = World::new();
+    let (one, two) = (anonymous(), anonymous());
+    let first = world.call("create_issue", one.clone());
+    pass(ms(500)).await;
+    let second = world.call("create_issue", two);
+    assert_eq!(text(&first.await.unwrap()), ("done 1", None));
+    assert_eq!(text(&second.await.unwrap()), ("done 2", None));
+    assert_eq!(world.most.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_of_different_scopes_do_not_meet() {
+    let world = World::new();
+    let calls = ["a", "b", "c"].map(|scope| world.call("create_issue", within(scope, true)));
+    for answer in join_all(calls).await {
+        assert_eq!(answer.unwrap().rejoined, None);
+    }
+    assert_eq!((world.executions(), world.most.load(Ordering::SeqCst)), (3, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_cannot_wait_for_a_call_that_runs_is_told_that_it_runs() {
+    let world = World::new();
+    let first = world.call("create_issue", call());
+    pass(secs(2)).await;
+    let told = world.call("create_issue", call().within(secs(3))).await.unwrap();
+    assert_eq!(
+        (report(&told).code, report(&told).message.as_str()),
+        (
+            Code::Timeout,
+            "create_issue is still running on s. Its result is kept: the identical call, made again, waits for it and does not execute it a second time."
+        )
+    );
+    let answer = world.call("create_issue", call()).await.unwrap();
+    assert_eq!(text(&answer), ("done 1", Some(Duration::ZERO)));
+    first.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_intent_that_cannot_wait_is_not_sent_and_says_so() {
+    let world = World::new();
+    let first = world.call("create_issue", call());
+    pass(ms(100)).await;
+    let told = world.call("create_issue", call().within(secs(3))).await.unwrap();
+    assert_eq!((report(&told).code, report(&told).may_have_executed), (Code::Overloaded, false));
+    first.await.unwrap();
+    assert_eq!(world.executions(), 1);
+}

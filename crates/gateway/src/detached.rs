@@ -1,0 +1,104 @@
+//! Calls whose clients have gone: they run on, so that what they come to is known, and is there for the same client's next
+//! identical call (the library's ledger keeps it).
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::Semaphore;
+
+use crate::call::Call;
+use crate::dispatch::Reply;
+use crate::policies::Policies;
+use crate::wire::limits;
+
+/// How long an answer that nobody took is kept; then its memory is given back.
+const KEPT: Duration = Duration::from_secs(60);
+
+/// The places for calls that run on without their clients.
+#[derive(Clone)]
+pub struct DetachedCalls(Arc<Semaphore>);
+
+impl Default for DetachedCalls {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(limits::DETACHED)))
+    }
+}
+
+/// What is done with a call when its client goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaving {
+    /// It runs to its end.
+    RunsOn,
+    /// Its server is told to stop, and no attempt follows; an answer that comes all the same is waited for: this long, or
+    /// until the deadline of the call.
+    IsCancelled(Option<Duration>),
+    /// Nothing is waited for: nobody could be given the answer.
+    Ends,
+}
+
+/// A call that runs on when nobody waits for it any more.
+pub struct Detachable {
+    work: Option<BoxFuture<'static, Reply>>,
+    call: Call,
+    leaving: Leaving,
+    places: DetachedCalls,
+    policies: Arc<Policies>,
+}
+
+impl Detachable {
+    /// A call and its work, and what is done with it when its client goes.
+    pub fn new(
+        work: BoxFuture<'static, Reply>,
+        call: &Call,
+        leaving: Leaving,
+        places: &DetachedCalls,
+        policies: &Arc<Policies>,
+    ) -> Self {
+        let (call, places, policies) = (call.clone(), places.clone(), Arc::clone(policies));
+        Self { work: Some(work), call, leaving, places, policies }
+    }
+}
+
+impl Future for Detachable {
+    type Output = Reply;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Reply> {
+        let Some(work) = self.work.as_mut() else { return Poll::Pending };
+        let reply = std::task::ready!(work.as_mut().poll(context));
+        self.work = None;
+        Poll::Ready(reply)
+    }
+}
+
+impl Drop for Detachable {
+    fn drop(&mut self) {
+        let Some(work) = self.work.take() else { return };
+        self.call.control.leave();
+        if self.leaving == Leaving::Ends {
+            return;
+        }
+        let limit = match self.leaving {
+            Leaving::IsCancelled(limit) => limit,
+            Leaving::RunsOn | Leaving::Ends => None,
+        };
+        if matches!(self.leaving, Leaving::IsCancelled(_)) {
+            self.call.control.make_last();
+            self.call.cancel.cancel(Default::default());
+        }
+        // At the very end there is nobody left to run it; and too many of them end as if their servers had.
+        let place = Arc::clone(&self.places.0).try_acquire_owned();
+        if let (Ok(place), Ok(runtime)) = (place, tokio::runtime::Handle::try_current()) {
+            let policies = Arc::clone(&self.policies);
+            runtime.spawn(async move {
+                // What it comes to is kept in the ledger.
+                let _in_time = tokio::time::timeout(limit.unwrap_or(Duration::MAX), work).await;
+                drop(place);
+                tokio::time::sleep(KEPT).await;
+                policies.pipeline.sweep();
+            });
+        }
+    }
+}
