@@ -23,7 +23,7 @@ use crate::dispatch::{Caller, Refusal, Reply, once};
 use crate::gateway::Route;
 use crate::policies::{Named, ToolPolicy, error_text};
 use crate::served;
-use crate::upstream::{Failure, Server};
+use crate::upstream::{Failure, SendAgain, Server};
 use crate::watched::Watched;
 use crate::wire::edit::{Object, quoted};
 use crate::wire::{Kind, Message, arguments, limits, scan};
@@ -105,6 +105,8 @@ struct Carried {
     asked: Arc<seawall::Call>,
     /// A list: how long its server is waited for.
     list_wait: Option<Duration>,
+    /// How often it may be sent again at once.
+    again: SendAgain,
     /// What the last attempt was answered with, if that is to be passed on as it is.
     own_words: Mutex<Option<Reply>>,
     /// Ends when the servers whose tools may stand in were asked for their lists.
@@ -142,6 +144,7 @@ impl Carried {
             call: call.clone(),
             asked: Arc::new(asked),
             list_wait: None,
+            again: SendAgain::default(),
             own_words: Mutex::default(),
             others: None,
         }
@@ -265,16 +268,20 @@ impl Carried {
         }
     }
 
-    /// Asks, and once more if the server has only forgotten the session: then it has not looked at the request.
+    /// Asks, and at once again if the server has certainly not looked at the request, but not with each attempt anew.
     async fn ask(&self, server: &Arc<Server>, call: &Call, timeout: Duration) -> Reply {
-        let begun = Instant::now();
-        let is_away = server.reconnect.last().is_some();
-        match once(&self.route, &self.caller, server, call, self.patience(server, timeout, is_away)).await {
-            Err(Refusal::Failed(_, Failure::SessionLost)) => {
-                let left = self.patience(server, timeout, true).saturating_sub(begun.elapsed());
-                once(&self.route, &self.caller, server, call, left).await
+        let (begun, others) = (Instant::now(), SendAgain::default());
+        let again = if Arc::ptr_eq(server, &self.server) { &self.again } else { &others };
+        let mut is_away = server.reconnect.last().is_some();
+        loop {
+            let left = self.patience(server, timeout, is_away).saturating_sub(begun.elapsed());
+            match once(&self.route, &self.caller, server, call, left).await {
+                Err(Refusal::Failed(name, failure)) => {
+                    again.after(failure).map_err(|failure| Refusal::Failed(name, failure))?;
+                }
+                reply => return reply,
             }
-            reply => reply,
+            is_away = true;
         }
     }
 

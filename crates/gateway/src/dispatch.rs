@@ -25,7 +25,7 @@ use crate::gateway::Route;
 use crate::policies::ToolPolicy;
 use crate::resources;
 use crate::session::Session;
-use crate::upstream::{Failure, Server};
+use crate::upstream::{Failure, SendAgain, Server};
 use crate::wire::build::Error;
 use crate::wire::edit::Object;
 use crate::wire::names::{CLIENT_INFO, Era};
@@ -109,11 +109,14 @@ pub async fn exchange(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>,
     if let Some(policy) = policy(route, caller, server, call).await {
         return carry(route, caller, server, policy, call).await;
     }
-    let wait = server.reconnect.patience();
-    match once(route, caller, server, call, wait).await {
-        // The server has forgotten the session, so it has not looked at the request.
-        Err(Refusal::Failed(_, Failure::SessionLost)) => once(route, caller, server, call, wait).await,
-        reply => reply,
+    let (wait, again) = (server.reconnect.patience(), SendAgain::default());
+    loop {
+        match once(route, caller, server, call, wait).await {
+            Err(Refusal::Failed(name, failure)) => {
+                again.after(failure).map_err(|failure| Refusal::Failed(name, failure))?;
+            }
+            reply => return reply,
+        }
     }
 }
 

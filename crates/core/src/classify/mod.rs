@@ -77,9 +77,7 @@ impl Classifier {
         let status = signals.status.or_else(|| text.status().filter(|_| !is_callers_fault()));
         let rule = self.first(built_in(), signals, status, &text);
         let mut verdict = rule.map_or(UNKNOWN, |rule| rule.verdict);
-        if !rule.is_some_and(|rule| proves(rule, signals)) {
-            verdict.sent = None;
-        }
+        verdict.sent = rule.and_then(|rule| proven(rule, signals, status, &text));
         (verdict, status)
     }
 
@@ -96,16 +94,29 @@ impl Classifier {
     }
 }
 
-/// Whether what a rule looked at is a fact. Words in an error can speak of a later step of a tool that has
-/// already acted: they prove nothing, except a text that consists of its status. Nothing is proven against
+/// What the facts prove about execution. Words in an error can speak of a later step of a tool that has already acted, so
+/// they prove nothing: where they explain a refusal, the refusal is proof without them; where they let an attempt be
+/// repeated that its status or code alone would not let, nothing is proven any more. Nor is anything proven against
 /// somebody who knows that the server acted.
-fn proves(rule: &Rule, signals: &Signals) -> bool {
-    let is_fact = |test: &Test| match test {
+fn proven(rule: &Rule, signals: &Signals, status: Option<u16>, text: &Prepared) -> Option<Sent> {
+    if signals.sent == Sent::Yes {
+        return None;
+    }
+    let is_factual = |rule: &&Rule| rule.tests.iter().all(|test| is_fact(test, signals));
+    match is_factual(&rule) {
+        true => rule.verdict.sent,
+        false if rule.verdict.disposition == Disposition::Transient => None,
+        false => built_in().filter(is_factual).find(|rule| rule.fits(signals, status, text))?.verdict.sent,
+    }
+}
+
+/// Whether what a test looks at is a fact, and not words. A text is one only if it consists of its status.
+fn is_fact(test: &Test, signals: &Signals) -> bool {
+    match test {
         Test::Status(..) => signals.status.is_some() || consists_of_status(signals),
-        Test::Transport(_) | Test::Code(..) | Test::Exited | Test::InSession => true,
-        Test::AsksToWait | Test::Says(_) | Test::SaysOf(..) => false,
-    };
-    signals.sent != Sent::Yes && rule.tests.iter().any(is_fact)
+        Test::Transport(_) | Test::Code(..) | Test::Exited | Test::InSession | Test::AsksToWait => true,
+        Test::Says(_) | Test::SaysOf(..) => false,
+    }
 }
 
 /// The text as it came: an address or a name in it says more than the status does.

@@ -170,20 +170,19 @@ const FACTS: &[Rule] = &[
     rule("starting", &[Test::Transport(&[Transport::Starting])], transient(Cause::Starting).not_executed()),
     rule("down", &[Test::Transport(&[Transport::Down])], permanent(Cause::Unavailable).not_executed()),
     rule("given up", &[Test::Transport(&[Transport::GivenUp])], permanent(Cause::GivenUp).not_executed()),
+    rule(
+        "session lost again",
+        &[Test::Transport(&[Transport::Forgetful])],
+        permanent(Cause::SessionLost).not_executed(),
+    ),
     rule("busy", &[Test::Transport(&[Transport::Busy])], transient(Cause::Overloaded).not_executed()),
     rule("left", &[Test::Transport(&[Transport::Left])], transient(Cause::Cancelled)),
     rule("exited", &[Test::Exited], transient(Cause::Network)),
 ];
 
 /// A server that forgot a session did not act on the request.
-const SESSION: &[Rule] = &[
-    rule("session gone", &[Test::Status(404, 404), Test::InSession], transient(Cause::SessionLost).not_executed()),
-    rule(
-        "session rejected",
-        &[Test::Status(400, 401), Test::InSession, says!("session*")],
-        transient(Cause::SessionLost).not_executed(),
-    ),
-];
+const SESSION: &[Rule] =
+    &[rule("session gone", &[Test::Status(404, 404), Test::InSession], transient(Cause::SessionLost).not_executed())];
 
 /// Words by which somebody says no.
 const SAYS_NO: Test = says!(
@@ -218,18 +217,14 @@ const AUTHORIZATION: &[Rule] = &[
                 "dns resolution which failed",
             ),
         ],
-        transient(Cause::Misbehaved).not_executed(),
+        transient(Cause::Misbehaved),
     ),
     rule(
         "throttled as forbidden",
         &[Test::Status(403, 403), Test::AsksToWait],
         transient(Cause::RateLimited).not_executed(),
     ),
-    rule(
-        "rate limit as forbidden",
-        &[Test::Status(403, 403), says!("rate limit*")],
-        transient(Cause::RateLimited).not_executed(),
-    ),
+    rule("rate limit as forbidden", &[Test::Status(403, 403), says!("rate limit*")], transient(Cause::RateLimited)),
     rule("unauthorized", &[Test::Status(401, 401)], denied(Cause::AuthExpired).not_executed()),
     rule("forbidden", &[Test::Status(403, 403)], denied(Cause::Denied).not_executed()),
 ];
@@ -270,7 +265,15 @@ const STATUS: &[Rule] = &[
     rule("closed without an answer", &[Test::Status(444, 444)], transient(Cause::Cancelled)),
     rule("left the balancer", &[Test::Status(460, 460)], transient(Cause::Cancelled)),
     rule("left the proxy", &[Test::Status(499, 499)], transient(Cause::Cancelled)),
-    rule("client error", &[Test::Status(400, 499)], permanent(Cause::InvalidInput).not_executed()),
+    // Said before anybody looks at what is asked: the place, the method, the size, the form of a request.
+    rule("not here", &[Test::Status(404, 407)], permanent(Cause::InvalidInput).not_executed()),
+    rule("no length", &[Test::Status(411, 411)], permanent(Cause::InvalidInput).not_executed()),
+    rule("too large or of another form", &[Test::Status(413, 415)], permanent(Cause::InvalidInput).not_executed()),
+    rule("not for this server", &[Test::Status(421, 421)], permanent(Cause::InvalidInput).not_executed()),
+    rule("another protocol", &[Test::Status(426, 426)], permanent(Cause::InvalidInput).not_executed()),
+    rule("headers too large", &[Test::Status(431, 431)], permanent(Cause::InvalidInput).not_executed()),
+    // 400, 409, 422 and the like can be the end of work that was begun.
+    rule("client error", &[Test::Status(400, 499)], permanent(Cause::InvalidInput)),
     rule("gateway timeout", &[Test::Status(504, 504)], transient(Cause::Timeout)),
     rule("server error", &[Test::Status(500, 599)], transient(Cause::Misbehaved)),
 ];

@@ -16,14 +16,14 @@ fn structured_signals_outrank_what_the_text_says() {
     for (signals, expected) in [
         (Signals::transport(Transport::Refused, "503"), (Cause::Network, Transient, Sent::Never)),
         (Signals::transport(Transport::Timeout, "HTTP 403"), (Cause::Timeout, Transient, Sent::Maybe)),
-        (Signals::http(422, "timeout must be positive"), (Cause::InvalidInput, Permanent, Sent::Never)),
+        (Signals::http(422, "timeout must be positive"), (Cause::InvalidInput, Permanent, Sent::Maybe)),
         (Signals::http(429, "x"), (Cause::RateLimited, Transient, Sent::Never)),
         (Signals::http(503, "x"), (Cause::Misbehaved, Transient, Sent::Maybe)),
         (Signals::http(504, "x"), (Cause::Timeout, Transient, Sent::Maybe)),
         (Signals::http(444, "x"), (Cause::Cancelled, Transient, Sent::Maybe)),
         (Signals::http(460, "x"), (Cause::Cancelled, Transient, Sent::Maybe)),
         (Signals::http(499, "x"), (Cause::Cancelled, Transient, Sent::Maybe)),
-        (Signals::http(498, "x"), (Cause::InvalidInput, Permanent, Sent::Never)),
+        (Signals::http(498, "x"), (Cause::InvalidInput, Permanent, Sent::Maybe)),
         (Signals::http(401, "x"), (Cause::AuthExpired, Denied, Sent::Never)),
         (Signals::rpc(-32602, "HTTP 503 timeout"), (Cause::InvalidInput, Permanent, Sent::Never)),
         (Signals::rpc(-32602, "Unknown tool: get_timeout"), (Cause::UnknownTool, Permanent, Sent::Never)),
@@ -41,9 +41,9 @@ fn structured_signals_outrank_what_the_text_says() {
         (Signals::http(404, "x").with_session(), (Cause::SessionLost, Transient, Sent::Never)),
         (
             Signals::http(400, "Bad Request: no valid session").with_session(),
-            (Cause::SessionLost, Transient, Sent::Never),
+            (Cause::InvalidInput, Permanent, Sent::Maybe),
         ),
-        (Signals::http(400, "Bad Request").with_session(), (Cause::InvalidInput, Permanent, Sent::Never)),
+        (Signals::transport(Transport::Forgetful, "x"), (Cause::SessionLost, Permanent, Sent::Never)),
     ] {
         assert_eq!(cause(signals.clone()), expected, "{signals:?}");
     }
@@ -107,6 +107,46 @@ fn a_name_in_quotes_or_a_part_of_one_says_nothing() {
     ] {
         assert_eq!(classify(&text.into()).disposition, Disposition::Transient, "{text}");
     }
+}
+
+#[test]
+fn words_in_a_body_never_prove_that_nothing_ran() {
+    let words = [
+        "session",
+        "session not found",
+        "request timeout",
+        "rate limit exceeded",
+        "upstream call failed",
+        "authorization service unavailable",
+        "no such tool",
+        "invalid params",
+        "429 Too Many Requests",
+        "connect ECONNREFUSED",
+    ];
+    for status in 400..=599 {
+        let bare = classify(&Signals::http(status, "x"));
+        for words in words {
+            for signals in [Signals::http(status, words), Signals::http(status, "x").with_body(words)] {
+                for signals in [signals.clone(), signals.with_session()] {
+                    let said = classify(&signals);
+                    if said.cause == Cause::SessionLost {
+                        assert_eq!(status, 404, "{signals:?}");
+                        continue;
+                    }
+                    let is_repeated = |failure: &Failure| failure.may_repeat(crate::Effect::Write);
+                    assert!(!is_repeated(&said) || is_repeated(&bare), "{signals:?}: {said:?}");
+                    assert!(said.sent != Sent::Never || bare.sent == Sent::Never, "{signals:?}: {said:?}");
+                }
+            }
+        }
+    }
+    let proving = (400..=599).filter(|status| classify(&Signals::http(*status, "x")).sent == Sent::Never);
+    assert_eq!(
+        proving.collect::<Vec<_>>(),
+        [401, 403, 404, 405, 406, 407, 411, 413, 414, 415, 421, 425, 426, 429, 431]
+    );
+    let repeated = (400..=599).filter(|status| classify(&Signals::http(*status, "x")).may_repeat(crate::Effect::Write));
+    assert_eq!(repeated.collect::<Vec<_>>(), [425, 429]);
 }
 
 #[test]

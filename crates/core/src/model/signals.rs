@@ -33,6 +33,8 @@ pub enum Transport {
     Down,
     /// Connecting again was tried as often as is allowed: nothing was sent.
     GivenUp,
+    /// The server does not know the session that it has just opened: it has not looked at the request.
+    Forgetful,
     /// Too much is under way already: nothing was sent.
     Busy,
     /// Whoever asked has left.

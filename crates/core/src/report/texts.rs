@@ -30,6 +30,8 @@ const LONGEST_TEXT: usize = 60;
 const LONGEST_HINT: usize = 16;
 /// How many of a server's words are kept beside an operator's.
 const SHORTEST_QUOTE: usize = 6;
+/// Nobody has waited in vain for less.
+const SHORTEST_WAIT: Duration = Duration::from_millis(10);
 /// How many words of a query are shown.
 const LONGEST_QUERY: usize = 24;
 
@@ -227,8 +229,19 @@ impl Situation<'_> {
         )
     }
 
+    /// Whether somebody answered that time was up, and not our own clock: that answer is quoted, and no time is told.
+    fn is_told_timeout(&self) -> bool {
+        let has_answer = self.failure.status.is_some() || self.failure.sent == Sent::Yes;
+        has_answer || (self.attempts > 0 && self.took < SHORTEST_WAIT)
+    }
+
     fn timed_out(&self) -> String {
         let (tool, took) = (self.tool, about(self.took));
+        if self.is_told_timeout() {
+            let (server, status, quoted) = (self.server(), self.status(), self.quoted());
+            let (tried, fate) = (self.tried(), self.fate());
+            return format!("{tool} failed: {server} answered that time was up{status}: {quoted}.{tried} {fate}");
+        }
         if self.failure.may_have_executed(self.effect) {
             let repeated = if self.attempts > 1 { self.tried() } else { " It was not repeated.".to_owned() };
             return format!(

@@ -131,7 +131,7 @@ async fn a_failed_batch_is_done_one_by_one_only_if_it_did_not_run() {
             let items = attempt.arguments["issue_numbers"].as_array().unwrap().clone();
             seen.lock().unwrap().push(items.len());
             std::future::ready(match items.as_slice() {
-                [one] if *one == json!(2) => Err(Signals::http(422, "no such issue")),
+                [one] if *one == json!(2) => Err(Signals::http(404, "no such issue")),
                 [one] => Ok(one.to_string()),
                 _ => Err(failure.clone()),
             })

@@ -31,6 +31,12 @@ pub enum Failure {
     /// It no longer knows the session: it has not looked at the request.
     #[error("no longer knows the session")]
     SessionLost,
+    /// It does not know the session either that it has just opened: it has not looked at the request.
+    #[error("does not know the session that it has just opened")]
+    Forgetful,
+    /// The conversation ended before the request was written to it: whoever asks again reaches the next one.
+    #[error("was lost before the request was sent")]
+    NotTaken,
     /// It was lost while it worked on the request.
     #[error("was lost while it worked on the request: {0}")]
     Lost(String),
@@ -114,6 +120,8 @@ impl Failure {
                 | Self::Starting { .. }
                 | Self::GivenUp(_)
                 | Self::SessionLost
+                | Self::Forgetful
+                | Self::NotTaken
                 | Self::Handshake(_)
                 | Self::Full
         )

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::client::HttpClient;
 use super::link::Headers;
 use super::response::{self, Events, body, is_plain, is_stream};
-use super::{Failure, Hello, Link};
+use super::{Failure, Hello, Link, lost_session};
 use crate::wire::build::{INVALID_PARAMS, INVALID_REQUEST};
 use crate::wire::names::{Era, PROTOCOL_VERSION};
 use crate::wire::{Id, Kind, Message, Reject, header, limits, scan};
@@ -111,11 +111,10 @@ impl Http {
         }
         if !response.status().is_success() {
             let had_session = request.method() != "initialize" && self.session().is_some();
-            let reply = refused(response, number).await;
-            if had_session && is_about_session(&reply) {
+            let reply = refused(response, number, had_session).await;
+            if let Err(Failure::SessionLost) = &reply {
                 // Of this request it is certain that the server did not look at it; of others that are under way it is not.
                 link.retire(&Failure::SessionLost);
-                return Err(Failure::SessionLost);
             }
             return reply;
         }
@@ -265,15 +264,6 @@ async fn next(events: &mut Events, place: &mut Place) -> Result<Option<Message>,
     Ok(None)
 }
 
-/// Whether a server says that it no longer knows the session: 404, or another refusal that names it.
-fn is_about_session(reply: &Reply) -> bool {
-    match reply {
-        Err(Failure::Status { status: 404, .. }) => true,
-        Err(Failure::Status { status: 400 | 401, text, .. }) => text.to_ascii_lowercase().contains("session"),
-        _ => false,
-    }
-}
-
 fn answers(message: &Message, number: u64) -> bool {
     matches!(message.kind(), Kind::Result | Kind::Error) && message.id().and_then(Id::as_number) == Some(number)
 }
@@ -303,11 +293,16 @@ pub fn named(request: &Message) -> Option<std::borrow::Cow<'_, str>> {
 
 /// A status that is no success: the protocol's own answer if the body is one for this request. A server that is too busy or
 /// broken says so with its status and the pause it names, whatever its error is, unless that blames the request.
-async fn refused(response: Response<Incoming>, number: u64) -> Reply {
+async fn refused(response: Response<Incoming>, number: u64, had_session: bool) -> Reply {
     let is_trouble = matches!(response.status().as_u16(), 408 | 425 | 429 | 500..=599);
-    match response::refusal(response).await {
-        (_, Some(message)) if answers(&message, number) && (!is_trouble || is_final(&message)) => Ok(message),
-        (failure, _) => Err(failure),
+    let (failure, message) = response::refusal(response).await;
+    let answers_it = message.as_ref().is_some_and(|message| answers(message, number));
+    if had_session && lost_session::is_lost(&failure, message.as_ref(), answers_it) {
+        return Err(Failure::SessionLost);
+    }
+    match message {
+        Some(message) if answers_it && (!is_trouble || is_final(&message)) => Ok(message),
+        _ => Err(failure),
     }
 }
 

@@ -23,7 +23,7 @@ impl Incidents {
     /// of a server that was there and is not took nothing, so whoever asks again waits for it.
     pub fn judged(&self, before: u64, failure: Failure, is_over: bool) -> Failure {
         let is_everybodys = match &failure {
-            Failure::Unreachable(_) => return Failure::SessionLost,
+            Failure::Unreachable(_) => return Failure::NotTaken,
             Failure::Lost(_) => true,
             Failure::Broken(_) => is_over,
             _ => false,

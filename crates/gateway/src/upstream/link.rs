@@ -214,7 +214,7 @@ impl Link {
         if is_used || self.idle() < limit || open.lost.is_some() {
             return false;
         }
-        open.lost = Some(Failure::SessionLost);
+        open.lost = Some(Failure::NotTaken);
         drop(open);
         self.over.cancel();
         true
@@ -305,7 +305,8 @@ impl Link {
         let mut open = self.open();
         if let Some(failure) = &open.lost {
             return Err(match failure {
-                Failure::SessionLost => Failure::SessionLost,
+                // The server was told nothing of this one: its own session is opened first.
+                Failure::SessionLost | Failure::NotTaken => Failure::NotTaken,
                 failure => Failure::Unreachable(failure.to_string()),
             });
         }

@@ -16,6 +16,7 @@ pub mod keeper;
 pub mod link;
 pub mod load;
 pub mod look;
+mod lost_session;
 pub mod mark;
 pub mod mirror;
 pub mod pipe;
@@ -39,6 +40,7 @@ use tokio::sync::watch;
 pub use failure::{Failure, beginning, seconds};
 pub use keeper::Keeper;
 pub use link::Link;
+pub use lost_session::SendAgain;
 
 use crate::ops::config::{Life, LoadConfig, Secrets, ServerConfig, Transport};
 use crate::ops::lifecycle::Lifecycle;

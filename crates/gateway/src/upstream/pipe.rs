@@ -29,7 +29,7 @@ impl Pipe {
 
     /// Queues a message; waits for room. One whose other end is closed took nothing: whoever asks again reaches the next.
     pub async fn send(&self, message: Bytes) -> Result<(), Failure> {
-        self.to.send(message).await.map_err(|_| Failure::SessionLost)
+        self.to.send(message).await.map_err(|_| Failure::NotTaken)
     }
 
     /// Queues a message if there is room; gives it back if there is none. One whose other end is closed takes anything.

@@ -19,7 +19,10 @@ impl Failure {
                 ..Signals::transport(Transport::Starting, reason.clone().unwrap_or_default()).with_sent(Sent::Never)
             },
             Self::GivenUp(_) => Signals::transport(Transport::GivenUp, given_up(self)).with_sent(Sent::Never),
-            Self::SessionLost => Signals::http(404, self.to_string()).with_session().with_sent(Sent::Never),
+            Self::SessionLost | Self::NotTaken => {
+                Signals::http(404, self.to_string()).with_session().with_sent(Sent::Never)
+            }
+            Self::Forgetful => Signals::transport(Transport::Forgetful, self.to_string()).with_sent(Sent::Never),
             Self::Lost(why) => Signals::transport(Transport::Lost, why),
             Self::Status { status, text, retry_after } => Signals::http(*status, stated(*status, text))
                 .with_body(text.clone())
@@ -121,9 +124,12 @@ mod tests {
             (starting, Starting, Transient, Never, Transient),
             (Failure::GivenUp(20), GivenUp, Permanent, Never, Permanent),
             (Failure::SessionLost, SessionLost, Transient, Never, Transient),
+            (Failure::Forgetful, SessionLost, Permanent, Never, Permanent),
+            (Failure::NotTaken, SessionLost, Transient, Never, Transient),
             (Failure::Lost("its process ended (exit status: 1)".to_owned()), Network, Transient, Maybe, Transient),
             (status(403, "", None), Denied, Closed, Never, Closed),
-            (status(403, "OpenFGA check error", None), Misbehaved, Transient, Never, Transient),
+            (status(403, "OpenFGA check error", None), Misbehaved, Transient, Maybe, Transient),
+            (status(400, "Bad Request", None), InvalidInput, Permanent, Maybe, Permanent),
             (status(403, "denied by OpenFGA", None), Denied, Closed, Never, Closed),
             (status(401, "", None), AuthExpired, Closed, Never, Closed),
             (status(404, "", None), InvalidInput, Permanent, Never, Permanent),

@@ -11,6 +11,12 @@ use crate::kit::upstream::{STREAM, answer, honest, response, write};
 use crate::kit::{Asked, Entry, Gateway, Legacy, Upstream, modern, text, until};
 use crate::{ONCE, failed};
 
+/// A status, and a body in which `$ID` is the id of the request.
+type Refusal = (&'static str, &'static str);
+
+/// As the protocol wants it, with a body that nobody knows.
+const NOT_FOUND: Refusal = ("404 Not Found", r#"{"error": "no valid session"}"#);
+
 /// A legacy server with sessions, which it can forget.
 #[derive(Clone, Default)]
 struct Forgetful {
@@ -21,7 +27,8 @@ struct Forgetful {
 }
 
 impl Forgetful {
-    async fn start(&self, refusal: &'static str) -> Upstream {
+    /// One that refuses an unknown session with this status and body.
+    async fn start(&self, refusal: Refusal) -> Upstream {
         let server = self.clone();
         Upstream::start(move |asked: Asked, mut tcp: TcpStream| {
             let said = server.answer(&asked, refusal);
@@ -32,7 +39,7 @@ impl Forgetful {
         .await
     }
 
-    fn answer(&self, asked: &Asked, refusal: &str) -> Vec<u8> {
+    fn answer(&self, asked: &Asked, (status, body): Refusal) -> Vec<u8> {
         let session = asked.head.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
         if asked.is("initialize") {
             let session = format!("s{}", self.next.fetch_add(1, Ordering::SeqCst));
@@ -48,7 +55,7 @@ impl Forgetful {
                 false => honest(asked),
             },
             _ if asked.is("server/discover") => honest(asked),
-            _ => response(refusal, "", b"{\"error\": \"no valid session\"}"),
+            _ => response(status, "", body.replace("$ID", &asked.message["id"].to_string()).as_bytes()),
         }
     }
 
@@ -63,7 +70,19 @@ fn asked_for(upstream: &Upstream, method: &str) -> Vec<Asked> {
 
 #[tokio::test]
 async fn p27_a_server_that_forgot_the_session_is_greeted_again_and_the_call_sent_again() {
-    for refusal in ["404 Not Found", "400 Bad Request", "401 Unauthorized"] {
+    let under_its_id = r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32001,"message":"Session not found"}}"#;
+    let again = r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32000,"message":"Session not found. Re-initialize."}}"#;
+    let of_the_sdk =
+        r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}"#;
+    for refusal in [
+        NOT_FOUND,
+        ("404 Not Found", ""),
+        ("404 Not Found", under_its_id),
+        ("404 Not Found", again),
+        ("400 Bad Request", of_the_sdk),
+        ("400 Bad Request", "Bad Request: No valid session ID provided"),
+        ("401 Unauthorized", "Unauthorized: Session not found"),
+    ] {
         let server = Forgetful::default();
         let upstream = server.start(refusal).await;
         let gateway = Gateway::serve_with("[reconnect]\nbase = \"15s\"", &[Entry::url("a", &upstream.url)]).await;
@@ -74,11 +93,11 @@ async fn p27_a_server_that_forgot_the_session_is_greeted_again_and_the_call_sent
             server.forget_all();
             let began = tokio::time::Instant::now();
             client.works("echo").await;
-            assert!(began.elapsed().as_secs() < 10, "{refusal}: it is greeted at once, not after a pause");
-            assert_eq!(asked_for(&upstream, "initialize").len(), 1 + round, "{refusal}");
+            assert!(began.elapsed().as_secs() < 10, "{refusal:?}: it is greeted at once, not after a pause");
+            assert_eq!(asked_for(&upstream, "initialize").len(), 1 + round, "{refusal:?}");
         }
         let levels = asked_for(&upstream, "logging/setLevel").len();
-        assert_eq!(levels, 4, "{refusal}: the state of the session is told again");
+        assert_eq!(levels, 4, "{refusal:?}: the state of the session is told again");
         gateway.stop().await;
     }
 }
@@ -89,7 +108,7 @@ async fn p27_a_call_under_way_when_the_session_is_forgotten_is_not_sent_again() 
     let (forgetful, go_on) = (server.clone(), Arc::new(tokio::sync::Notify::new()));
     let finish = Arc::clone(&go_on);
     let upstream = Upstream::start(move |asked: Asked, mut tcp: TcpStream| {
-        let (said, go_on) = (forgetful.answer(&asked, "404 Not Found"), Arc::clone(&finish));
+        let (said, go_on) = (forgetful.answer(&asked, NOT_FOUND), Arc::clone(&finish));
         async move {
             if asked.tool() == "work" {
                 go_on.notified().await;
@@ -118,7 +137,7 @@ async fn p27_a_call_under_way_when_the_session_is_forgotten_is_not_sent_again() 
 #[tokio::test]
 async fn p27_a_session_that_is_lost_twice_in_a_row_is_an_honest_failure_and_no_loop() {
     let server = Forgetful::default();
-    let upstream = server.start("404 Not Found").await;
+    let upstream = server.start(NOT_FOUND).await;
     let gateway = Gateway::serve_with(ONCE, &[Entry::url("a", &upstream.url)]).await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     client.works("echo").await;
@@ -138,6 +157,74 @@ async fn p27_a_session_that_is_lost_twice_in_a_row_is_an_honest_failure_and_no_l
         client.call("echo", json!({"text": "x"})).await["result"]["isError"].is_null()
     })
     .await;
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_answers_404_to_everything_is_asked_twice_and_greeted_once_more_per_call() {
+    let server = Forgetful::default();
+    let upstream = server.start(NOT_FOUND).await;
+    // As many attempts as the defaults allow, to a tool that reads.
+    let settings = "[reconnect]\nbase = \"10ms\"\n[tools.\"a/echo\"]\neffect = \"read_only\"";
+    let gateway = Gateway::serve_with(settings, &[Entry::url("a", &upstream.url)]).await;
+    let client = Legacy::connect(&gateway, "/mcp/a").await;
+    client.works("echo").await;
+    server.is_hopeless.store(true, Ordering::SeqCst);
+    server.forget_all();
+    let before = asked_for(&upstream, "tools/call").len();
+    let answer = client.call("echo", json!({"text": "another"})).await;
+    assert_eq!(failed(&answer)["code"], "CONNECTION_LOST", "{answer}");
+    assert_eq!(asked_for(&upstream, "tools/call").len(), before + 2);
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_write_that_is_refused_in_words_about_a_session_is_executed_once() {
+    let written = "the possession record was written, but the audit log is full";
+    let under_its_id = r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32000,"message":"session quota is used up"}}"#;
+    for (status, body, is_in_doubt) in [
+        ("400 Bad Request", written, true),
+        ("409 Conflict", "the session was saved, its index was not", true),
+        ("422 Unprocessable Content", written, true),
+        ("400 Bad Request", r#"{"error": "No valid session ID provided for the second step"}"#, true),
+        ("403 Forbidden", "saved; then: request timeout", true),
+        ("403 Forbidden", "saved; then: rate limit exceeded", true),
+        ("401 Unauthorized", written, false),
+    ] {
+        let server = Forgetful::default();
+        let forgetful = server.clone();
+        let upstream = Upstream::start(move |asked: Asked, mut tcp: TcpStream| {
+            let said = match asked.tool() {
+                "save" => response(status, "", body.as_bytes()),
+                _ => forgetful.answer(&asked, NOT_FOUND),
+            };
+            async move {
+                write(&mut tcp, &said).await;
+            }
+        })
+        .await;
+        let settings = "[defaults]\nretry = { attempts = 3, base = \"10ms\" }\n";
+        let gateway = Gateway::serve_with(settings, &[Entry::url("a", &upstream.url)]).await;
+        let client = Legacy::connect(&gateway, "/mcp/a").await;
+        client.works("echo").await;
+        let answer = client.call("save", json!({"text": "x"})).await;
+        assert_eq!(failed(&answer)["mayHaveExecuted"], is_in_doubt, "{status} {body}: {answer}");
+        let saved = upstream.seen().iter().filter(|asked| asked.tool() == "save").count();
+        assert_eq!((saved, asked_for(&upstream, "initialize").len()), (1, 1), "{status} {body}: {answer}");
+        gateway.stop().await;
+    }
+    // An error of the protocol under the id of the request is the server's answer, and stays its bytes.
+    let upstream = Upstream::start(move |asked: Asked, mut tcp: TcpStream| async move {
+        let body = under_its_id.replace("$ID", &asked.message["id"].to_string());
+        let said =
+            if asked.tool() == "save" { response("400 Bad Request", "", body.as_bytes()) } else { honest(&asked) };
+        write(&mut tcp, &said).await;
+    })
+    .await;
+    let gateway = Gateway::serve(&[Entry::url("a", &upstream.url)]).await;
+    let answer = Legacy::connect(&gateway, "/mcp/a").await.call("save", json!({})).await;
+    assert_eq!(answer["error"]["message"], "session quota is used up", "{answer}");
+    assert_eq!(upstream.seen().iter().filter(|asked| asked.tool() == "save").count(), 1);
     gateway.stop().await;
 }
 

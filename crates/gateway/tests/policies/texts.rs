@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::server::{End, Faulty, call, failure, text};
+use super::server::{End, Faulty, QUICK, call, failure, text};
 use super::upstream::{Upstream, answer, honest, write};
 
 const DOWN: End = End::Status("503 Service Unavailable", "", "");
@@ -81,6 +81,23 @@ async fn t13_details_come_only_when_asked_for_and_without_secrets() {
             assert_eq!(debug["timestamp"].as_str().map(|at| (&at[..2], at.len())), Some(("20", 24)), "{debug}");
         }
         assert!(!answer.to_string().contains("canary-1"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_timeout_that_the_server_tells_of_is_quoted_and_given_no_time() {
+    let server = Faulty::start(|tool, _, _| match tool {
+        "create_issue" => End::Status("504 Gateway Timeout", "", "the backend is slow"),
+        _ => End::Status("408 Request Timeout", "", ""),
+    })
+    .await;
+    let served = server.served(QUICK).await;
+    let session = served.session("/mcp/gh").await;
+    for (tool, words) in [("create_issue", "HTTP 504 Gateway Timeout: the backend is slow"), ("get_issue", "HTTP 408")]
+    {
+        let answer = call(&session, tool, json!({})).await;
+        assert_eq!(failure(&answer)["code"], "TIMEOUT", "{answer}");
+        assert!(text(&answer).contains(words) && !text(&answer).contains("within"), "{answer}");
     }
 }
 

@@ -174,6 +174,26 @@ fn what_is_missing_is_not_called_a_wrong_request() {
 }
 
 #[test]
+fn a_timeout_that_somebody_else_tells_of_is_quoted_and_given_no_time() {
+    let told = |sent, status, message: &str| {
+        let failure = Failure { status, ..failure(Cause::Timeout, sent, None, message) };
+        let took = if status.is_none() && sent == Sent::Maybe { Duration::ZERO } else { Duration::from_millis(3) };
+        Situation { took, attempts: 1, ..situation(&failure, Effect::Write) }.plain()
+    };
+    for (text, says) in [
+        (told(Sent::Maybe, Some(504), "HTTP 504 Gateway Timeout"), "(504): \"HTTP 504 Gateway Timeout\"."),
+        (told(Sent::Yes, None, "timeout"), ": \"timeout\"."),
+        (told(Sent::Maybe, None, "request timed out"), ": \"request timed out\"."),
+    ] {
+        assert!(text.contains("github answered that time was up") && text.contains(says), "{text}");
+        assert!(
+            !text.contains("within") && !text.contains("0s") && text.contains("It may have been executed."),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn a_hint_is_appended_as_the_operators_word() {
     let failure = failure(Cause::Misbehaved, Sent::Yes, None, "boom");
     let text = Situation {
