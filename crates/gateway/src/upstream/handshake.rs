@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use tokio::time::Instant;
 
 use super::{Failure, Hello, Link, Server, Wire, beginning, child, http::Http, sse, ws};
 use crate::call::Outlet;
@@ -100,14 +101,19 @@ impl Server {
         let is_sse = matches!(transport, Transport::Sse { .. });
         let first = if is_sse { Era::Legacy } else { self.only_speaks().unwrap_or(opening.prefer) };
         let link = self.connect(transport, general).await?;
-        let refused = match greet(&link, first, opening, probe_time(first)).await? {
+        let time = HandshakeTime::of(transport);
+        let refused = match greet(&link, first, opening, time.within(probe_time(first))).await? {
             Tried::Agreed(hello) => return Ok(self.agreed(link, hello)),
             Tried::NotSpoken(failure) => failure,
         };
+        if time.is_over() {
+            link.close().await;
+            return Err(refused.into());
+        }
         // Some servers end when they are asked what they do not know.
         let link = if link.is_alive() { link } else { self.connect(transport, general).await? };
         let second = other(first);
-        let refused_again = match greet(&link, second, opening, limits::HANDSHAKE).await? {
+        let refused_again = match greet(&link, second, opening, time.within(limits::HANDSHAKE)).await? {
             Tried::Agreed(hello) => {
                 self.note_only(second);
                 return Ok(self.agreed(link, hello));
@@ -115,7 +121,8 @@ impl Server {
             Tried::NotSpoken(failure) => failure,
         };
         if matches!(refused, Failure::Silent(_))
-            && let Tried::Agreed(hello) = greet(&link, first, opening, limits::HANDSHAKE).await?
+            && !time.is_over()
+            && let Tried::Agreed(hello) = greet(&link, first, opening, time.within(limits::HANDSHAKE)).await?
         {
             return Ok(self.agreed(link, hello));
         }
@@ -141,6 +148,26 @@ impl Server {
             Transport::Sse { url, headers } => sse::open(self, url, header_map(headers)?, general).await,
             Transport::Ws { url, headers } => ws::open(self, url, header_map(headers)?, general).await,
         }
+    }
+}
+
+/// How long a handshake may take. A command may have to install something before it can answer, so each question to it has
+/// its own time; a remote server is there or it is not, and all questions to it have one.
+struct HandshakeTime(Option<Instant>);
+
+impl HandshakeTime {
+    fn of(transport: &Transport) -> Self {
+        let is_process = matches!(transport, Transport::Stdio { .. });
+        Self((!is_process).then(|| Instant::now() + limits::REMOTE_HANDSHAKE))
+    }
+
+    /// As long as this, or as is left.
+    fn within(&self, most: Duration) -> Duration {
+        self.0.map_or(most, |end| most.min(end.saturating_duration_since(Instant::now())))
+    }
+
+    fn is_over(&self) -> bool {
+        self.within(Duration::MAX).is_zero()
     }
 }
 

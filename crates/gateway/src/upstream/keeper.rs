@@ -1,13 +1,14 @@
 //! Keeps one conversation with a server: opens it, notices when it ends, opens it again, and lets calls wait for it.
 //!
 //! Opening goes on whether or not somebody waits: a server that takes long to start must not begin anew because a
-//! client lost patience.
+//! client lost patience. A server that is away is tried at the pace of its backoff, and sooner if somebody asks for it.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -34,6 +35,41 @@ pub struct Keeper {
     prepare: Prepare,
     state: watch::Sender<State>,
     stopped: CancellationToken,
+    asked: Arc<AskedFor>,
+}
+
+/// Who needs the server while it is away: calls that wait for it now, and those that came since it was last tried.
+#[derive(Default)]
+struct AskedFor {
+    waiting: AtomicUsize,
+    since_last_try: AtomicBool,
+    somebody: Notify,
+}
+
+impl AskedFor {
+    /// Somebody needs it, and waits until what this gives is dropped.
+    fn ask(self: &Arc<Self>) -> impl Drop + use<> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        self.since_last_try.store(true, Ordering::SeqCst);
+        self.somebody.notify_one();
+        Waiting(Arc::clone(self))
+    }
+
+    fn is_so(&self) -> bool {
+        self.since_last_try.load(Ordering::SeqCst) || self.waiting.load(Ordering::SeqCst) > 0
+    }
+
+    fn is_tried(&self) {
+        self.since_last_try.store(false, Ordering::SeqCst);
+    }
+}
+
+struct Waiting(Arc<AskedFor>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 #[derive(Clone)]
@@ -49,7 +85,7 @@ impl Keeper {
     /// A keeper; nothing is opened before somebody asks.
     pub fn new(server: &Arc<Server>, opening: Opening, general: Arc<dyn Outlet>, prepare: Prepare) -> Arc<Self> {
         let (state, stopped) = (watch::Sender::new(State::Closed(None)), server.lifecycle.ended.child_token());
-        Arc::new(Self { server: Arc::clone(server), opening, general, prepare, state, stopped })
+        Arc::new(Self { server: Arc::clone(server), opening, general, prepare, state, stopped, asked: Arc::default() })
     }
 
     /// The conversation, if it is open.
@@ -67,6 +103,7 @@ impl Keeper {
         }
         let deadline = Instant::now() + patience;
         let mut state = self.state.subscribe();
+        let _asked = self.asked.ask();
         self.start();
         loop {
             let was_put_to_rest = match &*state.borrow_and_update() {
@@ -79,7 +116,7 @@ impl Keeper {
                 self.start();
             }
             // Waiting makes no sense when the next try comes later than patience ends.
-            let is_too_far = self.server.reconnect.wait() > deadline.saturating_duration_since(Instant::now());
+            let is_too_far = self.server.reconnect.soonest() > deadline.saturating_duration_since(Instant::now());
             if is_too_far || !matches!(tokio::time::timeout_at(deadline, state.changed()).await, Ok(Ok(()))) {
                 return Err(self.starting());
             }
@@ -89,7 +126,7 @@ impl Keeper {
     /// Why there is no conversation yet.
     pub fn starting(&self) -> Failure {
         let reason = self.server.reconnect.last().map(|failure| failure.to_string());
-        Failure::Starting { reason, retry_in: self.server.reconnect.wait() }
+        Failure::Starting { reason, retry_in: self.server.reconnect.soonest() }
     }
 
     /// Begins to open it, unless that is under way; a lazy server waits for somebody who needs it.
@@ -165,18 +202,36 @@ async fn keep(weak: Weak<Keeper>) {
         let Some(keeper) = weak.upgrade() else { return };
         let server = Arc::clone(&keeper.server);
         let (opening, general) = (keeper.opening.clone(), Arc::clone(&keeper.general));
+        let asked = Arc::clone(&keeper.asked);
         if let Some(failure) = server.reconnect.given_up() {
             return keeper.give_up(failure);
         }
         drop(keeper);
         let starting = server.status.starting();
         let mut again = server.again.subscribe();
+        let mut tries = server.reconnect.tries();
         let wait = server.reconnect.wait();
-        if !wait.is_zero() {
-            let _renewed = tokio::time::timeout(wait, again.changed()).await;
+        let soonest = if asked.is_so() { server.reconnect.soonest() } else { wait };
+        let early = if wait.is_zero() || !soonest.is_zero() { None } else { server.reconnect.turn() };
+        if !wait.is_zero() && early.is_none() {
+            // Somebody else is the try, or it is too early for one.
+            let pause = if soonest.is_zero() { wait } else { soonest };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                _ = again.changed() => {}
+                _ = tries.changed() => {}
+                () = asked.somebody.notified() => {}
+            }
             continue;
         }
+        asked.is_tried();
         let opened = server.open(&opening, &general).await;
+        match &opened {
+            Ok(_) if early.is_some() => server.reconnect.came_early(),
+            Ok(_) => {}
+            Err(failure) => server.reconnect.failed(failure.clone()),
+        }
+        drop(early);
         let Some(keeper) = weak.upgrade() else { return };
         match opened {
             Ok(link) => {
@@ -197,12 +252,8 @@ async fn keep(weak: Weak<Keeper>) {
                 let Some(keeper) = weak.upgrade() else { return };
                 keeper.state.send_replace(State::Opening);
             }
-            Err(failure) => {
-                server.reconnect.failed(failure.clone());
-                if failure.is_final() {
-                    return keeper.give_up(failure);
-                }
-            }
+            Err(failure) if failure.is_final() => return keeper.give_up(failure),
+            Err(_) => {}
         }
     }
 }
@@ -240,7 +291,7 @@ async fn watch(link: &Arc<Link>, server: &Server) {
     if link.was_of_use() {
         server.reconnect.was_of_use();
     }
-    server.reconnect.failed(why);
+    server.reconnect.broke(why);
 }
 
 #[cfg(test)]

@@ -133,7 +133,10 @@ impl Server {
         };
         let status: Arc<status::Status> = Arc::default();
         let secrets = Arc::new(Secrets::of(&transport));
-        let reconnect = reconnect::Reconnect::new(&name, Arc::clone(&status), &secrets, &life.reconnect, Rng::new());
+        let is_process = matches!(transport, Transport::Stdio { .. });
+        let reconnect = &life.reconnect;
+        let reconnect =
+            reconnect::Reconnect::new(&name, Arc::clone(&status), &secrets, reconnect, is_process, Rng::new());
         Arc::new(Self {
             name,
             shared,

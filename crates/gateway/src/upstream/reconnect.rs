@@ -3,16 +3,22 @@
 //! The count starts over when a conversation has lasted a while after its handshake. A conversation that answered a
 //! client and broke before that halves it: such a server is of use, but it is not well. One that only shakes hands and
 //! dies waits longer each time.
+//!
+//! The backoff paces tries that nobody asked for. A call that finds its server away may be the try, one at a time and not
+//! right after the last one: a server that is back must not be kept from its clients by a wait that was drawn an hour
+//! ago. A process that shakes hands and dies is the exception: no call starts that one before its time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use seawall::{Backoff, Rng};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
 use super::Failure;
 use super::status::Status;
 use crate::ops::config::{Reconnecting, Secrets};
+use crate::wire::limits;
 
 /// The cool-down of one server.
 #[derive(Debug)]
@@ -24,7 +30,27 @@ pub struct Reconnect {
     attempts: Option<u32>,
     patience: Duration,
     rng: Rng,
+    /// Whether a try starts a process.
+    is_process: bool,
     state: Mutex<Cooling>,
+    /// Who may try before the backoff is over: one at a time.
+    turn: Arc<Semaphore>,
+    /// How many such tries have ended.
+    tries: watch::Sender<u64>,
+}
+
+/// The right to try before the backoff is over; whoever waits for its end hears of it.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    reconnect: &'a Reconnect,
+    place: Option<OwnedSemaphorePermit>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.place = None;
+        self.reconnect.tries.send_modify(|count| *count += 1);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -32,6 +58,10 @@ struct Cooling {
     failures: u32,
     until: Option<Instant>,
     last: Option<Failure>,
+    /// When the last try or conversation ended in failure.
+    ended: Option<Instant>,
+    /// Whether that was a conversation, and no try to open one.
+    has_broken: bool,
 }
 
 impl Cooling {
@@ -42,11 +72,19 @@ impl Cooling {
 
 impl Reconnect {
     /// Of a server, as it is configured.
-    pub fn new(name: &str, status: Arc<Status>, secrets: &Arc<Secrets>, config: &Reconnecting, rng: Rng) -> Self {
+    pub fn new(
+        name: &str,
+        status: Arc<Status>,
+        secrets: &Arc<Secrets>,
+        config: &Reconnecting,
+        is_process: bool,
+        rng: Rng,
+    ) -> Self {
         let backoff = Backoff { base: config.base, max: config.max, ..Backoff::RECONNECT };
         let Reconnecting { attempts, wait: patience, .. } = *config;
         let (name, secrets) = (name.to_owned(), Arc::clone(secrets));
-        Self { name, status, secrets, backoff, attempts, patience, rng, state: Mutex::default() }
+        let (state, turn, tries) = (Mutex::default(), Arc::new(Semaphore::new(1)), watch::Sender::new(0));
+        Self { name, status, secrets, backoff, attempts, patience, rng, is_process, state, turn, tries }
     }
 
     fn state(&self) -> MutexGuard<'_, Cooling> {
@@ -69,6 +107,32 @@ impl Reconnect {
         self.state().wait()
     }
 
+    /// How long to wait before somebody who needs the server may try it.
+    pub fn soonest(&self) -> Duration {
+        let state = self.state();
+        let pace = if self.is_process { limits::ASKED_START } else { limits::ASKED_TRY };
+        let may_ask = !(self.is_process && state.has_broken);
+        let asked =
+            state.ended.filter(|_| may_ask).map(|ended| (ended + pace).saturating_duration_since(Instant::now()));
+        asked.map_or(state.wait(), |asked| asked.min(state.wait()))
+    }
+
+    /// The right to try before the backoff is over, unless somebody else has it.
+    pub fn turn(&self) -> Option<Turn<'_>> {
+        let place = Arc::clone(&self.turn).try_acquire_owned().ok()?;
+        Some(Turn { reconnect: self, place: Some(place) })
+    }
+
+    /// Changes when such a try has ended.
+    pub fn tries(&self) -> watch::Receiver<u64> {
+        self.tries.subscribe()
+    }
+
+    /// A try before its time worked: nobody else has to wait for the backoff either.
+    pub fn came_early(&self) {
+        self.state().until = None;
+    }
+
     /// What went wrong last, if nothing has worked since.
     pub fn last(&self) -> Option<Failure> {
         self.state().last.clone()
@@ -80,9 +144,20 @@ impl Reconnect {
         (self.state().failures > limit).then_some(Failure::GivenUp(limit))
     }
 
-    /// A try failed, or a conversation broke. What fails while the server cools down is part of the same outage.
+    /// A conversation broke.
+    pub fn broke(&self, failure: Failure) {
+        self.note(failure, true);
+    }
+
+    /// A try to open one failed.
     pub fn failed(&self, failure: Failure) {
+        self.note(failure, false);
+    }
+
+    /// What fails while the server cools down is part of the same outage.
+    fn note(&self, failure: Failure, has_broken: bool) {
         let mut state = self.state();
+        (state.ended, state.has_broken) = (Some(Instant::now()), has_broken);
         // Whether it was at work then is not what this is about.
         let text = match &failure {
             Failure::Lost(text) => format!("lost: {text}"),
@@ -139,6 +214,7 @@ mod tests {
             Arc::default(),
             &Arc::default(),
             &Reconnecting { attempts, ..Reconnecting::default() },
+            true,
             Rng::fixed(chance),
         )
     }
@@ -190,6 +266,41 @@ mod tests {
         reconnect.forgive();
         assert_eq!(reconnect.given_up(), None);
         assert_eq!(reconnect.wait(), Duration::from_secs(60), "a new client does not hurry a server that cools down");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn somebody_who_asks_waits_seconds_and_not_for_the_backoff() {
+        for (is_process, pace) in [(false, limits::ASKED_TRY), (true, limits::ASKED_START)] {
+            let reconnect = Reconnect { is_process, ..of(None, 0.5) };
+            for _ in 0..8 {
+                next_failure(&reconnect).await;
+            }
+            assert_eq!((reconnect.wait(), reconnect.soonest()), (Duration::from_secs(60), pace));
+            tokio::time::advance(pace).await;
+            assert_eq!(reconnect.soonest(), Duration::ZERO);
+            let turn = reconnect.turn();
+            assert!(turn.is_some() && reconnect.turn().is_none(), "one at a time");
+            let tries = reconnect.tries();
+            reconnect.failed(Failure::Cancelled);
+            drop(turn);
+            assert!(tries.has_changed().unwrap(), "the others hear of it");
+            assert_eq!(reconnect.soonest(), pace, "counted from the end of the last try");
+            assert_eq!(reconnect.wait(), Duration::from_secs(60) - pace, "which does not make the backoff longer");
+            reconnect.came_early();
+            assert_eq!((reconnect.wait(), reconnect.soonest()), (Duration::ZERO, Duration::ZERO));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_starts_a_process_before_its_time_that_shook_hands_and_died() {
+        for (is_process, soonest) in [(true, 60), (false, 2)] {
+            let reconnect = Reconnect { is_process, ..of(None, 0.5) };
+            for _ in 0..8 {
+                tokio::time::advance(reconnect.wait()).await;
+                reconnect.broke(Failure::Cancelled);
+            }
+            assert_eq!(reconnect.soonest(), Duration::from_secs(soonest), "{is_process}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

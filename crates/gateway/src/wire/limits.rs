@@ -90,8 +90,14 @@ pub const PARKED: usize = 1024;
 pub const PARK_TIME: Duration = Duration::from_secs(600);
 /// How often a server may ask for more input before its call is given up.
 pub const INPUT_ROUNDS: usize = 16;
-/// How long a server may take for its handshake.
+/// How long a server that is started may take for its handshake: its command may install something first.
 pub const HANDSHAKE: Duration = Duration::from_secs(300);
+/// How long a remote server may take for its handshake, in both eras together.
+pub const REMOTE_HANDSHAKE: Duration = Duration::from_secs(30);
+/// How soon after the end of a failed try a call may be the next one, whatever the backoff says.
+pub const ASKED_TRY: Duration = Duration::from_secs(2);
+/// The same where a try starts a process.
+pub const ASKED_START: Duration = Duration::from_secs(5);
 /// How long the question "are you modern?" may take before the answer is taken to be no.
 pub const PROBE: Duration = Duration::from_secs(10);
 /// Processes of servers at a time.

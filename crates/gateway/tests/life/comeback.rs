@@ -2,16 +2,20 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::net::TcpSocket;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
 use crate::kit::process::SEAWALL;
-use crate::kit::{Entry, Gateway, Legacy, text, until, within};
-use crate::{AT_ONCE, ONCE, failed};
+use crate::kit::upstream::{honest, write};
+use crate::kit::{Asked, Entry, Gateway, Legacy, Upstream, text, until, within};
+use crate::{AT_ONCE, Ledger, ONCE, failed};
 
 /// A place that nobody else takes while no server listens there: bound, but not listening.
 fn place() -> (TcpSocket, String) {
@@ -151,5 +155,114 @@ async fn r35_calls_to_a_server_on_http_that_refuses_connections_wait_for_it() {
     };
     let (answers, _server) = tokio::join!(waiting, revive);
     assert!(answers.iter().all(|answer| text(answer) == SIMPLE), "{answers:?}");
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_back_is_used_within_seconds_while_clients_call_whatever_the_backoff_is() {
+    let (_kept, address) = place();
+    let mut server = started("--listen", &address).await;
+    let settings = format!("{ONCE}[reconnect]\nbase = \"60s\"\nmax = \"60s\"\nwait = \"1s\"\n");
+    let gateway = Gateway::serve_with(&settings, &[Entry::url("a", &format!("http://{address}/mcp"))]).await;
+    let clients = futures_util::future::join_all((0..3).map(|_| Legacy::connect(&gateway, "/mcp/a"))).await;
+    for client in &clients {
+        assert_eq!(text(&simple(client).await), SIMPLE);
+    }
+    server.kill().await.unwrap();
+    let gone = Instant::now();
+    // The first notices; for all of them the next try that nobody asks for is a minute away.
+    while gone.elapsed() < Duration::from_secs(6) {
+        let answers = futures_util::future::join_all(clients.iter().map(simple)).await;
+        assert!(answers.iter().all(|answer| answer["result"]["isError"] == true), "{answers:?}");
+    }
+    let _server = started("--listen", &address).await;
+    let back = Instant::now();
+    for client in &clients {
+        until(5, "it is used", async || simple(client).await["result"]["isError"].is_null()).await;
+    }
+    assert!(back.elapsed() < Duration::from_secs(5), "{:?}", back.elapsed());
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn calls_try_a_server_that_is_away_one_at_a_time_and_every_two_seconds_at_most() {
+    let times: Arc<Mutex<Vec<Instant>>> = Arc::default();
+    let noted = Arc::clone(&times);
+    // It closes every connection without a word.
+    let upstream = Upstream::start(move |asked: Asked, tcp: TcpStream| {
+        let noted = Arc::clone(&noted);
+        async move {
+            if asked.is("initialize") {
+                noted.lock().unwrap().push(Instant::now());
+            }
+            drop(tcp);
+        }
+    })
+    .await;
+    let settings = format!("{ONCE}[reconnect]\nbase = \"60s\"\nmax = \"60s\"\nwait = \"500ms\"\n");
+    let entry = Entry::url("a", &upstream.url).with("type = \"http\"");
+    let gateway = Gateway::serve_with(&settings, &[entry]).await;
+    let clients = futures_util::future::join_all((0..4).map(|_| Legacy::connect(&gateway, "/mcp/a"))).await;
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(9) {
+        futures_util::future::join_all(clients.iter().map(|client| client.call("echo", json!({"text": "x"})))).await;
+    }
+    let times = times.lock().unwrap();
+    let asked: Vec<_> = times.iter().filter(|at| **at > began).collect();
+    assert!((2..=6).contains(&asked.len()), "{} tries in 9 s", asked.len());
+    let pauses: Vec<_> = asked.windows(2).map(|pair| *pair[1] - *pair[0]).collect();
+    assert!(pauses.iter().all(|pause| *pause >= Duration::from_millis(1900)), "{pauses:?}");
+    drop(times);
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn calls_start_a_process_that_cannot_start_every_five_seconds_at_most() {
+    let ledger = Ledger::new();
+    let ready = ledger.path.with_file_name("ready");
+    let args = ["--tag", "$TAG", "--ledger", ledger.path(), "--needs", ready.to_str().unwrap()];
+    let settings = format!("{ONCE}[reconnect]\nbase = \"60s\"\nmax = \"60s\"\nwait = \"500ms\"\n");
+    let gateway = Gateway::serve_with(&settings, &[Entry::scripted("a", &args)]).await;
+    let client = Legacy::connect(&gateway, "/mcp/a").await;
+    until(10, "it was started", async || ledger.count("start") > 0).await;
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(12) {
+        client.call("echo", json!({"text": "x"})).await;
+    }
+    // Each try starts it once for each era.
+    let starts = ledger.count("start");
+    assert!((2..=8).contains(&starts), "{starts} starts in 12 s");
+    std::fs::write(&ready, "").unwrap();
+    let began = Instant::now();
+    until(8, "it is used", async || client.call("echo", json!({"text": "x"})).await["result"]["isError"].is_null())
+        .await;
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_remote_handshake_that_is_swallowed_ends_after_thirty_seconds() {
+    let swallowed = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&swallowed);
+    let relay = Upstream::start(move |asked: Asked, mut tcp: TcpStream| {
+        let count = Arc::clone(&count);
+        async move {
+            let is_first = asked.is("initialize") && count.fetch_add(1, Ordering::SeqCst) == 0;
+            match is_first {
+                true => std::future::pending().await,
+                false => drop(write(&mut tcp, &honest(&asked)).await),
+            }
+        }
+    })
+    .await;
+    let entry = Entry::url("a", &relay.url).with("type = \"http\"");
+    let gateway = Gateway::serve_with(ONCE, &[entry]).await;
+    let began = Instant::now();
+    let client = Legacy::connect(&gateway, "/mcp/a").await;
+    until(40, "it works", async || client.call("echo", json!({"text": "x"})).await["result"]["isError"].is_null())
+        .await;
+    let took = began.elapsed();
+    assert!(took > Duration::from_secs(20) && took < Duration::from_secs(45), "{took:?}");
+    assert_eq!(swallowed.load(Ordering::SeqCst), 2, "tried once more");
     gateway.stop().await;
 }
