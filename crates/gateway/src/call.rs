@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use seawall::{CallControl, Question};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::upstream::Link;
@@ -48,6 +49,8 @@ pub struct Call {
     pub cancel: Arc<Cancel>,
     /// Arguments that the client mirrored into headers; `None` if it is not one that does.
     pub mirrored: Option<Vec<(HeaderName, HeaderValue)>>,
+    /// When its own time is over, if it has one.
+    pub ends: Option<Instant>,
     /// How it is told that its client is being asked, or has gone.
     pub control: Arc<CallControl>,
     /// Who wants to know that its answer was delivered.
@@ -62,6 +65,7 @@ impl Call {
             outlet,
             cancel: Arc::default(),
             mirrored: None,
+            ends: None,
             control: Arc::default(),
             receipt: Arc::default(),
         }

@@ -241,7 +241,8 @@ impl Carried {
     async fn send_once(&self, server: &Arc<Server>, attempt: Attempt) -> Result<Message, Signals> {
         *self.words() = None;
         let watched = Watched::over(&self.call, self.policy.own.idle_timeout.is_some());
-        let call = self.as_attempted(&attempt, watched.call()?)?;
+        let ends = Instant::now().checked_add(attempt.timeout);
+        let call = Call { ends, ..self.as_attempted(&attempt, watched.call()?)? };
         let reply = watched.run(self.policy.own.idle_timeout, self.ask(server, &call, attempt.timeout)).await;
         match reply {
             Ok(answer) if is_passing(&answer) => {

@@ -104,6 +104,7 @@ impl Http {
                 link.retire(failure);
             }
         })?;
+        link.hear();
         if request.method() == "initialize"
             && let Some(session) = response.headers().get(header::SESSION)
         {

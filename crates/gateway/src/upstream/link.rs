@@ -1,9 +1,10 @@
 //! One conversation with a server: its ids are ours, and every answer finds the call it belongs to.
 //!
 //! Requests of all clients get ids and progress tokens of this conversation, so no two can be mixed up; what comes
-//! back gets the client's own again. Whatever ends the conversation ends every call in it, at once.
+//! back gets the client's own again. `liveness` finds out whether a server of which nothing is heard is still there. Whatever ends the conversation ends every call in it, at once.
 
 mod heard;
+mod liveness;
 mod ticket;
 
 use std::collections::HashMap;
@@ -18,6 +19,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::liveness::Sent;
 use self::ticket::Ticket;
 use super::incident::Incidents;
 use super::mirror::Mirror;
@@ -52,6 +54,10 @@ pub struct Link {
     begun: Instant,
     /// When a client last used it, in milliseconds since it began.
     used: AtomicU64,
+    /// When something was last heard of the server, in milliseconds since it began; zero: never.
+    heard: AtomicU64,
+    /// Whether it is being found out if the server is still there.
+    is_suspect: AtomicBool,
     /// Whether somebody waits for news of a resource.
     is_followed: AtomicBool,
     open: Mutex<Open>,
@@ -73,6 +79,8 @@ struct Pending {
     reply: Option<oneshot::Sender<Reply>>,
     /// Whether the conversation is in use as long as this is open: not for one who only listens for changes of lists.
     is_use: bool,
+    /// Whether a server may be busy with it: not with a subscription, which lasts, nor with our own question if it is there.
+    is_work: bool,
 }
 
 impl Link {
@@ -94,6 +102,8 @@ impl Link {
             of_use: AtomicBool::new(false),
             begun: Instant::now(),
             used: AtomicU64::new(0),
+            heard: AtomicU64::new(0),
+            is_suspect: AtomicBool::new(false),
             is_followed: AtomicBool::new(false),
             open: Mutex::default(),
             telling: Arc::new(Semaphore::new(limits::TELL_BYTES)),
@@ -192,6 +202,9 @@ impl Link {
             }
         };
         ticket.is_told = false;
+        if !matches!(answer, Err(Failure::Cancelled)) {
+            ticket.sent = None;
+        }
         answer
     }
 
@@ -321,9 +334,12 @@ impl Link {
             }
             _ => true,
         };
-        open.pending.insert(number, Pending { id, token, outlet, reply: Some(reply), is_use });
+        let is_work = !matches!(call.request.method(), "subscriptions/listen" | "ping" | "server/discover");
+        open.pending.insert(number, Pending { id, token, outlet, reply: Some(reply), is_use, is_work });
         let (link, cancel) = (Arc::clone(self), Arc::clone(&call.cancel));
-        Ok((Ticket { link, number, cancel, is_told: false }, answer))
+        let ends = call.ends.unwrap_or_else(|| Instant::now() + limits::SILENCE);
+        let sent = is_work.then(|| Sent { number, at: self.millis(), ends });
+        Ok((Ticket { link, number, cancel, sent, is_told: false }, answer))
     }
 
     /// The server has hung up on a request and will go on with it when it is asked again.

@@ -85,6 +85,7 @@ pub async fn read_lines(from: impl AsyncRead + Unpin, link: Weak<Link>, noise: i
             Err(error) => return Failure::Lost(error.to_string()),
         };
         let Some(link) = link.upgrade() else { return Failure::Cancelled };
+        link.hear();
         match Message::parse(line.clone()) {
             Ok(message) => link.receive(message, None),
             Err(reject) => broken_line(&link, &line, reject, &noise),

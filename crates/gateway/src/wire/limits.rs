@@ -94,6 +94,8 @@ pub const INPUT_ROUNDS: usize = 16;
 pub const HANDSHAKE: Duration = Duration::from_secs(300);
 /// How long a remote server may take for its handshake, in both eras together.
 pub const REMOTE_HANDSHAKE: Duration = Duration::from_secs(30);
+/// How long a server of which nothing is heard may take to answer a ping; it is pinged twice before it is replaced.
+pub const PING: Duration = Duration::from_secs(5);
 /// How soon after the end of a failed try a call may be the next one, whatever the backoff says.
 pub const ASKED_TRY: Duration = Duration::from_secs(2);
 /// The same where a try starts a process.

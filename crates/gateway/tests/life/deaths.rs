@@ -1,10 +1,11 @@
 //! Servers that die: the client keeps its session, its state and its tools, and is told what happened.
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::kit::process::processes;
 use crate::kit::{Entry, Gateway, Legacy, Stdio, text, until};
-use crate::{AT_ONCE, Ledger, count, failed, kill};
+use crate::{AT_ONCE, Ledger, ONCE, count, failed, kill};
 
 /// Servers come back within moments.
 const SOON: &str = "[reconnect]\nbase = \"20ms\"\nmax = \"100ms\"";
@@ -199,5 +200,52 @@ async fn an_answer_under_a_wrong_id_is_counted_and_given_to_nobody() {
     let (answer, ()) = tokio::join!(waiting, meanwhile);
     let answer = crate::kit::http::whole(answer).await.message();
     assert_eq!(failed(&answer)["code"], "CONNECTION_LOST", "it waited until its server died: {answer}");
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_process_that_hangs_for_ever_is_pinged_and_replaced() {
+    let policies = format!("{ONCE}timeout = \"2s\"\n{SOON}\n");
+    let gateway = Gateway::serve_with(&policies, &[Entry::scripted("a", &["--tag", "$TAG"])]).await;
+    let client = Legacy::connect(&gateway, "/mcp/a").await;
+    client.works("echo").await;
+    let hung = processes(gateway.tag());
+    for pid in &hung {
+        kill_process(Pid::from_raw(*pid).unwrap(), Signal::STOP).unwrap();
+    }
+    let lost = client.call("echo", json!({"text": "lost"})).await;
+    assert_eq!(
+        (&failed(&lost)["code"], &failed(&lost)["mayHaveExecuted"]),
+        (&json!("TIMEOUT"), &json!(true)),
+        "{lost}"
+    );
+    let mut calls = 0;
+    until(20, "another one serves", async || {
+        calls += 1;
+        client.call("echo", json!({"text": format!("{calls}")})).await["result"]["isError"].is_null()
+    })
+    .await;
+    assert!(gateway.said("not even a ping, and is replaced"), "{:?}", gateway.log.lock().unwrap());
+    until(10, "the hung one is gone", async || {
+        let running = processes(gateway.tag());
+        !running.is_empty() && hung.iter().all(|pid| !running.contains(pid))
+    })
+    .await;
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_process_that_only_takes_long_for_a_call_is_not_replaced() {
+    let policies = format!("{ONCE}timeout = \"2s\"\n{SOON}\n");
+    let gateway = Gateway::serve_with(&policies, &[Entry::scripted("a", &["--tag", "$TAG"])]).await;
+    let client = Legacy::connect(&gateway, "/mcp/a").await;
+    client.works("echo").await;
+    let before = processes(gateway.tag());
+    let slow = client.call("delay", json!({"ms": 15_000, "text": "late"})).await;
+    assert_eq!(failed(&slow)["code"], "TIMEOUT", "{slow}");
+    // Longer than two pings take.
+    tokio::time::sleep(std::time::Duration::from_secs(12)).await;
+    client.works("echo").await;
+    assert_eq!(processes(gateway.tag()), before);
     gateway.stop().await;
 }

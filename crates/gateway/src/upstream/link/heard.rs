@@ -12,6 +12,7 @@ use crate::wire::{Id, Kind, Message, build, edit, scan};
 impl Link {
     /// Takes what the server sent; `on` is the request whose answer stream it came on.
     pub fn receive(self: &Arc<Self>, message: Message, on: Option<u64>) {
+        self.hear();
         match message.kind() {
             Kind::Result | Kind::Error => {
                 let number = message.id().and_then(Id::as_number);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Link;
+use super::liveness::Sent;
 use crate::call::Cancel;
 use crate::upstream::Wire;
 use crate::wire::build;
@@ -14,6 +15,8 @@ pub(super) struct Ticket {
     pub(super) link: Arc<Link>,
     pub(super) number: u64,
     pub(super) cancel: Arc<Cancel>,
+    /// What is known of it as long as its server has work with it.
+    pub(super) sent: Option<Sent>,
     /// Whether the server knows of it and must hear when it is called off.
     pub(super) is_told: bool,
 }
@@ -37,6 +40,9 @@ impl Drop for Ticket {
         let was_pending = self.link.open().pending.remove(&self.number).is_some();
         if was_pending {
             self.call_off();
+            if let Some(sent) = self.sent.take() {
+                self.link.suspect(sent);
+            }
         }
     }
 }

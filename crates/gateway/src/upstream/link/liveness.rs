@@ -1,0 +1,209 @@
+//! Decides when a server that answers nothing is given up, and another conversation with it begins.
+//!
+//! A call that nobody waits for any more, and since whose sending nothing at all was heard, makes its server suspect: it is
+//! pinged. Whatever it says then, an error too, shows that it is there. A server that does one thing at a time says nothing
+//! while it works, so it is not given up before the suspect call's own time is over, nor as long as a call that was sent
+//! before it is still waited for.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Link;
+use crate::upstream::{Failure, seconds};
+use crate::wire::edit::{Object, quoted};
+use crate::wire::limits;
+use crate::wire::names::{CLIENT_CAPABILITIES, Era, MODERN, PROTOCOL_VERSION};
+
+/// How often it is looked whether those who protect a silent server are through.
+const LOOK: Duration = Duration::from_millis(250);
+
+impl Link {
+    /// Notes that something was heard of the server.
+    pub fn hear(&self) {
+        self.heard.store(self.millis(), Ordering::Relaxed);
+    }
+
+    /// Milliseconds since the conversation began, and at least one: zero means never.
+    pub(super) fn millis(&self) -> u64 {
+        u64::try_from(self.age().as_millis()).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// Nobody waits any more for the answer to this request.
+    pub(super) fn suspect(self: &Arc<Self>, call: Sent) {
+        let may_be_hung = self.is_silent(&call) && self.hello().is_some() && self.is_alive();
+        if !may_be_hung || self.is_suspect.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (link, over) = (Arc::downgrade(self), self.over.clone());
+        runtime.spawn(async move {
+            over.run_until_cancelled(examine(&link, &call)).await;
+            if let Some(link) = link.upgrade() {
+                link.is_suspect.store(false, Ordering::Relaxed);
+            }
+        });
+    }
+
+    /// Whether nothing was heard since this was sent.
+    fn is_silent(&self, call: &Sent) -> bool {
+        self.heard.load(Ordering::Relaxed) <= call.at
+    }
+
+    fn replace(&self, call: &Sent) {
+        let silence = self.age().saturating_sub(Duration::from_millis(call.at));
+        let text = format!("it answered nothing for {} s, not even a ping, and is replaced", seconds(silence));
+        self.lose(Failure::Lost(text));
+    }
+
+    /// Whether a call that was sent before this one still waits for its answer.
+    fn is_busy_since_before(&self, number: u64) -> bool {
+        self.open().pending.iter().any(|(other, pending)| *other < number && pending.is_work)
+    }
+
+    /// Asks the one question that every server can answer.
+    async fn ping(self: &Arc<Self>) {
+        let mut meta = Object::default();
+        meta.set(PROTOCOL_VERSION, quoted(MODERN)).set(CLIENT_CAPABILITIES, "{}");
+        let mut params = Object::default();
+        params.set("_meta", meta.json());
+        let _any_answer = match self.era() {
+            Era::Legacy => self.ask("ping", b"{}").await,
+            Era::Modern => self.ask("server/discover", &params.json()).await,
+        };
+    }
+}
+
+/// A request that its server has work with.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) number: u64,
+    /// When it was sent, in milliseconds since the conversation began.
+    pub(super) at: u64,
+    /// When its own time is over.
+    pub(super) ends: Instant,
+}
+
+/// Pings a server, twice; gives it up if it says nothing, and nobody is left who may keep it busy. Holds the conversation
+/// only while it asks: one that nobody else holds must go.
+async fn examine(link: &Weak<Link>, call: &Sent) {
+    for _ in 0..2 {
+        let pinged = Instant::now();
+        let Some(asked) = link.upgrade() else { return };
+        let _any_answer = tokio::time::timeout(limits::PING, asked.ping()).await;
+        if !asked.is_silent(call) {
+            return;
+        }
+        drop(asked);
+        // A ping that could not be written, or that failed at once, was not heard either.
+        tokio::time::sleep_until(pinged + limits::PING).await;
+    }
+    loop {
+        let Some(link) = link.upgrade() else { return };
+        if !link.is_silent(call) {
+            return;
+        }
+        if Instant::now() >= call.ends && !link.is_busy_since_before(call.number) {
+            return link.replace(call);
+        }
+        drop(link);
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::call::{Call, Nowhere};
+    use crate::upstream::pipe::{Outgoing, Pipe};
+    use crate::upstream::{Hello, Wire};
+    use crate::wire::{Id, Message, build};
+
+    fn link() -> (Arc<Link>, Outgoing) {
+        let (pipe, outgoing) = Pipe::new();
+        let link = Link::new("it", Wire::Pipe(pipe), Arc::new(Nowhere), CancellationToken::new());
+        let hello = Hello { era: Era::Legacy, version: "2025-11-25".to_owned(), result: "{}".into() };
+        assert!(link.hello.set(hello).is_ok());
+        (link, outgoing)
+    }
+
+    /// A call that is waited for as long as this.
+    async fn call(link: &Arc<Link>, limit: u64) {
+        let request = build::request(&Id::number(1), "tools/call", br#"{"name":"x"}"#);
+        let ends = Some(Instant::now() + Duration::from_secs(limit));
+        let call = Call { ends, ..Call::new(Message::parse(request).unwrap(), Arc::new(Nowhere)) };
+        let _answer = tokio::time::timeout(Duration::from_secs(limit), link.request(&call)).await;
+    }
+
+    async fn lasts(link: &Link) -> Option<u64> {
+        let began = Instant::now();
+        let ended = tokio::time::timeout(Duration::from_secs(600), link.ended.cancelled()).await;
+        ended.ok().map(|()| began.elapsed().as_secs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_answers_nothing_is_given_up_ten_seconds_after_its_call() {
+        let (link, mut outgoing) = link();
+        call(&link, 60).await;
+        assert_eq!(lasts(&link).await, Some(10));
+        let mut sent = Vec::new();
+        while let Ok(message) = outgoing.try_recv() {
+            sent.push(Message::parse(message).unwrap().method().to_owned());
+        }
+        assert_eq!(sent.iter().filter(|method| *method == "ping").count(), 2, "{sent:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whatever_is_heard_clears_it() {
+        for answer in [
+            r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"no"}}"#,
+            r#"{"jsonrpc":"2.0","method":"x/y"}"#,
+        ] {
+            let (link, _outgoing) = link();
+            call(&link, 60).await;
+            tokio::time::sleep(Duration::from_secs(8)).await;
+            link.receive(Message::parse(answer.into()).unwrap(), None);
+            assert_eq!(lasts(&link).await, None, "{answer}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_may_be_busy_with_an_earlier_call_is_waited_for() {
+        let (link, _outgoing) = link();
+        let (long, short) = (call(&link, 120), async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            call(&link, 5).await;
+            call(&link, 600).await;
+        });
+        let ended = async {
+            let lasted = lasts(&link).await;
+            assert_eq!(lasted, Some(120), "as long as the first call may take, and no later call keeps it");
+        };
+        tokio::join!(long, short, ended);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_whose_client_left_early_has_all_the_time_of_its_call() {
+        let (link, _outgoing) = link();
+        let _left = tokio::time::timeout(Duration::from_secs(5), call(&link, 60)).await;
+        assert_eq!(lasts(&link).await, Some(55));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_was_heard_since_is_not_even_asked() {
+        let (link, mut outgoing) = link();
+        let heard = async {
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            link.hear();
+        };
+        tokio::join!(call(&link, 60), heard);
+        assert_eq!(lasts(&link).await, None);
+        while let Ok(message) = outgoing.try_recv() {
+            assert_ne!(Message::parse(message).unwrap().method(), "ping");
+        }
+    }
+}
