@@ -15,6 +15,8 @@ use seawall::{
     Snapshot, Tool,
 };
 
+use tokio::sync::watch;
+
 use crate::catalog::explain::{Asked, Explained, explain};
 use crate::catalog::layer::Own;
 use crate::catalog::listed::{Decided, Listed};
@@ -72,6 +74,8 @@ pub struct Policies {
     servers: HashMap<String, Known>,
     /// The file that all of it was read from.
     source: Option<PathBuf>,
+    /// How many changes of breakers were told.
+    breaker_changes: Arc<watch::Sender<u64>>,
 }
 
 /// One server's tools.
@@ -111,8 +115,15 @@ impl Policies {
         let env = Env::new();
         let secrets: HashMap<String, Secrets> =
             config.servers.iter().map(|server| (server.name.clone(), Secrets::of(&server.transport))).collect();
+        let breaker_changes = Arc::new(watch::Sender::new(0));
+        let changes = Arc::clone(&breaker_changes);
         env.events
-            .for_each_rare(move |event| log(event, &secrets))
+            .for_each_rare(move |event| {
+                log(event, &secrets);
+                if let Event::BreakerChanged { .. } = event {
+                    changes.send_modify(|count| *count += 1);
+                }
+            })
             .map_err(|error| Invalid::new("events", error.to_string()))?;
         let pipeline = Pipeline::new(Settings {
             env: env.clone(),
@@ -149,7 +160,7 @@ impl Policies {
             };
             servers.insert(server.name.clone(), known);
         }
-        Ok(Self { pipeline, env, rules, servers, source: config.source.clone() })
+        Ok(Self { pipeline, env, rules, servers, source: config.source.clone(), breaker_changes })
     }
 
     /// Whether there is one server only, so that its tools keep their names.
@@ -194,25 +205,22 @@ impl Policies {
         &self.env
     }
 
-    /// Whether no breaker keeps calls of this tool from its server.
-    pub fn is_well(&self, server: &str, name: &str) -> bool {
-        // One whose cool-down is over shows open until somebody calls; what waits here is that call.
-        let cools_down = |breaker: &Breaker| {
-            let Snapshot { mode, remaining, .. } = breaker.snapshot();
-            mode == Mode::Auto && remaining.is_some_and(|remaining| !remaining.is_zero())
+    /// How long breakers keep calls of this tool from its server: its own, which it may share, and that of the connection.
+    /// For ever, if an operator holds one open. Zero if none does, also when a cool-down is over: whoever comes next is the probe.
+    pub fn kept_back(&self, server: &str, name: &str) -> Duration {
+        let cools_down = |breaker: &Breaker| match breaker.snapshot() {
+            Snapshot { mode: Mode::ForcedOpen, .. } => Duration::MAX,
+            Snapshot { mode: Mode::Auto, remaining, .. } => remaining.unwrap_or_default(),
+            _ => Duration::ZERO,
         };
-        let is_open = |tool: &Arc<Tool>| tool.breaker().is_some_and(cools_down);
-        let tools = self.pipeline.tools();
-        !self.is_switched_off(server, name) && !tools.iter().any(|tool| tool.server().name() == server && is_open(tool))
+        let Some(policy) = self.tool(server, name) else { return Duration::ZERO };
+        let breakers = [policy.tool.breaker(), policy.tool.server().connection()];
+        breakers.into_iter().flatten().map(cools_down).max().unwrap_or_default()
     }
 
-    /// Whether an operator holds a breaker of this tool open.
-    fn is_switched_off(&self, server: &str, name: &str) -> bool {
-        let is_forced = |breaker: &Breaker| breaker.snapshot().mode == Mode::ForcedOpen;
-        self.tool(server, name).is_some_and(|policy| {
-            let tool = &policy.tool;
-            tool.breaker().is_some_and(is_forced) || tool.server().connection().is_some_and(is_forced)
-        })
+    /// Changes when a breaker has changed.
+    pub fn breaker_changes(&self) -> watch::Receiver<u64> {
+        self.breaker_changes.subscribe()
     }
 
     /// Whether this server itself ever listed its tools.

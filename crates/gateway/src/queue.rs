@@ -24,9 +24,6 @@ use crate::wire::edit::{Object, quoted};
 use crate::wire::names::{CLIENT_CAPABILITIES, CLIENT_INFO, MODERN, PROTOCOL_VERSION};
 use crate::wire::{Id, Kind, Message};
 
-/// How often it is looked whether a server is well.
-const LOOK: Duration = Duration::from_millis(250);
-
 /// Delivers to every server until the gateway goes down.
 pub fn start(route: &Arc<Route>, store: &Store) {
     for server in &route.servers {
@@ -47,10 +44,19 @@ impl Delivery for ToServer {
     type Turn = TaskTrackerToken;
 
     async fn ready(&self, tool: &str) -> TaskTrackerToken {
-        while !self.route.policies.is_well(&self.server.name, tool) || !self.server.reconnect.wait().is_zero() {
-            tokio::time::sleep(LOOK).await;
+        let (policies, reconnect) = (&self.route.policies, &self.server.reconnect);
+        let (mut breakers, mut tries) = (policies.breaker_changes(), reconnect.tries());
+        loop {
+            let wait = policies.kept_back(&self.server.name, tool).max(reconnect.wait());
+            if wait.is_zero() {
+                return self.route.lifecycle.call();
+            }
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                Ok(()) = breakers.changed() => {}
+                Ok(()) = tries.changed() => {}
+            }
         }
-        self.route.lifecycle.call()
     }
 
     async fn send(&self, call: Queued, leave: &Leave<'_>) -> Result<String, Failure> {

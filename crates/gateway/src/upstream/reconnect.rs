@@ -35,7 +35,7 @@ pub struct Reconnect {
     state: Mutex<Cooling>,
     /// Who may try before the backoff is over: one at a time.
     turn: Arc<Semaphore>,
-    /// How many such tries have ended.
+    /// How many such tries have ended, and how often the server was well again.
     tries: watch::Sender<u64>,
 }
 
@@ -123,7 +123,7 @@ impl Reconnect {
         Some(Turn { reconnect: self, place: Some(place) })
     }
 
-    /// Changes when such a try has ended.
+    /// Changes when such a try has ended, or the server is well again.
     pub fn tries(&self) -> watch::Receiver<u64> {
         self.tries.subscribe()
     }
@@ -194,6 +194,7 @@ impl Reconnect {
     /// The server has been there for a while: what was before no longer counts.
     pub fn worked(&self) {
         *self.state() = Cooling::default();
+        self.tries.send_modify(|count| *count += 1);
     }
 
     /// A new client has come: a server that was given up is tried again, as soon as it has cooled down.

@@ -73,6 +73,27 @@ async fn a_write_that_certainly_did_not_run_waits_and_is_made_once_and_its_clien
 }
 
 #[tokio::test]
+async fn a_write_that_waits_is_not_kept_by_the_breaker_of_another_tool() {
+    let folder = TempDir::new().unwrap();
+    let server = Faulty::start(|tool, count, _| match (tool, count) {
+        ("create_issue", 3..) => End::Text("made"),
+        ("create_issue", _) => End::Status("429 Too Many Requests", "", ""),
+        _ => End::Status("503 Service Unavailable", "", ""),
+    })
+    .await;
+    let open = "[tools.\"gh/get_issue\"]\nretry = { attempts = 1 }\nbreaker = { failures = 1, cooldown = \"1h\" }\n";
+    let served = server.served(&format!("{}{open}", policies(&folder))).await;
+    let session = served.session("/mcp/gh").await;
+    session.ask(1, "tools/list", json!({})).await;
+    call(&session, "get_issue", json!({})).await;
+    assert_eq!(failure(&call(&session, "get_issue", json!({"n": 2})).await)["code"], "CIRCUIT_OPEN");
+    let answer = call(&session, "create_issue", json!({"title": "x"})).await;
+    let resource = answer["result"]["_meta"]["seawall/served"]["resource"].as_str().unwrap().to_owned();
+    until("it is made", async || became(&session, &resource).await["state"] == "delivered").await;
+    assert_eq!(failure(&call(&session, "get_issue", json!({"n": 3})).await)["code"], "CIRCUIT_OPEN", "still open");
+}
+
+#[tokio::test]
 async fn a_write_that_waits_is_not_made_beside_it_when_its_client_repeats_it() {
     let folder = TempDir::new().unwrap();
     let server = Faulty::start(|_, count, _| match count {
