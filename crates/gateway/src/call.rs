@@ -49,6 +49,8 @@ pub struct Call {
     pub cancel: Arc<Cancel>,
     /// Arguments that the client mirrored into headers; `None` if it is not one that does.
     pub mirrored: Option<Vec<(HeaderName, HeaderValue)>>,
+    /// The name that a modern client has by the secret it gave; empty if it gave none.
+    pub client: Arc<str>,
     /// When its own time is over, if it has one.
     pub ends: Option<Instant>,
     /// How it is told that its client is being asked, or has gone.
@@ -65,6 +67,7 @@ impl Call {
             outlet,
             cancel: Arc::default(),
             mirrored: None,
+            client: Arc::default(),
             ends: None,
             control: Arc::default(),
             receipt: Arc::default(),

@@ -38,13 +38,15 @@ pub(super) async fn post(route: &Arc<Route>, parts: &Parts, message: Message) ->
 async fn request(route: &Arc<Route>, parts: &Parts, message: Message) -> Response<Body> {
     let stream = Arc::new(Stream::default());
     let params = parts.headers.iter().filter(|(name, _)| name.as_str().starts_with(header::PARAM_PREFIX));
+    let client = client(&parts.headers);
     let call = Call {
+        client: Arc::clone(&client),
         mirrored: Some(params.map(|(name, value)| (name.clone(), value.clone())).collect()),
         ..Call::new(message, Arc::new(OnStream { stream: Arc::clone(&stream) }))
     };
     stream.belongs_to(&call);
     let (route, to) = (Arc::clone(route), Arc::clone(&stream));
-    let caller = Caller::Modern(client(&parts.headers));
+    let caller = Caller::Modern(client);
     let mut work: respond::Work = Box::pin(async move {
         match dispatch(&route, &caller, call).await {
             Some(answer) => to.answer(answer),

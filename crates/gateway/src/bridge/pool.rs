@@ -1,8 +1,11 @@
 //! The conversations that stateless clients use with one server.
 //!
-//! A modern server needs one for all. A legacy server is told in its handshake what its client can do, so there is a
-//! group of conversations for each set of capabilities. A call whose server may ask its client something has one of
-//! them alone while it runs, because only then is it certain whom the server asks; unless there is one client only.
+//! A server in a process of its own may keep what a client told it, so each client has its own, unless the server is
+//! `shared`: by the secret it gives (Authorization) and by how it calls itself (`clientInfo`). Clients that say the same of
+//! both cannot be told apart and share one. A remote server keeps its clients apart itself: a modern one needs one
+//! conversation for all. A legacy server is told in its handshake what its client can do, so there is a group of
+//! conversations for each set of capabilities. A call whose server may ask its client something has one of them alone while
+//! it runs, because only then is it certain whom the server asks; unless there is one client only.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use super::park::Parked;
 use super::subscribe::Hub;
@@ -18,10 +22,11 @@ use crate::upstream::handshake::Opening;
 use crate::upstream::keeper::Prepare;
 use crate::upstream::{Failure, Keeper, Link, Server};
 use crate::wire::edit::{Object, quoted};
+use crate::wire::limits;
 use crate::wire::names::{CLIENT_CAPABILITIES, CLIENT_INFO, Era, LEGACY, MODERN, PROTOCOL_VERSION};
 
-/// Sets of capabilities that have conversations at a time; the oldest gives way.
-const GROUPS: usize = 16;
+/// Clients and sets of capabilities that have conversations at a time; the one not used for longest gives way.
+const GROUPS: usize = 64;
 /// Conversations of one group that are kept.
 const KEPT: usize = 8;
 
@@ -32,8 +37,58 @@ pub struct Pool {
     pub parked: Parked,
     /// Who listens to what the server says by itself.
     pub hub: Arc<Hub>,
-    modern: Mutex<Option<Arc<Keeper>>>,
-    groups: Mutex<VecDeque<(Bytes, Group)>>,
+    modern: Mutex<Recent<Arc<Keeper>>>,
+    groups: Mutex<Recent<Group>>,
+}
+
+/// What is kept for each of a bounded number of clients, the least recently used first.
+struct Recent<T>(VecDeque<(Bytes, Instant, T)>);
+
+impl<T> Default for Recent<T> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<T: Clone + Kept> Recent<T> {
+    /// What is kept for this client, made now if there is nothing. What nobody has used for as long as a session is kept
+    /// goes; so does, where there is no room, what nobody uses now and nobody has used for longest.
+    fn get(&mut self, key: &[u8], make: impl FnOnce() -> T) -> T {
+        let now = Instant::now();
+        let place = self.0.iter().position(|(known, ..)| known == key);
+        let (key, kept) = match place.and_then(|place| self.0.remove(place)) {
+            Some((key, _, kept)) => (key, kept),
+            None => (Bytes::copy_from_slice(key), make()),
+        };
+        self.0.retain(|(_, used, kept)| now.duration_since(*used) < limits::SESSION_IDLE || kept.is_in_use());
+        if self.0.len() >= GROUPS {
+            let idle = self.0.iter().position(|(.., kept)| !kept.is_in_use());
+            self.0.remove(idle.unwrap_or_default());
+        }
+        self.0.push_back((key, now, kept.clone()));
+        kept
+    }
+
+    fn all(&mut self) -> impl Iterator<Item = T> + use<'_, T> {
+        self.0.drain(..).map(|(.., kept)| kept)
+    }
+}
+
+/// Something that is not given up while it is used.
+trait Kept {
+    fn is_in_use(&self) -> bool;
+}
+
+impl Kept for Arc<Keeper> {
+    fn is_in_use(&self) -> bool {
+        self.now().is_some_and(|link| link.is_in_use())
+    }
+}
+
+impl Kept for Group {
+    fn is_in_use(&self) -> bool {
+        locked(self).iter().any(|member| member.keeper.is_in_use() || member.turn.available_permits() == 0)
+    }
 }
 
 /// A conversation, and the right to have it alone.
@@ -59,24 +114,25 @@ impl Pool {
         if server.only_speaks() == Some(Era::Legacy) {
             return self.first(server, call).link(wait).await;
         }
-        let keeper = Arc::clone(locked(&self.modern).get_or_insert_with(|| self.keeper(server, call, Era::Modern)));
+        let key = self.client(server, call);
+        let keeper = locked(&self.modern).get(&key, || self.keeper(server, call, Era::Modern));
         let link = keeper.link(wait).await?;
         if link.era() == Era::Modern {
             return Ok(link);
         }
         // It turned out to speak the legacy era only: the conversation is one of this client's capabilities.
-        let group = self.group(call);
+        let group = self.group(server, call);
         let mut members = locked(&group);
         if members.is_empty() {
             members.push(member(&keeper));
         }
-        locked(&self.modern).take_if(|kept| Arc::ptr_eq(kept, &keeper));
+        locked(&self.modern).0.retain(|(.., kept)| !Arc::ptr_eq(kept, &keeper));
         Ok(link)
     }
 
     /// The first conversation of the group that a call belongs to.
     fn first(&self, server: &Arc<Server>, call: &Call) -> Arc<Keeper> {
-        let group = self.group(call);
+        let group = self.group(server, call);
         let mut members = locked(&group);
         if members.is_empty() {
             members.push(member(&self.keeper(server, call, Era::Legacy)));
@@ -94,7 +150,7 @@ impl Pool {
     }
 
     fn turn(&self, server: &Arc<Server>, call: &Call) -> (Arc<Keeper>, Turn) {
-        let group = self.group(call);
+        let group = self.group(server, call);
         let mut members = locked(&group);
         for member in members.iter() {
             if let Ok(turn) = Arc::clone(&member.turn).try_acquire_owned() {
@@ -115,26 +171,26 @@ impl Pool {
         Keeper::new(server, Opening { prefer, ..opening(call) }, general, prepare)
     }
 
-    /// The conversations for the capabilities of a call.
-    fn group(&self, call: &Call) -> Group {
-        let capabilities = capabilities(call);
-        let mut groups = locked(&self.groups);
-        if let Some((_, group)) = groups.iter().find(|(key, _)| key == capabilities) {
-            return Arc::clone(group);
+    /// The conversations for the client of a call, or for what it can do.
+    fn group(&self, server: &Server, call: &Call) -> Group {
+        let key = [&self.client(server, call), capabilities(call)].concat();
+        locked(&self.groups).get(&key, Group::default)
+    }
+
+    /// Who the client of a call is to a server that may keep what it is told; nobody in particular to others.
+    fn client(&self, server: &Server, call: &Call) -> Vec<u8> {
+        if server.shared || server.url().is_some() || self.hub.one_client.get().is_some() {
+            return Vec::new();
         }
-        if groups.len() >= GROUPS {
-            groups.pop_front();
-        }
-        let group = Group::default();
-        groups.push_back((Bytes::copy_from_slice(capabilities), Arc::clone(&group)));
-        group
+        let info = call.request.meta_json(CLIENT_INFO).unwrap_or_default();
+        [call.client.as_bytes(), b"\n", info, b"\n"].concat()
     }
 
     /// Ends all of them.
     pub async fn close(&self) {
         self.parked.close();
-        let mut keepers: Vec<Arc<Keeper>> = locked(&self.modern).take().into_iter().collect();
-        for (_, group) in locked(&self.groups).drain(..) {
+        let mut keepers: Vec<Arc<Keeper>> = locked(&self.modern).all().collect();
+        for group in locked(&self.groups).all() {
             keepers.extend(locked(&group).drain(..).map(|member| member.keeper));
         }
         for keeper in keepers {

@@ -56,6 +56,8 @@ pub struct Link {
     used: AtomicU64,
     /// When something was last heard of the server, in milliseconds since it began; zero: never.
     heard: AtomicU64,
+    /// Whether it ended so that another process could be started.
+    has_given_way: AtomicBool,
     /// Whether it is being found out if the server is still there.
     is_suspect: AtomicBool,
     /// Whether somebody waits for news of a resource.
@@ -103,6 +105,7 @@ impl Link {
             begun: Instant::now(),
             used: AtomicU64::new(0),
             heard: AtomicU64::new(0),
+            has_given_way: AtomicBool::new(false),
             is_suspect: AtomicBool::new(false),
             is_followed: AtomicBool::new(false),
             open: Mutex::default(),
@@ -219,6 +222,11 @@ impl Link {
         self.age().saturating_sub(Duration::from_millis(self.used.load(Ordering::Relaxed)))
     }
 
+    /// Whether a client waits for something in it.
+    pub fn is_in_use(&self) -> bool {
+        self.is_followed.load(Ordering::Relaxed) || self.open().pending.values().any(|pending| pending.is_use)
+    }
+
     /// Takes no new calls if nobody has used it for so long; whether that is so. Who comes too late is not lost: no
     /// server has looked at its request.
     pub fn rest(&self, limit: Duration) -> bool {
@@ -231,6 +239,20 @@ impl Link {
         drop(open);
         self.over.cancel();
         true
+    }
+
+    /// Ends, so that another process can be started, if nobody has used it for so long; whether it does.
+    pub fn give_way(&self, idle: Duration) -> bool {
+        // First: whoever sees that it is over asks why.
+        self.has_given_way.store(true, Ordering::Release);
+        let is_over = self.rest(idle);
+        self.has_given_way.fetch_and(is_over, Ordering::AcqRel);
+        is_over
+    }
+
+    /// Whether it ended so that another process could be started.
+    pub fn gave_way(&self) -> bool {
+        self.has_given_way.load(Ordering::Acquire)
     }
 
     /// Whether the server did something for a client.

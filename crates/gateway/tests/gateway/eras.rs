@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::kit::{Wrapped, program};
+use super::kit::{Served, Wrapped, fixture as fixture_toml, last, program};
 
 fn modern(id: i64, method: &str, capabilities: Value, mut params: Value) -> String {
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
@@ -210,4 +210,50 @@ async fn progress_comes_under_the_token_of_the_round_that_runs_and_between_round
     wrapped.send(&modern(2, "tools/call", json!({"roots": {}}), again)).await;
     let (_, after) = wrapped.answer(&json!(2)).await;
     assert_eq!(tokens(&after), [json!(["b", 3])]);
+}
+
+#[tokio::test]
+async fn modern_clients_that_can_be_told_apart_have_processes_of_their_own() {
+    for (era, sharing, is_apart) in [("legacy", "", true), ("modern", "", true), ("legacy", "shared = true\n", false)] {
+        let served = Served::with(&(fixture_toml("a", era) + sharing)).await;
+        let called = async |tool: &str, info: &str, token: &str| {
+            let mut params = json!({"name": tool, "arguments": {}});
+            params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
+            params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+            params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({"name": info, "version": "1"});
+            let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+            let mut headers =
+                vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", tool)];
+            if !token.is_empty() {
+                headers.push(("authorization", token));
+            }
+            last(served.send(http::Method::POST, "/mcp/a", &headers, &body).await).await
+        };
+        let simple = async |info: &str, token: &str| {
+            let answer = called("test_simple_text", info, token).await;
+            assert!(answer["result"]["content"][0]["text"].is_string(), "{era} {sharing}: {answer}");
+        };
+        for (info, token, times) in [("one", "", 1), ("two", "", 2), ("one", "Bearer x", 3), ("one", "Bearer y", 4)] {
+            for _ in 0..times {
+                simple(info, token).await;
+            }
+        }
+        // Without a secret, who says the same of itself is the same.
+        simple("one", "").await;
+        let seen = async |info: &str, token: &str| {
+            let answer = called("counters", info, token).await;
+            answer["result"]["structuredContent"]["calls"].as_u64().unwrap_or_else(|| panic!("{answer}"))
+        };
+        let counts = [
+            seen("one", "").await,
+            seen("two", "").await,
+            seen("one", "Bearer x").await,
+            seen("one", "Bearer y").await,
+        ];
+        if is_apart {
+            assert_eq!(counts, [2, 2, 3, 4], "{era}");
+        } else {
+            assert!(counts.iter().all(|count| *count >= 11), "{counts:?}");
+        }
+    }
 }
