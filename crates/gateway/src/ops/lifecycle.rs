@@ -1,12 +1,11 @@
 //! Start and end: who is still at work, and how long they may be when the gateway is asked to go.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::upstream::processes::Processes;
 use crate::wire::limits;
 
 /// The life of one gateway.
@@ -19,7 +18,7 @@ pub struct Lifecycle {
     /// Everything ends.
     pub ended: CancellationToken,
     /// Places for the processes of servers.
-    pub processes: Arc<Semaphore>,
+    pub processes: Processes,
     /// Calls under way.
     calls: TaskTracker,
     /// Connections of clients.
@@ -34,7 +33,7 @@ impl Default for Lifecycle {
             draining: CancellationToken::new(),
             closing: CancellationToken::new(),
             ended: CancellationToken::new(),
-            processes: Arc::new(Semaphore::new(limits::PROCESSES)),
+            processes: Processes::new(limits::PROCESSES),
             calls: TaskTracker::new(),
             connections: TaskTracker::new(),
             tasks: TaskTracker::new(),

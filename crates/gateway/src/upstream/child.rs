@@ -52,11 +52,9 @@ pub fn become_server(parent: u32, command: &[String]) -> io::Error {
 }
 
 /// Starts a server's process and opens a conversation with it.
-pub fn start(server: &Server, transport: &Transport, general: Arc<dyn Outlet>) -> Result<Arc<Link>, Failure> {
+pub async fn start(server: &Server, transport: &Transport, general: Arc<dyn Outlet>) -> Result<Arc<Link>, Failure> {
     let lifecycle = &server.lifecycle;
-    let Ok(place) = Arc::clone(&lifecycle.processes).try_acquire_owned() else {
-        return Err(Failure::Unreachable(format!("over {} server processes are running", limits::PROCESSES)));
-    };
+    let place = lifecycle.processes.place().await?;
     let mark = mark::next();
     let mut child = spawn(transport, mark.as_deref())?;
     let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
@@ -70,6 +68,7 @@ pub fn start(server: &Server, transport: &Transport, general: Arc<dyn Outlet>) -
     let (pipe, outgoing) = Pipe::new();
     let ended = lifecycle.ended.child_token();
     let link = Link::new(&server.name, Wire::Pipe(pipe), general, ended.clone());
+    lifecycle.processes.note(&link);
     let writing = CancellationToken::new();
     lifecycle.spawn(pipe::write_lines(outgoing, stdin, writing.clone()));
     let (weak, status) = (Arc::downgrade(&link), Arc::clone(&server.status));

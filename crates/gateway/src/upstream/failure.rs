@@ -70,6 +70,9 @@ pub enum Failure {
     /// The call was called off; nobody waits for an answer.
     #[error("was not waited for: the call was cancelled")]
     Cancelled,
+    /// There are as many processes of servers as there may be: nothing was sent.
+    #[error("was not started: {0} server processes are running, as many as this gateway starts")]
+    NoRoom(usize),
     /// Too much is under way already.
     #[error("has too many calls under way")]
     Full,
@@ -123,13 +126,14 @@ impl Failure {
                 | Self::Forgetful
                 | Self::NotTaken
                 | Self::Handshake(_)
+                | Self::NoRoom(_)
                 | Self::Full
         )
     }
 
     /// The failure as a JSON-RPC error about `server`.
     pub fn error(&self, server: &str) -> Error {
-        let code = if matches!(self, Self::Full) { build::OVERLOADED } else { build::SERVER_LOST };
+        let code = if matches!(self, Self::Full | Self::NoRoom(_)) { build::OVERLOADED } else { build::SERVER_LOST };
         let meaning = seawall::classify(&self.signals());
         let cause = Code::of(meaning.cause);
         let mut data = json!({"code": cause.as_str(), "retryable": cause.is_retryable(), "server": server});

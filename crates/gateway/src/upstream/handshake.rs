@@ -139,7 +139,7 @@ impl Server {
     async fn connect(&self, transport: &Transport, general: &Arc<dyn Outlet>) -> Result<Arc<Link>, Failure> {
         let general = Arc::clone(general);
         match transport {
-            Transport::Stdio { .. } => child::start(self, transport, general),
+            Transport::Stdio { .. } => child::start(self, transport, general).await,
             Transport::Http { url, headers, .. } => {
                 let ended = self.lifecycle.ended.child_token();
                 let http = Http::new(self.http.get()?, url.clone(), header_map(headers)?, ended.clone());

@@ -125,7 +125,11 @@ impl Keeper {
 
     /// Why there is no conversation yet.
     pub fn starting(&self) -> Failure {
-        let reason = self.server.reconnect.last().map(|failure| failure.to_string());
+        let last = self.server.reconnect.last();
+        if let Some(full @ Failure::NoRoom(_)) = last {
+            return full;
+        }
+        let reason = last.map(|failure| failure.to_string());
         Failure::Starting { reason, retry_in: self.server.reconnect.soonest() }
     }
 
@@ -245,7 +249,10 @@ async fn keep(weak: Weak<Keeper>) {
                 keeper.state.send_replace(State::Open(Arc::clone(&link)));
                 drop(keeper);
                 tokio::select! {
-                    () = watch(&link, &server) => drop(link),
+                    () = watch(&link, &server) => match link.gave_way() {
+                        true => return put_to_rest(&weak, &link).await,
+                        false => drop(link),
+                    },
                     () = rest(&link, &server) => return put_to_rest(&weak, &link).await,
                     Ok(()) = again.changed() => link.close().await,
                 }
@@ -282,6 +289,9 @@ async fn watch(link: &Arc<Link>, server: &Server) {
     if is_stable {
         server.reconnect.worked();
         link.over.cancelled().await;
+    }
+    if link.gave_way() {
+        return;
     }
     let why = link.why_lost().unwrap_or_else(|| Failure::Lost("it closed the conversation".to_owned()));
     // A server that forgot the session is there: it is greeted again at once.

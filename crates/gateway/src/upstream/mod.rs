@@ -20,6 +20,7 @@ mod lost_session;
 pub mod mark;
 pub mod mirror;
 pub mod pipe;
+pub mod processes;
 pub mod reconnect;
 mod response;
 mod said;

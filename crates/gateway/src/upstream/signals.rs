@@ -32,7 +32,9 @@ impl Failure {
             Self::Handshake(_) => handshake(self.to_string()),
             Self::Struck { incident, failure } => failure.signals().with_incident(*incident),
             Self::Cancelled => Signals::transport(Transport::Left, self.to_string()),
-            Self::Full => Signals::transport(Transport::Busy, self.to_string()).with_sent(Sent::Never),
+            Self::Full | Self::NoRoom(_) => {
+                Signals::transport(Transport::Busy, self.to_string()).with_sent(Sent::Never)
+            }
         }
     }
 }
@@ -95,7 +97,6 @@ mod tests {
         let starting = Failure::Starting { reason: Some("it timed out".to_owned()), retry_in: Duration::from_secs(3) };
         for (failure, cause, disposition, sent, loading) in [
             (unreachable("tcp connect error: Connection refused (os error 111)"), Network, Transient, Never, Permanent),
-            (unreachable("over 256 server processes are running"), Network, Transient, Never, Permanent),
             (
                 unreachable("dns error: failed to lookup address information: Temporary failure in name resolution"),
                 Network,
@@ -140,6 +141,7 @@ mod tests {
             (Failure::Handshake("no".to_owned()), Unavailable, Permanent, Never, Permanent),
             (Failure::Handshake("Session terminated".to_owned()), Network, Transient, Never, Transient),
             (Failure::Cancelled, Cancelled, Transient, Maybe, Transient),
+            (Failure::NoRoom(256), Overloaded, Transient, Never, Transient),
             (Failure::Full, Overloaded, Transient, Never, Transient),
         ] {
             let classifier = Classifier::new();

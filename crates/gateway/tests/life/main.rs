@@ -11,6 +11,7 @@ mod kit;
 mod comeback;
 mod deaths;
 mod leftovers;
+mod processes;
 mod reconnect;
 mod rest;
 mod sessions;

@@ -1,0 +1,142 @@
+//! Decides who may start another process of a server, and whose gives way when there are as many as this gateway starts.
+//!
+//! Sessions that nobody uses any more can hold processes for an hour. When places are short, the conversation that nobody has
+//! used for longest ends with its process; its keeper stays, and starts it again for the next call.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::{Failure, Link};
+use crate::wire::limits;
+
+/// How long the end of a process that gives way is waited for: it is asked, told and made to go.
+const ROOM_WAIT: Duration = limits::CHILD_GRACE.saturating_mul(3);
+
+/// The processes of one gateway's servers.
+#[derive(Debug)]
+pub struct Processes {
+    limit: usize,
+    places: Arc<Semaphore>,
+    /// The conversations with those that run.
+    running: Mutex<Vec<Weak<Link>>>,
+}
+
+/// The right to have one process, until it is dropped.
+pub type Place = OwnedSemaphorePermit;
+
+impl Processes {
+    /// So many at a time.
+    pub fn new(limit: usize) -> Self {
+        Self { limit, places: Arc::new(Semaphore::new(limit)), running: Mutex::default() }
+    }
+
+    fn running(&self) -> MutexGuard<'_, Vec<Weak<Link>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for one more; if there is none, for the one that gives way.
+    pub async fn place(&self) -> Result<Place, Failure> {
+        let full = Failure::NoRoom(self.limit);
+        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+            return Ok(place);
+        }
+        if self.places.is_closed() || !self.evict() {
+            return Err(full);
+        }
+        match tokio::time::timeout(ROOM_WAIT, Arc::clone(&self.places).acquire_owned()).await {
+            Ok(Ok(place)) => Ok(place),
+            _ => Err(full),
+        }
+    }
+
+    /// Notes a conversation with a process: it may have to give way.
+    pub fn note(&self, link: &Arc<Link>) {
+        let mut running = self.running();
+        running.retain(|link| link.upgrade().is_some_and(|link| link.is_alive()));
+        running.push(Arc::downgrade(link));
+    }
+
+    /// Ends the conversation that nobody has used for longest, if nobody uses it now; whether there was one.
+    fn evict(&self) -> bool {
+        let mut idle: Vec<Arc<Link>> = self.running().iter().filter_map(Weak::upgrade).collect();
+        idle.retain(|link| link.is_alive());
+        idle.sort_by_key(|link| std::cmp::Reverse(link.idle()));
+        let gone = idle.into_iter().find(|link| link.give_way(limits::GIVES_WAY));
+        if let Some(link) = &gone {
+            let text = "the process that was not used for longest is stopped, as there is no room for another";
+            crate::ops::log::line(&format!("{}: {text}; the next call starts it", link.server));
+        }
+        gone.is_some()
+    }
+
+    /// From now on there is no place.
+    #[cfg(test)]
+    pub fn close(&self) {
+        self.places.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::call::{Call, Nowhere};
+    use crate::upstream::Wire;
+    use crate::upstream::pipe::{Outgoing, Pipe};
+    use crate::wire::{Id, Message, build};
+
+    /// A conversation with a process that holds its place until it ends.
+    async fn started(processes: &Processes) -> (Arc<Link>, Outgoing) {
+        let (place, (pipe, outgoing)) = (processes.place().await.unwrap(), Pipe::new());
+        let link = Link::new("it", Wire::Pipe(pipe), Arc::new(Nowhere), CancellationToken::new());
+        processes.note(&link);
+        let over = link.over.clone();
+        tokio::spawn(async move {
+            over.cancelled().await;
+            drop(place);
+        });
+        (link, outgoing)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_one_that_nobody_has_used_for_longest_gives_way() {
+        let processes = Processes::new(3);
+        let (first, _to_first) = started(&processes).await;
+        tokio::time::advance(limits::GIVES_WAY).await;
+        let (second, _to_second) = started(&processes).await;
+        let (third, _to_third) = started(&processes).await;
+        tokio::time::advance(limits::GIVES_WAY).await;
+        first.touch();
+        second.touch();
+        tokio::time::advance(limits::GIVES_WAY).await;
+
+        let _fourth = started(&processes).await;
+        assert_eq!([&first, &second, &third].map(|link| link.is_alive()), [true, true, false]);
+        assert!(third.gave_way() && !first.gave_way());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_gives_way_who_is_used_and_the_limit_is_told() {
+        let processes = Processes::new(2);
+        let ((busy, _to_busy), (fresh, _to_fresh)) = (started(&processes).await, started(&processes).await);
+        let request = build::request(&Id::number(1), "tools/call", br#"{"name":"x"}"#);
+        let call = Call::new(Message::parse(request).unwrap(), Arc::new(Nowhere));
+        let asked = async {
+            tokio::time::sleep(limits::GIVES_WAY * 2).await;
+            fresh.touch();
+            let failure = processes.place().await.unwrap_err();
+            assert_eq!(
+                failure.to_string(),
+                "was not started: 2 server processes are running, as many as this gateway starts"
+            );
+        };
+        tokio::select! {
+            _answer = busy.request(&call) => panic!("it is never answered"),
+            () = asked => {}
+        }
+        assert!(busy.is_alive() && fresh.is_alive());
+    }
+}
