@@ -129,7 +129,7 @@ impl Situation<'_> {
                 format!("{tool} was not sent: {message}.{}", again())
             }
             Cause::Overloaded => {
-                format!("{tool} was not executed: {server} is busy with other calls ({}).{}", self.quoted(), again())
+                format!("{tool} was not executed: {server} takes no more calls now ({}).{}", self.quoted(), again())
             }
             Cause::Starting => {
                 let held_up = if self.failure.sent == Sent::Never { "executed" } else { "sent again" };

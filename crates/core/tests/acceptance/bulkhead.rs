@@ -40,7 +40,7 @@ async fn a_slow_tool_with_slots_of_its_own_leaves_its_neighbours_room() {
     let (told, (answer, took)) = tokio::join!(hung, neighbour);
 
     assert!(answer.value().is_some() && took.is_zero(), "{answer:?}");
-    let busy = "get_slow was not executed: s is busy with other calls (\"all slots of this tool are taken\"). \
+    let busy = "get_slow was not executed: s takes no more calls now (\"all slots of this tool are taken\"). \
                 The same call can be repeated in 1s.";
     assert_eq!(told.iter().filter(|answer| report(answer).message == busy).count(), 6, "{told:?}");
     assert_eq!(counts(&slow), [(0, 0), (0, 0)]);

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::handshake::Opening;
-use super::{Failure, Link, Server};
+use super::{Failure, Link, Server, reconnect};
 use crate::call::Outlet;
 
 /// A server whose conversation lasted this long after its handshake is well again.
@@ -213,21 +213,7 @@ async fn keep(weak: Weak<Keeper>) {
         drop(keeper);
         let starting = server.status.starting();
         let mut again = server.again.subscribe();
-        let mut tries = server.reconnect.tries();
-        let wait = server.reconnect.wait();
-        let soonest = if asked.is_so() { server.reconnect.soonest() } else { wait };
-        let early = if wait.is_zero() || !soonest.is_zero() { None } else { server.reconnect.turn() };
-        if !wait.is_zero() && early.is_none() {
-            // Somebody else is the try, or it is too early for one.
-            let pause = if soonest.is_zero() { wait } else { soonest };
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                _ = again.changed() => {}
-                _ = tries.changed() => {}
-                () = asked.somebody.notified() => {}
-            }
-            continue;
-        }
+        let Some(early) = turn(&server, &asked, &mut again).await else { continue };
         asked.is_tried();
         let opened = server.open(&opening, &general).await;
         match &opened {
@@ -263,6 +249,34 @@ async fn keep(weak: Weak<Keeper>) {
             Err(_) => {}
         }
     }
+}
+
+/// Whether the server may be tried now, perhaps with the right to do so early. If not, waits until that may have changed.
+async fn turn<'a>(
+    server: &'a Server,
+    asked: &AskedFor,
+    again: &mut watch::Receiver<u64>,
+) -> Option<Option<reconnect::Turn<'a>>> {
+    let mut tries = server.reconnect.tries();
+    let wait = server.reconnect.wait();
+    if wait.is_zero() {
+        return Some(None);
+    }
+    let soonest = if asked.is_so() { server.reconnect.soonest() } else { wait };
+    if soonest.is_zero()
+        && let Some(early) = server.reconnect.turn()
+    {
+        return Some(Some(early));
+    }
+    // It is too early, or somebody else is the try.
+    let pause = if soonest.is_zero() { wait } else { soonest };
+    tokio::select! {
+        () = tokio::time::sleep(pause) => {}
+        _ = again.changed() => {}
+        _ = tries.changed() => {}
+        () = asked.somebody.notified() => {}
+    }
+    None
 }
 
 /// Waits until nobody has used a conversation for as long as its server may be idle.

@@ -6,12 +6,13 @@
 //!
 //! The backoff paces tries that nobody asked for. A call that finds its server away may be the try, one at a time and not
 //! right after the last one: a server that is back must not be kept from its clients by a wait that was drawn an hour
-//! ago. A process that shakes hands and dies is the exception: no call starts that one before its time.
+//! ago. Two kinds are left to the backoff: a process that shakes hands and dies, which no call starts before its time, and a
+//! server that denies us, which a person has to change.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use seawall::{Backoff, Rng};
+use seawall::{Backoff, Disposition, Rng};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
@@ -62,6 +63,8 @@ struct Cooling {
     ended: Option<Instant>,
     /// Whether that was a conversation, and no try to open one.
     has_broken: bool,
+    /// Whether the server said no.
+    is_denied: bool,
 }
 
 impl Cooling {
@@ -111,7 +114,7 @@ impl Reconnect {
     pub fn soonest(&self) -> Duration {
         let state = self.state();
         let pace = if self.is_process { limits::ASKED_START } else { limits::ASKED_TRY };
-        let may_ask = !(self.is_process && state.has_broken);
+        let may_ask = !(state.is_denied || self.is_process && state.has_broken);
         let asked =
             state.ended.filter(|_| may_ask).map(|ended| (ended + pace).saturating_duration_since(Instant::now()));
         asked.map_or(state.wait(), |asked| asked.min(state.wait()))
@@ -158,6 +161,7 @@ impl Reconnect {
     fn note(&self, failure: Failure, has_broken: bool) {
         let mut state = self.state();
         (state.ended, state.has_broken) = (Some(Instant::now()), has_broken);
+        state.is_denied = seawall::classify(&failure.signals()).disposition == Disposition::Denied;
         // Whether it was at work then is not what this is about.
         let text = match &failure {
             Failure::Lost(text) => format!("lost: {text}"),
@@ -301,6 +305,16 @@ mod tests {
                 reconnect.broke(Failure::Cancelled);
             }
             assert_eq!(reconnect.soonest(), Duration::from_secs(soonest), "{is_process}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_hurries_a_server_that_says_no() {
+        let reconnect = Reconnect { is_process: false, ..of(None, 0.5) };
+        for (status, soonest) in [(401, 500), (403, 1000), (404, 2000), (503, 2000)] {
+            tokio::time::advance(reconnect.wait()).await;
+            reconnect.failed(Failure::Status { status, text: String::new(), retry_after: None });
+            assert_eq!(reconnect.soonest(), Duration::from_millis(soonest), "{status}");
         }
     }
 

@@ -128,11 +128,16 @@ impl Posts {
         }
     }
 
-    /// Sends one message. A request that is not taken has failed; the conversation goes on.
+    /// Sends one message. A request that is not taken has failed; the conversation goes on, unless the address, which names
+    /// the session, is not known any more.
     async fn post(&self, message: Bytes) {
         let mut post = request(Method::POST, &self.endpoint, &self.headers, message.clone());
         post.headers_mut().insert(CONTENT_TYPE, JSON);
-        let failure = match response::send(&self.client, post).await {
+        let response = response::send(&self.client, post).await;
+        if let (Ok(_), Some(link)) = (&response, self.link.upgrade()) {
+            link.hear();
+        }
+        let failure = match response {
             Ok(response) if response.status().is_success() => {
                 let _said_nothing = response::body(response, limits::SSE_FIELD).await;
                 return;
@@ -143,6 +148,11 @@ impl Posts {
         if let (Some(link), Ok(message)) = (self.link.upgrade(), Message::parse(message))
             && message.kind() == Kind::Request
         {
+            let is_lost = matches!(failure, Failure::Status { status: 404, .. }) && link.hello().is_some();
+            let failure = if is_lost { Failure::SessionLost } else { failure };
+            if is_lost {
+                link.retire(&failure);
+            }
             link.settle(message.id().and_then(Id::as_number), Err(failure));
         }
     }

@@ -1,11 +1,12 @@
 //! Sessions that servers forget, streams that are cut: normal things that no client should hear of.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::kit::upstream::{STREAM, answer, honest, response, write};
 use crate::kit::{Asked, Entry, Gateway, Legacy, Upstream, modern, text, until};
@@ -157,6 +158,61 @@ async fn p27_a_session_that_is_lost_twice_in_a_row_is_an_honest_failure_and_no_l
         client.call("echo", json!({"text": "x"})).await["result"]["isError"].is_null()
     })
     .await;
+    gateway.stop().await;
+}
+
+/// A server of before streamable HTTP: a stream for each session, whose name is in the address for messages.
+#[derive(Clone, Default)]
+struct OnSse {
+    streams: Arc<Mutex<HashMap<String, UnboundedSender<Vec<u8>>>>>,
+    next: Arc<AtomicUsize>,
+}
+
+impl OnSse {
+    async fn respond(self, asked: Asked, mut tcp: TcpStream) {
+        if asked.head.starts_with("get ") {
+            let session = format!("s{}", self.next.fetch_add(1, Ordering::SeqCst));
+            let (say, mut said) = unbounded_channel();
+            let begin = format!("event: endpoint\ndata: /messages?{session}\n\n");
+            write(&mut tcp, &[STREAM, begin.as_bytes()].concat()).await;
+            self.streams.lock().unwrap().insert(session, say);
+            // A stream that somebody between the two keeps open, whatever became of the session.
+            while let Some(event) = said.recv().await {
+                write(&mut tcp, &event).await;
+            }
+            return std::future::pending().await;
+        }
+        let session = asked.head.split(['?', ' ']).nth(2).unwrap_or_default().to_owned();
+        let say = self.streams.lock().unwrap().get(&session).cloned();
+        let Some(say) = say else {
+            write(&mut tcp, &response("404 Not Found", "", b"Could not find session")).await;
+            return;
+        };
+        write(&mut tcp, &response("202 Accepted", "", b"")).await;
+        if asked.message.get("id").is_some() {
+            let answer = String::from_utf8(honest(&asked)).unwrap();
+            let body = answer.split("\r\n\r\n").nth(1).unwrap();
+            let _gone = say.send(format!("data: {body}\n\n").into_bytes());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_a_server_on_sse_forgot_is_opened_again_though_its_stream_lasts() {
+    let server = OnSse::default();
+    let answering = server.clone();
+    let upstream = Upstream::start(move |asked, tcp| answering.clone().respond(asked, tcp)).await;
+    let entry = Entry::url("a", &upstream.url).with("type = \"sse\"");
+    let gateway = Gateway::serve(&[entry]).await;
+    let client = Legacy::connect(&gateway, "/mcp/a").await;
+    client.works("echo").await;
+    for round in 1..=2 {
+        // Forgotten, but the streams stay open.
+        let forgotten = std::mem::take(&mut *server.streams.lock().unwrap());
+        client.works("echo").await;
+        assert_eq!(asked_for(&upstream, "initialize").len(), 1 + round);
+        drop(forgotten);
+    }
     gateway.stop().await;
 }
 
