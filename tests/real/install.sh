@@ -36,12 +36,12 @@ install_python() {
 for tool in node npm python3 git; do
   command -v "$tool" >/dev/null || fail "$tool is not installed"
 done
-seawall=${SEAWALL_BIN:-}
+seawall=${SEAWALL:-${SEAWALL_BIN:-}}
 built=${CARGO_TARGET_DIR:-$target}
 for kind in ${seawall_kinds:-debug release}; do
   [[ -n $seawall || ! -x $built/$kind/seawall ]] || seawall=$built/$kind/seawall
 done
-[[ -x $seawall ]] || fail "no binary; run cargo build first, or set SEAWALL_BIN"
+[[ -x $seawall ]] || fail "no binary; run cargo build first, or set SEAWALL"
 
 wanted="$installed ${npm_packages[*]} ${py1_packages[*]} ${py2_packages[*]}"
 if [[ $(cat "$installed/installed" 2>/dev/null) != "$wanted" ]]; then
