@@ -76,7 +76,8 @@ class Cell:
             try:
                 if self.how == "drop":
                     threading.Thread(target=self._cut_under_the_call, args=(relay,), daemon=True).start()
-                return self._abandon({"url": f"http://127.0.0.1:{relay.port}{path}"})
+                headers = {"Authorization": "Bearer this-client"}
+                return self._abandon({"url": f"http://127.0.0.1:{relay.port}{path}", "headers": headers})
             finally:
                 relay.close()
 

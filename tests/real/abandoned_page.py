@@ -31,10 +31,12 @@ SEAWALL=/path/to/seawall tests/real/abandoned --clients py1,raw                 
 
 A write (`make_note`, neither idempotent nor read-only) takes 4 s; its server notes each execution when it begins and takes no notice of
 cancels. The client abandons the call after 1.5 s and makes the identical call again. The goal is **one execution in every cell**; a cell
-that has more is marked "missed". Seawall runs without any configuration.
+that has more is marked "missed". Seawall runs without any configuration. Over HTTP the clients send an `Authorization` header, by which
+they are the same caller after a reconnect.
 
 - *times out*: the SDK's own limit for the call. Python 1.x sends no cancel then, and its connection stays open; TypeScript cancels.
-- *connection dropped*: over HTTP the connections are cut under the call, in the network; the session stays. Over `run` the client ends the
+- *connection dropped*: over HTTP the connections are cut under the call, in the network; Python 1.x
+  loses its session by it and begins another one. Over `run` the client ends the
   wrapper under the call and starts another one.
 - *cancelled*: the program cancels: an `AbortSignal` in TypeScript, the task in Python, `notifications/cancelled` in the raw client.
 - *three at once*: after the timeout the identical call is made three times at the same time.

@@ -11,7 +11,7 @@ const { Client } = await load('@modelcontextprotocol/sdk/client/index.js');
 const { StdioClientTransport } = await load('@modelcontextprotocol/sdk/client/stdio.js');
 const { StreamableHTTPClientTransport } = await load('@modelcontextprotocol/sdk/client/streamableHttp.js');
 const job = JSON.parse(readFileSync(0, 'utf8'));
-const { url, command, env } = job.target;
+const { url, headers, command, env } = job.target;
 const PATIENCE = 20_000;
 const limit = job.patience * 1000;
 
@@ -19,7 +19,7 @@ async function connected() {
   const client = new Client({ name: 'abandons', version: '1' });
   await client.connect(
     url
-      ? new StreamableHTTPClientTransport(new URL(url))
+      ? new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } })
       : new StdioClientTransport({ command: command[0], args: command.slice(1), env, stderr: 'ignore' }),
   );
   return client;

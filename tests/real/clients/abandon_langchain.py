@@ -17,7 +17,7 @@ async def loaded(job, seconds):
     target = job["target"]
     limits = {"session_kwargs": {"read_timeout_seconds": timedelta(seconds=seconds)}}
     if "url" in target:
-        connection = {"transport": "streamable_http", "url": target["url"], **limits}
+        connection = {"transport": "streamable_http", "url": target["url"], "headers": target["headers"], **limits}
     else:
         command, *arguments = target["command"]
         connection = {"transport": "stdio", "command": command, "args": arguments, "env": target.get("env"), **limits}

@@ -28,12 +28,13 @@ def shown(answer):
 
 class OverHttp:
     def __init__(self, target):
-        self.parts, self.session = urlsplit(target["url"]), None
+        self.parts, self.session, self.headers = urlsplit(target["url"]), None, target["headers"]
         self.ask("initialize", HELLO, PATIENCE)
         self.tell("notifications/initialized", {})
 
     def post(self, message, seconds):
         headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        headers |= self.headers
         if self.session:
             headers |= {"Mcp-Session-Id": self.session, "MCP-Protocol-Version": VERSION}
         connection = http.client.HTTPConnection(self.parts.hostname, self.parts.port, timeout=seconds)
