@@ -46,7 +46,7 @@ async fn no_history_of_a_misbehaving_world_breaks_a_promise() {
     // A short run plays the same seeds each time; a long one goes where nobody was.
     let first = if minutes > 10.0 { u64::from(std::process::id()) << 24 } else { 1 };
     let time = Duration::from_secs_f64(minutes * 60.0);
-    let campaign = Campaign { first, count: u64::MAX >> 1, time, at_once: AT_ONCE, rules: rules(), shrunk: 1 };
+    let campaign = Campaign { first, count: u64::MAX >> 1, time, at_once: AT_ONCE, rules: rules(), shrunk: 1, told: 1 };
     let report = run(&campaign, &programs, |line| println!("{line}")).await;
     println!("{report}");
     assert!(report.is_well(), "{report}");

@@ -38,6 +38,9 @@ struct Arguments {
     /// How many histories are made smaller for each rule.
     #[arg(long, default_value_t = 1)]
     shrunk: usize,
+    /// How many violations of each rule are told as they come.
+    #[arg(long, default_value_t = 3)]
+    told: usize,
     /// Play this seed alone and tell everything.
     #[arg(long)]
     seed: Option<u64>,
@@ -61,6 +64,7 @@ async fn main() -> std::io::Result<ExitCode> {
         at_once: arguments.at_once,
         rules: Rule::ALL.into_iter().filter(is_wanted).collect(),
         shrunk: arguments.shrunk,
+        told: arguments.told,
     };
     let report = run(&campaign, &programs, |line| println!("{line}")).await;
     println!("{report}");

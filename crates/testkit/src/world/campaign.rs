@@ -30,6 +30,8 @@ pub struct Campaign {
     pub rules: Vec<Rule>,
     /// How many histories are made smaller for each rule.
     pub shrunk: usize,
+    /// How many violations of each rule are told as they come.
+    pub told: usize,
 }
 
 /// A rule that was violated in a history.
@@ -105,7 +107,7 @@ pub async fn run(campaign: &Campaign, programs: &Programs, tell: impl Fn(&str)) 
         report.calls.1 += record.executions.len();
         for violation in check(&record).into_iter().filter(|violation| campaign.rules.contains(&violation.rule)) {
             let seen = report.findings.entry(violation.rule).or_default();
-            if seen.len() < 3 {
+            if seen.len() < campaign.told {
                 tell(&format!("seed {seed}: {}: {}", violation.rule, violation.seen));
             }
             seen.push(Finding { violation, seed });

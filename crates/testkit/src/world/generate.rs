@@ -69,7 +69,7 @@ fn clients(chance: &mut Rng, servers: &[ServerPlan]) -> Vec<ClientPlan> {
         let children: Vec<usize> = (0..servers.len()).filter(|place| servers[*place].face == Face::Stdio).collect();
         let is_wrapped = !children.is_empty() && chance.u8(..3) == 0;
         ClientPlan {
-            era: if !is_wrapped && chance.u8(..3) == 0 { Era::Modern } else { Era::Legacy },
+            era: if chance.u8(..3) == 0 { Era::Modern } else { Era::Legacy },
             way: if is_wrapped { Way::Run(children[chance.usize(..children.len())]) } else { Way::Merged },
             has_identity: chance.bool(),
             manners: match chance.u8(..4) {
@@ -86,7 +86,11 @@ fn step(chance: &mut Rng, number: usize, servers: &[ServerPlan], clients: &[Clie
     let what = match chance.u8(..20) {
         0..=11 => What::Intend(intent(chance, number, servers, clients)),
         12 => What::List(chance.usize(..clients.len())),
-        13 => What::Reconnect(chance.usize(..clients.len())),
+        13 => {
+            let client = chance.usize(..clients.len());
+            let kills = clients[client].way != Way::Merged && chance.bool();
+            if kills { What::KillWrapper(client) } else { What::Reconnect(client) }
+        }
         14..=18 => What::Trouble(chance.usize(..servers.len()), trouble(chance)),
         _ => {
             let blow = if chance.bool() { Blow::Killed } else { Blow::Terminated };
@@ -116,11 +120,15 @@ fn intent(chance: &mut Rng, number: usize, servers: &[ServerPlan], clients: &[Cl
     let fates = (0..chance.usize(1..=2)).map(|_| fate(chance)).collect();
     let rounds = rounds(chance);
     let effect = if chance.u8(..4) == 0 { Effect::Read } else { Effect::Write };
-    Intent { name: format!("i{number}"), client, server, effect, fates, rounds }
+    let is_merged = |place: &usize| *place != client && clients[*place].way == Way::Merged;
+    let others: Vec<usize> = (0..clients.len()).filter(is_merged).collect();
+    let has_twin = clients[client].way == Way::Merged && !others.is_empty() && chance.u8(..6) == 0;
+    let twin = has_twin.then(|| others[chance.usize(..others.len())]);
+    Intent { name: format!("i{number}"), client, twin, server, effect, fates, rounds }
 }
 
 fn fate(chance: &mut Rng) -> Fate {
-    match chance.u8(..24) {
+    match chance.u8(..25) {
         0..=2 => Fate::Answer,
         3..=9 => Fate::Late(chance.u64(100..900)),
         10 => Fate::Twice,
@@ -140,6 +148,7 @@ fn fate(chance: &mut Rng) -> Fate {
         20 => Fate::Ask(QUESTIONS[chance.usize(..QUESTIONS.len())]),
         21 => Fate::AskAndHang(QUESTIONS[chance.usize(..QUESTIONS.len())]),
         22 => Fate::Forget,
+        23 => Fate::Large(chance.usize(1_000..1_500_000)),
         _ => Fate::Refuse,
     }
 }
@@ -158,6 +167,7 @@ fn rounds(chance: &mut Rng) -> Vec<Round> {
             leaves: (!is_last).then(|| (chance.u64(50..400), leaves)),
             reconnects: place > 0 && chance.u8(..6) == 0,
             hastes: chance.u8(..6) == 0,
+            reads_slowly: chance.u8(..8) == 0,
         }
     };
     (0..count).map(|place| one(place, chance)).collect()

@@ -2,6 +2,7 @@
 //! likes, which no library lets it do.
 
 use std::io;
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -98,16 +99,19 @@ pub(crate) struct Messages {
     /// What came and is not read yet.
     text: Vec<u8>,
     is_over: bool,
+    slowly: bool,
 }
 
 impl Messages {
-    pub(crate) fn of(head: &Head) -> Self {
+    /// `slowly`: a little at a time, with pauses.
+    pub(crate) fn of(head: &Head, slowly: bool) -> Self {
         let is = |name, what: &str| head.header(name).is_some_and(|value| value.to_ascii_lowercase().contains(what));
         let mut messages = Self {
             is_stream: is("content-type", "text/event-stream"),
             chunks: is("transfer-encoding", "chunked").then(Chunks::default),
             text: Vec::new(),
             is_over: false,
+            slowly,
         };
         messages.take(&head.rest);
         messages
@@ -133,6 +137,9 @@ impl Messages {
                 return if self.is_stream { None } else { serde_json::from_slice(&all).ok() };
             }
             let mut bytes = Vec::with_capacity(16 << 10);
+            if self.slowly {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
             match tcp.read_buf(&mut bytes).await {
                 Ok(read) if read > 0 && self.text.len() < MOST => self.take(&bytes),
                 _ => self.is_over = true,

@@ -102,6 +102,8 @@ pub enum Fate {
     Answer,
     /// Answers after so long.
     Late(Ms),
+    /// Answers, with so many bytes more.
+    Large(usize),
     /// Answers twice.
     Twice,
     /// Answers under ids that nobody used, and then rightly.
@@ -148,6 +150,8 @@ pub struct Round {
     pub leaves: Option<(Ms, Leave)>,
     /// It begins a new session before.
     pub reconnects: bool,
+    /// It reads what comes a little at a time.
+    pub reads_slowly: bool,
     /// It asks at once, and not when the first has been unanswered long enough to be the same intent.
     pub hastes: bool,
 }
@@ -159,6 +163,8 @@ pub struct Intent {
     pub name: String,
     /// Who.
     pub client: usize,
+    /// Who else makes the very same call at the same time, for itself.
+    pub twin: Option<usize>,
     /// At which server.
     pub server: usize,
     /// With which tool.
@@ -204,6 +210,8 @@ pub enum What {
     List(usize),
     /// A client begins a new session.
     Reconnect(usize),
+    /// The wrapper of a client on pipes is killed.
+    KillWrapper(usize),
     /// A server has trouble.
     Trouble(usize, Trouble),
     /// The gateway is hit, and away for so long.
@@ -246,8 +254,13 @@ impl fmt::Display for History {
         for step in &self.steps {
             match &step.what {
                 What::Intend(intent) => {
-                    let Intent { name, client, server, effect, fates, .. } = intent;
-                    writeln!(to, "  {:>5} c{client} {effect:?} {name} at s{server}, which does {fates:?}", step.at)?;
+                    let Intent { name, client, twin, server, effect, fates, .. } = intent;
+                    let twin = twin.map(|twin| format!(" and c{twin}")).unwrap_or_default();
+                    writeln!(
+                        to,
+                        "  {:>5} c{client}{twin} {effect:?} {name} at s{server}, which does {fates:?}",
+                        step.at
+                    )?;
                     for round in &intent.rounds {
                         writeln!(to, "          {round:?}")?;
                     }

@@ -156,7 +156,15 @@ impl Stage {
     async fn step(&self, begun: Instant, step: &Step) {
         sleep_until(begun + Duration::from_millis(step.at)).await;
         match &step.what {
-            What::Intend(intent) => Arc::clone(&self.clients[intent.client]).pursue(intent.clone()).await,
+            What::Intend(intent) => {
+                let one = Arc::clone(&self.clients[intent.client]).pursue(intent.clone());
+                let other = async {
+                    if let Some(twin) = intent.twin {
+                        Arc::clone(&self.clients[twin]).pursue(intent.clone()).await;
+                    }
+                };
+                tokio::join!(one, other);
+            }
             What::List(client) => {
                 let client = &self.clients[*client];
                 for of in self.lists(client) {
@@ -164,6 +172,7 @@ impl Stage {
                 }
             }
             What::Reconnect(client) => self.clients[*client].reconnect().await,
+            What::KillWrapper(client) => self.clients[*client].kill_wrapper().await,
             What::Trouble(server, trouble) => self.servers[*server].suffer(*trouble).await,
             What::Blow(blow, away) => {
                 let begun = Instant::now();

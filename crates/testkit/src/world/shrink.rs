@@ -66,6 +66,9 @@ fn smaller(history: &History) -> Vec<History> {
                 }
             })
         };
+        if intent.twin.is_some() {
+            all.push(with(&|intent| intent.twin = None));
+        }
         if intent.rounds.len() > 1 {
             all.extend((0..intent.rounds.len()).map(|round| with(&|intent| _ = intent.rounds.remove(round))));
         }
@@ -83,8 +86,8 @@ fn smaller(history: &History) -> Vec<History> {
 fn unused_client(history: &History) -> Option<History> {
     let last = history.clients.len().checked_sub(1).filter(|last| *last > 0)?;
     let needs = history.steps.iter().any(|step| match &step.what {
-        What::Intend(intent) => intent.client == last,
-        What::List(client) | What::Reconnect(client) => *client == last,
+        What::Intend(intent) => intent.client == last || intent.twin == Some(last),
+        What::List(client) | What::Reconnect(client) | What::KillWrapper(client) => *client == last,
         _ => false,
     });
     let mut copy = history.clone();

@@ -17,6 +17,9 @@ use crate::world::plan::Era;
 /// How long a client tries to begin a session.
 const PATIENCE: Duration = Duration::from_secs(8);
 
+/// What a request ends with whose session is not known.
+pub(crate) const LOST: &str = "its session is not known";
+
 /// What a client on HTTP holds: its sessions, by path.
 #[derive(Default)]
 pub(super) struct Line {
@@ -85,7 +88,7 @@ impl Line {
         write(&mut tcp, &request("POST", path, &headers, &client.hello().to_string())).await.ok()?;
         let head = Head::read(&mut tcp).await?;
         let session = head.header("mcp-session-id")?.to_owned();
-        Messages::of(&head).next(&mut tcp).await?;
+        Messages::of(&head, false).next(&mut tcp).await?;
         self.sessions().insert(path.to_owned(), session);
         self.tell(client, path, "notifications/initialized", json!({})).await;
         Some(())
@@ -125,7 +128,7 @@ impl Line {
 }
 
 /// Sends a request and notes what comes back, to the end.
-pub(super) async fn ask(client: &Arc<Client>, path: &str, message: Value, tag: &str) {
+pub(super) async fn ask(client: &Arc<Client>, path: &str, message: Value, tag: &str, slowly: bool) {
     let super::Out::Http(line) = &client.way else { return };
     let notes = &client.shared.notes;
     let Some(mut tcp) = line.connect(client).await else { return notes.broke(tag, "no connection") };
@@ -141,12 +144,13 @@ pub(super) async fn ask(client: &Arc<Client>, path: &str, message: Value, tag: &
         return notes.broke(tag, "the connection ended while it was sent");
     }
     let Some(head) = Head::read(&mut tcp).await else { return notes.broke(tag, "the connection ended") };
-    let mut messages = Messages::of(&head);
+    if head.status() == 404 && client.plan.era == Era::Legacy {
+        line.lost(path, &session);
+        return notes.broke(tag, LOST);
+    }
+    let mut messages = Messages::of(&head, slowly);
     while let Some(came) = messages.next(&mut tcp).await {
         take(client, path, &message, came, tag).await;
-    }
-    if head.status() == 404 {
-        line.lost(path, &session);
     }
     notes.broke(tag, format!("HTTP {} without an answer", head.status()));
 }
@@ -181,19 +185,6 @@ async fn take(client: &Arc<Client>, path: &str, request: &Value, came: Value, ta
 
 /// A modern client answers what it is asked by sending its request again, with the answers.
 async fn go_on(client: &Arc<Client>, path: &str, request: &Value, asked: &Value, tag: &str) {
-    let mut responses = json!({});
-    for (key, question) in asked["inputRequests"].as_object().into_iter().flatten() {
-        let Some(reply) = client.reply(question["method"].as_str().unwrap_or_default()).await else {
-            // It never answers, and so it has left.
-            let left = (tokio::time::Instant::now(), crate::world::plan::Leave::Silently);
-            client.shared.notes.change(tag, |request| request.left = Some(left));
-            return;
-        };
-        responses[key] = reply.get("result").cloned().unwrap_or_else(|| json!({"action": "decline"}));
-    }
-    let mut again = request.clone();
-    again["id"] = json!(client.number());
-    again["params"]["inputResponses"] = responses;
-    again["params"]["requestState"] = asked["requestState"].clone();
-    ask(client, path, again, tag).await;
+    let Some(again) = client.answering(request, asked, tag).await else { return };
+    ask(client, path, again, tag, false).await;
 }

@@ -1,6 +1,6 @@
 //! A client of a world: asks, leaves, asks again, and notes what it sees. `http` and `stdio` are its two ways out.
 
-mod http;
+pub(crate) mod http;
 mod stdio;
 
 use std::path::Path;
@@ -126,11 +126,36 @@ impl Client {
         })
     }
 
+    /// A modern request once more, with answers to what was asked; `None`: this client does not answer, and so it has left.
+    async fn answering(&self, request: &Value, asked: &Value, tag: &str) -> Option<Value> {
+        let mut responses = json!({});
+        for (key, question) in asked["inputRequests"].as_object().into_iter().flatten() {
+            let Some(reply) = self.reply(question["method"].as_str().unwrap_or_default()).await else {
+                let left = (Instant::now(), Leave::Silently);
+                self.shared.notes.change(tag, |request| request.left = Some(left));
+                return None;
+            };
+            responses[key] = reply.get("result").cloned().unwrap_or_else(|| json!({"action": "decline"}));
+        }
+        let mut again = request.clone();
+        again["id"] = json!(self.number());
+        again["params"]["inputResponses"] = responses;
+        again["params"]["requestState"] = asked["requestState"].clone();
+        Some(again)
+    }
+
     /// Begins a new session.
     pub(crate) async fn reconnect(&self) {
         match &self.way {
             Out::Http(line) => line.forget(),
             Out::Stdio(pipe) => pipe.end(&self.shared.notes).await,
+        }
+    }
+
+    /// Kills what stands between it and its server.
+    pub(crate) async fn kill_wrapper(&self) {
+        if let Out::Stdio(pipe) = &self.way {
+            pipe.kill(&self.shared.notes).await;
         }
     }
 
@@ -164,7 +189,7 @@ impl Client {
     }
 
     /// Sends a request, noted under a tag of its own.
-    async fn send(self: &Arc<Self>, intent: &str, method: &str, params: Value, path: &str) -> Sent {
+    async fn send(self: &Arc<Self>, intent: &str, method: &str, params: Value, path: &str, slowly: bool) -> Sent {
         let number = self.number();
         let tag = format!("r{}.{number}", self.place);
         let id = json!(number);
@@ -188,7 +213,7 @@ impl Client {
         let connection = match &self.way {
             Out::Http(_) => {
                 let (client, tag, path) = (Arc::clone(self), tag.clone(), path.to_owned());
-                let task = tokio::spawn(async move { http::ask(&client, &path, message, &tag).await });
+                let task = tokio::spawn(async move { http::ask(&client, &path, message, &tag, slowly).await });
                 Some(task.abort_handle())
             }
             Out::Stdio(pipe) => {
@@ -234,7 +259,7 @@ impl Client {
             }
             let mut sent = Vec::new();
             for _ in 0..round.times {
-                sent.push(self.send(&intent.name, "tools/call", self.call(&intent), &path).await);
+                sent.push(self.send(&intent.name, "tools/call", self.call(&intent), &path, round.reads_slowly).await);
             }
             let all = async {
                 for one in &sent {
@@ -257,7 +282,7 @@ impl Client {
     }
 
     fn call(&self, intent: &Intent) -> Value {
-        let arguments = json!({"intent": intent.name, "nonce": nonce(self.place, &intent.name)});
+        let arguments = json!({"intent": intent.name, "nonce": nonce(&intent.name)});
         json!({"name": self.tool(intent.server, intent.effect), "arguments": arguments})
     }
 
@@ -284,17 +309,19 @@ impl Client {
             let intent = Intent {
                 name: name.clone(),
                 client: self.place,
+                twin: None,
                 server,
                 effect: Effect::Read,
                 fates: Vec::new(),
                 rounds: Vec::new(),
             };
-            let sent = self.send(&name, "tools/call", self.call(&intent), &path).await;
+            let sent = self.send(&name, "tools/call", self.call(&intent), &path, false).await;
             let left = (begun + limit).saturating_duration_since(Instant::now());
             let in_time = timeout(left, self.shared.notes.over(&sent.tag)).await.is_ok();
             let request = self.shared.notes.look(&sent.tag)?;
             if request.is_over() {
-                last = format!("{:?} {:?}", request.broke, request.answers.last());
+                let answer = request.answers.last().map(|(_, answer)| answer.to_string());
+                last = answer.or(request.broke.clone().map(|(_, why)| why)).unwrap_or_default();
             }
             if !in_time {
                 self.shared.notes.change(&sent.tag, |request| request.left = Some((Instant::now(), Leave::Silently)));
@@ -314,7 +341,7 @@ impl Client {
     pub(crate) async fn list(self: Arc<Self>, server: Option<usize>) {
         let path = self.path(server.unwrap_or(0));
         let (sent_at, life) = (Instant::now(), self.shared.gateway.life());
-        let sent = self.send("tools/list", "tools/list", json!({}), &path).await;
+        let sent = self.send("tools/list", "tools/list", json!({}), &path, false).await;
         _ = timeout(PATIENCE, self.shared.notes.over(&sent.tag)).await;
         let Some(request) = self.shared.notes.look(&sent.tag) else { return };
         let names = match (request.answers.first(), request.broke) {
@@ -338,9 +365,9 @@ fn listed(answer: &Value, path: &str, server: Option<usize>) -> Result<Vec<Strin
     Ok(tools.iter().map(name).collect())
 }
 
-/// What only the caller of an intent knows.
-pub(crate) fn nonce(client: usize, intent: &str) -> String {
-    format!("n-c{client}-{intent}")
+/// What only the callers of an intent know.
+pub(crate) fn nonce(intent: &str) -> String {
+    format!("n-{intent}")
 }
 
 /// What a server said of an execution: its object in the answer's text.

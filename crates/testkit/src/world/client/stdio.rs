@@ -21,8 +21,8 @@ use crate::world::plan::{Era, Leave};
 /// How long the wrapper may take to greet and to end.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// The requests that are not answered yet, by id, and whether one was.
-type Waiting = Arc<Cell<HashMap<String, String>>>;
+/// The requests that were sent, by id: under which tag, and their bytes.
+type Waiting = Arc<Cell<HashMap<String, (String, Value)>>>;
 
 /// What a client on pipes holds.
 pub(super) struct Pipe {
@@ -88,7 +88,7 @@ impl Pipe {
     pub(super) async fn ask(&self, message: &Value, tag: &str) {
         let mut running = self.running.lock().await;
         let Some(running) = running.as_mut() else { return };
-        running.awaits(message["id"].to_string(), tag);
+        running.awaits(message, tag);
         running.say(message).await;
     }
 
@@ -102,13 +102,19 @@ impl Pipe {
         }
     }
 
+    /// Kills the wrapper; the next request starts another one.
+    pub(super) async fn kill(&self, notes: &Notes) {
+        if let Some(Running { mut child, waiting, .. }) = self.running.lock().await.take() {
+            leave(&waiting, notes);
+            _ = child.start_kill();
+            _ = child.wait().await;
+        }
+    }
+
     /// Ends the wrapper, as a client does that goes.
     pub(super) async fn end(&self, notes: &Notes) {
         if let Some(Running { mut child, stdin, waiting }) = self.running.lock().await.take() {
-            let left = (Instant::now(), Leave::Dropping);
-            for tag in waiting.lock().unwrap_or_else(PoisonError::into_inner).values() {
-                notes.change(tag, |request| request.left = request.left.or(Some(left).filter(|_| !request.is_over())));
-            }
+            leave(&waiting, notes);
             drop(stdin);
             if timeout(PATIENCE, child.wait()).await.is_err() {
                 _ = child.start_kill();
@@ -117,9 +123,18 @@ impl Pipe {
     }
 }
 
+/// Nobody waits for what was sent through a wrapper any more.
+fn leave(waiting: &Waiting, notes: &Notes) {
+    let left = (Instant::now(), Leave::Dropping);
+    for (tag, _) in waiting.lock().unwrap_or_else(PoisonError::into_inner).values() {
+        notes.change(tag, |request| request.left = request.left.or(Some(left).filter(|_| !request.is_over())));
+    }
+}
+
 impl Running {
-    fn awaits(&self, id: String, tag: &str) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(id, tag.to_owned());
+    fn awaits(&self, message: &Value, tag: &str) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.insert(message["id"].to_string(), (tag.to_owned(), message.clone()));
     }
 
     async fn say(&mut self, message: &Value) {
@@ -143,7 +158,7 @@ async fn read(client: Arc<Client>, stdout: ChildStdout, waiting: Waiting, greete
         }
     }
     let notes: &Notes = &client.shared.notes;
-    for tag in waiting.lock().unwrap_or_else(PoisonError::into_inner).values() {
+    for (tag, _) in waiting.lock().unwrap_or_else(PoisonError::into_inner).values() {
         notes.broke(tag, "the wrapper ended");
     }
 }
@@ -166,7 +181,17 @@ fn take(client: &Arc<Client>, waiting: &Waiting, came: Value) {
     }
     let tag = waiting.lock().unwrap_or_else(PoisonError::into_inner).get(&came["id"].to_string()).cloned();
     match tag {
-        Some(tag) => notes.answer(&tag, came),
+        Some((tag, request)) if came["result"]["resultType"] == "input_required" => {
+            notes.change(&tag, |request| request.questions += 1);
+            let client = Arc::clone(client);
+            tokio::spawn(async move {
+                let Some(again) = client.answering(&request, &came["result"], &tag).await else { return };
+                if let super::Out::Stdio(pipe) = &client.way {
+                    pipe.ask(&again, &tag).await;
+                }
+            });
+        }
+        Some((tag, _)) => notes.answer(&tag, came),
         None => notes.strange(format!("c{} was answered under an id that it never used: {came}", client.place)),
     }
 }

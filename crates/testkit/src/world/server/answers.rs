@@ -75,6 +75,15 @@ impl Server {
                 pause(time).await;
                 self.reply(call, number, out).await;
             }
+            Fate::Large(bytes) => {
+                self.ledger.answered(number);
+                let mut answer = self.done(call, call.id, number);
+                let text = json!({"type": "text", "text": "x".repeat(bytes)});
+                if let Some(blocks) = answer["result"]["content"].as_array_mut() {
+                    blocks.push(text);
+                }
+                say(out, answer).await;
+            }
             Fate::Twice => {
                 send(out, Out::Stream).await;
                 self.reply(call, number, out).await;

@@ -1,0 +1,128 @@
+//! How often a write was executed, and what was said of it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Judge;
+use crate::world::client::{execution, failure};
+use crate::world::config::REJOIN_AFTER;
+use crate::world::ledger::Execution;
+use crate::world::notes::Request;
+use crate::world::plan::{Effect, Era, Fate, Intent, Leave};
+
+impl Judge<'_> {
+    pub(super) fn executed_again(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (name, intent) in self.intents.iter().filter(|(_, intent)| intent.effect == Effect::Write) {
+            let all = self.executions(name);
+            let again =
+                all.iter().enumerate().flat_map(|(place, later)| all[..place].iter().map(move |one| (one, later)));
+            let worst = again.filter(|(one, later)| !self.is_new_intent(intent, one, later)).count();
+            if worst > 0 {
+                found.push(format!("{name} was executed {} times: {}", all.len(), self.told(&all)));
+            }
+        }
+        found
+    }
+
+    fn told(&self, executions: &[&Execution]) -> String {
+        let one = |execution: &&Execution| {
+            let request = self.requests.get(execution.request.as_str());
+            let sent = request.map_or(0, |request| self.ms(request.sent));
+            let left =
+                request.and_then(|request| request.left).map(|(at, how)| format!(", left {how:?} at {}", self.ms(at)));
+            let left = left.unwrap_or_default();
+            format!("for {} (sent at {sent}{left}) at {}", execution.request, self.ms(execution.at))
+        };
+        executions.iter().map(one).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Whether a later execution may be for another intent than an earlier one.
+    fn is_new_intent(&self, intent: &Intent, earlier: &Execution, later: &Execution) -> bool {
+        let tags = (earlier.request.as_str(), later.request.as_str());
+        let (Some(first), Some(second)) = (self.requests.get(tags.0), self.requests.get(tags.1)) else { return false };
+        if first.tag == second.tag {
+            return false;
+        }
+        let is_hasty = second.sent < earlier.at + Duration::from_millis(REJOIN_AFTER)
+            && !first.left.is_some_and(|(at, how)| how == Leave::Cancelling && at <= second.sent);
+        // A modern client that was asked something and begins anew does so knowingly.
+        let was_asked = first.questions > 0 && self.record.history.clients[first.client].era == Era::Modern;
+        first.caller != second.caller
+            || was_asked
+            || self.was_hit(second, first.sent, later.at)
+            || is_hasty
+            || self.was_delivered(earlier, later.at)
+            || self.has_looked(intent, first, second)
+    }
+
+    /// Whether an answer of the server reached a client that may have been there, before the later execution.
+    fn was_delivered(&self, earlier: &Execution, before: Instant) -> bool {
+        let carries = |answer: &serde_json::Value| {
+            execution(answer).is_some_and(|object| object["execution"].as_u64() == Some(earlier.number as u64))
+        };
+        let of_own = |request: &Request| {
+            let own =
+                request.answers.iter().any(|(_, answer)| failure(answer).is_none() && execution(answer).is_none());
+            request.tag == earlier.request && own
+        };
+        let got = |request: &Request| request.answers.iter().any(|(_, answer)| carries(answer)) || of_own(request);
+        earlier.answered.is_some_and(|at| at <= before)
+            && self.record.requests.iter().any(|request| request.intent == earlier.intent && got(request))
+    }
+
+    /// Whether the client read from the server in between.
+    fn has_looked(&self, intent: &Intent, first: &Request, second: &Request) -> bool {
+        let reads = |request: &Request| {
+            let of = self.intents.get(request.intent.as_str());
+            of.is_some_and(|of| of.effect == Effect::Read && of.server == intent.server)
+                && request.caller == first.caller
+                && request.sent <= second.sent
+                && request.answers.iter().any(|(at, _)| *at >= first.sent)
+        };
+        self.record.requests.iter().any(reads)
+    }
+
+    pub(super) fn said_not_executed(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for request in &self.record.requests {
+            for (at, answer) in &request.answers {
+                let said = failure(answer).filter(|failure| failure["mayHaveExecuted"] == false);
+                let Some(intent) = self.intents.get(request.intent.as_str()).filter(|_| said.is_some()) else {
+                    continue;
+                };
+                // These statuses are how a server says by the protocol that it did not act.
+                let lies = |fate: &Fate| matches!(fate, Fate::Status(401 | 403 | 409 | 422, _));
+                if intent.effect == Effect::Read || intent.fates.iter().any(lies) {
+                    continue;
+                }
+                let all = self.executions(&request.intent);
+                let own = all.iter().filter(|execution| execution.request == request.tag && execution.at < *at);
+                let earlier = all.iter().filter(|execution| self.is_of_earlier(intent, execution, request));
+                let of: Vec<&Execution> = own.chain(earlier).copied().collect();
+                if !of.is_empty() {
+                    let text = &answer["result"]["content"][0]["text"];
+                    found.push(format!(
+                        "{} of {} got {text}, executed {}",
+                        request.tag,
+                        request.intent,
+                        self.told(&of)
+                    ));
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether an execution belongs to the same intent as a request that came after it.
+    fn is_of_earlier(&self, intent: &Intent, execution: &Execution, request: &Request) -> bool {
+        let Some(first) = self.requests.get(execution.request.as_str()) else { return false };
+        first.tag != request.tag
+            && first.caller == request.caller
+            && execution.at + Duration::from_millis(REJOIN_AFTER) <= request.sent
+            && !self.was_hit(request, first.sent, request.sent)
+            && !self.was_delivered(execution, request.sent)
+            && !self.has_looked(intent, first, request)
+    }
+}
