@@ -51,6 +51,7 @@ async fn exchange(server: Arc<Server>, tcp: &mut TcpStream) {
     let Some(head) = Head::read(tcp).await else { return };
     let Some(message) = head.body(tcp).await else { return };
     let session = head.header("mcp-session-id").map(str::to_owned);
+    server.traced(&format!("{} {session:?} > {message}", head.method()));
     let mut health = server.health.subscribe();
     if health.wait_for(|health| !health.hangs).await.is_err() {
         return;

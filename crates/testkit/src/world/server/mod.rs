@@ -9,12 +9,15 @@ mod pipe;
 pub mod relay;
 
 use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::ledger::Ledger;
@@ -58,12 +61,15 @@ pub(crate) struct Server {
     fates: HashMap<String, Vec<Fate>>,
     ledger: Arc<Ledger>,
     word: String,
+    /// Where every message is written down, if somebody wants to look.
+    trace: Option<Mutex<File>>,
     state: Mutex<State>,
     health: watch::Sender<Health>,
     /// Ends all connections; replaced by a new one each time.
     cut: Mutex<CancellationToken>,
     news: broadcast::Sender<Value>,
     over: CancellationToken,
+    begun: Instant,
 }
 
 impl Server {
@@ -82,11 +88,13 @@ impl Server {
             fates,
             ledger: Arc::clone(ledger),
             word: socket(folder, place).display().to_string(),
+            trace: trace(folder, place),
             state: Mutex::default(),
             health: watch::Sender::default(),
             cut: Mutex::default(),
             news: broadcast::channel(16).0,
             over: CancellationToken::new(),
+            begun: Instant::now(),
         });
         match plan.face {
             Face::Http => _ = tokio::spawn(http::serve(Arc::clone(&server), port)),
@@ -151,6 +159,13 @@ impl Server {
     /// A word in the command line of its children.
     pub(crate) fn word(&self) -> &str {
         &self.word
+    }
+
+    /// Writes down what came or went, with the time since the world began.
+    fn traced(&self, what: &str) {
+        let Some(file) = &self.trace else { return };
+        let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+        _ = writeln!(file, "{:>6} {what}", self.begun.elapsed().as_millis());
     }
 
     /// Nobody is served any more.
@@ -255,6 +270,12 @@ impl Server {
         }
         json!({"jsonrpc": "2.0", "id": id, "result": result})
     }
+}
+
+/// A file beside the others of a world that is kept.
+fn trace(folder: &Path, place: usize) -> Option<Mutex<File>> {
+    std::env::var_os("SEAWALL_WORLD_KEEP")?;
+    File::create(folder.join(format!("s{place}.trace"))).ok().map(Mutex::new)
 }
 
 /// Where the children of a server find us.

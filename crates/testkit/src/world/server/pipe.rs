@@ -19,7 +19,9 @@ pub(super) async fn serve(server: Arc<Server>, path: PathBuf) {
             () = server.over.cancelled() => return,
             accepted = listener.accept() => {
                 let Ok((child, _)) = accepted else { return };
-                if !server.health.borrow().is_away {
+                if server.health.borrow().is_away {
+                    server.traced("a child was sent away");
+                } else {
                     tokio::spawn(connection(Arc::clone(&server), child));
                 }
             }
@@ -42,6 +44,7 @@ async fn converse(server: Arc<Server>, child: UnixStream) {
     let pid: Option<u32> = lines.next_line().await.ok().flatten().and_then(|line| line.parse().ok());
     let Some(pid) = pid else { return };
     server.ledger.child(server.place, pid);
+    server.traced(&format!("{pid} came"));
     if server.health.borrow().hangs {
         process::send(pid, server.word(), process::STOP);
     }
@@ -51,7 +54,8 @@ async fn converse(server: Arc<Server>, child: UnixStream) {
     loop {
         let line = tokio::select! {
             line = lines.next_line() => {
-                let Ok(Some(line)) = line else { return };
+                let Ok(Some(line)) = line else { return server.traced(&format!("{pid} left")) };
+                server.traced(&format!("{pid} > {line}"));
                 let Ok(message) = serde_json::from_str(&line) else { continue };
                 tokio::spawn(Arc::clone(&server).take(message, None, sender.clone()));
                 continue;
@@ -68,6 +72,7 @@ async fn converse(server: Arc<Server>, child: UnixStream) {
                 Out::Cut => return,
             },
         };
+        server.traced(&format!("{pid} < {line}"));
         if to.write_all(format!("{line}\n").as_bytes()).await.is_err() {
             return;
         }
