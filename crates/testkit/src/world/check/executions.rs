@@ -40,8 +40,7 @@ impl Judge<'_> {
 
     /// Whether a later execution may be for another intent than an earlier one.
     fn is_new_intent(&self, intent: &Intent, earlier: &Execution, later: &Execution) -> bool {
-        let tags = (earlier.request.as_str(), later.request.as_str());
-        let (Some(first), Some(second)) = (self.requests.get(tags.0), self.requests.get(tags.1)) else { return false };
+        let (Some(first), Some(second)) = (self.request_of(earlier), self.request_of(later)) else { return false };
         if first.tag == second.tag {
             return false;
         }
@@ -53,8 +52,31 @@ impl Judge<'_> {
             || was_asked
             || self.was_hit(second, first.sent, later.at)
             || is_hasty
+            || self.may_have_crossed(earlier, first)
             || self.was_delivered(earlier, later.at)
             || self.has_looked(intent, first, second)
+    }
+
+    /// The request that an execution belongs to. What the queue sends names none: it is the request that was told so.
+    fn request_of(&self, execution: &Execution) -> Option<&Request> {
+        if !execution.request.is_empty() {
+            return self.requests.get(execution.request.as_str()).copied();
+        }
+        let is_queued = |request: &&Request| {
+            let told = |answer: &serde_json::Value| answer["result"]["_meta"]["seawall/served"]["by"] == "queue";
+            request.intent == execution.intent && request.answers.iter().any(|(_, answer)| told(answer))
+        };
+        let queued: Vec<&Request> = self.record.requests.iter().filter(is_queued).collect();
+        let is_before = |other: &&&Execution| other.request.is_empty() && other.number < execution.number;
+        let place = self.executions(&execution.intent).iter().filter(is_before).count();
+        queued.get(place).or(queued.last()).copied()
+    }
+
+    /// Whether the answer may have been on its way to its client when the client left: nobody can know what it read.
+    fn may_have_crossed(&self, earlier: &Execution, first: &Request) -> bool {
+        let slack = Duration::from_millis(5) + self.record.lag;
+        let left = first.left.filter(|(_, how)| *how != Leave::Silently);
+        left.zip(earlier.answered).is_some_and(|((left, _), answered)| answered <= left + slack)
     }
 
     /// Whether an answer of the server reached a client that may have been there, before the later execution.
@@ -63,8 +85,7 @@ impl Judge<'_> {
             execution(answer).is_some_and(|object| object["execution"].as_u64() == Some(earlier.number as u64))
         };
         let of_own = |request: &Request| {
-            let own =
-                request.answers.iter().any(|(_, answer)| failure(answer).is_none() && execution(answer).is_none());
+            let own = request.answers.iter().any(|(_, answer)| is_final(answer));
             request.tag == earlier.request && own
         };
         let got = |request: &Request| request.answers.iter().any(|(_, answer)| carries(answer)) || of_own(request);
@@ -117,12 +138,19 @@ impl Judge<'_> {
 
     /// Whether an execution belongs to the same intent as a request that came after it.
     fn is_of_earlier(&self, intent: &Intent, execution: &Execution, request: &Request) -> bool {
-        let Some(first) = self.requests.get(execution.request.as_str()) else { return false };
+        let Some(first) = self.request_of(execution) else { return false };
         first.tag != request.tag
             && first.caller == request.caller
             && execution.at + Duration::from_millis(REJOIN_AFTER) <= request.sent
             && !self.was_hit(request, first.sent, request.sent)
             && !self.was_delivered(execution, request.sent)
+            && !self.may_have_crossed(execution, first)
             && !self.has_looked(intent, first, request)
     }
+}
+
+/// Whether an answer leaves no doubt: the server's own, or a failure that says that nothing was done.
+fn is_final(answer: &serde_json::Value) -> bool {
+    let is_in_doubt = failure(answer).is_some_and(|failure| failure["mayHaveExecuted"] != false);
+    !is_in_doubt && execution(answer).is_none()
 }
