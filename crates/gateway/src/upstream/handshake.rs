@@ -147,6 +147,7 @@ impl Server {
             }
             Transport::Sse { url, headers } => sse::open(self, url, header_map(headers)?, general).await,
             Transport::Ws { url, headers } => ws::open(self, url, header_map(headers)?, general).await,
+            Transport::Incomplete { .. } => Err(Failure::Impossible(transport.why_incomplete().unwrap_or_default())),
         }
     }
 }

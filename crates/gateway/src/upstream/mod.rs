@@ -203,7 +203,7 @@ impl Server {
     /// The address, where there is one.
     pub fn url(&self) -> Option<&Uri> {
         match &self.transport {
-            Transport::Stdio { .. } => None,
+            Transport::Stdio { .. } | Transport::Incomplete { .. } => None,
             Transport::Http { url, .. } | Transport::Sse { url, .. } | Transport::Ws { url, .. } => Some(url),
         }
     }

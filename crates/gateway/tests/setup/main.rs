@@ -6,6 +6,7 @@
 mod adopt;
 mod check;
 mod explain;
+mod incomplete;
 #[allow(dead_code, reason = "shared with other tests, which need more of it")]
 #[path = "../gateway/kit.rs"]
 mod kit;

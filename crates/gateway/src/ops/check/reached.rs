@@ -31,6 +31,7 @@ pub(super) fn way(server: &Server, transport: &Transport) -> String {
             let query = url.query().map(|_| "?***").unwrap_or_default();
             server.hidden(&format!("{scheme}://{host}{port}{}{query}", path.join("/")))
         }
+        Transport::Incomplete { .. } => "not tried".to_owned(),
     }
 }
 

@@ -43,7 +43,7 @@ fn is_tls(scheme: &str) -> bool {
 /// How the url of a server begins, and how it would begin if it said the other thing about TLS.
 fn schemes(transport: &Transport) -> Option<(&'static str, &'static str)> {
     let url = match transport {
-        Transport::Stdio { .. } => return None,
+        Transport::Stdio { .. } | Transport::Incomplete { .. } => return None,
         Transport::Http { url, .. } | Transport::Sse { url, .. } | Transport::Ws { url, .. } => url,
     };
     Some(match url.scheme_str()? {

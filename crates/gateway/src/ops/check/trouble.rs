@@ -3,7 +3,7 @@
 use seawall::{Cause, Classifier, Signals};
 
 use super::scheme;
-use crate::ops::config::Transport;
+use crate::ops::config::{Problem, Transport};
 use crate::upstream::look::Missed;
 use crate::upstream::status::Seen;
 use crate::upstream::{Failure, Server};
@@ -29,6 +29,9 @@ pub(super) struct Trouble {
 
 /// What a failed look means.
 pub(super) fn of(server: &Server, transport: &Transport, missed: &Missed, seen: &Seen) -> Trouble {
+    if let Transport::Incomplete { lacking } = transport {
+        return trouble(server, incomplete(lacking), Cause::AuthExpired, seen);
+    }
     let cause = cause(transport, missed);
     // What others said is told without secrets; our own words around it hold none, and have to stay readable.
     let missed = &match missed {
@@ -107,9 +110,16 @@ fn last_words(seen: &Seen) -> Vec<&str> {
 
 type Words = (&'static str, String, String);
 
+/// What its configuration refers to is mostly a credential that nobody has set yet.
+fn incomplete(lacking: &[Problem]) -> Words {
+    let told: Vec<String> = lacking.iter().map(ToString::to_string).collect();
+    let next = "Set it where `seawall` is started; the other servers are used without it.".to_owned();
+    ("incomplete", told.join("; "), next)
+}
+
 fn closed(transport: &Transport, cause: Cause, said: &str) -> Words {
     let has_key = match transport {
-        Transport::Stdio { .. } => false,
+        Transport::Stdio { .. } | Transport::Incomplete { .. } => false,
         Transport::Http { headers, .. } | Transport::Sse { headers, .. } | Transport::Ws { headers, .. } => {
             headers.iter().any(|(name, _)| *name == http::header::AUTHORIZATION)
         }

@@ -45,9 +45,13 @@ pub(super) fn wrapped(run: Run) -> Result<Config, String> {
     }
 }
 
-/// Says what of a file is passed over.
+/// Says what of a file is passed over, and which servers lack what it refers to.
 pub(super) fn warn(config: &Config) {
     config.warnings.iter().for_each(|warning| log::line(&warning.to_string()));
+    for server in &config.servers {
+        let told = |problem| log::line(&format!("{problem}; until then {} is not available", server.name));
+        server.transport.lacking().iter().for_each(told);
+    }
 }
 
 /// The configuration that a command is given, or the one that stands where it is looked for.

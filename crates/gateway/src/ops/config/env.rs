@@ -36,13 +36,14 @@ pub(super) fn resolve(raw: &RawServer, scope: &Scope<'_>, problems: &mut Problem
 fn variable(name: &str, text: &Text, scope: &Scope<'_>, problems: &mut Problems) -> Option<String> {
     problems.keep(check_name(name, &text.place))?;
     let value = scope.expand(text, problems)?;
-    problems.keep(resolve::without_nul(text, value))
+    problems.keep_filled(text.has_references(), resolve::without_nul(text, value))
 }
 
 fn read_file(file: &Text, scope: &Scope<'_>, problems: &mut Problems) -> Option<Vec<(String, String)>> {
     let path = scope.path(&scope.expand(file, problems)?);
     let variables = source::read_bounded(&path).and_then(|source| env_file::parse(&source.text));
-    problems.keep(variables.map_err(|error| file.place.problem(format!("{} {error}", path.display()))))
+    let lacking = |error| problems.lack(file.place.problem(format!("{} {error}", path.display())));
+    variables.map_err(lacking).ok()
 }
 
 fn check_name(name: &str, place: &Place) -> Result<(), Problem> {

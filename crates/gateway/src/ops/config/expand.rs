@@ -15,6 +15,14 @@ pub(super) struct Scope<'a> {
     folder: PathBuf,
 }
 
+/// Why a `${…}` could not be filled in.
+enum Unfilled {
+    /// It says what it means, and that is not there.
+    Lacking(String),
+    /// It says nothing that could be there.
+    Malformed(String),
+}
+
 /// The user's home, if it is known.
 pub(super) fn home(env: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     ["HOME", "USERPROFILE"].into_iter().filter_map(env).find(|home| !home.is_empty())
@@ -53,8 +61,11 @@ impl<'a> Scope<'a> {
                 problems.push(text.place.problem("has a \"${\" without its \"}\""));
                 return None;
             };
-            let value = self.value(reference).map_err(|error| text.place.problem(error));
-            expanded.push_str(&problems.keep(value).unwrap_or_default());
+            match self.value(reference) {
+                Ok(value) => expanded.push_str(&value),
+                Err(Unfilled::Lacking(error)) => problems.lack(text.place.problem(error)),
+                Err(Unfilled::Malformed(error)) => problems.push(text.place.problem(error)),
+            }
             if expanded.len() > LONGEST {
                 problems.push(text.place.problem("becomes longer than 1 MiB"));
                 return None;
@@ -66,9 +77,9 @@ impl<'a> Scope<'a> {
     }
 
     /// What stands between `${` and `}`. What is no reference may be part of a secret, and is not repeated.
-    fn value(&self, reference: &str) -> Result<String, String> {
+    fn value(&self, reference: &str) -> Result<String, Unfilled> {
         match reference {
-            "userHome" => home(self.env).ok_or_else(|| "the variable HOME is not set; set it".to_owned()),
+            "userHome" => home(self.env).ok_or_else(|| lacking("the variable HOME is not set; set it")),
             "workspaceFolder" => Ok(self.folder.to_string_lossy().into_owned()),
             "workspaceFolderBasename" => Ok(basename(&self.folder)),
             "pathSeparator" | "/" => Ok(std::path::MAIN_SEPARATOR.to_string()),
@@ -85,7 +96,7 @@ impl<'a> Scope<'a> {
     }
 
     /// As in a shell, the default also stands in for a variable that is set to nothing.
-    fn env_value(&self, reference: &str) -> Result<String, String> {
+    fn env_value(&self, reference: &str) -> Result<String, Unfilled> {
         let is_stated = reference.starts_with("env:");
         let reference = reference.strip_prefix("env:").unwrap_or(reference);
         let (name, default) = match reference.split_once(":-") {
@@ -94,28 +105,36 @@ impl<'a> Scope<'a> {
         };
         let is_name = if is_stated { is_stated_name(name) } else { is_name(name) };
         if !is_name || default.is_some_and(|default| default.contains("${")) {
-            return Err(format!("has a ${{…}} that cannot be filled in; there are {FORMS}, and none within another"));
+            let text = format!("has a ${{…}} that cannot be filled in; there are {FORMS}, and none within another");
+            return Err(Unfilled::Malformed(text));
         }
         match (self.variable(name), default) {
             (Some(value), _) if !value.is_empty() => Ok(value),
             (_, Some(default)) => Ok(default.to_owned()),
             (Some(empty), None) => Ok(empty),
-            (None, None) => Err(format!("the variable {name} is not set; set it, or write ${{{name}:-default}}")),
+            (None, None) => {
+                Err(lacking(format!("the variable {name} is not set; set it, or write ${{{name}:-default}}")))
+            }
         }
     }
 
-    fn file(&self, path: &str) -> Result<String, String> {
+    fn file(&self, path: &str) -> Result<String, Unfilled> {
         let file = self.path(path);
-        let text = source::read_bounded(&file).map_err(|error| format!("{} {error}", file.display()))?.text;
+        let text = source::read_bounded(&file).map_err(|error| lacking(format!("{} {error}", file.display())))?.text;
         Ok(text.trim_end_matches(['\r', '\n']).to_owned())
     }
 
     /// Nobody is asked: the gateway may have no terminal.
-    fn input(&self, id: &str) -> Result<String, String> {
+    fn input(&self, id: &str) -> Result<String, Unfilled> {
         let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
         let name = format!("INPUT_{}", id.chars().map(upper).collect::<String>());
-        self.variable(&name).ok_or_else(|| format!("the input {id:?} is not known; set the variable {name}"))
+        self.variable(&name)
+            .ok_or_else(|| lacking(format!("the variable {name} is not set, which is the input {id:?}; set it")))
     }
+}
+
+fn lacking(text: impl Into<String>) -> Unfilled {
+    Unfilled::Lacking(text.into())
 }
 
 fn is_name(name: &str) -> bool {

@@ -9,25 +9,27 @@ use super::raw::RawServer;
 use super::tree::Text;
 
 pub(super) fn resolve(raw: &RawServer, scope: &Scope<'_>, problems: &mut Problems) -> Vec<(HeaderName, Secret)> {
-    let mut stated: Vec<(&str, &Place, String)> = Vec::new();
+    // The name, where it stands, the value, and whether that comes from outside the file.
+    let mut stated: Vec<(&str, &Place, String, bool)> = Vec::new();
     for (name, text) in &raw.headers {
-        stated.extend(scope.expand(text, problems).map(|value| (name.as_str(), &text.place, value)));
+        let is_filled = text.has_references();
+        stated.extend(scope.expand(text, problems).map(|value| (name.as_str(), &text.place, value, is_filled)));
     }
     for (name, variable) in &raw.header_vars {
-        stated.extend(named(variable, scope, problems).map(|value| (name.as_str(), &variable.place, value)));
+        stated.extend(named(variable, scope, problems).map(|value| (name.as_str(), &variable.place, value, true)));
     }
     if let Some(variable) = &raw.token_var {
         let token = named(variable, scope, problems);
-        stated.extend(token.map(|token| ("authorization", &variable.place, format!("Bearer {token}"))));
+        stated.extend(token.map(|token| ("authorization", &variable.place, format!("Bearer {token}"), true)));
     }
     let mut headers: Vec<(HeaderName, Secret)> = Vec::new();
-    for (name, place, value) in stated {
-        let header =
-            header(name, place, value).and_then(|header| match headers.iter().any(|(it, _)| *it == header.0) {
-                true => Err(place.problem("sets a header that is set already; keep one")),
-                false => Ok(header),
-            });
-        headers.extend(problems.keep(header));
+    for (name, place, value, is_filled) in stated {
+        let Some(name) = problems.keep(header_name(name, place)) else { continue };
+        if headers.iter().any(|(known, _)| *known == name) {
+            problems.push(place.problem("sets a header that is set already; keep one"));
+        } else if let Some(value) = problems.keep_filled(is_filled, header_value(place, value)) {
+            headers.push((name, value));
+        }
     }
     headers
 }
@@ -35,13 +37,19 @@ pub(super) fn resolve(raw: &RawServer, scope: &Scope<'_>, problems: &mut Problem
 /// The value of the variable that is named here. Some write the token itself, so the name is not repeated.
 fn named(variable: &Text, scope: &Scope<'_>, problems: &mut Problems) -> Option<String> {
     let value = scope.variable(&variable.text);
-    problems.keep(value.ok_or_else(|| variable.place.problem("names a variable that is not set; set it")))
+    if value.is_none() {
+        problems.lack(variable.place.problem("names a variable that is not set; set it"));
+    }
+    value
 }
 
-fn header(name: &str, place: &Place, value: String) -> Result<(HeaderName, Secret), Problem> {
-    let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| place.problem("is not a header's name"))?;
-    if HeaderValue::from_str(&value).is_err() {
-        return Err(place.problem("has a value that no header can have: only printable ASCII, no line breaks"));
+fn header_name(name: &str, place: &Place) -> Result<HeaderName, Problem> {
+    HeaderName::from_bytes(name.as_bytes()).map_err(|_| place.problem("is not a header's name"))
+}
+
+fn header_value(place: &Place, value: String) -> Result<Secret, Problem> {
+    match HeaderValue::from_str(&value) {
+        Ok(_) => Ok(Secret::new(value)),
+        Err(_) => Err(place.problem("has a value that no header can have: only printable ASCII, no line breaks")),
     }
-    Ok((name, Secret::new(value)))
 }

@@ -22,6 +22,7 @@ impl Secrets {
             Transport::Http { headers, .. } | Transport::Sse { headers, .. } | Transport::Ws { headers, .. } => {
                 headers.iter().map(|(_, value)| value).collect()
             }
+            Transport::Incomplete { .. } => Vec::new(),
         };
         // Of `Bearer <token>` the token alone is secret too.
         let words = values.iter().flat_map(|value| [value.expose(), value.expose().rsplit(' ').next().unwrap_or("")]);

@@ -155,6 +155,11 @@ pub enum Transport {
         /// Sent with the handshake, each name once.
         headers: Vec<(HeaderName, Secret)>,
     },
+    /// None yet: its configuration refers to variables or files that are not there.
+    Incomplete {
+        /// What is not there, and where it is referred to.
+        lacking: Vec<Problem>,
+    },
 }
 
 impl Transport {
@@ -175,8 +180,22 @@ impl Transport {
                 url = at.to_string();
                 identity.extend([name, &url]);
             }
+            Self::Incomplete { .. } => identity.push(name),
         }
         memory::key(&identity.iter().map(|part| part.as_bytes()).collect::<Vec<_>>())
+    }
+
+    /// What is not there that its configuration refers to.
+    pub fn lacking(&self) -> &[Problem] {
+        if let Self::Incomplete { lacking } = self { lacking } else { &[] }
+    }
+
+    /// The same in one line, for clients; what to do about it is for the operator, who reads it in the log and in `check`.
+    pub fn why_incomplete(&self) -> Option<String> {
+        let what = |problem: &Problem| problem.text.split("; ").next().unwrap_or_default().to_owned();
+        let told: Vec<String> =
+            self.lacking().iter().map(|problem| format!("{} ({})", what(problem), problem.field)).collect();
+        (!told.is_empty()).then(|| told.join(", "))
     }
 }
 
@@ -188,6 +207,7 @@ impl fmt::Debug for Transport {
             Self::Http { url, .. } => f.debug_tuple("Http").field(&url.host()).finish_non_exhaustive(),
             Self::Sse { url, .. } => f.debug_tuple("Sse").field(&url.host()).finish_non_exhaustive(),
             Self::Ws { url, .. } => f.debug_tuple("Ws").field(&url.host()).finish_non_exhaustive(),
+            Self::Incomplete { lacking } => f.debug_tuple("Incomplete").field(lacking).finish(),
         }
     }
 }
@@ -214,9 +234,14 @@ fn load_file(path: &Path, env: &dyn Fn(&str) -> Option<String>, needs_servers: b
         }
         read_text(path, &file.text, env, needs_servers, &mut problems)
     });
+    // Who has to mend the file anyway learns of everything at once.
+    if problems.count() > 0 {
+        let servers = config.iter().flat_map(|config| &config.servers);
+        servers.flat_map(|server| server.transport.lacking()).for_each(|problem| problems.lack(problem.clone()));
+    }
     let mut problems = problems.in_file(path);
     let warnings = problems.take_warnings();
-    problems.finish(config.map(|config| Config { warnings, ..config }))
+    problems.finish(config.map(|config| Config { warnings, ..config.in_file(path) }))
 }
 
 /// The file to read: the one asked for, `$SEAWALL_CONFIG`, `./seawall.toml`, `~/.config/seawall/config.toml`.
@@ -276,6 +301,16 @@ impl Config {
         self.rules.tiers = tiers.map_err(|invalid| Place::named(&invalid.field).problem(invalid.problem))?;
         self.rules.messages.debug |= seawall::debug_from_env(env);
         Ok(())
+    }
+
+    /// What is not there is told with the file that refers to it.
+    fn in_file(mut self, path: &Path) -> Self {
+        for server in &mut self.servers {
+            if let Transport::Incomplete { lacking } = &mut server.transport {
+                lacking.iter_mut().for_each(|problem| problem.file = Some(path.to_owned()));
+            }
+        }
+        self
     }
 
     /// The same server under the settings of another configuration; and under its rules, if that has one of this name.

@@ -24,6 +24,8 @@ pub struct Problem {
 #[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
 pub struct Problems {
     wrong: Vec<Problem>,
+    /// What the file refers to and the machine does not have: wrong, unless it costs one server only.
+    lacking: Vec<Problem>,
     /// What is not wrong, and yet not done as it stands there.
     warnings: Vec<Problem>,
 }
@@ -65,11 +67,27 @@ impl Problems {
     }
 
     pub(super) fn count(&self) -> usize {
-        self.wrong.len()
+        self.wrong.len() + self.lacking.len()
     }
 
     pub(super) fn push(&mut self, problem: Problem) {
         self.wrong.push(problem);
+    }
+
+    /// Notes that a variable or a file which the config refers to is not there.
+    pub(super) fn lack(&mut self, problem: Problem) {
+        self.lacking.push(problem);
+    }
+
+    /// Notes what is wrong with a value: with the file, or only with what the file refers to.
+    pub(super) fn keep_filled<T>(&mut self, is_referred_to: bool, result: Result<T, Problem>) -> Option<T> {
+        let note = |problem| if is_referred_to { self.lack(problem) } else { self.push(problem) };
+        result.map_err(note).ok()
+    }
+
+    /// What is not there, if nothing else is wrong.
+    pub(super) fn take_lacking(&mut self) -> Vec<Problem> {
+        if self.wrong.is_empty() { std::mem::take(&mut self.lacking) } else { Vec::new() }
     }
 
     /// Notes what is passed over.
@@ -86,6 +104,7 @@ impl Problems {
 
     pub(super) fn append(&mut self, mut others: Self) {
         self.wrong.append(&mut others.wrong);
+        self.lacking.append(&mut others.lacking);
         self.warnings.append(&mut others.warnings);
     }
 
@@ -95,13 +114,14 @@ impl Problems {
     }
 
     pub(super) fn in_file(mut self, path: &Path) -> Self {
-        let all = self.wrong.iter_mut().chain(&mut self.warnings);
+        let all = self.wrong.iter_mut().chain(&mut self.lacking).chain(&mut self.warnings);
         all.for_each(|problem| problem.file = Some(path.to_owned()));
         self
     }
 
     /// The value if nothing at all is wrong.
     pub(super) fn finish<T>(mut self, value: Option<T>) -> Result<T, Self> {
+        self.wrong.append(&mut self.lacking);
         match value {
             Some(value) if self.wrong.is_empty() => Ok(value),
             _ => {

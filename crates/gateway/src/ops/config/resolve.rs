@@ -9,13 +9,18 @@ use super::raw::{Kind, RawServer};
 use super::tree::Text;
 use super::{Life, ServerConfig, Transport};
 
-/// The server with everything filled in; nothing if it has a problem.
+/// The server with everything filled in; nothing if its file is wrong. What its file refers to and is not there costs this
+/// server only: the others are none the worse for it.
 pub(super) fn server(raw: RawServer, scope: &Scope<'_>, problems: &mut Problems) -> Option<ServerConfig> {
+    let mut found = Problems::default();
     let transport = match raw.kind {
-        Some(Kind::Stdio) => stdio(&raw, scope, problems),
-        None if raw.command.is_some() => stdio(&raw, scope, problems),
-        _ => remote(&raw, scope, problems),
+        Some(Kind::Stdio) => stdio(&raw, scope, &mut found),
+        None if raw.command.is_some() => stdio(&raw, scope, &mut found),
+        _ => remote(&raw, scope, &mut found),
     };
+    let lacking = found.take_lacking();
+    let transport = if lacking.is_empty() { transport } else { Some(Transport::Incomplete { lacking }) };
+    problems.append(found);
     let RawServer { name, shared, required, rules, lazy, idle_stop, .. } = raw;
     let life = Life { lazy, idle_stop, ..Life::default() };
     Some(ServerConfig { name, transport: transport?, shared, required, rules, life })
@@ -26,7 +31,7 @@ fn stdio(raw: &RawServer, scope: &Scope<'_>, problems: &mut Problems) -> Option<
         return missing(raw, "needs a command", problems);
     };
     let command = word(command, scope, problems).and_then(|text| match text.trim() {
-        "" => problems.keep(Err(command.place.problem("must not be empty"))),
+        "" => problems.keep_filled(command.has_references(), Err(command.place.problem("must not be empty"))),
         _ => Some(text),
     });
     let args: Vec<_> = raw.args.iter().map(|arg| word(arg, scope, problems)).collect();
@@ -51,9 +56,12 @@ fn remote(raw: &RawServer, scope: &Scope<'_>, problems: &mut Problems) -> Option
         let needs = if raw.kind.is_some() { "needs a url" } else { "needs a command or a url" };
         return missing(raw, needs, problems);
     };
-    let url = scope.expand(text, problems).and_then(|url| problems.keep(address::parse(&text.place, &url)));
+    let is_filled = text.has_references();
+    let url = scope.expand(text, problems);
+    let url = url.and_then(|url| problems.keep_filled(is_filled, address::parse(&text.place, &url)));
     let headers = headers::resolve(raw, scope, problems);
-    problems.keep(address::transport(stated, url?, headers).map_err(|error| text.place.problem(error)))
+    let transport = address::transport(stated, url?, headers).map_err(|error| text.place.problem(error));
+    problems.keep_filled(is_filled, transport)
 }
 
 fn missing(raw: &RawServer, needs: &str, problems: &mut Problems) -> Option<Transport> {
@@ -66,7 +74,7 @@ fn missing(raw: &RawServer, needs: &str, problems: &mut Problems) -> Option<Tran
 /// A text that a process can be started with.
 fn word(text: &Text, scope: &Scope<'_>, problems: &mut Problems) -> Option<String> {
     let expanded = scope.expand(text, problems)?;
-    problems.keep(without_nul(text, expanded))
+    problems.keep_filled(text.has_references(), without_nul(text, expanded))
 }
 
 pub(super) fn without_nul(text: &Text, expanded: String) -> Result<String, Problem> {

@@ -102,6 +102,7 @@ fn shown(transport: &Transport) -> String {
         }
         Transport::Sse { url, headers: list } => format!("sse {url}{}", headers(list)),
         Transport::Ws { url, headers: list } => format!("ws {url}{}", headers(list)),
+        Transport::Incomplete { .. } => format!("incomplete {}", transport.why_incomplete().unwrap_or_default()),
     }
 }
 

@@ -58,6 +58,13 @@ pub(super) struct Text {
     pub(super) text: String,
 }
 
+impl Text {
+    /// Whether some of it stands outside the file.
+    pub(super) fn has_references(&self) -> bool {
+        self.text.contains("${")
+    }
+}
+
 impl<'a> Field<'a> {
     pub(super) fn root(node: &'a Node) -> Self {
         Self { place: Place::default(), value: &node.value }

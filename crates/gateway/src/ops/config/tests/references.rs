@@ -2,15 +2,20 @@
 
 use super::*;
 
+/// What an argument becomes; or what is wrong with the file; or what is not there, which costs its server only.
 fn arg(kit: Kit, text: &str) -> Result<String, String> {
     let kit = kit.file("seawall.toml", &format!("[servers.it]\ncommand = 'a'\nargs = ['{text}']"));
     let folder = kit.text_of_folder();
-    match kit.load("seawall.toml") {
-        Ok(config) => Ok(shown(&only(config)).replace("stdio a ", "").replace(&folder, "FOLDER")),
-        Err(problems) => {
-            let text = problems.to_string().replace(&format!("{folder}/seawall.toml:3: servers.it.args[0]: "), "");
-            Err(text.replace(&folder, "FOLDER"))
+    let plain = |text: String| {
+        text.replace(&format!("{folder}/seawall.toml:3: servers.it.args[0]: "), "").replace(&folder, "FOLDER")
+    };
+    match kit.load("seawall.toml").map(only) {
+        Ok(Transport::Incomplete { lacking }) => {
+            let [problem] = lacking.as_slice() else { panic!("{lacking:?}") };
+            Err(format!("lacking: {}", plain(problem.to_string())))
         }
+        Ok(transport) => Ok(shown(&transport).replace("stdio a ", "").replace(&folder, "FOLDER")),
+        Err(problems) => Err(plain(problems.to_string())),
     }
 }
 
@@ -50,11 +55,14 @@ fn what_cannot_be_filled_in_is_a_problem() {
         ${input:ID}, ${userHome}, ${workspaceFolder}, ${workspaceFolderBasename} and ${pathSeparator}, and none \
         within another";
     for (text, problem) in [
-        ("${NO}", "the variable NO is not set; set it, or write ${NO:-default}"),
-        ("${env:NO}", "the variable NO is not set; set it, or write ${NO:-default}"),
+        ("${NO}", "lacking: the variable NO is not set; set it, or write ${NO:-default}"),
+        ("${env:NO}", "lacking: the variable NO is not set; set it, or write ${NO:-default}"),
         ("${A", "has a \"${\" without its \"}\""),
-        ("${input:My Key.1}", "the input \"My Key.1\" is not known; set the variable INPUT_MY_KEY_1"),
-        ("${file:none}", "FOLDER/none cannot be read: No such file or directory (os error 2)"),
+        (
+            "${input:My Key.1}",
+            "lacking: the variable INPUT_MY_KEY_1 is not set, which is the input \"My Key.1\"; set it",
+        ),
+        ("${file:none}", "lacking: FOLDER/none cannot be read: No such file or directory (os error 2)"),
         ("${}", forms),
         ("${1}", forms),
         ("${A%x}", forms),
@@ -64,7 +72,7 @@ fn what_cannot_be_filled_in_is_a_problem() {
     ] {
         assert_eq!(arg(kit(), text), Err(problem.to_owned()), "{text}");
     }
-    assert_eq!(arg(Kit::new(), "${userHome}"), Err("the variable HOME is not set; set it".to_owned()));
+    assert_eq!(arg(Kit::new(), "${userHome}"), Err("lacking: the variable HOME is not set; set it".to_owned()));
 }
 
 #[test]
@@ -88,4 +96,36 @@ fn a_text_cannot_grow_without_bound() {
     let kit = kit().file("big.txt", &"x".repeat(600 * 1024));
 
     assert_eq!(arg(kit, "${file:big.txt}${file:big.txt}"), Err("becomes longer than 1 MiB".to_owned()));
+}
+
+#[test]
+fn what_one_server_lacks_costs_that_server_only_and_a_wrong_file_tells_it_too() {
+    let lacking = "\
+[servers.a]
+command = 'a'
+env = { TOKEN = '${env:NO}', OTHER = '${file:none}' }
+[servers.b]
+url = '${WRONG}'
+headers = { Authorization = 'Bearer ${TWO_LINES}' }
+[servers.c]
+command = 'c'
+";
+    let kit = |text: &str| Kit::new().var("WRONG", "no url").var("TWO_LINES", "a\nb").file("seawall.toml", text);
+    let servers = |text: &str| {
+        let kit = kit(text);
+        let told = kit.good("seawall.toml").servers.iter().map(|it| shown(&it.transport)).collect::<Vec<_>>();
+        told.join("\n").replace(&kit.text_of_folder(), "FOLDER")
+    };
+    let expected = "\
+incomplete the variable NO is not set (servers.a.env.TOKEN), \
+FOLDER/none cannot be read: No such file or directory (os error 2) (servers.a.env.OTHER)
+incomplete is not a valid URL (servers.b.url), \
+has a value that no header can have: only printable ASCII, no line breaks (servers.b.headers.Authorization)
+stdio c ";
+    assert_eq!(servers(lacking), expected);
+
+    // A value that stands in the file is the file's own mistake; then all is told.
+    let wrong = kit(&format!("{lacking}[servers.d]\nurl = 'no url'\n")).problems("seawall.toml");
+    let lines: Vec<&str> = wrong.lines().map(|line| line.split(": ").next().unwrap()).collect();
+    assert_eq!(lines, ["seawall.toml:3", "seawall.toml:3", "seawall.toml:5", "seawall.toml:6", "seawall.toml:10"]);
 }

@@ -33,7 +33,7 @@ fn values_that_are_wrong_are_not_repeated() {
 #[cfg(unix)]
 #[test]
 fn a_file_that_others_can_write_is_refused() {
-    let text = "[servers.a]\ncommand = '${UNSET}'";
+    let text = "[servers.a]\ncommand = '${UNSET}'\n[servers.b]\ncommand = ''";
     for (mode, is_refused) in [(0o600, false), (0o644, false), (0o640, false), (0o620, true), (0o602, true)] {
         let kit = toml_file(text);
         let path = kit.path("seawall.toml");
