@@ -10,6 +10,7 @@ pub mod descriptors;
 pub mod lifecycle;
 pub mod log;
 pub mod memory;
+pub mod plural;
 pub mod remote;
 pub mod store;
 pub mod telemetry;

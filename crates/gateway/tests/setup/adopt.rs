@@ -41,7 +41,7 @@ async fn a_client_works_through_seawall_after_an_import_and_without_it_after_an_
          linear (line 9) is remote: its client reaches it itself\n\n\
          Nothing is written yet. To write it: seawall import claude-code --write\n"
     );
-    assert_eq!(shown.out, format!(".mcp.json: 1 of 2 servers behind Seawall from now on\n\n{expected}"));
+    assert_eq!(shown.out, format!(".mcp.json: 1 of 2 servers would start through Seawall\n\n{expected}"));
     assert!(!shown.out.contains("hunter"), "{}", shown.out);
 
     let shared = place.seawall(&["import", ".mcp.json", "--server", "fixture", "--command", "seawall"]).await;
@@ -53,6 +53,7 @@ async fn a_client_works_through_seawall_after_an_import_and_without_it_after_an_
 
     let written = place.seawall(&["import", "claude-code", "--write"]).await;
     assert_eq!(written.code, 0, "{}", written.err);
+    assert!(written.out.contains("1 of 2 servers start through Seawall from now on"), "{}", written.out);
     assert!(written.out.contains("To undo it: seawall eject claude-code --write"), "{}", written.out);
     assert_eq!(read(&place, ".mcp.json.before-seawall"), text, "what was there is kept");
 
@@ -74,25 +75,67 @@ async fn a_client_works_through_seawall_after_an_import_and_without_it_after_an_
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_file_keeps_its_place_and_its_secrecy_and_every_state_of_it_a_copy() {
+async fn a_file_keeps_its_place_and_its_secrecy_and_one_copy_of_what_it_was() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new("real.json", &servers());
     let mode = |file: &str| std::fs::metadata(place.path(file)).unwrap().permissions().mode() & 0o777;
     std::fs::set_permissions(place.path("real.json"), std::fs::Permissions::from_mode(0o600)).unwrap();
     std::os::unix::fs::symlink("real.json", place.path("mcp.json")).unwrap();
 
-    for deed in ["import", "eject", "import"] {
+    for deed in ["import", "eject", "import", "eject", "import"] {
         let ended = place.seawall(&[deed, "mcp.json", "--write", "--server", "fixture"]).await;
         assert_eq!(ended.code, 0, "{}", ended.err);
+        let told = format!("The file as it was before Seawall: {}", place.path("real.json.before-seawall").display());
+        assert!(ended.out.contains(&told), "{}", ended.out);
+        assert_eq!(read(&place, "real.json.before-seawall"), servers());
     }
 
     assert!(place.path("mcp.json").is_symlink());
-    let files = ["real.json", "real.json.before-seawall", "real.json.before-seawall.2"];
-    assert_eq!(files.map(mode), [0o600; 3]);
-    assert_eq!(read(&place, "real.json.before-seawall"), servers());
-    assert_eq!(read(&place, "real.json.before-seawall.2"), read(&place, "real.json"), "the third was like the first");
+    assert_eq!(["real.json", "real.json.before-seawall"].map(mode), [0o600; 2]);
     let left = std::fs::read_dir(place.home()).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
-    assert_eq!(left.len(), 4, "nothing else is left behind: {left:?}");
+    assert_eq!(left.len(), 3, "nothing else is left behind: {left:?}");
+
+    // What its owner changed since is what a later import keeps.
+    place.seawall(&["eject", "mcp.json", "--write"]).await;
+    let changed = servers().replace("hunter2hunter2", "hunter4hunter4");
+    std::fs::write(place.path("real.json"), &changed).unwrap();
+    place.seawall(&["import", "mcp.json", "--write"]).await;
+    assert_eq!(read(&place, "real.json.before-seawall"), changed);
+}
+
+#[tokio::test]
+async fn a_command_in_one_string_is_wrapped_word_by_word_and_works() {
+    let fixture = program("seawall-fixture");
+    let text = format!(r#"{{"mcpServers": {{"it": {{"command": "{fixture} --stdio --era legacy"}}}}}}"#);
+    let place = Place::new("mcp.json", &text);
+    let shown = place.seawall(&["import", "mcp.json", "--write"]).await;
+    assert!(shown.out.contains(&format!("run --name it -- {fixture} --stdio --era legacy …")), "{}", shown.out);
+    let now: Value = serde_json::from_str(&read(&place, "mcp.json")).unwrap();
+    let words = json!(["run", "--name", "it", "--", fixture, "--stdio", "--era", "legacy"]);
+    assert_eq!(now["mcpServers"]["it"]["args"], words);
+
+    let place = Place::new("mcp.json", &text);
+    let told = place.json(&["check", "--config", "mcp.json"]).await;
+    assert_eq!(told["servers"]["it"]["ok"], true, "the gateway reads it so too: {told}");
+}
+
+#[tokio::test]
+async fn the_servers_that_claude_code_keeps_for_one_project_are_found() {
+    let fixture = json!(program("seawall-fixture"));
+    let text = format!(
+        r#"{{"numStartups": 3, "projects": {{"/home/me/shop": {{"mcpServers": {{"fixture": {{"command": {fixture}}}}}}}}}}}"#
+    );
+    let place = Place::new(".claude.json", &text);
+    let written = place.seawall(&["import", "claude-code", "--write"]).await;
+    assert_eq!(written.code, 0, "{}", written.err);
+    assert!(written.out.contains("1 of 1 server start through Seawall"), "{}", written.out);
+    assert!(written.out.contains("fixture of /home/me/shop (line 1)"), "{}", written.out);
+    let undone = place.seawall(&["eject", "claude-code", "--write"]).await;
+    assert_eq!((undone.code, read(&place, ".claude.json")), (0, text), "{}", undone.err);
+
+    let served = place.seawall(&["serve", "--config", ".claude.json"]).await;
+    let told = "projects.\"/home/me/shop\".mcpServers: only for this project, so not served: fixture; to serve";
+    assert!(served.code == 1 && served.err.contains(told), "a gateway says whom it passes over: {}", served.err);
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use crate::ops::check::reached::shell;
 use crate::ops::config::adopt::file::Current;
 use crate::ops::config::adopt::{Deed, Fate, Plan, Then, clients, plan};
 use crate::ops::log::plain;
+use crate::ops::plural::counted;
 
 /// What both can be told.
 #[derive(Args, Debug)]
@@ -40,7 +41,12 @@ pub(super) fn import(import: &Import) -> Ended {
     let command = import.command.clone().or_else(this_program);
     let command = command.ok_or((USAGE, "this program does not know its own path: give --command".to_owned()))?;
     let given = import.command.as_ref().map(|command| format!(" --command {}", shell(command)));
-    run("import", &given.unwrap_or_default(), &import.adopt, Deed::Import(&command))
+    run(
+        "import",
+        &given.unwrap_or_default(),
+        &import.adopt,
+        Deed::Import { seawall: &command, path: &variable("PATH").unwrap_or_default() },
+    )
 }
 
 /// Takes it away again.
@@ -54,7 +60,7 @@ fn run(name: &str, given: &str, adopt: &Adopt, deed: Deed<'_>) -> Ended {
     let wrong = |why: String| (USAGE, format!("{}: {why}", path.display()));
     let current = Current::read(&path).map_err(wrong)?;
     let plan = plan(&path, current.text(), deed, &adopt.server).map_err(|problems| (USAGE, problems.to_string()))?;
-    out(shown(&path, &plan, deed).trim_end());
+    out(shown(&path, &plan, deed, adopt.write).trim_end());
     if plan.changed() == 0 {
         return Ok(());
     }
@@ -64,8 +70,9 @@ fn run(name: &str, given: &str, adopt: &Adopt, deed: Deed<'_>) -> Ended {
         out(&format!("\nNothing is written yet. To write it: seawall {name} {rest}{given} --write"));
         return Ok(());
     }
-    let copy = current.replace(&plan.text).map_err(wrong)?;
-    out(&format!("\nWritten. The file as it was: {}\nRestart the client for it to take effect.", copy.display()));
+    let copy = current.replace(&plan.text, plan.is_untouched).map_err(wrong)?;
+    let copy = copy.display();
+    out(&format!("\nWritten. The file as it was before Seawall: {copy}\nRestart the client for it to take effect."));
     if name == "import" {
         out(&format!("To undo it: seawall eject {rest} --write"));
     }
@@ -73,15 +80,18 @@ fn run(name: &str, given: &str, adopt: &Adopt, deed: Deed<'_>) -> Ended {
 }
 
 /// What becomes of each server. Its arguments are not shown: they may hold what nobody else should see.
-fn shown(path: &Path, plan: &Plan, deed: Deed<'_>) -> String {
-    let (changed, all) = (plan.changed(), plan.servers.len());
-    let does = match deed {
-        Deed::Import(_) => "behind Seawall from now on",
-        Deed::Eject => "started by their own commands again",
+fn shown(path: &Path, plan: &Plan, deed: Deed<'_>, writes: bool) -> String {
+    let (changed, all) = (plan.changed(), counted(plan.servers.len(), "server"));
+    let does = match (deed, writes) {
+        (Deed::Import { .. }, false) => "would start through Seawall",
+        (Deed::Import { .. }, true) => "start through Seawall from now on",
+        (Deed::Eject, false) => "would start without Seawall again",
+        (Deed::Eject, true) => "start without Seawall again",
     };
-    let mut text = format!("{}: {changed} of {all} servers {does}\n", path.display());
-    for Fate { name, line, then } in &plan.servers {
-        let name = plain(name);
+    let mut text = format!("{}: {changed} of {all} {does}\n", path.display());
+    for Fate { name, project, line, then } in &plan.servers {
+        let of = project.as_ref().map(|project| format!(" of {}", plain(project))).unwrap_or_default();
+        let name = format!("{}{of}", plain(name));
         match then {
             Then::Left(why) => text.push_str(&format!("\n{name} (line {line}) {why}\n")),
             Then::Changed(from, words) => {

@@ -1,5 +1,5 @@
 //! Decides how the MCP file of another client is read as it is: `mcpServers`, VS Code's `servers`, Codex's
-//! `mcp_servers`, Gemini's `httpUrl`.
+//! `mcp_servers`, Gemini's `httpUrl`, Windsurf's `serverUrl`.
 //!
 //! What those clients alone know is passed over, and told where it says how long something may take. Known fields have to have
 //! their type.
@@ -14,6 +14,12 @@ use super::raw::{self, RawServer};
 use super::settings::{self, Settings};
 use super::source::Format;
 use super::tree::{Field, Text};
+
+/// How clients call the address of a server.
+pub(super) const ADDRESSES: [&str; 3] = ["url", "httpUrl", "serverUrl"];
+
+/// Where Claude Code's own file keeps the servers of single projects.
+pub(super) const PROJECTS: &str = "projects";
 
 /// Ours in a file that has to stay valid for its own client.
 pub(super) const SECTION: &str = "x-seawall";
@@ -38,7 +44,7 @@ pub(super) fn read(
     problems: &mut Problems,
 ) -> (Settings, Vec<RawServer>) {
     let mut settings = Settings::default();
-    let mut servers = None;
+    let (mut servers, mut passed_over) = (None, Vec::new());
     for (key, value) in root.entries(problems) {
         match key {
             _ if key == list_key => servers = Some(read_servers(&value, is_in_seconds, problems)),
@@ -46,6 +52,7 @@ pub(super) fn read(
                 problems.push(value.place.problem(format!("{list_key} lists servers too; keep one of the two")));
             }
             SECTION => settings = own::read_settings(&value, problems),
+            PROJECTS => passed_over = of_projects(&value, list_key),
             _ if settings::keys().contains(&key) => {
                 problems.push(value.place.problem(format!("stands under \"{SECTION}\" in this kind of file")));
             }
@@ -56,11 +63,32 @@ pub(super) fn read(
         problems.push(Problem::of_file(format!("no servers; add one under \"{list_key}\" with a command or a url")));
     }
     let servers = servers.unwrap_or_default();
+    // Without any other server they are what somebody looked for.
+    let note = if servers.is_empty() { Problems::push } else { Problems::warn };
+    passed_over.into_iter().for_each(|problem| note(problems, problem));
     if !settings.rules.written.has(&["reconnect", "wait"]) {
         let places = servers.iter().filter_map(|server| server.start_limit.as_ref());
         places.for_each(|place| problems.warn(place.problem(limit::OF_STARTS)));
     }
     (settings, servers)
+}
+
+/// Servers that are there in one project only: a gateway is in none, so they are passed over, and that is told.
+fn of_projects(projects: &Field<'_>, list_key: &str) -> Vec<Problem> {
+    let told = &mut Problems::default();
+    let mut passed_over = Vec::new();
+    for (_, project) in if projects.is_table() { projects.entries(told) } else { Vec::new() } {
+        let Some(list) = project.find(list_key).filter(Field::is_table) else { continue };
+        let names: Vec<&str> = list.entries(told).into_iter().map(|(name, _)| name).collect();
+        if !names.is_empty() {
+            let text = format!(
+                "only for this project, so not served: {}; to serve them, move them to the {list_key} of all",
+                names.join(", ")
+            );
+            passed_over.push(list.place.problem(text));
+        }
+    }
+    passed_over
 }
 
 fn read_servers(list: &Field<'_>, is_in_seconds: bool, problems: &mut Problems) -> Vec<RawServer> {
@@ -119,6 +147,7 @@ fn set(server: &mut RawServer, key: &str, value: &Field<'_>, problems: &mut Prob
     match key {
         "transport" => server.kind = problems.keep(raw::kind(value)),
         "httpUrl" => server.http_url = problems.keep(value.text()),
+        "serverUrl" => server.url = problems.keep(value.text()),
         "startup_timeout_sec" | "startup_timeout_ms" => server.start_limit = Some(value.place.clone()),
         "envFile" => server.env_file = problems.keep(value.text()),
         "env_vars" => server.env_vars = variable_names(value, problems),

@@ -32,6 +32,7 @@ mod source;
 mod suggest;
 mod toml;
 mod tree;
+mod words;
 
 #[cfg(test)]
 mod tests;
@@ -183,6 +184,14 @@ impl Transport {
             Self::Incomplete { .. } => identity.push(name),
         }
         memory::key(&identity.iter().map(|part| part.as_bytes()).collect::<Vec<_>>())
+    }
+
+    /// The folder in which its process is to start, if there is no such folder.
+    pub fn missing_folder(&self) -> Option<&Path> {
+        match self {
+            Self::Stdio { cwd: Some(cwd), .. } if !cwd.is_dir() => Some(cwd),
+            _ => None,
+        }
     }
 
     /// What is not there that its configuration refers to.

@@ -7,6 +7,7 @@ use super::headers;
 use super::problem::{Problem, Problems};
 use super::raw::{Kind, RawServer};
 use super::tree::Text;
+use super::words;
 use super::{Life, ServerConfig, Transport};
 
 /// The server with everything filled in; nothing if its file is wrong. What its file refers to and is not there costs this
@@ -34,7 +35,14 @@ fn stdio(raw: &RawServer, scope: &Scope<'_>, problems: &mut Problems) -> Option<
         "" => problems.keep_filled(command.has_references(), Err(command.place.problem("must not be empty"))),
         _ => Some(text),
     });
-    let args: Vec<_> = raw.args.iter().map(|arg| word(arg, scope, problems)).collect();
+    let line = command.as_deref().and_then(|command| words::of(command, &scope.variable("PATH").unwrap_or_default()));
+    let (command, first) =
+        match line.and_then(|words| words.split_first().map(|(first, rest)| (first.clone(), rest.to_vec()))) {
+            Some((program, rest)) => (Some(program), rest),
+            None => (command, Vec::new()),
+        };
+    let args = raw.args.iter().map(|arg| word(arg, scope, problems));
+    let args: Vec<_> = first.into_iter().map(Some).chain(args).collect();
     let env = env::resolve(raw, scope, problems);
     let cwd = raw.cwd.as_ref().map(|cwd| word(cwd, scope, problems).map(|cwd| scope.path(&cwd)));
     Some(Transport::Stdio {

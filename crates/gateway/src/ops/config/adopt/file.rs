@@ -1,4 +1,4 @@
-//! A client's file on its disk: read whole, written whole or not at all, and never without a copy of what was there.
+//! A client's file on its disk: read whole, written whole or not at all, and never without one copy of it as it was before Seawall.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 /// Some clients keep more than their settings in it.
 const LONGEST: u64 = 16 << 20;
 const MARK: &str = "\u{feff}";
-/// Copies of one file that are kept.
-const COPIES: usize = 100;
 
 /// A file as it is.
 #[derive(Debug)]
@@ -37,39 +35,27 @@ impl Current {
         self.whole.strip_prefix(MARK).unwrap_or(&self.whole)
     }
 
-    /// Puts another text in its place, unless somebody else has changed it meanwhile. Tells where the copy is.
-    pub fn replace(&self, text: &str) -> Result<PathBuf, String> {
+    /// Puts another text in its place, unless somebody else has changed it meanwhile. Tells where the copy is: of what is there
+    /// now if Seawall is not in it (`is_untouched`), else the one that was made before Seawall came into it.
+    pub fn replace(&self, text: &str, is_untouched: bool) -> Result<PathBuf, String> {
         let unwritable = |error: io::Error| format!("cannot be written: {error}; nothing is changed");
         let mark = if self.whole.starts_with(MARK) { MARK } else { "" };
         let mode = fs::metadata(&self.path).map_err(unwritable)?.permissions();
-        let copy = self.copy(&mode).map_err(unwritable)?;
+        let copy = self.beside("before-seawall");
+        let is_kept = !is_untouched && copy.is_file();
         let fresh = self.beside(&format!("seawall-{}", std::process::id()));
-        let written = write_new(&fresh, &format!("{mark}{text}"), &mode).and_then(|()| {
+        let put = |text: &str, place: &Path| {
+            write_new(&fresh, text, &mode)?;
             let is_same = Self::read(&self.path).is_ok_and(|now| now.whole == self.whole);
             is_same.then_some(()).ok_or_else(|| io::Error::other("somebody else has just changed it"))?;
-            fs::rename(&fresh, &self.path)
-        });
+            fs::rename(&fresh, place)
+        };
+        let copied = if is_kept { Ok(()) } else { put(&self.whole, &copy) };
+        let written = copied.and_then(|()| put(&format!("{mark}{text}"), &self.path));
         written.map(|()| copy).map_err(|error| {
             let _gone = fs::remove_file(&fresh);
             unwritable(error)
         })
-    }
-
-    /// Keeps what is there, under a name that is free.
-    fn copy(&self, mode: &fs::Permissions) -> io::Result<PathBuf> {
-        for number in 1..=COPIES {
-            let number = if number == 1 { String::new() } else { format!(".{number}") };
-            let copy = self.beside(&format!("before-seawall{number}"));
-            match write_new(&copy, &self.whole, mode) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    if fs::read_to_string(&copy).is_ok_and(|kept| kept == self.whole) {
-                        return Ok(copy);
-                    }
-                }
-                written => return written.map(|()| copy),
-            }
-        }
-        Err(io::Error::other(format!("there are {COPIES} copies of it already; remove some")))
     }
 
     fn beside(&self, end: &str) -> PathBuf {
@@ -105,13 +91,20 @@ mod tests {
         let current = Current::read(&path).unwrap();
         assert_eq!(current.text(), "{}");
         fs::write(&path, "theirs").unwrap();
-        let why = current.replace("ours").unwrap_err();
+        let why = current.replace("ours", true).unwrap_err();
         assert_eq!(why, "cannot be written: somebody else has just changed it; nothing is changed");
         assert_eq!(fs::read_to_string(&path).unwrap(), "theirs");
 
         fs::write(&path, "\u{feff}{}").unwrap();
-        current.replace("ours").unwrap();
+        current.replace("ours", true).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "\u{feff}ours", "a byte order mark stays");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "the file, and one copy");
+
+        Current::read(&path).unwrap().replace("more of ours", false).unwrap();
+        let copy = folder.path().join("mcp.json.before-seawall");
+        assert_eq!(fs::read_to_string(&copy).unwrap(), "\u{feff}{}", "the copy stays what was there before Seawall");
+        fs::remove_file(&copy).unwrap();
+        Current::read(&path).unwrap().replace("ours again", false).unwrap();
+        assert_eq!(fs::read_to_string(&copy).unwrap(), "\u{feff}more of ours", "nothing is written without a copy");
     }
 }

@@ -3,8 +3,12 @@
 use std::ops::Range;
 
 use super::Change;
+use crate::ops::config::import::ADDRESSES;
 use crate::ops::config::source::Format;
 use crate::ops::config::tree::{Node, Value};
+
+/// Stands behind Seawall's words in a list that was empty before: who has no arguments may have an empty list, or none.
+const WAS_EMPTY: char = ' ';
 
 /// New text for some bytes.
 pub(super) struct Edit {
@@ -38,8 +42,7 @@ impl<'a> Start<'a> {
         const UNCLEAR: &str = "has no plain command";
         let Value::Table(entries) = &server.value else { return Err(UNCLEAR) };
         let Some(command) = server.under("command").next() else {
-            let is_address = |key: &str| key.to_ascii_lowercase().ends_with("url");
-            let is_remote = entries.iter().any(|(key, _)| is_address(key));
+            let is_remote = entries.iter().any(|(key, _)| ADDRESSES.contains(&key.as_str()));
             return Err(if is_remote { "is remote: its client reaches it itself" } else { UNCLEAR });
         };
         let args = server.under("args").next();
@@ -66,18 +69,42 @@ impl<'a> Start<'a> {
     pub(super) fn edits(&self, text: &str, format: Format, change: &Change) -> Vec<Edit> {
         let own = self.command.span.clone();
         let (command, args) = match change {
-            Change::Behind(seawall, words) => {
-                let words = words.iter().map(|word| quoted(word)).chain([text[own.clone()].to_owned()]);
-                let words = words.collect::<Vec<_>>().join(", ");
+            Change::Behind(seawall, words, line) => {
+                let line = line.as_ref().map(|words| words.iter().map(|word| quoted(word)).collect());
+                let own = line.unwrap_or_else(|| vec![text[own.clone()].to_owned()]);
+                let words: Vec<String> = words.iter().map(|word| quoted(word)).chain(own).collect();
+                let words = words.join(", ");
                 let args = self.args.map(|args| put_before(text, args, &words));
                 (quoted(seawall), Some(args.unwrap_or_else(|| self.add_args(text, format, &words))))
             }
-            Change::Itself(_, gone) => {
+            Change::Itself(_, gone, added) => {
                 let again = text[self.args()[gone - 1].span.clone()].to_owned();
-                (again, self.args.map(|args| take_away(text, args, *gone)))
+                let away = |span: &Range<usize>| Edit { span: span.clone(), with: String::new() };
+                (again, added.as_ref().map(away).or_else(|| self.args.map(|args| take_away(text, args, *gone))))
             }
         };
         [Edit { span: own, with: command }].into_iter().chain(args).collect()
+    }
+
+    /// The bytes of `args`, key and all, if nothing is left in them and they stand as [`Self::add_args`] writes them: then there
+    /// were none before Seawall.
+    pub(super) fn added_args(&self, text: &str, format: Format, gone: usize) -> Option<Range<usize>> {
+        let args = self.args.filter(|_| self.args().len() == gone)?;
+        let end = self.command.span.end;
+        if text[self.args().last()?.span.end..args.span.end - 1].starts_with(WAS_EMPTY) || args.span.start < end {
+            return None;
+        }
+        let between = &text[end..args.span.start];
+        let (start, key) = match (between.strip_prefix(','), between.find('\n')) {
+            (Some(rest), _) => (end, rest),
+            (None, Some(line)) if format == Format::Toml => {
+                (end + between[..line].trim_end_matches('\r').len(), &between[line..])
+            }
+            _ => return None,
+        };
+        let (name, is) = if format == Format::Json { ("\"args\"", ':') } else { ("args", '=') };
+        let rest = key.trim_start().strip_prefix(name)?.trim_start().strip_prefix(is)?;
+        rest.trim().is_empty().then_some(start..args.span.end)
     }
 
     /// Where there are no arguments they are written after the command, and as it is.
@@ -107,7 +134,7 @@ fn put_before(text: &str, list: &Node, words: &str) -> Edit {
     let open = list.span.start + 1;
     let first = list.items().unwrap_or_default().first();
     let with = match first.map(|first| &text[open..first.span.start]) {
-        None => words.to_owned(),
+        None => format!("{words}{WAS_EMPTY}"),
         Some("") => format!("{words}, "),
         Some(gap) if gap.trim().is_empty() => format!("{gap}{words},"),
         // A comment stays with what it stands before.
@@ -120,10 +147,11 @@ fn put_before(text: &str, list: &Node, words: &str) -> Edit {
 fn take_away(text: &str, list: &Node, gone: usize) -> Edit {
     let items = list.items().unwrap_or_default();
     let open = list.span.start + 1;
-    let Some(next) = items.get(gone) else {
-        return Edit { span: open..list.span.end - 1, with: String::new() };
-    };
     let last = items[gone - 1].span.end;
+    let Some(next) = items.get(gone) else {
+        let rest = text[last..list.span.end - 1].strip_prefix(WAS_EMPTY).unwrap_or_default();
+        return Edit { span: open..list.span.end - 1, with: rest.to_owned() };
+    };
     let between = &text[last..next.span.start];
     let after_comma = last + between.find(',').map_or(0, |at| at + 1);
     match text[after_comma..next.span.start].trim().is_empty() {

@@ -9,7 +9,7 @@ fn done(file: &str, text: &str, deed: Deed<'_>) -> Plan {
 }
 
 fn import(file: &str, text: &str) -> Plan {
-    done(file, text, Deed::Import("/bin/seawall"))
+    done(file, text, Deed::Import { seawall: "/bin/seawall", path: "" })
 }
 
 /// What import makes of a text, and that eject gives the text back.
@@ -71,7 +71,7 @@ fn a_server_without_arguments_gets_some_after_its_command() {
     );
     assert_eq!(
         args(r#"{"mcpServers": {"a": {"command": "x", "args": [ ]}}}"#),
-        format!(r#"{{"mcpServers": {{"a": {{"command": "/bin/seawall", "args": {}}}}}}}"#, words.replace(']', " ]"))
+        format!(r#"{{"mcpServers": {{"a": {{"command": "/bin/seawall", "args": {}}}}}}}"#, words.replace(']', "  ]"))
     );
     let toml = |text: &str| import("config.toml", text).text;
     assert_eq!(
@@ -82,8 +82,54 @@ fn a_server_without_arguments_gets_some_after_its_command() {
         toml("mcp_servers.a = {command = \"x\"}"),
         format!("mcp_servers.a = {{command = \"/bin/seawall\", args = {words}}}")
     );
-    let back = done("mcp.json", &args(json), Deed::Eject).text;
-    assert_eq!(back, json.replace("\"x\"", "\"x\",\r\n    \"args\": []"), "no arguments are none");
+    assert_eq!(done("mcp.json", &args(json), Deed::Eject).text, json, "no arguments are none");
+}
+
+#[test]
+fn who_had_no_arguments_has_none_again_and_who_had_an_empty_list_has_it_again() {
+    for text in [
+        r#"{"mcpServers": {"a": {"command": "x"}}}"#,
+        r#"{"mcpServers": {"a": {"command": "x", "env": {}}}}"#,
+        "{\"mcpServers\": {\"a\": {\r\n\t\"command\": \"x\", // mine\r\n}}}",
+        r#"{"mcpServers": {"a": {"command": "x", "args": []}}}"#,
+        r#"{"mcpServers": {"a": {"command": "x", "args": [ ]}}}"#,
+        "{\"mcpServers\": {\"a\": {\"args\": [\n  ], \"command\": \"x\"}}}",
+    ] {
+        assert_eq!(done("mcp.json", &import("mcp.json", text).text, Deed::Eject).text, text);
+    }
+    for text in [
+        "[mcp_servers.a]\n  command = \"x\" # mine\nenv = {}\n",
+        "[mcp_servers.a]\r\ncommand = \"x\"\r\n",
+        "mcp_servers.a = {command = \"x\"}",
+        "mcp_servers.a = {command = \"x\", env = {}}",
+        "[mcp_servers.a]\ncommand = \"x\"\nargs = []\n",
+    ] {
+        assert_eq!(done("config.toml", &import("config.toml", text).text, Deed::Eject).text, text);
+    }
+    // Its client has written the file anew, each word on its own line.
+    let pretty = "{\n  \"mcpServers\": {\n    \"a\": {\n      \"command\": \"seawall\",\n      \"args\": [\n        \"run\",\n        \"--\",\n        \"x\"\n      ]\n    }\n  }\n}";
+    let back = done("mcp.json", pretty, Deed::Eject).text;
+    assert_eq!(back, "{\n  \"mcpServers\": {\n    \"a\": {\n      \"command\": \"x\"\n    }\n  }\n}");
+}
+
+#[test]
+fn the_servers_of_single_projects_are_changed_too() {
+    let text = r#"{"numStartups": 7, "mcpServers": {"a": {"command": "x"}}, "projects": {
+        "/one": {"allowedTools": [], "mcpServers": {"a": {"command": "y", "args": ["-z"]}, "b": {"command": "b"}}},
+        "/two": {"mcpServers": {}}, "/three": {"history": []}
+    }}"#;
+    let imported = import(".claude.json", text);
+    let fates: Vec<_> = imported.servers.iter().map(|fate| (fate.name.as_str(), fate.project.as_deref())).collect();
+    assert_eq!(fates, [("a", None), ("a", Some("/one")), ("b", Some("/one"))]);
+    assert_eq!((imported.changed(), imported.is_untouched), (3, true));
+    assert!(imported.text.contains(r#"["run", "--name", "a", "--", "y", "-z"]"#), "{}", imported.text);
+    let back = done(".claude.json", &imported.text, Deed::Eject);
+    assert_eq!((back.text.as_str(), back.is_untouched), (text, false));
+    let one =
+        plan(Path::new(".claude.json"), text, Deed::Import { seawall: "s", path: "" }, &["b".to_owned()]).unwrap();
+    assert_eq!(one.servers.len(), 1, "also a server of a project is named alone");
+    let only_projects = r#"{"projects": {"/one": {"mcpServers": {"a": {"command": "y"}}}}}"#;
+    assert_eq!(import(".claude.json", only_projects).changed(), 1);
 }
 
 #[test]
@@ -124,7 +170,8 @@ fn what_was_set_by_hand_before_the_command_goes_with_seawall() {
 #[test]
 fn only_those_that_are_named_change_and_who_is_not_there_is_told() {
     let text = r#"{"mcpServers": {"a": {"command": "x", "args": []}, "b": {"command": "y", "args": []}}}"#;
-    let only = |name: &str| plan(Path::new("m.json"), text, Deed::Import("seawall"), &[name.to_owned()]);
+    let only =
+        |name: &str| plan(Path::new("m.json"), text, Deed::Import { seawall: "seawall", path: "" }, &[name.to_owned()]);
     let planned = only("b").unwrap();
     assert_eq!((planned.servers.len(), planned.changed()), (1, 1));
     assert!(planned.text.contains(r#""a": {"command": "x", "args": []}"#), "{}", planned.text);
@@ -133,8 +180,9 @@ fn only_those_that_are_named_change_and_who_is_not_there_is_told() {
 
 #[test]
 fn files_that_say_nothing_to_change_are_told_as_what_they_are() {
-    let why =
-        |file: &str, text: &str| plan(Path::new(file), text, Deed::Import("seawall"), &[]).unwrap_err().to_string();
+    let why = |file: &str, text: &str| {
+        plan(Path::new(file), text, Deed::Import { seawall: "seawall", path: "" }, &[]).unwrap_err().to_string()
+    };
     assert_eq!(why("m.json", "{}"), "m.json: lists no servers under \"mcpServers\"");
     assert!(
         why("seawall.toml", "[servers.a]\ncommand = \"x\"\n")
