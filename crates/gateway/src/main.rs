@@ -2,16 +2,15 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use seawall_gateway::ops::cli::{self, Cli};
+use seawall_gateway::ops::cli;
 use seawall_gateway::ops::{descriptors, log};
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match cli::parsed() {
         Ok(cli) => cli,
-        Err(error) => {
-            let _gone = error.print();
-            return if error.use_stderr() { ExitCode::from(cli::USAGE) } else { ExitCode::SUCCESS };
+        Err(code) => {
+            log::flush();
+            return code;
         }
     };
     if let Some(code) = cli::begin(&cli) {

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use crate::bridge::to_modern::with_body;
+use crate::ops::plural::counted;
 use crate::upstream::{Server, beginning};
 use crate::wire::edit::{self, Object};
 use crate::wire::names::Era;
@@ -40,7 +41,9 @@ pub fn cleaned(server: &Server, era: Era, method: &str, answer: Message) -> Mess
     let listed: Vec<Value> =
         broken.iter().take(NAMED).map(|(name, reason)| json!({"tool": name, "reason": reason})).collect();
     let names: Vec<String> = broken.iter().take(NAMED).map(|(name, reason)| format!("{name:?} ({reason})")).collect();
-    let text = format!("{}: {} tools are left out of its list: {}", server.name, broken.len(), names.join(", "));
+    let are = if broken.len() == 1 { "is" } else { "are" };
+    let count = counted(broken.len(), "tool");
+    let text = format!("{}: {count} {are} left out of its list: {}", server.name, names.join(", "));
     if server.load.note_quarantined(&text) {
         crate::ops::log::line(&text);
     }

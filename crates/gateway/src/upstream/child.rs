@@ -99,6 +99,9 @@ fn spawn(transport: &Transport, mark: Option<&str>) -> Result<Child, Failure> {
     let mark = mark.map(|mark| (OsString::from(mark::VARIABLE), OsString::from(mark)));
     let variables: Vec<_> = variables.into_iter().chain(mark).chain(own).collect();
     let path = variables.iter().rfind(|(name, _)| name == "PATH").map(|(_, path)| path.clone()).unwrap_or_default();
+    if let Some(folder) = transport.missing_folder() {
+        return Err(Failure::Impossible(format!("there is no folder {folder:?}, which is its cwd")));
+    }
     let program = find(command, cwd.as_deref(), &path)
         .ok_or_else(|| Failure::Impossible(format!("there is no program {command:?}")))?;
     let mut process = match LAUNCHER.get() {

@@ -11,6 +11,7 @@ mod incomplete;
 #[path = "../gateway/kit.rs"]
 mod kit;
 mod needs;
+mod newcomer;
 mod schema;
 #[allow(dead_code, reason = "shared with other tests, which need more of it")]
 #[path = "../policies/server.rs"]

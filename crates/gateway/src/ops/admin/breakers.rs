@@ -9,6 +9,7 @@ use super::body::{self, Force, Wanted};
 use super::respond::{self, Answer};
 use crate::catalog::explain::scope_word;
 use crate::ops::log;
+use crate::ops::plural::counted;
 use crate::ops::telemetry::breakers::Covers;
 use crate::ops::telemetry::{Telemetry, breakers};
 use crate::policies::Policies;
@@ -90,7 +91,7 @@ fn shared(Covers { scope, tools }: &Covers) -> String {
         Scope::Server => "its server",
         Scope::Global => "all servers",
     };
-    format!(" (shared by {by}: {} tools)", tools.len())
+    format!(" (shared by {by}: {})", counted(tools.len(), "tool"))
 }
 
 fn unknown() -> Answer {

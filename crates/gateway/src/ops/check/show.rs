@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::needs::Need;
 use super::{Checked, Fine, Report};
 use crate::ops::log::plain;
+use crate::ops::plural::counted;
 use crate::wire::names::Era;
 
 /// Bytes of a list that are about one token.
@@ -31,10 +32,12 @@ impl Report {
         let warnings: usize =
             self.warnings.len() + self.servers.iter().map(|server| server.warnings.len()).sum::<usize>();
         lines.push(format!(
-            "{}: {well} of {} servers well, {tools} tools, about {} tokens, {warnings} warnings",
+            "{}: {well} of {} well, {}, about {}, {}",
             self.file,
-            self.servers.len(),
-            bytes / TOKEN,
+            counted(self.servers.len(), "server"),
+            counted(tools, "tool"),
+            counted(bytes / TOKEN, "token"),
+            counted(warnings, "warning"),
         ));
         // Much of it comes from servers.
         lines.iter().map(|line| plain(line)).collect::<Vec<_>>().join("\n")
@@ -73,8 +76,9 @@ impl Checked {
         let took = took(self.took);
         let (mark, mut lines) = match &self.found {
             Ok(fine) => {
-                let (era, version, tokens) = (era(fine.era), &fine.version, fine.bytes / TOKEN);
-                let text = format!("{} tools, about {tokens} tokens, {version} ({era}), {took}", fine.tools.len());
+                let (era, version) = (era(fine.era), &fine.version);
+                let (tools, tokens) = (counted(fine.tools.len(), "tool"), counted(fine.bytes / TOKEN, "token"));
+                let text = format!("{tools}, about {tokens}, {version} ({era}), {took}");
                 ("✓", vec![text])
             }
             Err(trouble) => {

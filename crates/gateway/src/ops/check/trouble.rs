@@ -144,6 +144,10 @@ fn failed(transport: &Transport, failure: &Failure, seen: &Seen) -> Words {
         return ("scheme", text, next);
     }
     let (problem, next) = match failure {
+        Failure::Impossible(_) if transport.missing_folder().is_some() => (
+            "missing_folder",
+            "Make it, or write another cwd; one that begins with no / is below the configuration's folder.",
+        ),
         Failure::Impossible(_) if is_child => {
             ("missing_program", "Install it, or write its full path; programs are looked for in the PATH of `seawall`.")
         }

@@ -10,6 +10,7 @@ use crate::catalog::listed::Listed;
 use crate::catalog::names;
 use crate::catalog::rules::glob;
 use crate::ops::config::{Config, ServerConfig, nearest};
+use crate::ops::plural::counted;
 
 /// The longest name of a tool that the strictest clients take.
 const LONGEST: usize = 64;
@@ -55,7 +56,8 @@ fn of_server(config: &Config, server: &ServerConfig, fine: &Fine, is_several: bo
     if !bare.is_empty() && bare.len() == fine.tools.len() {
         warnings.push("it annotates none of its tools: what they do is concluded from their names".to_owned());
     } else if !bare.is_empty() {
-        warnings.push(format!("{} of {} tools have no annotations", bare.len(), fine.tools.len()));
+        let have = if bare.len() == 1 { "has" } else { "have" };
+        warnings.push(format!("{} of {} tools {have} no annotations", bare.len(), fine.tools.len()));
     }
     for (name, listed) in &fine.tools {
         if let Err(invalid) = listed.decide(&config.rules, &server.name, &server.rules, name).policy.validate() {
@@ -130,7 +132,7 @@ fn queued(config: &Config, report: &Report) -> Option<String> {
         count += waits.count();
     }
     (count > 0 && config.store.is_none())
-        .then(|| format!("without a [store] no write waits for a server that is away ({count} tools)"))
+        .then(|| format!("without a [store] no write waits for a server that is away ({})", counted(count, "tool")))
 }
 
 /// The tools of the servers that are meant; nothing if one of them could not be asked.

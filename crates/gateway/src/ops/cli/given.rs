@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Run, Serve};
+use super::{Run, Serve, hint};
 use crate::ops::config::{self, Config};
 use crate::ops::log;
 
@@ -16,6 +16,12 @@ fn loaded(path: &Path) -> Result<Config, String> {
 
 pub(super) fn wrapped(run: Run) -> Result<Config, String> {
     let name = run.name.as_deref();
+    if run.url.as_ref().is_some_and(|url| !url.contains("://")) {
+        let arguments: Vec<String> = std::env::args().skip(1).collect();
+        if let Some(line) = hint::run_line(&arguments) {
+            return Err(format!("a command stands behind `--`; write: {line}"));
+        }
+    }
     let given = match run.url {
         Some(url) => Some(Config::for_url(name, &url)),
         None if run.command.is_empty() && run.config.is_some() => None,

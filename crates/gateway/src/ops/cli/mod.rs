@@ -4,6 +4,7 @@ mod adopt;
 mod check;
 mod explain;
 mod given;
+mod hint;
 mod remote;
 mod serve;
 
@@ -146,6 +147,19 @@ struct Serve {
     /// Speak stdio to one client instead of listening
     #[arg(long, conflicts_with = "listen")]
     stdio: bool,
+}
+
+/// What the arguments of this process say; or an exit code, if that is not clear or was only a question.
+pub fn parsed() -> Result<Cli, ExitCode> {
+    Cli::try_parse().map_err(|error| {
+        let _gone = error.print();
+        let arguments: Vec<String> = std::env::args().skip(1).collect();
+        match hint::run_line(&arguments) {
+            Some(line) if error.use_stderr() => log::line(&format!("a command stands behind `--`; write: {line}")),
+            _ => {}
+        }
+        if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS }
+    })
 }
 
 /// What must happen before there are threads: this process may have to become another.

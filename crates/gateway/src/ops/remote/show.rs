@@ -27,11 +27,14 @@ pub fn status(address: &str, ready: &Value, servers: &Value, breakers: &Value, q
 
 fn calls(metrics: &Value) -> String {
     let number = |name: &str| metrics[name].as_u64().unwrap_or(0);
+    let retries = match number("retries") {
+        1 => "1 retry".to_owned(),
+        retries => format!("{retries} retries"),
+    };
     let rate = metrics["errorRate"].as_f64().unwrap_or(0.0) * 100.0;
     format!(
-        "{}, of which {rate:.1} % failed; {} retries, {} answered by a fallback",
+        "{}, of which {rate:.1} % failed; {retries}, {} answered by a fallback",
         number("calls"),
-        number("retries"),
         number("fallbacks")
     )
 }
