@@ -47,9 +47,10 @@ impl Gateway {
             Arc::new(servers.iter().map(|server| (server.name.clone(), Common::default())).collect());
         let (detached, results): (DetachedCalls, Arc<Results>) = Default::default();
         let everywhere: Arc<[Arc<Server>]> = servers.iter().cloned().collect();
-        let route = |servers: Vec<Arc<Server>>| {
+        let route = |servers: Vec<Arc<Server>>, is_prefixed| {
             Arc::new(Route {
                 servers,
+                is_prefixed,
                 lifecycle: Arc::clone(&lifecycle),
                 memory: Arc::clone(&memory),
                 policies: Arc::clone(&policies),
@@ -61,11 +62,11 @@ impl Gateway {
                 owners: Mutex::default(),
             })
         };
-        let all = route(servers.clone());
+        let all = route(servers.clone(), config.rules.prefix.is_used(servers.len()));
         if let Some(store) = &store {
             queue::start(&all, store);
         }
-        let each = servers.iter().map(|server| (server.name.clone(), route(vec![Arc::clone(server)]))).collect();
+        let each = servers.iter().map(|server| (server.name.clone(), route(vec![Arc::clone(server)], false))).collect();
         Ok(Arc::new(Self { servers, lifecycle, all, each }))
     }
 
@@ -106,6 +107,8 @@ struct Common {
 pub struct Route {
     /// In the order of the configuration.
     pub servers: Vec<Arc<Server>>,
+    /// Whether names have their server before them.
+    is_prefixed: bool,
     /// How the gateway ends.
     pub lifecycle: Arc<Lifecycle>,
     /// What the servers said last time.
@@ -126,10 +129,10 @@ pub struct Route {
 }
 
 impl Route {
-    /// The server, if there is one only: then nothing is renamed and everything passes.
+    /// The server, if there is one only and its names stay as they are: then everything passes.
     pub fn single(&self) -> Option<&Arc<Server>> {
         match self.servers.as_slice() {
-            [server] => Some(server),
+            [server] if !self.is_prefixed => Some(server),
             _ => None,
         }
     }

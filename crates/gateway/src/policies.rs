@@ -163,9 +163,9 @@ impl Policies {
         Ok(Self { pipeline, env, rules, servers, source: config.source.clone(), breaker_changes })
     }
 
-    /// Whether there is one server only, so that its tools keep their names.
+    /// Whether tools keep the names that their servers give them, because there is one server only.
     pub fn is_single(&self) -> bool {
-        self.servers.len() == 1
+        !self.rules.prefix.is_used(self.servers.len())
     }
 
     /// What a server means by a name.

@@ -8,6 +8,7 @@ use seawall::{
 };
 
 use super::layer::{Layer, Own};
+use super::names::Prefix;
 use super::written::Written;
 
 /// Everything the configuration says about policies.
@@ -25,6 +26,8 @@ pub struct Rules {
     pub tools: Vec<(String, Layer)>,
     /// How failures are told.
     pub messages: Messages,
+    /// How tools are called on the endpoint of all servers.
+    pub prefix: Prefix,
     /// Where all of it stands.
     pub written: Written,
 }

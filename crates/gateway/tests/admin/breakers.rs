@@ -43,6 +43,16 @@ const LISTED: [&str; 9] = [
 ];
 
 #[tokio::test]
+async fn breakers_have_the_names_that_clients_use() {
+    let (server, _) = patient().await;
+    let served = server.served(&format!("prefix = \"always\"\n{ONCE}{ADMIN}")).await;
+    let (session, door) = (served.session("/mcp").await, Door::of(&served));
+    session.ask(1, "tools/list", json!({})).await;
+    let told = door.breakers().await;
+    assert_eq!(names(&told), LISTED.map(|name| format!("gh__{name}")).iter().map(String::as_str).collect(), "{told}");
+}
+
+#[tokio::test]
 async fn t21_a_reset_needs_the_key_and_closes_the_breaker_for_the_next_call() {
     let (server, is_well) = patient().await;
     let served = server.served(&format!("{ONCE}{ADMIN}")).await;

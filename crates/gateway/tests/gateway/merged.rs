@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::kit::{Served, fixture, last};
+use super::kit::{Served, Wrapped, fixture, last};
 
 fn names(list: &Value, of: &str) -> Vec<String> {
     let items = list["result"][of].as_array().unwrap_or_else(|| panic!("{list}"));
@@ -37,6 +37,35 @@ async fn every_tool_is_there_under_the_name_of_its_server() {
         (200, &json!("echo_meta")),
         "{answer}"
     );
+}
+
+#[tokio::test]
+async fn with_prefix_always_a_second_server_changes_no_name() {
+    const ALWAYS: &str = "prefix = \"always\"\n";
+    let alone = Served::with(&format!("{ALWAYS}{}", fixture("it", "legacy"))).await;
+    let one = alone.session("/mcp").await;
+    let prefixed = names(&one.ask(1, "tools/list", json!({})).await, "tools");
+    assert!(prefixed.iter().all(|name| name.starts_with("it__")), "{prefixed:?}");
+    let call = one.ask(2, "tools/call", json!({"name": "it__echo_meta", "arguments": {}})).await;
+    assert_eq!(call["result"]["structuredContent"]["name"], "echo_meta", "{call}");
+    let (_, modern) = alone.modern("/mcp", "tools/list", json!({})).await;
+    assert_eq!(names(&modern, "tools"), prefixed);
+
+    let two = Served::with(&format!("{}{}", fixture("it", "legacy"), fixture("other", "legacy"))).await;
+    let merged = names(&two.session("/mcp").await.ask(1, "tools/list", json!({})).await, "tools");
+    assert_eq!(merged[..prefixed.len()], prefixed);
+
+    // Whoever reaches one server by its own path, or wraps it, has its own names.
+    let own = names(&alone.session("/mcp/it").await.ask(1, "tools/list", json!({})).await, "tools");
+    let folder = tempfile::TempDir::new().unwrap();
+    let config = folder.path().join("seawall.toml");
+    std::fs::write(&config, format!("{ALWAYS}{}", fixture("it", "legacy"))).unwrap();
+    let mut run = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
+    run.args(["run", "--no-memory", "--config"]).arg(&config);
+    let mut wrapped = Wrapped::start(run);
+    wrapped.initialize(json!({})).await;
+    assert_eq!(names(&wrapped.ask(1, "tools/list", json!({})).await, "tools"), own);
+    assert!(own.iter().map(|name| format!("it__{name}")).eq(prefixed), "{own:?}");
 }
 
 #[tokio::test]

@@ -19,22 +19,22 @@ const SHOWN: usize = 5;
 
 /// Adds what there is to say to each server, and of all together.
 pub(super) fn add(config: &Config, report: &mut Report) {
-    let is_several = report.servers.len() > 1;
+    let is_prefixed = config.rules.prefix.is_used(report.servers.len());
     for (checked, configured) in report.servers.iter_mut().zip(&config.servers) {
         if let Ok(fine) = &checked.found {
-            checked.warnings.extend(of_server(config, configured, fine, is_several));
+            checked.warnings.extend(of_server(config, configured, fine, is_prefixed));
         }
     }
     report.warnings = config.warnings.iter().map(ToString::to_string).collect();
     report.warnings.extend(report.needs.iter().filter_map(Need::note));
     report.warnings.extend(patterns(config, report));
-    report.warnings.extend(alike(report));
+    report.warnings.extend(alike(report, is_prefixed));
     report.warnings.extend(stand_ins(config, report));
     report.warnings.extend(queued(config, report));
 }
 
-fn of_server(config: &Config, server: &ServerConfig, fine: &Fine, is_several: bool) -> Vec<String> {
-    let public = |name: &str| if is_several { names::public(&server.name, name) } else { name.to_owned() };
+fn of_server(config: &Config, server: &ServerConfig, fine: &Fine, is_prefixed: bool) -> Vec<String> {
+    let public = |name: &str| if is_prefixed { names::public(&server.name, name) } else { name.to_owned() };
     let mut warnings = Vec::new();
     let mut warn = |found: Vec<String>, text: &str| {
         if !found.is_empty() {
@@ -68,12 +68,11 @@ fn of_server(config: &Config, server: &ServerConfig, fine: &Fine, is_several: bo
 }
 
 /// Names that are the same to a client that puts `_` for what it does not know.
-fn alike(report: &Report) -> Option<String> {
-    let is_several = report.servers.len() > 1;
+fn alike(report: &Report, is_prefixed: bool) -> Option<String> {
     let mut seen: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for checked in &report.servers {
         for (name, _) in checked.found.iter().flat_map(|fine| &fine.tools) {
-            let name = if is_several { names::public(&checked.name, name) } else { name.clone() };
+            let name = if is_prefixed { names::public(&checked.name, name) } else { name.clone() };
             let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
             seen.entry(name.chars().map(plain).collect()).or_default().push(name);
         }

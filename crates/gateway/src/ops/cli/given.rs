@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Run, Serve, hint};
+use crate::catalog::names::Prefix;
 use crate::ops::config::{self, Config};
 use crate::ops::log;
 
@@ -42,6 +43,8 @@ pub(super) fn wrapped(run: Run) -> Result<Config, String> {
     if config.servers.len() > 1 && name.is_some() {
         config.servers.retain(|server| Some(server.name.as_str()) == name);
     }
+    // Its client knows the tools by the server's own names, whatever a shared configuration says of endpoints.
+    config.rules.prefix = Prefix::Auto;
     match config.servers.len() {
         1 => Ok(config),
         0 => Err("the configuration has no server of this name".to_owned()),

@@ -46,7 +46,7 @@ enum Command {
     /// Serve all configured servers on one endpoint
     #[command(
         after_help = "Examples:\n  seawall serve --config seawall.toml\n  seawall serve --config ~/.cursor/mcp.json --listen 127.0.0.1:7332\n\n\
-                            All servers are at /mcp, with tools named <server>__<tool>; one server alone is at /mcp/<server>."
+                            All servers are at /mcp, with tools named <server>__<tool> (of an only server as it names them, unless prefix = \"always\"); one server alone is at /mcp/<server>."
     )]
     Serve(Serve),
     /// Look at everything that is configured: connects, lists, calls no tool

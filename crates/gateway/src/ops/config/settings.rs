@@ -8,10 +8,12 @@ use super::expand::Scope;
 use super::problem::{Problem, Problems};
 use super::tree::{Field, Text};
 use super::{AdminConfig, Config, LoadConfig, Reconnecting, ServerConfig, duration, load, reconnect, rules, suggest};
+use crate::catalog::names::Prefix;
 use crate::catalog::rules::Rules;
 
 /// The keys [`Settings::set`] knows, beside those about policies.
-const OWN: [&str; 8] = ["listen", "grace", "allowed_hosts", "allowed_origins", "load", "reconnect", "store", "admin"];
+const OWN: [&str; 9] =
+    ["listen", "prefix", "grace", "allowed_hosts", "allowed_origins", "load", "reconnect", "store", "admin"];
 
 /// The keys [`Settings::set`] knows.
 pub(super) fn keys() -> Vec<&'static str> {
@@ -52,6 +54,7 @@ impl Settings {
         value.note(key, &mut self.rules.written);
         match key {
             "listen" => self.listen = problems.keep(listen(value)).unwrap_or(self.listen),
+            "prefix" => self.rules.prefix = problems.keep(prefix(value)).unwrap_or_default(),
             "grace" => self.grace = problems.keep(duration::read(value)).unwrap_or(self.grace),
             "allowed_hosts" => self.allowed_hosts = names(value, host, problems),
             "allowed_origins" => self.allowed_origins = names(value, origin, problems),
@@ -93,6 +96,15 @@ impl Settings {
 pub(super) fn listen(value: &Field<'_>) -> Result<SocketAddr, Problem> {
     let Text { place, text } = value.text()?;
     text.parse().map_err(|_| place.problem(format!("{text:?} is not an address; write it like \"127.0.0.1:7332\"")))
+}
+
+fn prefix(value: &Field<'_>) -> Result<Prefix, Problem> {
+    let Text { place, text } = value.text()?;
+    match text.as_str() {
+        "auto" => Ok(Prefix::Auto),
+        "always" => Ok(Prefix::Always),
+        _ => Err(place.problem(format!("{text:?} is neither \"auto\" nor \"always\""))),
+    }
 }
 
 /// `[store] path = "…"`.
