@@ -54,9 +54,13 @@ pub(super) fn wrapped(run: Run) -> Result<Config, String> {
     }
 }
 
-/// Says what of a file is passed over, and which servers lack what it refers to.
+/// Says what of a file is passed over.
 pub(super) fn warn(config: &Config) {
     config.warnings.iter().for_each(|warning| log::line(&warning.to_string()));
+}
+
+/// Says which servers lack what the file refers to.
+pub(super) fn tell_lacking(config: &Config) {
     for server in &config.servers {
         let told = |problem| log::line(&format!("{problem}; until then {} is not available", server.name));
         server.transport.lacking().iter().for_each(told);

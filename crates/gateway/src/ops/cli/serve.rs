@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::given::{variable, warn};
+use super::given::{tell_lacking, variable, warn};
 use super::{Ended, UNREACHABLE, USAGE};
 use crate::accept::guard::Guard;
 use crate::accept::http::Listener;
@@ -32,6 +32,7 @@ pub(super) fn memory_folder(config: &Config) -> Option<PathBuf> {
 }
 
 async fn gateway(config: &Config, memory: Memory, store: Option<Store>) -> Result<Arc<Gateway>, (u8, String)> {
+    tell_lacking(config);
     let gateway = Gateway::new(config, memory, store)
         .map_err(|error| (UNREACHABLE, format!("cannot prepare connections: {error}")))?;
     // What a gateway that crashed has left behind goes; nobody waits for that.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::expand::Scope;
-use super::problem::{Place, Problems};
+use super::problem::{Place, Problem, Problems};
 use super::settings::listen;
 use super::tree::{Field, Text};
 use super::{Secret, suggest};
@@ -44,11 +44,21 @@ pub(super) fn read(section: &Field<'_>, problems: &mut Problems) -> RawAdmin {
 }
 
 impl RawAdmin {
-    /// With its token filled in. Nobody else may reach it without one.
+    /// With its token filled in. Nobody else may reach it without one; on this machine a token that is not there yet means that
+    /// nothing can be changed, and is no reason to serve nobody.
     pub(super) fn resolve(self, scope: &Scope<'_>, problems: &mut Problems) -> Option<AdminConfig> {
         let is_given = self.token.is_some();
+        let is_local = self.listen.ip().is_loopback();
         let token = self.token.and_then(|token| {
-            let text = scope.expand(&token, problems)?;
+            let mut found = Problems::default();
+            let text = scope.expand(&token, &mut found);
+            let lacking = if is_local { found.take_lacking() } else { Vec::new() };
+            for Problem { text, .. } in lacking {
+                problems
+                    .warn(token.place.problem(format!("{text}; until then nothing can be changed at {}", self.listen)));
+            }
+            problems.append(found);
+            let text = text?;
             if text.is_empty() || text.trim() != text || text.contains(|c: char| !c.is_ascii() || c.is_control()) {
                 let problem = "must be printable ASCII, not empty, without spaces around it: it is sent in a header";
                 problems.push(token.place.problem(problem));
@@ -56,7 +66,7 @@ impl RawAdmin {
             }
             Some(Secret::new(text))
         });
-        if !is_given && !self.listen.ip().is_loopback() {
+        if !is_given && !is_local {
             let text = format!("others can reach {}; set admin.token, or listen on 127.0.0.1", self.listen);
             problems.push(self.place.problem(text));
         }

@@ -35,6 +35,10 @@ fn a_door_that_others_can_reach_needs_a_token() {
         problems("[admin]\nlisten = '0.0.0.0:80'\ntoken = '${env:KEY}'"),
         format!("seawall.toml:3: admin.token: {unset}")
     );
+    let local = toml_file(&format!("[admin]\ntoken = '${{env:KEY}}'\n{SERVER}")).good("seawall.toml");
+    assert_eq!(local.admin.unwrap().token, None, "on this machine what is not there yet allows no change");
+    let told = local.warnings.iter().map(|warning| format!("{}: {}", warning.field, warning.text)).collect::<Vec<_>>();
+    assert_eq!(told, [format!("admin.token: {unset}; until then nothing can be changed at 127.0.0.1:7333")]);
     let wrong = "must be printable ASCII, not empty, without spaces around it: it is sent in a header";
     for token in ["''", "'${KEY:-}'", "' x'", "'é'", "\"a\\nb\""] {
         assert_eq!(problems(&format!("[admin]\ntoken = {token}")), format!("seawall.toml:2: admin.token: {wrong}"));
