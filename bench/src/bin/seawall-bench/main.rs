@@ -12,6 +12,7 @@ mod faults {
     pub(crate) mod report;
     pub(crate) mod run;
     pub(crate) mod scenarios;
+    pub(crate) mod spread;
     pub(crate) mod tally;
 }
 
@@ -22,9 +23,10 @@ use seawall_gateway::ops::cli::{self, Cli};
 use seawall_gateway::ops::{descriptors, log};
 
 const USAGE: &str = "\
-The bench itself: seawall-bench faults [--seed N] [--quick] [--arms WORD,…] [--faults WORD,…] [--write]
+The bench itself: seawall-bench faults [--seed N] [--seeds N] [--quick] [--arms WORD,…] [--faults WORD,…] [--write]
   --seed N       draws other faults; 1 unless told
-  --quick        fewer calls
+  --seeds N      so many seeds, that one and the next ones; 3 unless told
+  --quick        fewer faults
   --arms, --faults   only those whose names have one of these words in them
   --write        puts the page and its chart in docs/evidence";
 

@@ -1,5 +1,6 @@
 //! The scripted agents: how often each makes a call again, and how long it waits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use seawall_gateway::ops::demo::client::{Client, Told};
@@ -33,20 +34,22 @@ pub(crate) enum Agent {
     Blind,
     /// Twenty calls at a time, once.
     Burst,
-    /// Gives up early and makes the same call again, twice.
+    /// Gives up early, says so to the server, and makes the same call again, twice.
     Impatient,
+    /// The same, but it tells nobody that it gave up, as the Python SDK 1.30.
+    Silent,
 }
 
 /// All of them.
-pub(crate) const ALL: [Agent; 6] =
-    [Agent::Once, Agent::Measured, Agent::Heedful, Agent::Blind, Agent::Burst, Agent::Impatient];
+pub(crate) const ALL: [Agent; 7] =
+    [Agent::Once, Agent::Measured, Agent::Heedful, Agent::Blind, Agent::Burst, Agent::Impatient, Agent::Silent];
 
 impl Agent {
     fn repeats(self, seed: u64, number: u64) -> u64 {
         match self {
             Agent::Once | Agent::Burst => 0,
             Agent::Blind => 4,
-            Agent::Impatient => 2,
+            Agent::Impatient | Agent::Silent => 2,
             Agent::Measured | Agent::Heedful => {
                 let mut place = drawn(seed, "repeats", number, 0) % HISTOGRAM.iter().sum::<u64>();
                 let found = HISTOGRAM.iter().position(|runs| {
@@ -60,14 +63,14 @@ impl Agent {
     }
 
     fn patience(self) -> Duration {
-        if self == Agent::Impatient { IMPATIENCE } else { PATIENCE }
+        if matches!(self, Agent::Impatient | Agent::Silent) { IMPATIENCE } else { PATIENCE }
     }
 }
 
 /// One thing that an agent wants done, until it is or the agent gives up.
 pub(crate) struct Errand<'a> {
     pub(crate) agent: Agent,
-    pub(crate) client: &'a Client,
+    pub(crate) client: &'a Arc<Client>,
     pub(crate) world: &'a World,
     pub(crate) seed: u64,
     /// As the client knows it.
@@ -76,12 +79,16 @@ pub(crate) struct Errand<'a> {
     pub(crate) number: u64,
     /// Whether it was done before, so that a copy can exist.
     pub(crate) is_known: bool,
+    /// Whether the server says no to it, so that no copy, retry or second attempt may stand in.
+    pub(crate) is_refused: bool,
 }
 
 impl Errand<'_> {
     /// Does it.
     pub(crate) async fn run(&self) -> Tally {
-        let mut tally = Tally { wanted: 1, reads: u64::from(self.is_known), ..Tally::default() };
+        let reads = u64::from(self.is_known);
+        let mut tally = Tally { wanted: 1, reads, answerable: u64::from(self.can_exist()), ..Tally::default() };
+        let executed = self.world.count(Entry::Done, self.tool, self.number);
         let (mut last, mut told) = (Verdict::Dark, Told::Silence);
         for _ in 0..=self.agent.repeats(self.seed, self.number) {
             (last, told) = self.call(&mut tally).await;
@@ -111,7 +118,17 @@ impl Errand<'_> {
             tally.note(format!("{:?} had nothing of {}: {}", self.agent, self.tool, short(&told)));
         }
         tally.useful_reads = if self.is_known { tally.useful } else { 0 };
+        tally.useful_answerable = if self.can_exist() { tally.useful } else { 0 };
+        if self.tool == APPEND && tally.calls == 1 {
+            let executions = self.world.count(Entry::Done, self.tool, self.number) - executed;
+            tally.own_duplicates = u64::from(executions.saturating_sub(1));
+        }
         tally
+    }
+
+    /// Whether it reads something, and an answer can exist.
+    fn can_exist(&self) -> bool {
+        self.is_known && !self.is_refused
     }
 
     async fn call(&self, tally: &mut Tally) -> (Verdict, Told) {
@@ -121,12 +138,15 @@ impl Errand<'_> {
             tokio::time::sleep(THINKING).await;
         }
         let begun = Instant::now();
-        let told = self.client.call(self.shown, &arguments(self.tool, self.number), self.agent.patience()).await;
+        let (arguments, patience) = (arguments(self.tool, self.number), self.agent.patience());
+        let told = match self.agent {
+            Agent::Silent => self.client.call_and_leave(self.shown, &arguments, patience).await,
+            _ => self.client.call(self.shown, &arguments, patience).await,
+        };
         tally.calls += 1;
         tally.took.push(begun.elapsed());
         let verdict = judge(&told, self.tool, self.number);
         if self.tool == APPEND {
-            tally.own_duplicates += u64::from((count(Entry::Done) - done).saturating_sub(1));
             self.check_claims(&verdict, &told, count(Entry::Seen) > seen, count(Entry::Done) > done, tally);
         }
         (verdict, told)

@@ -3,22 +3,25 @@
 use std::io;
 use std::path::Path;
 
+use seawall_gateway::ops::config::SCHEMA;
 use seawall_gateway::ops::demo::client::Way;
 use seawall_gateway::ops::demo::gateway::Gateway;
 
 use super::peers::{Peer, Peers};
 
-/// Seawall's settings for all of its arms: the defaults but for the times, which are a thirtieth of theirs, like those of
-/// the agents.
-pub(crate) const SETTINGS: &str = "\
+/// What Seawall is told in all of its arms: how long things take, a thirtieth of the defaults, like the times of the agents; and
+/// nothing else. What no setting can change stays as it is.
+const TIMES: &str = "\
+[timeouts]
+quick = \"2s\"
+heavy = \"4s\"
 [load]
-backoff = \"33ms\"
+backoff = \"8ms\"
+max_starting = \"10s\"
 [reconnect]
-base = \"33ms\"
-max = \"1s\"
-[defaults]
-timeout = \"1800ms\"
-attempt_timeout = \"700ms\"
+base = \"17ms\"
+max = \"2s\"
+wait = \"667ms\"
 ";
 
 /// What is compared.
@@ -36,27 +39,18 @@ pub(crate) enum But {
     Same,
     /// A part of its policy is off.
     Without(&'static str),
-    /// It forgets everything when it ends.
-    NoMemory,
     /// It has a store in which writes wait for their server.
     Queue,
 }
 
-const RETRY: &str = "retry = { base = \"33ms\" }\n";
-const BREAKER: &str = "breaker = { cooldown = \"1s\" }\n";
-const DOUBT: &str = "repeat_after = \"2s\"\n";
-
 /// All of them; the parts that an arm does not name are as in Seawall's own.
-pub(crate) const ALL: [Arm; 13] = [
+pub(crate) const ALL: [Arm; 10] = [
     Arm::Direct,
     Arm::Seawall("Seawall", But::Same),
     Arm::Seawall("Seawall, no retries", But::Without("retry")),
     Arm::Seawall("Seawall, no breakers", But::Without("breaker")),
     Arm::Seawall("Seawall, no fallbacks", But::Without("fallback")),
-    Arm::Seawall("Seawall, no loop guard", But::Without("loop")),
-    Arm::Seawall("Seawall, no look before a repeat", But::Without("repeat_after")),
-    Arm::Seawall("Seawall, no late answers", But::Without("on_abandon")),
-    Arm::Seawall("Seawall, no memory", But::NoMemory),
+    Arm::Seawall("Seawall, forgets calls", But::Without("ledger")),
     Arm::Seawall("Seawall with a queue", But::Queue),
     Arm::Peer(Peer::McpProxy),
     Arm::Peer(Peer::Envoy),
@@ -105,9 +99,9 @@ impl Arm {
                 let settings = match but {
                     But::Without(part) => settings(part),
                     But::Queue => format!("[store]\npath = {:?}\n{}", folder.join("queue.redb"), settings("")),
-                    But::Same | But::NoMemory => settings(""),
+                    But::Same => settings(""),
                 };
-                let gateway = Gateway::start(folder, &settings, &[("s", way)], but != But::NoMemory).await?;
+                let gateway = Gateway::start(folder, &settings, &[("s", way)], true).await?;
                 let way = Way::Web(gateway.url("s"));
                 Ok(Started { running: Running::Seawall(gateway), way, prefix: "" })
             }
@@ -116,17 +110,31 @@ impl Arm {
     }
 }
 
-/// Seawall's settings without one part.
+/// Seawall's settings, without one part.
 pub(crate) fn settings(without: &str) -> String {
     let part = |name: &str, with: &str, off: &str| if without == name { off.to_owned() } else { with.to_owned() };
+    let known =
+        |key: &str, line: &str| if SCHEMA.contains(&format!("\"{key}\"")) { line.to_owned() } else { String::new() };
+    let of_kind = |kind: &str, retry: &str, cooldown: &str| {
+        let retry = part("retry", &format!("retry = {{ base = {retry:?} }}\n"), "");
+        let breaker = part("breaker", &format!("breaker = {{ cooldown = {cooldown:?} }}\n"), "");
+        format!("[kinds.{kind}]\n{retry}{breaker}")
+    };
     [
-        SETTINGS.to_owned(),
-        part("retry", RETRY, "retry = { attempts = 1 }\n"),
-        part("breaker", BREAKER, "breaker = { failures = 0 }\n"),
+        TIMES.to_owned(),
+        "[defaults]\n".to_owned(),
+        part("retry", "retry = { base = \"33ms\", max = \"1s\" }\n", "retry = { attempts = 1 }\n"),
+        part("breaker", "breaker = { cooldown = \"1s\" }\n", "breaker = { failures = 0 }\n"),
         part("fallback", "", "fallback = []\n"),
-        part("loop", "", "loop = { mode = \"off\" }\n"),
-        part("repeat_after", DOUBT, "repeat_after = \"0s\"\n"),
-        part("on_abandon", "", "on_abandon = \"forget\"\n"),
+        part(
+            "ledger",
+            "repeat_after = \"2s\"\n",
+            "loop = { mode = \"off\" }\nrepeat_after = \"0s\"\non_abandon = \"forget\"\n",
+        ),
+        known("rejoin_after", part("ledger", "rejoin_after = \"33ms\"\n", "").as_str()),
+        known("rejoin", part("ledger", "", "rejoin = \"off\"\n").as_str()),
+        of_kind("write", "67ms", "2s"),
+        of_kind("batch", "33ms", "4s"),
     ]
     .concat()
 }

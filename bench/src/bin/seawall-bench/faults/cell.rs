@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use seawall_gateway::ops::demo::client::{Client, Told, Way};
-use seawall_gateway::ops::demo::faults::Plan;
+use seawall_gateway::ops::demo::faults::{Fault, Plan};
 use seawall_gateway::ops::demo::faulty::{APPEND, Faulty, TOOLS, arguments};
 use seawall_gateway::ops::demo::verdict::{Verdict, judge};
 use seawall_gateway::ops::demo::web::Web;
@@ -43,7 +43,7 @@ pub(crate) struct Cell<'a> {
 /// An agent with its connection.
 struct Party {
     agent: Agent,
-    client: Client,
+    client: Arc<Client>,
     /// The numbers of its calls begin here.
     first: u64,
     list: Option<String>,
@@ -61,7 +61,7 @@ impl Cell<'_> {
             .zip(agents::ALL)
             .map(|(place, agent)| Party {
                 agent,
-                client: Client::new(started.way.clone()),
+                client: Arc::new(Client::new(started.way.clone())),
                 first: place * 1000,
                 list: None,
             })
@@ -116,7 +116,10 @@ impl Cell<'_> {
         let run = async |tool: &'static str, number: u64| {
             let shown = &format!("{}{tool}", started.prefix);
             let (agent, client, seed, is_known) = (party.agent, &party.client, self.seed, is_read(tool));
-            Errand { agent, client, world, seed, shown, tool, number, is_known }.run().await
+            // Whoever is told no has to hear it: nothing may stand in for that.
+            let is_refused =
+                matches!(self.scenario.plan(seed).fault(tool, number, 1), Some(Fault::Expired | Fault::Refused));
+            Errand { agent, client, world, seed, shown, tool, number, is_known, is_refused }.run().await
         };
         let errands = self.errands(party);
         let mut tally = Tally::default();

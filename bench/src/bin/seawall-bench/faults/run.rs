@@ -15,6 +15,8 @@ use super::scenarios::{self, Scenario};
 use super::tally::Tally;
 use super::{pairs, report};
 
+/// How many seeds a run has, so that chance can be told from effect.
+const SEEDS: u64 = 3;
 /// Cells at a time: most of what they do is waiting.
 const TOGETHER: usize = 16;
 /// Cells at a time of an arm that needs much of the machine; they come last, when all others are done.
@@ -23,14 +25,17 @@ const HEAVY_TOGETHER: usize = 2;
 /// What one cell came to.
 pub(crate) struct Played {
     pub(crate) arm: Arm,
-    pub(crate) scenario: &'static str,
+    pub(crate) scenario: &'static Scenario,
     pub(crate) is_web: bool,
+    pub(crate) seed: u64,
     pub(crate) tally: Tally,
 }
 
 /// What was asked for.
 struct Wishes {
+    /// The first seed, and how many.
     seed: u64,
+    seeds: u64,
     is_quick: bool,
     arms: Vec<String>,
     faults: Vec<String>,
@@ -39,20 +44,23 @@ struct Wishes {
 
 impl Wishes {
     fn read(arguments: &[String]) -> Setup<Self> {
-        let mut wishes = Self { seed: 1, is_quick: false, arms: Vec::new(), faults: Vec::new(), writes: false };
+        let (arms, faults) = (Vec::new(), Vec::new());
+        let mut wishes = Self { seed: 1, seeds: SEEDS, is_quick: false, arms, faults, writes: false };
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
             match argument.as_str() {
                 "--seed" => wishes.seed = value()?.parse()?,
+                "--seeds" => wishes.seeds = value()?.parse::<u64>()?.clamp(1, 99),
                 "--arms" => wishes.arms = value()?.split(',').map(str::to_lowercase).collect(),
                 "--faults" => wishes.faults = value()?.split(',').map(str::to_lowercase).collect(),
                 "--quick" => wishes.is_quick = true,
                 "--write" => wishes.writes = true,
                 other => {
-                    return Err(
-                        format!("{other:?} is not known; write --seed, --quick, --arms, --faults or --write").into()
-                    );
+                    return Err(format!(
+                        "{other:?} is not known; write --seed, --seeds, --quick, --arms, --faults or --write"
+                    )
+                    .into());
                 }
             }
         }
@@ -108,12 +116,15 @@ pub(crate) async fn run(arguments: &[String]) -> Setup<()> {
 }
 
 async fn play(wishes: &Wishes, arms: &[Arm], peers: &Peers, folder: &Folder) -> Vec<Played> {
-    let each = if wishes.is_quick { 1 } else { 2 };
     let mut cells = Vec::new();
-    for scenario in wishes.scenarios() {
-        for (place, is_web) in [false, true].into_iter().enumerate() {
-            let fits = arms.iter().filter(|arm| scenario.on[place] && arm.takes(is_web));
-            cells.extend(fits.map(|arm| Cell { arm: *arm, scenario, is_web, seed: wishes.seed, each }));
+    for seed in (wishes.seed..).take(usize::try_from(wishes.seeds).unwrap_or(1)) {
+        for scenario in wishes.scenarios() {
+            for (place, is_web) in [false, true].into_iter().enumerate() {
+                let fits = |arm: &&Arm| scenario.on[place] && arm.takes(is_web);
+                let is_in = |arm: &&Arm| !arm.is_heavy() || seed == wishes.seed;
+                let fits = arms.iter().filter(fits).filter(is_in);
+                cells.extend(fits.map(|arm| Cell { arm: *arm, scenario, is_web, seed, each: 1 }));
+            }
         }
     }
     let of = cells.len();
@@ -129,8 +140,8 @@ async fn play(wishes: &Wishes, arms: &[Arm], peers: &Peers, folder: &Folder) -> 
                 }
             };
             eprint!("\r{}/{of} ", done.fetch_add(1, Ordering::Relaxed) + 1);
-            let Cell { arm, scenario, is_web, .. } = cell;
-            Some((place, Played { arm, scenario: scenario.name, is_web, tally }))
+            let Cell { arm, scenario, is_web, seed, .. } = cell;
+            Some((place, Played { arm, scenario, is_web, seed, tally }))
         }
     };
     let (heavy, light): (Vec<_>, Vec<_>) = cells.into_iter().enumerate().partition(|(_, cell)| cell.arm.is_heavy());

@@ -9,6 +9,8 @@ pub(crate) struct Scenario {
     pub(crate) is_healthy: bool,
     /// Nothing works while it lasts: what is sent is wasted.
     pub(crate) is_outage: bool,
+    /// The server says no, so that nothing may stand in for it.
+    pub(crate) says_no: bool,
     /// Whether a pipe can have it, and HTTP.
     pub(crate) on: [bool; 2],
     plan: fn() -> Plan,
@@ -26,11 +28,11 @@ fn calls(strike: Strike) -> Plan {
 }
 
 const fn some(name: &'static str, plan: fn() -> Plan) -> Scenario {
-    Scenario { name, is_healthy: false, is_outage: false, on: [true, true], plan }
+    Scenario { name, is_healthy: false, is_outage: false, says_no: false, on: [true, true], plan }
 }
 
 const fn healthy(name: &'static str, plan: fn() -> Plan) -> Scenario {
-    Scenario { name, is_healthy: true, is_outage: false, on: [true, true], plan }
+    Scenario { is_healthy: true, ..some(name, plan) }
 }
 
 /// All of them.
@@ -47,7 +49,7 @@ pub(crate) const ALL: [Scenario; 19] = [
     some("503 once, 30 %", || calls(Strike::once(Fault::Unavailable, 30))),
     some("503 at any time, 20 % (F1)", || calls(Strike::any(Fault::Unavailable, 20))),
     Scenario { is_outage: true, ..some("503 for long", || calls(Strike::always(Fault::Unavailable))) },
-    Scenario { is_outage: true, ..some("401 for long", || calls(Strike::always(Fault::Expired))) },
+    Scenario { is_outage: true, says_no: true, ..some("401 for long", || calls(Strike::always(Fault::Expired))) },
     Scenario { on: [false, true], ..some("session forgotten, 5 %", || calls(Strike::once(Fault::Forgotten, 5))) },
     Scenario { on: [true, false], ..healthy("noise on stdout", || calls(Strike::always(Fault::Noise))) },
     healthy("list empty", || Plan { list: Some(ListFault::Empty), ..Plan::default() }),

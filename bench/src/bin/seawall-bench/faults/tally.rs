@@ -19,9 +19,12 @@ pub(crate) struct Tally {
     /// Those that read something that was read before, so that a copy can exist.
     pub(crate) reads: u64,
     pub(crate) useful_reads: u64,
+    /// Those of the reads that a copy, a retry or a second attempt can answer: the server does not say no.
+    pub(crate) answerable: u64,
+    pub(crate) useful_answerable: u64,
     /// Calls that agents made for all this.
     pub(crate) calls: u64,
-    /// Writes that were executed more often than agents called.
+    /// Writes that were executed again though their agent called once.
     pub(crate) own_duplicates: u64,
     /// Writes that were executed more often than agents wanted.
     pub(crate) duplicates: u64,
@@ -62,6 +65,8 @@ impl Tally {
             (&mut self.wrong, other.wrong),
             (&mut self.reads, other.reads),
             (&mut self.useful_reads, other.useful_reads),
+            (&mut self.answerable, other.answerable),
+            (&mut self.useful_answerable, other.useful_answerable),
             (&mut self.calls, other.calls),
             (&mut self.own_duplicates, other.own_duplicates),
             (&mut self.duplicates, other.duplicates),
@@ -99,6 +104,21 @@ impl Tally {
     /// Attempts for each answer of use, while nothing worked.
     pub(crate) fn attempts_in_outage(&self) -> f64 {
         self.wasted as f64 / self.useful_in_outage.max(1) as f64
+    }
+
+    /// Of a hundred things, so many with an answer of use.
+    pub(crate) fn useful_percent(&self) -> f64 {
+        Self::percent(self.useful, self.wanted)
+    }
+
+    /// Of a hundred reads.
+    pub(crate) fn reads_percent(&self) -> f64 {
+        Self::percent(self.useful_reads, self.reads)
+    }
+
+    /// Of a hundred reads that can be answered.
+    pub(crate) fn answerable_percent(&self) -> f64 {
+        Self::percent(self.useful_answerable, self.answerable)
     }
 }
 

@@ -78,6 +78,23 @@ impl Client {
         }
     }
 
+    /// Calls a tool, and when the answer does not come in time says nothing of that: the request goes on, its answer is dropped when
+    /// it comes. So do clients that have a limit and send no cancel, as the Python SDK 1.x.
+    pub async fn call_and_leave(self: &Arc<Self>, tool: &str, arguments: &Value, patience: Duration) -> Told {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let params = json!({"name": tool, "arguments": arguments});
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+        let client = Arc::clone(self);
+        let exchange = tokio::spawn(async move {
+            // Nobody waits for ever, not even who no longer listens.
+            tokio::time::timeout(LONGEST, client.exchange(&request)).await.unwrap_or(Told::Silence)
+        });
+        match tokio::time::timeout(patience, exchange).await {
+            Ok(told) => told.unwrap_or(Told::Silence),
+            Err(_) => Told::Silence,
+        }
+    }
+
     async fn tell(&self, method: &str, params: Value) {
         let notification = json!({"jsonrpc": "2.0", "method": method, "params": params});
         match &self.way {
@@ -170,6 +187,8 @@ impl Client {
 }
 
 const VERSION: &str = "2025-11-25";
+/// How long a request goes on that nobody waits for.
+const LONGEST: Duration = Duration::from_secs(10);
 
 fn hello() -> Value {
     let params =
