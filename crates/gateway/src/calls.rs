@@ -83,7 +83,7 @@ mod tests {
     fn calls_under_way_are_bounded_in_number_and_in_bytes() {
         let calls = Calls::default();
         let begin = |number, bytes| calls.begin(&Id::number(number), &Arc::default(), bytes);
-        let large: Vec<Began> = (0..16).map(|number| begin(number, limits::FROM_CLIENT).unwrap()).collect();
+        let large: Vec<Began> = (0..16).map(|number| begin(number, limits::CALL_BYTES / 16).unwrap()).collect();
         assert_eq!(begin(16, 1).unwrap_err().message, "calls of over 67108864 bytes are under way");
         assert_eq!(begin(3, 1).unwrap_err().code, build::INVALID_REQUEST);
         drop(large);

@@ -26,6 +26,8 @@ pub struct Gateway {
     pub servers: Vec<Arc<Server>>,
     /// How it ends.
     pub lifecycle: Arc<Lifecycle>,
+    /// The largest message that is taken from a client, in bytes.
+    pub max_request: usize,
     all: Arc<Route>,
     each: HashMap<String, Arc<Route>>,
 }
@@ -67,7 +69,7 @@ impl Gateway {
             queue::start(&all, store);
         }
         let each = servers.iter().map(|server| (server.name.clone(), route(vec![Arc::clone(server)], false))).collect();
-        Ok(Arc::new(Self { servers, lifecycle, all, each }))
+        Ok(Arc::new(Self { servers, lifecycle, max_request: config.max_request, all, each }))
     }
 
     /// The route of a path: `/mcp` is all servers, `/mcp/<server>` is one.

@@ -6,27 +6,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::ALLOW;
+use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use super::body;
+use super::body::{self, NoBody, Room};
 use super::guard::Guard;
+use super::refused::{self, Told, Untaken};
 use super::respond::{self, Body};
 use super::sessions::Sessions;
 use super::{connection, legacy, modern, versions};
-use crate::gateway::Gateway;
-use crate::wire::build::Error;
+use crate::gateway::{Gateway, Route};
+use crate::wire::budget::Budget;
 use crate::wire::names::Era;
-use crate::wire::{Message, header, limits};
+use crate::wire::{Outline, Reject, header, limits};
 
 /// A listener for clients.
 pub struct Listener {
     gateway: Arc<Gateway>,
     guard: Guard,
     sessions: Arc<Sessions>,
+    room: Room,
     tcp: TcpListener,
 }
 
@@ -47,7 +50,8 @@ impl Listener {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
         let tcp = TcpListener::bind(address).await?;
-        Ok(Self { gateway, guard, sessions: Arc::default(), tcp })
+        let room = Room { largest: gateway.max_request, budget: Budget::new(limits::REQUEST_BYTES) };
+        Ok(Self { gateway, guard, sessions: Arc::default(), room, tcp })
     }
 
     /// The address it listens on.
@@ -59,7 +63,8 @@ impl Listener {
     pub async fn serve(self) {
         let draining = self.gateway.lifecycle.draining.clone();
         let room = Arc::new(Semaphore::new(limits::CONNECTIONS));
-        let face = Arc::new(Face { gateway: self.gateway, guard: self.guard, sessions: self.sessions });
+        let face =
+            Arc::new(Face { gateway: self.gateway, guard: self.guard, sessions: self.sessions, room: self.room });
         let mut sweep = tokio::time::interval(Duration::from_secs(60));
         loop {
             tokio::select! {
@@ -86,6 +91,7 @@ struct Face {
     gateway: Arc<Gateway>,
     guard: Guard,
     sessions: Arc<Sessions>,
+    room: Room,
 }
 
 impl Face {
@@ -123,16 +129,44 @@ impl Face {
         if let Some(refusal) = body::unreadable(&parts.headers) {
             return refusal;
         }
-        let message = match body::read(sent).await {
-            Ok(bytes) => Message::parse(bytes),
+        let message = match body::read(sent, &self.room).await {
+            Ok(bytes) => refused::parsed(bytes),
+            Err(NoBody::Broken(response)) => return *response,
+            Err(NoBody::Untaken(untaken, outline)) => Err((untaken, outline)),
+        };
+        let (untaken, outline) = match message {
+            Ok(message) if versions::era(&message, version) == Era::Modern => {
+                return modern::post(&route, &parts, message).await;
+            }
+            Ok(message) => return legacy::post(&self.sessions, &route, &parts, message).await,
+            Err(untaken) => untaken,
+        };
+        let outline = Outline { is_modern: outline.is_modern || is_modern, ..outline };
+        self.refuse(&route, &parts, &untaken, &outline)
+    }
+
+    /// Answers what is not taken. Where somebody waits for it, HTTP is content: clients end their session over its errors.
+    fn refuse(&self, route: &Route, parts: &Parts, untaken: &Untaken, outline: &Outline) -> Response<Body> {
+        let told = untaken.tell(route, outline);
+        let is_first = outline.method.as_deref() == Some("initialize") && !parts.headers.contains_key(header::SESSION);
+        let needs_session = !outline.is_modern && !is_first && !matches!(told, Told::Nobody(_));
+        let session = match needs_session.then(|| legacy::find(&self.sessions, parts, outline.id.as_ref())).transpose()
+        {
+            Ok(session) => session,
             Err(response) => return *response,
         };
-        match message {
-            Ok(message) if versions::era(&message, version) == Era::Modern => {
-                modern::post(&route, &parts, message).await
+        match (told, session) {
+            (Told::Sender(answer), _) => respond::json(StatusCode::OK, answer),
+            (Told::Server(answer), Some(session)) => {
+                session.session.answered(answer);
+                respond::empty(StatusCode::ACCEPTED)
             }
-            Ok(message) => legacy::post(&self.sessions, &route, &parts, message).await,
-            Err(reject) => respond::error(StatusCode::BAD_REQUEST, None, &Error::from(&reject)),
+            (Told::Server(_), None) => respond::refuse(StatusCode::BAD_REQUEST, "nobody asked for this answer"),
+            (Told::Nobody(error), _) => {
+                let is_large = matches!(untaken, Untaken::Rejected(Reject::Size(_)));
+                let status = if is_large { StatusCode::PAYLOAD_TOO_LARGE } else { StatusCode::BAD_REQUEST };
+                respond::error(status, None, &error)
+            }
         }
     }
 }
@@ -157,8 +191,9 @@ mod tests {
         let config = Config::for_command(None, vec!["none".to_owned()]).unwrap();
         let (gateway, sessions) =
             (Gateway::new(&config, crate::ops::memory::Memory::default(), None).unwrap(), Arc::default());
+        let room = Room { largest: limits::FROM_CLIENT, budget: Budget::new(limits::REQUEST_BYTES) };
         let (near, far) = tokio::io::duplex(1024);
-        tokio::spawn(Arc::new(Face { gateway, guard: Guard::default(), sessions }).connection(far));
+        tokio::spawn(Arc::new(Face { gateway, guard: Guard::default(), sessions, room }).connection(far));
         (near, Instant::now())
     }
 

@@ -77,7 +77,7 @@ impl Drop for Leaving<'_> {
 }
 
 /// The session that a request names.
-fn find(
+pub(super) fn find(
     sessions: &Sessions,
     parts: &Parts,
     id: Option<&crate::wire::Id>,

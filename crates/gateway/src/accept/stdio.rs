@@ -8,16 +8,17 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufWriter};
 use tokio_util::task::TaskTracker;
 
 use super::modern::OnStream;
+use super::refused::{self, Told, Untaken};
 use super::stream::{Next, Reader, Stream};
 use super::versions;
 use crate::call::Call;
 use crate::dispatch::{Caller, dispatch};
 use crate::gateway::Gateway;
 use crate::session::Session;
-use crate::wire::build::{self, Error};
+use crate::wire::build;
 use crate::wire::lines::{Line, Lines};
 use crate::wire::names::Era;
-use crate::wire::{Kind, Message, Reject, limits};
+use crate::wire::{Kind, Message, Outline, Reject, limits};
 
 /// Who is at the other end, each time the program starts: whoever has the store's file.
 const ON_A_PIPE: &str = "pipe";
@@ -34,7 +35,7 @@ pub async fn serve(
     let session = Session::new(ON_A_PIPE, Arc::default(), Arc::clone(gateway.all()), Arc::clone(&out));
     let writer = tokio::spawn(write(out.reader(0), output));
     let face = Face { session, out, calls: TaskTracker::new() };
-    let mut lines = Lines::new(input, limits::FROM_CLIENT);
+    let mut lines = Lines::outlined(input, gateway.max_request);
     let draining = gateway.lifecycle.draining.clone();
     loop {
         // A client that takes no answers is not read either.
@@ -49,7 +50,7 @@ pub async fn serve(
         match line {
             Line::Whole(line) if line.iter().all(u8::is_ascii_whitespace) => {}
             Line::Whole(line) => face.take(line).await,
-            Line::TooLong => face.refuse(&Reject::Size(limits::FROM_CLIENT)),
+            Line::TooLong(outline) => face.refuse(&Untaken::Rejected(Reject::Size(gateway.max_request)), &outline),
         }
     }
     face.calls.close();
@@ -85,14 +86,18 @@ struct Face {
 }
 
 impl Face {
-    fn refuse(&self, reject: &Reject) {
-        self.out.say(build::error(None, &Error::from(reject)));
+    fn refuse(&self, untaken: &Untaken, outline: &Outline) {
+        match untaken.tell(&self.session.route, outline) {
+            Told::Sender(answer) => self.out.say(answer),
+            Told::Server(answer) => self.session.answered(answer),
+            Told::Nobody(error) => self.out.say(build::error(None, &error)),
+        }
     }
 
     async fn take(&self, line: Bytes) {
-        let message = match Message::parse(line) {
+        let message = match refused::parsed(line) {
             Ok(message) => message,
-            Err(reject) => return self.refuse(&reject),
+            Err((untaken, outline)) => return self.refuse(&untaken, &outline),
         };
         match message.kind() {
             Kind::Request => self.request(message),

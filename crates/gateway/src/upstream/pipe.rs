@@ -80,7 +80,7 @@ pub async fn read_lines(from: impl AsyncRead + Unpin, link: Weak<Link>, noise: i
     loop {
         let line = match lines.next().await {
             Ok(Some(Line::Whole(line))) => line,
-            Ok(Some(Line::TooLong)) => return Failure::Broken(Reject::Size(limits::FROM_SERVER)),
+            Ok(Some(Line::TooLong(_))) => return Failure::Broken(Reject::Size(limits::FROM_SERVER)),
             Ok(None) => return Failure::Lost("it closed its output".to_owned()),
             Err(error) => return Failure::Lost(error.to_string()),
         };

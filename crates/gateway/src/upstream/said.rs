@@ -94,7 +94,7 @@ pub(super) async fn listen(stderr: impl AsyncRead + Unpin, said: Arc<Said>) {
     while let Ok(Some(line)) = lines.next().await {
         match line {
             Line::Whole(line) => said.line(&line),
-            Line::TooLong => said.line(b"(a line that is too long to show)"),
+            Line::TooLong(_) => said.line(b"(a line that is too long to show)"),
         }
     }
 }

@@ -3,13 +3,23 @@
 use std::time::Duration;
 
 /// The deepest nesting of objects and arrays in a message.
-pub const DEPTH: usize = 64;
+pub const DEPTH: usize = 128;
 /// Members of one object that is looked into, and elements of one array.
 pub const MEMBERS: usize = 10_000;
 /// The longest string that may be an id.
 pub const ID_BYTES: usize = 256;
-/// The largest message from a client: body, line or frame.
-pub const FROM_CLIENT: usize = 4 << 20;
+/// The largest message from a client, body or line, unless `max_request` says otherwise; and what that may say.
+pub const FROM_CLIENT: usize = 16 << 20;
+/// The smallest `max_request`.
+pub const LEAST_FROM_CLIENT: usize = 64 << 10;
+/// The largest `max_request`: what one session may have under way in all.
+pub const MOST_FROM_CLIENT: usize = CALL_BYTES;
+/// Bytes of large requests that are held at once over HTTP, of all clients.
+pub const REQUEST_BYTES: usize = 256 << 20;
+/// How much of a body that is too large is still read for the sake of its id, and so that its sender lives to read why.
+pub const DISCARDED: usize = 256 << 20;
+/// The largest write that waits for its server.
+pub const QUEUED: usize = 4 << 20;
 /// The largest message from a server: body, line, event or frame.
 pub const FROM_SERVER: usize = 16 << 20;
 /// The largest message that is copied out of the buffer it was read into. What is larger fills its buffer.

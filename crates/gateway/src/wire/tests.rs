@@ -2,10 +2,12 @@
 
 use bytes::{Buf as _, Bytes};
 use proptest::prelude::*;
+use tokio::io::AsyncWriteExt as _;
 
 use super::edit::{Object, one_line, splice};
 use super::lines::{Line, Lines};
 use super::message::{Kind, Message};
+use super::outline::Outline;
 use super::pieces::Pieces;
 use super::scan::{self, Reject};
 use super::{header, limits, sse};
@@ -126,7 +128,34 @@ async fn a_line_too_long_costs_itself_only() {
         seen.push(line);
     }
     let whole = |text: &'static str| Line::Whole(Bytes::from_static(text.as_bytes()));
-    assert_eq!(seen, [whole("one"), Line::TooLong, whole("two\r"), whole("three")]);
+    assert_eq!(seen, [whole("one"), Line::TooLong(Outline::default()), whole("two\r"), whole("three")]);
+}
+
+#[tokio::test]
+async fn a_line_too_long_is_read_to_its_end_for_the_sake_of_its_id() {
+    let call =
+        |id: u64| format!(r#"{{"method":"tools/call","params":{{"name":"x","a":"{}"}},"id":{id}}}"#, "y".repeat(99));
+    let input = format!("{}\none\n{}\nxxxxxxxxxxxx\ntwo\n{}", call(1), call(2), call(3));
+    // Read in one go, and in pieces.
+    for size in [1, 7, 4096] {
+        let (mut near, pieces) = tokio::io::duplex(size);
+        let input = input.clone();
+        tokio::spawn(async move { near.write_all(input.as_bytes()).await });
+        let mut lines = Lines::outlined(pieces, 10);
+        let mut seen = Vec::new();
+        while let Some(line) = lines.next().await.unwrap() {
+            seen.push(match line {
+                Line::Whole(line) => String::from_utf8(line.to_vec()).unwrap(),
+                Line::TooLong(outline) => format!("{:?} {:?}", outline.id.map(|id| id.json().clone()), outline.name),
+            });
+        }
+        let too_long = |id: u64| format!("Some(b\"{id}\") Some(\"x\")");
+        assert_eq!(
+            seen,
+            [too_long(1), "one".into(), too_long(2), "None None".into(), "two".into(), too_long(3)],
+            "{size}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ mod crowds;
 mod guard;
 mod http_servers;
 mod kit;
+mod large;
 mod lists;
 mod lives;
 mod servers;

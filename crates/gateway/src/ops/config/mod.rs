@@ -28,6 +28,7 @@ mod resolve;
 mod rules;
 mod secret;
 mod settings;
+mod size;
 mod source;
 mod suggest;
 mod toml;
@@ -71,6 +72,8 @@ pub struct Config {
     pub servers: Vec<ServerConfig>,
     /// How long running calls may take to finish when the gateway stops.
     pub grace: Duration,
+    /// The largest message that is taken from a client, in bytes.
+    pub max_request: usize,
     /// Further `Host` values to answer to, in lower case.
     pub allowed_hosts: Vec<String>,
     /// Further `Origin` values to answer to, in lower case.

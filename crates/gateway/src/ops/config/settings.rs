@@ -7,13 +7,14 @@ use super::admin::{self, RawAdmin};
 use super::expand::Scope;
 use super::problem::{Problem, Problems};
 use super::tree::{Field, Text};
-use super::{AdminConfig, Config, LoadConfig, Reconnecting, ServerConfig, duration, load, reconnect, rules, suggest};
+use super::{AdminConfig, Config, LoadConfig, Reconnecting, ServerConfig, duration, load, reconnect, rules, size, suggest};
 use crate::catalog::names::Prefix;
 use crate::catalog::rules::Rules;
+use crate::wire::limits;
 
 /// The keys [`Settings::set`] knows, beside those about policies.
-const OWN: [&str; 9] =
-    ["listen", "prefix", "grace", "allowed_hosts", "allowed_origins", "load", "reconnect", "store", "admin"];
+const OWN: [&str; 10] =
+    ["listen", "prefix", "grace", "max_request", "allowed_hosts", "allowed_origins", "load", "reconnect", "store", "admin"];
 
 /// The keys [`Settings::set`] knows.
 pub(super) fn keys() -> Vec<&'static str> {
@@ -23,6 +24,7 @@ pub(super) fn keys() -> Vec<&'static str> {
 pub(super) struct Settings {
     listen: SocketAddr,
     grace: Duration,
+    max_request: usize,
     allowed_hosts: Vec<String>,
     allowed_origins: Vec<String>,
     load: LoadConfig,
@@ -37,6 +39,7 @@ impl Default for Settings {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 7332)),
             grace: Duration::from_secs(10),
+            max_request: limits::FROM_CLIENT,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             load: LoadConfig::default(),
@@ -56,6 +59,10 @@ impl Settings {
             "listen" => self.listen = problems.keep(listen(value)).unwrap_or(self.listen),
             "prefix" => self.rules.prefix = problems.keep(prefix(value)).unwrap_or_default(),
             "grace" => self.grace = problems.keep(duration::read(value)).unwrap_or(self.grace),
+            "max_request" => {
+                let size = size::read(value, limits::LEAST_FROM_CLIENT, limits::MOST_FROM_CLIENT);
+                self.max_request = problems.keep(size).unwrap_or(self.max_request);
+            }
             "allowed_hosts" => self.allowed_hosts = names(value, host, problems),
             "allowed_origins" => self.allowed_origins = names(value, origin, problems),
             "load" => self.load = load::read(value, problems),
@@ -73,7 +80,7 @@ impl Settings {
     }
 
     pub(super) fn into_config(self, mut servers: Vec<ServerConfig>) -> Config {
-        let Self { listen, grace, allowed_hosts, allowed_origins, load, rules, reconnect, .. } = self;
+        let Self { listen, grace, max_request, allowed_hosts, allowed_origins, load, rules, reconnect, .. } = self;
         for server in &mut servers {
             server.life.reconnect = reconnect;
         }
@@ -81,6 +88,7 @@ impl Settings {
             listen,
             servers,
             grace,
+            max_request,
             allowed_hosts,
             allowed_origins,
             load,

@@ -115,8 +115,8 @@ impl<'a> Page<'a> {
     /// Forgets results, the oldest first, until there is room. What waits or is dead stays.
     pub(super) fn make_room(&mut self, size: usize) -> Result<Result<(), NotQueued>, Lost> {
         let refused = |why: String| Ok(Err(NotQueued::Refused(why)));
-        if size > limits::FROM_CLIENT {
-            return refused(format!("its {size} bytes are more than the {} that may wait", limits::FROM_CLIENT));
+        if size > limits::QUEUED {
+            return refused(format!("its {size} bytes are more than the {} that may wait", limits::QUEUED));
         }
         loop {
             let is_full = self.known.items.len() >= self.bounds.items;

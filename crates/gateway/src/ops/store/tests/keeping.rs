@@ -115,7 +115,7 @@ async fn what_is_too_large_or_destroys_is_not_kept() {
     let folder = tempfile::TempDir::new().unwrap();
     let store = open(folder.path()).unwrap();
     let mut large = write(1);
-    large.arguments = "x".repeat(crate::wire::limits::FROM_CLIENT).into();
+    large.arguments = "x".repeat(crate::wire::limits::QUEUED).into();
     assert!(matches!(store.enqueue(large).await, Err(NotQueued::Refused(why)) if why.contains("more than")));
     let destroys = call("a", 1, Effect::Destructive);
     assert!(matches!(store.enqueue(destroys).await, Err(NotQueued::Refused(why)) if why.contains("destroys")));

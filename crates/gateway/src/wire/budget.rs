@@ -1,0 +1,92 @@
+//! Bytes that may be held at once, over all clients: taken before they are held, given back when they are let go.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+
+/// How many bytes may be held, and how many are.
+#[derive(Debug)]
+pub struct Budget {
+    limit: usize,
+    held: AtomicUsize,
+}
+
+impl Budget {
+    /// A budget of so many bytes.
+    pub fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { limit, held: AtomicUsize::new(0) })
+    }
+
+    /// A share that holds nothing yet.
+    pub fn share(self: &Arc<Self>) -> Share {
+        Share { budget: Arc::clone(self), bytes: 0 }
+    }
+
+    /// How many bytes may be held.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+}
+
+/// Bytes that are held under a budget; given back when dropped.
+#[derive(Debug)]
+pub struct Share {
+    budget: Arc<Budget>,
+    bytes: usize,
+}
+
+impl Share {
+    /// Takes so many more, or none if they do not fit.
+    pub fn grow(&mut self, by: usize) -> bool {
+        let fits = |held: usize| held.checked_add(by).filter(|held| *held <= self.budget.limit);
+        let has_grown = self.budget.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
+        if has_grown {
+            self.bytes += by;
+        }
+        has_grown
+    }
+
+    /// Bytes that hold this share for as long as anybody holds them.
+    pub fn hold(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(Held { bytes, _share: self })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+struct Held {
+    bytes: Bytes,
+    _share: Share,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_not_taken_and_what_is_let_go_is_given_back() {
+        let budget = Budget::new(100);
+        let (mut first, mut second) = (budget.share(), budget.share());
+        assert!(first.grow(60) && second.grow(40));
+        assert!(!second.grow(1) && !second.grow(usize::MAX));
+        let bytes = first.hold(Bytes::from_static(b"held"));
+        let part = bytes.slice(1..2);
+        drop(bytes);
+        assert!(!second.grow(1), "a part keeps the whole");
+        drop(part);
+        assert!(second.grow(60));
+        drop(second);
+        assert_eq!(budget.held.load(Ordering::Relaxed), 0);
+    }
+}

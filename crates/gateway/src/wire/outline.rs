@@ -1,0 +1,400 @@
+//! What can be told of a message that is not kept, or is no message: whose answer is waited for, and for which tool.
+//!
+//! A message that is too large must still be refused under its own id: a client that is answered under no id waits for
+//! ever. Clients write the id last, so the whole message passes by here, piece by piece, in bounded memory. Nothing is
+//! checked on the way; `scan` alone says what is valid.
+
+use bytes::Bytes;
+
+use super::names::{MODERN, PROTOCOL_VERSION};
+use super::{Id, limits, scan};
+
+/// The longest key or value that is looked at, with its quotes; what is longer is none that is looked for.
+const TOKEN: usize = 4 * limits::LABEL + 2;
+
+/// What was found of a message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outline {
+    /// The id, if there is exactly one that can be one.
+    pub id: Option<Id>,
+    /// The method, if there is exactly one.
+    pub method: Option<String>,
+    /// `params.name`: the tool of a call.
+    pub name: Option<String>,
+    /// Whether it is the answer to a question, and no request.
+    pub is_answer: bool,
+    /// Whether the request says that it is made in the modern revision.
+    pub is_modern: bool,
+    /// How many bytes passed by.
+    pub bytes: usize,
+    /// Whether it is one object from its beginning to its end.
+    pub is_whole: bool,
+}
+
+impl Outline {
+    /// The outline of bytes that are there as a whole.
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut outliner = Outliner::default();
+        outliner.feed(bytes);
+        outliner.finish()
+    }
+}
+
+/// An object that something is looked for in. Each stands directly in the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Envelope,
+    Params,
+    Meta,
+}
+
+/// What the value is that comes next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Key {
+    #[default]
+    Other,
+    Id,
+    Method,
+    Params,
+    Name,
+    Meta,
+    Version,
+    Answer,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum At {
+    #[default]
+    Between,
+    Text {
+        is_escaped: bool,
+    },
+    Word,
+}
+
+/// Finds the outline of a message that passes by.
+#[derive(Debug, Default)]
+pub struct Outliner {
+    at: At,
+    depth: usize,
+    /// The objects that are open and matter, outermost first. What happens deeper than these is skipped.
+    open: Vec<Place>,
+    awaits_key: bool,
+    key: Key,
+    /// The key or value that is being read, if it is one that matters.
+    token: Option<Vec<u8>>,
+    has_begun: bool,
+    is_closed: bool,
+    is_broken: bool,
+    id: Found,
+    method: Found,
+    name: Found,
+    version: Found,
+    has_answer: bool,
+    bytes: usize,
+}
+
+/// A value that was looked for.
+#[derive(Debug, Default)]
+enum Found {
+    #[default]
+    Not,
+    Once(Vec<u8>),
+    /// Several, or one that cannot be read.
+    Unclear,
+}
+
+impl Found {
+    fn note(&mut self, token: Option<Vec<u8>>) {
+        *self = match (&self, token) {
+            (Self::Not, Some(token)) => Self::Once(token),
+            _ => Self::Unclear,
+        };
+    }
+
+    fn text(&self) -> Option<String> {
+        match self {
+            Self::Once(token) => scan::text(token).map(|text| text.into_owned()),
+            Self::Not | Self::Unclear => None,
+        }
+    }
+
+    fn id(self) -> Option<Id> {
+        let Self::Once(token) = self else { return None };
+        // What is written back must be JSON, whatever it came in.
+        let is_json = serde_json::from_slice::<i64>(&token).is_ok() || serde_json::from_slice::<String>(&token).is_ok();
+        Id::new(Bytes::from(token)).ok().filter(|_| is_json)
+    }
+}
+
+impl Outliner {
+    /// The next piece of the message.
+    pub fn feed(&mut self, mut piece: &[u8]) {
+        self.bytes += piece.len();
+        while let Some((byte, rest)) = piece.split_first() {
+            piece = match self.at {
+                At::Text { is_escaped: false } if self.token.is_none() => {
+                    // Most of what is large is text that nobody looks at.
+                    let end = memchr::memchr2(b'"', b'\\', piece).unwrap_or(piece.len());
+                    let (_, end) = piece.split_at(end);
+                    let Some((byte, rest)) = end.split_first() else { return };
+                    self.text(*byte);
+                    rest
+                }
+                At::Text { .. } => {
+                    self.text(*byte);
+                    rest
+                }
+                At::Between | At::Word => {
+                    self.between(*byte);
+                    rest
+                }
+            };
+        }
+    }
+
+    /// Whether this is no object, so that nothing will be found in the rest of it.
+    pub fn is_hopeless(&self) -> bool {
+        self.is_broken
+    }
+
+    /// What was found.
+    pub fn finish(self) -> Outline {
+        let is_modern = self.version.text().as_deref() == Some(MODERN);
+        Outline {
+            is_whole: self.is_closed && !self.is_broken,
+            method: self.method.text(),
+            name: self.name.text(),
+            is_answer: self.has_answer && matches!(self.method, Found::Not),
+            is_modern,
+            bytes: self.bytes,
+            id: self.id.id(),
+        }
+    }
+
+    /// Whether the innermost object is one that matters.
+    fn here(&self) -> Option<Place> {
+        self.open.last().copied().filter(|_| self.open.len() == self.depth)
+    }
+
+    fn text(&mut self, byte: u8) {
+        self.take(byte);
+        self.at = match (self.at, byte) {
+            (At::Text { is_escaped: false }, b'\\') => At::Text { is_escaped: true },
+            (At::Text { is_escaped: false }, b'"') => {
+                self.ended();
+                At::Between
+            }
+            _ => At::Text { is_escaped: false },
+        };
+    }
+
+    fn between(&mut self, byte: u8) {
+        let is_space = matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
+        if self.at == At::Word && (is_space || matches!(byte, b',' | b':' | b'{' | b'}' | b'[' | b']' | b'"')) {
+            self.at = At::Between;
+            self.ended();
+        }
+        self.is_broken |= !is_space && (self.is_closed || (!self.has_begun && byte != b'{'));
+        self.has_begun |= !is_space;
+        match byte {
+            b'{' | b'[' => self.opened(byte == b'{'),
+            b'}' | b']' => self.closed(),
+            b',' => self.awaits_key |= self.here().is_some(),
+            b':' => self.awaits_key &= self.here().is_none(),
+            b'"' => self.begin(byte, At::Text { is_escaped: false }),
+            _ if is_space => {}
+            _ if self.at == At::Word => self.take(byte),
+            _ => self.begin(byte, At::Word),
+        }
+    }
+
+    fn begin(&mut self, byte: u8, at: At) {
+        let matters = self.awaits_key || !matches!(self.key, Key::Other | Key::Params | Key::Meta | Key::Answer);
+        self.token = (self.here().is_some() && matters).then(|| vec![byte]);
+        self.at = at;
+    }
+
+    fn take(&mut self, byte: u8) {
+        if let Some(token) = self.token.as_mut() {
+            if token.len() < TOKEN {
+                token.push(byte);
+            } else {
+                self.token = None;
+            }
+        }
+    }
+
+    /// A text or a word is over.
+    fn ended(&mut self) {
+        let Some(place) = self.here() else { return };
+        let token = self.token.take();
+        if self.awaits_key {
+            self.key = token.as_deref().and_then(scan::text).map_or(Key::Other, |key| meaning(place, &key));
+            self.has_answer |= self.key == Key::Answer;
+        } else {
+            self.value(token);
+        }
+    }
+
+    fn value(&mut self, token: Option<Vec<u8>>) {
+        match self.key {
+            Key::Id => self.id.note(token),
+            Key::Method => self.method.note(token),
+            Key::Name => self.name.note(token),
+            Key::Version => self.version.note(token),
+            Key::Params | Key::Meta | Key::Answer | Key::Other => {}
+        }
+        self.key = Key::Other;
+    }
+
+    fn opened(&mut self, is_object: bool) {
+        let inner = match (self.here(), self.key) {
+            (None, _) if self.depth == 0 && !self.is_broken => Some(Place::Envelope),
+            (Some(Place::Envelope), Key::Params) if !self.awaits_key => Some(Place::Params),
+            (Some(Place::Params), Key::Meta) if !self.awaits_key => Some(Place::Meta),
+            (Some(_), _) => {
+                self.value(None);
+                None
+            }
+            (None, _) => None,
+        };
+        if let Some(inner) = inner.filter(|_| is_object) {
+            self.open.push(inner);
+            self.awaits_key = true;
+        }
+        self.key = Key::Other;
+        self.depth += 1;
+    }
+
+    fn closed(&mut self) {
+        self.is_broken |= self.depth == 0;
+        self.depth = self.depth.saturating_sub(1);
+        if self.open.len() > self.depth {
+            self.open.truncate(self.depth);
+            self.awaits_key = false;
+            self.key = Key::Other;
+        }
+        self.is_closed = self.depth == 0;
+    }
+}
+
+fn meaning(place: Place, key: &str) -> Key {
+    match (place, key) {
+        (Place::Envelope, "id") => Key::Id,
+        (Place::Envelope, "method") => Key::Method,
+        (Place::Envelope, "params") => Key::Params,
+        (Place::Envelope, "result" | "error") => Key::Answer,
+        (Place::Params, "name") => Key::Name,
+        (Place::Params, "_meta") => Key::Meta,
+        (Place::Meta, PROTOCOL_VERSION) => Key::Version,
+        _ => Key::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn shown(outline: &Outline) -> (Option<&[u8]>, Option<&str>, Option<&str>) {
+        let id = outline.id.as_ref().map(|id| id.json().as_ref());
+        (id, outline.method.as_deref(), outline.name.as_deref())
+    }
+
+    #[test]
+    fn the_id_is_found_wherever_it_stands() {
+        let call = Outline::of(
+            br#"{"method":"tools\/call","params":{"arguments":{"id":1,"x":[{"id":2}]},"name":"a\"b"},"jsonrpc":"2.0","id":"\u0031"}"#,
+        );
+        assert_eq!(shown(&call), (Some(br#""\u0031""#.as_slice()), Some("tools/call"), Some("a\"b")));
+        assert!(call.is_whole && !call.is_modern);
+        let ping = Outline::of(br#" { "id" : -7 , "method":"ping"} "#);
+        assert_eq!((shown(&ping), ping.is_whole), ((Some(b"-7".as_slice()), Some("ping"), None), true));
+        let modern = json!({"id": 1, "params": {"_meta": {PROTOCOL_VERSION: MODERN, "id": 3}}, "method": "m"});
+        assert!(Outline::of(modern.to_string().as_bytes()).is_modern);
+    }
+
+    #[test]
+    fn an_id_that_is_unclear_is_none() {
+        for text in [
+            r#"{"id":1,"id":2,"method":"m"}"#,
+            r#"{"id":1,"i\u0064":2,"method":"m"}"#,
+            r#"{"id":{"id":1},"method":"m"}"#,
+            r#"{"id":[1],"method":"m"}"#,
+            r#"{"id":01,"method":"m"}"#,
+            r#"{"id":+1,"method":"m"}"#,
+            r#"{"id":null,"method":"m"}"#,
+            r#"{"id":1.5,"method":"m"}"#,
+            r#"{"params":{"id":1},"method":"m"}"#,
+            r#"[{"id":1,"method":"m"}]"#,
+            r#""{\"id\":1}""#,
+        ] {
+            assert_eq!(Outline::of(text.as_bytes()).id, None, "{text}");
+        }
+        assert_eq!(Outline::of(format!(r#"{{"id":"{}"}}"#, "i".repeat(257)).as_bytes()).id, None);
+    }
+
+    #[test]
+    fn an_answer_is_told_from_a_request() {
+        let is_answer = |text: &str| Outline::of(text.as_bytes()).is_answer;
+        assert!(is_answer(r#"{"id":1,"result":{"method":"m"}}"#) && is_answer(r#"{"id":1,"error":{}}"#));
+        for text in
+            [r#"{"id":1,"result":1,"method":"m"}"#, r#"{"id":1,"method":"m","method":"n","result":1}"#, r#"{"id":1}"#]
+        {
+            assert!(!is_answer(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_one_object_is_not_whole() {
+        for text in ["", "7", "[]", r#"{"id":1"#, r#"{"id":1}{}"#, r#"{"id":1}}"#, "{\"id\":1}\0", "x{}"] {
+            assert!(!Outline::of(text.as_bytes()).is_whole, "{text}");
+        }
+        let mut endless = Outliner::default();
+        endless.feed(b"  xxxx");
+        assert!(endless.is_hopeless());
+    }
+
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            any::<i64>().prop_map(Value::from),
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            ".{0,12}".prop_map(Value::from),
+        ];
+        let key = prop_oneof![Just("id".to_owned()), Just("method".to_owned()), Just("name".to_owned()), ".{0,4}"];
+        leaf.prop_recursive(4, 24, 4, move |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map(key.clone(), inner, 0..4)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        /// What a whole reader would find is found in pieces, wherever they are cut.
+        #[test]
+        fn pieces_give_what_the_whole_gives(id in any::<i64>(), arguments in value(), extra in value(), cut in 1usize..40) {
+            let message = json!({"a": extra, "method": "tools/call",
+                "params": {"arguments": arguments, "name": "x"}, "zz": {"id": 5}, "id": id});
+            let text = message.to_string();
+            let mut outliner = Outliner::default();
+            text.as_bytes().chunks(cut).for_each(|piece| outliner.feed(piece));
+            let outline = outliner.finish();
+            let id = id.to_string();
+            prop_assert_eq!(shown(&outline), (Some(id.as_bytes()), Some("tools/call"), Some("x")));
+            prop_assert!(outline.is_whole);
+            prop_assert_eq!(outline.bytes, text.len());
+        }
+
+        /// Whatever comes, it ends and holds little.
+        #[test]
+        fn nothing_breaks_it(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+            Outline::of(&bytes);
+        }
+    }
+}
