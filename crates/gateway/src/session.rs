@@ -21,6 +21,7 @@ use crate::wire::edit;
 use crate::wire::names::Era;
 use crate::wire::{Id, Message, build, limits};
 
+mod go_on;
 mod missing;
 mod servers;
 mod to_client;

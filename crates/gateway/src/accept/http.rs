@@ -51,7 +51,9 @@ impl Listener {
         }
         let tcp = TcpListener::bind(address).await?;
         let room = Room { largest: gateway.max_request, budget: Budget::new(limits::REQUEST_BYTES) };
-        Ok(Self { gateway, guard, sessions: Arc::default(), room, tcp })
+        let folder = gateway.all().memory.sessions();
+        let sessions = Arc::new(Sessions::new(&gateway, folder.as_deref(), tcp.local_addr()?));
+        Ok(Self { gateway, guard, sessions, room, tcp })
     }
 
     /// The address it listens on.

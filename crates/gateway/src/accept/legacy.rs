@@ -6,9 +6,11 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
+use super::event_id::Asked;
+use super::refused;
 use super::modern::client;
 use super::respond::{self, Body, Events};
-use super::sessions::{HttpSession, Sessions};
+use super::sessions::{HttpSession, Resumed, Sessions};
 use super::stream::{Next, Stream};
 use crate::call::Call;
 use crate::dispatch::{Caller, dispatch};
@@ -29,7 +31,9 @@ pub(super) async fn post(sessions: &Sessions, route: &Arc<Route>, parts: &Parts,
         Ok(session) => session,
         Err(response) => return *response,
     };
+    let keep = Keep { sessions, id: text(&parts.headers, header::SESSION).unwrap_or_default() };
     match message.kind() {
+        Kind::Request if Keep::matters(&message) => keep.request(&session, message).await,
         Kind::Request => request(&session, message, limits::KEEP_ALIVE).await,
         Kind::Notification => {
             session.session.notified(&message).await;
@@ -56,11 +60,29 @@ async fn initialize(sessions: &Sessions, route: &Arc<Route>, parts: &Parts, mess
         session.session.close().await;
         return response;
     }
-    if let Ok(id) = HeaderValue::from_str(&sessions.add(Arc::clone(&session))) {
+    if let Ok(id) = HeaderValue::from_str(&sessions.add(Arc::clone(&session)).await) {
         response.headers_mut().insert(header::SESSION, id);
     }
     leaving.session = None;
     response
+}
+
+/// A request that changes what a session has come to be: it is kept before the client hears that it was done.
+struct Keep<'a> {
+    sessions: &'a Sessions,
+    id: &'a str,
+}
+
+impl Keep<'_> {
+    fn matters(request: &Message) -> bool {
+        matches!(request.method(), "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe")
+    }
+
+    async fn request(&self, session: &Arc<HttpSession>, message: Message) -> Response<Body> {
+        let response = request(session, message, limits::KEEP_ALIVE).await;
+        self.sessions.keep(self.id, session).await;
+        response
+    }
 }
 
 /// A client that leaves before it knows its session can never come back to it: dropping this ends everything in it.
@@ -109,6 +131,7 @@ async fn request(session: &Arc<HttpSession>, message: Message, patience: Duratio
         Ok(began) => began,
         Err(error) => return respond::error(StatusCode::OK, Some(&id), &error),
     };
+    let asked = Asked { id: id.detached(), is_call: call.request.method() == "tools/call" };
     let (owner, to) = (Arc::clone(session), Arc::clone(&stream));
     tokio::spawn(async move {
         let caller = Caller::Legacy(Arc::clone(&owner.session), Arc::clone(&to));
@@ -133,9 +156,9 @@ async fn request(session: &Arc<HttpSession>, message: Message, patience: Duratio
         Ok(Next::Said(said)) => Some(said),
         Ok(Next::Ended) | Err(_) => None,
     };
-    let number = session.keep(&stream);
-    let priming = session.is_primed.then(|| sse::priming(&format!("{number}-0"), RETRY));
-    respond::stream(Events { reader, first, work: None, number: Some(number), priming })
+    let name = session.name(session.keep(&stream), Some(asked));
+    let priming = session.is_primed.then(|| sse::priming(&name.at(0), RETRY));
+    respond::stream(Events { reader, first, work: None, number: Some(name), priming })
 }
 
 /// One GET: the stream of what belongs to no request, or one that the client lost.
@@ -144,23 +167,33 @@ pub(super) fn get(sessions: &Sessions, parts: &Parts) -> Response<Body> {
         Ok(session) => session,
         Err(response) => return *response,
     };
-    let (number, stream, place) = match text(&parts.headers, header::LAST_EVENT) {
-        None => (0, Arc::clone(&session.session.general), 0),
-        Some(event) => match session.resume(event) {
-            Some(found) => found,
-            None => return respond::refuse(StatusCode::NOT_FOUND, "there is no such event to go on from"),
-        },
+    let resumed = match text(&parts.headers, header::LAST_EVENT) {
+        None => Resumed::Stream(session.name(0, None), Arc::clone(&session.session.general), 0),
+        Some(event) => session.resume(event),
     };
-    let reader = match number {
+    let (name, stream, place) = match resumed {
+        Resumed::Stream(name, stream, place) => (name, stream, place),
+        Resumed::Interrupted(asked) => return interrupted(&session.session.route, &asked),
+        Resumed::Nothing => return respond::refuse(StatusCode::NOT_FOUND, "there is no such event to go on from"),
+    };
+    let reader = match name.number {
         0 => stream.only_reader(Some(place).filter(|place| *place > 0)),
         _ => Some(stream.reader(place)),
     };
     let Some(reader) = reader else {
         return respond::refuse(StatusCode::CONFLICT, "this session has a stream already; there can be one");
     };
-    let place = reader.place();
-    let priming = session.is_primed.then(|| sse::priming(&format!("{number}-{place}"), RETRY));
-    respond::stream(Events { reader, first: None, work: None, number: Some(number), priming })
+    let priming = session.is_primed.then(|| sse::priming(&name.at(reader.place()), RETRY));
+    respond::stream(Events { reader, first: None, work: None, number: Some(name), priming })
+}
+
+/// The end of a stream whose request was under way when a former self of this gateway ended: a client that comes back to it
+/// would else wait for an answer that nobody has. Its event has no id, because there is nothing after it to come back to.
+fn interrupted(route: &Route, asked: &Asked) -> Response<Body> {
+    let stream = Arc::new(Stream::default());
+    stream.answer(refused::interrupted(route, asked));
+    let reader = stream.reader(0);
+    respond::stream(Events { reader, first: None, work: None, number: None, priming: None })
 }
 
 /// One DELETE: the session is over.

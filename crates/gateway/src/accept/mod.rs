@@ -1,16 +1,18 @@
 //! The faces: where clients come in, over stdio or HTTP, in either era.
 //!
-//! `http` takes requests past the `guard` to `legacy` (with `sessions` and their `stream`s) or `modern`, as long as
+//! `http` takes requests past the `guard` to `legacy` (with `sessions`, their `records` and `stream`s) or `modern`, as long as
 //! their `body` keeps within limits and their `connection` is not `idle`; `stdio` is one client on a pipe. What is not taken
 //! is `refused` under its own id.
 
 pub(crate) mod body;
 pub(crate) mod connection;
+mod event_id;
 pub mod guard;
 pub mod http;
 mod idle;
 mod legacy;
 mod modern;
+mod records;
 mod refused;
 mod respond;
 pub mod sessions;

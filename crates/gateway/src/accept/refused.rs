@@ -6,8 +6,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use seawall::{Cause, Code, Failure, Report};
+use seawall::{Cause, Code, Failure, Report, Sent};
 
+use super::event_id::Asked;
 use crate::catalog::names;
 use crate::gateway::Route;
 use crate::wire::build::{self, Error};
@@ -115,6 +116,30 @@ impl Untaken {
             is_error: true,
         }
     }
+}
+
+/// The answer to a request that was under way when a former self of this gateway ended.
+pub(super) fn interrupted(route: &Route, asked: &Asked) -> Bytes {
+    let text =
+        "The gateway was restarted while this was under way. It may have been executed: check before you repeat it.";
+    if !asked.is_call {
+        return build::error(Some(&asked.id), &Error::new(build::SERVER_LOST, text));
+    }
+    let report = Report {
+        code: Code::ConnectionLost,
+        message: text.to_owned(),
+        classic: text.to_owned(),
+        retry_after: None,
+        tool: String::new(),
+        server: route.single().map(|server| server.name.clone()).unwrap_or_default(),
+        attempts: 1,
+        may_have_executed: true,
+        debug: None,
+        is_error: true,
+        failure: Failure { sent: Sent::Maybe, ..Failure::local(Cause::Network, None, text) },
+    };
+    let result = report.to_tool_result(route.policies.rendering(true));
+    build::result(&asked.id, result.to_string().as_bytes())
 }
 
 fn crowded() -> String {

@@ -12,6 +12,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Either, Full, StreamBody};
 use hyper::body::Frame;
 
+use super::event_id::StreamName;
 use super::stream::{Next, Reader, Said};
 use crate::wire::build::{self, Error};
 use crate::wire::pieces::Pieces;
@@ -59,8 +60,8 @@ pub(super) struct Events {
     pub first: Option<Said>,
     /// The call, where the stream is its only life.
     pub work: Option<Work>,
-    /// The number of the stream, where a client may come back to it.
-    pub number: Option<u64>,
+    /// How its events are named, where a client may come back to it.
+    pub number: Option<StreamName>,
     /// The event that opens the stream, where the revision knows one.
     pub priming: Option<Bytes>,
 }
@@ -111,7 +112,7 @@ impl Events {
     }
 
     fn event(&self, said: &Said) -> (Bytes, bool) {
-        let id = self.number.map(|number| format!("{number}-{}", said.place));
+        let id = self.number.as_ref().map(|name| name.at(said.place));
         (sse::event(id.as_deref(), &said.message), said.last)
     }
 }

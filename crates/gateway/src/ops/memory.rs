@@ -82,6 +82,11 @@ impl Memory {
         Some(state.or_else(home)?.join("seawall/memory"))
     }
 
+    /// The folder in which a gateway keeps its sessions, if it keeps anything.
+    pub fn sessions(&self) -> Option<PathBuf> {
+        self.folder.as_ref().map(|folder| folder.with_file_name("sessions"))
+    }
+
     /// What is known under a key, read from its file the first time.
     fn known(&self, key: &str) -> MutexGuard<'_, HashMap<String, Known>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -14,6 +14,7 @@ mod leftovers;
 mod processes;
 mod reconnect;
 mod rest;
+mod restart;
 mod sessions;
 mod status;
 

@@ -57,7 +57,12 @@ impl Server {
                 self.note(&format!("write {text}"));
                 std::process::exit(3);
             }
-            "hang" => self.note(&format!("hang {text}")),
+            "hang" => {
+                self.note(&format!("hang {text}"));
+                if !params["_meta"]["progressToken"].is_null() {
+                    self.progress(params).await;
+                }
+            }
             "fork" => {
                 start_idle(&self.script);
                 self.out.text(id, "forked").await;
@@ -87,10 +92,13 @@ impl Server {
         self.out.result(id, &json!({"content": [], "structuredContent": counters})).await;
     }
 
-    async fn progress_then_big(&self, message: &Value, bytes: u64) {
-        let token = &message["params"]["_meta"]["progressToken"];
-        let progress = json!({"progressToken": token, "progress": 1});
+    async fn progress(&self, params: &Value) {
+        let progress = json!({"progressToken": params["_meta"]["progressToken"], "progress": 1});
         self.out.say(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})).await;
+    }
+
+    async fn progress_then_big(&self, message: &Value, bytes: u64) {
+        self.progress(&message["params"]).await;
         self.out.letters(&message["id"], bytes).await;
     }
 

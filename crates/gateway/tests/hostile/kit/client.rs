@@ -42,6 +42,13 @@ impl Legacy {
         client
     }
 
+    /// A client that comes with the id of a session.
+    #[allow(dead_code, reason = "needed where the gateway itself is ended")]
+    pub(crate) fn known(gateway: &Gateway, path: &str, session: &str) -> Self {
+        let (path, session) = (path.to_owned(), session.to_owned());
+        Self { address: gateway.address, path, session, next: AtomicU64::new(1_000) }
+    }
+
     pub(crate) fn headers(&self) -> [(&str, &str); 2] {
         [("mcp-session-id", &self.session), ("mcp-protocol-version", "2025-11-25")]
     }

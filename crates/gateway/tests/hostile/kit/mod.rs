@@ -5,6 +5,8 @@ pub(crate) mod h2;
 pub(crate) mod http;
 pub(crate) mod ledger;
 pub(crate) mod process;
+#[allow(dead_code, reason = "needed where the gateway itself is ended")]
+pub(crate) mod remembering;
 pub(crate) mod stdio;
 pub(crate) mod upstream;
 

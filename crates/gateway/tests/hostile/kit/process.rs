@@ -19,7 +19,7 @@ pub(crate) const SEAWALL: &str = env!("CARGO_BIN_EXE_seawall");
 
 /// A server in the configuration.
 pub(crate) struct Entry {
-    text: String,
+    pub(super) text: String,
 }
 
 impl Entry {
@@ -54,9 +54,10 @@ pub(crate) fn tag() -> String {
 pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
     pub(crate) log: Arc<Mutex<Vec<String>>>,
-    tag: String,
-    process: Child,
-    _folder: TempDir,
+    pub(super) tag: String,
+    pub(super) process: Child,
+    #[allow(dead_code, reason = "held as long as the gateway; read where that is started again")]
+    pub(super) folder: TempDir,
 }
 
 impl Gateway {
@@ -109,10 +110,10 @@ impl Gateway {
         };
         command.args(["serve", "--no-memory", "--config"]).arg(&file);
         let process = command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
-        Self { address: ([127, 0, 0, 1], 0).into(), log: Arc::default(), tag, process, _folder: folder }
+        Self { address: ([127, 0, 0, 1], 0).into(), log: Arc::default(), tag, process, folder }
     }
 
-    async fn listen_to(&mut self, mut lines: tokio::io::Lines<BufReader<tokio::process::ChildStderr>>) {
+    pub(super) async fn listen_to(&mut self, mut lines: tokio::io::Lines<BufReader<tokio::process::ChildStderr>>) {
         let log = Arc::clone(&self.log);
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {

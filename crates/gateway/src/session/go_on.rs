@@ -1,0 +1,57 @@
+//! A session that goes on: after a restart of the gateway, and after its servers were given back because nobody used it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use bytes::Bytes;
+
+use super::Session;
+use crate::bridge::to_modern;
+use crate::upstream::handshake::Opening;
+use crate::wire::edit::Object;
+use crate::wire::names::Era;
+use crate::wire::scan;
+
+impl Session {
+    /// Takes up what the client and a former self of this gateway had come to. Conversations with servers are opened by the
+    /// first call that needs them, and are told again what the client told the ones before them.
+    pub fn go_on(&self, initialize: &str, log_level: Option<String>, subscribed: BTreeMap<String, Vec<String>>) {
+        let initialize = Bytes::copy_from_slice(initialize.as_bytes());
+        let opening = Opening { prefer: Era::Legacy, meta: to_modern::meta(&initialize), initialize };
+        let _first = self.opening.set(opening);
+        *self.log_level.lock().unwrap_or_else(PoisonError::into_inner) = log_level;
+        self.subscribed.lock().unwrap_or_else(PoisonError::into_inner).extend(subscribed);
+        // The answer to a question of before must not be taken for the answer to one of now.
+        self.next.store(u64::from(seed()) << 20 | 1, Ordering::Relaxed);
+        self.greet();
+        // A client that comes with an id has its handshake behind it, and servers take no call before theirs.
+        self.initialized.store(true, Ordering::SeqCst);
+    }
+
+    /// The revision that the client asked for.
+    pub fn asked_version(&self) -> String {
+        let version = |opening: &Opening| {
+            let params = Object::of(&opening.initialize);
+            params.get("protocolVersion").and_then(scan::text).map(|version| version.into_owned())
+        };
+        self.opening.get().and_then(version).unwrap_or_default()
+    }
+
+    /// Ends the conversations with servers of its own; the next call opens them again.
+    pub async fn give_back(self: &Arc<Self>) {
+        let own = |server: &String| !self.route.is_shared(server);
+        let keepers: Vec<_> = {
+            let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
+            keepers.extract_if(|server, _| own(server)).collect()
+        };
+        for (_, keeper) in keepers {
+            keeper.close().await;
+        }
+    }
+}
+
+/// A number that nobody had before, small enough for every reader of JSON with some millions more on top.
+fn seed() -> u32 {
+    u32::from_str_radix(&crate::bridge::park::secret()[..8], 16).unwrap_or_default() | 1
+}
