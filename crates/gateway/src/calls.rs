@@ -43,6 +43,11 @@ impl Calls {
         Ok(Began { open: Arc::clone(&self.open), id: id.clone(), bytes })
     }
 
+    /// Whether none is under way.
+    pub fn is_empty(&self) -> bool {
+        self.open().calls.is_empty()
+    }
+
     /// Calls one off.
     pub fn cancel(&self, id: &Id, notification: &Message) {
         let cancel = self.open().calls.get(id).cloned();

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use seawall::{Durable, Question};
 
@@ -28,6 +29,8 @@ pub struct Gateway {
     pub lifecycle: Arc<Lifecycle>,
     /// The largest message that is taken from a client, in bytes.
     pub max_request: usize,
+    /// How long a session may be idle before its servers are stopped.
+    pub session_idle: Duration,
     all: Arc<Route>,
     each: HashMap<String, Arc<Route>>,
 }
@@ -69,7 +72,8 @@ impl Gateway {
             queue::start(&all, store);
         }
         let each = servers.iter().map(|server| (server.name.clone(), route(vec![Arc::clone(server)], false))).collect();
-        Ok(Arc::new(Self { servers, lifecycle, max_request: config.max_request, all, each }))
+        let (max_request, session_idle) = (config.max_request, config.session_idle);
+        Ok(Arc::new(Self { servers, lifecycle, max_request, session_idle, all, each }))
     }
 
     /// The route of a path: `/mcp` is all servers, `/mcp/<server>` is one.

@@ -3,7 +3,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::header::ALLOW;
 use http::request::Parts;
@@ -20,6 +19,7 @@ use super::respond::{self, Body};
 use super::sessions::Sessions;
 use super::{connection, legacy, modern, versions};
 use crate::gateway::{Gateway, Route};
+use crate::ops::log;
 use crate::wire::budget::Budget;
 use crate::wire::names::Era;
 use crate::wire::{Outline, Reject, header, limits};
@@ -67,7 +67,7 @@ impl Listener {
         let room = Arc::new(Semaphore::new(limits::CONNECTIONS));
         let face =
             Arc::new(Face { gateway: self.gateway, guard: self.guard, sessions: self.sessions, room: self.room });
-        let mut sweep = tokio::time::interval(Duration::from_secs(60));
+        let mut sweep = tokio::time::interval(limits::SESSION_LOOK.min(face.gateway.session_idle / 4));
         loop {
             tokio::select! {
                 () = draining.cancelled() => break,
@@ -100,6 +100,18 @@ impl Face {
     fn sweep(&self) {
         for session in self.sessions.remove_idle() {
             tokio::spawn(async move { session.session.close().await });
+        }
+        for session in self.sessions.idle_for(self.gateway.session_idle) {
+            let keepers = session.session.give_back();
+            if !keepers.is_empty() {
+                let idle = self.gateway.session_idle;
+                log::line(&format!(
+                    "a session was idle for {idle:?}: its servers are stopped; its next call starts them"
+                ));
+            }
+            for keeper in keepers {
+                tokio::spawn(async move { keeper.close().await });
+            }
         }
     }
 
@@ -182,6 +194,8 @@ fn not_allowed(is_modern: bool) -> Response<Body> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
     use tokio::time::Instant;
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -141,9 +141,12 @@ impl HttpSession {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    fn is_idle(&self, now: Instant) -> bool {
-        let used = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        now.saturating_duration_since(used) > limits::SESSION_IDLE && !self.session.general.is_read()
+    /// For how long nobody has used it.
+    fn idle(&self) -> Duration {
+        if self.session.is_in_use() {
+            self.touch();
+        }
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
 }
 
@@ -245,9 +248,8 @@ impl Sessions {
 
     /// Takes those out that nobody used for long; the others are noted as in use.
     pub fn remove_idle(&self) -> Vec<Arc<HttpSession>> {
-        let at = Instant::now();
         let mut open = self.open();
-        let idle: Vec<_> = open.extract_if(|_, session| session.is_idle(at)).collect();
+        let idle: Vec<_> = open.extract_if(|_, session| session.idle() > limits::SESSION_IDLE).collect();
         if let Some(kept) = self.kept.clone() {
             let (gone, used): (Vec<String>, Vec<String>) =
                 (idle.iter().map(|(id, _)| id.clone()).collect(), open.keys().cloned().collect());
@@ -258,6 +260,11 @@ impl Sessions {
             });
         }
         idle.into_iter().map(|(_, session)| session).collect()
+    }
+
+    /// Those that nobody has used for so long.
+    pub fn idle_for(&self, limit: Duration) -> Vec<Arc<HttpSession>> {
+        self.open().values().filter(|session| session.idle() > limit).cloned().collect()
     }
 
     /// Takes all out; what is kept of them stays.

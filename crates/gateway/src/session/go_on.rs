@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::Session;
 use crate::bridge::to_modern;
+use crate::upstream::Keeper;
 use crate::upstream::handshake::Opening;
 use crate::wire::edit::Object;
 use crate::wire::names::Era;
@@ -38,16 +39,15 @@ impl Session {
         self.opening.get().and_then(version).unwrap_or_default()
     }
 
-    /// Ends the conversations with servers of its own; the next call opens them again.
-    pub async fn give_back(self: &Arc<Self>) {
-        let own = |server: &String| !self.route.is_shared(server);
-        let keepers: Vec<_> = {
-            let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
-            keepers.extract_if(|server, _| own(server)).collect()
-        };
-        for (_, keeper) in keepers {
-            keeper.close().await;
-        }
+    /// Whether somebody uses it: a call is under way, or its stream is read.
+    pub fn is_in_use(&self) -> bool {
+        self.general.is_read() || !self.calls.is_empty()
+    }
+
+    /// Takes out the conversations with servers of its own, which are to be closed; the next call opens others.
+    pub fn give_back(&self) -> Vec<Arc<Keeper>> {
+        let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
+        keepers.extract_if(|server, _| !self.route.is_shared(server)).map(|(_, keeper)| keeper).collect()
     }
 }
 

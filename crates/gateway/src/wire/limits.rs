@@ -56,6 +56,10 @@ pub const STREAMS: u32 = 100;
 pub const SESSIONS: usize = 10_000;
 /// How long a session is kept that nobody uses.
 pub const SESSION_IDLE: Duration = Duration::from_secs(3600);
+/// How long a session may be idle before it gives its servers back, unless `session_idle` says otherwise.
+pub const SERVERS_IDLE: Duration = Duration::from_secs(300);
+/// How often it is looked which sessions are idle, at most.
+pub const SESSION_LOOK: Duration = Duration::from_secs(60);
 /// Calls of one client session that may be under way.
 pub const CALLS: usize = 1024;
 /// Bytes of requests of one client session that may be under way.

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::kit::process::processes;
-use crate::kit::{Entry, Gateway, Legacy, text, until};
+use crate::kit::{Entry, Gateway, Legacy, http, text, until};
 use crate::{Ledger, leave};
 
 fn resting(ledger: &Ledger, line: &str) -> Entry {
@@ -28,6 +28,48 @@ async fn p7_a_server_that_nobody_uses_is_stopped_and_the_next_call_starts_it_aga
     assert_eq!(ledger.count(r#""logging/setLevel" {"level":"debug"}"#), 2, "{:?}", ledger.lines());
     until(5, "it is told", async || gateway.said("a: not used for 2s, stopped; the next call starts it")).await;
     assert!(!gateway.said("attempt"), "to rest is no failure: {:?}", gateway.log.lock().unwrap());
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_that_nobody_uses_gives_its_servers_back_and_goes_on_with_new_ones() {
+    let ledger = Ledger::new();
+    let servers = [resting(&ledger, ""), Entry::scripted("b", &["--tag", "$TAG"]).shared()];
+    let gateway = Gateway::serve_with("session_idle = \"1s\"", &servers).await;
+    let idle = Legacy::connect(&gateway, "/mcp").await;
+    idle.request("logging/setLevel", json!({"level": "debug"})).await;
+    let list = idle.request("tools/list", json!({})).await["result"].clone();
+    for round in 1..=2 {
+        idle.works("a__echo").await;
+        idle.works("b__echo").await;
+        assert_eq!(ledger.count("start"), round);
+        until(10, "its own server is stopped", async || processes(gateway.tag()).len() == 1).await;
+        assert_eq!(idle.request("tools/list", json!({})).await["result"], list);
+    }
+    assert!(gateway.said("a session was idle for 1s: its servers are stopped; its next call starts them"));
+    assert!(!gateway.said("attempt"), "to rest is no failure: {:?}", gateway.log.lock().unwrap());
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_with_a_call_or_a_stream_is_not_idle() {
+    let ledger = Ledger::new();
+    let gateway = Gateway::serve_with("session_idle = \"200ms\"", &[resting(&ledger, "")]).await;
+    let at_work = Legacy::connect(&gateway, "/mcp/a").await;
+    // Its server would be gone before it answers.
+    assert_eq!(text(&at_work.call("delay", json!({"ms": 2_000, "text": "done"})).await), "done");
+    let listening = Legacy::connect(&gateway, "/mcp/a").await;
+    let headers = listening.headers();
+    let get = http::send(listening.address, ::http::Method::GET, "/mcp/a", &headers, Default::default());
+    let stream = get.await;
+    listening.works("echo").await;
+    let starts = ledger.count("start");
+    // The other session rests meanwhile, so time has passed.
+    until(10, "one of two is stopped", async || processes(gateway.tag()).len() == 1).await;
+    listening.works("echo").await;
+    assert_eq!(ledger.count("start"), starts);
+    drop(stream);
+    until(10, "the other too", async || processes(gateway.tag()).is_empty()).await;
     gateway.stop().await;
 }
 

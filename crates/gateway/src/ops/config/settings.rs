@@ -13,8 +13,19 @@ use crate::catalog::rules::Rules;
 use crate::wire::limits;
 
 /// The keys [`Settings::set`] knows, beside those about policies.
-const OWN: [&str; 10] =
-    ["listen", "prefix", "grace", "max_request", "allowed_hosts", "allowed_origins", "load", "reconnect", "store", "admin"];
+const OWN: [&str; 11] = [
+    "listen",
+    "prefix",
+    "grace",
+    "max_request",
+    "session_idle",
+    "allowed_hosts",
+    "allowed_origins",
+    "load",
+    "reconnect",
+    "store",
+    "admin",
+];
 
 /// The keys [`Settings::set`] knows.
 pub(super) fn keys() -> Vec<&'static str> {
@@ -25,6 +36,7 @@ pub(super) struct Settings {
     listen: SocketAddr,
     grace: Duration,
     max_request: usize,
+    session_idle: Duration,
     allowed_hosts: Vec<String>,
     allowed_origins: Vec<String>,
     load: LoadConfig,
@@ -40,6 +52,7 @@ impl Default for Settings {
             listen: SocketAddr::from(([127, 0, 0, 1], 7332)),
             grace: Duration::from_secs(10),
             max_request: limits::FROM_CLIENT,
+            session_idle: limits::SERVERS_IDLE,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             load: LoadConfig::default(),
@@ -63,6 +76,9 @@ impl Settings {
                 let size = size::read(value, limits::LEAST_FROM_CLIENT, limits::MOST_FROM_CLIENT);
                 self.max_request = problems.keep(size).unwrap_or(self.max_request);
             }
+            "session_idle" => {
+                self.session_idle = problems.keep(reconnect::some_time(value)).unwrap_or(self.session_idle);
+            }
             "allowed_hosts" => self.allowed_hosts = names(value, host, problems),
             "allowed_origins" => self.allowed_origins = names(value, origin, problems),
             "load" => self.load = load::read(value, problems),
@@ -80,7 +96,18 @@ impl Settings {
     }
 
     pub(super) fn into_config(self, mut servers: Vec<ServerConfig>) -> Config {
-        let Self { listen, grace, max_request, allowed_hosts, allowed_origins, load, rules, reconnect, .. } = self;
+        let Self {
+            listen,
+            grace,
+            max_request,
+            session_idle,
+            allowed_hosts,
+            allowed_origins,
+            load,
+            rules,
+            reconnect,
+            ..
+        } = self;
         for server in &mut servers {
             server.life.reconnect = reconnect;
         }
@@ -89,6 +116,7 @@ impl Settings {
             servers,
             grace,
             max_request,
+            session_idle,
             allowed_hosts,
             allowed_origins,
             load,
