@@ -1,9 +1,13 @@
 //! What the client reads: the server's own answer under the client's id, or an honest failure.
 
-use seawall::{Code, Report};
+use std::time::Duration;
+
+use seawall::{Cause, Code, Effect, Failure, Report, Sent};
 
 use crate::call::Call;
+use crate::catalog::names;
 use crate::dispatch::{Refusal, Reply};
+use crate::gateway::Route;
 use crate::policies::Policies;
 use crate::wire::build::{self, Error};
 use crate::wire::names::{Era, SUBSCRIPTION_ID};
@@ -11,7 +15,54 @@ use crate::wire::pieces::Pieces;
 use crate::wire::{Message, edit};
 
 /// The answer to a call, under the client's id.
-pub fn to_client(policies: &Policies, era: Era, call: &Call, reply: Reply) -> Pieces {
+pub fn to_client(route: &Route, era: Era, call: &Call, reply: Reply) -> Pieces {
+    let answer = written(&route.policies, era, call, reply);
+    let size = answer.size();
+    route.pending.hold(answer).unwrap_or_else(|| {
+        let reply = Err(Refusal::Reported(Box::new(does_not_fit(route, call, size)), true));
+        written(&route.policies, era, call, reply)
+    })
+}
+
+/// The failure that a call is whose answer is too much beside those that wait already.
+fn does_not_fit(route: &Route, call: &Call, size: usize) -> Report {
+    let public = call.request.field_text("name").unwrap_or_default();
+    let found = match route.single() {
+        Some(server) => Some((server, &*public)),
+        None => names::split(&route.servers, &public),
+    };
+    let (server, tool) = found.map_or(("", &*public), |(server, tool)| (server.name.as_str(), tool));
+    let policy = route.policies.tool(server, tool).filter(|_| call.request.method() == "tools/call");
+    let has_changed = policy.is_some_and(|policy| policy.tool.policy().effect != Effect::ReadOnly);
+    let what = if tool.is_empty() { call.request.method() } else { tool };
+    let next = match has_changed {
+        true => "It was executed: check before you repeat it.",
+        false => "Ask for less, or repeat it in a moment.",
+    };
+    let message = format!(
+        "The answer of {} has {size} bytes and does not fit: answers of up to {} bytes wait for clients that read slowly. \
+         {next}",
+        seawall::quote(what),
+        route.pending.limit()
+    );
+    let retry_after = Some(Duration::from_secs(1));
+    let failure = Failure { sent: Sent::Yes, ..Failure::local(Cause::Overloaded, retry_after, message.clone()) };
+    Report {
+        code: Code::Overloaded,
+        classic: message.clone(),
+        message,
+        retry_after,
+        tool: tool.to_owned(),
+        server: server.to_owned(),
+        attempts: 1,
+        may_have_executed: has_changed,
+        failure,
+        is_error: true,
+        debug: None,
+    }
+}
+
+fn written(policies: &Policies, era: Era, call: &Call, reply: Reply) -> Pieces {
     match reply {
         Ok(answer) => renamed(call, &answer),
         Err(Refusal::Wrong(error)) => build::error(call.request.id(), &error).into(),

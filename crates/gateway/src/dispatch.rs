@@ -83,7 +83,7 @@ pub async fn dispatch(route: &Arc<Route>, caller: &Caller, call: Call) -> Option
             Err(_) => return Some(answer::going_down(&call)),
         },
     };
-    Some(answer::to_client(&route.policies, caller.era(), &call, reply))
+    Some(answer::to_client(route, caller.era(), &call, reply))
 }
 
 async fn reply(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {

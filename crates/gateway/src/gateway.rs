@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use seawall::{Durable, Question};
 
+use crate::accept::pending::PendingAnswers;
 use crate::bridge::pool::Pool;
 use crate::call::Outlet;
 use crate::detached::DetachedCalls;
@@ -51,6 +52,7 @@ impl Gateway {
         let shared: Arc<Shared> =
             Arc::new(servers.iter().map(|server| (server.name.clone(), Common::default())).collect());
         let (detached, results): (DetachedCalls, Arc<Results>) = Default::default();
+        let pending = Arc::new(PendingAnswers::new(config.answer_memory));
         let everywhere: Arc<[Arc<Server>]> = servers.iter().cloned().collect();
         let route = |servers: Vec<Arc<Server>>, is_prefixed| {
             Arc::new(Route {
@@ -61,6 +63,7 @@ impl Gateway {
                 policies: Arc::clone(&policies),
                 detached: detached.clone(),
                 results: Arc::clone(&results),
+                pending: Arc::clone(&pending),
                 store: store.clone(),
                 everywhere: Arc::clone(&everywhere),
                 shared: Arc::clone(&shared),
@@ -125,6 +128,8 @@ pub struct Route {
     pub detached: DetachedCalls,
     /// Results that were too large for their clients.
     pub results: Arc<Results>,
+    /// Answers that wait for their clients to read them.
+    pub pending: Arc<PendingAnswers>,
     /// Writes that wait for their server.
     pub store: Option<Store>,
     /// All servers of the gateway, also those that are not on this route.

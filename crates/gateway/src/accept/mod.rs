@@ -12,6 +12,7 @@ pub mod http;
 mod idle;
 mod legacy;
 mod modern;
+pub mod pending;
 mod records;
 mod refused;
 mod respond;

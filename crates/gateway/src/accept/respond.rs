@@ -66,13 +66,32 @@ pub(super) struct Events {
     pub priming: Option<Bytes>,
 }
 
+/// A piece of a stream.
+struct Piece {
+    data: Pieces,
+    /// Whether the end of the event is still to come.
+    is_open: bool,
+    /// Whether the stream ends with this event.
+    is_last: bool,
+}
+
+impl From<Bytes> for Piece {
+    fn from(data: Bytes) -> Self {
+        Self { data: data.into(), is_open: false, is_last: false }
+    }
+}
+
 /// A stream of events.
 pub(super) fn stream(events: Events) -> Response<Body> {
-    let frames = unfold(Some(events), |events| async move {
+    let frames = unfold((Some(events), None::<bool>), |(events, end)| async move {
+        if let Some(is_last) = end {
+            let frame = Frame::data(Pieces::from(Bytes::from_static(sse::END)).into_buf());
+            return Some((Ok::<_, Infallible>(frame), (events.filter(|_| !is_last), None)));
+        }
         let mut events = events?;
-        let bytes = events.next().await?;
-        let is_over = bytes.1;
-        Some((Ok::<_, Infallible>(Frame::data(Pieces::from(bytes.0).into_buf())), (!is_over).then_some(events)))
+        let Piece { data, is_open, is_last } = events.next().await?;
+        let goes_on = is_open || !is_last;
+        Some((Ok(Frame::data(data.into_buf())), (goes_on.then_some(events), is_open.then_some(is_last))))
     });
     let mut response = Response::new(Either::Right(UnsyncBoxBody::new(StreamBody::new(frames).boxed_unsync())));
     let headers = response.headers_mut();
@@ -83,10 +102,10 @@ pub(super) fn stream(events: Events) -> Response<Body> {
 }
 
 impl Events {
-    /// The next piece of the stream, and whether it is the last.
-    async fn next(&mut self) -> Option<(Bytes, bool)> {
+    /// The next piece of the stream.
+    async fn next(&mut self) -> Option<Piece> {
         if let Some(priming) = self.priming.take() {
-            return Some((priming, false));
+            return Some(priming.into());
         }
         if let Some(said) = self.first.take() {
             return Some(self.event(&said));
@@ -106,13 +125,18 @@ impl Events {
                     Next::Said(said) => Some(self.event(&said)),
                     Next::Ended => None,
                 },
-                () = tokio::time::sleep(limits::KEEP_ALIVE) => return Some((Bytes::from_static(sse::COMMENT), false)),
+                () = tokio::time::sleep(limits::KEEP_ALIVE) => return Some(Bytes::from_static(sse::COMMENT).into()),
             }
         }
     }
 
-    fn event(&self, said: &Said) -> (Bytes, bool) {
+    fn event(&self, said: &Said) -> Piece {
         let id = self.number.as_ref().map(|name| name.at(said.place));
-        (sse::event(id.as_deref(), &said.message), said.last)
+        let is_open = said.message.size() > limits::COPIED;
+        let data = match is_open {
+            true => sse::large_event(id.as_deref(), &said.message),
+            false => sse::event(id.as_deref(), &said.message).into(),
+        };
+        Piece { data, is_open, is_last: said.last }
     }
 }

@@ -103,6 +103,7 @@ impl HttpSession {
             let oldest = streams.iter().position(|(_, stream)| stream.is_done()).unwrap_or(0);
             streams.remove(oldest);
         }
+        self.session.route.pending.keep(stream);
         streams.push_back((number, Arc::clone(stream)));
         number
     }
@@ -130,7 +131,7 @@ impl HttpSession {
         }
         let known =
             self.streams().iter().find(|(known, _)| *known == name.number).map(|(_, stream)| Arc::clone(stream));
-        match (known.filter(|_| is_now), &name.request) {
+        match (known.filter(|stream| is_now && !stream.is_forgotten()), &name.request) {
             (Some(stream), _) => Resumed::Stream(name, stream, place),
             (None, Some(asked)) if !is_now => Resumed::Interrupted(asked.clone()),
             (None, _) => Resumed::Nothing,

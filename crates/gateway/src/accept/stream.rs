@@ -42,6 +42,8 @@ struct State {
     reading: bool,
     /// Whether a client knows how to come back when it is hung up on.
     pausable: bool,
+    /// What it held was given up, unread.
+    forgotten: bool,
 }
 
 /// A stream of messages to one client.
@@ -180,6 +182,23 @@ impl Stream {
     /// How many bytes it holds.
     pub fn bytes(&self) -> usize {
         self.state().bytes
+    }
+
+    /// Gives up what it holds, if nobody reads it; whether there was something.
+    pub fn forget(&self) -> bool {
+        let mut state = self.state();
+        if state.reading || state.kept.is_empty() {
+            return false;
+        }
+        state.kept = VecDeque::new();
+        (state.bytes, state.unread, state.read) = (0, 0, state.places);
+        state.forgotten = true;
+        true
+    }
+
+    /// Whether what it held was given up.
+    pub fn is_forgotten(&self) -> bool {
+        self.state().forgotten
     }
 
     /// Whether somebody reads it.

@@ -64,6 +64,12 @@ pub const SESSION_LOOK: Duration = Duration::from_secs(60);
 pub const CALLS: usize = 1024;
 /// Bytes of requests of one client session that may be under way.
 pub const CALL_BYTES: usize = 64 << 20;
+/// Bytes of large answers that wait for their clients, over all of them, unless `answer_memory` says otherwise.
+pub const ANSWER_BYTES: usize = 256 << 20;
+/// The smallest `answer_memory`: one answer as large as a server may give.
+pub const LEAST_ANSWER_BYTES: usize = FROM_SERVER;
+/// The largest `answer_memory`.
+pub const MOST_ANSWER_BYTES: usize = 4 << 30;
 /// Messages on their way to a client that has not taken them yet.
 pub const PENDING_EVENTS: usize = 64;
 /// Bytes on their way to a client that has not taken them yet, beyond which nothing is asked of it.

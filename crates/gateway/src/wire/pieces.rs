@@ -3,6 +3,7 @@
 use bytes::buf::Chain;
 use bytes::{Buf as _, Bytes};
 
+use super::budget::Share;
 use super::edit::{one_line, splice};
 use super::limits;
 use super::scan::Span;
@@ -24,6 +25,28 @@ impl Pieces {
             Self { head: before, tail: [with, &after].concat().into() }
         } else {
             splice(raw, &mut [(span, with)]).into()
+        }
+    }
+
+    /// The same, with something before it. What is large is not copied.
+    #[must_use]
+    pub fn after(self, before: &str) -> Self {
+        let before = before.as_bytes();
+        match (self.head.len() <= limits::COPIED, self.tail.is_empty()) {
+            (false, true) => Self { head: Bytes::copy_from_slice(before), tail: self.head },
+            (true, _) => Self { head: [before, &self.head].concat().into(), tail: self.tail },
+            (false, false) => Self { head: [before, &self.head, &self.tail].concat().into(), tail: Bytes::new() },
+        }
+    }
+
+    /// The same, holding a share for as long as anybody holds the larger piece.
+    #[must_use]
+    pub fn held(self, share: Share) -> Self {
+        let Self { head, tail } = self;
+        if head.len() > tail.len() {
+            Self { head: share.hold(head), tail }
+        } else {
+            Self { head, tail: share.hold(tail) }
         }
     }
 

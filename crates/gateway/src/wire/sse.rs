@@ -17,6 +17,15 @@ pub fn event(id: Option<&str>, message: &Pieces) -> Bytes {
     [id.as_bytes(), b"event: message\ndata: ", head, tail, b"\n\n"].concat().into()
 }
 
+/// The same for a message that is large and is not to be copied: all but the end of the event, which is [`END`].
+pub fn large_event(id: Option<&str>, message: &Pieces) -> Pieces {
+    let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
+    message.one_line().after(&format!("{id}event: message\ndata: "))
+}
+
+/// The end of an event.
+pub const END: &[u8] = b"\n\n";
+
 /// The event that says nothing but where the stream begins, and how soon to come back when it breaks.
 pub fn priming(id: &str, retry: Duration) -> Bytes {
     format!("id: {id}\nretry: {}\ndata: \n\n", retry.as_millis()).into()

@@ -7,8 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::kit::client::{modern_begin, modern_request, tool_call};
-use crate::kit::http::whole;
-use crate::kit::{Entry, Gateway, Legacy, MIB, before, text, until, within};
+use crate::kit::http::{self, whole};
+use crate::kit::{Entry, Gateway, Legacy, MIB, before, failure, text, until, within};
 
 /// The attackers are ourselves, and need descriptors.
 fn allow_many_descriptors() {
@@ -54,6 +54,47 @@ async fn healthy_among(start: &str, drip: &str) {
     // Sooner than slow bodies are given up.
     before(25, "twenty healthy calls", calls).await;
     memory.grew_at_most(100 * MIB);
+    gateway.stop().await;
+}
+
+/// Clients that read nothing hold no more than the budget together; whose answer does not fit is told so.
+#[tokio::test]
+async fn answers_that_nobody_reads_share_one_budget() {
+    let gateway = Gateway::serve_with("answer_memory = \"16MiB\"", &[Entry::scripted("a", &["--tag", "$TAG"])]).await;
+    let client = Legacy::connect(&gateway, "/mcp/a").await;
+    let memory = gateway.memory();
+    // Far more than the system buffers of a connection hold.
+    let big = json!({"bytes": 12 << 20});
+    let call = tool_call(1, "big", big.clone()).to_string();
+    let slow = Legacy::connect(&gateway, "/mcp/a").await;
+    let unread = http::unread(gateway.address, "/mcp/a", &slow.headers(), &call).await;
+    let mut refused = Vec::new();
+    until(20, "the budget is used up", async || {
+        let answer = client.call("big", big.clone()).await;
+        let is_refused = answer["result"]["isError"] == true;
+        refused.push(answer);
+        is_refused
+    })
+    .await;
+    let answer = refused.pop().unwrap();
+    let failed = &answer["result"]["_meta"]["seawall/failure"];
+    assert_eq!((&failed["code"], &failed["mayHaveExecuted"]), (&json!("OVERLOADED"), &json!(true)), "{answer}");
+    let told = failure(&answer);
+    assert!(
+        told.starts_with("The answer of big has ") && told.ends_with("It was executed: check before you repeat it."),
+        "{told}"
+    );
+    // Nobody else is harmed, also not by twenty more.
+    let headers = slow.headers();
+    let calls: Vec<String> = (2..22).map(|id| tool_call(id, "big", big.clone()).to_string()).collect();
+    let more = join_all(calls.iter().map(|call| http::unread(gateway.address, "/mcp/a", &headers, call))).await;
+    for _ in 0..5 {
+        client.works("echo").await;
+        assert_eq!(client.call("big", big.clone()).await["result"]["isError"], true);
+    }
+    memory.grew_at_most(120 * MIB);
+    drop((unread, more));
+    until(20, "there is room again", async || client.call("big", big.clone()).await["result"]["isError"] != true).await;
     gateway.stop().await;
 }
 

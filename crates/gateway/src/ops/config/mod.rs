@@ -74,6 +74,8 @@ pub struct Config {
     pub grace: Duration,
     /// The largest message that is taken from a client, in bytes.
     pub max_request: usize,
+    /// How many bytes of large answers may wait for their clients.
+    pub answer_memory: usize,
     /// How long a client's session may be idle before its servers are stopped.
     pub session_idle: Duration,
     /// Further `Host` values to answer to, in lower case.

@@ -13,11 +13,12 @@ use crate::catalog::rules::Rules;
 use crate::wire::limits;
 
 /// The keys [`Settings::set`] knows, beside those about policies.
-const OWN: [&str; 11] = [
+const OWN: [&str; 12] = [
     "listen",
     "prefix",
     "grace",
     "max_request",
+    "answer_memory",
     "session_idle",
     "allowed_hosts",
     "allowed_origins",
@@ -36,6 +37,7 @@ pub(super) struct Settings {
     listen: SocketAddr,
     grace: Duration,
     max_request: usize,
+    answer_memory: usize,
     session_idle: Duration,
     allowed_hosts: Vec<String>,
     allowed_origins: Vec<String>,
@@ -52,6 +54,7 @@ impl Default for Settings {
             listen: SocketAddr::from(([127, 0, 0, 1], 7332)),
             grace: Duration::from_secs(10),
             max_request: limits::FROM_CLIENT,
+            answer_memory: limits::ANSWER_BYTES,
             session_idle: limits::SERVERS_IDLE,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
@@ -75,6 +78,10 @@ impl Settings {
             "max_request" => {
                 let size = size::read(value, limits::LEAST_FROM_CLIENT, limits::MOST_FROM_CLIENT);
                 self.max_request = problems.keep(size).unwrap_or(self.max_request);
+            }
+            "answer_memory" => {
+                let size = size::read(value, limits::LEAST_ANSWER_BYTES, limits::MOST_ANSWER_BYTES);
+                self.answer_memory = problems.keep(size).unwrap_or(self.answer_memory);
             }
             "session_idle" => {
                 self.session_idle = problems.keep(reconnect::some_time(value)).unwrap_or(self.session_idle);
@@ -100,6 +107,7 @@ impl Settings {
             listen,
             grace,
             max_request,
+            answer_memory,
             session_idle,
             allowed_hosts,
             allowed_origins,
@@ -116,6 +124,7 @@ impl Settings {
             servers,
             grace,
             max_request,
+            answer_memory,
             session_idle,
             allowed_hosts,
             allowed_origins,
