@@ -40,13 +40,13 @@ async fn an_answer_of_twenty_mebibytes_fails_its_call() {
 }
 
 #[tokio::test]
-async fn an_answer_nested_65_deep_fails_its_call() {
-    breaks("nested", json!({"depth": 65}), "sent a message that cannot be read: nested deeper than 64 levels").await;
+async fn an_answer_nested_129_deep_fails_its_call() {
+    breaks("nested", json!({"depth": 129}), "sent a message that cannot be read: nested deeper than 128 levels").await;
 }
 
 #[tokio::test]
 async fn an_answer_nested_a_million_deep_fails_its_call() {
-    breaks("nested", json!({"depth": 1_000_000}), "nested deeper than 64 levels").await;
+    breaks("nested", json!({"depth": 1_000_000}), "nested deeper than 128 levels").await;
 }
 
 #[tokio::test]
