@@ -10,14 +10,14 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
 use super::body::{self, NoBody, Room};
+use super::connection::{self, Place, Places};
 use super::guard::Guard;
 use super::refused::{self, Told, Untaken};
 use super::respond::{self, Body};
 use super::sessions::Sessions;
-use super::{connection, legacy, modern, versions};
+use super::{legacy, modern, versions};
 use crate::gateway::{Gateway, Route};
 use crate::ops::log;
 use crate::wire::budget::Budget;
@@ -64,7 +64,7 @@ impl Listener {
     /// Serves until the gateway drains; then lets every connection finish what it began.
     pub async fn serve(self) {
         let draining = self.gateway.lifecycle.draining.clone();
-        let room = Arc::new(Semaphore::new(limits::CONNECTIONS));
+        let places = Places::new(limits::CONNECTIONS);
         let face =
             Arc::new(Face { gateway: self.gateway, guard: self.guard, sessions: self.sessions, room: self.room });
         let mut sweep = tokio::time::interval(limits::SESSION_LOOK.min(face.gateway.session_idle / 4));
@@ -72,12 +72,8 @@ impl Listener {
             tokio::select! {
                 () = draining.cancelled() => break,
                 _ = sweep.tick() => face.sweep(),
-                accepted = connection::accept(&self.tcp, &room) => if let Some((tcp, permit)) = accepted {
-                    let connection = Arc::clone(&face);
-                    face.gateway.lifecycle.connect(async move {
-                        connection.connection(tcp).await;
-                        drop(permit);
-                    });
+                accepted = places.accept(&self.tcp) => if let Some((tcp, _, place)) = accepted {
+                    face.gateway.lifecycle.connect(Arc::clone(&face).connection(place, tcp));
                 },
             }
         }
@@ -115,13 +111,13 @@ impl Face {
         }
     }
 
-    async fn connection(self: Arc<Self>, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+    async fn connection(self: Arc<Self>, place: Place, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
         let lifecycle = Arc::clone(&self.gateway.lifecycle);
         let answer = move |request| {
             let face = Arc::clone(&self);
             async move { face.answer(request).await }
         };
-        connection::serve(io, &lifecycle.draining, &lifecycle.ended, answer).await;
+        connection::serve(place, io, &lifecycle.draining, &lifecycle.ended, answer).await;
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
@@ -209,7 +205,10 @@ mod tests {
             (Gateway::new(&config, crate::ops::memory::Memory::default(), None).unwrap(), Arc::default());
         let room = Room { largest: limits::FROM_CLIENT, budget: Budget::new(limits::REQUEST_BYTES) };
         let (near, far) = tokio::io::duplex(1024);
-        tokio::spawn(Arc::new(Face { gateway, guard: Guard::default(), sessions, room }).connection(far));
+        tokio::spawn(
+            Arc::new(Face { gateway, guard: Guard::default(), sessions, room })
+                .connection(Places::new(1).place().unwrap(), far),
+        );
         (near, Instant::now())
     }
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
 use crate::wire::limits;
@@ -17,6 +18,8 @@ use crate::wire::limits;
 #[derive(Debug)]
 pub(super) struct Activity {
     state: Mutex<State>,
+    /// It has to give way to others.
+    gives_way: Notify,
 }
 
 #[derive(Debug)]
@@ -26,13 +29,16 @@ struct State {
     /// When the connection has to be given up, unless a request is being worked on.
     until: Instant,
     has_begun: bool,
+    /// Its place among all connections; none once it had to give it to another.
+    place: Option<OwnedSemaphorePermit>,
 }
 
 impl Activity {
     /// A connection that has just been opened.
-    pub(super) fn new() -> Arc<Self> {
-        let state = State { busy: 0, until: Instant::now() + limits::HEADER_TIME, has_begun: false };
-        Arc::new(Self { state: Mutex::new(state) })
+    pub(super) fn new(place: OwnedSemaphorePermit) -> Arc<Self> {
+        let until = Instant::now() + limits::HEADER_TIME;
+        let state = State { busy: 0, until, has_begun: false, place: Some(place) };
+        Arc::new(Self { state: Mutex::new(state), gives_way: Notify::new() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -55,17 +61,43 @@ impl Activity {
         }
     }
 
+    /// Whether a whole request was there.
+    pub(super) fn has_begun(&self) -> bool {
+        self.state().has_begun
+    }
+
+    /// Takes its place away, if no request was there yet; it is closed, whatever comes now.
+    pub(super) fn give_way(&self) -> Option<OwnedSemaphorePermit> {
+        let mut state = self.state();
+        let place = if state.has_begun { None } else { state.place.take() };
+        if place.is_some() {
+            self.gives_way.notify_one();
+        }
+        place
+    }
+
+    /// Gives its place back, whoever still looks at it.
+    pub(super) fn leave(&self) {
+        self.state().place = None;
+    }
+
     /// Waits until the connection has to be given up.
     pub(super) async fn over(&self) {
         loop {
             let until = {
                 let state = self.state();
+                if state.place.is_none() {
+                    return;
+                }
                 if state.busy > 0 { Instant::now() + limits::IDLE } else { state.until }
             };
             if until <= Instant::now() {
                 return;
             }
-            tokio::time::sleep_until(until).await;
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => {}
+                () = self.gives_way.notified() => {}
+            }
         }
     }
 }

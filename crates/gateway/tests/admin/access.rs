@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::door::{ADMIN, Door, TOKEN};
-use super::kit::{Served, Wrapped, children, fixture, program, soon};
+use super::kit::{Served, Wrapped, children, fixture, program, soon, until};
 use super::server::{End, Faulty, call, text};
 
 async fn well() -> Faulty {
@@ -50,6 +50,36 @@ async fn off_loopback_reading_needs_the_key_too() {
     for path in ["/healthz", "/readyz"] {
         assert_eq!(door.send(Method::GET, path, &[]).await.0, 200, "{path}: whoever watches the process has no key");
     }
+}
+
+#[tokio::test]
+async fn whoever_guesses_tokens_waits_and_whoever_has_one_does_not() {
+    let server = well().await;
+    let served = server.served(ADMIN).await;
+    let door = Door::of(&served);
+    call(&served.session("/mcp/gh").await, "get_issue", json!({})).await;
+    let took = async |key: &str, expected: u16| {
+        let began = std::time::Instant::now();
+        let (status, _) = door.reset("get_issue", &[("x-api-key", key)]).await;
+        assert_eq!(status.as_u16(), expected, "{key}");
+        began.elapsed().as_millis()
+    };
+    for _ in 0..5 {
+        took("wrong", 403).await;
+    }
+    assert!(took("wrong", 403).await >= 2_000, "the sixth waits");
+    let warned = || served.log.lock().unwrap().iter().any(|line| line.contains("admin: 6 wrong tokens from 127.0.0.1"));
+    until("it is told", async || warned()).await;
+    // While guesses wait, and more of them than may wait, the right one is let in at once.
+    let guesses = futures_util::future::join_all((0..20).map(|_| door.reset("get_issue", &[("x-api-key", "wrong")])));
+    let right = async {
+        for _ in 0..5 {
+            assert!(took(TOKEN, 200).await < 2_000);
+        }
+    };
+    let (guesses, ()) = tokio::join!(guesses, right);
+    let of = |code: u16| guesses.iter().filter(|(status, _)| status.as_u16() == code).count();
+    assert_eq!((of(403), of(429)), (8, 12));
 }
 
 #[tokio::test]

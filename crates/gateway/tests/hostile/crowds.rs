@@ -1,5 +1,7 @@
 //! Many at once: slow ones that hold what they can, and honest ones that all say the same.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
@@ -116,13 +118,46 @@ async fn a_thousand_that_say_nothing_leave_others_as_they_were() {
 }
 
 #[tokio::test]
+async fn connections_that_have_not_asked_give_way_the_oldest_first() {
+    let (gateway, client) = started().await;
+    let listening = client.begin(1, "delay", json!({"ms": 3_000, "text": "done"}));
+    let crowd = async {
+        client.counted("delayed", 1).await;
+        let mut held = Vec::new();
+        for start in ["", "P", "POST /mcp/a HTTP/1.1\r\nhost: localhost\r\nx-slow: "] {
+            held.extend(slow(&gateway, 700, start).await);
+            // Sooner than slow ones are given up.
+            before(9, "a healthy call", async {
+                client.works("echo").await;
+                Legacy::connect(&gateway, "/mcp/a").await.works("echo").await;
+            })
+            .await;
+        }
+        let read = before(9, "the oldest is closed", held[0].read(&mut [0; 1])).await;
+        assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+        held
+    };
+    let (done, held) = tokio::join!(listening, crowd);
+    assert_eq!(text(&whole(done).await.message()), "done", "who has asked is not closed");
+    drop(held);
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn the_connection_after_the_last_is_closed_and_the_next_is_welcome_when_one_goes() {
     let (gateway, client) = started().await;
-    let mut held = slow(&gateway, 1_100, "GET").await;
-    let mut one_too_many = TcpStream::connect(gateway.address).await.unwrap();
-    // Sooner than a slow one is given up.
-    let read = before(9, "it is closed", one_too_many.read(&mut [0; 1])).await;
-    assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+    // They have asked, and do not come to an end.
+    let head =
+        "POST /mcp/a HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 4000\r\n\r\n{";
+    let mut held = slow(&gateway, 1_100, head).await;
+    // One whose head is not read yet gives way to it; once all are read, it is the one too many.
+    until(20, "one too many is closed", async || {
+        let mut one_too_many = TcpStream::connect(gateway.address).await.unwrap();
+        // Far sooner than a slow one is given up.
+        let read = tokio::time::timeout(Duration::from_secs(1), one_too_many.read(&mut [0; 1])).await;
+        matches!(read, Ok(Ok(0) | Err(_)))
+    })
+    .await;
     held.truncate(100);
     until(5, "there is room again", async || {
         let call = tool_call(1, "echo", json!({"text": "x"})).to_string();

@@ -5,11 +5,13 @@
 
 use std::hash::Hasher;
 use std::io;
+use std::net::IpAddr;
 
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
+use super::guesses::{GUESS_WAIT, Guess, Guesses};
 use super::respond::{self, Answer};
 use crate::ops::barred::{Barred, WRONG_TOKEN};
 use crate::ops::config::AdminConfig;
@@ -36,7 +38,11 @@ impl Refused {
                 answer.headers_mut().insert("www-authenticate", HeaderValue::from_static("Bearer"));
                 answer
             }
-            Self::WrongKey => respond::error(StatusCode::FORBIDDEN, WRONG_TOKEN),
+            Self::WrongKey => {
+                let mut answer = respond::error(StatusCode::FORBIDDEN, WRONG_TOKEN);
+                answer.extensions_mut().insert(self);
+                answer
+            }
             Self::NoToken => respond::barred(
                 Barred::NoToken,
                 "this gateway has no admin token, so nothing can be changed here; set token under [admin]",
@@ -51,13 +57,15 @@ pub(super) struct Access {
     key: [u8; 16],
     token: Option<u128>,
     is_local: bool,
+    guesses: Guesses,
 }
 
 impl Access {
     pub(super) fn new(admin: &AdminConfig) -> io::Result<Self> {
         let mut key = [0; 16];
         getrandom::fill(&mut key).map_err(io::Error::other)?;
-        let mut access = Self { key, token: None, is_local: admin.listen.ip().is_loopback() };
+        let mut access =
+            Self { key, token: None, is_local: admin.listen.ip().is_loopback(), guesses: Guesses::default() };
         access.token = admin.token.as_ref().map(|token| access.hash(token.expose().as_bytes()));
         Ok(access)
     }
@@ -75,6 +83,26 @@ impl Access {
             return Err(Refused::NoKey);
         }
         if shown.any(|key| self.hash(key) == token) { Ok(()) } else { Err(Refused::WrongKey) }
+    }
+
+    /// The answer, after a while if its sender keeps showing wrong tokens. Whoever shows the right one never waits.
+    pub(super) async fn slowed(&self, peer: IpAddr, answer: Answer) -> Answer {
+        if answer.extensions().get() != Some(&Refused::WrongKey) {
+            return answer;
+        }
+        match self.guesses.wrong(peer) {
+            Guess::Few => answer,
+            Guess::Many(place) => {
+                tokio::time::sleep(GUESS_WAIT).await;
+                drop(place);
+                answer
+            }
+            Guess::TooMany => {
+                let mut answer = respond::error(StatusCode::TOO_MANY_REQUESTS, "too many wrong tokens; wait a while");
+                answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("60"));
+                answer
+            }
+        }
     }
 
     fn hash(&self, text: &[u8]) -> u128 {

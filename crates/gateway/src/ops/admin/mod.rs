@@ -7,6 +7,7 @@ mod access;
 mod body;
 mod breakers;
 mod events;
+mod guesses;
 mod health;
 mod path;
 mod policy;
@@ -15,7 +16,7 @@ mod respond;
 mod servers;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use http::request::Parts;
@@ -29,7 +30,7 @@ use self::respond::Answer;
 use super::barred::Barred;
 use super::config::Config;
 use super::telemetry::{Telemetry, breakers as watched, scrape};
-use crate::accept::connection;
+use crate::accept::connection::{self, Place, Places};
 use crate::accept::guard::{Foreign, Guard};
 use crate::bridge::park;
 use crate::catalog::names;
@@ -67,16 +68,12 @@ impl Listener {
     /// Serves while the gateway does, and while it drains: whoever watches it must see that.
     pub async fn serve(self) {
         let lifecycle = Arc::clone(&self.door.gateway.lifecycle);
-        let room = Arc::new(Semaphore::new(limits::ADMIN_CONNECTIONS));
+        let places = Places::new(limits::ADMIN_CONNECTIONS);
         loop {
-            let accepted = lifecycle.closing.run_until_cancelled(connection::accept(&self.tcp, &room));
+            let accepted = lifecycle.closing.run_until_cancelled(places.accept(&self.tcp));
             let Some(accepted) = accepted.await else { return };
-            let Some((tcp, permit)) = accepted else { continue };
-            let door = Arc::clone(&self.door);
-            lifecycle.connect(async move {
-                door.connection(tcp).await;
-                drop(permit);
-            });
+            let Some((tcp, peer, place)) = accepted else { continue };
+            lifecycle.connect(Arc::clone(&self.door).connection(place, tcp, peer.ip()));
         }
     }
 }
@@ -94,13 +91,16 @@ struct Door {
 }
 
 impl Door {
-    async fn connection(self: Arc<Self>, tcp: TcpStream) {
+    async fn connection(self: Arc<Self>, place: Place, tcp: TcpStream, peer: IpAddr) {
         let lifecycle = Arc::clone(&self.gateway.lifecycle);
         let answer = move |request| {
             let door = Arc::clone(&self);
-            async move { door.answer(request).await }
+            async move {
+                let answer = door.answer(request).await;
+                door.access.slowed(peer, answer).await
+            }
         };
-        connection::serve(tcp, &lifecycle.closing, &lifecycle.ended, answer).await;
+        connection::serve(place, tcp, &lifecycle.closing, &lifecycle.ended, answer).await;
     }
 
     async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Answer {
