@@ -9,6 +9,7 @@ pub mod child;
 pub mod client;
 mod endpoint;
 mod failure;
+mod flood;
 pub mod handshake;
 pub mod http;
 pub mod incident;

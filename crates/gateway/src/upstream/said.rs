@@ -40,10 +40,12 @@ impl Said {
     fn line(&self, line: &[u8]) {
         let raw = String::from_utf8_lossy(line);
         let line = self.secrets.hide(&raw);
-        if self.is_plain {
-            crate::ops::log::foreign(&raw);
-        } else {
-            crate::ops::log::line(&format!("{}: {line}", self.name));
+        if self.is_shown(line.len()) {
+            if self.is_plain {
+                crate::ops::log::foreign(&raw);
+            } else {
+                crate::ops::log::line(&format!("{}: {line}", self.name));
+            }
         }
         self.status.said(&seawall::quote(&line));
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,13 +62,27 @@ impl Said {
         // Cut only after what is secret is gone, so that no beginning of it is left.
         let start = String::from_utf8_lossy(line.get(..STDERR_LINE).unwrap_or(line));
         let shown: String = self.secrets.hide(&start).chars().take(SHOWN).collect();
-        if !shown.trim().is_empty() {
+        if !shown.trim().is_empty() && self.is_shown(shown.len()) {
             crate::ops::log::line(&format!("{}: not a message on stdout, skipped: {shown}", self.name));
+        }
+    }
+
+    /// Whether a line of so many bytes is shown; what was left out before it is told first.
+    fn is_shown(&self, bytes: usize) -> bool {
+        let left_out = self.status.flood.lets(bytes);
+        self.tell_left_out(left_out.unwrap_or_default());
+        left_out.is_some()
+    }
+
+    fn tell_left_out(&self, lines: u64) {
+        if lines > 0 {
+            crate::ops::log::line(&format!("{}: {lines} lines left out: it said too much at once", self.name));
         }
     }
 
     /// A process has ended: how, if it did so by itself, and how much of what it said was no message.
     pub(super) fn ended(&self, exit: Option<&str>) {
+        self.tell_left_out(self.status.flood.left_out());
         let noise = match self.noise.load(Ordering::Relaxed) {
             0 => String::new(),
             1 => "; 1 line on its stdout was no message and was skipped".to_owned(),

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
+use super::flood::Flood;
+
 /// The last lines of stderr that are kept.
 const STDERR_KEPT: usize = 50;
 /// The letters of each that are kept.
@@ -14,6 +16,8 @@ const STDERR_LETTERS: usize = 500;
 #[derive(Debug, Default)]
 pub struct Status {
     seen: Mutex<Seen>,
+    /// How much of what it says reaches our log.
+    pub(super) flood: Flood,
 }
 
 /// What was seen of a server.

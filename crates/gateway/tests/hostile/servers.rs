@@ -29,6 +29,22 @@ async fn breaks(tool: &str, arguments: Value, reason: &str) {
     gateway.stop().await;
 }
 
+/// A server that shouts does not fill the disk.
+#[tokio::test]
+async fn what_a_server_shouts_is_shown_in_part_and_the_rest_is_counted() {
+    let (gateway, client) = started().await;
+    assert_eq!(text(&client.call("shout", json!({"lines": 30_000})).await), "shouted");
+    client.works("echo").await;
+    let shown = || gateway.log.lock().unwrap().iter().filter(|line| line.contains("a: shout")).count();
+    // What was left out is told when the process ends, or with the next line that is shown.
+    let headers = client.headers();
+    http::send(client.address, ::http::Method::DELETE, "/mcp/a", &headers, Default::default()).await;
+    until(10, "it is told", async || gateway.said("lines left out: it said too much at once")).await;
+    let shown = shown();
+    assert!((900..=4_000).contains(&shown), "{shown} of 30,000 lines are shown");
+    gateway.stop().await;
+}
+
 #[tokio::test]
 async fn a_line_without_an_end_fails_its_call_and_gets_a_new_process() {
     breaks("endless", json!({}), "sent a message that cannot be read: larger than 16777216 bytes").await;

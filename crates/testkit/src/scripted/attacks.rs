@@ -52,6 +52,10 @@ impl Server {
                 self.note(&format!("write {text}"));
                 self.out.text(id, "written").await;
             }
+            "shout" => {
+                (0..number("lines")).for_each(|line| self.out.cry(&format!("shout {line}")));
+                self.out.text(id, "shouted").await;
+            }
             "exit" => std::process::exit(3),
             "write_and_exit" => {
                 self.note(&format!("write {text}"));
