@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -11,6 +12,24 @@ use crate::kit::process::processes;
 use crate::kit::{Entry, Gateway, Legacy, Stdio, failure, http, text, until, within};
 
 const STUBBORN: [&str; 6] = ["--tag", "$TAG", "--ignore-term", "--ignore-eof", "--forks", "3"];
+
+/// Others read their configuration again; this version says that it does not.
+#[tokio::test]
+async fn a_hangup_is_told_and_ends_nothing() {
+    let gateway = Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG"])]).await;
+    let client = Legacy::connect(&gateway, "/mcp/a").await;
+    for _ in 0..3 {
+        kill_process(Pid::from_raw(gateway.pid().cast_signed()).unwrap(), Signal::HUP).unwrap();
+        client.works("echo").await;
+    }
+    until(5, "it is told", async || gateway.said("SIGHUP: this version does not read its configuration again")).await;
+    gateway.stop().await;
+    let mut client = Stdio::ready(&["--tag", "$TAG"]).await;
+    kill_process(Pid::from_raw(client.pid().cast_signed()).unwrap(), Signal::HUP).unwrap();
+    client.works().await;
+    client.works().await;
+    assert!(client.stop().await.success());
+}
 
 #[tokio::test]
 async fn a_process_that_minds_nothing_ends_with_its_session() {

@@ -133,8 +133,10 @@ pub(super) async fn end(gateway: &Gateway) {
     }
 }
 
-/// SIGTERM and SIGINT: the first asks, the second insists.
+/// SIGTERM and SIGINT: the first asks, the second insists. SIGHUP, which asks others to read their configuration again, is
+/// told and changes nothing.
 pub(super) struct Stop {
+    hangup: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
 }
@@ -142,13 +144,22 @@ pub(super) struct Stop {
 impl Stop {
     pub(super) fn new() -> Result<Self, (u8, String)> {
         let listen = |kind| signal(kind).map_err(|error| (UNREACHABLE, format!("cannot listen for signals: {error}")));
-        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+        Ok(Self {
+            hangup: listen(SignalKind::hangup())?,
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
     }
 
     pub(super) async fn asked(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hangup.recv() => {
+                    log::line("SIGHUP: this version does not read its configuration again; restart it to change it");
+                }
+            }
         }
     }
 }
