@@ -121,7 +121,7 @@ pub use model::time::{Clock, Moment, whole_seconds};
 pub use recover::chain::{ChainError, Chained, FallbackChain, Step};
 pub use recover::{page::previous_page, simplify::simplified, split::one_by_one};
 pub use report::event::{Event, Events, Listener};
-pub use report::{Code, Debug, Format, Rendering, Report, Style, iso, quote, sanitize};
+pub use report::{Code, Debug, Format, Rendering, Report, Style, is_unseen, iso, quote, sanitize};
 pub use settings::{Pipeline, Settings};
 pub use state::durable::{Durable, NotQueued, Promise, Queued};
 pub use state::{MemoryQueue, Server, Tool};

@@ -12,7 +12,7 @@ pub(crate) mod tool_result;
 
 pub use render::{Format, Rendering};
 pub(crate) use sanitize::{beginning, one_line, without_credentials};
-pub use sanitize::{quote, sanitize};
+pub use sanitize::{is_unseen, quote, sanitize};
 pub use stamp::iso;
 pub use texts::Style;
 

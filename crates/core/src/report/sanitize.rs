@@ -46,10 +46,18 @@ fn sanitize_at(value: &Value, depth: usize) -> Value {
     }
 }
 
+/// Whether a letter tells whoever shows it what to do, and is nothing to see itself: control characters, and those that
+/// turn the direction of a text, which make a line look like another one.
+pub fn is_unseen(letter: char) -> bool {
+    let turns =
+        matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    letter.is_control() || turns
+}
+
 /// Somebody else's text as one short line: a server cannot add lines to what a model reads.
 pub(crate) fn one_line(text: &str) -> String {
     let words: Vec<&str> =
-        text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()).collect();
+        text.split(|c: char| c.is_whitespace() || is_unseen(c)).filter(|word| !word.is_empty()).collect();
     cut(&words.join(" "), LONGEST_QUOTE)
 }
 
@@ -310,6 +318,7 @@ mod tests {
     #[test]
     fn a_quotation_is_one_short_line() {
         assert_eq!(quote("a\n\"b\"\u{7}\tc"), "a 'b' c");
+        assert_eq!(quote("safe\u{202e}evil\u{2066}x\u{200e}\u{61c}é"), "safe evil x é");
         assert_eq!(quote(&"x".repeat(500)).chars().count(), 301);
     }
 }

@@ -91,7 +91,7 @@ fn write(line: &str) {
 
 /// The text without what a terminal would obey: much of it comes from servers.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() && letter != '\t' { '\u{fffd}' } else { letter }).collect()
+    text.chars().map(|letter| if seawall::is_unseen(letter) && letter != '\t' { '\u{fffd}' } else { letter }).collect()
 }
 
 #[cfg(test)]

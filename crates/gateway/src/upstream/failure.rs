@@ -83,7 +83,7 @@ const SHOWN: usize = 300;
 
 /// The beginning of what a server said, fit to be shown to people and models.
 pub fn beginning(text: &str) -> String {
-    text.chars().filter(|letter| !letter.is_control()).take(SHOWN).collect()
+    text.chars().filter(|letter| !seawall::is_unseen(*letter)).take(SHOWN).collect()
 }
 
 fn said(text: &str) -> String {

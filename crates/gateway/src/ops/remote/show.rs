@@ -160,7 +160,7 @@ pub fn queue(answer: &Value, now: u64) -> String {
 pub fn json(answer: &Value) -> String {
     let mut text = String::new();
     for letter in answer.to_string().chars() {
-        match letter.is_control() {
+        match seawall::is_unseen(letter) {
             true => text.push_str(&format!("\\u{:04x}", u32::from(letter))),
             false => text.push(letter),
         }

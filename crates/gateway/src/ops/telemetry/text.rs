@@ -48,7 +48,7 @@ fn escape(text: &mut String, value: &str) {
             '"' => text.push_str("\\\""),
             '\n' => text.push_str("\\n"),
             // Readers that split lines generously must find no more lines than there are.
-            letter if letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}') => text.push('\u{fffd}'),
+            letter if seawall::is_unseen(letter) || matches!(letter, '\u{2028}' | '\u{2029}') => text.push('\u{fffd}'),
             letter => text.push(letter),
         }
     }
