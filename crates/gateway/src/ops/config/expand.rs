@@ -120,7 +120,7 @@ impl<'a> Scope<'a> {
 
     fn file(&self, path: &str) -> Result<String, Unfilled> {
         let file = self.path(path);
-        let text = source::read_bounded(&file).map_err(|error| lacking(format!("{} {error}", file.display())))?.text;
+        let text = source::read_regular(&file).map_err(|error| lacking(format!("{} {error}", file.display())))?.text;
         Ok(text.trim_end_matches(['\r', '\n']).to_owned())
     }
 

@@ -4,6 +4,9 @@ use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::Path;
 
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
 use super::problem::Problem;
 
 /// No config, variable file or secret is longer; a longer file is a slip.
@@ -29,8 +32,12 @@ pub(super) fn read(path: &Path) -> Result<Source, Problem> {
 /// The file's text, or what is wrong with it in words that fit after a name.
 pub(super) fn read_bounded(path: &Path) -> Result<Source, String> {
     let unreadable = |error| format!("cannot be read: {error}");
+    read_file(File::open(path).map_err(unreadable)?)
+}
+
+fn read_file(file: File) -> Result<Source, String> {
+    let unreadable = |error| format!("cannot be read: {error}");
     // What is checked is what is read: both ask the open file, not its name.
-    let file = File::open(path).map_err(unreadable)?;
     let others_can_write = others_can_write(&file.metadata().map_err(unreadable)?);
     let mut bytes = Vec::new();
     file.take(LONGEST as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
@@ -42,6 +49,24 @@ pub(super) fn read_bounded(path: &Path) -> Result<Source, String> {
         text.remove(0);
     }
     Ok(Source { text, others_can_write })
+}
+
+/// The same of a file that is meant to hold one value: only a regular file does. A pipe would be waited for, a device has no end.
+pub(super) fn read_regular(path: &Path) -> Result<Source, String> {
+    let unreadable = |error| format!("cannot be read: {error}");
+    let not_regular = || "is not a regular file; name a file that holds the value".to_owned();
+    // Opened so that nothing is waited for; what is opened is asked what it is.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let file: File = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(file) => file.into(),
+        // A socket.
+        Err(Errno::NXIO) => return Err(not_regular()),
+        Err(error) => return Err(unreadable(error.into())),
+    };
+    if !file.metadata().map_err(unreadable)?.is_file() {
+        return Err(not_regular());
+    }
+    read_file(file)
 }
 
 /// By its name, else by its first character.

@@ -23,6 +23,31 @@ fn kit() -> Kit {
     Kit::new().var("A", "one").var("EMPTY", "").var("NESTED", "${A} $A").var("HOME", "/home/me").var("ODD(x)", "odd")
 }
 
+/// A pipe would be waited for, for ever; a device has no end.
+#[test]
+fn a_value_is_read_from_a_regular_file_only() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let made = std::process::Command::new("mkfifo").arg(path("pipe")).status().unwrap();
+    assert!(made.success());
+    let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+    std::fs::write(folder.path().join("file"), "value\n").unwrap();
+    std::os::unix::fs::symlink(folder.path().join("file"), folder.path().join("link")).unwrap();
+    for name in ["pipe".to_owned(), "socket".to_owned(), ".".to_owned()]
+        .map(|name| path(&name))
+        .into_iter()
+        .chain(["/dev/zero".to_owned(), "/dev/tty".to_owned()])
+    {
+        let why = arg(kit(), &format!("${{file:{name}}}")).unwrap_err();
+        // Without a terminal there is no /dev/tty to open.
+        let is_told = why.contains("is not a regular file; name a file that holds the value");
+        assert!(is_told || (name == "/dev/tty" && why.contains("cannot be read")), "{why}");
+    }
+    for name in ["file", "link"] {
+        assert_eq!(arg(kit(), &format!("${{file:{}}}", path(name))), Ok("value".to_owned()));
+    }
+}
+
 #[test]
 fn every_form_is_filled_in() {
     let kit = || kit().file("secret.txt", "s0\r\n").file("sub/other.txt", " x \n\n");
