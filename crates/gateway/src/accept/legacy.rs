@@ -7,8 +7,8 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::event_id::Asked;
-use super::refused;
 use super::modern::client;
+use super::refused;
 use super::respond::{self, Body, Events};
 use super::sessions::{HttpSession, Resumed, Sessions};
 use super::stream::{Next, Stream};

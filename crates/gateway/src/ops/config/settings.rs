@@ -7,7 +7,9 @@ use super::admin::{self, RawAdmin};
 use super::expand::Scope;
 use super::problem::{Problem, Problems};
 use super::tree::{Field, Text};
-use super::{AdminConfig, Config, LoadConfig, Reconnecting, ServerConfig, duration, load, reconnect, rules, size, suggest};
+use super::{
+    AdminConfig, Config, LoadConfig, Reconnecting, ServerConfig, duration, load, reconnect, rules, size, suggest,
+};
 use crate::catalog::names::Prefix;
 use crate::catalog::rules::Rules;
 use crate::wire::limits;
