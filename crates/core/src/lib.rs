@@ -105,7 +105,10 @@ pub use classify::{
     Classifier, Describe, Phrases, Prepared, Rule, Test, Verdict, built_in, classify, classify_load_error,
 };
 pub use env::Env;
-pub use load::{Connect, LoadOptions, LoadReport, ServerOutcome, Warnings, legacy_denied_text, load_each, load_tools};
+pub use load::{
+    Connect, DeniedText, LoadOptions, LoadReport, ServerOutcome, Warnings, legacy_denied_text, load_each, load_step,
+    load_tools,
+};
 pub use model::answer::{Answer, Body, Item, Outcome, Served};
 pub use model::call::{Attempt, Call, Rejoin};
 pub use model::control::{CallControl, Question};

@@ -116,6 +116,16 @@ impl<T> ServerOutcome<T> {
         }
     }
 
+    /// Tells listeners how the load ended, for whoever loads in steps with [`load_step`].
+    pub fn announce(&self, env: &Env) {
+        env.events.emit(|| Event::ServerLoaded {
+            server: self.server_id.clone(),
+            failed: self.result.as_ref().err().map(|failure| failure.disposition),
+            attempts: self.attempts,
+            tools: self.result.as_ref().map_or(0, Vec::len),
+        });
+    }
+
     /// Why it failed.
     pub fn error(&self) -> Option<String> {
         let line = self.result.as_ref().err().map(|failure| one_line(&failure.message))?;
@@ -148,16 +158,23 @@ pub async fn load_tools<T>(
     Ok(LoadReport { outcomes })
 }
 
+/// One step of loading a server, such as its handshake: retried like a load, and announced by nobody. A step that fails is
+/// the end of the load, one that works is not: only the last step knows what there is to announce.
+pub async fn load_step<T>(
+    server: &str,
+    connect: &impl Connect<T>,
+    options: &LoadOptions,
+) -> Result<ServerOutcome<T>, Invalid> {
+    options.validate()?;
+    let (result, attempts) = try_to_load(server, connect, options).await;
+    Ok(ServerOutcome { server_id: server.to_owned(), result, attempts })
+}
+
 async fn load_one<T>(server: String, connect: &impl Connect<T>, options: &LoadOptions) -> ServerOutcome<T> {
-    let env = &options.env;
     let (result, attempts) = try_to_load(&server, connect, options).await;
-    env.events.emit(|| Event::ServerLoaded {
-        server: server.clone(),
-        failed: result.as_ref().err().map(|failure| failure.disposition),
-        attempts,
-        tools: result.as_ref().map_or(0, Vec::len),
-    });
-    ServerOutcome { server_id: server, result, attempts }
+    let outcome = ServerOutcome { server_id: server, result, attempts };
+    outcome.announce(&options.env);
+    outcome
 }
 
 /// The server's tools or why there are none, and how many attempts that took.
@@ -239,6 +256,16 @@ pub struct LoadReport<T> {
     pub outcomes: Vec<ServerOutcome<T>>,
 }
 
+/// How a server that denied access is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeniedText {
+    /// As what it is, with the status and the endpoint.
+    #[default]
+    Diagnostic,
+    /// In the words from before denials were told apart, for those who match on them.
+    Legacy,
+}
+
 /// What is said about servers whose tools are missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Warnings {
@@ -271,6 +298,11 @@ impl<T> LoadReport<T> {
 
     /// The exact lines about servers that did not load; none if all did.
     pub fn warnings(&self) -> Warnings {
+        self.warnings_with(DeniedText::Diagnostic)
+    }
+
+    /// The same, with the lines about denied servers as they are wanted.
+    pub fn warnings_with(&self, denied: DeniedText) -> Warnings {
         let joined = |status, line: fn(&ServerOutcome<T>) -> String, by: &str| {
             let lines: Vec<String> = self.failed().filter(|outcome| outcome.status() == status).map(line).collect();
             (!lines.is_empty()).then(|| lines.join(by))
@@ -281,10 +313,15 @@ impl<T> LoadReport<T> {
             .map(|ids| format!("**MCP servers still starting up (will retry; tools may appear shortly):** {ids}"));
         let broken = joined("permanent", with_error, "; ")
             .map(|ids| format!("**MCP servers that failed to load (tools unavailable — needs attention):** {ids}"));
-        let closed = joined("denied", with_error, "; ").map(|ids| format!("**MCP servers that denied access:** {ids}"));
+        let closed = joined("denied", with_error, "; ").map(|ids| match denied {
+            DeniedText::Diagnostic => format!("**MCP servers that denied access:** {ids}"),
+            DeniedText::Legacy => {
+                format!("**MCP servers that failed to load (tools from these servers are unavailable):**  {ids}")
+            }
+        });
         Warnings {
             prompt: [starting, broken, closed].into_iter().flatten().collect(),
-            streamed: self.failed().map(streamed).collect(),
+            streamed: self.failed().map(|outcome| streamed(outcome, denied)).collect(),
         }
     }
 
@@ -293,11 +330,12 @@ impl<T> LoadReport<T> {
     }
 }
 
-fn streamed<T>(outcome: &ServerOutcome<T>) -> String {
+fn streamed<T>(outcome: &ServerOutcome<T>, denied: DeniedText) -> String {
     let (id, error) = (&outcome.server_id, outcome.error().unwrap_or_default());
     let reason = error.trim_end_matches('.');
     match outcome.status() {
         "transient" => format!("MCP server '{id}' is starting up and not ready yet — it will be retried."),
+        "denied" if denied == DeniedText::Legacy => legacy_denied_text(id),
         "denied" => format!("MCP server '{id}' denied access: {reason}."),
         _ => format!("MCP server '{id}' is unavailable: {reason}. Tools from this server will not work."),
     }

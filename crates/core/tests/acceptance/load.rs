@@ -273,6 +273,32 @@ async fn t17_every_class_has_its_own_exact_words() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_denial_can_be_told_in_the_words_from_before_it_was_told_apart() {
+    let fleet = Fleet::with([("slow", Script::down("read timeout")), ("closed", Script::down("HTTP 403 Forbidden"))]);
+    let (report, _) = load(&fleet, &["slow", "closed"], ms(250)).await;
+    let warnings = report.warnings_with(DeniedText::Legacy);
+    let former =
+        "**MCP servers that failed to load (tools from these servers are unavailable):**  closed: HTTP 403 Forbidden";
+    assert_eq!((warnings.prompt.len(), warnings.prompt[1].as_str()), (2, former));
+    assert_eq!(warnings.streamed[0], report.warnings().streamed[0], "only denials have former words");
+    assert_eq!(warnings.streamed[1], legacy_denied_text("closed"));
+    assert_eq!(legacy_denied_text("x"), "MCP server 'x' is unavailable. Tools from this server will not work.");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_of_a_load_is_retried_like_a_load_and_announced_by_whoever_knows_the_end() {
+    let fleet = Fleet::with([("s", Script::down("503 Service Unavailable"))]);
+    let options = LoadOptions { env: Env::new().with_rng(Rng::fixed(0.0)), ..LoadOptions::default() };
+    let mut listener = options.env.events.subscribe();
+    let outcome = load_step("s", &fleet, &options).await.unwrap();
+    assert_eq!((outcome.status(), outcome.attempts, fleet.asked("s")), ("transient", 3, 3));
+    let is_loaded = |event: &std::sync::Arc<Event>| matches!(**event, Event::ServerLoaded { .. });
+    assert!(!listener.drain().iter().any(is_loaded));
+    outcome.announce(&options.env);
+    assert!(listener.drain().iter().any(is_loaded));
+}
+
+#[tokio::test(start_paused = true)]
 async fn t17_several_of_a_class_are_joined_and_none_is_nothing() {
     let fleet = Fleet::with([
         ("a", Script::down("timeout")),
