@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::upstream::Link;
 use crate::wire::Message;
+use crate::wire::names::Era;
 
 /// The way to the client that a server's messages take.
 pub trait Outlet: Send + Sync {
@@ -33,6 +34,13 @@ pub trait Outlet: Send + Sync {
     /// Whether all calls of this conversation are of one client.
     fn is_one_client(&self) -> bool {
         true
+    }
+    /// The lists of the server were read by the gateway; `changed` are the notifications about those that are not what
+    /// clients were shown before.
+    fn listed(&self, _link: &Arc<Link>, _changed: &[&'static str]) {}
+    /// The era of the clients behind it.
+    fn era(&self) -> Era {
+        Era::Legacy
     }
     /// Whether somebody is there to take it now.
     fn is_open(&self) -> bool;

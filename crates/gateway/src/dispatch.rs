@@ -91,6 +91,8 @@ async fn reply(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
         ("initialize", _) => catalog::hello::initialize(route, caller, call).await,
         ("resources/read", _) if resources::is_ours(&call.request) => resources::read(route, caller, call).await,
         ("server/discover", None) => catalog::hello::discover(route, caller, call).await,
+        // Boxed, so that what is asked once does not take room in every call.
+        ("server/discover", Some(server)) => Box::pin(catalog::hello::discover_one(route, caller, server, call)).await,
         (_, Some(server)) => exchange(route, caller, server, call).await,
         (_, None) => catalog::reply(route, caller, call).await,
     }

@@ -10,6 +10,7 @@ use crate::accept::pending::PendingAnswers;
 use crate::bridge::pool::Pool;
 use crate::call::Outlet;
 use crate::detached::DetachedCalls;
+use crate::catalog::startup;
 use crate::ops::config::Config;
 use crate::ops::lifecycle::Lifecycle;
 use crate::ops::memory::Memory;
@@ -49,6 +50,7 @@ impl Gateway {
             Server::new(config.clone(), load, http.clone(), Arc::clone(&lifecycle), policies.env().clone())
         };
         let servers: Vec<Arc<Server>> = config.servers.iter().map(server).collect();
+        servers.iter().for_each(|server| server.when_greeted(startup::when_greeted(&memory, &policies)));
         let shared: Arc<Shared> =
             Arc::new(servers.iter().map(|server| (server.name.clone(), Common::default())).collect());
         let (detached, results): (DetachedCalls, Arc<Results>) = Default::default();
@@ -237,6 +239,12 @@ impl Outlet for Everyone {
 
     fn is_one_client(&self) -> bool {
         self.present().len() <= 1
+    }
+
+    fn listed(&self, link: &Arc<Link>, changed: &[&'static str]) {
+        for outlet in self.present() {
+            outlet.listed(link, changed);
+        }
     }
 
     fn is_open(&self) -> bool {

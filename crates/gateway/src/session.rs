@@ -26,6 +26,9 @@ mod missing;
 mod servers;
 mod to_client;
 
+/// Questions that are kept for a client that is not ready to be asked; more are asked all the same.
+const EARLY: usize = 16;
+
 /// A client session.
 pub struct Session {
     /// Its own name among all clients.
@@ -52,6 +55,8 @@ pub struct Session {
     keepers: Mutex<HashMap<String, Arc<Keeper>>>,
     calls: Calls,
     asked: Mutex<HashMap<u64, Asked>>,
+    /// Questions of servers that were told that the handshake is over before the client said so.
+    early: Mutex<Vec<(Weak<Link>, Message)>>,
     next: AtomicU64,
 }
 
@@ -84,6 +89,7 @@ impl Session {
             keepers: Mutex::default(),
             calls: Calls::default(),
             asked: Mutex::default(),
+            early: Mutex::default(),
             next: AtomicU64::new(1),
         })
     }
@@ -161,6 +167,7 @@ impl Session {
                 self.initialized.store(true, Ordering::SeqCst);
                 let links = self.links();
                 join_all(links.iter().map(|link| self.ready(link))).await;
+                self.ask_early();
                 self.keep_promises(&links);
                 self.tell_missing();
             }
@@ -169,6 +176,28 @@ impl Session {
                 for link in self.links().iter().filter(|link| link.era() == Era::Legacy) {
                     link.tell_soon(notification.raw().clone());
                 }
+            }
+        }
+    }
+
+    /// Keeps a question for a client that is not ready to be asked; whether it is kept. A server is listed as soon as it is
+    /// greeted, so it may ask sooner than its client expects.
+    fn holds_back(&self, link: &Arc<Link>, question: &Message) -> bool {
+        let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_early = !self.initialized.load(Ordering::SeqCst) && early.len() < EARLY;
+        if is_early {
+            early.push((Arc::downgrade(link), question.clone()));
+        }
+        is_early
+    }
+
+    /// The client is ready: it is asked what was kept for it.
+    fn ask_early(self: &Arc<Self>) {
+        let early = std::mem::take(&mut *self.early.lock().unwrap_or_else(PoisonError::into_inner));
+        let outlet = self.outlet(&self.general);
+        for (link, question) in early {
+            if let Some(link) = link.upgrade() {
+                outlet.ask(&link, question);
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::dispatch::Reply;
 use crate::session::Session;
 use crate::upstream::Link;
 use crate::wire::edit::{self, Object, quoted};
-use crate::wire::names::SUBSCRIPTION_ID;
+use crate::wire::names::{Era, SUBSCRIPTION_ID};
 use crate::wire::{Id, Message, build, scan};
 
 use super::pool::Pool;
@@ -141,6 +141,16 @@ impl Outlet for Hub {
 
     fn is_one_client(&self) -> bool {
         self.one_client.get().is_some()
+    }
+
+    fn listed(&self, link: &Arc<Link>, changed: &[&'static str]) {
+        for notification in changed.iter().filter_map(|name| Message::parse(build::notification(name, None)).ok()) {
+            self.notify(link, notification);
+        }
+    }
+
+    fn era(&self) -> Era {
+        Era::Modern
     }
 
     fn is_open(&self) -> bool {

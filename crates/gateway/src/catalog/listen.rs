@@ -1,6 +1,7 @@
 //! One subscription to several servers: acknowledged once, by all together. A server that is missing is waited for, and
 //! the client hears when its tools are there.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,6 +13,7 @@ use crate::bridge::to_modern::answered;
 use crate::call::{Call, Outlet};
 use crate::dispatch::{Caller, Refusal, Reply, exchange};
 use crate::gateway::Route;
+use crate::upstream::load::Listing;
 use crate::upstream::{Link, Server};
 use crate::wire::edit::Object;
 use crate::wire::names::SUBSCRIPTION_ID;
@@ -43,10 +45,8 @@ async fn one(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &C
         match link {
             None => return,
             Some(Ok(link)) => {
-                if std::mem::take(&mut is_missing) {
-                    appeared(&link, call);
-                }
-                let ended = exchange(route, caller, server, call).await;
+                let listening = exchange(route, caller, server, call);
+                let ended = hearing(listening, appears(std::mem::take(&mut is_missing), &link, call)).await;
                 if !matches!(ended, Err(Refusal::Failed(_, failure)) if !failure.is_final()) {
                     return;
                 }
@@ -56,6 +56,27 @@ async fn one(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &C
         }
         let pause = tokio::time::sleep(server.reconnect.wait().max(AGAIN));
         draining.run_until_cancelled(pause).await;
+    }
+}
+
+/// Listens to the end; meanwhile the client may have to hear that the server's tools are there.
+async fn hearing(listening: impl Future<Output = Reply>, appears: impl Future<Output = ()>) -> Reply {
+    let mut listening = pin!(listening);
+    tokio::select! {
+        ended = listening.as_mut() => ended,
+        () = appears => listening.await,
+    }
+}
+
+/// Waits until the tools of a server that was missing were listed.
+async fn appears(was_missing: bool, link: &Arc<Link>, call: &Call) {
+    if !was_missing {
+        return;
+    }
+    let mut listing = link.watch_listing();
+    let is_there = |listing: &Listing| matches!(listing, Listing::Done | Listing::Unasked);
+    if matches!(link.over.run_until_cancelled(listing.wait_for(is_there)).await, Some(Ok(_))) {
+        appeared(link, call);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Servers whose tools are missing: what the model, the user and a program are told of them.
 
 use bytes::Bytes;
-use seawall::{LoadReport, ServerOutcome, Warnings};
+use seawall::{DeniedText, LoadReport, ServerOutcome, Warnings};
 use serde_json::{Map, Value, json};
 
 use crate::upstream::{Server, seconds};
@@ -11,13 +11,8 @@ use crate::wire::build;
 pub const SERVERS: &str = "seawall/servers";
 
 /// The exact lines about servers that did not load.
-pub fn warnings(outcomes: Vec<ServerOutcome<()>>) -> Warnings {
-    LoadReport { outcomes }.warnings()
-}
-
-/// A server that is there.
-pub fn there(server: &Server) -> ServerOutcome<()> {
-    ServerOutcome { server_id: server.name.clone(), result: Ok(Vec::new()), attempts: 1 }
+pub fn warnings(outcomes: Vec<ServerOutcome<()>>, denied: DeniedText) -> Warnings {
+    LoadReport { outcomes }.warnings_with(denied)
 }
 
 /// What a program is told of a server: whether it will come back by itself, why it is not there, when it is tried next.

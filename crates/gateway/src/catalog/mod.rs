@@ -1,6 +1,6 @@
 //! Several servers on one endpoint: which server a call is for, and what their lists look like as one.
 //!
-//! `stable` keeps lists as they were, `late` waits for slow ones, `quarantine` leaves out what no client can read, `drift`
+//! `startup` lists a server as soon as it is greeted, `stable` keeps lists as they were, `late` waits for slow ones, `quarantine` leaves out what no client can read, `drift`
 //! says what changed; `names` gives things public names, `lists` merges, `missing` says who is not there, `hello` shakes
 //! hands for all, `listen` hears all.
 
@@ -19,6 +19,7 @@ pub mod required;
 pub mod rules;
 pub mod schema;
 pub mod stable;
+pub mod startup;
 pub mod written;
 
 use std::sync::Arc;
@@ -67,7 +68,11 @@ pub async fn look_up_tools(route: &Arc<Route>, caller: &Caller, server: &Arc<Ser
     let request = build::request(&crate::wire::Id::number(0), "tools/list", &params.json());
     let Ok(request) = Message::parse(request) else { return };
     let list = Call { request, outlet: Arc::new(Nowhere), cancel: Arc::default(), ..call.clone() };
-    let patience = limits::LOOK_UP.min(server.reconnect.patience());
+    // Only the first call waits for a server that is greeted and does not list.
+    let patience = server.load.patience(limits::LOOK_UP.min(server.reconnect.patience()));
+    if patience.is_zero() {
+        return;
+    }
     let _in_time = tokio::time::timeout(patience, Box::pin(exchange(route, caller, server, &list))).await;
 }
 

@@ -5,17 +5,19 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use seawall::{Connect, ServerOutcome, Signals, load_tools};
 
+use super::startup;
 use crate::bridge::pool::own_info;
 use crate::bridge::to_modern;
+use crate::gateway::Route;
 use crate::upstream::Server;
 use crate::upstream::handshake::Opening;
 use crate::wire::edit::{Object, quoted};
 use crate::wire::names::{Era, LEGACY};
 
 /// Loads the servers that are required, all at once; if one fails, why, in a line for each.
-pub async fn load(servers: &[Arc<Server>]) -> Result<(), String> {
-    let loads = servers.iter().filter(|server| server.required).map(async |server| {
-        let connect = Listing { server, opening: opening() };
+pub async fn load(route: &Route) -> Result<(), String> {
+    let loads = route.servers.iter().filter(|server| server.required).map(async |server| {
+        let connect = Listing { route, server, opening: opening() };
         let loaded = load_tools([server.name.as_str()], &connect, &server.load.options()).await;
         match loaded {
             Ok(report) => report.outcomes.iter().filter_map(told).collect(),
@@ -34,13 +36,16 @@ fn told(outcome: &ServerOutcome<()>) -> Option<String> {
 }
 
 struct Listing<'a> {
-    server: &'a Server,
+    route: &'a Route,
+    server: &'a Arc<Server>,
     opening: Opening,
 }
 
 impl Connect<()> for Listing<'_> {
     async fn connect(&self, _: &str) -> Result<Vec<()>, Signals> {
-        self.server.list_once(&self.opening).await.map(|()| Vec::new())
+        let found = self.server.list_once(&self.opening).await?;
+        startup::keep_found(&self.route.memory, &self.route.policies, self.server, &self.opening, &found);
+        Ok(Vec::new())
     }
 }
 

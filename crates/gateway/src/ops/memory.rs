@@ -1,6 +1,7 @@
 //! What a server said last time: its handshake and its lists, kept for the time when it is not there.
 //!
-//! Kept in memory, and in one small file per server and kind of client where there is a folder for it. Files hold what
+//! What a server says may depend on what its client can do, so it is kept for each kind of client; and once more for all of
+//! them, so that a client of a kind that never came before is not without tools. Kept in memory, and in one small file per server and kind of client where there is a folder for it. Files hold what
 //! the server sent and nothing about how it is reached; names are hashes.
 
 use std::collections::{BTreeMap, HashMap};
@@ -17,6 +18,7 @@ use serde_json::value::RawValue;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 use crate::upstream::Hello;
+use crate::wire::limits;
 use crate::wire::names::Era;
 
 /// Files that are kept; the oldest go.
@@ -41,6 +43,21 @@ pub struct Memory {
 struct Known {
     hello: Option<KnownHello>,
     lists: BTreeMap<String, Box<RawValue>>,
+}
+
+impl Known {
+    /// Keeps a list, or a page of it; whether that is news. The pages of a list that is no more go with it.
+    fn keep(&mut self, name: &str, list: &RawValue) -> bool {
+        if self.lists.get(name).is_some_and(|old| old.get() == list.get()) {
+            return false;
+        }
+        let pages = format!("{name} ");
+        self.lists.retain(|known, _| !known.starts_with(&pages));
+        if self.lists.len() < limits::LISTS_KEPT || self.lists.contains_key(name) {
+            self.lists.insert(name.to_owned(), list.to_owned());
+        }
+        true
+    }
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -103,6 +120,16 @@ impl Memory {
         known
     }
 
+    /// The last handshake with a client of whatever kind.
+    pub fn hello_of_any(&self, key: &str) -> Option<Hello> {
+        self.hello(&of_any(key))
+    }
+
+    /// A list as a client of whatever kind read it last.
+    pub fn list_of_any(&self, key: &str, name: &str) -> Option<Bytes> {
+        self.list(&of_any(key), name)
+    }
+
     /// The last handshake.
     pub fn hello(&self, key: &str) -> Option<Hello> {
         let known = self.known(key);
@@ -122,21 +149,21 @@ impl Memory {
     pub fn keep_hello(&self, key: &str, hello: &Hello) {
         let Some(result) = raw(&hello.result) else { return };
         let hello = KnownHello { is_modern: hello.era == Era::Modern, version: hello.version.clone(), result };
-        self.change(key, |known| {
-            let is_new = known.hello.as_ref().is_none_or(|old| old.result.get() != hello.result.get());
-            known.hello = Some(hello);
-            is_new
-        });
+        for key in [key, &of_any(key)] {
+            self.change(key, |known| {
+                let is_new = known.hello.as_ref().is_none_or(|old| old.result.get() != hello.result.get());
+                known.hello = Some(hello.clone());
+                is_new
+            });
+        }
     }
 
-    /// Remembers a list.
+    /// Remembers a list, or a page of it.
     pub fn keep_list(&self, key: &str, name: &str, list: &[u8]) {
         let Some(list) = raw(list) else { return };
-        self.change(key, |known| {
-            let is_new = known.lists.get(name).is_none_or(|old| old.get() != list.get());
-            known.lists.insert(name.to_owned(), list);
-            is_new
-        });
+        for key in [key, &of_any(key)] {
+            self.change(key, |known| known.keep(name, &list));
+        }
     }
 
     fn change(&self, key: &str, change: impl FnOnce(&mut Known) -> bool) {
@@ -163,6 +190,11 @@ impl Memory {
             });
         }
     }
+}
+
+/// The name of what is kept for clients of every kind: the server's part of a name for one kind.
+fn of_any(key: &str) -> String {
+    format!("{}-any", key.split('-').next().unwrap_or_default())
 }
 
 /// What the server of this name listed last, to whomever: the pages of the list, as they were kept. Only looks.
@@ -240,7 +272,11 @@ mod tests {
         let again = Memory::new(Some(path));
         assert_eq!(again.hello(&name).unwrap().result, r#"{ "b":1.0, "a":[] }"#);
         assert_eq!(again.list(&name, "tools/list").unwrap(), r#"{"tools": [{"name":"x"} ]}"#);
-        assert!(again.list(&key(&[b"server", b"other"]), "tools/list").is_none());
+        let other = format!("{name}-other");
+        assert!(again.list(&other, "tools/list").is_none() && again.hello(&other).is_none());
+        assert_eq!(again.list_of_any(&other, "tools/list").unwrap(), r#"{"tools": [{"name":"x"} ]}"#);
+        assert_eq!(again.hello_of_any(&other).unwrap().result, r#"{ "b":1.0, "a":[] }"#);
+        assert!(again.list_of_any(&key(&[b"another"]), "tools/list").is_none());
         std::fs::write(&file, "garbage").unwrap();
         assert!(Memory::new(file.parent().map(Path::to_path_buf)).hello(&name).is_none(), "a broken file is no memory");
     }
@@ -262,6 +298,21 @@ mod tests {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
         assert_eq!((Arc::strong_count(&memory.written), files()), (1, FILES));
+    }
+
+    #[tokio::test]
+    async fn a_list_takes_the_pages_of_the_one_before_with_it_and_pages_are_bounded() {
+        let memory = Memory::default();
+        memory.keep_list("s-c", "tools/list", b"[1]");
+        memory.keep_list("s-c", "tools/list a", b"[2]");
+        memory.keep_list("s-c", "tools/list", b"[1]");
+        assert!(memory.list("s-c", "tools/list a").is_some(), "it is still the same list");
+        memory.keep_list("s-c", "tools/list", b"[3]");
+        assert!(memory.list("s-c", "tools/list a").is_none());
+        for page in 0..1_000 {
+            memory.keep_list("s-c", &format!("tools/list {page}"), b"[]");
+        }
+        assert_eq!(memory.known("s-c")["s-c"].lists.len(), limits::LISTS_KEPT);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use super::Session;
+use super::servers::is_listed;
 use crate::catalog::missing;
 use crate::upstream::{Keeper, Server};
 
@@ -38,7 +39,7 @@ impl Session {
     /// Whether a server is still missing; the client hears when that has come to mean something else.
     fn is_missing(&self, Missing { server, told }: &mut Missing) -> bool {
         let Some(keeper) = self.kept(server) else { return false };
-        if let Some(link) = keeper.now() {
+        if let Some(link) = keeper.now().filter(|link| is_listed(link)) {
             self.appeared(&link);
             return false;
         }
@@ -52,7 +53,7 @@ impl Session {
             told.push(status);
             let level = self.log_level.lock().unwrap_or_else(PoisonError::into_inner).clone();
             if !level.is_some_and(|level| QUIET.contains(&level.as_str())) {
-                for line in missing::warnings(vec![outcome]).streamed {
+                for line in missing::warnings(vec![outcome], server.load.denied_text()).streamed {
                     self.general.notify(missing::message(&line));
                 }
             }

@@ -10,8 +10,9 @@ use crate::bridge::to_modern;
 use crate::call::{Call, Nowhere};
 use crate::catalog::{quarantine, stable};
 use crate::upstream::keeper::Prepare;
+use crate::upstream::load::Listing;
 use crate::upstream::{Failure, Hello, Keeper, Link, Server};
-use crate::wire::edit::quoted;
+use crate::wire::edit::{Object, quoted};
 use crate::wire::names::Era;
 use crate::wire::{Id, Message, build, limits};
 
@@ -41,17 +42,6 @@ impl Session {
         self.promised.lock().unwrap_or_else(PoisonError::into_inner).insert(server.name.clone(), None);
     }
 
-    /// A server that has only just started listed nothing, and is asked again by whoever is the first to doubt it.
-    pub fn doubts(&self, server: &str) -> bool {
-        let mut promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
-        promised.insert(server.to_owned(), None).is_none()
-    }
-
-    /// Nobody asks it again.
-    pub fn doubts_no_more(&self, server: &str) {
-        self.promised.lock().unwrap_or_else(PoisonError::into_inner).remove(server);
-    }
-
     /// A server is there that the client was told was missing, unless it was told already that it is there.
     pub(super) fn appeared(&self, link: &Link) {
         let promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner).remove(&link.server);
@@ -60,10 +50,28 @@ impl Session {
         }
     }
 
+    /// The gateway has read a server's lists: the client hears of all that is not what it was shown, once.
+    pub(super) fn listed(&self, link: &Link, changed: &[&'static str]) {
+        // It has read nothing yet, and reads what is there now.
+        if !self.initialized.load(Ordering::SeqCst) {
+            return;
+        }
+        let promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner).remove(&link.server);
+        let capabilities = |hello: &[u8]| Object::of(hello).get("capabilities").map(<[u8]>::to_vec);
+        match (promised, link.hello()) {
+            (Some(None), Some(hello)) => self.lists_changed(hello),
+            (Some(Some(before)), Some(hello)) if capabilities(&before) != capabilities(&hello.result) => {
+                self.lists_changed(hello);
+            }
+            _ => changed.iter().for_each(|name| self.general.notify(build::notification(name, None))),
+        }
+    }
+
     /// The client will read from servers that are there what it was promised of them.
     pub(super) fn keep_promises(&self, links: &[Arc<Link>]) {
+        let is_there = |server: &str| links.iter().any(|link| link.server == server && is_listed(link));
         let mut promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
-        promised.retain(|server, _| !links.iter().any(|link| link.server == *server));
+        promised.retain(|server, _| !is_there(server));
     }
 
     /// Who keeps the conversation with a server.
@@ -99,22 +107,13 @@ impl Session {
 
     /// A conversation was opened, perhaps again: it is brought to where the client believes it to be.
     async fn opened(self: &Arc<Self>, server: &Arc<Server>, link: &Arc<Link>) {
-        let Some(hello) = link.hello() else { return };
-        let key = self.key(server);
-        self.route.memory.keep_hello(&key, hello);
         if !self.initialized.load(Ordering::SeqCst) {
             return;
         }
         self.ready(link).await;
         self.replay(link).await;
-        let promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner).remove(&server.name);
-        match promised {
-            Some(promised) if promised.as_ref() != Some(&hello.result) => self.lists_changed(hello),
-            _ => {
-                let (session, link) = (Arc::clone(self), Arc::clone(link));
-                tokio::spawn(async move { stable::compare(&session, &key, &link).await });
-            }
-        }
+        let (session, link, key) = (Arc::clone(self), Arc::clone(link), self.key(server));
+        tokio::spawn(async move { stable::compare(&session, &key, &link).await });
     }
 
     /// Tells the client to read again whatever the server can list.
@@ -181,4 +180,9 @@ impl Session {
         };
         answer.map(|answer| quarantine::cleaned(server, Era::Legacy, method, answer))
     }
+}
+
+/// Whether all is known of a server that a client waits for: its tools were listed, or nobody lists them.
+pub(super) fn is_listed(link: &Link) -> bool {
+    matches!(link.listing(), Listing::Done | Listing::Unasked)
 }

@@ -45,6 +45,9 @@ impl Outlet for ToClient {
         else {
             return link.refuse(&question, "the client is gone");
         };
+        if Arc::ptr_eq(&self.stream, &session.general) && session.holds_back(link, &question) {
+            return;
+        }
         let number = session.next.fetch_add(1, Ordering::Relaxed);
         let token_span = question.meta("progressToken");
         let token = token_span.map(|span| Bytes::copy_from_slice(span.of(question.raw())));
@@ -59,6 +62,12 @@ impl Outlet for ToClient {
         if !self.stream.ask(edit::splice(question.raw(), &mut cuts)) {
             session.asked().remove(&number);
             link.refuse(&question, "the client has not taken what was said before");
+        }
+    }
+
+    fn listed(&self, link: &Arc<Link>, changed: &[&'static str]) {
+        if let Some(session) = self.session.upgrade() {
+            session.listed(link, changed);
         }
     }
 

@@ -32,6 +32,13 @@ pub struct Opening {
 }
 
 impl Opening {
+    /// The revision that the client asked for.
+    pub fn version(&self) -> String {
+        let version =
+            Object::of(&self.initialize).get("protocolVersion").and_then(scan::text).map(|text| text.into_owned());
+        version.unwrap_or_default()
+    }
+
     /// The name under which is remembered what a server says to clients like this one.
     pub fn key(&self, server: &Server) -> String {
         let params = Object::of(&self.initialize);

@@ -232,6 +232,7 @@ async fn keep(weak: Weak<Keeper>) {
                 let _open = server.status.open(std::mem::replace(&mut is_again, true));
                 drop(starting);
                 link.touch();
+                server.greeted(&opening, &link);
                 keeper.state.send_replace(State::Open(Arc::clone(&link)));
                 drop(keeper);
                 tokio::select! {

@@ -15,13 +15,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::liveness::Sent;
 use self::ticket::Ticket;
 use super::incident::Incidents;
+use super::load::Listing;
 use super::mirror::Mirror;
 use super::status::Status;
 use super::{Failure, Hello, Server, Wire};
@@ -65,6 +66,10 @@ pub struct Link {
     open: Mutex<Open>,
     /// Bytes that may still wait to be told.
     telling: Arc<Semaphore>,
+    /// How far the listing of the server's tools has come in it.
+    listing: watch::Sender<Listing>,
+    /// When the gateway read the list that no client has read yet.
+    unread_list: Mutex<Option<Instant>>,
 }
 
 #[derive(Default)]
@@ -110,7 +115,56 @@ impl Link {
             is_followed: AtomicBool::new(false),
             open: Mutex::default(),
             telling: Arc::new(Semaphore::new(limits::TELL_BYTES)),
+            listing: watch::Sender::default(),
+            unread_list: Mutex::default(),
         })
+    }
+
+    /// How far the listing of the server's tools has come.
+    pub fn listing(&self) -> Listing {
+        *self.listing.borrow()
+    }
+
+    /// Notes how far it has come.
+    pub fn note_listing(&self, listing: Listing) {
+        *self.unread_list.lock().unwrap_or_else(PoisonError::into_inner) =
+            (listing == Listing::Done).then(Instant::now);
+        self.listing.send_replace(listing);
+    }
+
+    /// Hears how far it comes.
+    pub fn watch_listing(&self) -> watch::Receiver<Listing> {
+        self.listing.subscribe()
+    }
+
+    /// How it ended, once it has.
+    pub async fn listed(&self) -> Listing {
+        let mut listing = self.listing.subscribe();
+        let ended = listing.wait_for(|listing| *listing != Listing::UnderWay);
+        let ended = self.over.run_until_cancelled(ended).await;
+        ended.and_then(Result::ok).map_or(Listing::Failed, |listing| *listing)
+    }
+
+    /// Whether the list that the gateway read at the start is as good as one that is read now: once, for a while, and unless
+    /// the server says that it has changed.
+    pub fn take_unread_list(&self) -> bool {
+        let unread = self.unread_list.lock().unwrap_or_else(PoisonError::into_inner).take();
+        unread.is_some_and(|read| read.elapsed() < limits::LIST_FRESH)
+    }
+
+    /// The server says that its tools have changed.
+    fn forget_unread_list(&self) {
+        self.unread_list.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Tells everybody who uses it that the server's lists were read, and which have changed.
+    pub fn announce_lists(self: &Arc<Self>, changed: &[&'static str]) {
+        self.general.listed(self, changed);
+    }
+
+    /// The era of the clients that use it.
+    pub fn client_era(&self) -> Era {
+        self.general.era()
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {

@@ -1,19 +1,22 @@
 //! How a server is loaded, and what came of it, for all who ask.
 //!
-//! A server that has not failed before gets a few quick tries; after that the keeper goes on at its own pace, one try at
-//! a time. What a failure means is the library's to say.
+//! Loading is two steps: the server is greeted (here), then its tools are listed (`catalog::startup`). It is available
+//! when both worked. A server that has not failed before gets a few quick tries; after that the keeper goes on at its own
+//! pace, one try at a time. What a failure means is the library's to say.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
-use seawall::{Backoff, Cause, Classifier, Connect, Disposition, Env, LoadOptions, ServerOutcome, Signals, load_tools};
+use seawall::{
+    Backoff, Cause, Classifier, Connect, DeniedText, Disposition, Env, LoadOptions, ServerOutcome, Signals, load_step,
+};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::handshake::Opening;
-use super::look::Missed;
-use super::{Failure, Link, Server};
+use super::look::{Found, Missed};
+use super::{Failure, Link, Server, place};
 use crate::call::Outlet;
 use crate::ops::config::{LoadConfig, Transport};
 use crate::wire::limits;
@@ -38,8 +41,24 @@ struct State {
     failed: Option<seawall::Failure>,
     /// The tools that were left out of its list, as it was told last.
     quarantined: String,
-    /// Whether the last try worked.
+    /// Whether `failed` is about its list: it can be greeted.
+    is_unlisted: bool,
+    /// Whether the last load worked.
     is_loaded: bool,
+}
+
+/// How far the listing of a server's tools has come in one conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Listing {
+    /// Nobody lists them but the client.
+    #[default]
+    Unasked,
+    /// The server was greeted and is asked.
+    UnderWay,
+    /// They were listed, or it has none.
+    Done,
+    /// It failed as often as a load may; it may be tried again.
+    Failed,
 }
 
 impl Load {
@@ -66,19 +85,68 @@ impl Load {
         let failure = Classifier::new().classify_load(signals);
         // Who waits for the keeper hears from it when it stops; this is for what it goes on with.
         let is_given_up = failure.disposition != Disposition::Transient && !is_final;
-        let mut state = self.state();
-        state.attempts = state.attempts.saturating_add(1);
-        state.failed = Some(failure);
-        state.is_loaded = false;
-        drop(state);
+        self.note_failed(failure, 1, false);
         if is_given_up {
             self.given_up.notify_waiters();
         }
     }
 
-    fn worked(&self) {
+    /// The server was greeted, but its tools could not be listed, in so many attempts.
+    pub fn unlisted(&self, failure: seawall::Failure, attempts: u32) {
+        self.note_failed(failure, attempts, true);
+    }
+
+    fn note_failed(&self, failure: seawall::Failure, attempts: u32, is_unlisted: bool) {
+        let mut state = self.state();
+        // A list can fail long after the last load: it is not there since now.
+        state.since.get_or_insert_with(Instant::now);
+        state.attempts = state.attempts.saturating_add(attempts);
+        state.failed = Some(failure);
+        state.is_unlisted = is_unlisted;
+        state.is_loaded = false;
+    }
+
+    /// The server was greeted: why that failed before is no longer of interest, but it is not loaded yet.
+    fn greeted(&self) {
+        let mut state = self.state();
+        if !state.is_unlisted {
+            state.failed = None;
+        }
+    }
+
+    /// The server was greeted and its tools are listed.
+    pub fn worked(&self) {
         let mut state = self.state();
         *state = State { quarantined: std::mem::take(&mut state.quarantined), is_loaded: true, ..State::default() };
+    }
+
+    /// How the load of the server stands: `available`, `transient`, `permanent` or `denied`; none if it was never tried.
+    pub fn status(&self) -> Option<&'static str> {
+        let state = self.state();
+        match &state.failed {
+            _ if state.is_loaded => Some("available"),
+            Some(failed) => Some(match failed.disposition {
+                Disposition::Denied => "denied",
+                Disposition::Transient if !self.is_overdue(&state) => "transient",
+                Disposition::Transient | Disposition::Permanent => "permanent",
+            }),
+            None => state.since.is_some().then(|| if self.is_overdue(&state) { "permanent" } else { "transient" }),
+        }
+    }
+
+    /// Whether it has been starting for so long that somebody should look after it.
+    fn is_overdue(&self, state: &State) -> bool {
+        state.since.is_some_and(|since| since.elapsed() >= self.config.max_starting)
+    }
+
+    /// How a denial is told.
+    pub fn denied_text(&self) -> DeniedText {
+        self.config.denied_text
+    }
+
+    /// Whether its tools could not be listed when that was tried last, although it was greeted.
+    pub fn is_unlisted(&self) -> bool {
+        self.state().is_unlisted
     }
 
     /// Whether it was there when it was tried last.
@@ -151,15 +219,18 @@ impl Server {
             ..self.load.options()
         };
         let tries = Tries { server: self, opening, general, link: Mutex::default(), last: Mutex::default() };
-        if let Err(invalid) = load_tools::<()>([self.name.as_str()], &tries, &options).await {
-            return Err(Failure::Unreachable(invalid.within("load").to_string()));
-        }
+        // Boxed: a handshake takes much room, and the stack is small.
+        let outcome = match Box::pin(load_step::<()>(&self.name, &tries, &options)).await {
+            Ok(outcome) => outcome,
+            Err(invalid) => return Err(Failure::Unreachable(invalid.within("load").to_string())),
+        };
         match tries.link.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(link) => {
-                self.load.worked();
+                self.load.greeted();
                 Ok(link)
             }
             None => {
+                outcome.announce(&options.env);
                 let last = tries.last.into_inner().unwrap_or_else(PoisonError::into_inner);
                 Err(last.unwrap_or_else(|| Failure::Silent(limits::HANDSHAKE * 4)))
             }
@@ -167,14 +238,17 @@ impl Server {
     }
 
     /// Tries once to open a conversation in which the tools can be listed; it is over then.
-    pub async fn list_once(&self, opening: &Opening) -> Result<(), Signals> {
-        match self.look(opening, 1).await {
-            Ok(_) => {
-                self.load.worked();
-                Ok(())
-            }
-            Err(Missed::Failed(failure)) => Err(self.told(&failure)),
-            Err(Missed::Refused(code, text)) => Err(Signals::rpc(code, text)),
+    pub async fn list_once(&self, opening: &Opening) -> Result<Found, Signals> {
+        let found = self.look(opening, limits::PAGES).await.map_err(|missed| self.missed(&missed))?;
+        self.load.worked();
+        Ok(found)
+    }
+
+    /// The facts of a list that failed.
+    pub fn missed(&self, missed: &Missed) -> Signals {
+        match missed {
+            Missed::Failed(failure) => self.discreet(self.told(failure)),
+            Missed::Refused(code, text) => self.discreet(Signals::rpc(*code, text.clone())),
         }
     }
 
@@ -193,8 +267,8 @@ impl Server {
             }
             failure => Classifier::new().classify_load(&self.told(failure)),
         });
-        let since = state.since.map(|since| since.elapsed()).unwrap_or_default();
-        if failed.disposition == Disposition::Transient && since >= self.load.config.max_starting {
+        if failed.disposition == Disposition::Transient && self.load.is_overdue(&state) {
+            let since = state.since.map(|since| since.elapsed()).unwrap_or_default();
             failed.disposition = Disposition::Permanent;
             failed.message = format!("not ready after {} s: {}", since.as_secs(), failed.message);
         }
@@ -212,13 +286,11 @@ impl Server {
         ServerOutcome { server_id: self.name.clone(), result: Err(failed), attempts: 1 }
     }
 
-    /// The facts of a failure, in words that name the place but no more of the address: the rest can hold secrets.
+    /// The facts of a failure, in words that name the endpoint: servers behind one gateway differ only in its path.
     fn told(&self, failure: &Failure) -> Signals {
         let signals = Signals { message: failure.to_string(), ..failure.signals() };
         let Some(url) = self.url() else { return signals };
-        let (scheme, host) = (url.scheme_str().unwrap_or_default(), url.host().unwrap_or_default());
-        let port = url.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
-        let place = format!("{scheme}://{host}{port}");
+        let place = self.hidden(&place::shown(url));
         let message = match failure {
             Failure::Status { status, .. } => {
                 let reason = StatusCode::from_u16(*status).ok().and_then(|status| status.canonical_reason());
@@ -242,7 +314,8 @@ struct Tries<'a> {
 
 impl Tries<'_> {
     async fn once(&self) -> Result<(), Signals> {
-        match self.server.shake(self.opening, self.general).await {
+        // Boxed, as some transports need more room than others.
+        match Box::pin(self.server.shake(self.opening, self.general)).await {
             Ok(link) => {
                 *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Some(link);
                 Ok(())

@@ -7,7 +7,7 @@ use super::{Failure, Hello, Link, Server, beginning};
 use crate::call::{Nowhere, Outlet};
 use crate::wire::edit::{Object, quoted};
 use crate::wire::names::Era;
-use crate::wire::{Kind, Message, build};
+use crate::wire::{Kind, Message, build, limits};
 
 /// What was seen.
 pub struct Found {
@@ -38,13 +38,14 @@ impl Server {
     }
 }
 
-async fn pages(link: &Arc<Link>, opening: &Opening, most: usize) -> Result<Vec<Message>, Missed> {
+/// The pages of the list of tools, at most so many and within bounds of size; none of a server that has no tools.
+pub async fn pages(link: &Arc<Link>, opening: &Opening, most: usize) -> Result<Vec<Message>, Missed> {
     let mut params = Object::default();
     if link.era() == Era::Modern {
         params.set("_meta", &opening.meta[..]);
     }
-    let mut pages = Vec::new();
-    while pages.len() < most {
+    let (mut pages, mut bytes) = (Vec::new(), 0);
+    while pages.len() < most && bytes < limits::LIST_BYTES {
         let page = link.ask("tools/list", &params.json()).await.map_err(Missed::Failed)?;
         if page.kind() == Kind::Error {
             let code = page.field_json("code").and_then(|code| serde_json::from_slice(code).ok());
@@ -57,6 +58,10 @@ async fn pages(link: &Arc<Link>, opening: &Opening, most: usize) -> Result<Vec<M
                 Err(Missed::Refused(code.unwrap_or(build::INTERNAL_ERROR), text))
             };
         }
+        if !holds_list(&page, "tools") {
+            return Err(Missed::Refused(build::INTERNAL_ERROR, "its answer to tools/list is no list".to_owned()));
+        }
+        bytes += page.raw().len();
         let next = page.field_text("nextCursor").map(|cursor| quoted(&cursor));
         pages.push(page);
         match next {
@@ -65,4 +70,9 @@ async fn pages(link: &Arc<Link>, opening: &Opening, most: usize) -> Result<Vec<M
         };
     }
     Ok(pages)
+}
+
+/// Whether an answer holds a list of `entries`.
+pub fn holds_list(answer: &Message, entries: &str) -> bool {
+    answer.kind() == Kind::Result && answer.field_json(entries).is_some_and(|list| list.starts_with(b"["))
 }

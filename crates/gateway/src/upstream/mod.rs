@@ -2,7 +2,7 @@
 //!
 //! `link` is one conversation, over a `pipe` (to a `child`, over `ws`, over legacy `sse`) or over `http`; `handshake`
 //! opens it, `load` tries that a few times, `look` once, `keeper` keeps it open, `reconnect` says how soon; `status` is what is known
-//! of a server, `said` what it says outside the protocol, `mark` finds what it started, `watcher` outlives us for that; `mirror` puts arguments into
+//! of a server, `place` how its address is shown, `said` what it says outside the protocol, `mark` finds what it started, `watcher` outlives us for that; `mirror` puts arguments into
 //! headers where a tool wants that.
 
 pub mod child;
@@ -21,6 +21,7 @@ mod lost_session;
 pub mod mark;
 pub mod mirror;
 pub mod pipe;
+pub mod place;
 pub mod processes;
 pub mod reconnect;
 mod response;
@@ -32,7 +33,7 @@ pub mod watcher;
 mod ws;
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ::http::Uri;
 use bytes::Bytes;
@@ -40,6 +41,7 @@ use seawall::{Env, Rng, Signals};
 use tokio::sync::watch;
 
 pub use failure::{Failure, beginning, seconds};
+use handshake::Opening;
 pub use keeper::Keeper;
 pub use link::Link;
 pub use lost_session::SendAgain;
@@ -85,6 +87,9 @@ impl Hello {
     }
 }
 
+/// What is done with every conversation once the server was greeted in it.
+pub type WhenGreeted = Box<dyn Fn(&Arc<Server>, &Opening, &Arc<Link>) + Send + Sync>;
+
 /// One configured server.
 pub struct Server {
     /// Its name in the configuration.
@@ -115,6 +120,7 @@ pub struct Server {
     only: Mutex<Option<Era>>,
     /// How often somebody wanted it to start again.
     again: watch::Sender<u64>,
+    when_greeted: OnceLock<WhenGreeted>,
 }
 
 impl Server {
@@ -157,7 +163,21 @@ impl Server {
             lifecycle,
             only: Mutex::new(None),
             again: watch::Sender::new(0),
+            when_greeted: OnceLock::new(),
         })
+    }
+
+    /// Says what is done with every conversation once the server was greeted in it: its tools are listed.
+    pub fn when_greeted(&self, then: WhenGreeted) {
+        let _once = self.when_greeted.set(then);
+    }
+
+    /// The server was greeted in a conversation, which may be used now.
+    fn greeted(self: &Arc<Self>, opening: &Opening, link: &Arc<Link>) {
+        match self.when_greeted.get() {
+            Some(then) => then(self, opening, link),
+            None => self.load.worked(),
+        }
     }
 
     /// Ends every conversation with it and opens those anew that somebody holds, whatever was before.

@@ -136,6 +136,11 @@ impl Reconnect {
         self.state().until = None;
     }
 
+    /// The pause after so many failures in a row.
+    pub fn pause(&self, failures: u32) -> Duration {
+        self.backoff.delay(failures, &self.rng)
+    }
+
     /// What went wrong last, if nothing has worked since.
     pub fn last(&self) -> Option<Failure> {
         self.state().last.clone()

@@ -104,6 +104,11 @@ impl Status {
         seen.turn(|seen| seen.is_ill = true);
     }
 
+    /// Something went wrong in a conversation that goes on.
+    pub fn troubled(&self, why: String) {
+        self.lock().last_error = Some(why);
+    }
+
     /// A line on stdout was no message.
     pub fn noise(&self) {
         self.lock().noise += 1;

@@ -155,6 +155,14 @@ pub const LAST_ANSWER: Duration = Duration::from_millis(1500);
 /// How long a list waits for one server where others, or what it listed before, can be answered instead: below the five
 /// seconds that the least patient clients wait.
 pub const LIST_WAIT: Duration = Duration::from_secs(4);
+/// How long a client waits for a server that is starting, where what it said last can be answered instead.
+pub const CATALOG_WAIT: Duration = Duration::from_millis(50);
+/// The same for the handshake, where only what the server said to another kind of client can be answered.
+pub const GREETING_WAIT: Duration = Duration::from_millis(250);
+/// How long a list that the gateway read at the start of a conversation is as good as one that is read anew.
+pub const LIST_FRESH: Duration = Duration::from_secs(10);
+/// Lists and pages of lists that are remembered of one server, for one kind of client.
+pub const LISTS_KEPT: usize = 4 + PAGES;
 /// Lists of one server that go on although nobody waits for them any more.
 pub const LATE_LISTS: usize = 16;
 /// The longest name of a tool that is counted apart, in bytes.

@@ -101,8 +101,9 @@ async fn t21_nothing_is_listed_that_was_only_asked_about() {
     let (server, is_well) = patient().await;
     is_well.store(true, Ordering::SeqCst);
     let served = server.served(&format!("{ONCE}{ADMIN}")).await;
-    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    let door = Door::of(&served);
     assert_eq!(names(&door.breakers().await), BTreeSet::new(), "no server was asked for its tools yet");
+    let session = served.session("/mcp/gh").await;
     for tool in ["get_issue", "invented-by-a-client", "rm -rf"] {
         call(&session, tool, json!({})).await;
     }

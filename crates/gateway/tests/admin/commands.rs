@@ -74,9 +74,10 @@ impl Shell {
 async fn an_operator_sees_the_breakers_and_throws_their_switches() {
     let (server, is_well) = patient().await;
     let served = server.served(&format!("{ONCE}{ADMIN}")).await;
-    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    let door = Door::of(&served);
     let shell = Shell::before(&door);
     assert!(shell.ok("breakers").await.starts_with("no server has listed its tools yet"));
+    let session = served.session("/mcp/gh").await;
     for _ in 0..3 {
         call(&session, "get_issue", json!({})).await;
     }

@@ -3,10 +3,11 @@
 use serde_json::{Value, json};
 
 use super::breakers::ONCE;
+use super::commands::Shell;
 use super::door::{ADMIN, Door, TOKEN};
 use super::kit::{Served, until};
 use super::server::{End, Faulty, QUICK, call};
-use super::upstream::{Upstream, answer, honest, write};
+use super::upstream::{Upstream, answer, honest, response, write};
 
 const DOWN: End = End::Status("503 Service Unavailable", "", "");
 
@@ -194,9 +195,39 @@ async fn servers_are_told_with_what_is_known_of_them() {
         "{gh}"
     );
     assert!(gh["since"].as_u64() > Some(1_700_000_000_000) && gh["restarts"] == 0, "{gh}");
-    assert_eq!((&gone["status"], &gone["tools"]), (&json!("away"), &json!(0)), "{gone}");
+    assert_eq!((&gone["status"], &gone["tools"]), (&json!("away"), &Value::Null), "nobody listed it: {gone}");
+    assert_eq!((&gh["load"], &gone["load"]), (&json!("available"), &json!("permanent")));
     assert!(gone["lastError"].as_str().unwrap().contains("cannot be started"), "{gone}");
     let scrape = door.scrape().await;
     assert_eq!(scrape.value("seawall_load_outcome", &[("server", "gone"), ("status", "permanent")]), 1.0);
     assert_eq!(scrape.value("seawall_load_outcome", &[("server", "gone"), ("status", "available")]), 0.0);
+}
+
+#[tokio::test]
+async fn a_server_that_was_greeted_and_could_not_be_listed_is_not_up() {
+    let json = "content-type: application/json\r\n";
+    let closed = Upstream::start(move |asked, mut tcp| async move {
+        let bytes = if asked.is("tools/list") { response("403 Forbidden", json, b"") } else { honest(&asked) };
+        write(&mut tcp, &bytes).await;
+    })
+    .await;
+    let well = Faulty::start(|_, _, _| End::Text("well")).await;
+    let remote = |name: &str, url: &str| format!("[servers.{name}]\nurl = {url:?}\ntype = \"http\"\n");
+    let served = Served::with(&format!("{ADMIN}{}{}", remote("closed", &closed.url), remote("gh", &well.url))).await;
+    let (_session, door) = (served.session("/mcp").await, Door::of(&served));
+    let (_, answer) = door.get("/resilience/servers").await;
+    let closed = &answer["servers"]["closed"];
+    let said = ["status", "load", "tools"].map(|key| closed[key].clone());
+    assert_eq!(said, [json!("unlisted"), json!("denied"), Value::Null], "{closed}");
+    assert!(closed["lastError"].as_str().unwrap().contains("could not be listed: HTTP 403"), "{closed}");
+    let gh = ["status", "load", "tools"].map(|key| answer["servers"]["gh"][key].clone());
+    assert_eq!(gh, [json!("up"), json!("available"), json!(9)], "listed by nobody but the gateway");
+    let scrape = door.scrape().await;
+    for (server, status, up) in [("closed", "denied", 0.0), ("gh", "available", 1.0)] {
+        assert_eq!(scrape.value("seawall_load_outcome", &[("server", server), ("status", status)]), 1.0);
+        assert_eq!(scrape.value("seawall_server_up", &[("server", server)]), up);
+    }
+    let table = Shell::before(&door).ok("servers").await;
+    let row = table.lines().find(|line| line.starts_with("closed")).unwrap();
+    assert!(row.starts_with("closed  unlisted (denied)  -  "), "{table}");
 }

@@ -15,8 +15,9 @@ async fn well() -> Faulty {
 async fn a_running_gateway_explains_what_its_servers_listed() {
     let server = well().await;
     let served = server.served(&format!("{ADMIN}[kinds.write]\nretry = {{ attempts = 5 }}\n")).await;
-    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    let door = Door::of(&served);
     assert_eq!(door.get("/resilience/policy/get_issue").await.0, 404, "nobody has listed it yet");
+    let session = served.session("/mcp/gh").await;
     call(&session, "get_issue", json!({})).await;
 
     let (status, told) = door.get("/resilience/policy/get_issue").await;

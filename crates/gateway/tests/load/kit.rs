@@ -248,11 +248,6 @@ pub(crate) fn shakes(server: &Upstream) -> usize {
     server.seen().iter().filter(|asked| asked.is("initialize")).count()
 }
 
-/// The address without its path.
-pub(crate) fn origin(url: &str) -> &str {
-    url.trim_end_matches("/mcp")
-}
-
 /// `seawall serve`, for clients that come one after the other.
 pub(crate) struct Served {
     _process: Child,
@@ -273,10 +268,10 @@ impl Served {
     }
 
     /// Sends one request on a connection of its own; further headers end in a line break each.
-    async fn send(&self, headers: &str, body: &Value) -> tokio::net::TcpStream {
+    async fn send(&self, path: &str, headers: &str, body: &Value) -> tokio::net::TcpStream {
         let body = body.to_string();
         let head = format!(
-            "POST /mcp HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+            "POST {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/json\r\n\
              accept: application/json, text/event-stream\r\n{headers}content-length: {}\r\n\r\n",
             self.address,
             body.len()
@@ -286,33 +281,89 @@ impl Served {
         tcp
     }
 
-    /// One request and its answer.
-    async fn post(&self, headers: &str, body: &Value) -> Value {
-        let mut tcp = self.send(headers, body).await;
+    /// One request and its response: the head and the body.
+    async fn post_raw(&self, path: &str, headers: &str, body: &Value) -> (String, String) {
+        let mut tcp = self.send(path, headers, body).await;
         let mut text = String::new();
         soon("an answer", tokio::io::AsyncReadExt::read_to_string(&mut tcp, &mut text)).await.unwrap();
-        let (_, body) = text.split_once("\r\n\r\n").unwrap();
-        serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {text}"))
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.to_owned(), body.to_owned())
+    }
+
+    /// One request and its answer.
+    async fn post(&self, path: &str, headers: &str, body: &Value) -> Value {
+        let (head, body) = self.post_raw(path, headers, body).await;
+        serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {head} {body}"))
     }
 
     /// The handshake of a new legacy client.
     pub(crate) async fn hello(&self) -> Value {
-        let params =
-            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
-        self.post("", &json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})).await
+        self.post("/mcp", "", &initialize(&json!({}))).await
+    }
+
+    /// A legacy client on this path, with these capabilities, past its handshake.
+    pub(crate) async fn session(&self, path: &str, capabilities: &Value) -> Legacy<'_> {
+        let (head, body) = self.post_raw(path, "", &initialize(capabilities)).await;
+        let id = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).expect(&body);
+        let headers = format!("mcp-session-id: {id}\r\n");
+        let hello: Value = serde_json::from_str(&body).unwrap();
+        let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        self.post_raw(path, &headers, &initialized).await;
+        Legacy { served: self, path: path.to_owned(), headers, hello: hello["result"].clone() }
     }
 
     /// One request of a modern client.
     pub(crate) async fn modern(&self, method: &str) -> Value {
+        self.modern_at("/mcp", method).await
+    }
+
+    /// One request of a modern client on this path.
+    pub(crate) async fn modern_at(&self, path: &str, method: &str) -> Value {
         let (headers, request) = modern(method, json!({}));
-        self.post(&headers, &request).await
+        self.post(path, &headers, &request).await
     }
 
     /// The lines that a modern client hears that listens for changes of the list of tools.
     pub(crate) async fn listen(&self) -> Lines<BufReader<tokio::net::TcpStream>> {
         let (headers, request) = modern("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
-        BufReader::new(self.send(&headers, &request).await).lines()
+        BufReader::new(self.send("/mcp", &headers, &request).await).lines()
     }
+}
+
+/// A legacy client over HTTP.
+pub(crate) struct Legacy<'a> {
+    served: &'a Served,
+    path: String,
+    headers: String,
+    /// What its handshake was answered with.
+    pub(crate) hello: Value,
+}
+
+impl Legacy<'_> {
+    /// One request and its answer.
+    pub(crate) async fn ask(&self, method: &str, params: Value) -> Value {
+        let request = json!({"jsonrpc": "2.0", "id": 2, "method": method, "params": params});
+        self.served.post(&self.path, &self.headers, &request).await
+    }
+
+    /// Says goodbye.
+    pub(crate) async fn leave(self) {
+        let head = format!(
+            "DELETE {} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n{}\r\n",
+            self.path, self.served.address, self.headers
+        );
+        let mut tcp = tokio::net::TcpStream::connect(&self.served.address).await.unwrap();
+        tcp.write_all(head.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        soon("it has left", tokio::io::AsyncReadExt::read_to_string(&mut tcp, &mut text)).await.unwrap();
+        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+    }
+}
+
+fn initialize(capabilities: &Value) -> Value {
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
+        "clientInfo": {"name": "t", "version": "1"}});
+    json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
 }
 
 /// The headers and the body of a modern request.

@@ -22,7 +22,7 @@ async fn p25_a_required_server_that_fails_to_load_fails_the_start() {
     let denied = format!("{ok}{}required = true\n", remote("closed", &closed.url));
     let why = format!(
         "the required server \"closed\" did not load (denied, 1 attempt): HTTP 403 Forbidden from {}",
-        origin(&closed.url)
+        closed.url
     );
     for args in [&["serve", "--listen", "127.0.0.1:0"][..], &["serve", "--stdio"]] {
         let (code, text) = ended(args, &denied).await;

@@ -185,7 +185,7 @@ async fn an_error_that_hides_what_happened_is_probed_once_before_it_is_believed(
     .await;
     let ok = healthy().await;
     let (mut client, hello, _) = Client::connect(&(remote("opaque", &opaque.url) + &remote("ok", &ok.url))).await;
-    let denied = format!("HTTP 403 Forbidden from {}", origin(&opaque.url));
+    let denied = format!("HTTP 403 Forbidden from {}", opaque.url);
     assert_eq!(hello["instructions"], format!("**MCP servers that denied access:** opaque: {denied}"));
     assert_eq!(told(&client.list().await, "opaque")["status"], "denied");
     assert_eq!(shakes(&opaque), 2);

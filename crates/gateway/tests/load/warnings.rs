@@ -18,9 +18,9 @@ async fn t17_each_class_has_its_own_line_in_the_prompt_and_for_the_user() {
 
     let refused = format!(
         "Cannot connect to {}: client error (Connect): tcp connect error: Connection refused (os error 111)",
-        origin(&gone)
+        gone
     );
-    let denied = format!("HTTP 403 Forbidden from {}", origin(&closed.url));
+    let denied = format!("HTTP 403 Forbidden from {}", closed.url);
     let lines = [
         "**MCP servers still starting up (will retry; tools may appear shortly):** slow".to_owned(),
         format!("**MCP servers that failed to load (tools unavailable — needs attention):** gone: {refused}"),

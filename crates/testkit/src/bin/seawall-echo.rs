@@ -1,5 +1,5 @@
 //! An MCP server on stdio that answers every request with the bytes of its params, as they came: for showing that
-//! nothing changes on the way. `initialize` is answered as a legacy server would.
+//! nothing changes on the way. `initialize` is answered as a legacy server would that has nothing to list.
 
 #![allow(clippy::print_stdout, reason = "stdout is the wire")]
 
@@ -17,7 +17,7 @@ struct Envelope<'a> {
 }
 
 const HELLO: &str =
-    r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"echo","version":"0"}}"#;
+    r#"{"protocolVersion":"2025-11-25","capabilities":{"experimental":{}},"serverInfo":{"name":"echo","version":"0"}}"#;
 
 fn main() -> std::io::Result<()> {
     for line in std::io::stdin().lock().lines() {

@@ -12,6 +12,7 @@ use crate::ops::log;
 use crate::ops::telemetry::scrape::ServerNow;
 use crate::policies::Named;
 use crate::upstream::Server;
+use crate::upstream::status::Seen;
 
 /// All servers.
 pub(super) fn list(gateway: &Gateway) -> Answer {
@@ -25,9 +26,12 @@ fn detail(server: &Server, all: &[(Named, Arc<Tool>)]) -> Value {
     let seen = server.status.seen();
     let is_its = |(named, tool): &&(Named, Arc<Tool>)| *named == Named::Tool && tool.server().name() == server.name;
     let tools = all.iter().filter(is_its).count();
+    // None of a server that nobody listed: that is not the same as one that has none.
+    let tools = (tools > 0 || server.load.is_loaded()).then_some(tools);
     let stderr: Vec<String> = seen.stderr.iter().map(|line| server.without_secrets(line)).collect();
     json!({
-        "status": seen.word(),
+        "status": word(server, &seen),
+        "load": server.load.status(),
         "required": server.required,
         "tools": tools,
         "attempts": server.load.attempts(),
@@ -43,6 +47,16 @@ fn detail(server: &Server, all: &[(Named, Arc<Tool>)]) -> Value {
     })
 }
 
+/// How it is with a server, in one word. One that can be greeted and not listed is not up.
+fn word(server: &Server, seen: &Seen) -> &'static str {
+    match (seen.word(), server.load.status()) {
+        ("up", None | Some("available")) => "up",
+        ("up", Some(_)) if server.load.is_unlisted() => "unlisted",
+        ("up", Some(_)) => "starting",
+        (word, _) => word,
+    }
+}
+
 /// Starts a server anew, for whoever uses it; nobody's session ends.
 pub(super) fn restart(gateway: &Gateway, name: &str) -> Answer {
     let Some(server) = gateway.servers.iter().find(|server| server.name == name) else {
@@ -55,10 +69,11 @@ pub(super) fn restart(gateway: &Gateway, name: &str) -> Answer {
 
 /// Whether each is there. One that nobody uses rests, and is not missed.
 pub(super) fn now(gateway: &Gateway) -> Vec<ServerNow<'_>> {
-    let now = |server: &'_ Server| {
+    let now = |server: &'_ Arc<Server>| {
         let seen = server.status.seen();
-        (matches!(seen.word(), "up" | "starting" | "resting"), seen.restarts)
+        let is_up = matches!(word(server, &seen), "up" | "starting" | "resting");
+        (is_up, seen.restarts, server.load.status())
     };
     let servers = gateway.servers.iter().map(|server| (server.name.as_str(), now(server)));
-    servers.map(|(name, (is_up, reconnects))| ServerNow { name, is_up, reconnects }).collect()
+    servers.map(|(name, (is_up, reconnects, load))| ServerNow { name, is_up, reconnects, load }).collect()
 }

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::ops::config::Transport;
-use crate::upstream::Server;
+use crate::upstream::{Server, place};
 
-/// Letters of a part of an address from which on it may be a key.
+/// Letters of a word from which on it may be a key.
 const KEY: usize = 20;
 
 /// The command with its variables, or the address.
@@ -25,11 +25,8 @@ pub(super) fn way(server: &Server, transport: &Transport) -> String {
             format!("{}{env}{}", cwd.unwrap_or_default(), words.join(" "))
         }
         Transport::Http { url, .. } | Transport::Sse { url, .. } | Transport::Ws { url, .. } => {
-            let (scheme, host) = (url.scheme_str().unwrap_or_default(), url.host().unwrap_or_default());
-            let port = url.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
-            let path: Vec<&str> = url.path().split('/').map(|part| if is_key(part) { "***" } else { part }).collect();
             let query = url.query().map(|_| "?***").unwrap_or_default();
-            server.hidden(&format!("{scheme}://{host}{port}{}{query}", path.join("/")))
+            server.hidden(&format!("{}{query}", place::shown(url)))
         }
         Transport::Incomplete { .. } => "not tried".to_owned(),
     }
@@ -41,12 +38,6 @@ fn is_token(word: &str) -> bool {
         ["ghp_", "gho_", "ghu_", "ghs_", "github_pat_", "glpat-", "sk-", "xox", "AKIA", "eyJ", "npm_", "hf_"];
     let value = word.rsplit('=').next().unwrap_or(word);
     value.len() >= KEY && BEGIN.iter().any(|begin| value.starts_with(begin))
-}
-
-/// Some services put the key into the address.
-fn is_key(part: &str) -> bool {
-    let has = |is: fn(&char) -> bool| part.chars().any(|letter| is(&letter));
-    part.len() >= KEY && has(char::is_ascii_digit) && has(char::is_ascii_alphabetic)
 }
 
 /// A word as a shell takes it.

@@ -112,7 +112,7 @@ async fn open_admin(gateway: &Arc<Gateway>, config: &Config) -> Ended {
 /// What must be there is loaded before anybody is served.
 async fn loaded_required(gateway: &Gateway, stop: &mut Stop) -> Ended {
     let loaded = tokio::select! {
-        loaded = required::load(&gateway.servers) => loaded,
+        loaded = required::load(gateway.all()) => loaded,
         () = stop.asked() => Err("stopped while the required servers were loaded".to_owned()),
     };
     if loaded.is_err() {

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use super::problem::Problems;
-use super::tree::Field;
+use seawall::DeniedText;
+
+use super::problem::{Problem, Problems};
+use super::tree::{Field, Text};
 use super::{duration, suggest};
 
-const KEYS: [&str; 3] = ["attempts", "backoff", "max_starting"];
+const KEYS: [&str; 4] = ["attempts", "backoff", "max_starting", "denied_text"];
 /// More tries than this are a slip, or a storm.
 const MOST: u32 = 20;
 
@@ -19,11 +21,18 @@ pub struct LoadConfig {
     pub backoff: Duration,
     /// How long a server may be starting before somebody should look after it.
     pub max_starting: Duration,
+    /// How a server that denied access is told.
+    pub denied_text: DeniedText,
 }
 
 impl Default for LoadConfig {
     fn default() -> Self {
-        Self { attempts: 3, backoff: Duration::from_millis(250), max_starting: Duration::from_secs(300) }
+        Self {
+            attempts: 3,
+            backoff: Duration::from_millis(250),
+            max_starting: Duration::from_secs(300),
+            denied_text: DeniedText::default(),
+        }
     }
 }
 
@@ -35,8 +44,18 @@ pub(super) fn read(section: &Field<'_>, problems: &mut Problems) -> LoadConfig {
             "attempts" => load.attempts = problems.keep(value.whole(MOST)).unwrap_or(load.attempts),
             "backoff" => load.backoff = problems.keep(duration::read(&value)).unwrap_or(load.backoff),
             "max_starting" => load.max_starting = problems.keep(duration::read(&value)).unwrap_or(load.max_starting),
+            "denied_text" => load.denied_text = problems.keep(denied_text(&value)).unwrap_or_default(),
             _ => problems.push(value.place.problem(suggest::unknown(key, &KEYS))),
         }
     }
     load
+}
+
+fn denied_text(value: &Field<'_>) -> Result<DeniedText, Problem> {
+    let Text { place, text } = value.text()?;
+    match text.as_str() {
+        "diagnostic" => Ok(DeniedText::Diagnostic),
+        "legacy" => Ok(DeniedText::Legacy),
+        _ => Err(place.problem(format!("must be \"diagnostic\" or \"legacy\", not {text:?}"))),
+    }
 }

@@ -116,9 +116,13 @@ fn covered(answer: &Value) -> String {
 pub fn servers(answer: &Value, now: u64) -> String {
     let row = |(name, server): (&str, &Value)| {
         let since = server["since"].as_u64().map(|since| span(now.saturating_sub(since))).unwrap_or_default();
-        let (tools, restarts) = (text(&server["tools"]), text(&server["restarts"]));
-        let error = text(&server["lastError"]);
-        vec![name.to_owned(), text(&server["status"]), tools, text(&server["pid"]), restarts, since, error]
+        let tools = if server["tools"].is_null() { "-".to_owned() } else { text(&server["tools"]) };
+        let (restarts, error) = (text(&server["restarts"]), text(&server["lastError"]));
+        let status = match (server["status"].as_str().unwrap_or_default(), server["load"].as_str()) {
+            ("unlisted", Some(load)) => format!("unlisted ({load})"),
+            (status, _) => status.to_owned(),
+        };
+        vec![name.to_owned(), status, tools, text(&server["pid"]), restarts, since, error]
     };
     let head = ["SERVER", "STATUS", "TOOLS", "PID", "RESTARTS", "SINCE", "LAST ERROR"];
     table(&head, entries(&answer["servers"]).map(row).collect())

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use seawall::{Cause, Disposition, Event};
+use seawall::{Cause, Event};
 use serde_json::{Value, json};
 
 use crate::policies::Named;
@@ -23,8 +23,6 @@ const STEPS: usize = 16;
 pub struct Counts {
     /// By server, and by tool.
     pub tools: BTreeMap<String, BTreeMap<String, ToolCounts>>,
-    /// How the last load of each server ended.
-    pub loads: BTreeMap<String, &'static str>,
     /// Events that came too fast to be counted.
     pub missed: u64,
 }
@@ -109,15 +107,6 @@ impl Counts {
                 *of.calls.entry(class).or_default() += 1;
                 of.took.add(*elapsed);
             }),
-            Event::ServerLoaded { server, failed, .. } => {
-                let status = match failed {
-                    None => "available",
-                    Some(Disposition::Transient) => "transient",
-                    Some(Disposition::Permanent) => "permanent",
-                    Some(Disposition::Denied) => "denied",
-                };
-                self.loads.insert(server.clone(), status);
-            }
             _ => {}
         }
     }

@@ -29,6 +29,8 @@ pub struct ServerNow<'a> {
     pub is_up: bool,
     /// How often a conversation with it was opened again.
     pub reconnects: u64,
+    /// How its load stands; none if it was never loaded.
+    pub load: Option<&'static str>,
 }
 
 /// The whole text; `shown` tells what clients call a tool.
@@ -36,7 +38,7 @@ pub fn text(counts: &Counts, now: &Now<'_>, shown: impl Fn(&str, &str) -> String
     let mut text = Text::default();
     seeds(&mut text, counts, &now.breakers);
     calls(&mut text, counts);
-    servers(&mut text, counts, now);
+    servers(&mut text, now);
     agents(&mut text, counts, shown);
     text.finish()
 }
@@ -92,7 +94,7 @@ fn calls(text: &mut Text, counts: &Counts) {
     text.sample(&[], counts.missed);
 }
 
-fn servers(text: &mut Text, counts: &Counts, now: &Now<'_>) {
+fn servers(text: &mut Text, now: &Now<'_>) {
     text.family("seawall_server_up", "gauge", "0 for a server that was tried and is not there, else 1.");
     for server in &now.servers {
         text.sample(&[("server", server.name)], u8::from(server.is_up));
@@ -101,10 +103,10 @@ fn servers(text: &mut Text, counts: &Counts, now: &Now<'_>) {
     for server in &now.servers {
         text.sample(&[("server", server.name)], server.reconnects);
     }
-    text.family("seawall_load_outcome", "gauge", "1 for how the last load of a server ended, 0 for the others.");
-    for (server, last) in &counts.loads {
+    text.family("seawall_load_outcome", "gauge", "1 for how the load of a server stands, 0 for the others.");
+    for (server, load) in now.servers.iter().filter_map(|server| Some((server.name, server.load?))) {
         for status in ["available", "transient", "permanent", "denied"] {
-            text.sample(&[("server", server), ("status", status)], u8::from(status == *last));
+            text.sample(&[("server", server), ("status", status)], u8::from(status == load));
         }
     }
     if let Some(queued) = now.queued {

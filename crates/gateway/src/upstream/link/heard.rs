@@ -56,10 +56,11 @@ impl Link {
                 return self.pass(&notification, span, id.json(), &outlet);
             }
         }
-        if notification.method() == "notifications/tools/list_changed"
-            && let Some(mirror) = self.mirror.get()
-        {
-            mirror.forget();
+        if notification.method() == "notifications/tools/list_changed" {
+            self.forget_unread_list();
+            if let Some(mirror) = self.mirror.get() {
+                mirror.forget();
+            }
         }
         match notification.method() {
             "notifications/progress" => {
