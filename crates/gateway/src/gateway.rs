@@ -9,8 +9,8 @@ use seawall::{Durable, Question};
 use crate::accept::pending::PendingAnswers;
 use crate::bridge::pool::Pool;
 use crate::call::Outlet;
-use crate::detached::DetachedCalls;
 use crate::catalog::startup;
+use crate::detached::DetachedCalls;
 use crate::ops::config::Config;
 use crate::ops::lifecycle::Lifecycle;
 use crate::ops::memory::Memory;
@@ -18,6 +18,7 @@ use crate::ops::store::Store;
 use crate::policies::Policies;
 use crate::queue;
 use crate::results::Results;
+use crate::session::warm::Warm;
 use crate::upstream::handshake::Opening;
 use crate::upstream::keeper::Prepare;
 use crate::upstream::{Keeper, Link, Server, client};
@@ -55,6 +56,7 @@ impl Gateway {
             Arc::new(servers.iter().map(|server| (server.name.clone(), Common::default())).collect());
         let (detached, results): (DetachedCalls, Arc<Results>) = Default::default();
         let pending = Arc::new(PendingAnswers::new(config.answer_memory));
+        let warm: Arc<Warm> = Arc::default();
         let everywhere: Arc<[Arc<Server>]> = servers.iter().cloned().collect();
         let route = |servers: Vec<Arc<Server>>, is_prefixed| {
             Arc::new(Route {
@@ -66,6 +68,7 @@ impl Gateway {
                 detached: detached.clone(),
                 results: Arc::clone(&results),
                 pending: Arc::clone(&pending),
+                warm: Arc::clone(&warm),
                 store: store.clone(),
                 everywhere: Arc::clone(&everywhere),
                 shared: Arc::clone(&shared),
@@ -132,6 +135,8 @@ pub struct Route {
     pub results: Arc<Results>,
     /// Answers that wait for their clients to read them.
     pub pending: Arc<PendingAnswers>,
+    /// Children that wait for their next client.
+    pub warm: Arc<Warm>,
     /// Writes that wait for their server.
     pub store: Option<Store>,
     /// All servers of the gateway, also those that are not on this route.
@@ -193,6 +198,7 @@ impl Route {
 
     /// Ends what no client owns.
     pub async fn close(&self) {
+        self.warm.close().await;
         for common in self.shared.values() {
             if let Some(keeper) = common.keeper.get() {
                 keeper.close().await;

@@ -20,11 +20,13 @@ use crate::upstream::{Keeper, Link};
 use crate::wire::edit;
 use crate::wire::names::Era;
 use crate::wire::{Id, Message, build, limits};
+use warm::Kept;
 
 mod go_on;
 mod missing;
 mod servers;
 mod to_client;
+pub mod warm;
 
 /// Questions that are kept for a client that is not ready to be asked; more are asked all the same.
 const EARLY: usize = 16;
@@ -52,7 +54,7 @@ pub struct Session {
     initialized: AtomicBool,
     promised: Mutex<HashMap<String, Option<Bytes>>>,
     missing: Mutex<Vec<missing::Missing>>,
-    keepers: Mutex<HashMap<String, Arc<Keeper>>>,
+    keepers: Mutex<HashMap<String, Kept>>,
     calls: Calls,
     asked: Mutex<HashMap<u64, Asked>>,
     /// Questions of servers that were told that the handshake is over before the client said so.
@@ -124,7 +126,8 @@ impl Session {
     }
 
     fn keepers(&self) -> Vec<Arc<Keeper>> {
-        self.keepers.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        let keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
+        keepers.values().map(|kept| Arc::clone(&kept.keeper)).collect()
     }
 
     /// The conversations that are open now.
@@ -144,6 +147,7 @@ impl Session {
         match asked {
             Some(Asked::Server { link, id, .. }) => {
                 if let (Some(link), Some(span)) = (link.upgrade(), answer.id_span()) {
+                    link.note_private();
                     link.tell_soon(edit::splice(answer.raw(), &mut [(span, id.json())]));
                 }
             }
@@ -174,6 +178,7 @@ impl Session {
             "notifications/progress" => self.progressed(notification),
             _ => {
                 for link in self.links().iter().filter(|link| link.era() == Era::Legacy) {
+                    link.note_private();
                     link.tell_soon(notification.raw().clone());
                 }
             }
@@ -197,7 +202,7 @@ impl Session {
         let outlet = self.outlet(&self.general);
         for (link, question) in early {
             if let Some(link) = link.upgrade() {
-                outlet.ask(&link, question);
+                outlet.ask(&link, question, None);
             }
         }
     }
@@ -242,20 +247,24 @@ impl Session {
 
     /// The client is gone for good, whatever is under way.
     pub fn leave(&self) {
-        self.keepers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        drop(self.give_up());
         self.calls.cancel_all();
     }
 
-    /// Everything this client had is over.
+    /// Everything this client had is over. What it started and never used is kept for the next.
     pub async fn close(&self) {
         self.general.end();
-        let keepers: Vec<_> = self.keepers.lock().unwrap_or_else(PoisonError::into_inner).drain().collect();
-        for (server, keeper) in keepers {
-            if !self.route.is_shared(&server) {
-                keeper.close().await;
-            }
+        for keeper in self.give_up() {
+            keeper.close().await;
         }
         self.calls.cancel_all();
+    }
+
+    /// Gives up all conversations; those that another client may have are handed on, the rest is to be closed.
+    fn give_up(&self) -> Vec<Arc<Keeper>> {
+        let kept: Vec<_> = self.keepers.lock().unwrap_or_else(PoisonError::into_inner).drain().collect();
+        let own = kept.into_iter().filter(|(server, _)| !self.route.is_shared(server));
+        own.filter_map(|(_, kept)| self.route.warm.keep(kept)).collect()
     }
 }
 

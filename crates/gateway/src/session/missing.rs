@@ -63,7 +63,8 @@ impl Session {
 
     /// Who keeps the conversation with a server, if somebody does.
     fn kept(&self, server: &Server) -> Option<Arc<Keeper>> {
-        self.keepers.lock().unwrap_or_else(PoisonError::into_inner).get(&server.name).cloned()
+        let keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
+        keepers.get(&server.name).map(|kept| Arc::clone(&kept.keeper))
     }
 }
 

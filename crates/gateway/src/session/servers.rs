@@ -6,9 +6,11 @@ use std::sync::{Arc, PoisonError};
 use bytes::Bytes;
 
 use super::Session;
+use super::warm::{Kept, Seat};
 use crate::bridge::to_modern;
-use crate::call::{Call, Nowhere};
+use crate::call::{Call, Nowhere, Outlet};
 use crate::catalog::{quarantine, stable};
+use crate::upstream::handshake::Opening;
 use crate::upstream::keeper::Prepare;
 use crate::upstream::load::Listing;
 use crate::upstream::{Failure, Hello, Keeper, Link, Server};
@@ -80,33 +82,26 @@ impl Session {
             return Err(Failure::Handshake("the client has not sent initialize yet".to_owned()));
         };
         let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(keeper) = keepers.get(&server.name) {
-            return Ok(Arc::clone(keeper));
+        if let Some(kept) = keepers.get(&server.name) {
+            return Ok(Arc::clone(&kept.keeper));
         }
         server.reconnect.forgive();
-        let outlet = self.outlet(&self.general);
-        let keeper = if server.shared {
+        let kept = if server.shared {
+            let outlet = self.outlet(&self.general);
             let mut outlets = self.outlets.lock().unwrap_or_else(PoisonError::into_inner);
             outlets.insert(server.name.clone(), Arc::clone(&outlet));
-            self.route.common(server, opening, &outlet)
+            Kept::new(server, opening, self.route.common(server, opening, &outlet), Arc::default())
         } else {
-            let (session, opened) = (Arc::downgrade(self), Arc::downgrade(server));
-            let prepare: Prepare = Box::new(move |link| {
-                let (session, server) = (session.clone(), opened.clone());
-                Box::pin(async move {
-                    if let (Some(session), Some(server)) = (session.upgrade(), server.upgrade()) {
-                        session.opened(&server, &link).await;
-                    }
-                })
-            });
-            Keeper::new(server, opening.clone(), outlet, prepare)
+            self.route.warm.take(server, opening).unwrap_or_else(|| own(server, opening))
         };
-        keepers.insert(server.name.clone(), Arc::clone(&keeper));
+        kept.seat.take(self);
+        let keeper = Arc::clone(&kept.keeper);
+        keepers.insert(server.name.clone(), kept);
         Ok(keeper)
     }
 
     /// A conversation was opened, perhaps again: it is brought to where the client believes it to be.
-    async fn opened(self: &Arc<Self>, server: &Arc<Server>, link: &Arc<Link>) {
+    pub(super) async fn opened(self: &Arc<Self>, server: &Arc<Server>, link: &Arc<Link>) {
         if !self.initialized.load(Ordering::SeqCst) {
             return;
         }
@@ -132,10 +127,12 @@ impl Session {
         }
         let level = self.log_level.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(level) = level {
+            link.note_private();
             let _not_every_server_logs =
                 link.ask("logging/setLevel", format!(r#"{{"level":{}}}"#, quoted(&level)).as_bytes()).await;
         }
         for uri in self.subscribed(&link.server) {
+            link.note_private();
             let _gone = link.ask("resources/subscribe", format!(r#"{{"uri":{}}}"#, quoted(&uri)).as_bytes()).await;
         }
     }
@@ -180,6 +177,22 @@ impl Session {
         };
         answer.map(|answer| quarantine::cleaned(server, Era::Legacy, method, answer))
     }
+}
+
+/// Who keeps a conversation of a session's own; whichever session that is when it is opened.
+fn own(server: &Arc<Server>, opening: &Opening) -> Kept {
+    let seat: Arc<Seat> = Arc::default();
+    let (user, opened) = (Arc::downgrade(&seat), Arc::downgrade(server));
+    let prepare: Prepare = Box::new(move |link| {
+        let (session, server) = (user.upgrade().and_then(|seat| seat.session()), opened.upgrade());
+        Box::pin(async move {
+            if let (Some(session), Some(server)) = (session, server) {
+                session.opened(&server, &link).await;
+            }
+        })
+    });
+    let outlet: Arc<dyn Outlet> = Arc::clone(&seat) as Arc<dyn Outlet>;
+    Kept::new(server, opening, Keeper::new(server, opening.clone(), outlet, prepare), seat)
 }
 
 /// Whether all is known of a server that a client waits for: its tools were listed, or nobody lists them.

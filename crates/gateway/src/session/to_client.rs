@@ -45,6 +45,7 @@ impl Outlet for ToClient {
         else {
             return link.refuse(&question, "the client is gone");
         };
+        link.note_private();
         if Arc::ptr_eq(&self.stream, &session.general) && session.holds_back(link, &question) {
             return;
         }

@@ -146,6 +146,11 @@ impl Keeper {
         may_rest && matches!(*self.state.borrow(), State::Closed(None))
     }
 
+    /// Whether it is being opened.
+    pub fn is_opening(&self) -> bool {
+        matches!(*self.state.borrow(), State::Opening)
+    }
+
     fn start(self: &Arc<Self>) {
         let is_idle = self.state.send_if_modified(|state| {
             // Whoever opened a conversation that has ended is on the way to open the next one.

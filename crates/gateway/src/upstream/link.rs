@@ -4,6 +4,7 @@
 //! back gets the client's own again. `liveness` finds out whether a server of which nothing is heard is still there. Whatever ends the conversation ends every call in it, at once.
 
 mod heard;
+mod listing;
 mod liveness;
 mod ticket;
 
@@ -52,6 +53,10 @@ pub struct Link {
     general: Arc<dyn Outlet>,
     next: AtomicU64,
     of_use: AtomicBool,
+    /// Whether the server may know something of one client that another must not meet.
+    is_private: AtomicBool,
+    /// Whether it only waits for its next client.
+    is_spare: AtomicBool,
     begun: Instant,
     /// When a client last used it, in milliseconds since it began.
     used: AtomicU64,
@@ -107,6 +112,8 @@ impl Link {
             general,
             next: AtomicU64::new(1),
             of_use: AtomicBool::new(false),
+            is_private: AtomicBool::new(false),
+            is_spare: AtomicBool::new(false),
             begun: Instant::now(),
             used: AtomicU64::new(0),
             heard: AtomicU64::new(0),
@@ -118,53 +125,6 @@ impl Link {
             listing: watch::Sender::default(),
             unread_list: Mutex::default(),
         })
-    }
-
-    /// How far the listing of the server's tools has come.
-    pub fn listing(&self) -> Listing {
-        *self.listing.borrow()
-    }
-
-    /// Notes how far it has come.
-    pub fn note_listing(&self, listing: Listing) {
-        *self.unread_list.lock().unwrap_or_else(PoisonError::into_inner) =
-            (listing == Listing::Done).then(Instant::now);
-        self.listing.send_replace(listing);
-    }
-
-    /// Hears how far it comes.
-    pub fn watch_listing(&self) -> watch::Receiver<Listing> {
-        self.listing.subscribe()
-    }
-
-    /// How it ended, once it has.
-    pub async fn listed(&self) -> Listing {
-        let mut listing = self.listing.subscribe();
-        let ended = listing.wait_for(|listing| *listing != Listing::UnderWay);
-        let ended = self.over.run_until_cancelled(ended).await;
-        ended.and_then(Result::ok).map_or(Listing::Failed, |listing| *listing)
-    }
-
-    /// Whether the list that the gateway read at the start is as good as one that is read now: once, for a while, and unless
-    /// the server says that it has changed.
-    pub fn take_unread_list(&self) -> bool {
-        let unread = self.unread_list.lock().unwrap_or_else(PoisonError::into_inner).take();
-        unread.is_some_and(|read| read.elapsed() < limits::LIST_FRESH)
-    }
-
-    /// The server says that its tools have changed.
-    fn forget_unread_list(&self) {
-        self.unread_list.lock().unwrap_or_else(PoisonError::into_inner).take();
-    }
-
-    /// Tells everybody who uses it that the server's lists were read, and which have changed.
-    pub fn announce_lists(self: &Arc<Self>, changed: &[&'static str]) {
-        self.general.listed(self, changed);
-    }
-
-    /// The era of the clients that use it.
-    pub fn client_era(&self) -> Era {
-        self.general.era()
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
@@ -211,6 +171,9 @@ impl Link {
     /// A client's request and its answer, which carries an id of this conversation. Dropping it calls the request off.
     pub async fn request(self: &Arc<Self>, call: &Call) -> Reply {
         self.touch();
+        if !is_neutral(call.request.method()) {
+            self.note_private();
+        }
         let incidents = self.incidents.get_or_init(Arc::default);
         let before = incidents.last();
         let judged = |failure| incidents.judged(before, failure, self.ended.is_cancelled());
@@ -269,6 +232,16 @@ impl Link {
     pub fn touch(&self) {
         let now = u64::try_from(self.age().as_millis()).unwrap_or(u64::MAX);
         self.used.store(now, Ordering::Relaxed);
+    }
+
+    /// Notes whether it only waits for its next client.
+    pub fn set_spare(&self, is_spare: bool) {
+        self.is_spare.store(is_spare, Ordering::Relaxed);
+    }
+
+    /// Whether it only waits for its next client.
+    pub fn is_spare(&self) -> bool {
+        self.is_spare.load(Ordering::Relaxed)
     }
 
     /// How long no client has used it.
@@ -448,6 +421,11 @@ impl Drop for Link {
     fn drop(&mut self) {
         self.ended.cancel();
     }
+}
+
+/// Whether a server that was asked this is as it was before.
+fn is_neutral(method: &str) -> bool {
+    matches!(method, "ping" | "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list")
 }
 
 /// The request with an id, and if it asks for progress a token, of this conversation.

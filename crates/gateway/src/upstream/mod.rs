@@ -221,6 +221,11 @@ impl Server {
         self.secrets.hide(text)
     }
 
+    /// Whether each conversation with it is a process of ours.
+    pub fn is_child(&self) -> bool {
+        matches!(self.transport, Transport::Stdio { .. })
+    }
+
     /// The address, where there is one.
     pub fn url(&self) -> Option<&Uri> {
         match &self.transport {

@@ -62,8 +62,10 @@ impl Processes {
     fn evict(&self) -> bool {
         let mut idle: Vec<Arc<Link>> = self.running().iter().filter_map(Weak::upgrade).collect();
         idle.retain(|link| link.is_alive());
-        idle.sort_by_key(|link| std::cmp::Reverse(link.idle()));
-        let gone = idle.into_iter().find(|link| link.give_way(limits::GIVES_WAY));
+        // First those that only wait for their next client.
+        idle.sort_by_key(|link| std::cmp::Reverse((link.is_spare(), link.idle())));
+        let least = |link: &Link| if link.is_spare() { Duration::ZERO } else { limits::GIVES_WAY };
+        let gone = idle.into_iter().find(|link| link.give_way(least(link)));
         if let Some(link) = &gone {
             let text = "the process that was not used for longest is stopped, as there is no room for another";
             crate::ops::log::line(&format!("{}: {text}; the next call starts it", link.server));
@@ -116,6 +118,11 @@ mod tests {
         let _fourth = started(&processes).await;
         assert_eq!([&first, &second, &third].map(|link| link.is_alive()), [true, true, false]);
         assert!(third.gave_way() && !first.gave_way());
+
+        second.set_spare(true);
+        second.touch();
+        let _fifth = started(&processes).await;
+        assert_eq!([&first, &second].map(|link| link.is_alive()), [true, false], "it only waits for its next client");
     }
 
     #[tokio::test(start_paused = true)]

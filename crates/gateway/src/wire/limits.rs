@@ -126,6 +126,8 @@ pub const PROBE: Duration = Duration::from_secs(10);
 pub const PROCESSES: usize = 256;
 /// How long nobody must have used the process that gives way when there is no room for another.
 pub const GIVES_WAY: Duration = Duration::from_secs(10);
+/// Children that wait for their next client.
+pub const WARM: usize = 64;
 /// How long a child has to go after its stdin is closed, and again after SIGTERM.
 pub const CHILD_GRACE: Duration = Duration::from_secs(2);
 /// How long a call waits for a server that is starting or coming back.

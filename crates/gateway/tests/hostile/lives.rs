@@ -94,7 +94,8 @@ async fn a_process_that_ends_is_noticed_though_its_child_holds_the_pipe() {
 #[tokio::test]
 async fn a_client_that_leaves_before_the_handshake_leaves_no_process() {
     let mute = ["--tag", "$TAG", "--mute", "--ignore-eof", "--ignore-term"];
-    let gateway = Gateway::serve(&[Entry::scripted("mute", &mute), Entry::scripted("b", &["--tag", "$TAG"])]).await;
+    let mute = Entry::scripted("mute", &mute).with("keep_warm = \"0s\"");
+    let gateway = Gateway::serve(&[mute, Entry::scripted("b", &["--tag", "$TAG"])]).await;
     let body = initialize().to_string();
     let mut seen = HashSet::new();
     for _ in 0..10 {

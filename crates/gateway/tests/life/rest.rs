@@ -117,7 +117,7 @@ async fn calls_that_come_as_their_server_is_stopped_are_answered() {
 #[tokio::test]
 async fn p7_a_lazy_server_is_started_by_the_first_call_and_not_by_the_handshake() {
     let ledger = Ledger::new();
-    let gateway = Gateway::serve(&[resting(&ledger, "lazy = true")]).await;
+    let gateway = Gateway::serve(&[resting(&ledger, "lazy = true\nkeep_warm = \"0s\"")]).await;
     let first = Legacy::connect(&gateway, "/mcp/a").await;
     let list = first.request("tools/list", json!({})).await["result"].clone();
     leave(&first).await;

@@ -76,9 +76,18 @@ pub(crate) struct Client {
 impl Client {
     /// `seawall serve --stdio` with this configuration, before the handshake.
     pub(crate) fn start(config: &str) -> Self {
+        Self::start_with(config, None)
+    }
+
+    /// The same; what servers say is remembered in this folder.
+    pub(crate) fn start_with(config: &str, state: Option<&std::path::Path>) -> Self {
         let (folder, file) = configured(config);
         let mut command = Command::new(SEAWALL);
-        command.args(["serve", "--stdio", "--no-memory", "--config"]).arg(&file);
+        command.args(["serve", "--stdio", "--config"]).arg(&file);
+        match state {
+            Some(state) => command.env("XDG_STATE_HOME", state),
+            None => command.arg("--no-memory"),
+        };
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut process = command.spawn().unwrap();
         let log: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -95,7 +104,12 @@ impl Client {
 
     /// The same, past the handshake: also its result, and how long it took.
     pub(crate) async fn connect(config: &str) -> (Self, Value, Duration) {
-        let mut client = Self::start(config);
+        Self::start(config).greeted().await
+    }
+
+    /// The handshake.
+    pub(crate) async fn greeted(self) -> (Self, Value, Duration) {
+        let mut client = self;
         let params =
             json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
         let began = Instant::now();

@@ -11,4 +11,5 @@ mod statuses;
 #[path = "../hostile/kit/upstream.rs"]
 #[allow(dead_code, reason = "what is not needed here is needed there")]
 mod upstream;
+mod warm;
 mod warnings;

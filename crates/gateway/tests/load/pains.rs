@@ -176,12 +176,12 @@ async fn p26_an_empty_list_after_a_restart_is_not_believed() {
     assert_eq!(served.modern("tools/list").await["result"]["tools"].to_string(), before, "for modern clients too");
 }
 
-pub(crate) fn kill(pid: u32) {
+fn kill(pid: u32) {
     kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL).unwrap();
 }
 
 /// The process of the server whose command line has this word.
-pub(crate) fn server(parent: u32, word: &str) -> u32 {
+fn server(parent: u32, word: &str) -> u32 {
     let pids = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let is_it = |pid: &u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -194,7 +194,8 @@ async fn who_comes_after_a_slow_server_was_listed_has_its_tools_at_once_whatever
     }
 }
 
-/// A client that comes while its server starts anew: what it is listed at once, and what it hears once the server is there.
+/// A client of a new gateway that comes while its server starts: what it is listed from before, how quickly, and what it hears
+/// once the server is there.
 async fn while_it_starts(then: &str) -> (Value, Duration, usize, Value) {
     let folder = tempfile::TempDir::new().unwrap();
     let (count, gate) = (folder.path().join("count"), folder.path().join("gate"));
@@ -205,19 +206,21 @@ async fn while_it_starts(then: &str) -> (Value, Duration, usize, Value) {
         gate.display(),
         count.display()
     );
-    let (mut client, _, _) = Client::connect(&shell("slow", &script)).await;
+    let config = shell("slow", &script);
+    let (mut client, _, _) = Client::start_with(&config, Some(folder.path())).greeted().await;
     let before = client.list().await;
     assert_eq!(names(&before).len(), 2);
+    let memory = folder.path().join("seawall/memory");
+    let is_kept = |entry: std::fs::DirEntry| std::fs::read_to_string(entry.path()).unwrap().contains("tool_0_1");
+    until("it is remembered", || std::fs::read_dir(&memory).unwrap().flatten().any(is_kept)).await;
+    drop(client);
+
     std::fs::write(&gate, "").unwrap();
     std::fs::write(&count, then).unwrap();
-    let gateway = client.process.id().unwrap();
-    super::pains::kill(super::pains::server(gateway, "seawall-scripted"));
-    // Until the gateway has noticed, the list is that of the one that is gone.
-    let (mut list, mut took) = timed(client.list()).await;
-    while told(&list, "slow").is_null() {
-        (list, took) = timed(client.list()).await;
-    }
-    assert_eq!(list["tools"], before["tools"]);
+    let (mut client, hello, _) = Client::start_with(&config, Some(folder.path())).greeted().await;
+    assert_eq!(hello.get("instructions"), None, "{hello}");
+    let (list, took) = timed(client.list()).await;
+    assert_eq!((&list["tools"], &told(&list, "slow")["status"]), (&before["tools"], &json!("transient")));
     std::fs::remove_file(&gate).unwrap();
     while !told(&client.list().await, "slow").is_null() {
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -114,14 +114,23 @@ pub struct ServerConfig {
 }
 
 /// When a server is there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
     /// It is started by the first call, not by the client's handshake, if what it says is remembered.
     pub lazy: bool,
     /// It is stopped when no call came for so long, and started again by the next.
     pub idle_stop: Option<Duration>,
+    /// A child that its client left before it used it is kept for the next client for so long.
+    pub keep_warm: Duration,
     /// How it is tried again when it is away.
     pub reconnect: Reconnecting,
+}
+
+impl Default for Life {
+    fn default() -> Self {
+        let keep_warm = Duration::from_secs(60);
+        Self { lazy: false, idle_stop: None, keep_warm, reconnect: Reconnecting::default() }
+    }
 }
 
 /// How a server is reached.

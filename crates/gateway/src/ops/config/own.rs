@@ -10,7 +10,7 @@ use super::tree::Field;
 
 const SERVER_KEYS: [&str; 9] = ["command", "args", "env", "cwd", "url", "headers", "type", "enabled", "disabled"];
 /// Those that only Seawall knows.
-const SERVER_OURS: [&str; 4] = ["shared", "required", "lazy", "idle_stop"];
+const SERVER_OURS: [&str; 5] = ["shared", "required", "lazy", "idle_stop", "keep_warm"];
 
 /// Keys of later versions. Who writes one counts on it, so it is never passed over.
 const LATER: [&str; 1] = ["ext_authz"];

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::problem::{Place, Problem, Problems};
-use super::reconnect;
 use super::tree::{Field, Text};
+use super::{duration, reconnect};
 use crate::catalog::rules::ServerRules;
 
 /// A server before its variables are filled in.
@@ -35,6 +35,7 @@ pub(super) struct RawServer {
     pub(super) rules: ServerRules,
     pub(super) lazy: bool,
     pub(super) idle_stop: Option<Duration>,
+    pub(super) keep_warm: Option<Duration>,
     /// Where its own client says how long it may start.
     pub(super) start_limit: Option<Place>,
     pub(super) is_off: bool,
@@ -80,6 +81,7 @@ impl RawServer {
             "required" => self.required = problems.keep(value.flag()).unwrap_or_default(),
             "lazy" => self.lazy = problems.keep(value.flag()).unwrap_or_default(),
             "idle_stop" => self.idle_stop = problems.keep(reconnect::some_time(value)),
+            "keep_warm" => self.keep_warm = problems.keep(duration::read(value)),
             _ => return false,
         }
         true

@@ -22,8 +22,9 @@ pub(super) fn server(raw: RawServer, scope: &Scope<'_>, problems: &mut Problems)
     let lacking = found.take_lacking();
     let transport = if lacking.is_empty() { transport } else { Some(Transport::Incomplete { lacking }) };
     problems.append(found);
-    let RawServer { name, shared, required, rules, lazy, idle_stop, .. } = raw;
-    let life = Life { lazy, idle_stop, ..Life::default() };
+    let RawServer { name, shared, required, rules, lazy, idle_stop, keep_warm, .. } = raw;
+    let life = Life::default();
+    let life = Life { lazy, idle_stop, keep_warm: keep_warm.unwrap_or(life.keep_warm), ..life };
     Some(ServerConfig { name, transport: transport?, shared, required, rules, life })
 }
 

@@ -121,18 +121,22 @@ fn the_own_file_may_be_json() {
     assert_eq!(
         kit.problems("mcp.json"),
         "mcp.json:3: servers.a.trust: unknown key; known are command, args, env, cwd, url, headers, type, \
-         enabled, disabled, shared, required, lazy, idle_stop, trust_annotations, concurrency, rate, hint, policy"
+         enabled, disabled, shared, required, lazy, idle_stop, keep_warm, trust_annotations, concurrency, rate, hint, policy"
     );
 }
 
 #[test]
 fn how_servers_are_loaded_is_read_and_checked() {
     let config = toml_file(
-        "[load]\nattempts = 5\nbackoff = '100ms'\nmax_starting = '1m'\n[servers.a]\ncommand = 'a'\nrequired = true",
+        "[load]\nattempts = 5\nbackoff = '100ms'\nmax_starting = '1m'\ndenied_text = 'legacy'\n\
+         [servers.a]\ncommand = 'a'\nrequired = true",
     )
     .good("seawall.toml");
     let (backoff, max_starting) = (Duration::from_millis(100), Duration::from_secs(60));
-    assert_eq!(config.load, LoadConfig { attempts: 5, backoff, max_starting });
+    assert_eq!(
+        config.load,
+        LoadConfig { attempts: 5, backoff, max_starting, denied_text: seawall::DeniedText::Legacy }
+    );
     assert!(config.servers[0].required);
 
     assert_eq!(
@@ -141,5 +145,13 @@ fn how_servers_are_loaded_is_read_and_checked() {
         "seawall.toml:2: load.attempts: must be a whole number from 0 to 20, not 1000\n\
          seawall.toml:3: load.backof: unknown key; did you mean \"backoff\"?\n\
          seawall.toml:6: servers.a.required: must be true or false, not a number"
+    );
+}
+
+#[test]
+fn a_word_for_denials_that_nobody_knows_is_told() {
+    assert_eq!(
+        toml_file("[load]\ndenied_text = 'loud'\n[servers.a]\ncommand = 'a'").problems("seawall.toml"),
+        "seawall.toml:2: load.denied_text: must be \"diagnostic\" or \"legacy\", not \"loud\""
     );
 }
