@@ -16,6 +16,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use siphasher::sip128::{Hasher128, SipHasher13};
+use tokio_util::task::TaskTracker;
 
 use crate::upstream::Hello;
 use crate::wire::limits;
@@ -36,6 +37,8 @@ pub struct Memory {
     changes: AtomicU64,
     /// The change that each file holds: an older one must not overwrite it.
     written: Arc<Mutex<HashMap<String, u64>>>,
+    /// Files that are being written.
+    writing: TaskTracker,
 }
 
 /// What is remembered of one server, for one kind of client.
@@ -166,6 +169,13 @@ impl Memory {
         }
     }
 
+    /// Waits until all that is kept is written.
+    pub async fn flush(&self) {
+        self.writing.close();
+        self.writing.wait().await;
+        self.writing.reopen();
+    }
+
     fn change(&self, key: &str, change: impl FnOnce(&mut Known) -> bool) {
         let mut known = self.known(key);
         let Some(entry) = known.get_mut(key) else { return };
@@ -177,7 +187,7 @@ impl Memory {
             let change = self.changes.fetch_add(1, Ordering::Relaxed);
             let (written, key) = (Arc::clone(&self.written), key.to_owned());
             // Off the path of a call; a file that is not written is only a slower start next time.
-            tokio::task::spawn_blocking(move || {
+            self.writing.spawn_blocking(move || {
                 let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
                 if written.get(&key).is_none_or(|newest| *newest < change) && write(&path, &text).is_ok() {
                     if written.insert(key, change).is_none() {

@@ -91,7 +91,7 @@ async fn what_people_ask_is_answered_in_words() {
         "At most 50s in all ([timeouts] quick at seawall.toml:3)",
         "up to 7s of waiting for a server that is away",
         "5 failures in a row of all tools of gh that share it open it for 40s.",
-        "Note: what its server says of it is not known yet: that is remembered once a client has used it through seawall",
+        "Note: what its server says of it is not known yet: \"seawall check\" asks it, and so does the first client",
         "5s of [defaults] at seawall.toml:7 is ignored: only tools that read are answered from a copy",
     ] {
         assert!(write.contains(words), "{words}\n{write}");
@@ -201,4 +201,17 @@ async fn no_name_speaks_to_the_terminal_or_forges_a_line() {
     assert!(ended.out.starts_with("gh/get_x\u{fffd}]0;title\u{fffd}"), "{}", ended.out);
     let told = place.json(&["explain", forged]).await;
     assert_eq!(told["tool"], forged.strip_prefix("gh/").unwrap(), "programs get the name as it is");
+}
+
+#[tokio::test]
+async fn what_a_check_listed_is_explained_unless_nothing_is_to_be_kept() {
+    let command = program("seawall-fixture");
+    let place = Place::toml(&format!("[servers.a]\ncommand = {command:?}\nargs = [\"--stdio\"]\n"));
+    let unknown = "is not known yet";
+    assert!(place.seawall(&["explain", "a/echo_meta"]).await.out.contains(unknown));
+    assert_eq!(place.seawall(&["check", "--no-memory"]).await.code, 0);
+    assert!(place.seawall(&["explain", "a/echo_meta"]).await.out.contains(unknown), "it was told to keep nothing");
+    assert_eq!(place.seawall(&["check"]).await.code, 0);
+    let known = place.seawall(&["explain", "a/echo_meta"]).await;
+    assert!(known.code == 0 && !known.out.contains(unknown), "{}", known.out);
 }

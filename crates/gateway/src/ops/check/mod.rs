@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use self::needs::Need;
 use self::trouble::Trouble;
 use crate::catalog::listed::Listed;
-use crate::catalog::{missing, quarantine, required};
+use crate::catalog::{missing, quarantine, required, startup};
 use crate::gateway::Gateway;
 use crate::ops::config::Config;
 use crate::upstream::look::{Found, Missed};
@@ -83,6 +83,20 @@ async fn one(server: &Server, most: Duration) -> Looked {
     let look = server.look(&opening, limits::PAGES);
     let found = tokio::time::timeout(most, look).await;
     (found.unwrap_or(Err(Missed::Failed(Failure::Silent(most)))), began.elapsed())
+}
+
+/// Keeps what the servers listed; it is kept when this ends.
+pub async fn keep(gateway: &Gateway, looked: &[Looked]) {
+    let route = gateway.all();
+    for (server, (found, _)) in gateway.servers.iter().zip(looked) {
+        // What another gateway remembers of a server that is away is no news of it.
+        if let Ok(found) = found.as_ref()
+            && remembered(found).is_none()
+        {
+            startup::keep_found(&route.memory, &route.policies, server, &required::opening(), found);
+        }
+    }
+    route.memory.flush().await;
 }
 
 /// What follows from it, once everything has ended: how a process ended is known only then.

@@ -1,4 +1,5 @@
-//! `seawall check`: reads the configuration, looks at every server, says what is wrong and what to do. Changes nothing.
+//! `seawall check`: reads the configuration, looks at every server, says what is wrong and what to do. Changes nothing, but
+//! keeps what the servers listed, so that `explain` knows it and the next start is quick.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -8,11 +9,10 @@ use clap::Args;
 use serde_json::json;
 
 use super::given::{located, variable};
-use super::serve::{Stop, end};
+use super::serve::{Stop, end, memory};
 use super::{AUTH, Ended, UNREACHABLE, USAGE};
 use crate::gateway::Gateway;
 use crate::ops::config::{self, Config, Problem};
-use crate::ops::memory::Memory;
 use crate::ops::{check, log};
 
 /// What `check` can be told.
@@ -24,6 +24,9 @@ pub(super) struct Check {
     /// How long to wait for each server
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     timeout: Duration,
+    /// Do not keep what the servers list
+    #[arg(long)]
+    no_memory: bool,
     /// Write JSON
     #[arg(long)]
     json: bool,
@@ -48,7 +51,7 @@ pub(super) async fn run(asked: &Check) -> Ended {
         }
         (USAGE, problems.to_string())
     })?;
-    let report = report(&config, asked.timeout).await?;
+    let report = report(&config, asked).await?;
     super::out(&if asked.json { report.json().to_string() } else { report.text() });
     match (report.is_well(), report.is_only_closed()) {
         (true, _) => Ok(()),
@@ -62,16 +65,23 @@ fn told(problem: &Problem) -> serde_json::Value {
     json!({"file": file, "line": problem.line, "field": problem.field, "text": problem.text})
 }
 
-async fn report(config: &Config, timeout: Duration) -> Result<check::Report, (u8, String)> {
-    let gateway = Gateway::new(config, Memory::default(), None).map_err(|error| (USAGE, error.to_string()))?;
+async fn report(config: &Config, asked: &Check) -> Result<check::Report, (u8, String)> {
+    let timeout = asked.timeout;
     let mut stop = Stop::new()?;
     // What servers say is part of the report, where it matters.
     log::hush(true);
+    // A check makes no store: what is kept in one that is not there yet is kept by the first gateway.
+    let has_place = config.store.as_ref().is_none_or(|store| store.exists());
+    let memory = memory(config, asked.no_memory || !has_place);
+    let gateway = Gateway::new(config, memory, None).map_err(|error| (USAGE, error.to_string()))?;
     let needs = check::needs::look(config).await;
     let looked = tokio::select! {
         looked = check::look(&gateway, timeout, progress) => Some(looked),
         () = stop.asked() => None,
     };
+    if let Some(looked) = &looked {
+        check::keep(&gateway, looked).await;
+    }
     end(&gateway).await;
     progress(&[]);
     let report = looked.map(|looked| check::report(config, &gateway, needs, looked));

@@ -44,7 +44,7 @@ pub(super) fn run(explain: &Explain) -> Ended {
     told.notes.extend(match lists[at] {
         Some(_) => not_listed(&tool, &known[at]),
         None => Some(
-            "what its server says of it is not known yet: that is remembered once a client has used it through seawall"
+            "what its server says of it is not known yet: \"seawall check\" asks it, and so does the first client"
                 .to_owned(),
         ),
     });
