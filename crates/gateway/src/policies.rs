@@ -128,7 +128,7 @@ impl Policies {
         let pipeline = Pipeline::new(Settings {
             env: env.clone(),
             global_breaker: rules.global_breaker(),
-            style: rules.messages.style,
+            style: rules.style(),
             debug: rules.messages.debug,
             debug_on_request: !rules.messages.no_debug_on_request,
             wall_clock: Some(time_of_day),
@@ -197,7 +197,7 @@ impl Policies {
     /// How failures are shown to a client of this tool.
     pub fn rendering(&self, has_output_schema: bool) -> Rendering {
         let format = if self.rules.as_json() { Format::Json } else { Format::Text };
-        Rendering { style: self.rules.messages.style, format, structured: !has_output_schema }
+        Rendering { style: self.rules.style(), format, structured: !has_output_schema }
     }
 
     /// Time, chance and listeners.

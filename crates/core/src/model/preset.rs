@@ -11,6 +11,7 @@ use crate::admit::ledger::loops::{LoopMode, LoopPolicy};
 use crate::attempt::backoff::Backoff;
 use crate::attempt::breaker::BreakerPolicy;
 use crate::attempt::retry::RetryPolicy;
+use crate::report::Style;
 
 /// A named set of defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub enum Preset {
     /// The union of the seeds, made safe.
     #[default]
     Default,
-    /// The three-layer article: its values, one breaker per tool, repeated calls are loops.
+    /// The three-layer article: its values and its words, one breaker per tool, repeated calls are loops.
     Blog,
     /// GitNexus: no retries, one breaker for all, timeouts by tier.
     Gitnexus,
@@ -33,8 +34,8 @@ pub struct Tiers {
     pub quick: Duration,
     /// For heavy tools.
     pub heavy: Duration,
-    /// The heavy tools.
-    pub heavy_tools: Vec<String>,
+    /// The heavy tools; `None`: those that the preset knows.
+    pub heavy_tools: Option<Vec<String>>,
 }
 
 /// The variables of each tier, the first that is set wins.
@@ -60,28 +61,27 @@ impl Tiers {
     }
 
     /// The limit of a tool; one that nobody listed is quick.
-    pub fn limit(&self, tool: &str) -> Duration {
-        if self.is_heavy(tool) { self.heavy } else { self.quick }
+    pub fn limit(&self, preset: Preset, tool: &str) -> Duration {
+        if self.is_heavy(preset, tool) { self.heavy } else { self.quick }
     }
 
     /// Whether a tool gets the longer limit.
-    pub fn is_heavy(&self, tool: &str) -> bool {
-        self.heavy_tools.iter().any(|heavy| heavy == tool)
+    pub fn is_heavy(&self, preset: Preset, tool: &str) -> bool {
+        match &self.heavy_tools {
+            Some(heavy) => heavy.iter().any(|heavy| heavy == tool),
+            None => preset.heavy_tools().contains(&tool),
+        }
     }
 
-    /// The variable that sets the limit of a tool, if one does.
-    pub fn variable(&self, tool: &str, lookup: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
-        first_set(if self.is_heavy(tool) { HEAVY } else { QUICK }, &lookup).map(|(name, _)| name)
+    /// The variable that sets the limit of the heavy tools, or of all others, if one does.
+    pub fn variable(is_heavy: bool, lookup: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
+        first_set(if is_heavy { HEAVY } else { QUICK }, &lookup).map(|(name, _)| name)
     }
 }
 
 impl Default for Tiers {
     fn default() -> Self {
-        Self {
-            quick: Duration::from_secs(60),
-            heavy: Duration::from_secs(120),
-            heavy_tools: ["cypher", "impact", "explore"].map(str::to_owned).into(),
-        }
+        Self { quick: Duration::from_secs(60), heavy: Duration::from_secs(120), heavy_tools: None }
     }
 }
 
@@ -117,7 +117,7 @@ impl Preset {
         let mut policy = Policy {
             kind,
             effect,
-            timeout: tiers.limit(tool.name),
+            timeout: tiers.limit(self, tool.name),
             attempt_timeout: None,
             slots: None,
             retry: RetryPolicy::new(attempts, Backoff { base, ..Backoff::TOOL_CALL }),
@@ -132,6 +132,23 @@ impl Preset {
         };
         self.adjust(&mut policy);
         policy
+    }
+
+    /// In whose words failures are told, unless that is set.
+    pub fn style(self) -> Style {
+        match self {
+            Preset::Default | Preset::Caipe => Style::Plain,
+            Preset::Blog => Style::Classic,
+            Preset::Gitnexus => Style::Gitnexus,
+        }
+    }
+
+    /// The tools with the longer limit, unless they are set.
+    fn heavy_tools(self) -> &'static [&'static str] {
+        match self {
+            Preset::Gitnexus => &["cypher", "impact", "explore"],
+            Preset::Default | Preset::Blog | Preset::Caipe => &[],
+        }
     }
 
     fn adjust(self, policy: &mut Policy) {
@@ -243,10 +260,15 @@ mod tests {
             let set: HashMap<String, String> = pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
             Tiers::default().from_env(move |name| set.get(name).cloned())
         };
-        let secs = |tiers: &Tiers, tool| tiers.limit(tool).as_secs();
+        let secs = |tiers: &Tiers, tool| tiers.limit(Preset::Gitnexus, tool).as_secs();
 
         let tiers = env(&[]).unwrap();
         assert_eq!((secs(&tiers, "search"), secs(&tiers, "cypher"), secs(&tiers, "unheard_of")), (60, 120, 60));
+        for other in [Preset::Default, Preset::Blog, Preset::Caipe] {
+            assert_eq!(tiers.limit(other, "cypher").as_secs(), 60, "heavy tools are GitNexus's own");
+        }
+        let listed = Tiers { heavy_tools: Some(vec!["report".to_owned()]), ..tiers.clone() };
+        assert_eq!((secs(&listed, "report"), secs(&listed, "cypher")), (120, 60), "what is set is all there is");
         assert_eq!(secs(&env(&[("GITNEXUS_TIMEOUT_QUICK", "30000")]).unwrap(), "search"), 30);
         assert_eq!(secs(&env(&[("GITNEXUS_TIMEOUT_QUICK", "30s")]).unwrap(), "search"), 30);
         assert_eq!(

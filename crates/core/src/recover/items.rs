@@ -111,7 +111,10 @@ impl<T: Clone> Run<'_, T> {
             results.iter().min_by_key(|item| !item.may_have_executed).and_then(|item| item.result.as_ref().err());
         match worst {
             Some(failed) if done == 0 => Err(Skipped::Failed(failed.clone())),
-            _ => Ok(served("individually", texts::one_by_one(done, of, failure), Body::Items(results))),
+            _ => {
+                let note = texts::one_by_one(self.pipeline.style, self.tool.policy.kind, done, of, failure);
+                Ok(served("individually", note, Body::Items(results)))
+            }
         }
     }
 

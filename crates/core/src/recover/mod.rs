@@ -138,12 +138,17 @@ impl<T: Clone> Run<'_, T> {
     where
         F: Future<Output = Result<T, Signals>>,
     {
-        let name = fallback.name();
+        let (name, style, kind) = (fallback.name(), self.pipeline.style, self.tool.policy.kind);
         let hides_its_fate = matches!(fallback, Fallback::Text(_) | Fallback::Alternate { .. });
         let asks_again = matches!(fallback, Fallback::Simplify(_) | Fallback::PreviousPage(_) | Fallback::OneByOne(_));
         let writes_anew = asks_again || matches!(fallback, Fallback::Alternate { .. } | Fallback::Queue);
         if writes_anew && self.call.written.is_some() {
             return Err(Skipped::Unavailable);
+        }
+        if let Fallback::PreviousPage(argument) = fallback
+            && let Some(copy) = self.copy_of_previous_page(argument.as_deref(), failure)
+        {
+            return Ok(copy);
         }
         // A server that named a pause is not asked before it is over; the items of a batch can wait for that.
         let can_wait = matches!(fallback, Fallback::OneByOne(_)) && failure.asked_pause().is_some();
@@ -166,7 +171,13 @@ impl<T: Clone> Run<'_, T> {
                         break;
                     }
                     match self.ask(self.tool, Part::Again, arguments, send).await {
-                        Ok(value) => return Ok(served(name, texts::simplified(&query, failure), Body::Value(value))),
+                        Ok(value) => {
+                            return Ok(served(
+                                name,
+                                texts::simplified(style, kind, &query, failure),
+                                Body::Value(value),
+                            ));
+                        }
                         // What ends the search for an answer ends this one too.
                         Err(failed) if self.must_be_told(&failed) => return Err(failed.into()),
                         Err(failed) => last = failed.into(),
@@ -178,7 +189,7 @@ impl<T: Clone> Run<'_, T> {
                 let arguments =
                     page::previous_page(&self.call.arguments, argument.as_deref()).ok_or(Skipped::Unavailable)?;
                 let value = self.ask(self.tool, Part::Again, arguments, send).await?;
-                Ok(served(name, texts::previous_page(failure), Body::Value(value)))
+                Ok(served(name, texts::previous_page(style, kind, None, failure), Body::Value(value)))
             }
             Fallback::Alternate { server, tool, map } => {
                 let is_elsewhere = **server != *self.tool.server.name;
@@ -198,6 +209,15 @@ impl<T: Clone> Run<'_, T> {
         let stale = self.pipeline.stale_copy(self.tool, self.key()).ok_or(Skipped::Unavailable)?;
         let note = texts::cached(self.pipeline.style, self.tool.policy.kind, stale.age, stale.before_a_write, failure);
         Ok(Served { age: Some(stale.age), ..served("cached", note, Body::Value(stale.value)) })
+    }
+
+    /// The page before, as this caller saw it last: the server that failed need not be asked for it.
+    fn copy_of_previous_page(&self, argument: Option<&str>, failure: &Failure) -> Option<Served<T>> {
+        let arguments = Arc::new(page::previous_page(&self.call.arguments, argument)?);
+        let key = self.pipeline.keys.of(self.tool, &Call { arguments, ..self.call.clone() });
+        let stale = self.pipeline.stale_copy(self.tool, key)?;
+        let note = texts::previous_page(self.pipeline.style, self.tool.policy.kind, Some(stale.age), failure);
+        Some(Served { age: Some(stale.age), ..served("previous_page", note, Body::Value(stale.value)) })
     }
 
     /// Whether the call would be answered with a copy if it failed now.
@@ -230,7 +250,7 @@ impl<T: Clone> Run<'_, T> {
             }
         };
         let is_held = !self.tool.policy.effect.is_replayable() && self.tool.policy.repeat_after.is_some();
-        let note = texts::queued(&self.shown_name(), &id, is_held, failure);
+        let note = texts::queued(self.pipeline.style, &self.shown_name(), &id, is_held, failure);
         Ok(Served { id: Some(id), ..served("queue", note, Body::Nothing) })
     }
 

@@ -13,7 +13,7 @@ pub enum Format {
     /// A sentence.
     #[default]
     Text,
-    /// The error object (S3), pretty-printed.
+    /// The error object, pretty-printed.
     Json,
 }
 
@@ -99,8 +99,7 @@ impl Report {
     /// The failure as an MCP tool result.
     pub fn to_tool_result(&self, rendering: Rendering) -> Value {
         let text = match rendering.format {
-            Format::Text if rendering.style == Style::Classic => self.classic.clone(),
-            Format::Text => self.message.clone(),
+            Format::Text => self.text(rendering.style),
             Format::Json => serde_json::to_string_pretty(&self.error_object(rendering.style)).unwrap_or_default(),
         };
         let mut result = json!({
@@ -115,22 +114,27 @@ impl Report {
         result
     }
 
-    /// The error object of the seed (S3): `error`, `code`, `message`, `suggestion`, `retryable`, `retryAfter`.
-    pub fn error_object(&self, style: Style) -> Value {
-        let message = match style {
+    /// The failure in one text.
+    pub fn text(&self, style: Style) -> String {
+        match style {
             Style::Plain => self.message.clone(),
-            Style::Classic => self.seed_message(),
-        };
+            Style::Classic => self.classic.clone(),
+            Style::Gitnexus => self.gitnexus_message(),
+        }
+    }
+
+    /// The failure as one object: `error`, `code`, `message`, `retryable`, `retryAfter`, and GitNexus's `suggestion` in its own style.
+    pub fn error_object(&self, style: Style) -> Value {
         let mut object = Map::from_iter([
             ("error".to_owned(), true.into()),
             ("code".to_owned(), self.code.as_str().into()),
-            ("message".to_owned(), message.into()),
+            ("message".to_owned(), self.text(style).into()),
             ("retryable".to_owned(), self.code.is_retryable().into()),
         ]);
         if self.may_have_executed {
             object.insert("mayHaveExecuted".into(), true.into());
         }
-        if let (Style::Classic, Some(suggestion)) = (style, self.suggestion()) {
+        if let (Style::Gitnexus, Some(suggestion)) = (style, self.suggestion()) {
             object.insert("suggestion".into(), suggestion.into());
         }
         if let Some(wait) = self.retry_after {
@@ -142,7 +146,7 @@ impl Report {
         Value::Object(object)
     }
 
-    fn seed_message(&self) -> String {
+    fn gitnexus_message(&self) -> String {
         match self.code {
             Code::Timeout => self.failure.message.clone(),
             Code::CircuitOpen => format!(

@@ -51,6 +51,7 @@ impl<T: Clone> Run<'_, T> {
         let situation = Situation {
             tool: &shown,
             server: &tool.server.name,
+            kind: tool.policy.kind,
             effect: tool.policy.effect,
             failure: &failure,
             attempts: self.attempts(),

@@ -20,8 +20,17 @@ pub enum Style {
     /// Plain and declarative.
     #[default]
     Plain,
-    /// The seeds' own.
+    /// The article's own.
     Classic,
+    /// GitNexus's own.
+    Gitnexus,
+}
+
+impl Style {
+    /// Whether a fallback introduces itself with the article's label of the tool's kind.
+    fn is_labelled(self) -> bool {
+        self != Style::Plain
+    }
 }
 
 /// How many words a text may have.
@@ -40,6 +49,7 @@ const LONGEST_QUERY: usize = 24;
 pub(crate) struct Situation<'a> {
     pub(crate) tool: &'a str,
     pub(crate) server: &'a str,
+    pub(crate) kind: Option<Kind>,
     pub(crate) effect: Effect,
     pub(crate) failure: &'a Failure,
     pub(crate) attempts: u32,
@@ -71,6 +81,10 @@ impl Situation<'_> {
 
     fn at_length(&self) -> String {
         let mut text = if self.repeats > 1 { self.again() } else { self.first_time() };
+        // No fallback had an answer: what that means for the user, by the tool's kind. What may have acted needs other advice.
+        if let (Cause::CircuitOpen, Some(kind), false) = (self.failure.cause, self.kind, self.may_have_acted) {
+            let _ = write!(text, " {}.", kind.label());
+        }
         if self.may_have_acted && !text.contains("may have been executed") {
             let earlier = !self.failure.may_have_executed(self.effect);
             text.push_str(if earlier {
@@ -380,6 +394,11 @@ pub(crate) mod served {
         }
     }
 
+    /// The tool's label in the article's words, before what a fallback says of itself.
+    fn labelled(kind: Option<Kind>, natural: Kind, text: &str) -> String {
+        format!("⚠️ {}. {text}", kind.unwrap_or(natural).label())
+    }
+
     /// An old copy.
     pub(crate) fn cached(
         style: Style,
@@ -388,8 +407,8 @@ pub(crate) mod served {
         before_a_write: bool,
         failure: &Failure,
     ) -> String {
-        if style == Style::Classic {
-            return format!("⚠️ {}. Showing cached information may be stale.", kind.unwrap_or(Kind::Read).label());
+        if style.is_labelled() {
+            return labelled(kind, Kind::Read, "Showing cached information may be stale.");
         }
         let mut note = format!("Cached copy from {} ago; live read failed ({}).", age(old), why(failure));
         if before_a_write {
@@ -399,14 +418,23 @@ pub(crate) mod served {
     }
 
     /// A simpler search.
-    pub(crate) fn simplified(query: &str, failure: &Failure) -> String {
+    pub(crate) fn simplified(style: Style, kind: Option<Kind>, query: &str, failure: &Failure) -> String {
         let query = shortened(&quote(query), LONGEST_QUERY).join(" ");
+        if style.is_labelled() {
+            let text = format!("Showing results for the simpler query \"{query}\".");
+            return labelled(kind, Kind::Search, &text);
+        }
         format!("Results for the simpler query \"{query}\"; the full search failed ({}).", why(failure))
     }
 
-    /// The page before.
-    pub(crate) fn previous_page(failure: &Failure) -> String {
-        format!("This is the page before the one asked for, which failed ({}).", why(failure))
+    /// The page before: how old its copy is, or none if it was asked for just now.
+    pub(crate) fn previous_page(style: Style, kind: Option<Kind>, old: Option<Duration>, failure: &Failure) -> String {
+        if style.is_labelled() {
+            let copy = old.map(|old| format!(", as it was {} ago", age(old))).unwrap_or_default();
+            return labelled(kind, Kind::List, &format!("Showing the previous page{copy}."));
+        }
+        let copy = old.map(|old| format!(", a copy from {} ago", age(old))).unwrap_or_default();
+        format!("This is the page before the one asked for{copy}; the page asked for failed ({}).", why(failure))
     }
 
     /// Another tool.
@@ -415,8 +443,11 @@ pub(crate) mod served {
     }
 
     /// A batch, item by item.
-    pub(crate) fn one_by_one(done: usize, of: usize, failure: &Failure) -> String {
+    pub(crate) fn one_by_one(style: Style, kind: Option<Kind>, done: usize, of: usize, failure: &Failure) -> String {
         let mut note = format!("{done} of {of} items succeeded one by one; the batch failed ({}).", why(failure));
+        if style.is_labelled() {
+            note = labelled(kind, Kind::Batch, &format!("Processed individually: {done} of {of} succeeded."));
+        }
         match of.saturating_sub(done) {
             0 => {}
             1 => note.push_str(" The other one is listed with its reason."),
@@ -428,7 +459,12 @@ pub(crate) mod served {
     }
 
     /// A write that waits. `is_held`: the same call is not sent meanwhile.
-    pub(crate) fn queued(tool: &str, id: &str, is_held: bool, failure: &Failure) -> String {
+    pub(crate) fn queued(style: Style, tool: &str, id: &str, is_held: bool, failure: &Failure) -> String {
+        let note = waits(tool, id, is_held, failure);
+        if style.is_labelled() { labelled(None, Kind::Write, &note) } else { note }
+    }
+
+    fn waits(tool: &str, id: &str, is_held: bool, failure: &Failure) -> String {
         let repeated = if is_held {
             "The same call is not sent again while it waits."
         } else {

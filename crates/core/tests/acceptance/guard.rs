@@ -53,7 +53,7 @@ async fn a_tool_that_its_server_does_not_have_is_told_as_that() {
         (&object["code"], &object["retryable"], gone.executions()),
         (&"TOOL_NOT_FOUND".into(), &false.into(), 1)
     );
-    assert_eq!(report(&answer).error_object(Style::Classic)["message"], "Tool 'get_issue' not found");
+    assert_eq!(report(&answer).error_object(Style::Gitnexus)["message"], "Tool 'get_issue' not found");
     assert!(report(&answer).message.contains("has no such tool"), "{}", report(&answer).message);
 }
 

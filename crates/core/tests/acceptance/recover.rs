@@ -117,7 +117,27 @@ async fn a_failed_page_is_answered_with_the_one_before() {
     let answer = tools.call("list_issues", call.clone(), only_others(&call)).await;
 
     assert_eq!(answer.value().map(String::as_str), Some(r#"{"page":2}"#));
-    assert_eq!(served(&answer).note, "This is the page before the one asked for, which failed (503).");
+    let note = "This is the page before the one asked for; the page asked for failed (503).";
+    assert_eq!((served(&answer).note.as_str(), served(&answer).age), (note, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_page_is_answered_with_the_copy_of_the_one_before_also_behind_an_open_breaker() {
+    let tools = caller(&env(0.0));
+    tools.call("list_issues", json!({"page": 2}), Script::healthy().send()).await;
+    let down = Script::down("503");
+    for _ in 0..4 {
+        advance(secs(1)).await;
+        let answer = tools.call("list_issues", json!({"page": 3}), down.send()).await;
+        assert_eq!((served(&answer).by.as_str(), answer.value().map(String::as_str)), ("previous_page", Some("ok")));
+        assert!(served(&answer).age.is_some() && served(&answer).note.contains("a copy from"), "{answer:?}");
+    }
+    assert_eq!(tools.breaker_status("list_issues").unwrap().status, Status::Open);
+    assert_eq!(down.executions(), 5, "each call its attempts until the breaker opened, and none for the page before");
+
+    let other = Call::new(json!({"page": 3})).by("somebody else");
+    let answer = tools.call("list_issues", other, down.send()).await;
+    assert_eq!(report(&answer).code, Code::CircuitOpen, "a copy is its caller's own");
 }
 
 #[tokio::test(start_paused = true)]

@@ -35,8 +35,8 @@ pub struct Rules {
 /// How failures are told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Messages {
-    /// In whose words.
-    pub style: Style,
+    /// In whose words; unless set, in the preset's.
+    pub style: Option<Style>,
     /// Whether the text is the error object; unless set, as the preset has it.
     pub as_json: Option<bool>,
     /// Whether failures always carry details.
@@ -152,6 +152,15 @@ impl Rules {
     /// Whether the text of a failure is the error object: the seed of this preset had nothing else.
     pub fn as_json(&self) -> bool {
         self.messages.as_json.unwrap_or(self.preset == Preset::Gitnexus)
+    }
+
+    /// In whose words failures are told. GitNexus's stay with its preset.
+    pub fn style(&self) -> Style {
+        match self.messages.style {
+            Some(Style::Classic) if self.preset == Preset::Gitnexus => Style::Gitnexus,
+            Some(style) => style,
+            None => self.preset.style(),
+        }
     }
 
     /// The policy of a method that only reads, `resources/read` and the like, or of one that sets something.

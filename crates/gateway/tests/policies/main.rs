@@ -11,6 +11,7 @@ mod memory;
 mod queue;
 mod rejoin;
 mod retry;
+mod seeds;
 mod server;
 mod texts;
 mod timeouts;

@@ -29,7 +29,7 @@ async fn t10_the_classic_text_of_an_open_breaker_is_the_seeds() {
 #[tokio::test]
 async fn t11_the_json_form_is_the_seeds_error_object_without_details() {
     let server = Faulty::start(|_, _, _| DOWN).await;
-    let served = server.served(&format!("{OPEN_AT_ONCE}[messages]\nstyle = \"classic\"\nformat = \"json\"\n")).await;
+    let served = server.served(&format!("preset = \"gitnexus\"\n{OPEN_AT_ONCE}")).await;
     let session = served.session("/mcp/gh").await;
     call(&session, "get_issue", json!({})).await;
     let answer = call(&session, "get_issue", json!({})).await;

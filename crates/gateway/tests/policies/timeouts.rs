@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::kit::until;
 use super::server::{End, Faulty, call, failure, text};
 
-const TIERS: &str = "[timeouts]\nquick = \"400ms\"\nheavy = \"900ms\"\n[defaults]\nretry = { attempts = 1 }\n";
+const TIERS: &str = "[timeouts]\nquick = \"400ms\"\nheavy = \"900ms\"\nheavy_tools = [\"cypher\"]\n[defaults]\nretry = { attempts = 1 }\n";
 
 #[tokio::test]
 async fn t12_each_tool_has_the_limit_of_its_tier_and_the_server_hears_that_it_is_over() {
@@ -50,7 +50,7 @@ async fn t12_a_late_reply_changes_nothing() {
 #[tokio::test]
 async fn t12_the_classic_text_names_the_limit_of_the_tools_own_tier() {
     let server = Faulty::start(|_, _, _| End::Hang).await;
-    let served = server.served(&format!("{TIERS}[messages]\nstyle = \"classic\"\nformat = \"json\"\n")).await;
+    let served = server.served(&format!("preset = \"gitnexus\"\n{TIERS}")).await;
     let session = served.session("/mcp/gh").await;
     for (tool, limit) in [("get_issue", "0.4s"), ("cypher", "0.9s")] {
         let answer = call(&session, tool, json!({})).await;

@@ -35,6 +35,7 @@ fn situation<'a>(failure: &'a Failure, effect: Effect) -> Situation<'a> {
     Situation {
         tool: "create_issue",
         server: "github",
+        kind: Some(Kind::Write),
         effect,
         failure,
         attempts: 2,
@@ -217,7 +218,7 @@ fn the_words_of_a_server_give_way_to_ours() {
 #[test]
 fn a_long_query_is_cut_in_its_note() {
     let down = failure(Cause::Misbehaved, Sent::Yes, None, "boom");
-    let note = served::simplified(&"word ".repeat(80), &down);
+    let note = served::simplified(Style::Plain, None, &"word ".repeat(80), &down);
 
     assert!(note.split_whitespace().count() <= 60, "{note}");
     assert!(note.contains(" …\"; the full search failed (503)."), "{note}");
@@ -226,7 +227,7 @@ fn a_long_query_is_cut_in_its_note() {
 #[test]
 fn one_other_item_is_one() {
     let down = failure(Cause::Misbehaved, Sent::Yes, None, "boom");
-    let note = |done| served::one_by_one(done, 5, &down);
+    let note = |done| served::one_by_one(Style::Plain, None, done, 5, &down);
 
     assert!(note(4).ends_with(" The other one is listed with its reason."), "{}", note(4));
     assert!(note(3).ends_with(" The 2 others are listed with their reasons."), "{}", note(3));
@@ -275,13 +276,19 @@ fn the_notes_of_fallbacks() {
         served::cached(Style::Plain, Some(Kind::Read), old, true, &open),
         served::cached(Style::Classic, Some(Kind::Read), old, false, &down),
         served::cached(Style::Classic, Some(Kind::Search), old, false, &down),
-        served::simplified("memory leak", &down),
-        served::previous_page(&open),
+        served::simplified(Style::Plain, None, "memory leak", &down),
+        served::simplified(Style::Classic, None, "memory leak", &down),
+        served::previous_page(Style::Plain, None, None, &open),
+        served::previous_page(Style::Plain, None, Some(old), &open),
+        served::previous_page(Style::Classic, None, None, &open),
+        served::previous_page(Style::Classic, None, Some(old), &open),
         served::alternate("brave_search", "tavily_search", &down),
-        served::one_by_one(3, 3, &down),
-        served::one_by_one(2, 5, &down),
-        served::queued("create_issue", "q1", true, &open),
-        served::queued("create_issue", "q1", false, &down),
+        served::one_by_one(Style::Plain, None, 3, 3, &down),
+        served::one_by_one(Style::Plain, None, 2, 5, &down),
+        served::one_by_one(Style::Classic, None, 2, 5, &down),
+        served::queued(Style::Plain, "create_issue", "q1", true, &open),
+        served::queued(Style::Plain, "create_issue", "q1", false, &down),
+        served::queued(Style::Classic, "create_issue", "q1", true, &open),
     ];
     assert!(notes.iter().all(|note| note.split_whitespace().count() <= 60));
     insta::assert_snapshot!(notes.join("\n"));

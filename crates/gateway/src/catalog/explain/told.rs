@@ -1,6 +1,6 @@
 //! Where a value comes from, as it is told: in one word, the place, and its line.
 
-use seawall::Ground;
+use seawall::{Ground, Tiers};
 use serde_json::Value;
 
 use super::origin::Origin;
@@ -70,8 +70,9 @@ impl Asked<'_> {
     /// One of the two limits for whole calls.
     fn tier(&self) -> At {
         let (tiers, written) = (&self.rules.tiers, &self.rules.written);
-        let tier = if tiers.is_heavy(self.tool) { "heavy" } else { "quick" };
-        if let Some(variable) = tiers.variable(self.tool, self.env) {
+        let is_heavy = tiers.is_heavy(self.rules.preset, self.tool);
+        let tier = if is_heavy { "heavy" } else { "quick" };
+        if let Some(variable) = Tiers::variable(is_heavy, self.env) {
             return ("environment", Some(variable.to_owned()), None);
         }
         let place = Some(format!("{} {tier}", written.heading(&["timeouts"])));

@@ -60,7 +60,8 @@ fn timeouts(rules: &mut Rules, table: &Field<'_>, problems: &mut Problems) {
             "quick" => tiers.quick = problems.keep(some_time(&value)).unwrap_or(tiers.quick),
             "heavy" => tiers.heavy = problems.keep(some_time(&value)).unwrap_or(tiers.heavy),
             "heavy_tools" => {
-                tiers.heavy_tools = value.texts(problems).into_iter().map(|Text { text, .. }| text).collect();
+                let names = value.texts(problems).into_iter().map(|Text { text, .. }| text);
+                tiers.heavy_tools = Some(names.collect());
             }
             _ => problems.push(value.place.problem(suggest::unknown(key, &["quick", "heavy", "heavy_tools"]))),
         }
@@ -105,7 +106,7 @@ fn messages(rules: &mut Rules, table: &Field<'_>, problems: &mut Problems) {
         match key {
             "style" => {
                 let known = [("plain", Style::Plain), ("classic", Style::Classic)];
-                messages.style = problems.keep(policy::one_of(&value, &known)).unwrap_or_default();
+                messages.style = problems.keep(policy::one_of(&value, &known));
             }
             "format" => {
                 let known = [("text", false), ("json", true)];

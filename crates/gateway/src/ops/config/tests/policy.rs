@@ -60,12 +60,12 @@ fn everything_the_contract_names_is_read() {
     let config = toml_file(WHOLE).good("seawall.toml");
     let (rules, server) = (&config.rules, &config.servers[1].rules);
     assert_eq!(
-        (rules.preset, rules.tiers.quick, rules.tiers.limit("cypher").as_secs()),
+        (rules.preset, rules.tiers.quick, rules.tiers.limit(rules.preset, "cypher").as_secs()),
         (Preset::Caipe, Duration::from_secs(50), 100)
     );
     assert_eq!(
         (rules.messages.style, rules.messages.as_json, rules.messages.debug),
-        (Style::Classic, Some(true), true)
+        (Some(Style::Classic), Some(true), true)
     );
     assert!(rules.messages.no_debug_on_request && server.distrust_annotations);
     assert_eq!(server.policy.slots.unwrap().concurrency, 8);
