@@ -103,13 +103,14 @@ pub use attempt::slot::{Full, Slot, SlotPolicy, Slots};
 pub use caller::{CallerOptions, ToolCaller};
 pub use classify::{
     Classifier, Describe, Phrases, Prepared, Rule, Test, Verdict, built_in, classify, classify_load_error,
+    says_too_many_items,
 };
 pub use env::Env;
 pub use load::{
     Connect, DeniedText, LoadOptions, LoadReport, ServerOutcome, Warnings, legacy_denied_text, load_each, load_step,
     load_tools,
 };
-pub use model::answer::{Answer, Body, Item, Outcome, Served};
+pub use model::answer::{Answer, Body, Item, Outcome, Served, ToolError};
 pub use model::call::{Attempt, Call, Rejoin};
 pub use model::control::{CallControl, Question};
 pub use model::duration::{parse_duration, parse_env_timeout};
@@ -121,6 +122,7 @@ pub use model::preset::{Preset, Tiers, debug_from_env};
 pub use model::rng::Rng;
 pub use model::signals::{Exit, Signals, Transport, parse_retry_after};
 pub use model::time::{Clock, Moment, whole_seconds};
+pub use model::tool_errors::{Content, ErrorMode, ErrorPattern, Find, LOOKED_AT, ToolErrors, Transient};
 pub use recover::chain::{ChainError, Chained, FallbackChain, Step};
 pub use recover::{page::previous_page, simplify::simplified, split::one_by_one};
 pub use report::event::{Event, Events, Listener};

@@ -74,9 +74,10 @@ impl<T: Clone> Pipeline<T> {
                 leading = leading.or(sharing);
                 match run.attempt(&send).await {
                     Ok(value) => run.pass_on(value),
-                    Err(failure) => {
+                    Err(missed) => {
+                        let (failure, own_words) = *missed;
                         run.give_up(&failure);
-                        Box::pin(run.recover(*failure, own_steps.as_ref(), &send, &mut warnings)).await
+                        Box::pin(run.recover(failure, own_words, own_steps.as_ref(), &send, &mut warnings)).await
                     }
                 }
             }

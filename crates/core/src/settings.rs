@@ -17,6 +17,7 @@ use crate::model::call::Call;
 use crate::model::effect::Effect;
 use crate::model::invalid::Invalid;
 use crate::model::policy::{Policy, Scope, ServerPolicy};
+use crate::model::tool_errors::Content;
 use crate::report::readers::Readers;
 use crate::report::tell::still_running;
 use crate::report::{Report, Style, tool_result};
@@ -54,6 +55,8 @@ pub struct Settings<T> {
     pub durable: Option<Arc<dyn Durable>>,
     /// The text of an answer that the tool marked as an error.
     pub error_text: fn(&T) -> Option<String>,
+    /// What is looked at to find errors that a tool did not mark; asked only where a policy has patterns for them.
+    pub content: fn(&T) -> Content,
     /// Whether an answer is whole, so that it may be kept.
     pub is_complete: fn(&T) -> bool,
     /// The size of an answer in bytes.
@@ -75,6 +78,7 @@ impl<T> Settings<T> {
             wall_clock: None,
             durable: None,
             error_text: |_| None,
+            content: |_| Content::default(),
             is_complete: |_| true,
             weigh,
         }
@@ -83,7 +87,8 @@ impl<T> Settings<T> {
 
 impl Default for Settings<String> {
     fn default() -> Self {
-        Self::new(String::len)
+        let content = |text: &String| Content { text: tool_result::beginning(text).to_owned(), structured: None };
+        Self { content, ..Self::new(String::len) }
     }
 }
 
@@ -92,6 +97,7 @@ impl Default for Settings<Value> {
     fn default() -> Self {
         Self {
             error_text: tool_result::error_text,
+            content: tool_result::content,
             is_complete: tool_result::is_complete,
             ..Self::new(tool_result::weigh)
         }
@@ -110,6 +116,7 @@ pub struct Pipeline<T> {
     pub(crate) wall_clock: Option<fn() -> SystemTime>,
     pub(crate) durable: Option<Arc<dyn Durable>>,
     pub(crate) error_text: fn(&T) -> Option<String>,
+    pub(crate) content: fn(&T) -> Content,
     pub(crate) is_complete: fn(&T) -> bool,
     global: Arc<Breaker>,
     global_rules: BreakerPolicy,
@@ -154,6 +161,7 @@ impl<T: Clone> Pipeline<T> {
             wall_clock: settings.wall_clock,
             durable: settings.durable,
             error_text: settings.error_text,
+            content: settings.content,
             is_complete: settings.is_complete,
             global,
             global_rules: settings.global_breaker,

@@ -193,6 +193,18 @@ async fn a_batch_that_fails_is_done_item_by_item() {
 }
 
 #[tokio::test]
+async fn a_batch_with_more_issues_than_the_tool_takes_is_done_item_by_item() {
+    let manager = Manager::start().await;
+    let numbers: Vec<u32> = (0..26).map(|n| n % 3 + 1).collect();
+
+    let result = manager.call("batch_label_issues", json!({"issue_numbers": numbers, "labels": ["old"]})).await;
+
+    assert_eq!(meta(&result)["seawall/served"]["by"], "individually");
+    assert!(text(&result).starts_with("26 of 26 items succeeded one by one"), "{}", text(&result));
+    assert_eq!(manager.count("executed", LABEL).await, 26);
+}
+
+#[tokio::test]
 async fn a_batch_that_is_throttled_half_way_does_not_claim_that_nothing_was_done() {
     let manager = Manager::start().await;
     let throttled = json!({"status": 429, "retry_after": 400});

@@ -10,7 +10,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, join_all};
-use seawall::{Answer, Attempt, Body, Code, Disposition, Fallback, Outcome, Rejoin, Sent, Signals, Transport};
+use seawall::{
+    Answer, Attempt, Body, Code, Disposition, Fallback, Outcome, Rejoin, Sent, Signals, Transport, says_too_many_items,
+};
 use tokio::time::Instant;
 
 use crate::bridge::to_modern::with_body;
@@ -21,7 +23,7 @@ use crate::catalog::{look_up_tools, names};
 use crate::detached::{Detachable, Leaving};
 use crate::dispatch::{Caller, Refusal, Reply, once};
 use crate::gateway::Route;
-use crate::policies::{Named, ToolPolicy, error_text};
+use crate::policies::{Named, ToolPolicy};
 use crate::served;
 use crate::upstream::{Failure, SendAgain, Server};
 use crate::watched::Watched;
@@ -197,10 +199,8 @@ impl Carried {
         let (policy, era) = (&self.policy, self.caller.era());
         let effect = policy.tool.policy().effect;
         let reply = match answer.outcome {
-            Outcome::Live(value) if answer.attempts > 1 && error_text(&value).is_some() => {
-                served::with_attempts(era, &value, &policy.tool, answer.attempts)
-            }
             Outcome::Live(value) => self.fit(value),
+            Outcome::ToolError(error) => served::tool_error(era, *error).and_then(|answer| self.fit(answer)),
             Outcome::Served(mut fallback) => {
                 if let Body::Value(value) = fallback.body {
                     fallback.body = Body::Value(self.fit(value)?);
@@ -245,7 +245,7 @@ impl Carried {
         let call = Call { ends, ..self.as_attempted(&attempt, watched.call()?)? };
         let reply = watched.run(self.policy.own.idle_timeout, self.ask(server, &call, attempt.timeout)).await;
         match reply {
-            Ok(answer) if is_passing(&answer) => {
+            Ok(answer) if is_passing(&answer) || self.has_too_many_items(&answer) => {
                 let signals = error_signals(&answer);
                 // What a list says is the catalog's to judge; of anything else the failure is told as all failures are.
                 *self.words() = self.list_wait.is_some().then_some(Ok(answer));
@@ -293,6 +293,14 @@ impl Carried {
         let patience = self.list_wait.unwrap_or_else(|| server.reconnect.patience_within(timeout));
         let has_copy = || self.route.policies.pipeline.has_copy(tool, &self.asked);
         if is_away && has_copy() { patience.min(tool.policy().retry.backoff.base) } else { patience }
+    }
+
+    /// Whether a batch was refused because it has too many items: then fewer at a time may do.
+    fn has_too_many_items(&self, answer: &Message) -> bool {
+        let is_batch = self.policy.tool.policy().kind == Some(seawall::Kind::Batch);
+        is_batch
+            && answer.kind() == Kind::Error
+            && answer.field_text("message").is_some_and(|text| says_too_many_items(&text))
     }
 
     fn words(&self) -> MutexGuard<'_, Option<Reply>> {

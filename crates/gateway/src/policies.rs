@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use seawall::{
-    Breaker, BreakerPolicy, Durable, Env, Event, Format, Invalid, Mode, Pipeline, Policy, Rendering, Scope, Settings,
-    Snapshot, Tool,
+    Breaker, BreakerPolicy, Content, Durable, Env, Event, Format, Invalid, LOOKED_AT, Mode, Pipeline, Policy,
+    Rendering, Scope, Settings, Snapshot, Tool,
 };
 
 use tokio::sync::watch;
@@ -134,6 +134,7 @@ impl Policies {
             wall_clock: Some(time_of_day),
             durable,
             error_text,
+            content,
             is_complete,
             ..Settings::new(Message::weight)
         })?;
@@ -382,7 +383,7 @@ fn sharing(policy: Policy) -> Policy {
 }
 
 /// The text of an answer that is an error: the protocol's, or one that the tool itself marked.
-pub fn error_text(answer: &Message) -> Option<String> {
+fn error_text(answer: &Message) -> Option<String> {
     if answer.kind() == Kind::Error {
         return Some(answer.field_text("message").unwrap_or_default().into_owned());
     }
@@ -390,6 +391,20 @@ pub fn error_text(answer: &Message) -> Option<String> {
         return None;
     }
     Some(content::blocks(answer).filter_map(content::text).collect::<Vec<_>>().join("\n"))
+}
+
+/// What is looked at to find an error that a tool did not mark.
+fn content(answer: &Message) -> Content {
+    let mut text = String::new();
+    for block in content::blocks(answer).filter(|block| block.len() <= LOOKED_AT).filter_map(content::text) {
+        if text.len() + block.len() > LOOKED_AT {
+            break;
+        }
+        text.push_str(if text.is_empty() { "" } else { "\n" });
+        text.push_str(&block);
+    }
+    let structured = answer.field_json("structuredContent").filter(|json| json.len() <= LOOKED_AT);
+    Content { text, structured: structured.and_then(|json| serde_json::from_slice(json).ok()) }
 }
 
 /// Whether an answer is the end of its call and not a question back to the client.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use seawall::{Attempt, Cause, Classifier, Failure, Outcome, Queued, Sent, Signals, Tool};
+use seawall::{Attempt, Cause, Disposition, Failure, Outcome, Queued, Sent, Signals, ToolError};
 use serde_json::{Value, json};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
@@ -16,7 +16,7 @@ use crate::carry::{error_signals, is_passing};
 use crate::dispatch::{Caller, Refusal, once};
 use crate::gateway::Route;
 use crate::ops::store::{Delivery, Leave, Store, deliver};
-use crate::policies::{error_text, is_complete};
+use crate::policies::is_complete;
 use crate::resources::Found;
 use crate::upstream::Server;
 use crate::wire::build;
@@ -79,7 +79,8 @@ impl Delivery for ToServer {
             }
         };
         match policies.pipeline.run(&tool, &asked, send).await.outcome {
-            Outcome::Live(answer) => outcome(&tool, &answer, &self.server),
+            Outcome::Live(answer) => outcome(&answer, &self.server),
+            Outcome::ToolError(error) => self.tool_error(*error),
             Outcome::Failed(report) => Err(report.failure),
             Outcome::Served(_) => Err(Failure::local(Cause::Unavailable, None, "something else answered in its place")),
         }
@@ -87,6 +88,15 @@ impl Delivery for ToServer {
 }
 
 impl ToServer {
+    /// What plainly is somebody's 503 is worth another attempt where that does no harm; every other error is the tool's own result.
+    fn tool_error(&self, error: ToolError<Message>) -> Result<String, Failure> {
+        let failure = error.report.failure;
+        match failure.disposition == Disposition::Transient {
+            true => Err(Failure { message: self.server.hidden(&failure.message), ..failure }),
+            false => outcome(&error.value, &self.server),
+        }
+    }
+
     async fn attempt(&self, call: &Call, limit: Duration) -> Result<Message, Signals> {
         let wait = self.server.reconnect.patience_within(limit);
         match once(&self.route, &Caller::Modern("".into()), &self.server, call, wait).await {
@@ -100,7 +110,7 @@ impl ToServer {
 }
 
 /// What became of a call that was answered: the tool's own result, unless it is nobody's last word.
-fn outcome(tool: &Tool, answer: &Message, server: &Server) -> Result<String, Failure> {
+fn outcome(answer: &Message, server: &Server) -> Result<String, Failure> {
     if answer.kind() == Kind::Error {
         return Err(seawall::classify(&server.discreet(error_signals(answer))));
     }
@@ -108,15 +118,7 @@ fn outcome(tool: &Tool, answer: &Message, server: &Server) -> Result<String, Fai
         let words = "it asks for something, and nobody is there to answer";
         return Err(Failure::local(Cause::InvalidInput, None, words));
     }
-    // What plainly is somebody's 503 is worth another attempt where that does no harm.
-    let may_pass = tool.policy().soft_errors && tool.policy().effect.is_replayable();
-    match error_text(answer)
-        .filter(|_| may_pass)
-        .and_then(|text| Classifier::new().classify_soft(&server.hidden(&text)))
-    {
-        Some(failure) => Err(failure),
-        None => Ok(String::from_utf8_lossy(answer.body_json()).into_owned()),
-    }
+    Ok(String::from_utf8_lossy(answer.body_json()).into_owned())
 }
 
 /// The call as a client of the modern era would make it.

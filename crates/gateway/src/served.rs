@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seawall::{Body, Code, Effect, Item, Served, Tool};
+use seawall::{Body, Effect, Item, Served, ToolError};
 use serde_json::{Map, Value, json};
 
 use crate::bridge::to_modern::answered;
@@ -66,19 +66,15 @@ pub fn rejoined(era: Era, answer: Message, age: Duration, effect: Effect) -> Rep
 const REJOINED: &str =
     "This is the answer of the identical call made before. It was executed once; this call did not execute it again.";
 
-/// A tool's own error after several attempts: its words stay, and how often it was tried stands beside them.
-pub fn with_attempts(era: Era, answer: &Message, tool: &Tool, attempts: u32) -> Reply {
-    if answer.kind() != Kind::Result {
-        return Ok(answer.clone());
+/// A tool's own error: its words as they are, and what they mean where it did not say so itself or attempts were spent.
+pub fn tool_error(era: Era, error: ToolError<Message>) -> Reply {
+    if !error.is_told() || error.value.kind() != Kind::Result {
+        return Ok(error.value);
     }
-    let mut result = Object::of(answer.body_json());
-    let told = json!({
-        "code": Code::UpstreamError.as_str(), "retryable": true, "attempts": attempts,
-        "tool": tool.name(), "server": tool.server().name(),
-        "mayHaveExecuted": tool.policy().effect != Effect::ReadOnly,
-    });
+    let mut result = Object::of(error.value.body_json());
+    result.set("isError", "true");
     result.change("_meta", |own| {
-        own.set("seawall/failure", told.to_string());
+        own.set("seawall/failure", error.report.object().to_string());
     });
     if era == Era::Modern {
         result.set_default("resultType", r#""complete""#);

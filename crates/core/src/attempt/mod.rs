@@ -26,14 +26,18 @@ use futures_util::future::{Either, select};
 use serde_json::Value;
 
 use crate::admit::turns::Turns;
+use crate::classify::says_too_many_items;
 use crate::model::call::Attempt;
 use crate::model::control::{CallControl, Lost};
 use crate::model::duration::{about, seconds};
+use crate::model::effect::Kind;
 use crate::model::failure::{Blame, Cause, Disposition, Failure, RATE_IS_USED_UP, Sent};
 use crate::model::policy::Scope;
 use crate::model::signals::Signals;
 use crate::model::time::Clock;
+use crate::model::tool_errors::ErrorMode;
 use crate::report::event::Event;
+use crate::report::without_credentials;
 use crate::run::Run;
 use crate::state::Tool;
 use breaker::{Breaker, Permit, Refused};
@@ -52,11 +56,19 @@ const ALL_TAKEN: &str = "all slots are taken";
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Why an attempt gave no good answer; and the tool's own words where it answered with an error.
-pub(crate) type Missed<T> = Failed<Option<T>>;
+pub(crate) type Missed<T> = Failed<Option<OwnWords<T>>>;
+
+/// A tool's own error that means a failure.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnWords<T> {
+    pub(crate) value: T,
+    /// The tool did not mark it as an error; a pattern of the operator did.
+    pub(crate) is_unmarked: bool,
+}
 
 impl<T: Clone> Run<'_, T> {
-    /// Tries the call until it works or giving up is right. A tool's own words are its answer in the end.
-    pub(crate) async fn attempt<F>(&self, send: &impl Fn(Attempt) -> F) -> Result<T, Box<Failure>>
+    /// Tries the call until it works or giving up is right.
+    pub(crate) async fn attempt<F>(&self, send: &impl Fn(Attempt) -> F) -> Result<T, Missed<T>>
     where
         F: Future<Output = Result<T, Signals>>,
     {
@@ -75,7 +87,7 @@ impl<T: Clone> Run<'_, T> {
         }
     }
 
-    async fn attempt_again<F>(&self, missed: Missed<T>, send: &impl Fn(Attempt) -> F) -> Result<T, Box<Failure>>
+    async fn attempt_again<F>(&self, missed: Missed<T>, send: &impl Fn(Attempt) -> F) -> Result<T, Missed<T>>
     where
         F: Future<Output = Result<T, Signals>>,
     {
@@ -94,10 +106,7 @@ impl<T: Clone> Run<'_, T> {
         let tried = try_again(&rules, missed, |_| self.hedged(send), blocked).await;
         match tried {
             Ok(retried) => Ok(retried.value),
-            Err(gave_up) => match gave_up.error {
-                Some(words) => Ok(words),
-                None => Err(Box::new(gave_up.failure)),
-            },
+            Err(gave_up) => Err(Box::new((gave_up.failure, gave_up.error))),
         }
     }
 
@@ -218,20 +227,32 @@ impl<T: Clone> Run<'_, T> {
         limit < usual / 2 && !tool.silence.is_long(now.minus(limit), now, usual)
     }
 
-    /// A tool's own error is an answer, unless it plainly carries an upstream failure.
+    /// A tool's own error is an answer, unless it plainly carries an upstream failure or an operator's pattern finds one in it.
     fn judge(&self, tool: &Tool, value: T) -> Result<T, Missed<T>> {
-        if !tool.policy.soft_errors {
-            return Ok(value);
+        let Some((failure, is_unmarked)) = self.own_failure(tool, &value) else { return Ok(value) };
+        // Not repeated on the tool's word alone: only what may be repeated in any case.
+        let failure = match tool.policy.effect.is_replayable() || failure.sent == Sent::Never {
+            true => failure,
+            false => Failure { disposition: Disposition::Permanent, sent: Sent::Yes, ..failure },
+        };
+        Err(Box::new((failure, Some(OwnWords { value, is_unmarked }))))
+    }
+
+    /// The failure that a tool's answer means; and whether the tool did not mark it as an error.
+    fn own_failure(&self, tool: &Tool, value: &T) -> Option<(Failure, bool)> {
+        let errors = &tool.policy.tool_errors;
+        if let Some(text) = self.error_text(value) {
+            let soft = || self.classifier().classify_soft(&text).filter(|_| errors.marked);
+            return too_many_items(tool, &text).or_else(soft).map(|failure| (failure, false));
         }
-        match self.error_text(&value).and_then(|text| self.classifier().classify_soft(&text)) {
-            // Not repeated on the tool's word alone: only what may be repeated in any case.
-            Some(failure) if tool.policy.effect.is_replayable() => Err(Box::new((failure, Some(value)))),
-            Some(failure) => {
-                let failure = Failure { disposition: Disposition::Permanent, sent: Sent::Yes, ..failure };
-                Err(Box::new((failure, Some(value))))
-            }
-            None => Ok(value),
+        if errors.patterns.is_empty() {
+            return None;
         }
+        let content = (self.pipeline.content)(value);
+        let found = errors.find(&content)?;
+        let is_counted = found.pattern.mode == ErrorMode::Count;
+        self.emit(|server, tool| Event::ToolErrorFound { server, tool, counted_only: is_counted });
+        (!is_counted).then(|| (self.classifier().classify_found(&found), true))
     }
 
     /// The limit that is told is the tool's own, unless its share of the time was over; a fallback's share is what was left for it.
@@ -255,6 +276,17 @@ impl<T: Clone> Run<'_, T> {
         let used_up = |wait| self.refuse(Cause::RateLimited, Some(wait), RATE_IS_USED_UP);
         turns.take(self.remaining()).await.map_err(used_up)
     }
+}
+
+/// The failure of a batch whose tool says that it has too many items. Only the exact code of wrong arguments, as the SDKs
+/// write it before a tool's error, proves that none was touched.
+fn too_many_items(tool: &Tool, text: &str) -> Option<Failure> {
+    if tool.policy.kind != Some(Kind::Batch) || !says_too_many_items(text) {
+        return None;
+    }
+    let sent = if text.starts_with("MCP error -32602:") { Sent::Never } else { Sent::Yes };
+    let words = without_credentials(text);
+    Some(Failure { sent, too_large: true, ..Failure::local(Cause::InvalidInput, None, words) })
 }
 
 /// What an attempt is for.
@@ -344,7 +376,10 @@ impl<'a> Permits<'a> {
     fn settle<T>(self, tool: &Tool, part: Part, is_spared: impl Fn() -> bool, result: &Result<T, Missed<T>>) {
         let (own, connection) = match result.as_ref().map_err(|missed| (&missed.0, &missed.1)) {
             Ok(_) => (None, None),
-            Err((failure, Some(_))) if tool.policy.scope == Scope::Tool => (Some(failure.cause.blame()), None),
+            // What an operator calls a failure counts for whoever shares the breaker; what we take for one, for its tool only.
+            Err((failure, Some(words))) if words.is_unmarked || tool.policy.scope == Scope::Tool => {
+                (Some(failure.cause.blame()), None)
+            }
             Err((_, Some(_))) => (None, None),
             Err((failure, None)) => (Some(failure.cause.blame()), reached(failure)),
         };

@@ -8,15 +8,18 @@ mod describe;
 mod rules;
 mod status;
 mod text;
+mod too_large;
 mod words;
 
 pub use describe::Describe;
 pub use rules::{Phrases, Rule, Test, Verdict, built_in};
 pub use text::Prepared;
+pub use too_large::says_too_many_items;
 
 use crate::model::failure::{Cause, Disposition, Failure, Sent};
 use crate::model::invalid::Invalid;
 use crate::model::signals::{LONGEST_PAUSE, Signals};
+use crate::model::tool_errors::Found;
 use crate::report::without_credentials;
 
 /// Classifies failures by the operator's rules, then by the built-in ones.
@@ -63,6 +66,18 @@ impl Classifier {
         let verdict = self.first(rules::soft(), &signals, status, &prepared)?.verdict;
         let verdict = Verdict { sent: None, ..verdict };
         (verdict.disposition == Disposition::Transient).then(|| failure(&signals, verdict, verdict.disposition, status))
+    }
+
+    /// What an error means that an operator's pattern found in an answer. Who may pass is retried; the rest is the caller's fault.
+    pub(crate) fn classify_found(&self, found: &Found<'_>) -> Failure {
+        let signals = Signals::text(&found.words).with_sent(Sent::Yes);
+        self.classify_soft(&found.words).unwrap_or_else(|| {
+            let verdict = match found.may_pass {
+                true => Verdict::new(Cause::Misbehaved, Disposition::Transient),
+                false => Verdict::new(Cause::InvalidInput, Disposition::Permanent),
+            };
+            failure(&signals, verdict, verdict.disposition, None)
+        })
     }
 
     /// Whether the text hides what happened, so that a load should probe once more.
@@ -134,6 +149,7 @@ fn failure(signals: &Signals, verdict: Verdict, disposition: Disposition, status
         status,
         message: told(signals),
         incident: signals.incident,
+        too_large: false,
     }
 }
 

@@ -30,10 +30,30 @@ pub struct Answer<T> {
 pub enum Outcome<T> {
     /// The server's own answer.
     Live(T),
+    /// The tool's own error that means a failure, where nothing better was found: its words, and what they mean.
+    ToolError(Box<ToolError<T>>),
     /// A fallback's answer, to be labelled as such.
     Served(Box<Served<T>>),
     /// No answer, and why.
     Failed(Box<Report>),
+}
+
+/// A tool's own error that stayed.
+#[derive(Clone, Debug)]
+pub struct ToolError<T> {
+    /// The tool's own answer.
+    pub value: T,
+    /// What it means.
+    pub report: Report,
+    /// The tool did not mark it as an error; a pattern of the operator did ([`crate::ToolErrors::patterns`]).
+    pub is_unmarked: bool,
+}
+
+impl<T> ToolError<T> {
+    /// Whether the answer is told to be a failure: its tool did not say so, or attempts were spent on it.
+    pub fn is_told(&self) -> bool {
+        self.is_unmarked || self.report.attempts > 1
+    }
 }
 
 /// A fallback's answer.
@@ -78,6 +98,7 @@ impl<T> Answer<T> {
     pub fn value(&self) -> Option<&T> {
         match &self.outcome {
             Outcome::Live(value) => Some(value),
+            Outcome::ToolError(error) => Some(&error.value),
             Outcome::Served(served) => match &served.body {
                 Body::Value(value) => Some(value),
                 Body::Items(_) | Body::Nothing => None,
@@ -90,14 +111,14 @@ impl<T> Answer<T> {
     pub fn report(&self) -> Option<&Report> {
         match &self.outcome {
             Outcome::Failed(report) => Some(report),
-            Outcome::Live(_) | Outcome::Served(_) => None,
+            Outcome::Live(_) | Outcome::ToolError(_) | Outcome::Served(_) => None,
         }
     }
 
     /// The step that answered: the tool, `<tool>-<fallback>`, or `graceful-degradation`.
     pub fn final_step(&self) -> String {
         match &self.outcome {
-            Outcome::Live(_) => self.tool.to_string(),
+            Outcome::Live(_) | Outcome::ToolError(_) => self.tool.to_string(),
             Outcome::Served(served) => format!("{}-{}", self.tool, served.by),
             Outcome::Failed(report) if report.is_degradation() => "graceful-degradation".to_owned(),
             Outcome::Failed(_) => self.tool.to_string(),

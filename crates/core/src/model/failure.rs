@@ -134,6 +134,8 @@ pub struct Failure {
     pub message: String,
     /// What ended this attempt ended others too, and they carry the same number.
     pub incident: Option<u64>,
+    /// The server says that a batch has too many items: fewer at a time may do.
+    pub too_large: bool,
 }
 
 /// What is said when our own limit for a server lets no attempt begin.
@@ -167,6 +169,7 @@ impl Failure {
             status: None,
             message: message.into(),
             incident: None,
+            too_large: false,
         }
     }
 

@@ -16,5 +16,6 @@ pub(crate) mod signals;
 #[cfg(test)]
 mod tests;
 pub(crate) mod time;
+pub(crate) mod tool_errors;
 
 use std::sync::atomic;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::effect::{Effect, Kind};
 use super::invalid::{self, Invalid};
+use super::tool_errors::ToolErrors;
 use crate::admit::cache::CachePolicy;
 use crate::admit::ledger::loops::LoopPolicy;
 use crate::admit::rate::Rate;
@@ -47,8 +48,8 @@ pub struct Policy {
     pub repeat_after: Option<Duration>,
     /// A second attempt beside a slow one; read-only tools only.
     pub hedge: Option<HedgePolicy>,
-    /// Whether a tool's own error that plainly carries an upstream status is retried.
-    pub soft_errors: bool,
+    /// Which of the tool's own errors are failures.
+    pub tool_errors: ToolErrors,
 }
 
 /// With whom a tool shares its breaker.
@@ -138,6 +139,7 @@ impl Policy {
                 ));
             }
         }
+        self.tool_errors.validate()?;
         if self.fallback.len() > MOST_STEPS {
             return Err(Invalid::new("fallback", format!("must not have more than {MOST_STEPS} steps")));
         }

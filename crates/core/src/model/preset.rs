@@ -6,6 +6,7 @@ use super::duration::parse_env_timeout;
 use super::effect::{Effect, Kind, ToolFacts};
 use super::invalid::{self, Invalid};
 use super::policy::{Fallback, Policy, Scope};
+use super::tool_errors::ToolErrors;
 use crate::admit::cache::CachePolicy;
 use crate::admit::ledger::loops::{LoopMode, LoopPolicy};
 use crate::attempt::backoff::Backoff;
@@ -128,7 +129,7 @@ impl Preset {
             loops: LoopPolicy::default(),
             repeat_after: Some(Duration::from_secs(60)),
             hedge: None,
-            soft_errors: true,
+            tool_errors: ToolErrors::MARKED,
         };
         self.adjust(&mut policy);
         policy

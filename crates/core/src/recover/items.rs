@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::{Skipped, budget_is_spent, served, split};
 use crate::attempt::budget::{Budget, Token};
 use crate::attempt::{Missed, Part};
+use crate::classify::says_too_many_items;
 use crate::model::answer::{Body, Item, Served};
 use crate::model::call::Attempt;
 use crate::model::effect::Kind;
@@ -30,17 +31,19 @@ const AT_A_TIME: usize = 4;
 
 impl<T: Clone> Run<'_, T> {
     /// What a failure says of a whole batch at `tool`. A status is an answer to one request, and a batch may have made others
-    /// before it: that nothing was done is proven by what was never sent, or said by whoever knows.
+    /// before it: that nothing was done is proven by what was never sent, or said by whoever knows. A 413 speaks of the whole.
     pub(crate) fn of_whole(&self, tool: &Tool, part: Part, arguments: &Value, signals: &Signals) -> Failure {
-        let failure = self.classifier().classify(signals);
+        let mut failure = self.classifier().classify(signals);
         let is_whole = tool.policy.kind == Some(Kind::Batch) && matches!(part, Part::Call | Part::Other);
-        let is_status = failure.status.is_some() && failure.cause != Cause::SessionLost;
-        let is_unproven = failure.sent == Sent::Never && signals.sent != Sent::Never;
-        let is_single = || split::is_single(arguments, argument_of(&tool.policy));
-        match is_whole && is_status && is_unproven && !is_single() {
-            true => Failure { sent: Sent::Maybe, ..failure },
-            false => failure,
+        if !is_whole || split::is_single(arguments, argument_of(&tool.policy)) {
+            return failure;
         }
+        failure.too_large = failure.status == Some(413) || says_too_many_items(&signals.message);
+        let is_status = failure.status.is_some_and(|status| status != 413) && failure.cause != Cause::SessionLost;
+        if is_status && failure.sent == Sent::Never && signals.sent != Sent::Never {
+            failure.sent = Sent::Maybe;
+        }
+        failure
     }
 
     /// Whether what became of the whole batch will be followed by its first item at once, so that this can speak for both.

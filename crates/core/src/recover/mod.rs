@@ -19,9 +19,9 @@ use serde_json::Value;
 
 use crate::admit::cache::Stale;
 use crate::admit::key::CallKey;
-use crate::attempt::Part;
 use crate::attempt::deadline::within;
 use crate::attempt::written::Written;
+use crate::attempt::{OwnWords, Part};
 use crate::classify::Describe;
 use crate::model::answer::{Body, Outcome, Served};
 use crate::model::call::{Attempt, Call};
@@ -69,10 +69,12 @@ impl<T: Clone> Pipeline<T> {
 }
 
 impl<T: Clone> Run<'_, T> {
-    /// Walks the tool's fallbacks, then the caller's own steps, until one answers.
+    /// Walks the tool's fallbacks, then the caller's own steps, until one answers. Else the tool's own words are the answer, if
+    /// it said any.
     pub(crate) async fn recover<F>(
         &self,
         failure: Failure,
+        own_words: Option<OwnWords<T>>,
         own_steps: &[Step<T>],
         send: &impl Fn(Attempt) -> F,
         warnings: &mut Vec<String>,
@@ -83,12 +85,17 @@ impl<T: Clone> Run<'_, T> {
         warnings.push(self.first_warning(&failure));
         if self.must_be_told(&failure) {
             self.blame_spared();
-            return self.fail(failure);
+            return self.end_with(failure, own_words);
         }
         for (index, fallback) in self.tool.policy.fallback.iter().enumerate() {
             let later = self.tool.policy.fallback[index + 1..].iter().filter(|later| later.asks()).count();
             self.begin_share(1 + later + own_steps.len());
-            let answered = self.fall_back(fallback, &failure, send).await;
+            // A server that has answered a write knows best what became of it.
+            let is_answered = matches!(fallback, Fallback::Queue) && own_words.is_some();
+            let answered = match is_answered || !fallback.mends(&failure) {
+                true => Err(Skipped::Unavailable),
+                false => self.fall_back(fallback, &failure, send).await,
+            };
             self.blame_spared();
             match answered {
                 Ok(served) => return self.serve(served),
@@ -102,6 +109,8 @@ impl<T: Clone> Run<'_, T> {
                 }
             }
         }
+        // A batch with too many items is wrong for every other step too.
+        let own_steps = if failure.too_large { &[] } else { own_steps };
         for (index, step) in own_steps.iter().enumerate() {
             self.begin_share(own_steps.len() - index);
             match self.own_step(step, &failure).await {
@@ -116,12 +125,20 @@ impl<T: Clone> Run<'_, T> {
                 }
             }
         }
-        self.fail(failure)
+        self.end_with(failure, own_words)
+    }
+
+    /// The tool's own words where it said any, else the failure in ours.
+    fn end_with(&self, failure: Failure, own_words: Option<OwnWords<T>>) -> Outcome<T> {
+        match own_words {
+            Some(words) => self.pass_on_error(failure, words),
+            None => self.fail(failure),
+        }
     }
 
     /// Whether a failure ends the search: no other step can mend it, or none may hide it or do it again.
     pub(crate) fn must_be_told(&self, failure: &Failure) -> bool {
-        self.must_not_act_again() || !failure.cause.allows_fallback()
+        self.must_not_act_again() || !(failure.too_large || failure.cause.allows_fallback())
     }
 
     /// Whether the call was told that no attempt follows.
@@ -389,6 +406,11 @@ impl Fallback {
             self,
             Fallback::Simplify(_) | Fallback::PreviousPage(_) | Fallback::OneByOne(_) | Fallback::Alternate { .. }
         )
+    }
+
+    /// Whether it could help after such a failure: only fewer items at a time mend a batch that is too large.
+    fn mends(&self, failure: &Failure) -> bool {
+        !failure.too_large || matches!(self, Fallback::OneByOne(_))
     }
 
     /// The step's name in metrics and warnings.

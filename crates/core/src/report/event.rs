@@ -108,6 +108,15 @@ pub enum Event {
         /// Why: a loop, a write in doubt, a rate, a pause, a full wait line.
         cause: Cause,
     },
+    /// A pattern of the operator found an error in an answer that its tool did not mark as one.
+    ToolErrorFound {
+        /// The server.
+        server: String,
+        /// The tool.
+        tool: String,
+        /// It was only counted, and the answer passed on untouched.
+        counted_only: bool,
+    },
     /// A fallback answered.
     FallbackServed {
         /// The server; empty when a chain is used alone.

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::texts::Style;
 use super::{Code, Report};
-use crate::model::answer::{Answer, Body, Item, Outcome, Served};
+use crate::model::answer::{Answer, Body, Item, Outcome, Served, ToolError};
 use crate::model::time::whole_seconds;
 
 /// What the text of a failure is.
@@ -42,9 +42,24 @@ impl Answer<Value> {
     pub fn to_tool_result(&self, rendering: Rendering) -> Value {
         match &self.outcome {
             Outcome::Live(value) => value.clone(),
+            Outcome::ToolError(error) => self.tool_error(error),
             Outcome::Served(served) => self.served(served),
             Outcome::Failed(report) => report.to_tool_result(rendering),
         }
+    }
+
+    /// The tool's own words, and what they mean where more was done than to pass them on.
+    fn tool_error(&self, error: &ToolError<Value>) -> Value {
+        let mut result = error.value.clone();
+        if !result.is_object() || !error.is_told() {
+            return result;
+        }
+        result["isError"] = true.into();
+        if !result["_meta"].is_object() {
+            result["_meta"] = json!({});
+        }
+        result["_meta"]["seawall/failure"] = error.report.object();
+        result
     }
 
     fn served(&self, served: &Served<Value>) -> Value {

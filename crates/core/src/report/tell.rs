@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::admit::ledger::Rejoined;
 use crate::admit::ledger::loops::LoopMode;
-use crate::attempt::wait;
-use crate::model::answer::{Answer, Outcome};
+use crate::attempt::{OwnWords, wait};
+use crate::model::answer::{Answer, Outcome, ToolError};
 use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Disposition, Failure, Sent};
 use crate::model::time::millis;
@@ -37,7 +37,20 @@ pub(crate) fn still_running(tool: String, server: &str) -> Report {
 
 impl<T: Clone> Run<'_, T> {
     /// Puts a failure into words.
-    pub(crate) fn fail(&self, mut failure: Failure) -> Outcome<T> {
+    pub(crate) fn fail(&self, failure: Failure) -> Outcome<T> {
+        if failure.cause == Cause::CircuitOpen {
+            self.emit(|server, tool| Event::Degraded { server, tool });
+        }
+        Outcome::Failed(Box::new(self.report(failure)))
+    }
+
+    /// Passes a tool's own error on, with what it means.
+    pub(crate) fn pass_on_error(&self, failure: Failure, words: OwnWords<T>) -> Outcome<T> {
+        let report = self.report(failure);
+        Outcome::ToolError(Box::new(ToolError { value: words.value, report, is_unmarked: words.is_unmarked }))
+    }
+
+    fn report(&self, mut failure: Failure) -> Report {
         let tool = self.tool;
         // A breaker that opened on the way tells when the same call makes sense again.
         if failure.retry_after.is_none() && failure.disposition == Disposition::Transient {
@@ -63,10 +76,7 @@ impl<T: Clone> Run<'_, T> {
             may_have_acted: self.may_have_acted(),
             cut: 0,
         };
-        if failure.cause == Cause::CircuitOpen {
-            self.emit(|server, tool| Event::Degraded { server, tool });
-        }
-        Outcome::Failed(Box::new(Report {
+        Report {
             code: Code::of(failure.cause),
             message: situation.plain(),
             classic: situation.classic(),
@@ -79,7 +89,7 @@ impl<T: Clone> Run<'_, T> {
             debug: self.debug(),
             is_error: !(failure.cause == Cause::Loop && tool.policy.loops.mode == LoopMode::Calls),
             failure,
-        }))
+        }
     }
 
     /// The tool's name as the client knows it.
@@ -118,6 +128,7 @@ impl<T: Clone> Run<'_, T> {
         self.learn(&outcome);
         let class = match &outcome {
             Outcome::Live(value) if self.error_text(value).is_some() => "tool_error",
+            Outcome::ToolError(_) => "tool_error",
             Outcome::Live(_) => "ok",
             Outcome::Served(_) => "fallback",
             Outcome::Failed(report) => report.code.as_str(),
@@ -149,6 +160,8 @@ impl<T: Clone> Run<'_, T> {
                 }
             }
             Outcome::Served(_) | Outcome::Failed(_) => self.note_uncertain(),
+            // The server has answered: whoever asks again has read what became of it.
+            Outcome::ToolError(_) => {}
         }
     }
 

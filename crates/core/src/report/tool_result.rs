@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::model::tool_errors::{Content, LOOKED_AT};
+
 /// The text of a result that the tool itself marked as failed; empty if it says nothing.
 pub(crate) fn error_text(result: &Value) -> Option<String> {
     if result.get("isError") != Some(&Value::Bool(true)) {
@@ -10,6 +12,27 @@ pub(crate) fn error_text(result: &Value) -> Option<String> {
     let blocks = result.get("content").and_then(Value::as_array).into_iter().flatten();
     let texts: Vec<&str> = blocks.filter_map(|block| block.get("text")?.as_str()).collect();
     Some(texts.join("\n"))
+}
+
+/// What is looked at to find an error that the tool did not mark.
+pub(crate) fn content(result: &Value) -> Content {
+    let blocks = result.get("content").and_then(Value::as_array).into_iter().flatten();
+    let mut text = String::new();
+    for block in blocks.filter_map(|block| block.get("text")?.as_str()) {
+        text.push_str(if text.is_empty() { "" } else { "\n" });
+        text.push_str(beginning(block));
+        if text.len() >= LOOKED_AT {
+            break;
+        }
+    }
+    let structured = result.get("structuredContent").filter(|structured| weigh(structured) <= LOOKED_AT);
+    Content { text, structured: structured.cloned() }
+}
+
+/// As much of a text as is looked at.
+pub(crate) fn beginning(text: &str) -> &str {
+    let cut = (0..=LOOKED_AT.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    &text[..cut]
 }
 
 /// Whether the result is the end of the call, and not a question back to the client.

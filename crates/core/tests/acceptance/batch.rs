@@ -149,3 +149,41 @@ async fn every_attempt_of_a_batch_counts_if_no_item_follows_the_last() {
     let breaker = tools.breaker_status("batch_label").unwrap();
     assert_eq!((answer.attempts, breaker.status), (3, Status::Open));
 }
+
+/// Calls a batch of three that its tool finds too large with `whole`; what was sent.
+async fn too_large(effect: Effect, whole: Result<&str, Signals>) -> (Answer<String>, Vec<usize>) {
+    let error_text = |text: &String| text.starts_with("MCP error").then(|| text.clone());
+    let own = Settings { error_text, ..settings(&env(0.0)) };
+    let tools = with_tool(own, "batch_create_issues", |policy| policy.effect = effect);
+    let sent = Mutex::new(Vec::new());
+    let send = |attempt: Attempt| {
+        let items = ids(&attempt.arguments).len();
+        sent.lock().unwrap().push(items);
+        std::future::ready(if items > 1 { whole.clone().map(str::to_owned) } else { Ok("done".to_owned()) })
+    };
+    let answer = tools.call("batch_create_issues", json!({"ids": [1, 2, 3]}), send).await;
+    let sent = sent.into_inner().unwrap();
+    (answer, sent)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_is_too_large_is_done_one_by_one_if_nothing_of_it_was_done() {
+    let validator = "MCP error -32602: Input validation error: Array must contain at most 2 element(s)";
+    for whole in [
+        Err(Signals::http(413, "Payload Too Large")),
+        Err(Signals::rpc(-32602, "ids: must be 1 to 2 items, not 3")),
+        Ok(validator),
+    ] {
+        let (answer, sent) = too_large(Effect::Write, whole.clone()).await;
+        assert_eq!((served(&answer).by.as_str(), sent), ("individually", vec![3, 1, 1, 1]), "{whole:?}");
+    }
+    // Words alone prove nothing: they may speak of a later step.
+    for whole in [Ok("MCP error: at most 2 items"), Err(Signals::http(422, "at most 2 items"))] {
+        let (answer, sent) = too_large(Effect::Write, whole.clone()).await;
+        assert_eq!(sent, [3], "{whole:?} {answer:?}");
+        let (answer, sent) = too_large(Effect::Idempotent, whole.clone()).await;
+        assert_eq!((served(&answer).by.as_str(), sent), ("individually", vec![3, 1, 1, 1]), "{whole:?}");
+    }
+    let (answer, sent) = too_large(Effect::Idempotent, Err(Signals::rpc(-32602, "no such repository"))).await;
+    assert_eq!((report(&answer).code, sent), (Code::ValidationError, vec![3]), "another mistake stays one");
+}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use seawall::{
     BreakerPolicy, Cooldown, Effect, Fallback, HedgePolicy, Jitter, Kind, LoopMode, Policy, Scope, ServerPolicy,
-    SlotPolicy,
+    SlotPolicy, ToolErrors,
 };
 
 /// What `[defaults]`, `[kinds.K]`, `[servers.S.policy]` or `[tools."S/T"]` says.
@@ -34,8 +34,8 @@ pub struct Layer {
     pub repeat_after: Option<Duration>,
     /// A second attempt beside a slow one; the inner `None` switches it off.
     pub hedge: Option<Option<HedgePolicy>>,
-    /// Whether a tool's own error that plainly carries an upstream status is retried.
-    pub soft_errors: Option<bool>,
+    /// Which of the tool's own errors are failures.
+    pub tool_errors: Option<ToolErrors>,
     /// What the gateway alone knows.
     pub own: OwnLayer,
 }
@@ -188,7 +188,7 @@ impl Layer {
         put(&mut policy.loops.mode, self.loops.mode);
         put(&mut policy.repeat_after, self.repeat_after.map(|time| (!time.is_zero()).then_some(time)));
         put(&mut policy.hedge, self.hedge);
-        put(&mut policy.soft_errors, self.soft_errors);
+        put(&mut policy.tool_errors, self.tool_errors.clone());
         own.idle_timeout = self.own.idle_timeout.or(own.idle_timeout);
         own.client_cap = self.own.client_cap.or(own.client_cap);
         put(&mut own.on_abandon, self.own.on_abandon);

@@ -162,6 +162,7 @@ fn note_number(call: &Entering<'_>, number: u64) {
 fn weight<T>(outcome: &Outcome<T>, weigh: fn(&T) -> usize) -> usize {
     match outcome {
         Outcome::Live(value) => weigh(value),
+        Outcome::ToolError(error) => weigh(&error.value),
         Outcome::Served(served) => match &served.body {
             Body::Value(value) => weigh(value),
             Body::Items(items) => items.iter().filter_map(|item| item.result.as_ref().ok()).map(weigh).sum(),

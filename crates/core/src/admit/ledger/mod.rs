@@ -139,7 +139,7 @@ impl<T: Clone> Run<'_, T> {
         let is_whole = match outcome {
             // A question back to the client is this caller's own.
             Outcome::Live(value) => (self.pipeline.is_complete)(value),
-            Outcome::Served(_) | Outcome::Failed(_) => true,
+            Outcome::Served(_) | Outcome::ToolError(_) | Outcome::Failed(_) => true,
         };
         let shared = Some(outcome).filter(|_| is_whole && !self.is_own_affair());
         // A failure is no answer to keep: whether it may have been executed is remembered in any case.

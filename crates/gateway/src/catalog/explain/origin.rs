@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use seawall::{
     BreakerPolicy, CachePolicy, Cooldown, Effect, Fallback, Ground, HedgePolicy, Jitter, Kind, LoopMode, LoopPolicy,
-    Policy, Preset, RetryPolicy, Scope, ToolFacts,
+    Policy, Preset, RetryPolicy, Scope, ToolErrors, ToolFacts,
 };
 use serde_json::Value;
 
@@ -129,7 +129,7 @@ fn unlike(is_other: bool) -> (Policy, Own) {
         loops: LoopPolicy { mode: pick(LoopMode::Failures, LoopMode::Calls), repeats: number, window: number },
         repeat_after: Some(time),
         hedge: Some(HedgePolicy::After(time)),
-        soft_errors: is_other,
+        tool_errors: if is_other { ToolErrors::MARKED } else { ToolErrors::NONE },
     };
     let own = Own {
         idle_timeout: Some(time),

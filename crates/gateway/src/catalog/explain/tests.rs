@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use seawall::{Annotations, Effect, Fallback, HedgePolicy, Kind, LoopMode, Preset, Scope};
+use seawall::{
+    Annotations, Effect, ErrorMode, ErrorPattern, Fallback, Find, HedgePolicy, Kind, LoopMode, Preset, Scope,
+    ToolErrors, Transient,
+};
 
 use super::*;
 use crate::catalog::layer::{BreakerLayer, CacheLayer, LoopLayer, OnAbandon, OwnLayer, Rejoining, RetryLayer};
@@ -66,6 +69,17 @@ fn own() -> BoxedStrategy<OwnLayer> {
         .boxed()
 }
 
+fn tool_errors() -> BoxedStrategy<ToolErrors> {
+    let find = prop_oneof![Just(Find::Json("error".to_owned())), Just(Find::Text("^Error:".to_owned()))];
+    let words = Transient::Saying(vec!["retry later".to_owned()]);
+    let transient = prop_oneof![Just(Transient::Plain), Just(words), Just(Transient::All)];
+    let mode = prop_oneof![Just(ErrorMode::Fail), Just(ErrorMode::Count)];
+    let pattern = (find, transient, mode).prop_map(|(find, transient, mode)| ErrorPattern { find, transient, mode });
+    let listed =
+        proptest::collection::vec(pattern, 1..3).prop_map(|patterns| ToolErrors { patterns, ..ToolErrors::MARKED });
+    prop_oneof![Just(ToolErrors::MARKED), Just(ToolErrors::NONE), listed].boxed()
+}
+
 /// Boxed, as the others here: so many values at once do not fit on a stack.
 fn layer() -> BoxedStrategy<Layer> {
     let retry = (maybe(1..9_u32), time(), time(), maybe(0.0..1.0_f64))
@@ -79,8 +93,8 @@ fn layer() -> BoxedStrategy<Layer> {
     });
     let hedge = maybe(maybe(time().prop_map(|time| HedgePolicy::After(time.unwrap_or(Duration::from_secs(7))))));
     let first = (maybe(kinds()), maybe(effects()), time(), time(), maybe(0..9_u32), retry, breaker(), cache);
-    (first, maybe(steps()), loops, time(), hedge, maybe(any::<bool>()), own())
-        .prop_map(|(first, fallback, loops, repeat_after, hedge, soft_errors, own)| {
+    (first, maybe(steps()), loops, time(), hedge, maybe(tool_errors()), own())
+        .prop_map(|(first, fallback, loops, repeat_after, hedge, tool_errors, own)| {
             let (kind, effect, timeout, attempt_timeout, tool_concurrency, retry, breaker, cache) = first;
             Layer {
                 kind,
@@ -95,7 +109,7 @@ fn layer() -> BoxedStrategy<Layer> {
                 loops,
                 repeat_after,
                 hedge,
-                soft_errors,
+                tool_errors,
                 own,
             }
         })
@@ -142,7 +156,7 @@ fn says(layer: &Layer, key: &str) -> bool {
         "retry.max" => retry.max.is_some(),
         "retry.jitter" => retry.jitter.is_some(),
         "repeat_after" => layer.repeat_after.is_some(),
-        "soft_errors" => layer.soft_errors.is_some(),
+        "tool_errors" => layer.tool_errors.is_some(),
         "hedge" => layer.hedge.is_some(),
         "breaker.failures" => breaker.failures.is_some(),
         "breaker.cooldown" => is_off || breaker.cooldown.is_some(),

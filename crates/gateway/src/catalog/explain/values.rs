@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use seawall::{BreakerPolicy, Effect, Fallback, HedgePolicy, Jitter, Kind, LoopMode, Policy, Rate, RetryPolicy, Scope};
+use seawall::{
+    BreakerPolicy, Effect, ErrorMode, ErrorPattern, Fallback, Find, HedgePolicy, Jitter, Kind, LoopMode, Policy, Rate,
+    RetryPolicy, Scope, ToolErrors, Transient,
+};
 use serde_json::{Value, json};
 
 use crate::catalog::layer::{OnAbandon, Own, Rejoining};
@@ -24,7 +27,7 @@ pub(super) fn of(policy: &Policy, own: &Own) -> Vec<(&'static str, Value)> {
         loops,
         repeat_after,
         hedge,
-        soft_errors,
+        tool_errors,
     } = policy;
     let Own { idle_timeout, client_cap, on_abandon, rejoin, rejoin_after, question_time, max_result } = own;
     let RetryPolicy { attempts, backoff, .. } = retry;
@@ -46,7 +49,7 @@ pub(super) fn of(policy: &Policy, own: &Own) -> Vec<(&'static str, Value)> {
         ("retry.max", time(backoff.max)),
         ("retry.jitter", jitter(backoff.jitter)),
         ("repeat_after", maybe(*repeat_after)),
-        ("soft_errors", json!(soft_errors)),
+        ("tool_errors", errors(tool_errors)),
         ("hedge", hedge.map_or(Value::Null, hedged)),
         ("breaker.failures", breaker.as_ref().map_or(json!(0), |breaker| json!(breaker.failures))),
         ("breaker.cooldown", on(|breaker| time(breaker.cooldown.base))),
@@ -128,6 +131,29 @@ pub(super) fn step(step: &Fallback) -> Value {
 
 pub(super) fn time(duration: Duration) -> Value {
     json!(spelled(duration))
+}
+
+/// Which errors are failures, as a configuration writes it.
+fn errors(errors: &ToolErrors) -> Value {
+    let pattern = |pattern: &ErrorPattern| {
+        let mut written = match &pattern.find {
+            Find::Json(path) => json!({"json": path}),
+            Find::Text(text) => json!({"text": text}),
+        };
+        match &pattern.transient {
+            Transient::Plain => {}
+            Transient::Saying(words) => written["transient"] = json!(words),
+            Transient::All => written["transient"] = json!(true),
+        }
+        if pattern.mode == ErrorMode::Count {
+            written["mode"] = json!("count");
+        }
+        written
+    };
+    match errors.patterns.as_slice() {
+        [] => json!(errors.marked),
+        patterns => patterns.iter().map(pattern).collect(),
+    }
 }
 
 fn maybe(duration: Option<Duration>) -> Value {

@@ -1,6 +1,6 @@
 //! What people ask about a tool, answered from its policy in plain words.
 
-use seawall::{Effect, Fallback, Scope};
+use seawall::{Effect, ErrorMode, Fallback, Scope};
 use serde_json::Value;
 
 use super::origin::Traced;
@@ -147,7 +147,14 @@ fn breaker(asked: &Asked<'_>, traced: &Traced<'_>, explained: &Explained) -> Str
     let throttling = explained.value("breaker.count_throttling").is_some_and(|told| told.value == Value::Bool(true));
     let counted =
         if throttling { "Timeouts, lost connections, 5xx and 429" } else { "Timeouts, lost connections and 5xx" };
-    let soft = if policy.soft_errors { ", unless it plainly carries such a status" } else { "" };
+    let soft = match (
+        &policy.tool_errors.patterns.iter().any(|error| error.mode == ErrorMode::Fail),
+        policy.tool_errors.marked,
+    ) {
+        (true, _) => ", unless it plainly carries such a status or a pattern of tool_errors finds one that may pass",
+        (false, true) => ", unless it plainly carries such a status",
+        (false, false) => "",
+    };
     let failures = match number("breaker.failures") {
         1 => "One failure".to_owned(),
         several => format!("{several} failures in a row"),

@@ -32,6 +32,7 @@ mod size;
 mod source;
 mod suggest;
 mod toml;
+mod tool_errors;
 mod tree;
 mod words;
 

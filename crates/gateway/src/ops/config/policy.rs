@@ -7,7 +7,7 @@ use seawall::{Effect, Fallback, HedgePolicy, Kind, LoopMode, Preset, Scope, Slot
 use super::problem::{Problem, Problems};
 use super::reconnect::{some_time, time};
 use super::tree::{Field, Text};
-use super::{duration, suggest};
+use super::{duration, suggest, tool_errors};
 use crate::catalog::layer::{
     BreakerLayer, CacheLayer, Layer, LoopLayer, OnAbandon, Own, OwnLayer, Rejoining, RetryLayer,
 };
@@ -32,7 +32,7 @@ const KEYS: [&str; 20] = [
     "loop",
     "repeat_after",
     "hedge",
-    "soft_errors",
+    "tool_errors",
 ];
 
 /// Reads what one table says.
@@ -53,7 +53,7 @@ pub(super) fn read(table: &Field<'_>, problems: &mut Problems) -> Layer {
             "loop" => layer.loops = loops(&value, problems),
             "repeat_after" => layer.repeat_after = problems.keep(time(&value)),
             "hedge" => layer.hedge = problems.keep(hedge(&value)),
-            "soft_errors" => layer.soft_errors = problems.keep(value.flag()),
+            "tool_errors" => layer.tool_errors = tool_errors::read(&value, problems),
             _ if own(&mut layer.own, key, &value, problems) => {}
             _ => problems.push(value.place.problem(suggest::unknown(key, &KEYS))),
         }

@@ -96,6 +96,10 @@ impl<'a> Field<'a> {
         }
     }
 
+    pub(super) fn is_list(&self) -> bool {
+        matches!(self.value, Value::List(_))
+    }
+
     pub(super) fn is_table(&self) -> bool {
         matches!(self.value, Value::Table(_))
     }

@@ -44,6 +44,8 @@ pub struct ToolCounts {
     pub fallbacks: BTreeMap<String, u64>,
     /// Calls to which an open breaker left only an explanation.
     pub degraded: u64,
+    /// Errors that were found in answers that their tool did not mark as such.
+    pub unmarked_errors: u64,
     /// Whether it is a method of the protocol and not a tool.
     pub is_method: bool,
 }
@@ -98,6 +100,7 @@ impl Counts {
                 count(server, tool, &|of| of.retries += 1);
             }
             Event::Degraded { server, tool } => count(server, tool, &|of| of.degraded += 1),
+            Event::ToolErrorFound { server, tool, .. } => count(server, tool, &|of| of.unmarked_errors += 1),
             Event::FallbackServed { server, tool, step } => count(server, tool, &|of| {
                 if of.fallbacks.len() < STEPS || of.fallbacks.contains_key(step) {
                     *of.fallbacks.entry(step.clone()).or_default() += 1;

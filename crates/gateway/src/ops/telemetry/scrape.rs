@@ -90,6 +90,12 @@ fn calls(text: &mut Text, counts: &Counts) {
     each(text, counts, |tool| tool.attempts);
     text.family("seawall_timeouts_total", "counter", "Attempts that were not answered in time.");
     each(text, counts, |tool| tool.timeouts);
+    text.family(
+        "seawall_unmarked_errors_total",
+        "counter",
+        "Errors found by tool_errors in answers not marked as such.",
+    );
+    each(text, counts, |tool| tool.unmarked_errors);
     text.family("seawall_events_missed_total", "counter", "Events that came too fast to be counted.");
     text.sample(&[], counts.missed);
 }

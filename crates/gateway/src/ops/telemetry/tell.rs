@@ -56,6 +56,7 @@ fn parts(event: &Event) -> (&str, &str, &str) {
         | Event::Hedged { server, tool }
         | Event::CacheHit { server, tool, .. }
         | Event::Refused { server, tool, .. }
+        | Event::ToolErrorFound { server, tool, .. }
         | Event::FallbackServed { server, tool, .. }
         | Event::Degraded { server, tool }
         | Event::CallFinished { server, tool, .. } => (server, tool, ""),
@@ -95,6 +96,7 @@ fn details(event: &Event) -> Option<(&'static str, Details)> {
         }
         Event::CacheHit { shared_flight, .. } => ("cache_hit", vec![("sharedFlight", json!(shared_flight))]),
         Event::Refused { cause, .. } => ("refused", vec![("cause", json!(cause))]),
+        Event::ToolErrorFound { counted_only, .. } => ("tool_error_found", vec![("countedOnly", json!(counted_only))]),
         Event::FallbackServed { step, .. } => ("fallback_served", vec![("step", json!(step))]),
         Event::Degraded { .. } => ("degraded", vec![]),
         Event::CallFinished { class, attempts, elapsed, .. } => {

@@ -38,7 +38,7 @@ fallback = ["cached", "simplify", { tool = "web/search", map = { q = "query" } }
 loop = { repeats = 3, window = 10, mode = "calls" }
 repeat_after = "0s"
 hedge = "p95"
-soft_errors = false
+tool_errors = false
 [messages]
 style = "classic"
 format = "json"
@@ -82,8 +82,8 @@ fn everything_the_contract_names_is_read() {
     assert_eq!((breaker.failures, breaker.probes, breaker.successes), (5, 2, 2));
     assert_eq!((breaker.ramp, breaker.count_throttling), (0, false));
     assert_eq!(
-        (search.cache.fresh.unwrap().as_secs(), search.loops.mode, search.soft_errors),
-        (30, LoopMode::Calls, false)
+        (search.cache.fresh.unwrap().as_secs(), search.loops.mode, search.tool_errors == seawall::ToolErrors::NONE),
+        (30, LoopMode::Calls, true)
     );
     let map = [("q".to_owned(), "query".to_owned())].into();
     assert_eq!(

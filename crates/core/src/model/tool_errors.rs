@@ -1,0 +1,259 @@
+//! Decides which of a tool's own answers are failures: errors that it marked, and errors that it dressed as success.
+//!
+//! An answer proves that a server lives, so by default only a marked error that plainly carries an upstream status is a
+//! failure. Tools that report errors as ordinary results need an operator's word for it, pattern by pattern: a field of
+//! the JSON they answer with, or the beginning or a part of their text. No regular expressions: a pattern is read as it
+//! stands, and no answer can make matching slow.
+
+use serde_json::Value;
+
+use super::invalid::Invalid;
+
+/// More patterns than this are a slip.
+const MOST: usize = 32;
+/// No more of an answer is looked at: what tells of an error is short.
+pub const LOOKED_AT: usize = 64 * 1024;
+/// How much of an error is kept to tell what it said.
+const KEPT: usize = 1000;
+
+/// Which of a tool's own answers are failures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolErrors {
+    /// One that the tool marked (`isError`), if it plainly carries an upstream status.
+    pub marked: bool,
+    /// Those that the tool did not mark; the first pattern that fits decides. Up to 32.
+    pub patterns: Vec<ErrorPattern>,
+}
+
+/// Errors that a tool does not mark as such.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorPattern {
+    /// By what they are known.
+    pub find: Find,
+    /// Which of them may pass. The others are the caller's fault: not retried, and the server is not blamed.
+    pub transient: Transient,
+    /// What is done about them.
+    pub mode: ErrorMode,
+}
+
+/// By what an error is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Find {
+    /// The answer is a JSON object, as its text or as structured content, that says something at this path (`error`, `status.error`).
+    /// `null`, `false` and what is empty say nothing.
+    Json(String),
+    /// The text contains this; behind a `^` it begins with it. Letters' case does not matter.
+    Text(String),
+}
+
+/// Which errors may pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Transient {
+    /// Those that plainly carry an upstream status.
+    #[default]
+    Plain,
+    /// Those, and those that contain one of these words. Letters' case does not matter.
+    Saying(Vec<String>),
+    /// All of them.
+    All,
+}
+
+/// What is done about an error that a pattern finds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ErrorMode {
+    /// It is a failure.
+    #[default]
+    Fail,
+    /// It is told to those who listen, and passed on untouched.
+    Count,
+}
+
+/// What is read off an answer to look for errors in it; no more than [`LOOKED_AT`] of each.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Content {
+    /// Its text.
+    pub text: String,
+    /// Its structured content.
+    pub structured: Option<Value>,
+}
+
+/// An error that a pattern found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found<'a> {
+    pub(crate) pattern: &'a ErrorPattern,
+    /// What it says.
+    pub(crate) words: String,
+    /// The operator says that it may pass.
+    pub(crate) may_pass: bool,
+}
+
+impl ToolErrors {
+    /// Marked errors that plainly carry an upstream status.
+    pub const MARKED: ToolErrors = ToolErrors { marked: true, patterns: Vec::new() };
+    /// None: whatever a tool says is an answer.
+    pub const NONE: ToolErrors = ToolErrors { marked: false, patterns: Vec::new() };
+
+    /// Checks the settings.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        if self.patterns.len() > MOST {
+            return Err(Invalid::new("tool_errors", format!("must not have more than {MOST} patterns")));
+        }
+        self.patterns.iter().try_for_each(ErrorPattern::validate)
+    }
+
+    /// The first error that a pattern finds.
+    pub(crate) fn find(&self, content: &Content) -> Option<Found<'_>> {
+        self.patterns.iter().find_map(|pattern| pattern.find(content))
+    }
+}
+
+impl ErrorPattern {
+    fn validate(&self) -> Result<(), Invalid> {
+        let is_empty = match &self.find {
+            Find::Json(path) => path.split('.').any(str::is_empty),
+            Find::Text(text) => text.trim_start_matches('^').trim().is_empty(),
+        };
+        if is_empty {
+            return Err(Invalid::new("tool_errors", "a pattern that is empty would fit every answer"));
+        }
+        match &self.transient {
+            Transient::Saying(phrases) if phrases.iter().any(|phrase| phrase.trim().is_empty()) => {
+                Err(Invalid::new("tool_errors", "transient must not hold an empty text; write true for every error"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn find(&self, content: &Content) -> Option<Found<'_>> {
+        let text = content.text.trim_start();
+        let words = match &self.find {
+            Find::Json(path) => said_at(path, content)?,
+            Find::Text(pattern) => match pattern.strip_prefix('^') {
+                Some(start) => begins_with(text, start),
+                None => contains(text, pattern),
+            }
+            .then(|| text.to_owned())?,
+        };
+        let may_pass = match &self.transient {
+            Transient::Plain => false,
+            Transient::Saying(phrases) => {
+                phrases.iter().any(|phrase| contains(&words, phrase) || contains(text, phrase))
+            }
+            Transient::All => true,
+        };
+        Some(Found { pattern: self, words: words.chars().take(KEPT).collect(), may_pass })
+    }
+}
+
+/// What an answer says at a path: the text there, or all of the object if that is no text.
+fn said_at(path: &str, content: &Content) -> Option<String> {
+    // GitNexus writes advice behind the object: only the beginning has to be one.
+    let read = || serde_json::Deserializer::from_str(content.text.trim_start()).into_iter::<Value>().next()?.ok();
+    let objects = content
+        .structured
+        .clone()
+        .into_iter()
+        .chain(Some(()).filter(|()| content.text.trim_start().starts_with('{')).and_then(|()| read()));
+    objects.filter(Value::is_object).find_map(|object| {
+        let said = path.split('.').try_fold(&object, |at, name| at.get(name))?;
+        match said {
+            Value::Null | Value::Bool(false) => None,
+            Value::String(text) => (!text.trim().is_empty()).then(|| text.clone()),
+            Value::Array(items) if items.is_empty() => None,
+            Value::Object(members) if members.is_empty() => None,
+            _ => Some(object.to_string()),
+        }
+    })
+}
+
+fn begins_with(text: &str, start: &str) -> bool {
+    text.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start))
+}
+
+fn contains(text: &str, part: &str) -> bool {
+    text.to_ascii_lowercase().contains(&part.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn found(find: Find, transient: Transient, content: &Content) -> Option<(String, bool)> {
+        let errors =
+            ToolErrors { marked: true, patterns: vec![ErrorPattern { find, transient, mode: ErrorMode::Fail }] };
+        errors.find(content).map(|found| (found.words, found.may_pass))
+    }
+
+    fn text(text: &str) -> Content {
+        Content { text: text.to_owned(), structured: None }
+    }
+
+    #[test]
+    fn an_object_that_says_something_at_the_path_is_an_error() {
+        let at =
+            |path: &str, content: &Content| found(Find::Json(path.into()), Transient::Plain, content).map(|it| it.0);
+        let said = |words: &str| Some(words.to_owned());
+        assert_eq!(at("error", &text(r#"{"error": "no such group"}"#)), said("no such group"));
+        assert_eq!(at("error", &text("\n {\"error\": \"not ready\"}\n\n---\n**Next:** read")), said("not ready"));
+        assert_eq!(at("status.error", &text(r#"{"status": {"error": "x"}}"#)), said("x"));
+        assert_eq!(at("error", &text(r#"{"error":true,"message":"m"}"#)), said(r#"{"error":true,"message":"m"}"#));
+        let structured = Content { structured: Some(json!({"error": {"code": 7}})), ..Content::default() };
+        assert_eq!(at("error", &structured), said(r#"{"error":{"code":7}}"#));
+        for fine in [
+            r#"{"error": null}"#,
+            r#"{"error": false}"#,
+            r#"{"error": ""}"#,
+            r#"{"error": []}"#,
+            r#"{"error": {}}"#,
+            r#"{"errors": "x"}"#,
+            r#"{"result": {"error": "in a part of the answer"}}"#,
+            r#"[{"error": "of one item"}]"#,
+            r#"{"error": "cut of"#,
+            "the word error",
+            "\"error\"",
+            "",
+        ] {
+            assert_eq!(at("error", &text(fine)), None, "{fine}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_found_by_its_beginning_or_by_a_part() {
+        let by = |pattern: &str, said: &str| found(Find::Text(pattern.into()), Transient::Plain, &text(said)).is_some();
+        assert!(
+            by("^Error:", "error: no such file")
+                && by("^Error:", "  Error: x")
+                && by("failed to", "It FAILED TO start")
+        );
+        assert!(!by("^Error:", "There was an Error: x") && !by("^Error:", "Err") && !by("failed to", "it worked"));
+        assert!(by("^é", "éa") && !by("^e", "éa"), "letters are whole");
+    }
+
+    #[test]
+    fn which_may_pass_is_said_by_words() {
+        let may_pass = |transient: Transient, said: &str| {
+            found(Find::Json("error".into()), transient, &text(said)).map(|it| it.1).unwrap()
+        };
+        let words = || Transient::Saying(vec!["retry later".into(), "not ready".into()]);
+        assert!(may_pass(words(), r#"{"error": "LadybugDB Not Ready."}"#));
+        assert!(may_pass(words(), r#"{"error": true, "hint": "Retry later"}"#));
+        assert!(!may_pass(words(), r#"{"error": "no such group"}"#));
+        assert!(may_pass(Transient::All, r#"{"error": "no such group"}"#));
+    }
+
+    #[test]
+    fn patterns_that_would_fit_everything_are_refused() {
+        let check = |find: Find, transient: Transient| {
+            let pattern = ErrorPattern { find, transient, mode: ErrorMode::Fail };
+            ToolErrors { marked: true, patterns: vec![pattern] }.validate().is_ok()
+        };
+        assert!(check(Find::Json("a.b".into()), Transient::Plain) && check(Find::Text("^x".into()), Transient::All));
+        for empty in
+            [Find::Json(String::new()), Find::Json("a.".into()), Find::Text("^".into()), Find::Text(" ".into())]
+        {
+            assert!(!check(empty.clone(), Transient::Plain), "{empty:?}");
+        }
+        assert!(!check(Find::Text("x".into()), Transient::Saying(vec![String::new()])));
+    }
+}
