@@ -120,6 +120,7 @@ pub use model::invalid::Invalid;
 pub use model::policy::{Fallback, Policy, Scope, ServerPolicy};
 pub use model::preset::{Preset, Tiers, debug_from_env};
 pub use model::rng::Rng;
+pub use model::siblings::Siblings;
 pub use model::signals::{Exit, Signals, Transport, parse_retry_after};
 pub use model::time::{Clock, Moment, whole_seconds};
 pub use model::tool_errors::{Content, ErrorMode, ErrorPattern, Find, LOOKED_AT, ToolErrors, Transient};

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use seawall::{
-    Breaker, BreakerPolicy, Content, Durable, Env, Event, Format, Invalid, LOOKED_AT, Mode, Pipeline, Policy,
-    Rendering, Scope, Settings, Snapshot, Tool,
+    Breaker, BreakerPolicy, Durable, Env, Event, Format, Invalid, Mode, Pipeline, Policy, Preset, Rendering, Scope,
+    Settings, Snapshot, Tool,
 };
 
 use tokio::sync::watch;
@@ -133,8 +133,8 @@ impl Policies {
             debug_on_request: !rules.messages.no_debug_on_request,
             wall_clock: Some(time_of_day),
             durable,
-            error_text,
-            content,
+            error_text: content::error_text,
+            content: content::looked_at,
             is_complete,
             ..Settings::new(Message::weight)
         })?;
@@ -162,6 +162,11 @@ impl Policies {
             servers.insert(server.name.clone(), known);
         }
         Ok(Self { pipeline, env, rules, servers, source: config.source.clone(), breaker_changes })
+    }
+
+    /// What everything starts from.
+    pub fn preset(&self) -> Preset {
+        self.rules.preset
     }
 
     /// Whether tools keep the names that their servers give them, because there is one server only.
@@ -251,8 +256,7 @@ impl Policies {
         }
         let entries = list.map(|list| scan::elements(answer.raw(), list)).unwrap_or_default();
         let rules = known.rules(is_heard);
-        for entry in entries.into_iter().take(limits::LISTED) {
-            let Some((name, listed)) = Listed::read(answer.raw(), entry) else { continue };
+        for (name, listed) in Listed::read_all(answer.raw(), entries.into_iter().take(limits::LISTED)) {
             // A tool with a name that means something else here is treated like one that was never listed.
             if name == OTHERS || known.methods.contains_key(&*name) {
                 continue;
@@ -380,31 +384,6 @@ fn time_of_day() -> SystemTime {
 fn sharing(policy: Policy) -> Policy {
     let is_shared = policy.scope != Scope::Tool;
     Policy { breaker: policy.breaker.map(|own| if is_shared { BreakerPolicy::default() } else { own }), ..policy }
-}
-
-/// The text of an answer that is an error: the protocol's, or one that the tool itself marked.
-fn error_text(answer: &Message) -> Option<String> {
-    if answer.kind() == Kind::Error {
-        return Some(answer.field_text("message").unwrap_or_default().into_owned());
-    }
-    if answer.field_json("isError") != Some(b"true") {
-        return None;
-    }
-    Some(content::blocks(answer).filter_map(content::text).collect::<Vec<_>>().join("\n"))
-}
-
-/// What is looked at to find an error that a tool did not mark.
-fn content(answer: &Message) -> Content {
-    let mut text = String::new();
-    for block in content::blocks(answer).filter(|block| block.len() <= LOOKED_AT).filter_map(content::text) {
-        if text.len() + block.len() > LOOKED_AT {
-            break;
-        }
-        text.push_str(if text.is_empty() { "" } else { "\n" });
-        text.push_str(&block);
-    }
-    let structured = answer.field_json("structuredContent").filter(|json| json.len() <= LOOKED_AT);
-    Content { text, structured: structured.and_then(|json| serde_json::from_slice(json).ok()) }
 }
 
 /// Whether an answer is the end of its call and not a question back to the client.

@@ -22,11 +22,15 @@ pub fn parse_duration(field: &str, text: &str) -> Result<Duration, Invalid> {
     Ok(duration)
 }
 
-/// Reads a timeout from an environment variable, where a bare integer is milliseconds.
-/// Zero is refused: a timeout of nothing is a slip, not a wish.
+/// Reads a timeout from an environment variable, where a bare integer is milliseconds. One below 1000 is refused: it may
+/// as well be meant as seconds. So is zero: a timeout of nothing is a slip, not a wish.
 pub fn parse_env_timeout(variable: &str, text: &str) -> Result<Duration, Invalid> {
     let text = text.trim();
     let duration = match text.parse::<u64>() {
+        Ok(number @ 1..1000) => {
+            let problem = format!("{number} could be {number} ms or {number} s; write {number}ms or {number}s");
+            return Err(Invalid::new(variable, problem));
+        }
         Ok(ms) => Duration::from_millis(ms),
         Err(_) => parse_duration(variable, text)?,
     };
@@ -85,6 +89,12 @@ mod tests {
     fn a_bare_integer_in_the_environment_is_milliseconds() {
         assert_eq!(parse_env_timeout("V", "30000"), Ok(Duration::from_secs(30)));
         assert_eq!(parse_env_timeout("V", "30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(parse_env_timeout("V", "1000"), Ok(Duration::from_secs(1)));
+        for either in ["1", "60", " 999 "] {
+            let told = parse_env_timeout("QUICK", either).unwrap_err().to_string();
+            let number = either.trim();
+            assert!(told.contains(&format!("{number}ms")) && told.contains(&format!("{number}s")), "{told}");
+        }
         for text in ["abc", "0", "-1", "0s", "NaN"] {
             assert_eq!(parse_env_timeout("QUICK", text).unwrap_err().field, "QUICK", "{text}");
         }

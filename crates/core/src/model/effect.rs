@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::siblings::Siblings;
+
 /// What repeating an attempt would do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -63,6 +65,8 @@ pub enum Ground {
     Hint(&'static str),
     /// This word of its name.
     Word(&'static str),
+    /// The preset knows the tool.
+    Preset,
     /// Its effect, which leaves no other kind.
     Effect,
     /// Nothing is known of it.
@@ -82,6 +86,10 @@ pub struct ToolFacts<'a> {
     pub annotations: Annotations,
     /// The hints come from a server nobody vouches for: they may only narrow, never widen.
     pub distrust_annotations: bool,
+    /// What the other tools of its server tell about it.
+    pub siblings: Siblings,
+    /// The effect that the preset knows it has; a hint of its server that says less outranks it.
+    pub known: Option<Effect>,
 }
 
 impl<'a> ToolFacts<'a> {
@@ -100,6 +108,9 @@ impl<'a> ToolFacts<'a> {
         if let Some(effect) = self.effect {
             return (effect, Ground::Stated);
         }
+        if self.known == Some(Effect::Destructive) {
+            return (Effect::Destructive, Ground::Preset);
+        }
         let hints = self.annotations;
         if !self.distrust_annotations {
             if hints.read_only_hint == Some(true) {
@@ -112,9 +123,10 @@ impl<'a> ToolFacts<'a> {
         if hints.destructive_hint == Some(true) {
             return (Effect::Destructive, Ground::Hint("destructiveHint"));
         }
-        let verbs = Verbs::of(self.name);
+        let verbs = Verbs::of(self);
         match (self.hint_of_a_write(), verbs.only_read()) {
             (Some(hint), _) => (Effect::Write, Ground::Hint(hint)),
+            (None, _) if self.known == Some(Effect::ReadOnly) => (Effect::ReadOnly, Ground::Preset),
             (None, Some(verb)) => (Effect::ReadOnly, Ground::Word(verb)),
             (None, None) => (Effect::Write, verbs.writes().map_or(Ground::Unknown, Ground::Word)),
         }
@@ -142,7 +154,7 @@ impl<'a> ToolFacts<'a> {
         if self.kind.is_some() {
             return (self.kind, Ground::Stated);
         }
-        let by_name = Verbs::of(self.name).kind();
+        let by_name = Verbs::of(self).kind();
         let hinted = self.annotations != Annotations::default();
         match (self.effect(), by_name) {
             (_, Some((Kind::Batch, verb))) => (Some(Kind::Batch), Ground::Word(verb)),
@@ -156,7 +168,7 @@ impl<'a> ToolFacts<'a> {
     }
 }
 
-const READ: &[&str] = &["get", "read", "fetch", "describe", "show", "view", "count", "lookup", "peek"];
+const READ: &[&str] = &["get", "read", "fetch", "retrieve", "describe", "show", "view", "count", "lookup", "peek"];
 const SEARCH: &[&str] = &["search", "find", "grep"];
 const LIST: &[&str] = &["list", "browse"];
 const BATCH: &[&str] = &["batch", "bulk"];
@@ -171,7 +183,21 @@ const WRITE: &[&str] = &[
 /// Verbs that are nouns too: only as the last word, behind what they are done to, `get_ticket_book`.
 const WRITE_LAST: &[&str] = &["book", "checkout", "purchase", "refresh", "register", "sync"];
 
+/// What such a verb is the second half of, as a noun: an order book is read, a ticket is booked.
+const COMPOUNDS: &[(&str, &str)] = &[("order", "book"), ("address", "book"), ("phone", "book"), ("cash", "register")];
+
 const JOINTS: &[&str] = &["and", "or", "then"];
+/// First words that name a place and say nothing of what is done there.
+const NAMESPACES: &[&str] = &["api", "browser", "mcp", "pdg"];
+/// What only reads when it is queried: no language that could write.
+const QUERIED: &[&str] = &["docs", "documentation", "library", "libraries", "logs", "metrics", "pdg", "traces"];
+/// What something is resolved to, as the last word: to look it up and not to settle it, as `resolve_issue` does.
+const RESOLVED: &[&str] = &["address", "dns", "hostname", "id", "ids", "name", "names", "path", "symbol", "uri", "url"];
+
+/// Whether a word says what a tool does.
+pub(crate) fn is_verb(word: &str) -> bool {
+    [READ, SEARCH, LIST, BATCH, WRITE, WRITE_LAST].iter().any(|verbs| verbs.contains(&word))
+}
 
 /// The words of a tool's name, in small letters: `getUser`, `get_user` and `get-user` read the same.
 pub(crate) fn words(name: &str) -> Vec<String> {
@@ -199,41 +225,61 @@ pub(crate) fn words(name: &str) -> Vec<String> {
 }
 
 /// The words of a tool's name.
-struct Verbs(Vec<String>);
+struct Verbs {
+    words: Vec<String>,
+    /// How many of them are its server's, and say nothing of what it does.
+    prefix: usize,
+}
 
 impl Verbs {
-    fn of(name: &str) -> Self {
-        Self(words(name))
+    fn of(tool: &ToolFacts<'_>) -> Self {
+        let words = words(tool.name);
+        let prefix = tool.siblings.prefix.min(words.len().saturating_sub(1));
+        let is_place = prefix + 1 < words.len() && NAMESPACES.contains(&words[prefix].as_str());
+        Self { prefix: prefix + usize::from(is_place), words }
     }
 
     fn has(&self, verbs: &[&'static str]) -> Option<&'static str> {
-        self.0.iter().find_map(|word| verbs.iter().find(|verb| word == *verb).copied())
+        self.words.iter().find_map(|word| verbs.iter().find(|verb| word == *verb).copied())
     }
 
     fn starts_with(&self, verbs: &[&'static str]) -> Option<&'static str> {
-        let first = self.0.first()?;
+        let first = self.words.get(self.prefix)?;
         verbs.iter().find(|verb| first == *verb).copied()
+    }
+
+    /// The word that says that it reads, and what: verbs that also mean something else do so only with the right words beside them.
+    fn reads(&self) -> Option<(Kind, &'static str)> {
+        let clear = [(SEARCH, Kind::Search), (LIST, Kind::List), (READ, Kind::Read)];
+        let clear = clear.into_iter().find_map(|(verbs, kind)| Some((kind, self.starts_with(verbs)?)));
+        let last_is = |known: &[&str]| self.words.last().is_some_and(|word| known.contains(&word.as_str()));
+        let queries = || self.starts_with(&["query"]).filter(|_| self.has(QUERIED).is_some());
+        let resolves = || self.starts_with(&["resolve"]).filter(|_| last_is(RESOLVED));
+        clear
+            .or_else(|| queries().map(|verb| (Kind::Search, verb)))
+            .or_else(|| resolves().map(|verb| (Kind::Read, verb)))
     }
 
     /// The word that says that it only reads, if no other says more.
     fn only_read(&self) -> Option<&'static str> {
-        let reads = [READ, SEARCH, LIST].iter().find_map(|verbs| self.starts_with(verbs));
         // `get_and_lock`, `find_or_make`: whatever stands behind the joint may change something.
-        reads.filter(|_| self.writes().is_none() && self.has(JOINTS).is_none())
+        let is_clear = || self.writes().is_none() && self.has(JOINTS).is_none();
+        self.reads().filter(|_| is_clear()).map(|(_, verb)| verb)
     }
 
     fn writes(&self) -> Option<&'static str> {
-        let last =
-            || WRITE_LAST.iter().find(|verb| self.0.len() > 2 && self.0.last().is_some_and(|word| word == *verb));
-        self.has(WRITE).or_else(|| last().copied())
+        self.has(WRITE).or_else(|| match self.words.as_slice() {
+            [_, .., before, last] if !COMPOUNDS.contains(&(before.as_str(), last.as_str())) => {
+                WRITE_LAST.iter().find(|verb| last == *verb).copied()
+            }
+            _ => None,
+        })
     }
 
     fn kind(&self) -> Option<(Kind, &'static str)> {
         let batch = self.has(BATCH).map(|verb| (Kind::Batch, verb));
         let write = || self.writes().map(|verb| (Kind::Write, verb));
-        let reads = [(SEARCH, Kind::Search), (LIST, Kind::List), (READ, Kind::Read)];
-        let reads = || reads.into_iter().find_map(|(verbs, kind)| Some((kind, self.starts_with(verbs)?)));
-        batch.or_else(write).or_else(reads)
+        batch.or_else(write).or_else(|| self.reads())
     }
 }
 
@@ -272,10 +318,56 @@ mod tests {
             ("get_order", Effect::ReadOnly),
             ("get_sync_status", Effect::ReadOnly),
             ("list_bookings", Effect::ReadOnly),
+            ("get_order_book", Effect::ReadOnly),
+            ("API-get-user", Effect::ReadOnly),
+            ("API-post-search", Effect::Write),
+            ("browser_find", Effect::ReadOnly),
+            ("browser_click", Effect::Write),
+            ("query-docs", Effect::ReadOnly),
+            ("pdg_query", Effect::ReadOnly),
+            ("resolve-library-id", Effect::ReadOnly),
+            ("resolve_issue", Effect::Write),
+            ("resolve_conflict_by_id_and_close", Effect::Write),
+            ("sql_query", Effect::Write),
+            ("query_database", Effect::Write),
+            ("api_query", Effect::Write),
+            ("api", Effect::Write),
+            ("acme_get_user", Effect::Write),
             ("", Effect::Write),
         ] {
             assert_eq!(ToolFacts::named(name).effect(), effect, "{name}");
         }
+    }
+
+    #[test]
+    fn a_prefix_that_all_tools_share_is_looked_behind_and_never_against_an_annotation() {
+        let siblings = Siblings { prefix: 1, ..Siblings::default() };
+        let of = |name| ToolFacts { siblings, ..ToolFacts::named(name) };
+        for (name, effect) in [
+            ("acme_get_user", Effect::ReadOnly),
+            ("acme_api_list_users", Effect::ReadOnly),
+            ("acme_get_and_lock", Effect::Write),
+            ("acme_delete_user", Effect::Write),
+            ("acme_frob", Effect::Write),
+            ("get", Effect::ReadOnly),
+        ] {
+            assert_eq!(of(name).effect(), effect, "{name}");
+        }
+        assert_eq!((of("acme_list_users").kind(), of("acme_find").kind()), (Some(Kind::List), Some(Kind::Search)));
+        let says_write = ToolFacts { annotations: hints(Some(false), None, None), ..of("acme_get_user") };
+        assert_eq!(says_write.effect(), Effect::Write);
+    }
+
+    #[test]
+    fn what_a_preset_knows_narrows_always_and_widens_never_against_an_annotation() {
+        let knows = |known, annotations| ToolFacts { known: Some(known), annotations, ..ToolFacts::named("frob") };
+        let bare = Annotations::default();
+        assert_eq!(knows(Effect::ReadOnly, bare).judge_effect(), (Effect::ReadOnly, Ground::Preset));
+        assert_eq!(knows(Effect::ReadOnly, hints(Some(false), None, None)).effect(), Effect::Write);
+        assert_eq!(knows(Effect::ReadOnly, hints(None, Some(true), None)).effect(), Effect::Destructive);
+        assert_eq!(knows(Effect::Destructive, hints(Some(true), None, None)).effect(), Effect::Destructive);
+        let stated = ToolFacts { effect: Some(Effect::Write), ..knows(Effect::Destructive, bare) };
+        assert_eq!(stated.effect(), Effect::Write);
     }
 
     #[test]

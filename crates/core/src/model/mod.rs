@@ -7,11 +7,13 @@ mod counter;
 pub(crate) mod duration;
 pub(crate) mod effect;
 pub(crate) mod failure;
+pub(crate) mod gitnexus;
 pub(crate) mod invalid;
 pub(crate) mod note;
 pub(crate) mod policy;
 pub(crate) mod preset;
 pub(crate) mod rng;
+pub(crate) mod siblings;
 pub(crate) mod signals;
 #[cfg(test)]
 mod tests;

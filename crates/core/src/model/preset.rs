@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::duration::parse_env_timeout;
 use super::effect::{Effect, Kind, ToolFacts};
+use super::gitnexus;
 use super::invalid::{self, Invalid};
 use super::policy::{Fallback, Policy, Scope};
 use super::tool_errors::ToolErrors;
@@ -22,7 +23,7 @@ pub enum Preset {
     Default,
     /// The three-layer article: its values and its words, one breaker per tool, repeated calls are loops.
     Blog,
-    /// GitNexus: no retries, one breaker for all, timeouts by tier.
+    /// GitNexus: what its tools do and how they fail, no retries, no copies, one breaker for all, timeouts by tier.
     Gitnexus,
     /// CAIPE: one breaker per server.
     Caipe,
@@ -110,8 +111,15 @@ impl Kind {
 }
 
 impl Preset {
+    /// A tool with what the preset knows of it.
+    pub fn informed<'a>(self, tool: &ToolFacts<'a>) -> ToolFacts<'a> {
+        let is_theirs = self == Preset::Gitnexus && !tool.siblings.is_no_gitnexus;
+        ToolFacts { known: if is_theirs { gitnexus::effect(tool.name) } else { None }, ..*tool }
+    }
+
     /// The built-in policy of a tool.
     pub fn policy(self, tool: &ToolFacts<'_>, tiers: &Tiers) -> Policy {
+        let tool = &self.informed(tool);
         let (kind, effect) = (tool.kind(), tool.effect());
         let (attempts, base) = attempts(kind);
         let (failures, cooldown) = breaker(kind);
@@ -147,7 +155,7 @@ impl Preset {
     /// The tools with the longer limit, unless they are set.
     fn heavy_tools(self) -> &'static [&'static str] {
         match self {
-            Preset::Gitnexus => &["cypher", "impact", "explore"],
+            Preset::Gitnexus => gitnexus::HEAVY,
             Preset::Default | Preset::Blog | Preset::Caipe => &[],
         }
     }
@@ -161,6 +169,12 @@ impl Preset {
                 policy.scope = Scope::Global;
                 policy.breaker = Some(BreakerPolicy::default());
                 policy.loops = LoopPolicy::OFF;
+                // A graph that is rebuilt is no older copy of itself, and nothing else stands in for it.
+                policy.cache = CachePolicy::default();
+                policy.fallback.clear();
+                // Who is told that a call can be repeated can repeat it.
+                policy.repeat_after = None;
+                policy.tool_errors = gitnexus::tool_errors();
             }
             Preset::Caipe => {
                 policy.scope = Scope::Server;
@@ -207,6 +221,7 @@ fn fallback(kind: Option<Kind>, effect: Effect, destroys: bool) -> Vec<Fallback>
 mod tests {
     use super::*;
     use crate::model::effect::Annotations;
+    use crate::model::siblings::Siblings;
     use std::collections::HashMap;
 
     fn policy(preset: Preset, name: &str) -> Policy {
@@ -253,6 +268,16 @@ mod tests {
         assert_eq!(policy(Preset::Caipe, "get_issue").scope, Scope::Server);
         let gitnexus = policy(Preset::Gitnexus, "search");
         assert_eq!((gitnexus.retry.attempts, gitnexus.scope), (1, Scope::Global));
+        assert_eq!((gitnexus.cache, gitnexus.fallback, gitnexus.repeat_after), (CachePolicy::default(), vec![], None));
+        let known = |name: &str| policy(Preset::Gitnexus, name).effect;
+        for name in ["search", "grep", "read", "context", "overview", "highlight", "cypher", "impact", "explore"] {
+            assert_eq!(known(name), Effect::ReadOnly, "{name}");
+        }
+        assert_eq!((known("rename"), known("group_sync")), (Effect::Destructive, Effect::Destructive));
+        let siblings = Siblings { is_no_gitnexus: true, ..Siblings::default() };
+        let facts = ToolFacts { siblings, ..ToolFacts::named("check") };
+        assert_eq!(Preset::Gitnexus.policy(&facts, &Tiers::default()).effect, Effect::Write, "another server's");
+        assert_eq!(policy(Preset::Default, "cypher").effect, Effect::Write, "another preset knows nothing of it");
     }
 
     #[test]
@@ -277,6 +302,11 @@ mod tests {
             120
         );
         assert_eq!(secs(&env(&[("GITNEXUS_TIMEOUT_QUICK", "")]).unwrap(), "search"), 60);
+        for variable in ["GITNEXUS_TIMEOUT_QUICK", "SEAWALL_TIMEOUT_QUICK", "GITNEXUS_TIMEOUT_HEAVY"] {
+            let told = env(&[(variable, "60")]).unwrap_err();
+            assert_eq!(told.field, variable);
+            assert!(told.problem.contains("60ms") && told.problem.contains("60s"), "{told}");
+        }
         for bad in ["abc", "0", "-1"] {
             assert_eq!(env(&[("GITNEXUS_TIMEOUT_QUICK", bad)]).unwrap_err().field, "GITNEXUS_TIMEOUT_QUICK");
         }

@@ -24,6 +24,7 @@ mod pauses;
 mod pipeline;
 mod queued;
 mod ramp;
+mod real_tools;
 mod recover;
 mod rejoin;
 mod restore;

@@ -1,6 +1,6 @@
 //! What a server's list says of a tool, and what follows from it for the tool's policy.
 
-use seawall::{Annotations, Effect, Fallback, Policy};
+use seawall::{Annotations, Effect, Fallback, Policy, Siblings};
 use serde_json::Value;
 
 use super::layer::Own;
@@ -32,13 +32,21 @@ pub struct Decided {
 }
 
 impl Listed {
+    /// The tools of a list, each with what is said of it and what the others tell about it.
+    pub fn read_all(raw: &[u8], entries: impl IntoIterator<Item = scan::Span>) -> Vec<(String, Self)> {
+        let mut all: Vec<(String, Self)> = entries.into_iter().filter_map(|entry| Self::read(raw, entry)).collect();
+        let siblings = Siblings::of(all.iter().map(|(name, _)| name.as_str()));
+        all.iter_mut().for_each(|(_, listed)| listed.hints.siblings = siblings);
+        all
+    }
+
     /// The name of a listed tool, and what is said of it.
-    pub fn read(raw: &[u8], entry: scan::Span) -> Option<(String, Self)> {
+    fn read(raw: &[u8], entry: scan::Span) -> Option<(String, Self)> {
         let members = scan::members(raw, entry);
         let find = |name: &str| members.iter().find(|field| field.is(raw, name)).map(|field| field.value.of(raw));
         let annotations = find("annotations").map(annotations).unwrap_or_default();
         let has_output_schema = find("outputSchema").is_some_and(|schema| schema != b"null");
-        let hints = Hints { annotations, has_output_schema };
+        let hints = Hints { annotations, has_output_schema, ..Hints::default() };
         let name = find("name").and_then(scan::text)?.into_owned();
         let schema: Value = serde_json::from_slice(find("inputSchema").unwrap_or_default()).unwrap_or_default();
         let (items, key) = (schema::items(&schema).map(str::to_owned), schema::key(&schema).map(str::to_owned));

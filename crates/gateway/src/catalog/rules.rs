@@ -3,8 +3,8 @@
 //! Built in < `[defaults]` < `[kinds.K]` < `[servers.S.policy]` < `[tools."S/T"]`, of those the plain names after the globs.
 
 use seawall::{
-    Annotations, BreakerPolicy, Effect, Fallback, HedgePolicy, Kind, LoopPolicy, Policy, Preset, ServerPolicy, Style,
-    Tiers, ToolFacts,
+    Annotations, BreakerPolicy, Effect, Fallback, HedgePolicy, Kind, LoopPolicy, Policy, Preset, ServerPolicy,
+    Siblings, Style, Tiers, ToolFacts,
 };
 
 use super::layer::{Layer, Own};
@@ -52,6 +52,8 @@ pub struct Hints {
     pub annotations: Annotations,
     /// Whether its results follow a schema of their own.
     pub has_output_schema: bool,
+    /// What the other tools of its server tell about it.
+    pub siblings: Siblings,
 }
 
 /// How one server's tools are treated, beside what is said of all.
@@ -112,11 +114,13 @@ impl Rules {
                 name,
                 annotations: hints.annotations,
                 distrust_annotations: own.distrust_annotations,
+                siblings: hints.siblings,
                 ..ToolFacts::default()
             },
             kind: None,
             effect: None,
         };
+        known.facts = self.preset.informed(&known.facts);
         if let Some((place, layer)) = nearest(None).find(|(_, layer)| layer.kind.is_some()) {
             (known.facts.kind, known.kind) = (layer.kind, Some(place));
         }

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
+use seawall::{Content, LOOKED_AT};
 use serde_json::json;
 
-use super::{Message, scan};
+use super::{Kind, Message, scan};
 
 /// The blocks of an answer, each as it is.
 pub fn blocks(answer: &Message) -> impl Iterator<Item = &[u8]> {
@@ -22,4 +23,29 @@ pub fn text(block: &[u8]) -> Option<Cow<'_, str>> {
 /// A block of text.
 pub fn text_block(text: &str) -> Vec<u8> {
     json!({"type": "text", "text": text}).to_string().into_bytes()
+}
+
+/// What is looked at to find an error that a tool did not mark.
+pub fn looked_at(answer: &Message) -> Content {
+    let mut text = String::new();
+    for block in blocks(answer).filter(|block| block.len() <= LOOKED_AT).filter_map(self::text) {
+        if text.len() + block.len() > LOOKED_AT {
+            break;
+        }
+        text.push_str(if text.is_empty() { "" } else { "\n" });
+        text.push_str(&block);
+    }
+    let structured = answer.field_json("structuredContent").filter(|json| json.len() <= LOOKED_AT);
+    Content { text, structured: structured.and_then(|json| serde_json::from_slice(json).ok()) }
+}
+
+/// The text of an answer that is an error: the protocol's, or one that the tool itself marked.
+pub fn error_text(answer: &Message) -> Option<String> {
+    if answer.kind() == Kind::Error {
+        return Some(answer.field_text("message").unwrap_or_default().into_owned());
+    }
+    if answer.field_json("isError") != Some(b"true") {
+        return None;
+    }
+    Some(blocks(answer).filter_map(text).collect::<Vec<_>>().join("\n"))
 }

@@ -120,7 +120,7 @@ fn hints() -> impl Strategy<Value = Hints> {
     let hint = || proptest::option::of(any::<bool>());
     (hint(), hint(), hint(), any::<bool>()).prop_map(|(read_only_hint, destructive_hint, idempotent_hint, output)| {
         let annotations = Annotations { read_only_hint, destructive_hint, idempotent_hint };
-        Hints { annotations, has_output_schema: output }
+        Hints { annotations, has_output_schema: output, ..Hints::default() }
     })
 }
 

@@ -53,7 +53,7 @@ impl Asked<'_> {
             Origin::OfKind(Some(kind)) => ("built in", Some(format!("kind {}", values::kind(kind))), None),
             Origin::OfKind(None) => ("built in", Some("unknown kind".to_owned()), None),
             Origin::OfEffect(effect) => ("built in", Some(format!("effect {}", values::effect(effect))), None),
-            Origin::Preset => {
+            Origin::Preset | Origin::Concluded(Ground::Preset) => {
                 let line = self.rules.written.line(&["preset"]);
                 ("preset", Some(show::preset(self.rules.preset).to_owned()), line)
             }

@@ -150,7 +150,7 @@ fn fine(server: &Arc<Server>, found: &Found) -> Fine {
         let Some(list) = page.field("tools") else { continue };
         fine.bytes += list.end - list.start;
         let entries = scan::elements(page.raw(), list).into_iter();
-        fine.tools.extend(entries.filter_map(|entry| Listed::read(page.raw(), entry)));
+        fine.tools.extend(Listed::read_all(page.raw(), entries));
     }
     fine.tools.truncate(limits::LISTED);
     fine

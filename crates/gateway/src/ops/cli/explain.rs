@@ -79,7 +79,7 @@ fn listed(folder: Option<&Path>, server: &ServerConfig) -> List {
         let raw = [br#"{"jsonrpc":"2.0","id":0,"result":"#.as_slice(), page, b"}"].concat();
         let page = Message::parse(raw.into()).ok()?;
         let entries = scan::elements(page.raw(), page.field("tools")?);
-        Some(entries.into_iter().filter_map(|entry| Listed::read(page.raw(), entry)).collect::<Vec<_>>())
+        Some(Listed::read_all(page.raw(), entries))
     };
     Some(pages.iter().filter_map(tools).flatten().take(limits::LISTED).collect())
 }

@@ -1,0 +1,63 @@
+//! Decides what the `gitnexus` preset knows of GitNexus's tools: the nine of its browser server, the seventeen of npm `gitnexus` 1.6.12.
+
+use super::effect::Effect;
+use super::tool_errors::{ErrorMode, ErrorPattern, Find, ToolErrors, Transient};
+
+/// The tools that both have: a server without them is another one.
+pub(crate) const ANCHORS: [&str; 3] = ["context", "cypher", "impact"];
+
+/// The tools with the longer limit.
+pub(crate) const HEAVY: &[&str] = &["cypher", "impact", "explore"];
+
+const READS: [&str; 21] = [
+    "search",
+    "grep",
+    "read",
+    "context",
+    "overview",
+    "highlight",
+    "cypher",
+    "impact",
+    "explore",
+    "list_repos",
+    "query",
+    "detect_changes",
+    "check",
+    "explain",
+    "pdg_query",
+    "route_map",
+    "tool_map",
+    "shape_check",
+    "api_impact",
+    "group_list",
+    "trace",
+];
+const DESTROYS: [&str; 2] = ["rename", "group_sync"];
+
+/// What its errors say that may pass: the index is being written, or its connections are taken.
+const PASSING: [&str; 8] = [
+    "not ready",
+    "retry later",
+    "try again later",
+    "in progress",
+    "pool exhausted",
+    "timed out",
+    "is busy",
+    "could not set lock",
+];
+
+/// What repeating a tool of this name would do.
+pub(crate) fn effect(name: &str) -> Option<Effect> {
+    match name {
+        _ if READS.contains(&name) => Some(Effect::ReadOnly),
+        _ if DESTROYS.contains(&name) => Some(Effect::Destructive),
+        _ => None,
+    }
+}
+
+/// Its errors are objects in ordinary answers.
+pub(crate) fn tool_errors() -> ToolErrors {
+    let transient = Transient::Saying(PASSING.map(str::to_owned).into());
+    let pattern = ErrorPattern { find: Find::Json("error".to_owned()), transient, mode: ErrorMode::Fail };
+    ToolErrors { patterns: vec![pattern], ..ToolErrors::MARKED }
+}
