@@ -11,7 +11,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, join_all};
 use seawall::{
-    Answer, Attempt, Body, Code, Disposition, Fallback, Outcome, Rejoin, Sent, Signals, Transport, says_too_many_items,
+    Answer, Attempt, Body, Code, Disposition, Fallback, Outcome, Preset, Rejoin, Report, Sent, Signals, Style, Transport,
+    says_too_many_items,
 };
 use tokio::time::Instant;
 
@@ -208,7 +209,10 @@ impl Carried {
                 let has_schema = policy.has_output_schema && self.is_listed();
                 served::result(era, &fallback, &answer.warnings, has_schema)
             }
-            Outcome::Failed(report) => {
+            Outcome::Failed(mut report) => {
+                if self.route.policies.preset() == Preset::Gitnexus {
+                    self.tell_as_gitnexus(&mut report);
+                }
                 return self.words().take().unwrap_or_else(|| Err(Refusal::Reported(report, policy.has_output_schema)));
             }
         };
@@ -292,7 +296,26 @@ impl Carried {
         let tool = &self.policy.tool;
         let patience = self.list_wait.unwrap_or_else(|| server.reconnect.patience_within(timeout));
         let has_copy = || self.route.policies.pipeline.has_copy(tool, &self.asked);
+        // GitNexus's agents are told at once that the connection is lost, and when to come back.
+        if is_away && self.route.policies.preset() == Preset::Gitnexus && self.list_wait.is_none() {
+            return Duration::ZERO;
+        }
         if is_away && has_copy() { patience.min(tool.policy().retry.backoff.base) } else { patience }
+    }
+
+    /// A server that was there and is away is a lost connection in GitNexus's words, with the time of the next try.
+    fn tell_as_gitnexus(&self, report: &mut Report) {
+        let is_away = report.code == Code::ServerStarting && self.server.reconnect.last().is_some();
+        if is_away {
+            report.code = Code::ConnectionLost;
+        }
+        if report.code == Code::ConnectionLost {
+            let next = self.server.reconnect.wait().max(Duration::from_secs(1));
+            report.retry_after = report.retry_after.or(Some(next));
+        }
+        if is_away {
+            report.message = report.text(Style::Gitnexus);
+        }
     }
 
     /// Whether a batch was refused because it has too many items: then fewer at a time may do.

@@ -85,6 +85,34 @@ async fn t14_s3_pending_calls_fail_at_once_and_calls_made_meanwhile_wait_for_the
     gateway.stop().await;
 }
 
+#[tokio::test]
+async fn gitnexuss_agents_are_told_at_once_that_the_connection_is_lost_and_a_retry_is_let_through() {
+    let (_kept, address) = place();
+    let mut server = started("--ws", &address).await;
+    let settings = "preset = \"gitnexus\"\n[reconnect]\nbase = \"2s\"\n";
+    let gateway = Gateway::serve_with(settings, &[Entry::url("a", &format!("ws://{address}/ws"))]).await;
+    let client = Legacy::connect(&gateway, "/mcp/a").await;
+    assert_eq!(text(&simple(&client).await), SIMPLE);
+    server.kill().await.unwrap();
+    until(10, "it is missed", async || gateway.said("attempt 1 in ")).await;
+    // More than would open the breaker: nothing was sent, so nobody failed.
+    for _ in 0..7 {
+        let asked = Instant::now();
+        let answer = simple(&client).await;
+        assert!(asked.elapsed() < Duration::from_secs(2), "at once, not after {:?}", asked.elapsed());
+        let failure = failed(&answer);
+        assert_eq!((&failure["code"], &failure["retryable"]), (&json!("CONNECTION_LOST"), &json!(true)), "{answer}");
+        assert!(failure["retryAfter"].as_u64() >= Some(1), "{answer}");
+        assert_eq!(failure["mayHaveExecuted"], false, "{answer}");
+        let told: Value = serde_json::from_str(text(&answer)).unwrap();
+        assert!(told["message"].as_str().unwrap().starts_with("Connection lost: "), "{told}");
+        assert!(told["suggestion"].as_str().unwrap().starts_with("Ensure GitNexus is running"), "{told}");
+    }
+    let _server = started("--ws", &address).await;
+    until(30, "a retry works", async || simple(&client).await["result"]["isError"] != true).await;
+    gateway.stop().await;
+}
+
 /// The delay before a try, as the log tells it.
 fn delay(gateway: &Gateway, attempt: u32) -> u64 {
     let log = gateway.log.lock().unwrap();
