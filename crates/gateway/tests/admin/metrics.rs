@@ -22,6 +22,23 @@ async fn counts(door: &Door, name: &str, labels: &[(&str, &str)], value: f64) {
 }
 
 #[tokio::test]
+async fn errors_that_a_tool_does_not_mark_are_counted_also_where_nothing_else_is_done_about_them() {
+    let server = Faulty::start(|_, _, _| End::Text("{\"error\": \"retry later\"}")).await;
+    let policies = "[defaults]\nretry = { base = \"20ms\", jitter = 0.0 }\ntool_errors = [{ json = \"error\", transient = true }]\n\
+                    [tools.\"gh/get_issue\"]\ntool_errors = [{ json = \"error\", mode = \"count\" }]\n";
+    let served = server.served(&format!("{policies}{ADMIN}")).await;
+    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    for tool in ["get_issue", "search_issues"] {
+        call(&session, tool, json!({})).await;
+    }
+    for (tool, found, class) in [("get_issue", 1.0, "ok"), ("search_issues", 3.0, "tool_error")] {
+        let labels = [("server", "gh"), ("tool", tool), ("class", class)];
+        counts(&door, "seawall_calls_total", &labels, 1.0).await;
+        counts(&door, "seawall_unmarked_errors_total", &labels[..2], found).await;
+    }
+}
+
+#[tokio::test]
 async fn t21_a_scrape_parses_and_tells_what_happened() {
     let server = Faulty::start(|tool, count, _| match (tool, count) {
         ("get_issue", 1 | 2) => DOWN,

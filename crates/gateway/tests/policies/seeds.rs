@@ -199,8 +199,7 @@ async fn an_error_dressed_as_success_is_a_failure_where_the_file_says_so() {
 #[tokio::test]
 async fn an_error_dressed_as_success_is_passed_on_untouched_where_it_is_only_counted() {
     let server = Faulty::start(dressed).await;
-    let counted =
-        "[defaults]\ntool_errors = [{ json = \"error\", mode = \"count\" }]\n[admin]\nlisten = \"127.0.0.1:0\"\n";
+    let counted = "[defaults]\ntool_errors = [{ json = \"error\", mode = \"count\" }]\n";
     let served = server.served(counted).await;
     let session = served.session("/mcp/gh").await;
     let answer = call(&session, "get_issue", json!({"how": "busy"})).await;

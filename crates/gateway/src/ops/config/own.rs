@@ -125,5 +125,8 @@ fn not_ours(value: &Field<'_>, key: &str, later: &[&str], known: &[&str]) -> Pro
     if later.contains(&key) {
         return value.place.problem("known, but this version does not support it yet; remove it");
     }
+    if !known.contains(&"listen") && settings::keys().contains(&key) {
+        return value.place.problem(format!("unknown key; {key} is set once for all servers, at the top of the file"));
+    }
     value.place.problem(suggest::unknown(key, known))
 }

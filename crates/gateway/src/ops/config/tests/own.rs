@@ -155,3 +155,13 @@ fn a_word_for_denials_that_nobody_knows_is_told() {
         "seawall.toml:2: load.denied_text: must be \"diagnostic\" or \"legacy\", not \"loud\""
     );
 }
+
+#[test]
+fn a_setting_of_all_servers_under_one_of_them_is_told_where_it_belongs() {
+    let file = "[servers.a]\ncommand = \"x\"\npreset = \"gitnexus\"\n";
+    let mut problems = Problems::default();
+    let _config = read_text(Path::new("seawall.toml"), file, &|_| None, true, &mut problems);
+    let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("preset is set once for all servers, at the top of the file"), "{told:?}");
+}

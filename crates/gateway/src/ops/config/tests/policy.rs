@@ -254,3 +254,37 @@ fn variables_set_the_tiers_and_a_bad_one_is_named() {
     let debug = |value| file().var("GITNEXUS_DEBUG", value).good("seawall.toml").rules.messages.debug;
     assert_eq!((debug("true"), debug("1"), debug("TRUE")), (true, false, false));
 }
+
+#[test]
+fn tool_errors_are_a_switch_or_patterns() {
+    use seawall::{ErrorMode, ErrorPattern, Find, ToolErrors, Transient};
+    let read = |setting: &str| {
+        let file = format!("[servers.a]\ncommand = \"x\"\n[defaults]\ntool_errors = {setting}\n");
+        let mut problems = Problems::default();
+        let config = read_text(Path::new("seawall.toml"), &file, &|_| None, true, &mut problems);
+        let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        (config.and_then(|config| config.rules.defaults.tool_errors), told.join("; "))
+    };
+    assert_eq!(read("true").0, Some(ToolErrors::MARKED));
+    assert_eq!(read("false").0, Some(ToolErrors::NONE));
+    let json = Find::Json("status.error".to_owned());
+    let patterns = vec![
+        ErrorPattern { find: json, transient: Transient::Saying(vec!["busy".to_owned()]), mode: ErrorMode::Count },
+        ErrorPattern { find: Find::Text("^Error:".to_owned()), transient: Transient::All, mode: ErrorMode::Fail },
+    ];
+    let list =
+        r#"[{ json = "status.error", transient = ["busy"], mode = "count" }, { text = "^Error:", transient = true }]"#;
+    assert_eq!(read(list).0, Some(ToolErrors { patterns, ..ToolErrors::MARKED }));
+    for (wrong, told) in [
+        ("7", "must be true, false, or a list of patterns"),
+        ("[{}]", "needs one of json"),
+        (r#"[{ json = "a", text = "b" }]"#, "needs one of json"),
+        (r#"[{ json = "a." }]"#, "is no path"),
+        (r#"[{ text = "^" }]"#, "would fit every answer"),
+        (r#"[{ text = "x", transient = "busy" }]"#, "must be true, false, or a list of words"),
+        (r#"[{ text = "x", mode = "warn" }]"#, "\"warn\" is not known"),
+        (r#"[{ txt = "x" }]"#, "did you mean \"text\""),
+    ] {
+        assert!(read(wrong).1.contains(told), "{wrong}: {}", read(wrong).1);
+    }
+}
