@@ -210,7 +210,7 @@ impl Carried {
                 served::result(era, &fallback, &answer.warnings, has_schema)
             }
             Outcome::Failed(mut report) => {
-                if self.route.policies.preset() == Preset::Gitnexus {
+                if self.route.policies.rules().preset == Preset::Gitnexus {
                     self.tell_as_gitnexus(&mut report);
                 }
                 return self.words().take().unwrap_or_else(|| Err(Refusal::Reported(report, policy.has_output_schema)));
@@ -297,7 +297,7 @@ impl Carried {
         let patience = self.list_wait.unwrap_or_else(|| server.reconnect.patience_within(timeout));
         let has_copy = || self.route.policies.pipeline.has_copy(tool, &self.asked);
         // GitNexus's agents are told at once that the connection is lost, and when to come back.
-        if is_away && self.route.policies.preset() == Preset::Gitnexus && self.list_wait.is_none() {
+        if is_away && self.list_wait.is_none() && self.route.policies.rules().tells_loss_at_once() {
             return Duration::ZERO;
         }
         if is_away && has_copy() { patience.min(tool.policy().retry.backoff.base) } else { patience }

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use seawall::{
-    Breaker, BreakerPolicy, Durable, Env, Event, Format, Invalid, Mode, Pipeline, Policy, Preset, Rendering, Scope,
-    Settings, Snapshot, Tool,
+    Breaker, BreakerPolicy, Durable, Env, Event, Format, Invalid, Mode, Pipeline, Policy, Rendering, Scope, Settings,
+    Snapshot, Tool,
 };
 
 use tokio::sync::watch;
@@ -164,9 +164,9 @@ impl Policies {
         Ok(Self { pipeline, env, rules, servers, source: config.source.clone(), breaker_changes })
     }
 
-    /// What everything starts from.
-    pub fn preset(&self) -> Preset {
-        self.rules.preset
+    /// What the configuration says about policies.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
     }
 
     /// Whether tools keep the names that their servers give them, because there is one server only.

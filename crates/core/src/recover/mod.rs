@@ -181,27 +181,7 @@ impl<T: Clone> Run<'_, T> {
             Fallback::Cached => self.cached(failure),
             Fallback::Text(text) => Ok(served(name, text.clone(), Body::Nothing)),
             Fallback::Queue => self.queue(failure).await,
-            Fallback::Simplify(argument) => {
-                let mut last = Skipped::Unavailable;
-                for (query, arguments) in simplify::simplified(&self.call.arguments, argument.as_deref()) {
-                    if self.is_last() {
-                        break;
-                    }
-                    match self.ask(self.tool, Part::Again, arguments, send).await {
-                        Ok(value) => {
-                            return Ok(served(
-                                name,
-                                texts::simplified(style, kind, &query, failure),
-                                Body::Value(value),
-                            ));
-                        }
-                        // What ends the search for an answer ends this one too.
-                        Err(failed) if self.must_be_told(&failed) => return Err(failed.into()),
-                        Err(failed) => last = failed.into(),
-                    }
-                }
-                Err(last)
-            }
+            Fallback::Simplify(argument) => self.simpler(argument.as_deref(), failure, send).await,
             Fallback::PreviousPage(argument) => {
                 let arguments =
                     page::previous_page(&self.call.arguments, argument.as_deref()).ok_or(Skipped::Unavailable)?;
@@ -220,6 +200,34 @@ impl<T: Clone> Run<'_, T> {
             }
             Fallback::OneByOne(argument) => self.one_by_one(argument.as_deref(), failure, send).await,
         }
+    }
+
+    /// Asks with simpler and simpler queries.
+    async fn simpler<F>(
+        &self,
+        argument: Option<&str>,
+        failure: &Failure,
+        send: &impl Fn(Attempt) -> F,
+    ) -> Result<Served<T>, Skipped>
+    where
+        F: Future<Output = Result<T, Signals>>,
+    {
+        let mut last = Skipped::Unavailable;
+        for (query, arguments) in simplify::simplified(&self.call.arguments, argument) {
+            if self.is_last() {
+                break;
+            }
+            match self.ask(self.tool, Part::Again, arguments, send).await {
+                Ok(value) => {
+                    let note = texts::simplified(self.pipeline.style, self.tool.policy.kind, &query, failure);
+                    return Ok(served("simplify", note, Body::Value(value)));
+                }
+                // What ends the search for an answer ends this one too.
+                Err(failed) if self.must_be_told(&failed) => return Err(failed.into()),
+                Err(failed) => last = failed.into(),
+            }
+        }
+        Err(last)
     }
 
     fn cached(&self, failure: &Failure) -> Result<Served<T>, Skipped> {

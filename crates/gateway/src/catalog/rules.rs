@@ -158,6 +158,11 @@ impl Rules {
         self.messages.as_json.unwrap_or(self.preset == Preset::Gitnexus)
     }
 
+    /// Whether a server that was there and is away is not waited for: its agents want to know at once, unless the file says otherwise.
+    pub fn tells_loss_at_once(&self) -> bool {
+        self.preset == Preset::Gitnexus && !self.written.has(&["reconnect", "wait"])
+    }
+
     /// In whose words failures are told. GitNexus's stay with its preset.
     pub fn style(&self) -> Style {
         match self.messages.style {

@@ -5,11 +5,6 @@ use serde_json::Value;
 /// The argument that holds the items of a batch, if the schema leaves no doubt: the only list, or the only one that is
 /// required. A list that may not have a single item cannot be taken apart.
 pub fn items(schema: &Value) -> Option<&str> {
-    let is_list = |property: &Value| match &property["type"] {
-        Value::String(kind) => kind == "array",
-        Value::Array(kinds) => kinds.iter().any(|kind| kind == "array"),
-        _ => false,
-    };
     let lists: Vec<(&String, &Value)> =
         schema["properties"].as_object()?.iter().filter(|(_, property)| is_list(property)).collect();
     let required = schema["required"].as_array();
@@ -22,6 +17,17 @@ pub fn items(schema: &Value) -> Option<&str> {
         }
     };
     (list["minItems"].as_u64().unwrap_or(0) <= 1).then_some(name.as_str())
+}
+
+/// Whether a property is a list: by its own type, or by one of the types it may have.
+fn is_list(property: &Value) -> bool {
+    let is_array = |property: &Value| match &property["type"] {
+        Value::String(kind) => kind == "array",
+        Value::Array(kinds) => kinds.iter().any(|kind| kind == "array"),
+        _ => false,
+    };
+    let may_be = |any: &str| property[any].as_array().is_some_and(|types| types.iter().any(is_array));
+    is_array(property) || may_be("anyOf") || may_be("oneOf")
 }
 
 /// The argument by which a server knows a write that it has seen before.
@@ -41,6 +47,12 @@ mod tests {
         for (properties, required, expected) in [
             (json!({"issues": list, "repo": {"type": "string"}}), json!([]), Some("issues")),
             (json!({"issues": {"type": ["array", "null"]}}), json!(null), Some("issues")),
+            (json!({"issues": {"anyOf": [list, {"type": "null"}]}}), json!(null), Some("issues")),
+            (
+                json!({"issues": {"oneOf": [{"type": "string"}, list]}, "repo": {"anyOf": []}}),
+                json!([]),
+                Some("issues"),
+            ),
             (json!({"issues": list, "labels": list}), json!(["issues", "repo"]), Some("issues")),
             (json!({"issues": list, "labels": list}), json!(["issues", "labels"]), None),
             (json!({"issues": list, "labels": list}), json!([]), None),

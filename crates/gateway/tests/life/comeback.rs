@@ -108,8 +108,19 @@ async fn gitnexuss_agents_are_told_at_once_that_the_connection_is_lost_and_a_ret
         assert!(told["message"].as_str().unwrap().starts_with("Connection lost: "), "{told}");
         assert!(told["suggestion"].as_str().unwrap().starts_with("Ensure GitNexus is running"), "{told}");
     }
-    let _server = started("--ws", &address).await;
+    let mut server = started("--ws", &address).await;
     until(30, "a retry works", async || simple(&client).await["result"]["isError"] != true).await;
+    gateway.stop().await;
+
+    // What the file says is nearer than the preset.
+    let settings = "preset = \"gitnexus\"\n[reconnect]\nwait = \"30s\"\n";
+    let gateway = Gateway::serve_with(settings, &[Entry::url("a", &format!("ws://{address}/ws"))]).await;
+    let client = Legacy::connect(&gateway, "/mcp/a").await;
+    assert_eq!(text(&simple(&client).await), SIMPLE);
+    server.kill().await.unwrap();
+    until(10, "it is missed", async || gateway.said("attempt 1 in ")).await;
+    let (answer, _server) = tokio::join!(simple(&client), started("--ws", &address));
+    assert_eq!(text(&answer), SIMPLE, "it was waited for");
     gateway.stop().await;
 }
 

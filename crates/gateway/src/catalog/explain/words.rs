@@ -116,9 +116,11 @@ fn time(asked: &Asked<'_>, traced: &Traced<'_>, explained: &Explained) -> String
     let (policy, own) = (&traced.policy, &traced.own);
     let (whole, wait) = (spelled(policy.timeout), spelled(asked.wait.min(policy.timeout)));
     let origin = from(explained, "timeout");
-    let mut text = format!(
-        "At most {whole} in all{origin}: attempts, pauses and fallbacks, and up to {wait} of waiting for a server that is away."
-    );
+    let awaited = match asked.rules.tells_loss_at_once() {
+        true => format!("up to {wait} of waiting for a server that is starting; one that is away is not waited for"),
+        false => format!("up to {wait} of waiting for a server that is away"),
+    };
+    let mut text = format!("At most {whole} in all{origin}: attempts, pauses and fallbacks, and {awaited}.");
     if let Some(limit) = policy.attempt_timeout {
         text.push_str(&format!(" One attempt takes at most {}.", spelled(limit)));
     }
