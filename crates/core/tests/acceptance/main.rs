@@ -32,4 +32,5 @@ mod retry;
 mod settings;
 mod steps;
 mod strangers;
+mod tool_errors;
 mod turns;

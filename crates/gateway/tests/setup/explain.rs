@@ -103,12 +103,17 @@ async fn what_people_ask_is_answered_in_words() {
 
 #[tokio::test]
 async fn a_variable_is_named_where_it_decides() {
-    let place = Place { env: vec![("GITNEXUS_TIMEOUT_HEAVY", "90000")], ..place() };
+    let place = Place::toml(&FILE.replace("caipe", "gitnexus"));
+    let place = Place { env: vec![("GITNEXUS_TIMEOUT_HEAVY", "90000")], ..place };
     let told = place.json(&["explain", "gh/cypher"]).await;
     let variable = json!("GITNEXUS_TIMEOUT_HEAVY");
     assert_eq!(of(&told, "timeout"), (&json!("90s"), "environment", &variable, &Value::Null));
     let quick = place.json(&["explain", "gh/get_issue"]).await;
     assert_eq!(of(&quick, "timeout").1, "config");
+    // The number alone could be meant either way.
+    let place = Place { env: vec![("GITNEXUS_TIMEOUT_QUICK", "60")], ..place };
+    let ended = place.seawall(&["explain", "gh/cypher"]).await;
+    assert!(ended.code != 0 && ended.err.contains("60 could be 60 ms or 60 s; write 60ms or 60s"), "{}", ended.err);
 }
 
 #[tokio::test]
