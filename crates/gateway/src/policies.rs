@@ -3,6 +3,8 @@
 //! A tool gets its policy when its server lists it. Names that no server listed share one policy and one breaker per
 //! server, so that invented names cannot fill memory.
 
+mod kept_back;
+
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
@@ -11,8 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use seawall::{
-    Breaker, BreakerPolicy, Durable, Env, Event, Format, Invalid, Mode, Pipeline, Policy, Rendering, Scope, Settings,
-    Snapshot, Tool,
+    BreakerPolicy, Durable, Env, Event, Format, Invalid, Pipeline, Policy, Rendering, Scope, Settings, Tool,
 };
 
 use tokio::sync::watch;
@@ -211,24 +212,6 @@ impl Policies {
         &self.env
     }
 
-    /// How long breakers keep calls of this tool from its server: its own, which it may share, and that of the connection.
-    /// For ever, if an operator holds one open. Zero if none does, also when a cool-down is over: whoever comes next is the probe.
-    pub fn kept_back(&self, server: &str, name: &str) -> Duration {
-        let cools_down = |breaker: &Breaker| match breaker.snapshot() {
-            Snapshot { mode: Mode::ForcedOpen, .. } => Duration::MAX,
-            Snapshot { mode: Mode::Auto, remaining, .. } => remaining.unwrap_or_default(),
-            _ => Duration::ZERO,
-        };
-        let Some(policy) = self.tool(server, name) else { return Duration::ZERO };
-        let breakers = [policy.tool.breaker(), policy.tool.server().connection()];
-        breakers.into_iter().flatten().map(cools_down).max().unwrap_or_default()
-    }
-
-    /// Changes when a breaker has changed.
-    pub fn breaker_changes(&self) -> watch::Receiver<u64> {
-        self.breaker_changes.subscribe()
-    }
-
     /// Whether this server itself ever listed its tools.
     pub fn has_heard_tools(&self, server: &str) -> bool {
         self.servers.get(server).is_none_or(|known| known.is_heard.load(Ordering::Acquire))
@@ -405,7 +388,7 @@ fn log(event: &Event, secrets: &HashMap<String, Secrets>) {
 
 #[cfg(test)]
 mod tests {
-    use seawall::Effect;
+    use seawall::{Effect, Mode};
 
     use super::*;
     use crate::ops::telemetry::breakers;

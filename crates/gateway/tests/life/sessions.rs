@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{Sender, channel};
 
 use crate::kit::upstream::{STREAM, answer, honest, response, write};
 use crate::kit::{Asked, Entry, Gateway, Legacy, Upstream, modern, text, until};
@@ -164,7 +164,7 @@ async fn p27_a_session_that_is_lost_twice_in_a_row_is_an_honest_failure_and_no_l
 /// A server of before streamable HTTP: a stream for each session, whose name is in the address for messages.
 #[derive(Clone, Default)]
 struct OnSse {
-    streams: Arc<Mutex<HashMap<String, UnboundedSender<Vec<u8>>>>>,
+    streams: Arc<Mutex<HashMap<String, Sender<Vec<u8>>>>>,
     next: Arc<AtomicUsize>,
 }
 
@@ -172,7 +172,7 @@ impl OnSse {
     async fn respond(self, asked: Asked, mut tcp: TcpStream) {
         if asked.head.starts_with("get ") {
             let session = format!("s{}", self.next.fetch_add(1, Ordering::SeqCst));
-            let (say, mut said) = unbounded_channel();
+            let (say, mut said) = channel(64);
             let begin = format!("event: endpoint\ndata: /messages?{session}\n\n");
             write(&mut tcp, &[STREAM, begin.as_bytes()].concat()).await;
             self.streams.lock().unwrap().insert(session, say);
@@ -192,7 +192,7 @@ impl OnSse {
         if asked.message.get("id").is_some() {
             let answer = String::from_utf8(honest(&asked)).unwrap();
             let body = answer.split("\r\n\r\n").nth(1).unwrap();
-            let _gone = say.send(format!("data: {body}\n\n").into_bytes());
+            let _gone = say.send(format!("data: {body}\n\n").into_bytes()).await;
         }
     }
 }
