@@ -31,6 +31,10 @@ pub trait Outlet: Send + Sync {
     fn is_in_passing(&self) -> bool {
         false
     }
+    /// Whether nobody is behind it: nothing that a server says is about such a call.
+    fn is_nobody(&self) -> bool {
+        false
+    }
     /// Whether all calls of this conversation are of one client.
     fn is_one_client(&self) -> bool {
         true
@@ -143,6 +147,10 @@ impl Outlet for Nowhere {
 
     fn ask(&self, link: &Arc<Link>, question: Message, _open: Option<Question>) {
         link.refuse(&question, "no client is connected that could be asked");
+    }
+
+    fn is_nobody(&self) -> bool {
+        true
     }
 
     fn is_open(&self) -> bool {

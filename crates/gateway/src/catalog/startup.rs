@@ -209,7 +209,7 @@ impl Startup {
             if link.era() == Era::Modern {
                 params.set("_meta", &self.opening.meta[..]);
             }
-            let asked = tokio::time::timeout(limits::LIST_TIME, link.ask(method, &params.json())).await;
+            let asked = tokio::time::timeout(limits::LIST_TIME, link.ask_for_all(method, &params.json())).await;
             if let Ok(Ok(answer)) = asked
                 && holds_list(&answer, entries)
             {

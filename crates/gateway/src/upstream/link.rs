@@ -27,7 +27,7 @@ use super::load::Listing;
 use super::mirror::Mirror;
 use super::status::Status;
 use super::{Failure, Hello, Server, Wire};
-use crate::call::{Call, Outlet};
+use crate::call::{Call, Nowhere, Outlet};
 use crate::wire::build::{self, Error};
 use crate::wire::edit::{self, Object};
 use crate::wire::names::Era;
@@ -295,6 +295,12 @@ impl Link {
     /// Why the conversation ended.
     pub fn why_lost(&self) -> Option<Failure> {
         self.open().lost.clone()
+    }
+
+    /// A request of our own that is no client's matter: nothing else that the server says is taken to be about it.
+    pub async fn ask_for_all(self: &Arc<Self>, method: &str, params: &[u8]) -> Reply {
+        let request = Message::parse(build::request(&Id::number(0), method, params))?;
+        self.exchange(&Call::new(request, Arc::new(Nowhere))).await
     }
 
     /// A request of our own.

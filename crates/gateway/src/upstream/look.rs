@@ -46,7 +46,7 @@ pub async fn pages(link: &Arc<Link>, opening: &Opening, most: usize) -> Result<V
     }
     let (mut pages, mut bytes) = (Vec::new(), 0);
     while pages.len() < most && bytes < limits::LIST_BYTES {
-        let page = link.ask("tools/list", &params.json()).await.map_err(Missed::Failed)?;
+        let page = link.ask_for_all("tools/list", &params.json()).await.map_err(Missed::Failed)?;
         if page.kind() == Kind::Error {
             let code = page.field_json("code").and_then(|code| serde_json::from_slice(code).ok());
             let text = beginning(&page.field_text("message").unwrap_or_default());

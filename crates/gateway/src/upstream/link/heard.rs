@@ -99,7 +99,7 @@ impl Link {
     fn outlet(&self, on: Option<u64>, is_question: bool) -> Arc<dyn Outlet> {
         let open = self.open();
         let named = on.and_then(|number| open.pending.get(&number));
-        let fits = |pending: &&Pending| !is_question || pending.outlet.can_be_asked();
+        let fits = |pending: &&Pending| !pending.outlet.is_nobody() && (!is_question || pending.outlet.can_be_asked());
         let mut fitting = open.pending.values().filter(fits);
         let only = fitting.next().filter(|_| fitting.next().is_none());
         let newest = || {
