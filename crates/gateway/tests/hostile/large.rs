@@ -29,7 +29,7 @@ fn of_depth(levels: usize, id: u64) -> String {
 }
 
 /// What a model reads, and what a program reads.
-fn refused<'a>(answer: &'a Value, id: u64) -> (&'a str, &'a Value) {
+fn refused(answer: &Value, id: u64) -> (&str, &Value) {
     assert_eq!(answer["id"], id, "{answer}");
     let object = &answer["result"]["_meta"]["seawall/failure"];
     assert_eq!(failure(answer), object["message"]);

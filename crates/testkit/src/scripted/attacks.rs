@@ -52,21 +52,13 @@ impl Server {
                 self.note(&format!("write {text}"));
                 self.out.text(id, "written").await;
             }
-            "shout" => {
-                (0..number("lines")).for_each(|line| self.out.cry(&format!("shout {line}")));
-                self.out.text(id, "shouted").await;
-            }
+            "shout" => self.shout(id, number("lines")).await,
             "exit" => std::process::exit(3),
             "write_and_exit" => {
                 self.note(&format!("write {text}"));
                 std::process::exit(3);
             }
-            "hang" => {
-                self.note(&format!("hang {text}"));
-                if !params["_meta"]["progressToken"].is_null() {
-                    self.progress(params).await;
-                }
-            }
+            "hang" => self.hang(params, text).await,
             "fork" => {
                 start_idle(&self.script);
                 self.out.text(id, "forked").await;
@@ -94,6 +86,20 @@ impl Server {
             "delayed": counted(&self.delayed), "answered": counted(&self.answered),
         });
         self.out.result(id, &json!({"content": [], "structuredContent": counters})).await;
+    }
+
+    /// Never answers, but shows that it is at work if it is asked to.
+    async fn hang(&self, params: &Value, text: &str) {
+        self.note(&format!("hang {text}"));
+        if !params["_meta"]["progressToken"].is_null() {
+            self.progress(params).await;
+        }
+    }
+
+    /// So many lines on stderr.
+    async fn shout(&self, id: &Value, lines: u64) {
+        (0..lines).for_each(|line| self.out.cry(&format!("shout {line}")));
+        self.out.text(id, "shouted").await;
     }
 
     async fn progress(&self, params: &Value) {
