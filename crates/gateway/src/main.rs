@@ -26,7 +26,7 @@ fn main() -> ExitCode {
             code
         }
         Err(error) => {
-            log::line(&format!("cannot start: {error}"));
+            log::error(&format!("cannot start: {error}"));
             ExitCode::FAILURE
         }
     };

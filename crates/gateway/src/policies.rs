@@ -252,7 +252,7 @@ impl Policies {
                         tools.insert(name, Arc::new(policy));
                     }
                 }
-                Err(error) => crate::ops::log::line(&format!("{server}: the policy of {name:?}: {error}")),
+                Err(error) => crate::ops::log::warn(&format!("{server}: the policy of {name:?}: {error}")),
             }
         }
         known.is_heard.fetch_or(is_heard, Ordering::AcqRel);
@@ -381,7 +381,7 @@ fn log(event: &Event, secrets: &HashMap<String, Secrets>) {
             let text = event.to_string();
             crate::ops::log::line(&secrets.get(server).map_or(text.clone(), |secrets| secrets.hide(&text)));
         }
-        Event::BreakerChanged { .. } => crate::ops::log::line(&event.to_string()),
+        Event::BreakerChanged { .. } => crate::ops::log::warn(&event.to_string()),
         _ => {}
     }
 }

@@ -180,7 +180,7 @@ impl Sessions {
                 Self { kept: Some(Arc::new(kept)), ..Self::default() }
             }
             Err(error) => {
-                log::line(&format!("sessions will not survive a restart: {}: {error}", folder.display()));
+                log::warn(&format!("sessions will not survive a restart: {}: {error}", folder.display()));
                 Self::default()
             }
         }
@@ -209,7 +209,7 @@ impl Sessions {
         let (id, session) = (id.to_owned(), Arc::clone(session));
         let written = tokio::task::spawn_blocking(move || kept.records.keep(&id, || session.record())).await;
         if let Ok(Err(error)) = written {
-            log::line(&format!("a session will not survive a restart: {error}"));
+            log::warn(&format!("a session will not survive a restart: {error}"));
         }
     }
 

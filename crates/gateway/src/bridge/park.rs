@@ -271,7 +271,7 @@ pub fn secret() -> String {
     let mut bytes = [0; 16];
     // Without randomness there is no safe session; an all-zero id would be one that can be guessed.
     if getrandom::fill(&mut bytes).is_err() {
-        crate::ops::log::line("the system gives no randomness");
+        crate::ops::log::error("the system gives no randomness");
         crate::ops::log::flush();
         std::process::abort();
     }

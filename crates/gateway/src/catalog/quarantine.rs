@@ -45,7 +45,7 @@ pub fn cleaned(server: &Server, era: Era, method: &str, answer: Message) -> Mess
     let count = counted(broken.len(), "tool");
     let text = format!("{}: {count} {are} left out of its list: {}", server.name, names.join(", "));
     if server.load.note_quarantined(&text) {
-        crate::ops::log::line(&text);
+        crate::ops::log::warn(&text);
     }
     let mut result = Object::of(answer.body_json());
     result.set("tools", edit::array(kept));

@@ -288,7 +288,7 @@ fn keep(route: &Route, key: &str, server: &str, request: &Message, answer: &Mess
 /// Tells the operator what has changed in a list.
 pub fn report(server: &str, list: &str, drift: Option<String>) {
     if let Some(drift) = drift {
-        log::line(&format!("{server}: {list} is not what it was: {drift}"));
+        log::warn(&format!("{server}: {list} is not what it was: {drift}"));
     }
 }
 

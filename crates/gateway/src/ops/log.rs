@@ -1,4 +1,6 @@
-//! What the operator reads: lines on stderr. stdout belongs to MCP.
+//! What the operator reads: lines on stderr, each with its time and its level. stdout belongs to MCP.
+//!
+//! `2026-11-17T19:40:00.123Z WARN github: could not be reached: …`. `SEAWALL_LOG` says from which level on lines are written.
 //!
 //! Lines are written by a thread of their own: a stderr that nobody reads stops the lines, not the calls.
 
@@ -6,7 +8,7 @@ use std::io::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Lines that wait to be written.
 const WAITING: usize = 1024;
@@ -30,9 +32,77 @@ pub fn hush(is_hushed: bool) {
     IS_HUSHED.store(is_hushed, Ordering::Relaxed);
 }
 
-/// Writes one line. A stderr that is gone or full is no reason to stop.
+/// How much a line matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Something cannot be done, and stays so until somebody acts.
+    Error,
+    /// Something is not as it should be.
+    Warn,
+    /// Something happened that an operator may want to know.
+    Info,
+    /// What only a search for a fault needs.
+    Debug,
+}
+
+impl Level {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "ERROR",
+            Self::Warn => "WARN",
+            Self::Info => "INFO",
+            Self::Debug => "DEBUG",
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        let levels = [Self::Error, Self::Warn, Self::Info, Self::Debug];
+        levels.into_iter().find(|level| level.as_str().eq_ignore_ascii_case(name))
+    }
+}
+
+/// The least level that is written.
+static LEAST: OnceLock<Level> = OnceLock::new();
+
+fn least() -> Level {
+    let said = || std::env::var("SEAWALL_LOG").ok().and_then(|name| Level::named(&name));
+    *LEAST.get_or_init(|| said().unwrap_or(Level::Info))
+}
+
+/// Writes one line of a level. A stderr that is gone or full is no reason to stop.
+pub fn at(level: Level, text: &str) {
+    if level <= least() {
+        put(stamped(now(), level, text));
+    }
+}
+
+/// Writes what an operator may want to know.
 pub fn line(text: &str) {
+    at(Level::Info, text);
+}
+
+/// Writes what is not as it should be.
+pub fn warn(text: &str) {
+    at(Level::Warn, text);
+}
+
+/// Writes what cannot be done.
+pub fn error(text: &str) {
+    at(Level::Error, text);
+}
+
+/// Tells whoever gave a command what came of it: not a log, so without a time.
+pub fn tell(text: &str) {
     put(format!("seawall: {}", plain(text)));
+}
+
+fn stamped(now: SystemTime, level: Level, text: &str) -> String {
+    format!("{} {} {}", seawall::iso(now), level.as_str(), plain(text))
+}
+
+#[expect(clippy::disallowed_methods, reason = "a person is told when it was; nothing is decided by it")]
+fn now() -> SystemTime {
+    SystemTime::now()
 }
 
 /// Writes a server's line as it is: the wrapper shows what its server shows.
@@ -80,7 +150,8 @@ fn write_all(jobs: &Receiver<Job>) {
         }
         let left_out = LEFT_OUT.swap(0, Ordering::Relaxed);
         if left_out > 0 {
-            write(&format!("seawall: {left_out} lines were left out here, because stderr was not read"));
+            let text = format!("{left_out} lines were left out here, because stderr was not read");
+            write(&stamped(now(), Level::Warn, &text));
         }
     }
 }
@@ -99,7 +170,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_line_has_a_time_and_a_level() {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_794_944_400_123);
+        let line = stamped(at, Level::Warn, "github: away\n2026-11-17T19:40:00.000Z INFO forged");
+        assert_eq!(line, "2026-11-17T19:40:00.123Z WARN github: away\u{fffd}2026-11-17T19:40:00.000Z INFO forged");
+        assert_eq!(
+            (Level::named("warn"), Level::named("WARN"), Level::named("x")),
+            (Some(Level::Warn), Some(Level::Warn), None)
+        );
+        assert!(Level::Error < Level::Warn && Level::Info < Level::Debug);
+    }
+
+    #[test]
     fn a_server_cannot_speak_to_the_terminal() {
         assert_eq!(plain("a\x1b[2Jb\rc\td\u{9b}"), "a\u{fffd}[2Jb\u{fffd}c\td\u{fffd}");
+        assert_eq!(plain("a\u{202e}b\u{2066}c\u{200f}\u{61c}é"), "a\u{fffd}b\u{fffd}c\u{fffd}\u{fffd}é");
     }
 }

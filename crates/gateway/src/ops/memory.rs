@@ -87,7 +87,7 @@ impl Memory {
         if let Some(folder) = &folder {
             let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
             if let Err(error) = made {
-                crate::ops::log::line(&format!("nothing is remembered: {}: {error}", folder.display()));
+                crate::ops::log::warn(&format!("nothing is remembered: {}: {error}", folder.display()));
                 return Self::default();
             }
             sweep(folder);

@@ -185,12 +185,12 @@ impl Reconnect {
         let name = &self.name;
         match self.attempts {
             Some(limit) if count > limit => {
-                crate::ops::log::line(&format!("{name}: {text}; {}", Failure::GivenUp(limit)));
+                crate::ops::log::warn(&format!("{name}: {text}; {}", Failure::GivenUp(limit)));
             }
-            _ => crate::ops::log::line(&format!("{name}: {text}; attempt {count} in {} ms", delay.as_millis())),
+            _ => crate::ops::log::warn(&format!("{name}: {text}; attempt {count} in {} ms", delay.as_millis())),
         }
         if count.is_multiple_of(10) {
-            crate::ops::log::line(&format!("warning: {name} failed {count} times in a row: it needs attention"));
+            crate::ops::log::warn(&format!("{name} failed {count} times in a row: it needs attention"));
         }
     }
 

@@ -63,7 +63,7 @@ impl Said {
         let start = String::from_utf8_lossy(line.get(..STDERR_LINE).unwrap_or(line));
         let shown: String = self.secrets.hide(&start).chars().take(SHOWN).collect();
         if !shown.trim().is_empty() && self.is_shown(shown.len()) {
-            crate::ops::log::line(&format!("{}: not a message on stdout, skipped: {shown}", self.name));
+            crate::ops::log::warn(&format!("{}: not a message on stdout, skipped: {shown}", self.name));
         }
     }
 
@@ -76,7 +76,7 @@ impl Said {
 
     fn tell_left_out(&self, lines: u64) {
         if lines > 0 {
-            crate::ops::log::line(&format!("{}: {lines} lines left out: it said too much at once", self.name));
+            crate::ops::log::warn(&format!("{}: {lines} lines left out: it said too much at once", self.name));
         }
     }
 
@@ -90,7 +90,7 @@ impl Said {
         };
         let how = exit.map_or_else(String::new, |exit| format!(" ({exit})"));
         if exit.is_some() || !noise.is_empty() {
-            crate::ops::log::line(&format!("{}: its process ended{how}{noise}", self.name));
+            crate::ops::log::warn(&format!("{}: its process ended{how}{noise}", self.name));
         }
     }
 

@@ -109,7 +109,7 @@ async fn p4_a_server_that_failed_forty_times_is_still_tried_and_serves_the_same_
         (&failed(&refused)["code"], &failed(&refused)["mayHaveExecuted"]),
         (&json!("SERVER_STARTING"), &json!(false))
     );
-    until(5, "it is told", async || gateway.said("warning: a failed 10 times in a row")).await;
+    until(5, "it is told", async || gateway.said(" WARN a failed 10 times in a row")).await;
 
     std::fs::write(&ready, "").unwrap();
     until(10, "it is back", async || client.call("echo", json!({"text": "x"})).await["result"]["isError"].is_null())

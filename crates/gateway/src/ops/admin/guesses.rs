@@ -53,7 +53,7 @@ impl Guesses {
             return Guess::Few;
         }
         if count == FREE + 1 {
-            log::line(&format!("admin: {count} wrong tokens from {peer}; further ones are answered slowly"));
+            log::warn(&format!("admin: {count} wrong tokens from {peer}; further ones are answered slowly"));
         }
         Arc::clone(&self.waiting).try_acquire_owned().map_or(Guess::TooMany, Guess::Many)
     }

@@ -56,7 +56,7 @@ pub(super) fn wrapped(run: Run) -> Result<Config, String> {
 
 /// Says what of a file is passed over.
 pub(super) fn warn(config: &Config) {
-    config.warnings.iter().for_each(|warning| log::line(&warning.to_string()));
+    config.warnings.iter().for_each(|warning| log::warn(&warning.to_string()));
 }
 
 /// Says which servers lack what the file refers to.

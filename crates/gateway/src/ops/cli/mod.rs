@@ -141,7 +141,7 @@ struct Serve {
     /// Where to listen, instead of what the configuration says
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// Remember nothing of the servers between runs
+    /// Remember nothing between runs, neither what servers said nor the sessions of clients
     #[arg(long)]
     no_memory: bool,
     /// Speak stdio to one client instead of listening
@@ -167,7 +167,7 @@ pub fn begin(cli: &Cli) -> Option<ExitCode> {
     match &cli.command {
         Command::StartServer(start) => {
             let error = child::become_server(start.parent, &start.command);
-            log::line(&format!("cannot start {:?}: {error}", start.command.first()));
+            log::tell(&format!("cannot start {:?}: {error}", start.command.first()));
             Some(ExitCode::from(UNREACHABLE))
         }
         Command::WatchGateway { detached } => {
@@ -183,6 +183,7 @@ pub fn begin(cli: &Cli) -> Option<ExitCode> {
 
 /// Does what the command line says.
 pub async fn run(cli: Cli) -> ExitCode {
+    let is_gateway = matches!(cli.command, Command::Run(_) | Command::Serve(_));
     let ended = match cli.command {
         Command::StartServer(_) | Command::WatchGateway { .. } => Ok(()),
         Command::Demo(Demo { seed, calls, pace }) => {
@@ -218,9 +219,8 @@ pub async fn run(cli: Cli) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err((code, text)) => {
-            for line in text.lines() {
-                log::line(line);
-            }
+            // Who starts a gateway reads a log; who gives a command reads an answer.
+            text.lines().for_each(if is_gateway { log::error } else { log::tell });
             ExitCode::from(code)
         }
     }

@@ -53,7 +53,7 @@ pub(super) async fn on_stdio(config: &Config, memory: Memory) -> Ended {
     // A client's server must not fail because another client's has the store, or the port.
     let store = match store(config).await {
         Err(in_use @ Trouble::InUse { .. }) => {
-            log::line(&format!("{in_use}; here no write waits for its server"));
+            log::warn(&format!("{in_use}; here no write waits for its server"));
             None
         }
         opened => opened.map_err(|trouble| (USAGE, trouble.to_string()))?,
@@ -61,7 +61,7 @@ pub(super) async fn on_stdio(config: &Config, memory: Memory) -> Ended {
     let gateway = gateway(config, memory, store).await?;
     let mut stop = Stop::new()?;
     if let Err((_, why)) = open_admin(&gateway, config).await {
-        log::line(&why);
+        log::warn(&why);
     }
     loaded_required(&gateway, &mut stop).await?;
     tokio::select! {

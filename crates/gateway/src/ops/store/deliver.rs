@@ -151,7 +151,7 @@ impl Line<'_> {
                 Ok(_) => return self.tell_if_bad(id).await,
                 Err(unkept) => {
                     tries += 1;
-                    crate::ops::log::line(&format!("the end of {id} is not recorded yet: {unkept}"));
+                    crate::ops::log::warn(&format!("the end of {id} is not recorded yet: {unkept}"));
                     if !self.unless_stopped(tokio::time::sleep(PAUSES.delay(tries, &self.env.rng))).await {
                         return;
                     }

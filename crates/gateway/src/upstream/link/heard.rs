@@ -40,7 +40,7 @@ impl Link {
         if !self.has_strays.swap(true, Ordering::Relaxed) {
             let id = answer.id().map_or_else(|| "null".to_owned(), |id| beginning(&String::from_utf8_lossy(id.json())));
             let text = format!("{}: answered under an id that nothing was asked with ({id}); passed over", self.server);
-            crate::ops::log::line(&text);
+            crate::ops::log::warn(&text);
         }
     }
 

@@ -197,7 +197,7 @@ async fn logs(asking: &Asking, name: &str) -> Ended {
     };
     let lines: Vec<&str> = server["stderr"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     if lines.is_empty() && !asking.as_json {
-        log::line(&format!("{name} has said nothing on stderr that is still known"));
+        log::tell(&format!("{name} has said nothing on stderr that is still known"));
         return Ok(());
     }
     asking.show(&server["stderr"], || lines.iter().map(|line| log::plain(line)).collect::<Vec<_>>().join("\n"))
@@ -215,7 +215,7 @@ async fn tap(asking: &Asking, path: &str) -> Ended {
             _ = interrupt.recv() => return Ok(()),
         };
         let Some(frame) = frame else {
-            log::line("the gateway has gone down");
+            log::tell("the gateway has gone down");
             return Ok(());
         };
         let lost = |error: &dyn std::fmt::Display| (UNREACHABLE, format!("the stream of events was lost: {error}"));
