@@ -70,7 +70,14 @@ async fn a_store_that_cannot_be_written_is_told_and_none_is_made() {
 async fn a_file_with_a_secret_that_cannot_be_read_is_told_with_its_line() {
     let ended = with("[admin]\ntoken = \"${file:admin.token}\"").seawall(&["check"]).await;
     let words = "seawall.toml:2: admin.token: ";
-    assert!(ended.code == 1 && ended.err.contains(words) && ended.err.contains("cannot be read"), "{}", ended.err);
+    assert!(ended.out.contains(words) && ended.out.contains("cannot be read"), "{}", ended.out);
+    assert_eq!(ended.code, 3, "a credential is missing, and nothing else: {}", ended.out);
+    let open = with("[admin]\nlisten = \"0.0.0.0:0\"\ntoken = \"${file:admin.token}\"").seawall(&["check"]).await;
+    assert!(
+        open.code == 1 && open.err.contains("seawall.toml:3: admin.token: "),
+        "others could reach it: {}",
+        open.err
+    );
 }
 
 #[tokio::test]

@@ -131,7 +131,12 @@ mod tests {
     use crate::ops::config::Secret;
 
     fn access(listen: &str, token: Option<&str>) -> Access {
-        Access::new(&AdminConfig { listen: listen.parse().unwrap(), token: token.map(Secret::new) }).unwrap()
+        Access::new(&AdminConfig {
+            listen: listen.parse().unwrap(),
+            token: token.map(Secret::new),
+            lacking: Vec::new(),
+        })
+        .unwrap()
     }
 
     fn shown(headers: &[(&'static str, &str)]) -> HeaderMap {

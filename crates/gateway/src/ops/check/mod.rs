@@ -179,6 +179,7 @@ impl Report {
     pub fn is_only_closed(&self) -> bool {
         let troubles = || self.servers.iter().filter_map(|server| server.found.as_ref().err());
         let is_closed = |trouble: &Trouble| matches!(trouble.cause, Cause::AuthExpired | Cause::Denied);
-        self.has_all() && troubles().all(is_closed) && !self.is_well()
+        let unmet = || self.needs.iter().filter_map(|need| need.found.as_ref().err());
+        !self.is_well() && troubles().all(is_closed) && unmet().all(|unmet| unmet.problem == needs::NO_TOKEN)
     }
 }

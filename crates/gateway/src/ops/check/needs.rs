@@ -11,11 +11,14 @@ use tokio::net::TcpSocket;
 
 use super::holder;
 use crate::accept::http;
-use crate::ops::config::Config;
+use crate::ops::config::{Config, Problem};
 use crate::ops::store::{self, Trouble};
 
 /// How long a disk may take to say what is there.
 const DISK: Duration = Duration::from_secs(10);
+
+/// The one trouble that is no more than a missing credential.
+pub(super) const NO_TOKEN: &str = "no_token";
 
 /// Something that the gateway needs.
 pub struct Need {
@@ -64,7 +67,7 @@ pub async fn look(config: &Config) -> Vec<Need> {
         let is_same = admin.listen.port() != 0 && admin.listen == config.listen;
         let found = match is_same {
             true => Err(unmet("taken", "clients connect there", "Give [admin] a listen of its own.")),
-            false => address(admin.listen),
+            false => address(admin.listen).and_then(|found| token(&admin.lacking).map_or(Ok(found), Err)),
         };
         needs.push(Need { what: "admin", at: admin.listen.to_string(), found });
     }
@@ -73,6 +76,13 @@ pub async fn look(config: &Config) -> Vec<Need> {
         needs.push(Need { what: "store", at, found: in_time(move || store(&folder)).await });
     }
     needs
+}
+
+/// Operators have a token that is not there.
+fn token(lacking: &[Problem]) -> Option<Unmet> {
+    let told: Vec<String> = lacking.iter().map(ToString::to_string).collect();
+    let next = "Set it where `seawall` is started; until then nothing can be changed there.";
+    (!told.is_empty()).then(|| unmet(NO_TOKEN, told.join("; "), next))
 }
 
 /// Who did not say where to listen may never want to: a client may speak stdio to the gateway.

@@ -59,8 +59,11 @@ pub(super) fn warn(config: &Config) {
     config.warnings.iter().for_each(|warning| log::warn(&warning.to_string()));
 }
 
-/// Says which servers lack what the file refers to.
+/// Says which servers lack what the file refers to, and whether operators do.
 pub(super) fn tell_lacking(config: &Config) {
+    for (admin, problem) in config.admin.iter().flat_map(|admin| admin.lacking.iter().map(move |it| (admin, it))) {
+        log::line(&format!("{problem}; until then nothing can be changed at {}", admin.listen));
+    }
     for server in &config.servers {
         let told = |problem| log::line(&format!("{problem}; until then {} is not available", server.name));
         server.transport.lacking().iter().for_each(told);

@@ -17,6 +17,8 @@ pub struct AdminConfig {
     pub listen: SocketAddr,
     /// What whoever changes something has to show, and off loopback whoever reads.
     pub token: Option<Secret>,
+    /// What the token refers to and is not there: until it is, nothing can be changed.
+    pub lacking: Vec<Problem>,
 }
 
 /// The section as it stands in the file.
@@ -49,13 +51,12 @@ impl RawAdmin {
     pub(super) fn resolve(self, scope: &Scope<'_>, problems: &mut Problems) -> Option<AdminConfig> {
         let is_given = self.token.is_some();
         let is_local = self.listen.ip().is_loopback();
+        let mut lacking = Vec::new();
         let token = self.token.and_then(|token| {
             let mut found = Problems::default();
             let text = scope.expand(&token, &mut found);
-            let lacking = if is_local { found.take_lacking() } else { Vec::new() };
-            for Problem { text, .. } in lacking {
-                problems
-                    .warn(token.place.problem(format!("{text}; until then nothing can be changed at {}", self.listen)));
+            if is_local {
+                lacking = found.take_lacking();
             }
             problems.append(found);
             let text = text?;
@@ -70,6 +71,6 @@ impl RawAdmin {
             let text = format!("others can reach {}; set admin.token, or listen on 127.0.0.1", self.listen);
             problems.push(self.place.problem(text));
         }
-        Some(AdminConfig { listen: self.listen, token })
+        Some(AdminConfig { listen: self.listen, token, lacking })
     }
 }

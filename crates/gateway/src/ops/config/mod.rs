@@ -262,8 +262,8 @@ fn load_file(path: &Path, env: &dyn Fn(&str) -> Option<String>, needs_servers: b
     });
     // Who has to mend the file anyway learns of everything at once.
     if problems.count() > 0 {
-        let servers = config.iter().flat_map(|config| &config.servers);
-        servers.flat_map(|server| server.transport.lacking()).for_each(|problem| problems.lack(problem.clone()));
+        let lacking = config.iter().flat_map(Config::lacking);
+        lacking.for_each(|problem| problems.lack(problem.clone()));
     }
     let mut problems = problems.in_file(path);
     let warnings = problems.take_warnings();
@@ -329,13 +329,21 @@ impl Config {
         Ok(())
     }
 
+    /// All that the file refers to and is not there.
+    fn lacking(&self) -> impl Iterator<Item = &Problem> {
+        let of_admin = self.admin.iter().flat_map(|admin| &admin.lacking);
+        of_admin.chain(self.servers.iter().flat_map(|server| server.transport.lacking()))
+    }
+
     /// What is not there is told with the file that refers to it.
     fn in_file(mut self, path: &Path) -> Self {
-        for server in &mut self.servers {
-            if let Transport::Incomplete { lacking } = &mut server.transport {
-                lacking.iter_mut().for_each(|problem| problem.file = Some(path.to_owned()));
-            }
-        }
+        let of_admin = self.admin.iter_mut().flat_map(|admin| &mut admin.lacking);
+        let of_servers = self.servers.iter_mut().filter_map(|server| match &mut server.transport {
+            Transport::Incomplete { lacking } => Some(lacking),
+            _ => None,
+        });
+        let all = of_admin.chain(of_servers.flatten());
+        all.for_each(|problem| problem.file = Some(path.to_owned()));
         self
     }
 
