@@ -52,7 +52,7 @@ impl Judge<'_> {
             || was_asked
             || self.was_hit(second, first.sent, later.at)
             || is_hasty
-            || self.may_have_crossed(earlier, first)
+            || self.may_have_crossed(intent, earlier, first)
             || self.was_delivered(earlier, later.at)
             || self.has_looked(intent, first, second)
     }
@@ -72,8 +72,12 @@ impl Judge<'_> {
         queued.get(place).or(queued.last()).copied()
     }
 
-    /// Whether the answer may have been on its way to its client when the client left: nobody can know what it read.
-    fn may_have_crossed(&self, earlier: &Execution, first: &Request) -> bool {
+    /// Whether the answer may have been on its way to its client when the client left, or lies before a client that reads
+    /// slowly: nobody can know what it read.
+    fn may_have_crossed(&self, intent: &Intent, earlier: &Execution, first: &Request) -> bool {
+        if intent.rounds.iter().any(|round| round.reads_slowly) && earlier.answered.is_some() {
+            return true;
+        }
         let slack = Duration::from_millis(5) + self.record.lag;
         let left = first.left.filter(|(_, how)| *how != Leave::Silently);
         left.zip(earlier.answered).is_some_and(|((left, _), answered)| answered <= left + slack)
@@ -144,7 +148,7 @@ impl Judge<'_> {
             && execution.at + Duration::from_millis(REJOIN_AFTER) <= request.sent
             && !self.was_hit(request, first.sent, request.sent)
             && !self.was_delivered(execution, request.sent)
-            && !self.may_have_crossed(execution, first)
+            && !self.may_have_crossed(intent, execution, first)
             && !self.has_looked(intent, first, request)
     }
 }
