@@ -6,6 +6,8 @@
 mod answers;
 mod executions;
 mod lists;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
