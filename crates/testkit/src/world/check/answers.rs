@@ -10,7 +10,7 @@ use crate::world::client::http::LOST;
 use crate::world::client::{execution, failure, nonce};
 use crate::world::config::{DEADLINE, QUESTION_TIME};
 use crate::world::notes::Request;
-use crate::world::plan::{Effect, Era, Fate, Manners, Way, What};
+use crate::world::plan::{Effect, Era, Fate, Intent, Manners, Way, What};
 
 impl Judge<'_> {
     /// When a request must be over at the latest.
@@ -31,6 +31,10 @@ impl Judge<'_> {
     pub(super) fn unanswered(&self) -> Vec<String> {
         let mut found = Vec::new();
         for request in self.record.requests.iter().filter(|request| request.left.is_none()) {
+            let reads_slowly = |intent: &Intent| intent.rounds.iter().any(|round| round.reads_slowly);
+            if self.intents.get(request.intent.as_str()).is_some_and(|intent| reads_slowly(intent)) {
+                continue;
+            }
             let limit = self.deadline(request);
             let ignores = self.record.history.clients[request.client].manners == Manners::Ignores;
             if self.was_hit(request, request.sent, request.sent + limit) || (ignores && !self.record.bounds_questions) {

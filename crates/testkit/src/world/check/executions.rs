@@ -46,8 +46,9 @@ impl Judge<'_> {
         }
         let is_hasty = second.sent < earlier.at + Duration::from_millis(REJOIN_AFTER)
             && !first.left.is_some_and(|(at, how)| how == Leave::Cancelling && at <= second.sent);
-        // A modern client that was asked something and begins anew does so knowingly.
-        let was_asked = first.questions > 0 && self.record.history.clients[first.client].era == Era::Modern;
+        // A modern client that was asked something, whether or not it still read that, and begins anew does so knowingly.
+        let asks = intent.fates.iter().any(|fate| matches!(fate, Fate::Ask(_) | Fate::AskAndHang(_)));
+        let was_asked = asks && self.record.history.clients[first.client].era == Era::Modern;
         first.caller != second.caller
             || was_asked
             || self.was_hit(second, first.sent, later.at)
@@ -69,7 +70,9 @@ impl Judge<'_> {
         let queued: Vec<&Request> = self.record.requests.iter().filter(is_queued).collect();
         let is_before = |other: &&&Execution| other.request.is_empty() && other.number < execution.number;
         let place = self.executions(&execution.intent).iter().filter(is_before).count();
-        queued.get(place).or(queued.last()).copied()
+        // A client that left was not told: then it is the first that asked.
+        let first = || self.record.requests.iter().find(|request| request.intent == execution.intent);
+        queued.get(place).or(queued.last()).copied().or_else(first)
     }
 
     /// Whether the answer may have been on its way to its client when the client left, or lies before a client that reads
@@ -79,8 +82,16 @@ impl Judge<'_> {
             return true;
         }
         let slack = Duration::from_millis(5) + self.record.lag;
-        let left = first.left.filter(|(_, how)| *how != Leave::Silently);
-        left.zip(earlier.answered).is_some_and(|((left, _), answered)| answered <= left + slack)
+        // It may also have gone to one that joined.
+        let crossed = |request: &Request| {
+            let left = request.left.filter(|(_, how)| *how != Leave::Silently);
+            let is_same = request.intent == earlier.intent && request.caller == first.caller;
+            is_same
+                && left
+                    .zip(earlier.answered)
+                    .is_some_and(|((left, _), answered)| request.sent <= answered + slack && answered <= left + slack)
+        };
+        self.record.requests.iter().any(crossed)
     }
 
     /// Whether an answer of the server reached a client that may have been there, before the later execution.

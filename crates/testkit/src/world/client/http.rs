@@ -132,6 +132,8 @@ pub(super) async fn ask(client: &Arc<Client>, path: &str, message: Value, tag: &
     let super::Out::Http(line) = &client.way else { return };
     let notes = &client.shared.notes;
     let Some(mut tcp) = line.connect(client).await else { return notes.broke(tag, "no connection") };
+    // Its client may have begun anew since.
+    line.ready(client, path).await;
     let mut headers = line.headers(client, path);
     let session = line.session(path);
     if client.plan.era == Era::Modern {
