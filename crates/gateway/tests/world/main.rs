@@ -5,6 +5,7 @@
 //! always gives the same history, but real time makes no two plays of it alike.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that is surprised should stop")]
+#![allow(clippy::print_stdout, reason = "what a history showed is what the test has to say")]
 
 use std::env::var;
 use std::path::PathBuf;
