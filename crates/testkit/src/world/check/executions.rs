@@ -50,6 +50,7 @@ impl Judge<'_> {
         let asks = intent.fates.iter().any(|fate| matches!(fate, Fate::Ask(_) | Fate::AskAndHang(_)));
         let was_asked = asks && self.record.history.clients[first.client].era == Era::Modern;
         first.caller != second.caller
+            || intent.fates.iter().any(says_that_it_did_not_act)
             || was_asked
             || self.was_hit(second, first.sent, later.at)
             || is_hasty
@@ -128,9 +129,7 @@ impl Judge<'_> {
                 let Some(intent) = self.intents.get(request.intent.as_str()).filter(|_| said.is_some()) else {
                     continue;
                 };
-                // These statuses are how a server says by the protocol that it did not act.
-                let lies = |fate: &Fate| matches!(fate, Fate::Status(401 | 403 | 409 | 422, _));
-                if intent.effect == Effect::Read || intent.fates.iter().any(lies) {
+                if intent.effect == Effect::Read || intent.fates.iter().any(says_that_it_did_not_act) {
                     continue;
                 }
                 let all = self.executions(&request.intent);
@@ -168,4 +167,9 @@ impl Judge<'_> {
 fn is_final(answer: &serde_json::Value) -> bool {
     let is_in_doubt = failure(answer).is_some_and(|failure| failure["mayHaveExecuted"] != false);
     !is_in_doubt && execution(answer).is_none()
+}
+
+/// Statuses by which a server says that it did not act, though it did here: it may be believed, but not asked twice by us.
+fn says_that_it_did_not_act(fate: &Fate) -> bool {
+    matches!(fate, Fate::Status(401 | 403 | 409 | 422, _))
 }
