@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, join_all};
 use seawall::{
-    Answer, Attempt, Body, Code, Disposition, Fallback, Outcome, Preset, Rejoin, Report, Sent, Signals, Style, Transport,
-    says_too_many_items,
+    Answer, Attempt, Body, Code, Disposition, Fallback, Outcome, Preset, Rejoin, Report, Sent, Signals, Style,
+    Transport, says_too_many_items,
 };
 use tokio::time::Instant;
 
