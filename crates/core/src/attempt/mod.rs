@@ -30,17 +30,17 @@ use crate::classify::says_too_many_items;
 use crate::model::call::Attempt;
 use crate::model::control::{CallControl, Lost};
 use crate::model::duration::{about, seconds};
-use crate::model::effect::Kind;
+use crate::model::effect::{Effect, Kind};
 use crate::model::failure::{Blame, Cause, Disposition, Failure, RATE_IS_USED_UP, Sent};
 use crate::model::policy::Scope;
 use crate::model::signals::Signals;
-use crate::model::time::Clock;
+use crate::model::time::{Clock, Moment};
 use crate::model::tool_errors::ErrorMode;
 use crate::report::event::Event;
 use crate::report::without_credentials;
 use crate::run::Run;
 use crate::state::Tool;
-use breaker::{Breaker, Permit, Refused};
+use breaker::{Breaker, Permit, Refused, Status};
 use budget::Token;
 use deadline::{Elapsed, within};
 use retry::{Failed, RetryPolicy, Rules, try_again};
@@ -74,6 +74,7 @@ impl<T: Clone> Run<'_, T> {
     {
         self.tool.server.budget.deposit();
         let first = match self.tool.hedge_delay() {
+            None if self.has_second_chance() => self.with_second_chance(self.started, send).await,
             None => self.once(self.tool, &self.call.arguments, Part::Call, send).await,
             Some(_) => self.hedged(send).await,
         };
@@ -116,17 +117,51 @@ impl<T: Clone> Run<'_, T> {
     {
         let once = || self.once(self.tool, &self.call.arguments, Part::Call, send);
         match self.tool.hedge_delay() {
+            None if self.has_second_chance() => self.with_second_chance(self.env().clock.now(), send).await,
             None => once().await,
             Some(delay) => {
-                let is_final = |missed: &Missed<T>| missed.0.disposition != Disposition::Transient;
                 let budget = &self.tool.server.budget;
-                hedge::race(delay, budget, once(), |token| self.second(token, send), is_final).await
+                hedge::race(delay, budget, once(), |token| self.second(token, Part::Call, send), is_final).await
             }
         }
     }
 
+    /// Whether an attempt that hangs may get another beside it.
+    #[inline]
+    fn has_second_chance(&self) -> bool {
+        let policy = &self.tool.policy;
+        let may_repeat = policy.retry.attempts > 1 && !self.call.retried_outside;
+        policy.effect == Effect::ReadOnly && policy.attempt_timeout.is_none() && may_repeat
+    }
+
+    /// One attempt, and if it is not answered by half of the time that is left, another beside it: who is only slow is still
+    /// waited for, and who hangs takes no more than half of the time.
+    async fn with_second_chance<F>(&self, now: Moment, send: &impl Fn(Attempt) -> F) -> Result<T, Missed<T>>
+    where
+        F: Future<Output = Result<T, Signals>>,
+    {
+        let mut first = pin!(self.once(self.tool, &self.call.arguments, Part::Call, send));
+        let half = self.deadline().remaining_at(now) / 2;
+        match within(half, first.as_mut()).await {
+            Ok(done) => done,
+            // A server in trouble gets one attempt at a time, and a person who is asked something is not asked twice.
+            Err(_) if !is_closed(self.tool) || self.is_last() || self.has_asked() => first.await,
+            Err(_) => {
+                let budget = &self.tool.server.budget;
+                // Boxed: it is rare.
+                let second = |token| Box::pin(self.second(token, Part::Again, send));
+                hedge::race(Duration::ZERO, budget, first, second, is_final).await
+            }
+        }
+    }
+
+    /// Whether the client was asked something meanwhile.
+    fn has_asked(&self) -> bool {
+        self.call.control.as_ref().is_some_and(|control| !control.asked().is_zero())
+    }
+
     /// The second attempt beside a slow one, which pays when it is sent.
-    async fn second<F>(&self, token: Token<'_>, send: &impl Fn(Attempt) -> F) -> Result<T, Missed<T>>
+    async fn second<F>(&self, token: Token<'_>, part: Part, send: &impl Fn(Attempt) -> F) -> Result<T, Missed<T>>
     where
         F: Future<Output = Result<T, Signals>>,
     {
@@ -138,7 +173,7 @@ impl<T: Clone> Run<'_, T> {
             }
             send(attempt)
         };
-        self.once(self.tool, &self.call.arguments, Part::Call, &paying).await
+        self.once(self.tool, &self.call.arguments, part, &paying).await
     }
 
     /// One attempt at `tool`, through all gates. Fallbacks use it too, and do not wait for a pause to end.
@@ -343,6 +378,17 @@ fn free(slots: Option<&Slots>) -> Result<Option<Slot<'_>>, &Slots> {
 pub(crate) fn wait(tool: &Tool) -> Option<Duration> {
     let connection = tool.server.connection.as_ref().and_then(Breaker::wait);
     connection.max(tool.breaker.as_ref().and_then(|breaker| breaker.wait()))
+}
+
+/// Whether every breaker of the tool is closed.
+fn is_closed(tool: &Tool) -> bool {
+    let is_closed = |breaker: &Breaker| breaker.status() == Status::Closed;
+    tool.server.connection.as_ref().is_none_or(is_closed) && tool.breaker.as_deref().is_none_or(is_closed)
+}
+
+/// Whether another attempt cannot do better than one that ended like this.
+fn is_final<T>(missed: &Missed<T>) -> bool {
+    missed.0.disposition != Disposition::Transient
 }
 
 /// Refuses the tool if a breaker would.

@@ -29,6 +29,7 @@ mod recover;
 mod rejoin;
 mod restore;
 mod retry;
+mod second_chance;
 mod settings;
 mod steps;
 mod strangers;
