@@ -53,8 +53,9 @@ impl<T: Clone> Pipeline<T> {
     where
         F: Future<Output = Result<T, Signals>>,
     {
-        let run = Run::start(self, tool, call, own_steps.as_ref().len());
+        // Before the run, so that it is dropped after it: what a dropped call leaves uncertain is noted before others go on.
         let mut leading = None;
+        let run = Run::start(self, tool, call, own_steps.as_ref().len());
         if call.rejoin.is_some() {
             match Box::pin(self.gatekeeper.ledger.rejoin(&run)).await {
                 Ok(entered) => leading = entered,
@@ -82,7 +83,8 @@ impl<T: Clone> Pipeline<T> {
                 }
             }
         };
-        run.land(leading, &outcome);
-        run.finish(outcome, warnings)
+        let answer = run.finish(outcome, warnings);
+        run.land(leading, &answer.outcome);
+        answer
     }
 }

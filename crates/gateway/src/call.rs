@@ -132,6 +132,11 @@ impl Cancel {
         self.token.cancelled().await;
     }
 
+    /// Whether it was called off.
+    pub fn is_cancelled(&self) -> bool {
+        self.token.is_cancelled()
+    }
+
     /// What the client said when it called it off.
     pub fn params(&self) -> Option<&Bytes> {
         self.params.get()

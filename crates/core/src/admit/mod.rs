@@ -23,7 +23,7 @@ use crate::model::policy::Fallback;
 use crate::model::time::Clock;
 use crate::report::event::Event;
 use crate::run::Run;
-use crate::state::durable::NotQueued;
+use crate::state::durable::{NotQueued, Waiting};
 use ledger::in_flight::Following;
 use ledger::loops::LoopMode;
 use ledger::uncertain::HeldBack;
@@ -124,10 +124,7 @@ impl<T: Clone> Gatekeeper<T> {
             None => Ok(Ok(None)),
         };
         match waiting {
-            Ok(Ok(Some(id))) => {
-                let words = format!("the same call is queued as {id} and is not done yet");
-                return Admitted::refused(run.refuse(Cause::Queued, None, words));
-            }
+            Ok(Ok(Some(waiting))) => return Admitted::refused(run.is_queued(&waiting)),
             Ok(Ok(None)) => self.ledger.uncertain.left_queue(run.ledger_key()),
             Ok(Err(NotQueued::Refused(why) | NotQueued::Unknown(why))) => {
                 return Admitted::refused(run.queue_is_silent(&why));
@@ -179,6 +176,15 @@ impl<T: Clone> Run<'_, T> {
     fn hold_back(&self, held: &HeldBack) -> Failure {
         let words = format!("the same call may have been executed {} ago", about(held.age));
         Failure { sent: Sent::Maybe, ..self.refuse(Cause::Uncertain, Some(held.left), words) }
+    }
+
+    /// Not sent, because the same call waits in the queue, or is being sent from there.
+    fn is_queued(&self, Waiting { id, is_under_way }: &Waiting) -> Failure {
+        let (state, sent) = match is_under_way {
+            true => ("is being sent", Sent::Maybe),
+            false => ("is not done yet", Sent::Never),
+        };
+        Failure { sent, ..self.refuse(Cause::Queued, None, format!("the same call is queued as {id} and {state}")) }
     }
 
     /// Not sent, because nobody can tell whether the same call waits in the queue.

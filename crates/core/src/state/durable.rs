@@ -31,6 +31,15 @@ impl Queued {
     }
 }
 
+/// The same write, as it was found in a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Its id there.
+    pub id: String,
+    /// It is being sent right now, and may have been executed.
+    pub is_under_way: bool,
+}
+
 /// The store could not keep a write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotQueued {
@@ -56,10 +65,10 @@ pub trait Durable: Send + Sync {
     /// The oldest waiting item of a server.
     fn next<'a>(&'a self, server: &'a str) -> Promise<'a, Option<(String, Queued)>>;
 
-    /// The id under which the same call waits here, so that it is not made beside it meanwhile. A store that keeps no account
+    /// Whether the same call waits here, and under which id, so that it is not made beside it meanwhile. A store that keeps no account
     /// of that says `None`: then only a look or time keeps the two apart. One that should know and cannot say it now fails, and
     /// the call is not sent.
-    fn waiting<'a>(&'a self, item: &'a Queued) -> Promise<'a, Result<Option<String>, NotQueued>> {
+    fn waiting<'a>(&'a self, item: &'a Queued) -> Promise<'a, Result<Option<Waiting>, NotQueued>> {
         let _unknown = item;
         Box::pin(std::future::ready(Ok(None)))
     }

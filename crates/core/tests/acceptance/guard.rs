@@ -35,7 +35,7 @@ async fn t22_a_repeated_call_gets_a_warning_and_a_failing_one_an_error() {
     let (mut repeated, mut failing) = (None, None);
     for _ in 0..4 {
         repeated = Some(counts_calls.call("poll", nothing(), Script::healthy().send()).await);
-        failing = Some(by_default.call("poll", nothing(), Script::down("422 invalid").send()).await);
+        failing = Some(by_default.call("get_poll", nothing(), Script::down("422 invalid").send()).await);
     }
     let (repeated, failing) = (repeated.unwrap(), failing.unwrap());
 

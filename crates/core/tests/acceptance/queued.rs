@@ -25,7 +25,7 @@ impl Durable for Slow {
         self.0.next(server)
     }
 
-    fn waiting<'a>(&'a self, item: &'a Queued) -> Promise<'a, Result<Option<String>, NotQueued>> {
+    fn waiting<'a>(&'a self, item: &'a Queued) -> Promise<'a, Result<Option<Waiting>, NotQueued>> {
         self.0.waiting(item)
     }
 
@@ -157,7 +157,7 @@ impl Durable for Silent {
         Box::pin(async { None })
     }
 
-    fn waiting<'a>(&'a self, _: &'a Queued) -> Promise<'a, Result<Option<String>, NotQueued>> {
+    fn waiting<'a>(&'a self, _: &'a Queued) -> Promise<'a, Result<Option<Waiting>, NotQueued>> {
         self.asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         match self.is_broken {
             true => Box::pin(async { Err(NotQueued::Unknown("the disk is gone".to_owned())) }),

@@ -67,6 +67,9 @@ pub enum Failure {
         /// What it was.
         failure: Box<Failure>,
     },
+    /// The call was called off before it was sent.
+    #[error("was not asked: the call was cancelled before that")]
+    NotAsked,
     /// The call was called off; nobody waits for an answer.
     #[error("was not waited for: the call was cancelled")]
     Cancelled,
@@ -127,6 +130,7 @@ impl Failure {
                 | Self::NotTaken
                 | Self::Handshake(_)
                 | Self::NoRoom(_)
+                | Self::NotAsked
                 | Self::Full
         )
     }

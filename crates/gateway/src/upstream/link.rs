@@ -188,6 +188,10 @@ impl Link {
     }
 
     async fn exchange(self: &Arc<Self>, call: &Call) -> Reply {
+        // Nobody waits for it any more, and it was not sent yet: then it never is.
+        if call.cancel.is_cancelled() {
+            return Err(Failure::NotAsked);
+        }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (mut ticket, reply) = self.enter(number, call)?;
         let bytes = renumbered(&call.request, number);

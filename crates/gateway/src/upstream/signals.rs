@@ -31,6 +31,7 @@ impl Failure {
             Self::Silent(_) => Signals::transport(Transport::Timeout, self.to_string()),
             Self::Handshake(_) => handshake(self.to_string()),
             Self::Struck { incident, failure } => failure.signals().with_incident(*incident),
+            Self::NotAsked => Signals::transport(Transport::Left, self.to_string()).with_sent(Sent::Never),
             Self::Cancelled => Signals::transport(Transport::Left, self.to_string()),
             Self::Full | Self::NoRoom(_) => {
                 Signals::transport(Transport::Busy, self.to_string()).with_sent(Sent::Never)
@@ -140,6 +141,7 @@ mod tests {
             (Failure::Silent(Duration::from_secs(1)), Timeout, Transient, Maybe, Transient),
             (Failure::Handshake("no".to_owned()), Unavailable, Permanent, Never, Permanent),
             (Failure::Handshake("Session terminated".to_owned()), Network, Transient, Never, Transient),
+            (Failure::NotAsked, Cancelled, Transient, Never, Transient),
             (Failure::Cancelled, Cancelled, Transient, Maybe, Transient),
             (Failure::NoRoom(256), Overloaded, Transient, Never, Transient),
             (Failure::Full, Overloaded, Transient, Never, Transient),

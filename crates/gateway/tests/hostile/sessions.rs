@@ -164,8 +164,7 @@ async fn answers_that_nobody_fetches_are_bounded_in_bytes() {
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     let memory = gateway.memory();
     for id in 0..40 {
-        let params =
-            json!({"name": "progress_then_big", "arguments": {"bytes": 3 << 20}, "_meta": {"progressToken": id}});
+        let params = json!({"name": "progress_then_big", "arguments": {"bytes": 3 << 20, "n": id}, "_meta": {"progressToken": id}});
         let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string();
         let headers = [client.headers().as_slice(), &[("content-type", "application/json")]].concat();
         let response = send(client.address, Method::POST, "/mcp/a", &headers, call.into()).await;

@@ -53,7 +53,7 @@ async fn t14_s3_pending_calls_fail_at_once_and_calls_made_meanwhile_wait_for_the
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     let counters = async || client.call("counters", json!({})).await["result"]["structuredContent"]["calls"].clone();
 
-    let pending = futures_util::future::join_all((0..3).map(|_| client.call("slow", json!({"ms": 60_000}))));
+    let pending = futures_util::future::join_all((0..3).map(|n| client.call("slow", json!({"ms": 60_000, "n": n}))));
     let killing = async {
         until(10, "three calls are under way", async || counters().await == 3).await;
         server.start_kill().unwrap();

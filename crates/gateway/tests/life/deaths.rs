@@ -122,7 +122,7 @@ async fn p5_calls_under_way_are_answered_at_once_with_the_signal_that_ended_thei
     let ledger = Ledger::new();
     let gateway = Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG", "--ledger", ledger.path()])]).await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
-    let calls = futures_util::future::join_all((0..3).map(|_| client.call("hang", json!({"text": "x"}))));
+    let calls = futures_util::future::join_all((0..3).map(|n| client.call("hang", json!({"text": "x", "n": n}))));
     let killing = async {
         until(10, "three calls are under way", async || ledger.count("hang x") == 3).await;
         kill(processes(gateway.tag())[0]);

@@ -292,8 +292,7 @@ async fn two_identical_writes_of_one_turn_are_two_and_run_one_after_the_other() 
     let served = server.served("").await;
     let session = served.session("/mcp/gh").await;
     call(&session, "get_issue", json!({})).await;
-    let began = std::time::Instant::now;
-    let start = began();
+    let start = tokio::time::Instant::now();
     let (one, two) = soon(async { tokio::join!(write(&session, 1), write(&session, 2)) }).await;
     assert_eq!((rejoined(&one), rejoined(&two), server.calls("create_issue")), (false, false, 2));
     assert!(start.elapsed() >= std::time::Duration::from_millis(600), "they never run at once");

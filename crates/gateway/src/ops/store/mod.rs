@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use seawall::{Clock, Durable, Failure, Moment, NotQueued, Promise, Queued};
+use seawall::{Clock, Durable, Failure, Moment, NotQueued, Promise, Queued, Waiting};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -253,7 +253,7 @@ impl Durable for Store {
         })
     }
 
-    fn waiting<'a>(&'a self, call: &'a Queued) -> Promise<'a, Result<Option<String>, NotQueued>> {
+    fn waiting<'a>(&'a self, call: &'a Queued) -> Promise<'a, Result<Option<Waiting>, NotQueued>> {
         let call = call.clone();
         let unknown = |Unkept { why, .. }| NotQueued::Unknown(why);
         Box::pin(async move { self.ask(move |page, _| page.open_item(&call)).await.map_err(unknown) })

@@ -1,7 +1,7 @@
 //! Decides how records are read and changed within one transaction, and remembers what they were before.
 
 use redb::{ReadableTable, Table};
-use seawall::{NotQueued, Queued};
+use seawall::{NotQueued, Queued, Waiting};
 
 use super::Bounds;
 use super::book::{Known, Undo};
@@ -91,12 +91,13 @@ impl<'a> Page<'a> {
     }
 
     /// The name of the oldest item with the same call that is not done.
-    pub(super) fn open_item(&self, call: &Queued) -> Result<Option<String>, Lost> {
+    pub(super) fn open_item(&self, call: &Queued) -> Result<Option<Waiting>, Lost> {
         let digest = digest(&call.arguments);
         for (id, brief) in self.line(&call.server) {
             let may_be = brief.digest == digest && brief.tool == call.tool && brief.caller == call.caller;
             if may_be && self.read(*id)?.call.is_same_call(call) {
-                return Ok(Some(brief.id.clone()));
+                let is_under_way = brief.state == State::Delivering;
+                return Ok(Some(Waiting { id: brief.id.clone(), is_under_way }));
             }
         }
         Ok(None)

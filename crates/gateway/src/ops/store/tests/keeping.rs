@@ -68,7 +68,7 @@ async fn a_call_is_told_to_wait_until_it_is_done_and_nobody_elses_is() {
 }
 
 async fn waiting(store: &Store, call: &Queued) -> Option<String> {
-    store.waiting(call).await.unwrap()
+    store.waiting(call).await.unwrap().map(|waiting| waiting.id)
 }
 
 #[tokio::test]
