@@ -139,6 +139,10 @@ fn failed(transport: &Transport, failure: &Failure, seen: &Seen) -> Words {
     let is_child = matches!(transport, Transport::Stdio { .. });
     let by_hand = "Run the command by hand and see what it says.";
     let log = "Look at the server's own log.";
+    // A process that ended before it could be asked anything has ended all the same.
+    let has_ended = is_child && seen.last_exit.is_some() && matches!(failure, Failure::Unreachable(_));
+    let ended = has_ended.then(|| Failure::Lost(words_of(failure)));
+    let failure = ended.as_ref().unwrap_or(failure);
     let text = plain(failure, seen);
     if let Some((text, next)) = scheme::mistaken(transport, &words_of(failure)) {
         return ("scheme", text, next);
