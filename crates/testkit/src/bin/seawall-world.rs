@@ -65,6 +65,7 @@ async fn main() -> std::io::Result<ExitCode> {
         rules: Rule::ALL.into_iter().filter(is_wanted).collect(),
         shrunk: arguments.shrunk,
         told: arguments.told,
+        is_strict: true,
     };
     let report = run(&campaign, &programs, |line| println!("{line}")).await;
     println!("{report}");

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::Judge;
 use crate::world::notes::Listing;
-use crate::world::plan::Way;
+use crate::world::plan::{Step, Way, What};
 
 impl Judge<'_> {
     /// A tool that was once listed to somebody is in every later list, unless its server takes it away.
@@ -26,7 +26,10 @@ impl Judge<'_> {
             let was_hit = client.way == Way::Merged
                 && self.record.blows.iter().any(|(begin, end)| *begin <= later.came && later.sent <= *end);
             let missing: Vec<_> = known.iter().filter(missing).filter(|name| self.is_asked(later, name)).collect();
-            if !missing.is_empty() && !was_hit {
+            // A wrapper that was killed answers nothing more, and its client knows that.
+            let kills = |step: &Step| matches!(step.what, What::KillWrapper(client) if client == later.client);
+            let was_killed = later.names.is_err() && self.record.history.steps.iter().any(kills);
+            if !missing.is_empty() && !was_hit && !was_killed {
                 let instead = later.names.as_ref().err();
                 let at = self.ms(later.sent);
                 found.push(format!("c{} did not find {missing:?} at {at}; it got {instead:?}", later.client));
