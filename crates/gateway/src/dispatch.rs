@@ -74,7 +74,10 @@ pub async fn dispatch(route: &Arc<Route>, caller: &Caller, call: Call) -> Option
         reply = reply.as_mut() => Some(reply),
         () = cancel.cancelled() => None,
     };
+    let is_called_off = || cancel.is_cancelled() && !route.lifecycle.closing.is_cancelled();
     let reply = match ended {
+        // Whoever called it off hears no failure of it.
+        Some(Err(_)) if is_called_off() => return None,
         Some(reply) => reply,
         None if !route.lifecycle.closing.is_cancelled() => return None,
         // It was not the client that called it off: whatever became of it is said.

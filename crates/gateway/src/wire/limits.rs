@@ -149,7 +149,7 @@ pub const RESULT_PIECE: usize = 64 << 10;
 /// How long the answer to a read is waited for that its server was told to stop.
 pub const STOPPED_READ: Duration = Duration::from_secs(5);
 /// Calls that run on although their clients have gone.
-pub const DETACHED: usize = 1024;
+pub const DETACHED: usize = 256;
 /// How long before its client's own limit a call is answered with "still running", at most.
 pub const CAP_MARGIN: Duration = Duration::from_secs(5);
 /// How long a call that is under way when the gateway ends may take to be answered as it is.

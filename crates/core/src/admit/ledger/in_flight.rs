@@ -21,7 +21,7 @@ use crate::model::time::{Clock, Moment};
 pub(super) const KEPT: Duration = Duration::from_secs(60);
 /// How many answers wait, and how many bytes they have in all; then the oldest gives way.
 const MOST: usize = 256;
-const MOST_BYTES: usize = 64 << 20;
+const MOST_BYTES: usize = 32 << 20;
 /// Of how many that gave way it is remembered that they were there.
 const MOST_EMPTY: usize = 1000;
 

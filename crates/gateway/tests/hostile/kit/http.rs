@@ -90,7 +90,10 @@ pub(crate) async fn post(address: SocketAddr, path: &str, headers: &[(&str, &str
 
 /// One POST of JSON by a client that takes nothing of what comes back.
 pub(crate) async fn unread(address: SocketAddr, path: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
-    let mut tcp = TcpStream::connect(address).await.unwrap();
+    // A window that does not grow: else the system takes megabytes that nobody reads.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(128 << 10).unwrap();
+    let mut tcp = socket.connect(address).await.unwrap();
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let head = format!("POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n{headers}");
     let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
