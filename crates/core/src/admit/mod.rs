@@ -181,7 +181,7 @@ impl<T: Clone> Run<'_, T> {
     /// Not sent, because the same call waits in the queue, or is being sent from there.
     fn is_queued(&self, Waiting { id, is_under_way }: &Waiting) -> Failure {
         let (state, sent) = match is_under_way {
-            true => ("is being sent", Sent::Maybe),
+            true => ("is being tried", Sent::Maybe),
             false => ("is not done yet", Sent::Never),
         };
         Failure { sent, ..self.refuse(Cause::Queued, None, format!("the same call is queued as {id} and {state}")) }

@@ -63,7 +63,8 @@ async fn t21_a_scrape_parses_and_tells_what_happened() {
     for (name, tool, value) in [
         ("retry_attempts_total", "get_issue", 2.0),
         ("seawall_attempts_total", "get_issue", 3.0),
-        ("seawall_timeouts_total", "cypher", 1.0),
+        // The second attempt at half of the time hangs too.
+        ("seawall_timeouts_total", "cypher", 2.0),
         ("graceful_degradation_total", "web_search", 1.0),
         ("seawall_call_seconds_count", "list_issues", 2.0),
     ] {
@@ -82,7 +83,7 @@ async fn t21_a_scrape_parses_and_tells_what_happened() {
     assert_eq!(scrape.all("seawall_events_missed_total"), [(std::collections::BTreeMap::new(), 0.0)]);
     assert!(scrape.all("seawall_queue_depth").is_empty(), "nothing can wait without a store");
     let sums = &door.breakers().await["metrics"];
-    assert_eq!((&sums["calls"], &sums["errors"], &sums["timeouts"]), (&json!(6), &json!(3), &json!(1)), "{sums}");
+    assert_eq!((&sums["calls"], &sums["errors"], &sums["timeouts"]), (&json!(6), &json!(3), &json!(2)), "{sums}");
 
     let states = scrape.all("circuit_breaker_state");
     let tools = scrape.values_of("tool");

@@ -109,10 +109,10 @@ async fn a_write_that_waits_is_not_made_beside_it_when_its_client_repeats_it() {
     let again = call(&session, "create_issue", json!({"title": "x"})).await;
 
     assert_eq!(failure(&again)["code"], "ALREADY_QUEUED", "{again}");
-    let told = format!(
-        "create_issue was not sent: the same call is queued as {id} and is not done yet. It will be tried from there."
-    );
-    assert_eq!((text(&again), server.calls("create_issue")), (told.as_str(), 1));
+    // Whether it waits or is being tried at this very moment is for the queue to say.
+    let told = format!("create_issue was not sent: the same call is queued as {id} and is ");
+    assert!(text(&again).starts_with(&told), "{again}");
+    assert_eq!(server.calls("create_issue"), 1);
 }
 
 #[tokio::test]
