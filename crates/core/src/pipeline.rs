@@ -8,6 +8,7 @@
 use std::future::Future;
 
 use crate::admit::Admitted;
+use crate::admit::ledger::Entered;
 use crate::model::answer::{Answer, Outcome};
 use crate::model::call::{Attempt, Call};
 use crate::model::signals::Signals;
@@ -57,9 +58,14 @@ impl<T: Clone> Pipeline<T> {
         let mut leading = None;
         let run = Run::start(self, tool, call, own_steps.as_ref().len());
         if call.rejoin.is_some() {
-            match Box::pin(self.gatekeeper.ledger.rejoin(&run)).await {
-                Ok(entered) => leading = entered,
-                Err(rejoined) => return run.finish_rejoined(*rejoined),
+            let ledger = &self.gatekeeper.ledger;
+            match ledger.enter(&run) {
+                Entered::Lead(lead) => leading = Some(lead),
+                Entered::Alone => {}
+                met => match Box::pin(ledger.rejoin(&run, met)).await {
+                    Ok(entered) => leading = entered,
+                    Err(rejoined) => return run.finish_rejoined(*rejoined),
+                },
             }
         }
         let mut warnings = Vec::new();

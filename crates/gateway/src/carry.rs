@@ -65,7 +65,7 @@ pub async fn carry(
         carried.call.cancel = Arc::default();
     }
     let work = Box::pin(async move { carried.run().await });
-    let mut running = Detachable::new(work, call, leaving, &route.detached, policies);
+    let mut running = Detachable::new(work, call, leaving, &route.detached);
     match cap {
         None => running.await,
         Some(cap) => tokio::time::timeout(cap, &mut running).await.unwrap_or_else(|_| {

@@ -11,11 +11,7 @@ use tokio::sync::Semaphore;
 
 use crate::call::Call;
 use crate::dispatch::Reply;
-use crate::policies::Policies;
 use crate::wire::limits;
-
-/// How long an answer that nobody took is kept; then its memory is given back.
-const KEPT: Duration = Duration::from_secs(60);
 
 /// The places for calls that run on without their clients.
 #[derive(Clone)]
@@ -45,20 +41,12 @@ pub struct Detachable {
     call: Call,
     leaving: Leaving,
     places: DetachedCalls,
-    policies: Arc<Policies>,
 }
 
 impl Detachable {
     /// A call and its work, and what is done with it when its client goes.
-    pub fn new(
-        work: BoxFuture<'static, Reply>,
-        call: &Call,
-        leaving: Leaving,
-        places: &DetachedCalls,
-        policies: &Arc<Policies>,
-    ) -> Self {
-        let (call, places, policies) = (call.clone(), places.clone(), Arc::clone(policies));
-        Self { work: Some(work), call, leaving, places, policies }
+    pub fn new(work: BoxFuture<'static, Reply>, call: &Call, leaving: Leaving, places: &DetachedCalls) -> Self {
+        Self { work: Some(work), call: call.clone(), leaving, places: places.clone() }
     }
 }
 
@@ -77,27 +65,22 @@ impl Drop for Detachable {
     fn drop(&mut self) {
         let Some(work) = self.work.take() else { return };
         self.call.control.leave();
-        if self.leaving == Leaving::Ends {
-            return;
-        }
         let limit = match self.leaving {
-            Leaving::IsCancelled(limit) => limit,
-            Leaving::RunsOn | Leaving::Ends => None,
+            Leaving::Ends => return,
+            Leaving::RunsOn => Duration::MAX,
+            Leaving::IsCancelled(limit) => {
+                self.call.control.make_last();
+                self.call.cancel.cancel(Default::default());
+                limit.unwrap_or(Duration::MAX)
+            }
         };
-        if matches!(self.leaving, Leaving::IsCancelled(_)) {
-            self.call.control.make_last();
-            self.call.cancel.cancel(Default::default());
-        }
         // At the very end there is nobody left to run it; and too many of them end as if their servers had.
         let place = Arc::clone(&self.places.0).try_acquire_owned();
         if let (Ok(place), Ok(runtime)) = (place, tokio::runtime::Handle::try_current()) {
-            let policies = Arc::clone(&self.policies);
             runtime.spawn(async move {
                 // What it comes to is kept in the ledger.
-                let _in_time = tokio::time::timeout(limit.unwrap_or(Duration::MAX), work).await;
+                let _in_time = tokio::time::timeout(limit, work).await;
                 drop(place);
-                tokio::time::sleep(KEPT).await;
-                policies.pipeline.sweep();
             });
         }
     }

@@ -94,6 +94,8 @@ struct Face {
 
 impl Face {
     fn sweep(&self) {
+        // Answers that nobody came for: their memory is given back although no call makes room.
+        self.gateway.all().policies.pipeline.sweep();
         for session in self.sessions.remove_idle() {
             tokio::spawn(async move { session.session.close().await });
         }

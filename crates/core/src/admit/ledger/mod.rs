@@ -29,7 +29,8 @@ use crate::model::failure::{Cause, Failure, Sent};
 use crate::model::time::Clock;
 use crate::run::Run;
 use entry::Gets;
-use in_flight::{Entered, Entering, Following, InFlight, Lead};
+pub(crate) use in_flight::Entered;
+use in_flight::{Entering, Following, InFlight, Lead};
 use loops::LoopGuard;
 use uncertain::UncertainWrites;
 
@@ -61,10 +62,19 @@ impl<T: Clone> Ledger<T> {
     }
 
     /// Enters a call that may be rejoined, or finds the identical one that it repeats.
-    pub(crate) async fn rejoin<'a>(&'a self, run: &Run<'a, T>) -> Result<Leading<'a, T>, Box<Rejoined<T>>> {
+    pub(crate) fn enter<'a>(&'a self, run: &Run<'a, T>) -> Entered<'a, T> {
+        self.in_flight.enter(&run.entering(false))
+    }
+
+    /// A call has met an identical one: it gets what that one comes to, or goes on.
+    pub(crate) async fn rejoin<'a>(
+        &'a self,
+        run: &Run<'a, T>,
+        mut entered: Entered<'a, T>,
+    ) -> Result<Leading<'a, T>, Box<Rejoined<T>>> {
         let mut is_intent = false;
         loop {
-            let mut following = match self.in_flight.enter(&run.entering(is_intent)) {
+            let mut following = match entered {
                 Entered::Lead(lead) => return Ok(Some(lead)),
                 Entered::Alone => return Ok(None),
                 Entered::Behind(following) => following,
@@ -90,6 +100,7 @@ impl<T: Clone> Ledger<T> {
                     return Err(Box::new(Rejoined { outcome, age: None }));
                 }
             }
+            entered = self.in_flight.enter(&run.entering(is_intent));
         }
     }
 
