@@ -290,3 +290,49 @@ async fn a_second_intent_that_cannot_wait_is_not_sent_and_says_so() {
     first.await.unwrap();
     assert_eq!(world.executions(), 1);
 }
+
+/// Two identical writes of one turn, the second of which waits for the first.
+async fn two_intents(world: &World) -> [(Call, JoinHandle<Answer<String>>); 2] {
+    let calls = [call(), call()];
+    let made = calls.map(|made| (made.clone(), world.call("create_issue", made)));
+    pass(ms(100)).await;
+    made
+}
+
+fn leave(call: &Call) -> &CallControl {
+    let control = call.control.as_ref().unwrap();
+    control.leave();
+    control
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_intent_that_was_cancelled_takes_the_first_ones_answer_from_nobody() {
+    let world = World::new();
+    let intents = two_intents(&world).await;
+    intents.iter().for_each(|(call, _)| leave(call).make_last());
+    for (_, ends) in intents {
+        ends.await.unwrap();
+    }
+    for again in [world.call("create_issue", call()), world.call("create_issue", call())] {
+        assert_eq!(text(&again.await.unwrap()), ("done 1", Some(Duration::ZERO)));
+    }
+    assert_eq!(world.executions(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_intent_takes_the_place_of_the_first_whose_client_has_gone() {
+    for is_delivered in [true, false] {
+        let world = World::new();
+        let [(gone, first), (taker, second)] = two_intents(&world).await;
+        leave(&gone);
+        first.await.unwrap();
+        assert_eq!(text(&second.await.unwrap()), ("done 1", Some(Duration::ZERO)));
+        if is_delivered {
+            world.delivered("create_issue", &taker);
+        } else {
+            leave(&taker);
+        }
+        let next = world.call("create_issue", call()).await.unwrap();
+        assert_eq!(text(&next).0, if is_delivered { "done 2" } else { "done 1" });
+    }
+}

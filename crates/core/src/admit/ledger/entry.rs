@@ -110,8 +110,25 @@ impl<T: Clone> Entry<T> {
     /// What an identical call finds now.
     pub(super) fn meet(&mut self, call: &Entering<'_>, now: Moment) -> Meeting<T> {
         match &self.answered {
+            Some(_) if call.is_intent => self.hand_on(call, now),
             Some(answered) => self.meet_answered(answered, call, now).inspect_taken(&mut self.is_joined),
             None => self.meet_running(call, now),
+        }
+    }
+
+    /// Who has waited for its turn takes the place of a client that has gone: the server has done it once already, and
+    /// nobody else waits for that.
+    fn hand_on(&mut self, call: &Entering<'_>, now: Moment) -> Meeting<T> {
+        let has_left = |control: Option<&Arc<CallControl>>| control.is_some_and(|control| control.has_left());
+        let is_free = has_left(self.control.as_ref()) && !self.is_joined && !has_left(call.control);
+        let takes = self.takes && call.rejoin.is_some_and(|rejoin| rejoin.takes);
+        match &self.answered {
+            Some(Answered { at, outcome: Some(outcome), .. }) if is_free && takes => {
+                self.control = call.control.cloned();
+                self.began = now;
+                Meeting::Late(outcome.clone(), now.since(*at))
+            }
+            _ => Meeting::Over,
         }
     }
 
@@ -135,7 +152,7 @@ impl<T: Clone> Entry<T> {
     }
 
     fn meet_answered(&self, answered: &Answered<T>, call: &Entering<'_>, now: Moment) -> Meeting<T> {
-        let Some(rejoin) = call.rejoin.filter(|_| !call.is_intent) else { return Meeting::Over };
+        let Some(rejoin) = call.rejoin else { return Meeting::Over };
         let is_taken = answered.delivered.is_some_and(|at| now.since(at) >= rejoin.after);
         // One whose client is still there is being delivered right now: who asks already asks for another.
         let is_late = self.is_joined || self.is_left(rejoin.after, now);

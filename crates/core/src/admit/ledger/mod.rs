@@ -92,6 +92,11 @@ impl<T: Clone> Ledger<T> {
                     let age = (following.gets == Gets::Answer).then_some(Duration::ZERO);
                     return Err(Box::new(Rejoined { outcome, age }));
                 }
+                // Nothing is sent any more for a client that cancelled: what the first came to is not for this one to take.
+                Ok(_) if run.is_last() => {
+                    let outcome = run.out_of_patience(Gets::Turn);
+                    return Err(Box::new(Rejoined { outcome, age: None }));
+                }
                 // It ended, and what it came to is its own: this call is looked at anew.
                 Ok(_) => is_intent |= following.gets == Gets::Turn,
                 Err(_) if patience < limit && run.tool.policy.effect.is_replayable() => return Ok(None),
