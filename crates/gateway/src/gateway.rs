@@ -196,6 +196,15 @@ impl Route {
         self.servers.iter().find(|server| server.name == name)
     }
 
+    /// Ends the conversations that stateless clients do not use any more.
+    pub fn give_back(&self, idle: Duration) {
+        for server in &self.servers {
+            if let Some(pool) = self.pool(server) {
+                pool.give_back(server, idle);
+            }
+        }
+    }
+
     /// Ends what no client owns.
     pub async fn close(&self) {
         self.warm.close().await;

@@ -96,6 +96,7 @@ impl Face {
     fn sweep(&self) {
         // Answers that nobody came for: their memory is given back although no call makes room.
         self.gateway.all().policies.pipeline.sweep();
+        self.gateway.all().give_back(self.gateway.session_idle);
         for session in self.sessions.remove_idle() {
             tokio::spawn(async move { session.session.close().await });
         }

@@ -186,6 +186,22 @@ impl Pool {
         [call.client.as_bytes(), b"\n", info, b"\n"].concat()
     }
 
+    /// Ends the conversations that nobody uses; the next call begins them again. A client's first process may be idle for as
+    /// long as a session; conversations beside the first, which a burst of calls needed, for as long as a child is kept warm.
+    pub fn give_back(&self, server: &Server, idle: Duration) {
+        let is_own = server.is_child() && !server.shared;
+        let first = if is_own { idle } else { Duration::MAX };
+        let give_back = |keeper: &Keeper, limit| keeper.now().is_some_and(|link| link.give_way(limit));
+        for (.., keeper) in &locked(&self.modern).0 {
+            give_back(keeper, first);
+        }
+        for (.., group) in &locked(&self.groups).0 {
+            for (place, member) in locked(group).iter().enumerate() {
+                give_back(&member.keeper, if place == 0 { first } else { server.life.keep_warm });
+            }
+        }
+    }
+
     /// Ends all of them.
     pub async fn close(&self) {
         self.parked.close();

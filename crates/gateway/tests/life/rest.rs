@@ -1,7 +1,8 @@
 //! Servers that rest: stopped when nobody uses them, not started before somebody does, and nobody notices.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::kit::client::{modern_begin, modern_request};
 use crate::kit::process::processes;
 use crate::kit::{Entry, Gateway, Legacy, http, text, until};
 use crate::{Ledger, leave};
@@ -143,5 +144,29 @@ async fn p7_two_clients_of_a_shared_server_have_one_process_that_rests_when_neit
     two.works("echo").await;
     one.works("echo").await;
     assert_eq!(ledger.count("start"), 2);
+    gateway.stop().await;
+}
+
+/// A call of a stateless client that can be asked something, so that it needs a conversation alone while it runs.
+async fn stateless(gateway: &Gateway, tool: &str, arguments: Value) -> Value {
+    let mut request = modern_request(1, "tools/call", json!({"name": tool, "arguments": arguments}));
+    request["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({"elicitation": {}});
+    http::whole(modern_begin(gateway.address, "/mcp/a", &request).await).await.message()
+}
+
+#[tokio::test]
+async fn a_burst_of_a_stateless_client_leaves_one_process_and_that_rests_when_nobody_calls() {
+    let ledger = Ledger::new();
+    let servers = [resting(&ledger, "keep_warm = \"100ms\"")];
+    let gateway = Gateway::serve_with("session_idle = \"4s\"", &servers).await;
+    let burst = (0..4).map(|n| stateless(&gateway, "delay", json!({"ms": 500 + n, "text": "done"})));
+    futures_util::future::join_all(burst).await;
+    let starts = ledger.count("start");
+    assert!(starts >= 4, "calls at once need processes of their own: {starts}");
+    until(10, "one is left", async || processes(gateway.tag()).len() == 1).await;
+    assert_eq!(text(&stateless(&gateway, "echo", json!({"text": "here"})).await), "here");
+    assert_eq!(ledger.count("start"), starts, "the first one was there");
+    until(20, "none is left", async || processes(gateway.tag()).is_empty()).await;
+    assert_eq!(text(&stateless(&gateway, "echo", json!({"text": "again"})).await), "again");
     gateway.stop().await;
 }
