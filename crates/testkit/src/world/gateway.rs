@@ -23,6 +23,8 @@ pub(crate) struct Gateway {
     folder: PathBuf,
     pub(crate) port: u16,
     process: Mutex<Option<Child>>,
+    /// Blows come one after the other: the next one hits what the last one let start.
+    blows: Mutex<()>,
     /// How often it was started; odd steps are lives: it is counted up when one ends, too.
     life: AtomicUsize,
 }
@@ -39,7 +41,7 @@ pub(crate) fn command(seawall: &Path, folder: &Path) -> io::Result<Command> {
 impl Gateway {
     pub(crate) fn new(seawall: &Path, folder: &Path, port: u16) -> Self {
         let (seawall, folder) = (seawall.to_owned(), folder.to_owned());
-        Self { seawall, folder, port, process: Mutex::default(), life: AtomicUsize::new(0) }
+        Self { seawall, folder, port, process: Mutex::default(), blows: Mutex::default(), life: AtomicUsize::new(0) }
     }
 
     /// The number of its life; it changes when one ends and when one begins.
@@ -91,6 +93,7 @@ impl Gateway {
 
     /// Ends it, and starts it again after so long.
     pub(crate) async fn suffer(&self, blow: Blow, away: Ms) -> io::Result<Option<String>> {
+        let _alone = self.blows.lock().await;
         let wrong = self.end(blow).await;
         tokio::time::sleep(Duration::from_millis(away)).await;
         self.start().await?;

@@ -31,6 +31,8 @@ pub struct Request {
     pub broke: Option<(Instant, String)>,
     /// How often its client was asked something meanwhile.
     pub questions: usize,
+    /// The session it was sent in, where there are such.
+    pub session: String,
 }
 
 impl Request {

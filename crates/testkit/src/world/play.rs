@@ -24,6 +24,8 @@ use super::server::Server;
 const USED_WITHIN: Duration = Duration::from_secs(5);
 /// How long what was held may take to be given back.
 const GIVEN_BACK_WITHIN: Duration = Duration::from_secs(5);
+/// How many conversations with a server a gateway may keep for those who come next.
+const KEPT: usize = 8;
 /// More than a gateway of this size ever needs, in MiB.
 const MEMORY: u64 = 256;
 
@@ -214,8 +216,9 @@ impl Stage {
         let pid = self.shared.gateway.pid().await;
         let mut left = std::mem::take(&mut *self.wrong.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(pid) = pid {
-            // A child has three pipes and may be kept for the next client; a server on HTTP has its stream of news.
-            let held = |server: &Arc<Server>| if server.plan.face == Face::Http { 4 } else { 16 };
+            // A child has three pipes and a handle, a server on HTTP a connection and a stream of news; several conversations
+            // may be kept for a while for a client that asked much at once.
+            let held = |server: &Arc<Server>| KEPT * if server.plan.face == Face::Http { 2 } else { 4 };
             let bound = fresh + 4 + self.servers.iter().map(held).sum::<usize>();
             if !within(GIVEN_BACK_WITHIN, || process::descriptors(pid) <= bound).await {
                 left.push(format!("{} descriptors, and {fresh} at the start", process::descriptors(pid)));

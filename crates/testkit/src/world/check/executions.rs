@@ -46,17 +46,20 @@ impl Judge<'_> {
         }
         let is_hasty = second.sent < earlier.at + Duration::from_millis(REJOIN_AFTER)
             && !first.left.is_some_and(|(at, how)| how == Leave::Cancelling && at <= second.sent);
-        // A modern client that was asked something, whether or not it still read that, and begins anew does so knowingly.
-        let asks = intent.fates.iter().any(|fate| matches!(fate, Fate::Ask(_) | Fate::AskAndHang(_)));
-        let was_asked = asks && self.record.history.clients[first.client].era == Era::Modern;
         first.caller != second.caller
             || intent.fates.iter().any(says_that_it_did_not_act)
-            || was_asked
+            || self.was_asked(intent, first)
             || self.was_hit(second, first.sent, later.at)
             || is_hasty
             || self.may_have_crossed(intent, earlier, first)
             || self.was_delivered(earlier, later.at)
             || self.has_looked(intent, first, second)
+    }
+
+    /// A modern client that was asked something, whether or not it still read that, and begins anew does so knowingly.
+    fn was_asked(&self, intent: &Intent, first: &Request) -> bool {
+        let asks = intent.fates.iter().any(|fate| matches!(fate, Fate::Ask(_) | Fate::AskAndHang(_)));
+        asks && self.record.history.clients[first.client].era == Era::Modern
     }
 
     /// The request that an execution belongs to. What the queue sends names none: it is the request that was told so.
@@ -155,6 +158,7 @@ impl Judge<'_> {
         let Some(first) = self.request_of(execution) else { return false };
         first.tag != request.tag
             && first.caller == request.caller
+            && !self.was_asked(intent, first)
             && execution.at + Duration::from_millis(REJOIN_AFTER) <= request.sent
             && !self.was_hit(request, first.sent, request.sent)
             && !self.was_delivered(execution, request.sent)
@@ -163,9 +167,11 @@ impl Judge<'_> {
     }
 }
 
-/// Whether an answer leaves no doubt: the server's own, or a failure that says that nothing was done.
+/// Whether an answer leaves no doubt: the server's own, or a failure that says that nothing was done. A tool's own error keeps
+/// its words when a failure is noted beside them: who asks again has read them.
 fn is_final(answer: &serde_json::Value) -> bool {
-    let is_in_doubt = failure(answer).is_some_and(|failure| failure["mayHaveExecuted"] != false);
+    let says_itself = |failure: &&serde_json::Value| answer["result"]["content"][0]["text"] == failure["message"];
+    let is_in_doubt = failure(answer).filter(says_itself).is_some_and(|failure| failure["mayHaveExecuted"] != false);
     !is_in_doubt && execution(answer).is_none()
 }
 

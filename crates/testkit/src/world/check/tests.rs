@@ -51,7 +51,9 @@ impl Made {
         let answers = answers.iter().map(|(at, answer)| (self.at(*at), answer.clone())).collect();
         let (tag, intent, caller) = (tag.to_owned(), "i0".to_owned(), format!("session {client}"));
         let (life, sent, left, broke, questions) = (1, self.at(sent), None, None, 0);
-        self.record.requests.push(Request { tag, intent, client, caller, life, sent, left, answers, broke, questions });
+        let session = caller.clone();
+        let request = Request { tag, intent, client, caller, life, sent, left, answers, broke, questions, session };
+        self.record.requests.push(request);
         self
     }
 
@@ -94,8 +96,10 @@ fn joined(number: u64) -> Value {
 }
 
 fn failed(may_have_executed: bool) -> Value {
-    let failure = json!({"code": "TIMEOUT", "mayHaveExecuted": may_have_executed, "retryable": true});
-    json!({"result": {"content": [], "isError": true, "_meta": {"seawall/failure": failure}}})
+    let message = "it failed";
+    let failure = json!({"message": message, "mayHaveExecuted": may_have_executed, "retryable": true});
+    let content = json!([{"type": "text", "text": message}]);
+    json!({"result": {"content": content, "isError": true, "_meta": {"seawall/failure": failure}}})
 }
 
 fn write() -> Made {
@@ -117,6 +121,18 @@ fn a_silent_repeat_of_an_unanswered_write_is_the_same_intent_and_a_quick_one_or_
     let cancelled = write().asks(0, "a", 0, &[]).left(20, Leave::Cancelling).executed("a", 10, None);
     let cancelled = cancelled.asks(0, "b", 30, &[(400, done(2))]).executed("b", 40, Some(390));
     assert_eq!(cancelled.violates(), [Rule::ExecutedAgain], "a cancel is certain at once");
+}
+
+#[test]
+fn who_asks_again_after_the_servers_own_error_means_it_and_after_a_failure_of_ours_does_not() {
+    let again = |answer: Value| {
+        let first = write().asks(0, "a", 0, &[(20, answer)]).executed("a", 10, Some(15));
+        first.asks(0, "b", 300, &[(400, done(2))]).executed("b", 310, Some(390)).violates()
+    };
+    assert_eq!(again(failed(true)), [Rule::ExecutedAgain]);
+    let mut own = failed(true);
+    own["result"]["content"] = json!([{"type": "text", "text": "GitHub API: 503"}]);
+    assert_eq!(again(own), []);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex as Turn;
 use tokio::time::{sleep, timeout};
 
-use super::Client;
+use super::{Client, notification};
 use crate::world::config::revision;
 use crate::world::http::{Head, Messages, request, write};
 use crate::world::plan::Era;
@@ -51,14 +51,13 @@ impl Line {
         }
     }
 
-    fn headers(&self, client: &Client, path: &str) -> Vec<(String, String)> {
+    fn headers(&self, client: &Client, session: &str) -> Vec<(String, String)> {
         let mut headers = vec![("mcp-protocol-version".to_owned(), revision(client.plan.era).to_owned())];
         if client.plan.has_identity {
             headers.push(("authorization".to_owned(), format!("Bearer token-c{}", client.place)));
         }
-        let session = self.session(path);
         if !session.is_empty() {
-            headers.push(("mcp-session-id".to_owned(), session));
+            headers.push(("mcp-session-id".to_owned(), session.to_owned()));
         }
         headers
     }
@@ -83,14 +82,14 @@ impl Line {
 
     async fn begin(&self, client: &Client, path: &str) -> Option<()> {
         let mut tcp = self.connect(client).await?;
-        let mut headers = self.headers(client, path);
+        let mut headers = self.headers(client, "");
         headers.retain(|(name, _)| name != "mcp-protocol-version");
         write(&mut tcp, &request("POST", path, &headers, &client.hello().to_string())).await.ok()?;
         let head = Head::read(&mut tcp).await?;
         let session = head.header("mcp-session-id")?.to_owned();
         Messages::of(&head, false).next(&mut tcp).await?;
+        self.post(client, path, &session, &notification("notifications/initialized", json!({}))).await;
         self.sessions().insert(path.to_owned(), session);
-        self.tell(client, path, "notifications/initialized", json!({})).await;
         Some(())
     }
 
@@ -98,15 +97,10 @@ impl Line {
         TcpStream::connect(("127.0.0.1", client.shared.gateway.port)).await.ok()
     }
 
-    /// Sends something that is not answered, and waits until it was taken.
-    pub(super) async fn tell(&self, client: &Client, path: &str, method: &str, params: Value) {
-        let message = json!({"jsonrpc": "2.0", "method": method, "params": params});
-        self.post(client, path, &message).await;
-    }
-
-    async fn post(&self, client: &Client, path: &str, message: &Value) {
+    /// Sends something that is not answered, in a session, and waits until it was taken.
+    pub(super) async fn post(&self, client: &Client, path: &str, session: &str, message: &Value) {
         let Some(mut tcp) = self.connect(client).await else { return };
-        let bytes = request("POST", path, &self.headers(client, path), &message.to_string());
+        let bytes = request("POST", path, &self.headers(client, session), &message.to_string());
         if write(&mut tcp, &bytes).await.is_ok() {
             _ = timeout(Duration::from_secs(2), Head::read(&mut tcp)).await;
         }
@@ -118,8 +112,7 @@ impl Line {
         let former = std::mem::take(&mut *self.former.lock().unwrap_or_else(PoisonError::into_inner));
         for (path, session) in former {
             let Some(mut tcp) = self.connect(client).await else { return };
-            let mut headers = self.headers(client, &path);
-            headers.push(("mcp-session-id".to_owned(), session));
+            let headers = self.headers(client, &session);
             if write(&mut tcp, &request("DELETE", &path, &headers, "")).await.is_ok() {
                 _ = timeout(Duration::from_secs(2), Head::read(&mut tcp)).await;
             }
@@ -134,8 +127,12 @@ pub(super) async fn ask(client: &Arc<Client>, path: &str, message: Value, tag: &
     let Some(mut tcp) = line.connect(client).await else { return notes.broke(tag, "no connection") };
     // Its client may have begun anew since.
     line.ready(client, path).await;
-    let mut headers = line.headers(client, path);
     let session = line.session(path);
+    notes.change(tag, |request| {
+        request.caller = client.caller(tag, &session);
+        request.session.clone_from(&session);
+    });
+    let mut headers = line.headers(client, &session);
     if client.plan.era == Era::Modern {
         headers.push(("mcp-method".to_owned(), message["method"].as_str().unwrap_or_default().to_owned()));
         if let Some(name) = message["params"]["name"].as_str() {
@@ -164,12 +161,13 @@ async fn take(client: &Arc<Client>, path: &str, request: &Value, came: Value, ta
         if came.get("id").is_some() {
             notes.change(tag, |request| request.questions += 1);
             let (client, method, path) = (Arc::clone(client), method.to_owned(), path.to_owned());
+            let session = notes.look(tag).map(|request| request.session).unwrap_or_default();
             tokio::spawn(async move {
                 let Some(mut reply) = client.reply(&method).await else { return };
                 reply["jsonrpc"] = json!("2.0");
                 reply["id"] = came["id"].clone();
                 if let super::Out::Http(line) = &client.way {
-                    line.post(&client, &path, &reply).await;
+                    line.post(&client, &path, &session, &reply).await;
                 }
             });
         }

@@ -69,11 +69,11 @@ impl Client {
     }
 
     /// Who the gateway can know a request of this client to come from. One that it cannot know is a stranger each time.
-    fn caller(&self, tag: &str, path: &str) -> String {
+    fn caller(&self, tag: &str, session: &str) -> String {
         match &self.way {
             Out::Stdio(pipe) => format!("pipe c{} {}", self.place, pipe.life()),
             Out::Http(_) if self.plan.has_identity => format!("token c{}", self.place),
-            Out::Http(line) if self.plan.era == Era::Legacy => format!("session {}", line.session(path)),
+            Out::Http(_) if self.plan.era == Era::Legacy => format!("session {session}"),
             Out::Http(_) => format!("stranger {tag}"),
         }
     }
@@ -202,13 +202,14 @@ impl Client {
             tag: tag.clone(),
             intent: intent.to_owned(),
             client: self.place,
-            caller: self.caller(&tag, path),
+            caller: self.caller(&tag, ""),
             life: self.shared.gateway.life(),
             sent: Instant::now(),
             left: None,
             answers: Vec::new(),
             broke: None,
             questions: 0,
+            session: String::new(),
         });
         let connection = match &self.way {
             Out::Http(_) => {
@@ -239,7 +240,9 @@ impl Client {
                 drop_it();
             }
             (Leave::Cancelling, Out::Http(line)) => {
-                line.tell(self, &sent.path, "notifications/cancelled", json!({"requestId": sent.id})).await;
+                let session = self.shared.notes.look(&sent.tag).map(|request| request.session).unwrap_or_default();
+                let message = notification("notifications/cancelled", json!({"requestId": sent.id}));
+                line.post(self, &sent.path, &session, &message).await;
                 note(Instant::now());
             }
             (Leave::Dropping, Out::Stdio(_)) => _ = note(Instant::now()),
@@ -363,6 +366,10 @@ fn listed(answer: &Value, path: &str, server: Option<usize>) -> Result<Vec<Strin
         }
     };
     Ok(tools.iter().map(name).collect())
+}
+
+fn notification(method: &str, params: Value) -> Value {
+    json!({"jsonrpc": "2.0", "method": method, "params": params})
 }
 
 /// What only the callers of an intent know.
