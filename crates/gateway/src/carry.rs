@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, join_all};
 use seawall::{
-    Answer, Attempt, Body, Code, Disposition, Fallback, Outcome, Preset, Rejoin, Report, Sent, Signals, Style,
+    Answer, Attempt, Body, Cause, Code, Disposition, Fallback, Outcome, Preset, Rejoin, Report, Sent, Signals, Style,
     Transport, says_too_many_items,
 };
 use tokio::time::Instant;
@@ -21,7 +21,7 @@ use crate::call::Call;
 use crate::catalog::layer::{OnAbandon, Own};
 use crate::catalog::stable::Asked;
 use crate::catalog::{look_up_tools, names};
-use crate::detached::{Detachable, Leaving};
+use crate::detached::{Detachable, Leaving, Waiting};
 use crate::dispatch::{Caller, Refusal, Reply, once};
 use crate::gateway::Route;
 use crate::policies::{Named, ToolPolicy};
@@ -43,17 +43,18 @@ pub async fn carry(
     carried.others = carried.meet_others();
     let own = carried.policy.own;
     call.control.limit_questions(own.question_time);
-    let Some(rejoin) = &carried.asked.rejoin else { return carried.run().await };
+    let Some(rejoin) = carried.asked.rejoin.clone() else { return carried.run().await };
     let (policies, policy, asked) = (&route.policies, Arc::clone(&carried.policy), Arc::clone(&carried.asked));
     call.receipt.want({
         let (policies, policy, asked) = (Arc::clone(policies), Arc::clone(&policy), Arc::clone(&asked));
         move || policies.pipeline.delivered(&policy.tool, &asked)
     });
-    let cap = own.client_cap.map(|cap| cap - (cap / 10).min(limits::CAP_MARGIN));
+    let learned = || route.client_limits.of(&rejoin.scope).filter(|_| rejoin.takes);
+    let cap = own.client_cap.or_else(learned).map(|cap| cap - (cap / 10).min(limits::CAP_MARGIN));
     let leaving = match own.on_abandon {
         _ if !rejoin.takes => Leaving::Ends,
         OnAbandon::Finish => Leaving::RunsOn,
-        _ if cap.is_some() => Leaving::RunsOn,
+        _ if own.client_cap.is_some() => Leaving::RunsOn,
         // A write is waited for until it is known what became of it; a read that its server dropped is no loss.
         OnAbandon::Cancel | OnAbandon::Forget if policy.tool.policy().effect.is_replayable() => {
             Leaving::IsCancelled(Some(limits::STOPPED_READ))
@@ -64,14 +65,22 @@ pub async fn carry(
         // Its server does not hear that the client has gone.
         carried.call.cancel = Arc::default();
     }
+    // A copy in time is worth more than the word that the call still runs.
+    if let Some(cap) = cap.filter(|_| policies.pipeline.has_copy(&policy.tool, &asked)) {
+        Arc::make_mut(&mut carried.asked).timeout = Some(cap - cap / 20);
+    }
+    let limits = Arc::clone(&route.client_limits);
+    let client = Waiting { client: rejoin.scope, since: Instant::now(), limits };
     let work = Box::pin(async move { carried.run().await });
-    let mut running = Detachable::new(work, call, leaving, &route.detached);
-    match cap {
-        None => running.await,
-        Some(cap) => tokio::time::timeout(cap, &mut running).await.unwrap_or_else(|_| {
+    let mut running = Detachable::new(work, call, leaving, &route.detached, client);
+    let Some(cap) = cap else { return running.await };
+    match tokio::time::timeout(cap, &mut running).await {
+        Ok(reply) => reply,
+        Err(_) => {
+            running.run_on();
             let report = policies.pipeline.still_running(&policy.tool, &asked);
             Err(Refusal::Reported(Box::new(report), policy.has_output_schema))
-        }),
+        }
     }
 }
 
@@ -90,9 +99,9 @@ pub async fn list(asked: &Asked, wait: Duration) -> Reply {
             Refusal::Failed(report.server, Failure::Silent(timeout))
         }
         Refusal::Reported(report, _) => {
-            let reason = Some("failed to give its list several times".to_owned());
+            let reason = "failed to give its list several times".to_owned();
             let retry_in = report.retry_after.unwrap_or_default();
-            Refusal::Failed(report.server, Failure::Starting { reason, retry_in })
+            Refusal::Failed(report.server, Failure::Away { reason, retry_in })
         }
         other => other,
     })
@@ -261,7 +270,7 @@ impl Carried {
                 let signals = failure.signals();
                 *self.words() = Some(Err(Refusal::Failed(name, failure)));
                 let is_away = signals.sent == Sent::Never;
-                Err(if is_away { Signals::transport(Transport::Starting, signals.message) } else { signals })
+                Err(if is_away { Signals::transport(Transport::Away, signals.message) } else { signals })
             }
             Err(Refusal::Failed(_, failure)) => Err(failure.signals()),
             Err(Refusal::Wrong(error)) => {
@@ -305,10 +314,7 @@ impl Carried {
 
     /// A server that was there and is away is a lost connection in GitNexus's words, with the time of the next try.
     fn tell_as_gitnexus(&self, report: &mut Report) {
-        let is_away = report.code == Code::ServerStarting && self.server.reconnect.last().is_some();
-        if is_away {
-            report.code = Code::ConnectionLost;
-        }
+        let is_away = report.failure.cause == Cause::Away;
         if report.code == Code::ConnectionLost {
             let next = self.server.reconnect.wait().max(Duration::from_secs(1));
             report.retry_after = report.retry_after.or(Some(next));

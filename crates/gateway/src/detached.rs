@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::call::Call;
+use crate::client_limits::ClientLimits;
 use crate::dispatch::Reply;
 use crate::wire::limits;
 
@@ -41,12 +43,36 @@ pub struct Detachable {
     call: Call,
     leaving: Leaving,
     places: DetachedCalls,
+    /// Unless it was answered.
+    client: Option<Waiting>,
+}
+
+/// The client that waits for a call.
+pub struct Waiting {
+    /// Who it is.
+    pub client: Arc<str>,
+    /// Since when it waits.
+    pub since: Instant,
+    /// What is known of how long clients wait.
+    pub limits: Arc<ClientLimits>,
 }
 
 impl Detachable {
     /// A call and its work, and what is done with it when its client goes.
-    pub fn new(work: BoxFuture<'static, Reply>, call: &Call, leaving: Leaving, places: &DetachedCalls) -> Self {
-        Self { work: Some(work), call: call.clone(), leaving, places: places.clone() }
+    pub fn new(
+        work: BoxFuture<'static, Reply>,
+        call: &Call,
+        leaving: Leaving,
+        places: &DetachedCalls,
+        client: Waiting,
+    ) -> Self {
+        Self { work: Some(work), call: call.clone(), leaving, places: places.clone(), client: Some(client) }
+    }
+
+    /// Its client is told that it runs on.
+    pub fn run_on(mut self) {
+        self.client = None;
+        self.leaving = Leaving::RunsOn;
     }
 }
 
@@ -65,6 +91,12 @@ impl Drop for Detachable {
     fn drop(&mut self) {
         let Some(work) = self.work.take() else { return };
         self.call.control.leave();
+        // A client that was asked something has waited for a person.
+        if let Some(Waiting { client, since, limits }) = self.client.take()
+            && self.call.control.asked().is_zero()
+        {
+            limits.gave_up(&client, since.elapsed());
+        }
         let limit = match self.leaving {
             Leaving::Ends => return,
             Leaving::RunsOn => Duration::MAX,

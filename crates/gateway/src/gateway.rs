@@ -10,6 +10,7 @@ use crate::accept::pending::PendingAnswers;
 use crate::bridge::pool::Pool;
 use crate::call::Outlet;
 use crate::catalog::startup;
+use crate::client_limits::ClientLimits;
 use crate::detached::DetachedCalls;
 use crate::ops::config::Config;
 use crate::ops::lifecycle::Lifecycle;
@@ -55,6 +56,7 @@ impl Gateway {
         let shared: Arc<Shared> =
             Arc::new(servers.iter().map(|server| (server.name.clone(), Common::default())).collect());
         let (detached, results): (DetachedCalls, Arc<Results>) = Default::default();
+        let client_limits: Arc<ClientLimits> = Arc::default();
         let pending = Arc::new(PendingAnswers::new(config.answer_memory));
         let warm: Arc<Warm> = Arc::default();
         let everywhere: Arc<[Arc<Server>]> = servers.iter().cloned().collect();
@@ -66,6 +68,7 @@ impl Gateway {
                 memory: Arc::clone(&memory),
                 policies: Arc::clone(&policies),
                 detached: detached.clone(),
+                client_limits: Arc::clone(&client_limits),
                 results: Arc::clone(&results),
                 pending: Arc::clone(&pending),
                 warm: Arc::clone(&warm),
@@ -131,6 +134,8 @@ pub struct Route {
     pub policies: Arc<Policies>,
     /// The places for calls that run on without their clients.
     pub detached: DetachedCalls,
+    /// What is known of how long clients wait.
+    pub client_limits: Arc<ClientLimits>,
     /// Results that were too large for their clients.
     pub results: Arc<Results>,
     /// Answers that wait for their clients to read them.

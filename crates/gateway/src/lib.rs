@@ -11,6 +11,7 @@ pub mod call;
 pub mod calls;
 pub mod carry;
 pub mod catalog;
+pub mod client_limits;
 pub mod detached;
 pub mod dispatch;
 pub mod gateway;

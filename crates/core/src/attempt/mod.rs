@@ -456,6 +456,7 @@ fn reached(failure: &Failure) -> Option<Blame> {
         Cause::Timeout if failure.sent == Sent::Never => Some(Blame::Server),
         Cause::Timeout
         | Cause::Starting
+        | Cause::Away
         | Cause::Unavailable
         | Cause::GivenUp
         | Cause::Overloaded

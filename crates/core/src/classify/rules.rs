@@ -168,6 +168,7 @@ const FACTS: &[Rule] = &[
     rule("connection lost", &[Test::Transport(&[Transport::Lost])], transient(Cause::Network)),
     rule("garbage", &[Test::Transport(&[Transport::Garbage])], transient(Cause::Misbehaved)),
     rule("starting", &[Test::Transport(&[Transport::Starting])], transient(Cause::Starting).not_executed()),
+    rule("away", &[Test::Transport(&[Transport::Away])], transient(Cause::Away).not_executed()),
     rule("down", &[Test::Transport(&[Transport::Down])], permanent(Cause::Unavailable).not_executed()),
     rule("given up", &[Test::Transport(&[Transport::GivenUp])], permanent(Cause::GivenUp).not_executed()),
     rule(

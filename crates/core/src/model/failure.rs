@@ -65,8 +65,10 @@ pub enum Cause {
     CircuitOpen,
     /// Too many calls are in flight and the wait line is full.
     Overloaded,
-    /// The server is being started or reconnected.
+    /// The server is being started.
     Starting,
+    /// The server could not be reached, and is tried again later.
+    Away,
     /// The server is down for good until a person acts.
     Unavailable,
     /// Connecting to the server again was tried as often as is allowed.
@@ -196,7 +198,7 @@ impl Failure {
 
     /// Whether the attempt can be sent again unchanged without risking a second execution.
     pub fn may_repeat(&self, effect: Effect) -> bool {
-        // A server that is starting was waited for already, as long as that makes sense.
+        // A server that is starting or away was waited for already, as long as that makes sense.
         let rejected_here = matches!(
             self.cause,
             Cause::CircuitOpen
@@ -205,6 +207,7 @@ impl Failure {
                 | Cause::Queued
                 | Cause::Cancelled
                 | Cause::Starting
+                | Cause::Away
                 | Cause::Unavailable
                 | Cause::GivenUp
         );
@@ -254,6 +257,7 @@ mod tests {
             Cause::Denied,
             Cause::InvalidInput,
             Cause::Starting,
+            Cause::Away,
             Cause::GivenUp,
         ] {
             assert!(!failure(cause, Sent::Never).may_repeat(Effect::ReadOnly), "{cause:?}");

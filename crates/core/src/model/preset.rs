@@ -13,6 +13,7 @@ use crate::admit::ledger::loops::{LoopMode, LoopPolicy};
 use crate::attempt::backoff::Backoff;
 use crate::attempt::breaker::BreakerPolicy;
 use crate::attempt::retry::RetryPolicy;
+use crate::load::DeniedText;
 use crate::report::Style;
 
 /// A named set of defaults.
@@ -149,6 +150,14 @@ impl Preset {
             Preset::Default | Preset::Caipe => Style::Plain,
             Preset::Blog => Style::Classic,
             Preset::Gitnexus => Style::Gitnexus,
+        }
+    }
+
+    /// How a server that denied access is told, unless that is set: CAIPE's sentence stays as it was.
+    pub fn denied_text(self) -> DeniedText {
+        match self {
+            Preset::Caipe => DeniedText::Legacy,
+            Preset::Default | Preset::Blog | Preset::Gitnexus => DeniedText::Diagnostic,
         }
     }
 

@@ -27,8 +27,10 @@ pub enum Transport {
     Lost,
     /// The peer broke the protocol.
     Garbage,
-    /// The server is being started, or connected to again: nothing was sent.
+    /// The server is being started: nothing was sent.
     Starting,
+    /// The server could not be reached, and is tried again later: nothing was sent.
+    Away,
     /// The server cannot be used until a person changes something: nothing was sent.
     Down,
     /// Connecting again was tried as often as is allowed: nothing was sent.

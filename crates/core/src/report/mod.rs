@@ -86,6 +86,7 @@ impl Code {
             Cause::CircuitOpen => Code::CircuitOpen,
             Cause::Overloaded => Code::Overloaded,
             Cause::Starting => Code::ServerStarting,
+            Cause::Away => Code::ConnectionLost,
             Cause::Unavailable => Code::ServerUnavailable,
             Cause::GivenUp => Code::RetryExhausted,
             Cause::Cancelled => Code::InternalError,

@@ -9,10 +9,12 @@ use crate::attempt::{OwnWords, wait};
 use crate::model::answer::{Answer, Outcome, ToolError};
 use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Disposition, Failure, Sent};
+use crate::model::policy::Scope;
 use crate::model::time::millis;
 use crate::recover::chain::warning;
 use crate::report::event::Event;
 use crate::run::Run;
+use crate::state::Tool;
 
 /// What is told of a call that takes longer than its client waits, and runs on.
 pub(crate) fn still_running(tool: String, server: &str) -> Report {
@@ -33,6 +35,12 @@ pub(crate) fn still_running(tool: String, server: &str) -> Report {
         is_error: true,
         failure: Failure { sent: Sent::Maybe, ..Failure::local(Cause::Timeout, soon, note) },
     }
+}
+
+/// Who shares the breaker that refuses a tool: its server's connection has one too.
+fn open_breaker(tool: &Tool) -> Scope {
+    let is_cut_off = tool.server.connection.as_ref().is_some_and(|breaker| breaker.wait().is_some());
+    if is_cut_off { Scope::Server } else { tool.policy.scope }
 }
 
 impl<T: Clone> Run<'_, T> {
@@ -69,6 +77,7 @@ impl<T: Clone> Run<'_, T> {
             failure: &failure,
             attempts: self.attempts(),
             took: self.env().clock.now().since(self.started),
+            breaker: open_breaker(tool),
             verify: reader.as_deref(),
             verify_is_about: is_about,
             hint: tool.server.hint.as_deref(),
@@ -105,6 +114,7 @@ impl<T: Clone> Run<'_, T> {
             Cause::CircuitOpen
             | Cause::Overloaded
             | Cause::Starting
+            | Cause::Away
             | Cause::RateLimited
             | Cause::Loop
             | Cause::Uncertain

@@ -12,6 +12,7 @@ use super::sanitize::quote;
 use crate::model::duration::{about, age};
 use crate::model::effect::{Effect, Kind};
 use crate::model::failure::{Cause, Failure, Sent};
+use crate::model::policy::Scope;
 use crate::model::time::whole_seconds;
 
 /// Which words.
@@ -55,6 +56,8 @@ pub(crate) struct Situation<'a> {
     pub(crate) attempts: u32,
     /// How long the call took.
     pub(crate) took: Duration,
+    /// Who shares the breaker that is open.
+    pub(crate) breaker: Scope,
     /// A read tool of the same server.
     pub(crate) verify: Option<&'a str>,
     /// It speaks of the same things, so it can show what happened.
@@ -125,13 +128,23 @@ impl Situation<'_> {
         self.not_asked().unwrap_or_else(|| self.answered_badly())
     }
 
+    /// The breaker that is open: a shared one is not the tool's own.
+    fn breaker(&self) -> String {
+        match self.breaker {
+            Scope::Tool => "its circuit breaker".to_owned(),
+            Scope::Server => format!("the circuit breaker of {}", self.server()),
+            Scope::Global => "the circuit breaker of all tools".to_owned(),
+        }
+    }
+
     /// What was decided here or asks for patience: the call was not executed, and why.
     fn not_asked(&self) -> Option<String> {
         let (tool, server, message) = (self.tool, self.server(), &self.failure.message);
         let again = || self.in_seconds(" The same call can be repeated in", ".");
         Some(match self.failure.cause {
             Cause::CircuitOpen => format!(
-                "{tool} is temporarily unavailable: repeated failures opened its circuit breaker. The call was not executed.{} The task can continue without it or be reported as blocked on it.",
+                "{tool} is temporarily unavailable: repeated failures opened {}. The call was not executed.{} The task can continue without it or be reported as blocked on it.",
+                self.breaker(),
                 self.in_seconds(" The next real try is possible in", ".")
             ),
             Cause::RateLimited if self.is_local() => format!("{tool} was not executed: {message}.{}", again()),
@@ -145,9 +158,10 @@ impl Situation<'_> {
             Cause::Overloaded => {
                 format!("{tool} was not executed: {server} takes no more calls now ({}).{}", self.quoted(), again())
             }
-            Cause::Starting => {
+            Cause::Starting | Cause::Away => {
                 let held_up = if self.failure.sent == Sent::Never { "executed" } else { "sent again" };
-                format!("{tool} was not {held_up}: {server} is starting{}.{}", self.because(), again())
+                let state = if self.failure.cause == Cause::Away { "unavailable now" } else { "starting" };
+                format!("{tool} was not {held_up}: {server} is {state}{}.{}", self.because(), again())
             }
             Cause::Unavailable if self.failure.is_switched_off() => {
                 format!("{tool} was not executed: {message}. It stays off until a person switches it on.")
@@ -412,7 +426,7 @@ pub(crate) mod served {
         }
         let mut note = format!("Cached copy from {} ago; live read failed ({}).", age(old), why(failure));
         if before_a_write {
-            note.push_str(" Something was written to this server since.");
+            note.push_str(" Calls made since may have changed what it shows.");
         }
         note
     }

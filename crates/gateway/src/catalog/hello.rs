@@ -135,7 +135,7 @@ async fn listed(
     if has_tools || stable::known(&route.memory, key, era, "tools/list").is_some() {
         return Met::there(hello);
     }
-    let starting = Failure::Starting { reason: None, retry_in: server.reconnect.wait() };
+    let starting = Failure::Starting(server.reconnect.wait());
     Met { missing: Some(server.missing(&starting)), ..Met::there(hello) }
 }
 
@@ -147,7 +147,7 @@ async fn unless_given_up(
     tokio::select! {
         biased;
         link = link => link,
-        () = server.load.gave_up() => Err(Failure::Starting { reason: None, retry_in: server.reconnect.wait() }),
+        () = server.load.gave_up() => Err(Failure::Starting(server.reconnect.wait())),
     }
 }
 

@@ -147,7 +147,7 @@ impl Asked {
             Ok(_) => ControlFlow::Continue(Some(link)),
             // It goes on, and who was told something else hears of it.
             Err(_) => {
-                let starting = Failure::Starting { reason: None, retry_in: Duration::ZERO };
+                let starting = Failure::Starting(Duration::ZERO);
                 ControlFlow::Break(self.without(self.failed(starting)))
             }
         }
@@ -195,7 +195,7 @@ impl Asked {
             }
             () = lost => {
                 late::go_on(self.clone(), asking);
-                Err(self.failed(Failure::Starting { reason: None, retry_in: self.server.reconnect.wait() }))
+                Err(self.failed(Failure::Starting(self.server.reconnect.wait())))
             }
             () = tokio::time::sleep(patience) => {
                 late::go_on(self.clone(), asking);

@@ -17,11 +17,14 @@ pub enum Failure {
     /// It can never be started or reached as it is configured: nothing was sent.
     #[error("cannot be started: {0}")]
     Impossible(String),
-    /// It is not there yet, or not there again: nothing was sent.
-    #[error("is starting up and not ready yet{}", because(.reason.as_deref(), *.retry_in))]
-    Starting {
+    /// It is not there yet: nothing was sent.
+    #[error("is starting up and not ready yet{}", next_try(*.0))]
+    Starting(Duration),
+    /// It could not be reached, and is tried again: nothing was sent.
+    #[error("is unavailable: it {reason}{}", next_try(*.retry_in))]
+    Away {
         /// What went wrong last.
-        reason: Option<String>,
+        reason: String,
         /// How long until it is tried again.
         retry_in: Duration,
     },
@@ -93,10 +96,8 @@ fn said(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(": {text}") }
 }
 
-fn because(reason: Option<&str>, retry_in: Duration) -> String {
-    let reason = reason.map(|reason| format!("; before, it {reason}")).unwrap_or_default();
-    let again = if retry_in.is_zero() { String::new() } else { format!("; next try in {} s", seconds(retry_in)) };
-    format!("{reason}{again}")
+fn next_try(retry_in: Duration) -> String {
+    if retry_in.is_zero() { String::new() } else { format!("; next try in {} s", seconds(retry_in)) }
 }
 
 /// Whole seconds, rounded up.
@@ -123,7 +124,8 @@ impl Failure {
             self,
             Self::Unreachable(_)
                 | Self::Impossible(_)
-                | Self::Starting { .. }
+                | Self::Starting(_)
+                | Self::Away { .. }
                 | Self::GivenUp(_)
                 | Self::SessionLost
                 | Self::Forgetful
@@ -154,7 +156,7 @@ mod tests {
 
     #[test]
     fn an_error_says_what_a_client_can_branch_on() {
-        let starting = Failure::Starting { reason: None, retry_in: Duration::from_millis(2100) };
+        let starting = Failure::Starting(Duration::from_millis(2100));
         let data = json!({"code": "SERVER_STARTING", "retryable": true, "server": "gh", "retryAfter": 3});
         assert_eq!(starting.error("gh").data, Some(data));
         let denied = Failure::Status { status: 403, text: String::new(), retry_after: None };

@@ -125,12 +125,12 @@ impl Keeper {
 
     /// Why there is no conversation yet.
     pub fn starting(&self) -> Failure {
-        let last = self.server.reconnect.last();
-        if let Some(full @ Failure::NoRoom(_)) = last {
-            return full;
+        let retry_in = self.server.reconnect.soonest();
+        match self.server.reconnect.last() {
+            Some(full @ Failure::NoRoom(_)) => full,
+            Some(failure) => Failure::Away { reason: failure.to_string(), retry_in },
+            None => Failure::Starting(retry_in),
         }
-        let reason = last.map(|failure| failure.to_string());
-        Failure::Starting { reason, retry_in: self.server.reconnect.soonest() }
     }
 
     /// Begins to open it, unless that is under way; a lazy server waits for somebody who needs it.

@@ -141,7 +141,7 @@ impl Load {
 
     /// How a denial is told.
     pub fn denied_text(&self) -> DeniedText {
-        self.config.denied_text
+        self.config.denied_text.unwrap_or_default()
     }
 
     /// Whether its tools could not be listed when that was tried last, although it was greeted.
@@ -257,11 +257,11 @@ impl Server {
         let state = self.load.state();
         let known = match failure {
             // Said of a conversation that could not be opened: how that failed says more.
-            Failure::Starting { .. } | Failure::Unreachable(_) => state.failed.clone(),
+            Failure::Starting(_) | Failure::Away { .. } | Failure::Unreachable(_) => state.failed.clone(),
             _ => None,
         };
         let mut failed = known.unwrap_or_else(|| match failure {
-            Failure::Starting { retry_in, .. } => {
+            Failure::Starting(retry_in) => {
                 let text = "it is starting up and not ready yet";
                 seawall::Failure::local(Cause::Starting, Some(*retry_in), text)
             }

@@ -1,6 +1,6 @@
 //! What the library is told of a failure: the facts, for its classifier.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use http::StatusCode;
 use seawall::{Disposition, Sent, Signals, Transport};
@@ -14,10 +14,8 @@ impl Failure {
         match self {
             Self::Unreachable(why) => unreachable(why),
             Self::Impossible(why) => Signals::transport(Transport::Down, why).with_sent(Sent::Never),
-            Self::Starting { reason, retry_in } => Signals {
-                retry_after: Some(*retry_in).filter(|wait| !wait.is_zero()),
-                ..Signals::transport(Transport::Starting, reason.clone().unwrap_or_default()).with_sent(Sent::Never)
-            },
+            Self::Starting(retry_in) => not_there(Transport::Starting, "", *retry_in),
+            Self::Away { reason, retry_in } => not_there(Transport::Away, reason, *retry_in),
             Self::GivenUp(_) => Signals::transport(Transport::GivenUp, given_up(self)).with_sent(Sent::Never),
             Self::SessionLost | Self::NotTaken => {
                 Signals::http(404, self.to_string()).with_session().with_sent(Sent::Never)
@@ -38,6 +36,12 @@ impl Failure {
             }
         }
     }
+}
+
+/// A server that is not there, and when it is tried next.
+fn not_there(transport: Transport, why: &str, retry_in: Duration) -> Signals {
+    let retry_after = Some(retry_in).filter(|wait| !wait.is_zero());
+    Signals { retry_after, ..Signals::transport(transport, why).with_sent(Sent::Never) }
 }
 
 /// The seed's words, without ours before them.
@@ -95,7 +99,8 @@ mod tests {
         use Disposition::{Denied as Closed, Permanent, Transient};
         use Sent::{Maybe, Never};
         let unreachable = |text: &str| Failure::Unreachable(text.to_owned());
-        let starting = Failure::Starting { reason: Some("it timed out".to_owned()), retry_in: Duration::from_secs(3) };
+        let starting = Failure::Starting(Duration::from_secs(3));
+        let away = Failure::Away { reason: "timed out".to_owned(), retry_in: Duration::from_secs(3) };
         for (failure, cause, disposition, sent, loading) in [
             (unreachable("tcp connect error: Connection refused (os error 111)"), Network, Transient, Never, Permanent),
             (
@@ -124,6 +129,7 @@ mod tests {
                 Permanent,
             ),
             (starting, Starting, Transient, Never, Transient),
+            (away, Away, Transient, Never, Transient),
             (Failure::GivenUp(20), GivenUp, Permanent, Never, Permanent),
             (Failure::SessionLost, SessionLost, Transient, Never, Transient),
             (Failure::Forgetful, SessionLost, Permanent, Never, Permanent),
@@ -157,7 +163,7 @@ mod tests {
     fn a_known_wait_is_passed_on() {
         let wait = |failure: Failure| seawall::classify(&failure.signals()).retry_after;
         assert_eq!(wait(status(503, "", Some("7"))), Some(Duration::from_secs(7)));
-        let starting = |retry_in| Failure::Starting { reason: None, retry_in };
+        let starting = Failure::Starting;
         assert_eq!(wait(starting(Duration::from_secs(2))), Some(Duration::from_secs(2)));
         assert_eq!(wait(starting(Duration::ZERO)), None);
     }

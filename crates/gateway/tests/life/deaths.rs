@@ -107,7 +107,7 @@ async fn p4_a_server_that_failed_forty_times_is_still_tried_and_serves_the_same_
     let refused = client.call("echo", json!({"text": "now?"})).await;
     assert_eq!(
         (&failed(&refused)["code"], &failed(&refused)["mayHaveExecuted"]),
-        (&json!("SERVER_STARTING"), &json!(false))
+        (&json!("CONNECTION_LOST"), &json!(false))
     );
     until(5, "it is told", async || gateway.said(" WARN a failed 10 times in a row")).await;
 

@@ -43,7 +43,7 @@ async fn r35_how_long_calls_wait_is_the_operators_choice() {
     let ledger = Ledger::new();
     let ready = ledger.path.with_file_name("ready");
     let args = ["--tag", "$TAG", "--needs", ready.to_str().unwrap(), "--ledger", ledger.path()];
-    for (wait, code) in [("0s", "SERVER_STARTING"), ("30s", "")] {
+    for (wait, code) in [("0s", "CONNECTION_LOST"), ("30s", "")] {
         let _gone = std::fs::remove_file(&ready);
         let settings = format!("[reconnect]\nbase = \"50ms\"\nmax = \"50ms\"\nwait = \"{wait}\"");
         let gateway = Gateway::serve_with(&settings, &[Entry::scripted("a", &args)]).await;

@@ -105,6 +105,38 @@ async fn a_call_that_takes_longer_than_its_client_waits_is_answered_before_and_h
 }
 
 #[tokio::test]
+async fn a_client_that_gives_up_twice_after_the_same_time_is_answered_before_it_does_so_again() {
+    let server = Faulty::start(|tool, count, _| match (tool, count) {
+        ("get_issue", 1) => End::Text("a copy"),
+        _ => End::Hang,
+    })
+    .await;
+    let served = server.served("").await;
+    let session = served.session("/mcp/gh").await;
+    call(&session, "get_issue", json!({"n": 1})).await;
+    for id in [91, 92] {
+        let params = json!({"name": "list_issues", "arguments": {"n": id}});
+        let body = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string();
+        let given_up = async {
+            tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
+            session.tell("notifications/cancelled", json!({"requestId": id})).await;
+        };
+        tokio::join!(session.raw(&body), given_up);
+    }
+    // It waits for 1.5 s, and has its answer before: that the call runs on, or a copy if there is one.
+    let answer = call(&session, "create_issue", json!({})).await;
+    assert!(text(&answer).starts_with("create_issue is still running on gh."), "{answer}");
+    assert_eq!(server.cancelled(), 2, "what runs on is not called off");
+    let answer = call(&session, "get_issue", json!({"n": 1})).await;
+    let served_by = &answer["result"]["_meta"]["seawall/served"]["by"];
+    assert_eq!((&answer["result"]["content"][1]["text"], served_by), (&json!("a copy"), &json!("cached")), "{answer}");
+    let other = served.session("/mcp/gh").await;
+    let patient =
+        tokio::time::timeout(std::time::Duration::from_secs(3), call(&other, "create_issue", json!({"n": 2})));
+    assert!(patient.await.is_err(), "another client is waited for");
+}
+
+#[tokio::test]
 async fn that_a_call_still_runs_is_told_in_the_form_of_all_failures() {
     let server = Faulty::start(|_, _, _| End::Hang).await;
     let policies = "[tools.\"gh/create_issue\"]\nclient_cap = \"1s\"\n[messages]\nformat = \"json\"\n";

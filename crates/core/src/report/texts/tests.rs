@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::failure::{Disposition, Sent};
 
-const CAUSES: [Cause; 19] = [
+const CAUSES: [Cause; 20] = [
     Cause::RateLimited,
     Cause::Timeout,
     Cause::AuthExpired,
@@ -19,6 +19,7 @@ const CAUSES: [Cause; 19] = [
     Cause::CircuitOpen,
     Cause::Overloaded,
     Cause::Starting,
+    Cause::Away,
     Cause::Unavailable,
     Cause::Cancelled,
     Cause::GivenUp,
@@ -40,6 +41,7 @@ fn situation<'a>(failure: &'a Failure, effect: Effect) -> Situation<'a> {
         failure,
         attempts: 2,
         took: Duration::from_secs(30),
+        breaker: Scope::Tool,
         verify: Some("list_issues"),
         verify_is_about: true,
         hint: None,
@@ -128,7 +130,9 @@ fn whether_it_may_have_run_is_always_said_of_a_write() {
 /// What is decided in this process is never sent.
 fn local_or(cause: Cause, sent: Sent) -> Sent {
     match cause {
-        Cause::Loop | Cause::CircuitOpen | Cause::Overloaded | Cause::Starting | Cause::Unavailable => Sent::Never,
+        Cause::Loop | Cause::CircuitOpen | Cause::Overloaded | Cause::Starting | Cause::Away | Cause::Unavailable => {
+            Sent::Never
+        }
         Cause::Uncertain => Sent::Maybe,
         _ => sent,
     }
@@ -144,6 +148,19 @@ fn the_seeds_words_say_it_of_a_write_too() {
             "{text}"
         );
         assert_eq!(text.contains("It may have been executed. list_issues can show"), told, "{text}");
+    }
+}
+
+#[test]
+fn a_breaker_that_is_shared_is_not_called_the_tools_own() {
+    let open = failure(Cause::CircuitOpen, Sent::Never, None, "open");
+    let opened = |breaker| Situation { breaker, ..situation(&open, Effect::Write) }.plain();
+    for (breaker, words) in [
+        (Scope::Tool, "opened its circuit breaker."),
+        (Scope::Server, "opened the circuit breaker of github."),
+        (Scope::Global, "opened the circuit breaker of all tools."),
+    ] {
+        assert!(opened(breaker).contains(words), "{}", opened(breaker));
     }
 }
 
@@ -240,7 +257,12 @@ fn the_plain_catalogue() {
         let _ = writeln!(catalogue, "== {cause:?}");
         let wait = matches!(
             cause,
-            Cause::RateLimited | Cause::Uncertain | Cause::CircuitOpen | Cause::Overloaded | Cause::Starting
+            Cause::RateLimited
+                | Cause::Uncertain
+                | Cause::CircuitOpen
+                | Cause::Overloaded
+                | Cause::Starting
+                | Cause::Away
         );
         let retry_after = wait.then_some(Duration::from_millis(12_001));
         for (effect, sent) in

@@ -88,9 +88,7 @@ fn discreet(server: &Server, failure: &Failure) -> Failure {
         Failure::Status { status, text, retry_after } => {
             Failure::Status { status: *status, text: hidden(text), retry_after: retry_after.clone() }
         }
-        Failure::Starting { reason, retry_in } => {
-            Failure::Starting { reason: reason.as_ref().map(hidden), retry_in: *retry_in }
-        }
+        Failure::Away { reason, retry_in } => Failure::Away { reason: hidden(reason), retry_in: *retry_in },
         Failure::Struck { failure, .. } => discreet(server, failure),
         other => other.clone(),
     }

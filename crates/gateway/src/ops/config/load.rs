@@ -21,8 +21,8 @@ pub struct LoadConfig {
     pub backoff: Duration,
     /// How long a server may be starting before somebody should look after it.
     pub max_starting: Duration,
-    /// How a server that denied access is told.
-    pub denied_text: DeniedText,
+    /// How a server that denied access is told, unless as the preset has it.
+    pub denied_text: Option<DeniedText>,
 }
 
 impl Default for LoadConfig {
@@ -31,7 +31,7 @@ impl Default for LoadConfig {
             attempts: 3,
             backoff: Duration::from_millis(250),
             max_starting: Duration::from_secs(300),
-            denied_text: DeniedText::default(),
+            denied_text: None,
         }
     }
 }
@@ -44,7 +44,7 @@ pub(super) fn read(section: &Field<'_>, problems: &mut Problems) -> LoadConfig {
             "attempts" => load.attempts = problems.keep(value.whole(MOST)).unwrap_or(load.attempts),
             "backoff" => load.backoff = problems.keep(duration::read(&value)).unwrap_or(load.backoff),
             "max_starting" => load.max_starting = problems.keep(duration::read(&value)).unwrap_or(load.max_starting),
-            "denied_text" => load.denied_text = problems.keep(denied_text(&value)).unwrap_or_default(),
+            "denied_text" => load.denied_text = problems.keep(denied_text(&value)),
             _ => problems.push(value.place.problem(suggest::unknown(key, &KEYS))),
         }
     }

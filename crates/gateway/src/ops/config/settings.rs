@@ -113,11 +113,12 @@ impl Settings {
             session_idle,
             allowed_hosts,
             allowed_origins,
-            load,
+            mut load,
             rules,
             reconnect,
             ..
         } = self;
+        load.denied_text.get_or_insert(rules.preset.denied_text());
         for server in &mut servers {
             server.life.reconnect = reconnect;
         }

@@ -135,7 +135,7 @@ fn how_servers_are_loaded_is_read_and_checked() {
     let (backoff, max_starting) = (Duration::from_millis(100), Duration::from_secs(60));
     assert_eq!(
         config.load,
-        LoadConfig { attempts: 5, backoff, max_starting, denied_text: seawall::DeniedText::Legacy }
+        LoadConfig { attempts: 5, backoff, max_starting, denied_text: Some(seawall::DeniedText::Legacy) }
     );
     assert!(config.servers[0].required);
 
@@ -146,6 +146,21 @@ fn how_servers_are_loaded_is_read_and_checked() {
          seawall.toml:3: load.backof: unknown key; did you mean \"backoff\"?\n\
          seawall.toml:6: servers.a.required: must be true or false, not a number"
     );
+}
+
+#[test]
+fn denials_are_told_as_the_preset_has_it_unless_that_is_set() {
+    use seawall::DeniedText::{Diagnostic, Legacy};
+    for (text, denied) in [
+        ("", Diagnostic),
+        ("preset = 'blog'\n", Diagnostic),
+        ("preset = 'caipe'\n", Legacy),
+        ("[load]\ndenied_text = 'diagnostic'\n[servers.b]\ncommand = 'b'\n", Diagnostic),
+        ("preset = 'caipe'\n[load]\ndenied_text = 'diagnostic'\n", Diagnostic),
+    ] {
+        let config = toml_file(&format!("{text}[servers.a]\ncommand = 'a'")).good("seawall.toml");
+        assert_eq!(config.load.denied_text, Some(denied), "{text}");
+    }
 }
 
 #[test]
