@@ -53,6 +53,7 @@ impl Gateway {
         };
         let servers: Vec<Arc<Server>> = config.servers.iter().map(server).collect();
         servers.iter().for_each(|server| server.when_greeted(startup::when_greeted(&memory, &policies)));
+        servers.iter().for_each(|server| startup::recall(&memory, &policies, server));
         let shared: Arc<Shared> =
             Arc::new(servers.iter().map(|server| (server.name.clone(), Common::default())).collect());
         let (detached, results): (DetachedCalls, Arc<Results>) = Default::default();

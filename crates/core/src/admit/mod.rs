@@ -19,11 +19,10 @@ use crate::model::duration::about;
 use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Failure, QUEUE_IS_SILENT, Sent};
 use crate::model::invalid::Invalid;
-use crate::model::policy::Fallback;
 use crate::model::time::Clock;
 use crate::report::event::Event;
 use crate::run::Run;
-use crate::state::durable::{NotQueued, Waiting};
+use crate::state::durable::{Fate, Kept, NotQueued};
 use ledger::in_flight::Following;
 use ledger::loops::LoopMode;
 use ledger::uncertain::HeldBack;
@@ -119,19 +118,23 @@ impl<T: Clone> Gatekeeper<T> {
     }
 
     async fn look_into_queue<'a>(&'a self, run: &Run<'a, T>) -> Admitted<'a, T> {
-        let waiting = match run.pipeline.durable.as_deref() {
-            Some(durable) => within(run.patience(), durable.waiting(&run.queued())).await,
+        let found = match run.pipeline.durable.as_deref() {
+            Some(durable) => within(run.patience(), durable.find(&run.queued())).await,
             None => Ok(Ok(None)),
         };
-        match waiting {
-            Ok(Ok(Some(waiting))) => return Admitted::refused(run.is_queued(&waiting)),
-            Ok(Ok(None)) => self.ledger.uncertain.left_queue(run.ledger_key()),
+        let uncertain = &self.ledger.uncertain;
+        match found {
+            Ok(Ok(Some(kept))) => match run.meet_queued(&kept) {
+                Some(failure) => return Admitted::refused(failure),
+                None => uncertain.forget_queued(run.ledger_key()),
+            },
+            Ok(Ok(None)) => uncertain.left_queue(run.ledger_key()),
             Ok(Err(NotQueued::Refused(why) | NotQueued::Unknown(why))) => {
                 return Admitted::refused(run.queue_is_silent(&why));
             }
             Err(_) => return Admitted::refused(run.queue_is_silent("it did not answer in time")),
         }
-        match self.ledger.uncertain.check(&run.call.session, || run.ledger_key()) {
+        match uncertain.check(&run.call.session, || run.ledger_key()) {
             Some(held) => Admitted::refused(run.hold_back(&held)),
             None => self.within_rate(run, None),
         }
@@ -178,13 +181,25 @@ impl<T: Clone> Run<'_, T> {
         Failure { sent: Sent::Maybe, ..self.refuse(Cause::Uncertain, Some(held.left), words) }
     }
 
-    /// Not sent, because the same call waits in the queue, or is being sent from there.
-    fn is_queued(&self, Waiting { id, is_under_way }: &Waiting) -> Failure {
-        let (state, sent) = match is_under_way {
-            true => ("is being tried", Sent::Maybe),
-            false => ("is not done yet", Sent::Never),
+    /// Not sent, because the same call waits in the queue, is being sent from there, or left it lately. What was executed from
+    /// there is held back as if it had just been uncertain: whoever repeats it does not know. `None`: it is sent.
+    fn meet_queued(&self, Kept { id, fate }: &Kept) -> Option<Failure> {
+        let queued = |sent, state| {
+            let words = format!("the same call is queued as {id} and {state}");
+            Some(Failure { sent, ..self.refuse(Cause::Queued, None, words) })
         };
-        Failure { sent, ..self.refuse(Cause::Queued, None, format!("the same call is queued as {id} and {state}")) }
+        let left =
+            |ago| self.tool.policy.repeat_after.and_then(|lasts| lasts.checked_sub(ago)).filter(|left| !left.is_zero());
+        match *fate {
+            Fate::Waits => queued(Sent::Never, "is not done yet"),
+            Fate::UnderWay => queued(Sent::Maybe, "is being tried"),
+            Fate::Executed(ago) => left(ago).map(|left| {
+                let words = format!("the same call, queued as {id}, was executed {} ago", about(ago));
+                Failure { sent: Sent::Yes, ..self.refuse(Cause::Uncertain, Some(left), words) }
+            }),
+            Fate::Uncertain(age) => left(age).map(|left| self.hold_back(&HeldBack { age, left, is_queued: false })),
+            Fate::NotExecuted => None,
+        }
     }
 
     /// Not sent, because nobody can tell whether the same call waits in the queue.
@@ -195,8 +210,7 @@ impl<T: Clone> Run<'_, T> {
 
     /// Whether the same call may wait in the queue. Most of the time nothing does, and then the queue need not be asked.
     fn may_be_queued(&self) -> bool {
-        let may_wait = || self.pipeline.durable.as_ref().is_some_and(|queue| !queue.is_idle(&self.tool.server.name));
-        self.tool.policy.fallback.contains(&Fallback::Queue) && may_wait()
+        self.pipeline.durable.as_ref().is_some_and(|queue| !queue.is_idle(&self.tool.server.name))
     }
 
     fn answer_at_once<'a>(&self, value: T) -> Admitted<'a, T> {

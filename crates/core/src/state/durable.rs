@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -33,11 +34,26 @@ impl Queued {
 
 /// The same write, as it was found in a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct Kept {
     /// Its id there.
     pub id: String,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// What became of a write that was put into a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It waits for its server, and was not sent.
+    Waits,
     /// It is being sent right now, and may have been executed.
-    pub is_under_way: bool,
+    UnderWay,
+    /// It was executed this long ago.
+    Executed(Duration),
+    /// It was given up this long ago, and may have been executed.
+    Uncertain(Duration),
+    /// It was given up, and was certainly not executed.
+    NotExecuted,
 }
 
 /// The store could not keep a write.
@@ -65,16 +81,16 @@ pub trait Durable: Send + Sync {
     /// The oldest waiting item of a server.
     fn next<'a>(&'a self, server: &'a str) -> Promise<'a, Option<(String, Queued)>>;
 
-    /// Whether the same call waits here, and under which id, so that it is not made beside it meanwhile. A store that keeps no account
-    /// of that says `None`: then only a look or time keeps the two apart. One that should know and cannot say it now fails, and
-    /// the call is not sent.
-    fn waiting<'a>(&'a self, item: &'a Queued) -> Promise<'a, Result<Option<Waiting>, NotQueued>> {
+    /// What became of the same call, so that it is not made beside it, nor again by whoever does not know that it was made. The
+    /// newest, unless another one still waits. A store that keeps no account of that says `None`: then only a look or time keeps
+    /// the two apart. One that should know and cannot say it now fails, and the call is not sent.
+    fn find<'a>(&'a self, item: &'a Queued) -> Promise<'a, Result<Option<Kept>, NotQueued>> {
         let _unknown = item;
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Whether certainly nothing waits for this server, also nothing that an earlier process left. Told at once, from memory:
-    /// if so, nobody asks what is [`waiting`](Durable::waiting).
+    /// Whether certainly nothing waits for this server or has left it lately, also nothing of an earlier process. Told at once, from
+    /// memory: if so, nobody [asks](Durable::find).
     fn is_idle(&self, server: &str) -> bool {
         let _unknown = server;
         false

@@ -25,8 +25,8 @@ impl Durable for Slow {
         self.0.next(server)
     }
 
-    fn waiting<'a>(&'a self, item: &'a Queued) -> Promise<'a, Result<Option<Waiting>, NotQueued>> {
-        self.0.waiting(item)
+    fn find<'a>(&'a self, item: &'a Queued) -> Promise<'a, Result<Option<Kept>, NotQueued>> {
+        self.0.find(item)
     }
 
     fn is_idle(&self, server: &str) -> bool {
@@ -157,7 +157,7 @@ impl Durable for Silent {
         Box::pin(async { None })
     }
 
-    fn waiting<'a>(&'a self, _: &'a Queued) -> Promise<'a, Result<Option<Waiting>, NotQueued>> {
+    fn find<'a>(&'a self, _: &'a Queued) -> Promise<'a, Result<Option<Kept>, NotQueued>> {
         self.asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         match self.is_broken {
             true => Box::pin(async { Err(NotQueued::Unknown("the disk is gone".to_owned())) }),
@@ -193,14 +193,12 @@ async fn a_queue_that_does_not_say_whether_a_write_waits_is_told_as_such() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_asks_a_queue_in_which_nothing_waits_or_for_what_is_never_queued() {
-    let calls = [(true, "create_issue"), (false, "get_issue"), (false, "update_issue"), (false, "append_line")];
+async fn nobody_asks_a_queue_in_which_nothing_waits_or_for_what_may_be_repeated() {
+    let calls = [(true, "create_issue"), (false, "get_issue"), (false, "update_issue")];
     for (is_idle, tool) in calls {
         let queue = Arc::new(Silent { is_idle, ..Silent::default() });
         let tools = ToolCaller::new(Settings { durable: Some(queue.clone()), ..settings(&env(0.0)) }).unwrap();
         tools.tool(ToolFacts { effect: Some(Effect::Idempotent), ..ToolFacts::named("update_issue") }, |_| ()).unwrap();
-        tools.tool(ToolFacts::named("append_line"), |it| it.fallback.clear()).unwrap();
-
         assert!(tools.call(tool, nothing(), Script::healthy().send()).await.value().is_some(), "{tool}");
         assert_eq!(queue.asked.load(std::sync::atomic::Ordering::SeqCst), 0, "{tool}");
     }

@@ -120,6 +120,10 @@ impl Face {
                 (Caller::Modern(Arc::clone(&session.id)), Arc::new(OnStream { stream: Arc::clone(&out) }) as Arc<_>)
             }
         };
+        // Before the next line is read: requests run beside each other, and a client need not wait for the answer.
+        if era == Era::Legacy && message.method() == "initialize" {
+            session.take_initialize(message.body_json());
+        }
         let call = Call::new(message, outlet);
         let Some(id) = call.request.id().cloned() else { return };
         let began = match session.calls().begin(&id, &call.cancel, call.request.raw().len()) {

@@ -4,7 +4,7 @@
 //! call that waits. A call nobody comes back for is called off.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::pool::Turn;
-use crate::call::{Call, Outlet};
+use crate::call::{Call, Cancel, Outlet};
 use crate::upstream::{Failure, Link};
 use crate::wire::edit::{Object, splice};
 use crate::wire::names::{CLIENT_CAPABILITIES, LOG_LEVEL};
@@ -28,8 +28,6 @@ const TOGETHER: Duration = Duration::from_millis(20);
 pub enum News {
     /// The server asks.
     Asked(Message),
-    /// The server asks for what the client has not declared: a capability.
-    Undeclared(String),
     /// The server answers.
     Answered(Result<Message, Failure>),
 }
@@ -41,8 +39,6 @@ pub enum Step {
     Answered(Result<Message, Failure>),
     /// The client has something to answer.
     Asking,
-    /// It cannot go on with this client: a capability is missing.
-    Undeclared(String),
 }
 
 /// A call that runs by itself while its client comes and goes.
@@ -51,6 +47,8 @@ pub struct Running {
     link: Arc<Link>,
     /// The right to have it alone.
     _turn: Turn,
+    /// How the request that began it is called off.
+    pub cancel: Arc<Cancel>,
     /// Questions that are not answered, by the key the client knows them under.
     pub questions: Vec<(String, Message)>,
     outlet: Arc<Current>,
@@ -67,17 +65,18 @@ impl Running {
         let outlet = Arc::new(Current {
             tell: tell.clone(),
             declared: capabilities.names().map(|name| name.into_owned()).collect(),
+            undeclared: OnceLock::new(),
             wants_logs: stated.meta(LOG_LEVEL).is_some(),
             waiting: Mutex::new(None),
         });
-        let (own, over) = (Arc::clone(&link), Arc::clone(&outlet));
+        let (own, over, cancel) = (Arc::clone(&link), Arc::clone(&outlet), Arc::clone(&call.cancel));
         let task = tokio::spawn(async move {
             let call = Call { outlet: over, ..call };
             let answer = own.request(&call).await;
             let _gone = tell.send(News::Answered(answer)).await;
         });
         let until = Instant::now() + limits::PARK_TIME;
-        Self { link, _turn: turn, questions: Vec::new(), outlet, news, task, until }
+        Self { link, _turn: turn, cancel, questions: Vec::new(), outlet, news, task, until }
     }
 
     /// Waits for what happens next; what the server says meanwhile goes to whoever made this `call`.
@@ -107,9 +106,13 @@ impl Running {
         }
         match news {
             Some(News::Answered(answer)) => Step::Answered(answer),
-            Some(News::Undeclared(capability)) => Step::Undeclared(capability),
             Some(News::Asked(_)) | None => Step::Answered(Err(Failure::Lost("the conversation ended".to_owned()))),
         }
+    }
+
+    /// A capability that the server asked for and the client has not declared.
+    pub fn undeclared(&self) -> Option<&str> {
+        self.outlet.undeclared.get().map(String::as_str)
     }
 
     /// Whether the client has something to answer.
@@ -162,6 +165,8 @@ fn key(question: &Message, others: usize) -> String {
 struct Current {
     tell: mpsc::Sender<News>,
     declared: Vec<String>,
+    /// What the server asked for all the same.
+    undeclared: OnceLock<String>,
     wants_logs: bool,
     waiting: Mutex<Option<Waiting>>,
 }
@@ -202,8 +207,9 @@ impl Outlet for Current {
             return link.refuse(&question, "a client of this protocol revision cannot be asked that");
         }
         let capability = question.method().split('/').next().unwrap_or_default();
+        // The server decides whether it can do without, as it would if it spoke to the client itself: it may have acted already.
         if !self.declared.iter().any(|declared| declared == capability) {
-            let _over = self.tell.try_send(News::Undeclared(capability.to_owned()));
+            let _first = self.undeclared.set(capability.to_owned());
             return link.refuse(&question, "the client has not declared this capability");
         }
         if self.tell.try_send(News::Asked(question.clone())).is_err() {

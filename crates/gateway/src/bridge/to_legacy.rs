@@ -1,6 +1,7 @@
 //! A modern client's call to a legacy server: the session is ours, the server's questions become `input_required`, and
 //! the answer carries what the modern era wants to see in it.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -58,15 +59,26 @@ async fn ask(server: &Arc<Server>, pool: &Pool, link: Arc<Link>, call: &Call) ->
         }
         None => begin(server, pool, link, call).await?,
     };
-    let step = tokio::select! {
-        biased;
-        step = running.next(call) => step,
-        // Dropped, it tells its server.
-        () = call.cancel.cancelled() => return Err(failed(server, Failure::Cancelled)),
+    let begun_as = Arc::clone(&running.cancel);
+    let step = {
+        let mut next = pin!(running.next(call));
+        tokio::select! {
+            biased;
+            step = next.as_mut() => step,
+            // Its server is told, and may answer all the same.
+            () = call.cancel.cancelled() => {
+                begun_as.cancel(call.cancel.params().cloned().unwrap_or_default());
+                next.await
+            }
+        }
     };
     match step {
         Step::Answered(answer) => {
-            modern_answer(&call.request, hello.as_ref(), answer.map_err(|failure| failed(server, failure))?)
+            let answer = answer.map_err(|failure| failed(server, failure))?;
+            match running.undeclared().filter(|_| went_wrong(&answer)) {
+                Some(capability) => missing(&call.request, capability),
+                None => modern_answer(&call.request, hello.as_ref(), answer),
+            }
         }
         Step::Asking => {
             let questions = asked(&running);
@@ -76,12 +88,18 @@ async fn ask(server: &Arc<Server>, pool: &Pool, link: Arc<Link>, call: &Call) ->
             result.set("requestState", quoted(&state));
             answered(&result.json())
         }
-        Step::Undeclared(capability) => {
-            let text = format!("this needs the client capability {capability:?}, which the request does not declare");
-            let data = json!({"requiredCapabilities": {capability: {}}});
-            Err(Error::new(build::MISSING_CAPABILITY, text).with(data).into())
-        }
     }
+}
+
+fn went_wrong(answer: &Message) -> bool {
+    answer.kind() == Kind::Error || answer.field_json("isError") == Some(b"true")
+}
+
+/// The answer of a server that cannot do without what its client has not declared, as the modern era writes it.
+fn missing(request: &Message, capability: &str) -> Reply {
+    let text = format!("this needs the client capability {capability:?}, which the request does not declare");
+    let error = Error::new(build::MISSING_CAPABILITY, text).with(json!({"requiredCapabilities": {capability: {}}}));
+    Message::parse(build::error(request.id(), &error)).map_err(|reject| Error::from(&reject).into())
 }
 
 async fn begin(server: &Arc<Server>, pool: &Pool, common: Arc<Link>, call: &Call) -> Result<Running, Refusal> {

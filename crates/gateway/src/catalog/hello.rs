@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{missing, stable};
 use crate::bridge::pool::{self, own_info};
 use crate::bridge::to_legacy::discovered;
-use crate::bridge::to_modern::{self, answered, with_body};
+use crate::bridge::to_modern::{answered, with_body};
 use crate::call::Call;
 use crate::dispatch::{Caller, Refusal, Reply, exchange};
 use crate::gateway::Route;
@@ -28,10 +28,8 @@ pub async fn initialize(route: &Arc<Route>, caller: &Caller, call: &Call) -> Rep
     let Caller::Legacy(session, _) = caller else {
         return Err(Error::new(build::METHOD_NOT_FOUND, "initialize is not part of this protocol revision").into());
     };
-    let params = bytes::Bytes::copy_from_slice(call.request.body_json());
     let asked = call.request.field_text("protocolVersion").unwrap_or_default().into_owned();
-    let opening = Opening { prefer: Era::Legacy, meta: to_modern::meta(&params), initialize: params };
-    if session.opening.set(opening).is_err() && session.is_greeted() {
+    if !session.take_initialize(call.request.body_json()) && session.is_greeted() {
         return Err(Error::new(build::INVALID_REQUEST, "this session is initialized already").into());
     }
     let met = join_all(route.servers.iter().map(|server| meet(route, session, server))).await;

@@ -52,6 +52,16 @@ pub fn when_greeted(memory: &Arc<Memory>, policies: &Arc<Policies>) -> WhenGreet
     })
 }
 
+/// What a server listed last says what its tools are, until it is heard: a server that is away is not one whose tools nobody
+/// knows.
+pub fn recall(memory: &Memory, policies: &Policies, server: &Server) {
+    for (cursor, page) in memory.pages_of_any(&server.remembered_as(), "tools/list") {
+        if let Ok(page) = answered(&page) {
+            policies.learn(&server.name, &cursor, &page, false);
+        }
+    }
+}
+
 /// Keeps what one look at a server found, for whoever comes.
 pub fn keep_found(
     memory: &Arc<Memory>,

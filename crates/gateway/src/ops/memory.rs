@@ -133,6 +133,18 @@ impl Memory {
         self.list(&of_any(key), name)
     }
 
+    /// The pages of a list as a client of whatever kind read them last, each with its cursor; the first has none.
+    pub fn pages_of_any(&self, key: &str, list: &str) -> Vec<(String, Bytes)> {
+        let key = of_any(key);
+        let known = self.known(&key);
+        let Some(known) = known.get(&key) else { return Vec::new() };
+        let page = |(name, page): (&String, &Box<RawValue>)| {
+            let cursor = name.strip_prefix(list)?.strip_prefix(' ').or_else(|| (name == list).then_some(""))?;
+            Some((cursor.to_owned(), Bytes::copy_from_slice(page.get().as_bytes())))
+        };
+        known.lists.iter().filter_map(page).collect()
+    }
+
     /// The last handshake.
     pub fn hello(&self, key: &str) -> Option<Hello> {
         let known = self.known(key);

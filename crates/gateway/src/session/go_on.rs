@@ -4,23 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use bytes::Bytes;
-
 use super::Session;
-use crate::bridge::to_modern;
 use crate::upstream::Keeper;
 use crate::upstream::handshake::Opening;
 use crate::wire::edit::Object;
-use crate::wire::names::Era;
 use crate::wire::scan;
 
 impl Session {
     /// Takes up what the client and a former self of this gateway had come to. Conversations with servers are opened by the
     /// first call that needs them, and are told again what the client told the ones before them.
     pub fn go_on(&self, initialize: &str, log_level: Option<String>, subscribed: BTreeMap<String, Vec<String>>) {
-        let initialize = Bytes::copy_from_slice(initialize.as_bytes());
-        let opening = Opening { prefer: Era::Legacy, meta: to_modern::meta(&initialize), initialize };
-        let _first = self.opening.set(opening);
+        self.take_initialize(initialize.as_bytes());
         *self.log_level.lock().unwrap_or_else(PoisonError::into_inner) = log_level;
         self.subscribed.lock().unwrap_or_else(PoisonError::into_inner).extend(subscribed);
         // The answer to a question of before must not be taken for the answer to one of now.

@@ -19,9 +19,17 @@ use crate::wire::names::Era;
 use crate::wire::{Id, Message, build, limits};
 
 impl Session {
-    /// The name under which is remembered what a server says to clients like this one.
+    /// Takes what the client says in `initialize`; whether it had said nothing before.
+    pub fn take_initialize(&self, initialize: &[u8]) -> bool {
+        let initialize = Bytes::copy_from_slice(initialize);
+        let opening = Opening { prefer: Era::Legacy, meta: to_modern::meta(&initialize), initialize };
+        self.opening.set(opening).is_ok()
+    }
+
+    /// The name under which is remembered what a server says to clients like this one; a client that has not said what it is
+    /// like is one of its own kind.
     pub fn key(&self, server: &Server) -> String {
-        self.opening.get().map(|opening| opening.key(server)).unwrap_or_default()
+        self.opening.get().map_or_else(|| format!("{}-", server.remembered_as()), |opening| opening.key(server))
     }
 
     /// The handshake with the client was answered.

@@ -39,11 +39,23 @@ fn after_string(text: &[u8]) -> &[u8] {
     &[]
 }
 
-/// Whether a number keeps its value when it is read: a whole one that fits, or one of few digits.
+/// Whether a number keeps its value when it is read: a whole one that fits, one of few digits, or one that is written like
+/// this again, as programs write what they have read or reckoned.
 fn is_exact(number: &[u8]) -> bool {
     const DIGITS: usize = 15;
-    let parsed = std::str::from_utf8(number).unwrap_or_default();
-    number.len() <= DIGITS || parsed.parse::<i64>().is_ok() || parsed.parse::<u64>().is_ok()
+    let text = std::str::from_utf8(number).unwrap_or_default();
+    number.len() <= DIGITS || text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok() || is_written_again(text)
+}
+
+fn is_written_again(text: &str) -> bool {
+    let is_same = |number: f64| serde_json::to_string(&number).is_ok_and(|again| plain(&again) == plain(text));
+    serde_json::from_str::<f64>(text).is_ok_and(is_same)
+}
+
+/// A number without what languages write differently: `1.5e-07`, `1.5E-7`; `1.5e+22`, `1.5e22`.
+fn plain(number: &str) -> (&str, i32) {
+    let (digits, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    (digits, exponent.parse().unwrap_or(i32::MAX))
 }
 
 #[cfg(test)]
@@ -58,13 +70,16 @@ mod tests {
             r#"{"a":12345,"b":"123456789012345678901234567890"}"#,
             r#"{"a":"\"","b":1.5e3,"true":true}"#,
             "[1,-9223372036854775808,18446744073709551615]",
+            "[52.52000659999999,0.30000000000000004,1763421234.1234567,-0.1234567890123456]",
+            "[1.2345678901234566e-07,1.2345678901234568E+22,1.7976931348623157e308]",
         ] {
             assert_eq!(read(exact.as_bytes()).1, None, "{exact}");
         }
         for lossy in [
             r#"{"a":123456789012345678901234567890}"#,
             r#"{"\\":18446744073709551616}"#,
-            "[0.1234567890123456]",
+            "[0.12345678901234567]",
+            "[0.10000000000000000555]",
             "[1e999]",
         ] {
             assert_eq!(read(lossy.as_bytes()).1.as_deref(), Some(lossy));

@@ -188,6 +188,35 @@ async fn a_handshake_is_answered_from_memory_while_the_server_takes_its_time() {
 }
 
 #[tokio::test]
+async fn a_client_that_does_not_wait_for_the_handshake_gets_its_own_servers_tools_from_one_child() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let starts = folder.path().join("starts");
+    let fixture = program("seawall-fixture");
+    let counted = format!("echo x >> {}; exec {fixture} --stdio --era legacy", starts.display());
+    let scripted = program("seawall-scripted");
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "hasty", "version": "1"}}});
+    let all = [
+        hello.to_string(),
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{}}"#.to_owned(),
+    ];
+    for round in 1..=10 {
+        for (command, tool) in [(vec!["sh", "-c", &counted], "echo_meta"), (vec![scripted.as_str()], "echo")] {
+            let mut client = Wrapped::remembering(folder.path(), &command);
+            client.send(&all.join("\n")).await;
+            let (list, _) = client.answer(&json!(2)).await;
+            let tools = list["result"]["tools"].as_array().unwrap_or_else(|| panic!("{list}"));
+            let is_there = |name: &str| tools.iter().any(|known| known["name"] == name);
+            assert_eq!((is_there("echo_meta"), is_there("echo")), (tool == "echo_meta", tool == "echo"), "{list}");
+            client.close();
+            soon(client.child.wait()).await.unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&starts).unwrap().lines().count(), round, "one child each time");
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_crashes_at_its_start_is_not_started_again_and_again() {
     let folder = tempfile::TempDir::new().unwrap();
     let starts = folder.path().join("starts");

@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{Sender, channel};
 
+use crate::kit::client::{modern_headers, modern_request};
 use crate::kit::upstream::{STREAM, answer, honest, response, write};
-use crate::kit::{Asked, Entry, Gateway, Legacy, Upstream, modern, text, until};
-use crate::{ONCE, failed};
+use crate::kit::{Asked, Entry, Gateway, Legacy, Upstream, http, modern, text, until};
+use crate::{Ledger, ONCE, failed};
 
 /// A status, and a body in which `$ID` is the id of the request.
 type Refusal = (&'static str, &'static str);
@@ -390,4 +391,34 @@ async fn p31_one_handshake_serves_all_calls_of_a_client() {
     // The stateless clients share one more.
     assert_eq!(asked_for(&upstream, "initialize").len(), 2);
     gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_stateless_client_that_drops_its_call_and_asks_again_gets_the_one_answer() {
+    // A pipe to a server of the legacy era: the call is carried over from one era to the other.
+    for capabilities in [json!({}), json!({"elicitation": {}})] {
+        let ledger = Ledger::new();
+        let gateway = Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG", "--ledger", ledger.path()])]).await;
+        let ask = async |tool: &str, arguments: Value| {
+            let mut request = modern_request(1, "tools/call", json!({"name": tool, "arguments": arguments}));
+            request["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] = capabilities.clone();
+            let mut headers = modern_headers(&request);
+            headers.push(("authorization", "Bearer me".to_owned()));
+            let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            let body = request.to_string().into();
+            http::whole(http::send(gateway.address, ::http::Method::POST, "/mcp/a", &headers, body).await)
+                .await
+                .message()
+        };
+        let begun = || ledger.count("delay done");
+        let delay = json!({"ms": 1_500, "text": "done"});
+        tokio::select! {
+            answer = ask("delay", delay.clone()) => panic!("too early: {answer}"),
+            () = until(10, "it runs", async || begun() == 1) => {}
+        }
+        let answer = ask("delay", delay).await;
+        assert_eq!(answer["result"]["_meta"]["seawall/served"]["by"], "rejoined", "{capabilities}: {answer}");
+        assert_eq!((&answer["result"]["content"][1]["text"], begun()), (&json!("done"), 1), "{capabilities}");
+        gateway.stop().await;
+    }
 }

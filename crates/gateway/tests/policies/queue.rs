@@ -395,6 +395,74 @@ async fn a_client_on_a_pipe_reads_after_a_restart_what_became_of_its_write() {
 }
 
 #[tokio::test]
+async fn a_write_that_was_made_from_the_queue_is_not_made_again_by_whoever_repeats_it_also_after_a_restart() {
+    let folder = TempDir::new().unwrap();
+    let (server, is_well) = busy().await;
+    let write = json!({"name": "create_issue", "arguments": {"title": "x"}});
+    let mut client = on_a_pipe(&folder, &server).await;
+    let queued = client.ask(1, "tools/call", write.clone()).await;
+    let id = queued["result"]["_meta"]["seawall/served"]["id"].as_str().expect("queued").to_owned();
+    is_well.store(true, Ordering::SeqCst);
+    let resource = json!({"uri": format!("seawall://queue/{id}")});
+    let first = tokio::sync::Mutex::new(client);
+    until("it is made", async || {
+        let read = first.lock().await.ask(2, "resources/read", resource.clone()).await;
+        read["result"]["contents"][0]["text"].as_str().is_some_and(|told| told.contains("\"delivered\""))
+    })
+    .await;
+    let made = server.calls("create_issue");
+    let mut client = first.into_inner();
+    for round in 0..2 {
+        let again = client.ask(3, "tools/call", write.clone()).await;
+        let told = format!("create_issue was not sent: the same call, queued as {id}, was executed ");
+        assert!(text(&again).starts_with(&told), "{again}");
+        assert_eq!(failure(&again)["code"], "WRITE_UNCERTAIN", "{again}");
+        if round == 0 {
+            client.close();
+            soon(client.child.wait()).await.unwrap();
+            client = on_a_pipe(&folder, &server).await;
+        }
+    }
+    assert_eq!(server.calls("create_issue"), made);
+    let other = client.ask(4, "tools/call", json!({"name": "create_issue", "arguments": {"title": "y"}})).await;
+    assert_eq!(text(&other), "made");
+}
+
+#[tokio::test]
+async fn what_a_server_said_of_its_tools_holds_for_the_next_gateway_while_it_is_away() {
+    let folder = TempDir::new().unwrap();
+    let config = folder.path().join("seawall.toml");
+    let start = async || {
+        let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
+        process.env("XDG_STATE_HOME", folder.path()).args(["serve", "--stdio", "--config"]).arg(&config);
+        let mut client = Wrapped::start(process);
+        client.initialize(json!({})).await;
+        client
+    };
+    let write = |url: &str| {
+        let to = format!("[reconnect]\nwait = \"0s\"\n[servers.gh]\nurl = {url:?}\ntype = \"http\"\n");
+        std::fs::write(&config, format!("{}{to}", policies(&folder))).unwrap();
+    };
+    // A tool whose name says nothing: only the server's own word makes it a write that may wait.
+    let note = json!({"name": "frobnicate", "arguments": {"text": "x"}});
+    let server = Faulty::start(|_, _, _| End::Status("429 Too Many Requests", "", "")).await;
+    write(&server.url);
+    let mut first = start().await;
+    first.ask(1, "tools/list", json!({})).await;
+    let answer = first.ask(2, "tools/call", note.clone()).await;
+    assert_eq!(answer["result"]["_meta"]["seawall/served"]["code"], "QUEUED", "{answer}");
+    first.close();
+    soon(first.child.wait()).await.unwrap();
+
+    drop(server);
+    let mut second = start().await;
+    let again = second.ask(1, "tools/call", note).await;
+    assert_eq!(failure(&again)["code"], "ALREADY_QUEUED", "{again}");
+    let other = second.ask(2, "tools/call", json!({"name": "frobnicate", "arguments": {"text": "y"}})).await;
+    assert_eq!(other["result"]["_meta"]["seawall/served"]["code"], "QUEUED", "{other}");
+}
+
+#[tokio::test]
 async fn a_wrapper_whose_store_another_one_has_works_without_it() {
     let folder = TempDir::new().unwrap();
     let config = folder.path().join("seawall.toml");

@@ -71,6 +71,7 @@ impl Server {
 
     fn delay(self: &Arc<Self>, id: Value, text: String, milliseconds: u64) {
         self.delayed.fetch_add(1, Ordering::Relaxed);
+        self.note(&format!("delay {text}"));
         let server = Arc::clone(self);
         tokio::spawn(async move {
             pause(milliseconds).await;

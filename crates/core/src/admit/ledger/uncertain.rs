@@ -120,14 +120,23 @@ impl UncertainWrites {
         }
     }
 
-    /// It does not wait any more: what holds for others holds for it.
+    /// It does not wait any more, and nobody knows when it left and what became of it: what holds for others holds for it from
+    /// now on.
     pub(crate) fn left_queue(&self, key: CallKey) {
-        self.lock().iter_mut().filter(|doubt| doubt.key == key).for_each(|doubt| doubt.is_queued = false);
+        let now = self.clock.now();
+        for doubt in self.lock().iter_mut().filter(|doubt| doubt.key == key && doubt.is_queued) {
+            (doubt.is_queued, doubt.since) = (false, now);
+        }
     }
 
     /// What this session left was certainly not done, and does not wait either.
     pub(crate) fn forget(&self, key: CallKey, session: &Arc<str>) {
         drop(self.change(|doubt| doubt.key != key || doubt.session != *session));
+    }
+
+    /// It was queued, by whomever, and it is known by now what became of it.
+    pub(crate) fn forget_queued(&self, key: CallKey) {
+        drop(self.change(|doubt| doubt.key != key || !doubt.is_queued));
     }
 
     /// Whether the same call was queued before; then it stays so.

@@ -3,7 +3,7 @@
 //! When a commit fails, nobody knows whether it happened. The file is then opened again and what the commit touched is
 //! put back as it was; only then is it certain that nothing of it will be done. Until that works nothing else is changed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use redb::{Database, ReadableTable};
@@ -47,6 +47,12 @@ pub(super) struct Book {
     /// Commits that were made.
     pub(super) commits: u64,
 }
+
+/// Until when, in milliseconds since 1970, it matters what a server has in the queue.
+pub(super) type Awaited = BTreeMap<String, u64>;
+
+/// How long it matters that a call was made, in milliseconds: the same call is rarely held back for longer.
+const LATELY: u64 = 60 * 60 * 1000;
 
 /// What is kept in memory: everything but arguments and results.
 #[derive(Default)]
@@ -111,11 +117,20 @@ impl Book {
         tally
     }
 
-    /// The servers for which something waits or is being sent.
-    pub(super) fn awaited(&self) -> BTreeSet<String> {
-        let open = self.known.items.values().filter(|brief| matches!(brief.state, State::Waiting | State::Delivering));
-        let servers: BTreeSet<&str> = open.map(|brief| brief.server.as_str()).collect();
-        servers.into_iter().map(str::to_owned).collect()
+    /// The servers for which something waits or is being sent, or did so lately.
+    pub(super) fn awaited(&self) -> Awaited {
+        let mut awaited = Awaited::new();
+        for brief in self.known.items.values() {
+            let until = match brief.state {
+                State::Waiting | State::Delivering => u64::MAX,
+                State::Delivered | State::Dead => brief.ended.unwrap_or_default().saturating_add(LATELY),
+            };
+            match awaited.get_mut(&brief.server) {
+                Some(latest) => *latest = until.max(*latest),
+                None => _ = awaited.insert(brief.server.clone(), until),
+            }
+        }
+        awaited
     }
 
     /// Makes sure that the file is open and tells the truth.

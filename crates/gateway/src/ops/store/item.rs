@@ -52,6 +52,12 @@ pub struct Item {
     /// The tool marked its result as an error. The call was made all the same, and is not made again.
     #[serde(default)]
     pub is_error: bool,
+    /// When it was delivered or given up.
+    #[serde(default)]
+    pub ended: Option<u64>,
+    /// What tells its arguments from others once they are forgotten.
+    #[serde(default)]
+    pub digest: u64,
 }
 
 /// What a list shows of an item, in the words of the admin interface.
@@ -87,6 +93,8 @@ pub struct Brief {
     pub(super) forgotten: Option<u64>,
     #[serde(skip)]
     pub(super) bytes: u64,
+    #[serde(skip)]
+    pub(super) ended: Option<u64>,
     /// The same for the same arguments, so that few items have to be read to find a call.
     #[serde(skip)]
     pub(super) digest: u64,
@@ -110,7 +118,9 @@ impl Item {
             expires: self.expires,
             forgotten: self.forgotten,
             bytes: bytes as u64,
-            digest: digest(&self.call.arguments),
+            ended: self.ended,
+            // Written by an earlier version, it has none.
+            digest: if self.digest == 0 { digest(&self.call.arguments) } else { self.digest },
         }
     }
 
@@ -184,6 +194,8 @@ mod tests {
             note,
             outcome,
             is_error: false,
+            ended: None,
+            digest: 7,
         };
         let record = item.encode(7).unwrap();
         assert_eq!(Item::decode(7, &record), Some(item));

@@ -19,17 +19,16 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use seawall::{Clock, Durable, Failure, Moment, NotQueued, Promise, Queued, Waiting};
+use seawall::{Clock, Durable, Failure, Kept, Moment, NotQueued, Promise, Queued};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 pub use book::Unkept;
-use book::{Book, Job, Opener};
+use book::{Awaited, Book, Job, Opener};
 pub use deliver::{Delivery, Leave, deliver};
 pub use item::{Brief, Item, State, number};
 pub use open::Trouble;
@@ -95,8 +94,8 @@ struct Shared {
     jobs: Mutex<Option<mpsc::Sender<Timed>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
     changes: watch::Receiver<Tally>,
-    /// The servers for which something waits.
-    awaited: watch::Receiver<BTreeSet<String>>,
+    /// Until when something of a server waits, or has left lately.
+    awaited: watch::Receiver<Awaited>,
     wall: Wall,
 }
 
@@ -253,14 +252,15 @@ impl Durable for Store {
         })
     }
 
-    fn waiting<'a>(&'a self, call: &'a Queued) -> Promise<'a, Result<Option<Waiting>, NotQueued>> {
+    fn find<'a>(&'a self, call: &'a Queued) -> Promise<'a, Result<Option<Kept>, NotQueued>> {
         let call = call.clone();
         let unknown = |Unkept { why, .. }| NotQueued::Unknown(why);
-        Box::pin(async move { self.ask(move |page, _| page.open_item(&call)).await.map_err(unknown) })
+        Box::pin(async move { self.ask(move |page, now| page.find(&call, now)).await.map_err(unknown) })
     }
 
     fn is_idle(&self, server: &str) -> bool {
-        !self.0.awaited.borrow().contains(server)
+        // Most of the time there is none at all, and then nobody looks at the clock.
+        self.0.awaited.borrow().get(server).is_none_or(|until| *until < self.0.wall.now())
     }
 
     fn remove<'a>(&'a self, id: &'a str) -> Promise<'a, bool> {
@@ -305,7 +305,7 @@ async fn write(
     mut book: Book,
     mut jobs: mpsc::Receiver<Timed>,
     tell: watch::Sender<Tally>,
-    tell_awaited: watch::Sender<BTreeSet<String>>,
+    tell_awaited: watch::Sender<Awaited>,
 ) {
     while let Some((mut now, job)) = jobs.recv().await {
         let mut batch = vec![job];

@@ -1,7 +1,9 @@
 //! Decides how records are read and changed within one transaction, and remembers what they were before.
 
+use std::time::Duration;
+
 use redb::{ReadableTable, Table};
-use seawall::{NotQueued, Queued, Waiting};
+use seawall::{Fate, Kept, NotQueued, Queued};
 
 use super::Bounds;
 use super::book::{Known, Undo};
@@ -90,17 +92,19 @@ impl<'a> Page<'a> {
         self.line(server).next().map(|(id, brief)| (*id, brief.clone()))
     }
 
-    /// The name of the oldest item with the same call that is not done.
-    pub(super) fn open_item(&self, call: &Queued) -> Result<Option<Waiting>, Lost> {
+    /// The oldest item with the same call that is not done, or else the newest that is.
+    pub(super) fn find(&self, call: &Queued, now: u64) -> Result<Option<Kept>, Lost> {
         let digest = digest(&call.arguments);
-        for (id, brief) in self.line(&call.server) {
-            let may_be = brief.digest == digest && brief.tool == call.tool && brief.caller == call.caller;
-            if may_be && self.read(*id)?.call.is_same_call(call) {
-                let is_under_way = brief.state == State::Delivering;
-                return Ok(Some(Waiting { id: brief.id.clone(), is_under_way }));
+        let may_be = |brief: &Brief| brief.digest == digest && brief.tool == call.tool && brief.caller == call.caller;
+        let kept = |brief: &Brief| Kept { id: brief.id.clone(), fate: fate(brief, now) };
+        for (id, brief) in self.line(&call.server).filter(|(_, brief)| may_be(brief)) {
+            if self.read(*id)?.call.is_same_call(call) {
+                return Ok(Some(kept(brief)));
             }
         }
-        Ok(None)
+        // Of those the arguments are forgotten.
+        let of_server = self.known.items.values().rev().filter(|brief| brief.server == call.server);
+        Ok(of_server.filter(|brief| brief.ended.is_some()).find(|brief| may_be(brief)).map(kept))
     }
 
     /// A server's items that are not done, oldest first.
@@ -158,5 +162,17 @@ impl<'a> Page<'a> {
         self.is_changed = true;
         self.known.bytes = self.known.bytes.saturating_sub(before.as_ref().map_or(0, |record| record.len() as u64));
         self.undo.entry(id).or_insert(before);
+    }
+}
+
+/// What became of a call.
+fn fate(brief: &Brief, now: u64) -> Fate {
+    let ago = Duration::from_millis(now.saturating_sub(brief.ended.unwrap_or(now)));
+    match brief.state {
+        State::Waiting => Fate::Waits,
+        State::Delivering => Fate::UnderWay,
+        State::Delivered => Fate::Executed(ago),
+        State::Dead if brief.may_have_executed => Fate::Uncertain(ago),
+        State::Dead => Fate::NotExecuted,
     }
 }

@@ -2,7 +2,7 @@
 
 use seawall::{Cause, Disposition, Effect, Failure, NotQueued, Queued, Sent};
 
-use super::item::{Brief, Item, State, name};
+use super::item::{Brief, Item, State, digest, name};
 use super::page::{Lost, Page};
 use crate::wire::edit::Object;
 
@@ -43,6 +43,7 @@ impl Page<'_> {
         }
         let id = self.known.last_id + 1;
         let item = Item {
+            digest: digest(&call.arguments),
             call,
             state: State::Waiting,
             attempts: 0,
@@ -54,6 +55,7 @@ impl Page<'_> {
             note: None,
             outcome: None,
             is_error: false,
+            ended: None,
         };
         let size = item.encode(id).map_err(|error| Lost(error.to_string()))?.len();
         if let Err(refused) = self.make_room(size)? {
@@ -143,7 +145,7 @@ impl Page<'_> {
         item.state = State::Waiting;
         item.next_attempt = now;
         item.expires = now.saturating_add(self.bounds.waits);
-        item.forgotten = None;
+        (item.forgotten, item.ended) = (None, None);
         self.write(id, &item)?;
         Ok(Changed::Done)
     }
@@ -217,16 +219,14 @@ impl Page<'_> {
             item.next_attempt = now;
             item.note = Some(format!("{how} during an attempt"));
         } else {
-            item.state = State::Dead;
-            item.forgotten = Some(now.saturating_add(self.bounds.dead_kept));
+            self.end(&mut item, State::Dead, now);
             item.note = Some(format!("may have been executed when {how}"));
         }
         self.write(id, &item)
     }
 
     fn deliver(&self, item: &mut Item, outcome: &str, now: u64) {
-        item.state = State::Delivered;
-        item.forgotten = Some(now.saturating_add(self.bounds.outcome_kept));
+        self.end(item, State::Delivered, now);
         item.call.arguments = serde_json::Value::Null;
         item.is_error = Object::of(outcome.as_bytes()).get("isError") == Some(b"true");
         if outcome.len() > self.bounds.outcome_bytes {
@@ -239,9 +239,14 @@ impl Page<'_> {
 
     fn bury(&self, item: &mut Item, why: &str, now: u64) {
         let fate = if item.may_have_executed { "may have been executed" } else { "was not executed" };
-        item.state = State::Dead;
-        item.forgotten = Some(now.saturating_add(self.bounds.dead_kept));
+        self.end(item, State::Dead, now);
         item.note = Some(format!("{fate}: {why}"));
+    }
+
+    fn end(&self, item: &mut Item, state: State, now: u64) {
+        let kept = if state == State::Delivered { self.bounds.outcome_kept } else { self.bounds.dead_kept };
+        item.state = state;
+        (item.ended, item.forgotten) = (Some(now), Some(now.saturating_add(kept)));
     }
 }
 

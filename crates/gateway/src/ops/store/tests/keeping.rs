@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use futures_util::FutureExt;
-use seawall::{Durable, NotQueued};
+use seawall::{Cause, Durable, Failure, Fate, NotQueued, Sent};
 
 use super::*;
 use crate::ops::store::{Changed, Next, State};
@@ -42,7 +42,7 @@ async fn a_call_is_told_to_wait_until_it_is_done_and_nobody_elses_is() {
     store.enqueue(write(2)).await.unwrap();
     assert!(!store.is_idle("a") && store.is_idle("b"));
     store.close().await;
-    assert!(store.waiting(&write(2)).await.is_err(), "it cannot say, and does not say no");
+    assert!(store.find(&write(2)).await.is_err(), "it cannot say, and does not say no");
 
     let store = open(folder.path()).unwrap();
     assert!(!store.is_idle("a") && store.is_idle("b"), "what the last gateway left is seen");
@@ -64,11 +64,50 @@ async fn a_call_is_told_to_wait_until_it_is_done_and_nobody_elses_is() {
     assert!(!store.is_idle("a"), "another waits");
     assert!(store.remove("q2").await);
     assert_eq!(waiting(&store, &write(2)).await, None);
+    assert!(!store.is_idle("a"), "one was made lately");
+    assert!(store.remove("q1").await);
     assert!(store.is_idle("a"));
 }
 
 async fn waiting(store: &Store, call: &Queued) -> Option<String> {
-    store.waiting(call).await.unwrap().map(|waiting| waiting.id)
+    let kept = store.find(call).await.unwrap();
+    kept.filter(|kept| matches!(kept.fate, Fate::Waits | Fate::UnderWay)).map(|kept| kept.id)
+}
+
+#[tokio::test]
+async fn what_became_of_a_call_is_known_for_an_hour_also_to_the_next_gateway() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let store = open(folder.path()).unwrap();
+    for n in 1..=4 {
+        store.enqueue(write(n)).await.unwrap();
+    }
+    let refused = Failure { sent: Sent::Yes, ..Failure::local(Cause::InvalidInput, None, "no") };
+    let ends = [Ok("{}".to_owned()), Err(refused), Err(Failure::local(Cause::Denied, None, "no"))];
+    for (id, end) in ["q1", "q2", "q3"].into_iter().zip(ends) {
+        assert!(matches!(store.begin("a").await.unwrap(), Next::Due(..)));
+        store.settle(id, end, Duration::ZERO).await.unwrap();
+    }
+    // It is cut off by the end of the gateway.
+    assert!(matches!(store.begin("a").await.unwrap(), Next::Due(..)));
+    store.close().await;
+
+    let later = Duration::from_secs(7);
+    let store = Store::open(folder.path(), Bounds::default(), today() + later).unwrap();
+    let mut fates = Vec::new();
+    for n in 1..=5 {
+        fates.push(store.find(&write(n)).await.unwrap().map(|kept| kept.fate));
+    }
+    let is_about = |ago: Duration, seconds: u64| (seconds - 2..=seconds + 5).contains(&ago.as_secs());
+    assert!(
+        matches!(fates[..], [Some(Fate::Executed(one)), Some(Fate::Uncertain(two)), Some(Fate::NotExecuted),
+            Some(Fate::Uncertain(four)), None] if is_about(one, 7) && is_about(two, 7) && four.as_secs() < 5),
+        "{fates:?}"
+    );
+    assert!(!store.is_idle("a"));
+    store.close().await;
+    let much_later = Duration::from_secs(2 * 60 * 60);
+    let store = Store::open(folder.path(), Bounds::default(), today() + much_later).unwrap();
+    assert!(store.is_idle("a"), "it matters to nobody any more");
 }
 
 #[tokio::test]
