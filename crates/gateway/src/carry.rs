@@ -366,8 +366,9 @@ impl Carried {
 fn rejoin(caller: &Caller, own: &Own, request: &Message) -> Option<Rejoin> {
     let is_call = request.method() == "tools/call" && request.field("requestState").is_none();
     let is_kept = own.on_abandon != OnAbandon::Forget || own.client_cap.is_some();
-    let (scope, takes) = caller.rejoins(request, own.rejoin).filter(|_| is_call && is_kept)?;
-    Some(Rejoin { scope, after: own.rejoin_after, takes })
+    let (scope, takes) = caller.rejoins(request, own.rejoin).filter(|_| is_call)?;
+    // Where nothing is kept, nobody gets the answer; but no write runs beside itself.
+    Some(Rejoin { scope, after: own.rejoin_after, takes: takes && is_kept })
 }
 
 /// Whether the client asks for details of a failure.

@@ -116,7 +116,8 @@ fn outcome(answer: &Message, server: &Server) -> Result<String, Failure> {
     }
     if !is_complete(answer) {
         let words = "it asks for something, and nobody is there to answer";
-        return Err(Failure::local(Cause::InvalidInput, None, words));
+        // It may have acted before it asked.
+        return Err(Failure { sent: Sent::Maybe, ..Failure::local(Cause::InvalidInput, None, words) });
     }
     Ok(String::from_utf8_lossy(answer.body_json()).into_owned())
 }

@@ -260,6 +260,19 @@ impl Session {
         self.calls.cancel_all();
     }
 
+    /// The client has ended its session. A client that is known may ask for what it left running in its next one: that is
+    /// called off and waited for, as if only the call had been left.
+    pub async fn end(&self) {
+        if self.identity.is_empty() {
+            return self.close().await;
+        }
+        self.general.end();
+        self.calls.cancel_all();
+        for keeper in self.give_up() {
+            tokio::spawn(async move { keeper.close_when_idle().await });
+        }
+    }
+
     /// Gives up all conversations; those that another client may have are handed on, the rest is to be closed.
     fn give_up(&self) -> Vec<Arc<Keeper>> {
         let kept: Vec<_> = self.keepers.lock().unwrap_or_else(PoisonError::into_inner).drain().collect();

@@ -203,7 +203,7 @@ pub(super) async fn delete(sessions: &Sessions, parts: &Parts) -> Response<Body>
             if let Some(id) = text(&parts.headers, header::SESSION) {
                 sessions.remove(id);
             }
-            session.session.close().await;
+            session.session.end().await;
             respond::empty(StatusCode::OK)
         }
         Err(response) => *response,

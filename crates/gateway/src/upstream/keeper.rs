@@ -15,12 +15,15 @@ use tokio_util::sync::CancellationToken;
 use super::handshake::Opening;
 use super::{Failure, Link, Server, reconnect};
 use crate::call::Outlet;
+use crate::wire::limits;
 
 /// A server whose conversation lasted this long after its handshake is well again.
 const STABLE: Duration = Duration::from_secs(10);
 
 /// How long a server that came back may take to be told what the one before it knew.
 const PREPARE: Duration = Duration::from_secs(10);
+/// How often it is looked whether something is under way.
+const LOOK: Duration = Duration::from_millis(100);
 /// How soon it is looked again whether a conversation is used.
 const SHORTEST_LOOK: Duration = Duration::from_millis(10);
 
@@ -185,6 +188,15 @@ impl Keeper {
             }
             is_waited_for
         });
+    }
+
+    /// Ends it once nothing is under way in it, or after as long as a call may take.
+    pub async fn close_when_idle(&self) {
+        let ends = Instant::now() + limits::LEFT_RUNNING;
+        while Instant::now() < ends && self.now().is_some_and(|link| link.is_in_use()) {
+            tokio::time::sleep(LOOK).await;
+        }
+        self.close().await;
     }
 
     /// Ends it; it stays ended.

@@ -150,6 +150,8 @@ pub const RESULT_PIECE: usize = 64 << 10;
 pub const STOPPED_READ: Duration = Duration::from_secs(5);
 /// Calls that run on although their clients have gone.
 pub const DETACHED: usize = 256;
+/// How long what a client left running is waited for after its session, at most.
+pub const LEFT_RUNNING: Duration = Duration::from_secs(120);
 /// How long before its client's own limit a call is answered with "still running", at most.
 pub const CAP_MARGIN: Duration = Duration::from_secs(5);
 /// How long a call that is under way when the gateway ends may take to be answered as it is.

@@ -233,6 +233,12 @@ impl Session<'_> {
         assert_eq!(response.status(), 202);
     }
 
+    /// Ends it, as clients do that open a session for each call.
+    pub(crate) async fn end(&self) {
+        let response = self.served.send(Method::DELETE, &self.path, &self.headers(), "").await;
+        assert_eq!(response.status(), 200);
+    }
+
     pub(crate) async fn raw(&self, body: &str) -> Response<Incoming> {
         self.served.send(Method::POST, &self.path, &self.headers(), body).await
     }

@@ -188,6 +188,28 @@ async fn a_handshake_is_answered_from_memory_while_the_server_takes_its_time() {
 }
 
 #[tokio::test]
+async fn a_known_client_that_ends_its_session_under_a_call_gets_the_answer_in_its_next_one() {
+    let server = format!("[servers.a]\ncommand = {:?}\n", program("seawall-scripted"));
+    let served = Served::with(&server).await;
+    let session = served.session_as("/mcp/a", Some("Bearer me")).await;
+    let delay = json!({"name": "delay", "arguments": {"ms": 1_500, "text": "done"}});
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": delay}).to_string();
+    let leave = async {
+        until("it runs", async || {
+            let counters = session.ask(2, "tools/call", json!({"name": "counters", "arguments": {}})).await;
+            counters["result"]["structuredContent"]["delayed"] == 1
+        })
+        .await;
+        session.end().await;
+    };
+    let (_called_off, ()) = tokio::join!(session.raw(&body), leave);
+    let next = served.session_as("/mcp/a", Some("Bearer me")).await;
+    let answer = next.ask(1, "tools/call", delay).await;
+    assert_eq!(answer["result"]["_meta"]["seawall/served"]["by"], "rejoined", "{answer}");
+    assert_eq!(answer["result"]["content"][1]["text"], "done", "{answer}");
+}
+
+#[tokio::test]
 async fn a_client_that_does_not_wait_for_the_handshake_gets_its_own_servers_tools_from_one_child() {
     let folder = tempfile::TempDir::new().unwrap();
     let starts = folder.path().join("starts");
