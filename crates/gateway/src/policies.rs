@@ -115,7 +115,7 @@ impl Policies {
         let rules = config.rules.clone();
         let env = Env::new();
         let secrets: HashMap<String, Secrets> =
-            config.servers.iter().map(|server| (server.name.clone(), Secrets::of(&server.transport))).collect();
+            config.servers.iter().map(|server| (server.name.clone(), Secrets::of(server))).collect();
         let breaker_changes = Arc::new(watch::Sender::new(0));
         let changes = Arc::clone(&breaker_changes);
         env.events

@@ -132,6 +132,7 @@ impl Server {
         lifecycle: Arc<Lifecycle>,
         env: Env,
     ) -> Arc<Self> {
+        let secrets = Arc::new(Secrets::of(&config));
         let ServerConfig { name, transport, shared, required, life, .. } = config;
         let older = match &transport {
             Transport::Http { url, headers, sse_fallback: true } => {
@@ -140,7 +141,6 @@ impl Server {
             _ => None,
         };
         let status: Arc<status::Status> = Arc::default();
-        let secrets = Arc::new(Secrets::of(&transport));
         let is_process = matches!(transport, Transport::Stdio { .. });
         let reconnect = &life.reconnect;
         let reconnect =

@@ -9,8 +9,29 @@ const KEY: usize = 20;
 pub fn shown(url: &Uri) -> String {
     let (scheme, host) = (url.scheme_str().unwrap_or_default(), url.host().unwrap_or_default());
     let port = url.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
-    let path: Vec<&str> = url.path().split('/').map(|part| if is_key(part) { "***" } else { part }).collect();
+    let path: Vec<String> = url.path().split('/').map(without_key).collect();
     format!("{scheme}://{host}{port}{}", path.join("/"))
+}
+
+/// A part of the path, without what may be secret in it.
+fn without_key(part: &str) -> String {
+    match part.split_once('=') {
+        Some((name, _)) => format!("{name}=***"),
+        None if is_key(part) => "***".to_owned(),
+        None => part.to_owned(),
+    }
+}
+
+/// What is not shown of an address: whoever quotes its server must not show it either.
+pub fn secrets(url: &Uri) -> Vec<&str> {
+    let user = url.authority().and_then(|authority| authority.as_str().rsplit_once('@')).map(|(user, _)| user);
+    let user = user.into_iter().flat_map(|user| user.split_once(':').map_or([user, ""], |(name, word)| [name, word]));
+    let value = |pair: &'_ str| -> Option<usize> { pair.find('=').map(|at| at + 1) };
+    let query = url.query().into_iter().flat_map(|query| query.split('&'));
+    let values = query.filter_map(|pair| value(pair).map(|at| &pair[at..]));
+    let parts = url.path().split('/');
+    let parts = parts.filter_map(|part| value(part).map(|at| &part[at..]).or_else(|| is_key(part).then_some(part)));
+    user.chain(values).chain(parts).collect()
 }
 
 /// Some services put the key into the address.
@@ -30,8 +51,17 @@ mod tests {
             ("http://[::1]:81/mcp/github", "http://[::1]:81/mcp/github"),
             ("https://mcp.example/s/a1b2c3d4e5f6a7b8c9d0e1f2/mcp", "https://mcp.example/s/***/mcp"),
             ("ws://gw.example/a-long-name-without-numbers", "ws://gw.example/a-long-name-without-numbers"),
+            ("https://mcp.example/apikey=secret/mcp;key=other", "https://mcp.example/apikey=***/mcp;key=***"),
         ] {
             assert_eq!(shown(&url.parse().unwrap()), text);
         }
+    }
+
+    #[test]
+    fn what_is_not_shown_is_known() {
+        let url = "https://user:pass@gw.example/s/a1b2c3d4e5f6a7b8c9d0e1f2/apikey=secret/mcp?token=t1&x=y=z&flag"
+            .parse()
+            .unwrap();
+        assert_eq!(secrets(&url), ["user", "pass", "t1", "y=z", "a1b2c3d4e5f6a7b8c9d0e1f2", "secret"]);
     }
 }

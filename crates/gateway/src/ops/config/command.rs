@@ -62,6 +62,7 @@ impl Config {
         Ok(Settings::default().into_config(vec![ServerConfig {
             name,
             transport,
+            filled: Vec::new(),
             shared: false,
             required: false,
             rules: ServerRules::default(),

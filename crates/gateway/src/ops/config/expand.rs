@@ -1,5 +1,6 @@
 //! Decides what `${…}` stands for. A bare `$VAR` stands for itself, and so does what a variable's value says.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf, absolute};
 
 use super::problem::Problems;
@@ -13,6 +14,22 @@ const FORMS: &str = "${VAR}, ${VAR:-default}, ${env:VAR}, ${file:PATH}, ${input:
 pub(super) struct Scope<'a> {
     env: &'a dyn Fn(&str) -> Option<String>,
     folder: PathBuf,
+    /// What was filled in and may be secret.
+    filled: RefCell<Vec<String>>,
+}
+
+/// What the name of a variable says whose value is no secret: where something is, and who or what it is.
+const PLAIN: [&str; 22] = [
+    "HOST", "PORT", "URL", "URI", "ADDR", "DOMAIN", "ENDPOINT", "PATH", "DIR", "FOLDER", "HOME", "ROOT", "FILE",
+    "USER", "NAME", "REGION", "ZONE", "LANG", "LEVEL", "MODE", "VERSION", "SHELL",
+];
+/// What it says of one that is, whatever else it says.
+const SECRET: [&str; 8] = ["TOK", "KEY", "SECRET", "PASS", "PWD", "AUTH", "CRED", "COOKIE"];
+
+fn may_be_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    let says = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    says(&SECRET) || !(says(&PLAIN) || name == "PWD")
 }
 
 /// Why a `${…}` could not be filled in.
@@ -35,7 +52,17 @@ impl<'a> Scope<'a> {
         // Editors keep their file in a folder of their own, one below the workspace.
         let is_editors = folder.ends_with(".vscode") || folder.ends_with(".cursor");
         let workspace = folder.parent().filter(|_| is_editors).unwrap_or(folder);
-        Self { env, folder: workspace.to_owned() }
+        Self { env, folder: workspace.to_owned(), filled: RefCell::default() }
+    }
+
+    /// What was filled in since this was asked last, and may be secret.
+    pub(super) fn take_filled(&self) -> Vec<String> {
+        self.filled.take()
+    }
+
+    fn fill(&self, value: String) -> String {
+        self.filled.borrow_mut().push(value.clone());
+        value
     }
 
     pub(super) fn variable(&self, name: &str) -> Option<String> {
@@ -109,6 +136,7 @@ impl<'a> Scope<'a> {
             return Err(Unfilled::Malformed(text));
         }
         match (self.variable(name), default) {
+            (Some(value), _) if !value.is_empty() && may_be_secret(name) => Ok(self.fill(value)),
             (Some(value), _) if !value.is_empty() => Ok(value),
             (_, Some(default)) => Ok(default.to_owned()),
             (Some(empty), None) => Ok(empty),
@@ -121,7 +149,7 @@ impl<'a> Scope<'a> {
     fn file(&self, path: &str) -> Result<String, Unfilled> {
         let file = self.path(path);
         let text = source::read_regular(&file).map_err(|error| lacking(format!("{} {error}", file.display())))?.text;
-        Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+        Ok(self.fill(text.trim_end_matches(['\r', '\n']).to_owned()))
     }
 
     /// Nobody is asked: the gateway may have no terminal.
@@ -129,6 +157,7 @@ impl<'a> Scope<'a> {
         let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
         let name = format!("INPUT_{}", id.chars().map(upper).collect::<String>());
         self.variable(&name)
+            .map(|value| self.fill(value))
             .ok_or_else(|| lacking(format!("the variable {name} is not set, which is the input {id:?}; set it")))
     }
 }

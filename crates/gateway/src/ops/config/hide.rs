@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use super::{Secret, Transport};
+use http::Uri;
+
+use super::{Secret, ServerConfig, Transport};
+use crate::upstream::place;
 
 /// A shorter value is a setting, not a secret.
 const SHORTEST: usize = 6;
@@ -15,17 +18,20 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// The secrets of whoever is reached so.
-    pub fn of(transport: &Transport) -> Self {
-        let values: Vec<&Secret> = match transport {
-            Transport::Stdio { env, .. } => env.iter().map(|(_, value)| value).collect(),
-            Transport::Http { headers, .. } | Transport::Sse { headers, .. } | Transport::Ws { headers, .. } => {
-                headers.iter().map(|(_, value)| value).collect()
+    /// The secrets of a server: its variables and headers, what variables and files brought into its address or arguments, and
+    /// what is not shown of its address.
+    pub fn of(server: &ServerConfig) -> Self {
+        let (values, url): (Vec<&Secret>, Option<&Uri>) = match &server.transport {
+            Transport::Stdio { env, .. } => (env.iter().map(|(_, value)| value).collect(), None),
+            Transport::Http { url, headers, .. } | Transport::Sse { url, headers } | Transport::Ws { url, headers } => {
+                (headers.iter().map(|(_, value)| value).collect(), Some(url))
             }
-            Transport::Incomplete { .. } => Vec::new(),
+            Transport::Incomplete { .. } => (Vec::new(), None),
         };
+        let values = values.into_iter().chain(&server.filled).map(Secret::expose);
         // Of `Bearer <token>` the token alone is secret too.
-        let words = values.iter().flat_map(|value| [value.expose(), value.expose().rsplit(' ').next().unwrap_or("")]);
+        let words = values.flat_map(|value| [value, value.rsplit(' ').next().unwrap_or("")]);
+        let words = words.chain(url.map(place::secrets).unwrap_or_default());
         let mut words: Vec<String> = words.filter(|word| word.len() >= SHORTEST).map(str::to_owned).collect();
         words.sort_by_key(|word| std::cmp::Reverse(word.len()));
         words.dedup();

@@ -104,6 +104,8 @@ pub struct ServerConfig {
     pub name: String,
     /// How to reach it.
     pub transport: Transport,
+    /// What variables and files brought into its address or its arguments, and may be secret.
+    pub filled: Vec<Secret>,
     /// Whether one child serves all client sessions.
     pub shared: bool,
     /// Whether the start fails if it cannot be loaded.

@@ -8,12 +8,13 @@ use super::problem::{Problem, Problems};
 use super::raw::{Kind, RawServer};
 use super::tree::Text;
 use super::words;
-use super::{Life, ServerConfig, Transport};
+use super::{Life, Secret, ServerConfig, Transport};
 
 /// The server with everything filled in; nothing if its file is wrong. What its file refers to and is not there costs this
 /// server only: the others are none the worse for it.
 pub(super) fn server(raw: RawServer, scope: &Scope<'_>, problems: &mut Problems) -> Option<ServerConfig> {
     let mut found = Problems::default();
+    scope.take_filled();
     let transport = match raw.kind {
         Some(Kind::Stdio) => stdio(&raw, scope, &mut found),
         None if raw.command.is_some() => stdio(&raw, scope, &mut found),
@@ -25,7 +26,8 @@ pub(super) fn server(raw: RawServer, scope: &Scope<'_>, problems: &mut Problems)
     let RawServer { name, shared, required, rules, lazy, idle_stop, keep_warm, .. } = raw;
     let life = Life::default();
     let life = Life { lazy, idle_stop, keep_warm: keep_warm.unwrap_or(life.keep_warm), ..life };
-    Some(ServerConfig { name, transport: transport?, shared, required, rules, life })
+    let filled = scope.take_filled().into_iter().map(Secret::new).collect();
+    Some(ServerConfig { name, transport: transport?, filled, shared, required, rules, life })
 }
 
 fn stdio(raw: &RawServer, scope: &Scope<'_>, problems: &mut Problems) -> Option<Transport> {
