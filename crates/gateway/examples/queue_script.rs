@@ -70,6 +70,10 @@ impl Delivery for Server {
 
     async fn ready(&self, _: &str) {}
 
+    async fn back(&self) {
+        std::future::pending().await
+    }
+
     async fn send(&self, call: Queued, leave: &Leave<'_>) -> Result<String, Failure> {
         match leave.take().await {
             true => self.execute(&call),

@@ -198,13 +198,15 @@ impl Caller {
         }
     }
 
-    /// Who the client is, and what one conversation with it is. Clients that cannot be told apart are one.
+    /// Who the client is, and what one conversation with it is: one that is known may open a session for each call. Clients that
+    /// cannot be told apart, neither by a secret nor by what they say of themselves, are one.
     pub fn identity(&self, request: &Message) -> (Arc<str>, Arc<str>) {
         match self {
-            Self::Legacy(session, _) => (session.owner(), Arc::clone(&session.id)),
+            Self::Legacy(session, _) => (session.owner(), session.owner()),
             Self::Modern(name) => {
                 let info = request.meta_json(CLIENT_INFO).unwrap_or_default();
-                (Arc::clone(name), format!("{name} {}", String::from_utf8_lossy(info)).into())
+                let session: Arc<str> = format!("{name} {}", String::from_utf8_lossy(info)).into();
+                (Arc::clone(if name.is_empty() { &session } else { name }), session)
             }
         }
     }

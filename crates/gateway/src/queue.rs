@@ -59,6 +59,21 @@ impl Delivery for ToServer {
         }
     }
 
+    async fn back(&self) {
+        let reconnect = &self.server.reconnect;
+        let (mut breakers, mut tries) = (self.route.policies.breaker_changes(), reconnect.tries());
+        loop {
+            tokio::select! {
+                Ok(()) = breakers.changed() => {}
+                Ok(()) = tries.changed() => {}
+                else => std::future::pending().await,
+            }
+            if reconnect.last().is_none() {
+                return;
+            }
+        }
+    }
+
     async fn send(&self, call: Queued, leave: &Leave<'_>) -> Result<String, Failure> {
         let policies = &self.route.policies;
         let known = policies.tool(&self.server.name, &call.tool);
@@ -127,7 +142,10 @@ fn request(call: &Queued) -> Result<Message, &'static str> {
     let mut meta = Object::default();
     meta.set(PROTOCOL_VERSION, quoted(MODERN)).set(CLIENT_CAPABILITIES, "{}").set(CLIENT_INFO, own_info());
     let mut params = Object::default();
-    params.set("name", quoted(&call.tool)).set("arguments", call.arguments.to_string()).set("_meta", meta.json());
+    params.set("name", quoted(&call.tool)).set("_meta", meta.json());
+    if !call.arguments.is_null() {
+        params.set("arguments", call.arguments.to_string());
+    }
     let bytes = build::request(&Id::number(0), "tools/call", &params.json());
     Message::parse(bytes).map_err(|_| "the call cannot be written")
 }

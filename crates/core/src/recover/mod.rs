@@ -146,6 +146,11 @@ impl<T: Clone> Run<'_, T> {
         self.call.control.as_ref().is_some_and(|control| control.is_last())
     }
 
+    /// Whether its client has gone and its server was told to stop.
+    fn was_cancelled(&self) -> bool {
+        self.call.control.as_ref().is_some_and(|control| control.is_last() && control.has_left())
+    }
+
     async fn fall_back<F>(
         &self,
         fallback: &Fallback,
@@ -170,7 +175,8 @@ impl<T: Clone> Run<'_, T> {
         // A server that named a pause is not asked before it is over; the items of a batch can wait for that.
         let can_wait = matches!(fallback, Fallback::OneByOne(_)) && failure.asked_pause().is_some();
         let must_wait = failure.retry_after.is_some() && !can_wait;
-        let is_over = fallback.asks() && self.is_last();
+        // Whoever cancelled a write that was not sent does not want it done later either.
+        let is_over = (fallback.asks() && self.is_last()) || (*fallback == Fallback::Queue && self.was_cancelled());
         if (hides_its_fate && self.may_have_acted()) || (asks_again && must_wait) || is_over {
             return Err(Skipped::Unavailable);
         }

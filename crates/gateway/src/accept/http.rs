@@ -77,6 +77,8 @@ impl Listener {
                 },
             }
         }
+        // Who comes now is refused at once, and need not wait for the end to learn it.
+        drop(self.tcp);
         face.gateway.lifecycle.closing.cancelled().await;
         for session in face.sessions.remove_all() {
             session.session.close().await;

@@ -317,6 +317,7 @@ async fn put_to_rest(weak: &Weak<Keeper>, link: &Arc<Link>) {
 
 /// Waits until a conversation ends, and notes what that says about the server.
 async fn watch(link: &Arc<Link>, server: &Server) {
+    let began = Instant::now();
     let is_stable = tokio::time::timeout(STABLE, link.over.cancelled()).await.is_err();
     if is_stable {
         server.reconnect.worked();
@@ -326,8 +327,8 @@ async fn watch(link: &Arc<Link>, server: &Server) {
         return;
     }
     let why = link.why_lost().unwrap_or_else(|| Failure::Lost("it closed the conversation".to_owned()));
-    // A server that forgot the session is there: it is greeted again at once.
-    if why == Failure::SessionLost && (is_stable || link.was_of_use()) {
+    // A server that forgot the session is there, and is greeted again at once; unless it forgets as soon as it is greeted.
+    if why == Failure::SessionLost && (link.was_of_use() || began.elapsed() >= limits::ASKED_TRY) {
         return;
     }
     if link.was_of_use() {

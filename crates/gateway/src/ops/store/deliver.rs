@@ -27,6 +27,9 @@ pub trait Delivery: Send + Sync {
     /// Waits until the server is thought well, and this tool of it may be called.
     fn ready(&self, tool: &str) -> impl Future<Output = Self::Turn> + Send;
 
+    /// Waits until the server shows that it is well again: what it was pausing for is over.
+    fn back(&self) -> impl Future<Output = ()> + Send;
+
     /// Makes one attempt and gives the tool's result as JSON. No retries: they are made here. Whatever it waits for before the
     /// call goes out, it takes its leave after it.
     fn send(&self, call: Queued, leave: &Leave<'_>) -> impl Future<Output = Result<String, Failure>> + Send;
@@ -96,11 +99,7 @@ impl Line<'_> {
                 self.unless_stopped(changes.changed()).await;
                 return Ok(());
             }
-            Next::Later(wait) => {
-                let soon = tokio::time::timeout(Duration::from_millis(wait), changes.changed());
-                self.unless_stopped(soon).await;
-                return Ok(());
-            }
+            Next::Later(wait) => return self.rest(Duration::from_millis(wait), to, changes).await,
             Next::Due(id, item) => (id, item.call),
         };
         // What is dropped or let in before it is not waited for in its place.
@@ -138,6 +137,26 @@ impl Line<'_> {
             },
         };
         self.record(&id, attempts, end).await;
+        Ok(())
+    }
+
+    /// Waits until the first item is due, or its server is back: then it is due at once.
+    async fn rest(
+        &self,
+        wait: Duration,
+        to: &impl Delivery,
+        changes: &mut tokio::sync::watch::Receiver<Tally>,
+    ) -> Result<(), Unkept> {
+        let is_back = async {
+            tokio::select! {
+                () = tokio::time::sleep(wait) => false,
+                _ = changes.changed() => false,
+                () = to.back() => true,
+            }
+        };
+        if self.stop.run_until_cancelled(is_back).await == Some(true) {
+            self.store.hurry(self.server).await?;
+        }
         Ok(())
     }
 

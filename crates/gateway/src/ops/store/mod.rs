@@ -174,6 +174,12 @@ impl Store {
         self.ask(move |page, _| page.forget(id, even_if_delivered)).await
     }
 
+    /// Makes the first item of a server's line due, if it waits for nothing but time.
+    pub async fn hurry(&self, server: &str) -> Result<(), Unkept> {
+        let server = server.to_owned();
+        self.ask(move |page, now| page.hurry(&server, now)).await
+    }
+
     /// The first item of a server's line, and when it is due.
     pub async fn peek(&self, server: &str) -> Result<Next, Unkept> {
         let server = server.to_owned();

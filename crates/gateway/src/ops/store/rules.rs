@@ -76,6 +76,17 @@ impl Page<'_> {
         Ok(Next::Due(name(id), Box::new(self.read(id)?)))
     }
 
+    /// Makes the first item of a server's line due.
+    pub(super) fn hurry(&mut self, server: &str, now: u64) -> Result<(), Lost> {
+        match self.head(server) {
+            Some((id, brief)) if brief.next_attempt.is_some_and(|due| due > now) => {
+                let item = self.read(id)?;
+                self.write(id, &Item { next_attempt: now, ..item })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The first item of a server's line, marked as being delivered; if it is `only` this one, where one is named.
     ///
     /// One that is marked already was being sent by somebody who is gone.

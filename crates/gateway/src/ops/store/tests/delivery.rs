@@ -53,6 +53,13 @@ impl Delivery for Server {
         self.is_well.subscribe().wait_for(|is_well| *is_well).await.map(drop).unwrap();
     }
 
+    async fn back(&self) {
+        let mut is_well = self.is_well.subscribe();
+        is_well.mark_unchanged();
+        is_well.wait_for(|is_well| !*is_well).await.map(drop).unwrap();
+        is_well.wait_for(|is_well| *is_well).await.map(drop).unwrap();
+    }
+
     async fn send(&self, call: Queued, leave: &Leave<'_>) -> Result<String, Failure> {
         if self.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
             return Err(Failure::local(Cause::CircuitOpen, Some(Duration::from_millis(300)), "few may pass"));
@@ -277,4 +284,25 @@ async fn a_clock_that_was_set_back_holds_nothing_up() {
     let server = Server::new(true, []);
     deliver_until(&store, &server, all_done).await;
     assert_eq!((server.executed(), server.times()), (vec![1], vec![0]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_pauses_after_many_failures_is_sent_at_once_when_its_server_is_back() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let store = open(folder.path()).unwrap();
+    store.enqueue(write(1)).await.unwrap();
+    let server = Server::new(true, (0..5).map(|_| never()));
+    let back = async {
+        // The pauses are 1, 2, 4, 8 and 16 seconds: the last of them is cut short.
+        tokio::time::sleep(Duration::from_secs(18)).await;
+        server.is_well.send_replace(false);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        server.is_well.send_replace(true);
+        std::future::pending().await
+    };
+    tokio::select! {
+        () = deliver_until(&store, &server, |tally| tally.delivered == 1) => {}
+        () = back => {}
+    }
+    assert!(server.times()[0] < 25, "{:?}", server.times());
 }
