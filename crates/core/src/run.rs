@@ -163,6 +163,11 @@ impl<'a, T> Run<'a, T> {
         self.key.get_or_init(|| self.pipeline.keys.of(self.tool, self.call))
     }
 
+    /// Under which key a copy of its answer is kept.
+    pub(crate) fn copy_key(&self) -> CallKey {
+        self.pipeline.keys.of_copy(self.key(), self.call)
+    }
+
     /// Under which key the ledger knows the call: the caller's, or that of the scope within which it may be rejoined.
     pub(crate) fn ledger_key(&self) -> CallKey {
         match &self.call.rejoin {

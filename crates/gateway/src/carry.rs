@@ -139,6 +139,7 @@ impl Carried {
         let asked = seawall::Call {
             arguments: Arc::new(arguments),
             written,
+            context: arguments::context(request),
             caller: client,
             session: if is_look { session } else { Arc::default() },
             timeout: None,
@@ -362,13 +363,14 @@ impl Carried {
     }
 }
 
-/// Whether the identical call made again is the same call, and whose. What carries a question's answer is never a repeat.
+/// Whether the identical call made again is the same call, and whose. What carries a question's answer goes on with it.
 fn rejoin(caller: &Caller, own: &Own, request: &Message) -> Option<Rejoin> {
-    let is_call = request.method() == "tools/call" && request.field("requestState").is_none();
+    let is_call = request.method() == "tools/call";
     let is_kept = own.on_abandon != OnAbandon::Forget || own.client_cap.is_some();
     let (scope, takes) = caller.rejoins(request, own.rejoin).filter(|_| is_call)?;
     // Where nothing is kept, nobody gets the answer; but no write runs beside itself.
-    Some(Rejoin { scope, after: own.rejoin_after, takes: takes && is_kept })
+    let continues = request.field("requestState").is_some();
+    Some(Rejoin { scope, after: own.rejoin_after, takes: takes && is_kept, continues })
 }
 
 /// Whether the client asks for details of a failure.

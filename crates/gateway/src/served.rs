@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::bridge::to_modern::answered;
 use crate::dispatch::Reply;
+use crate::policies::is_complete;
 use crate::resources::{QUEUE, address};
 use crate::wire::content::{self, text_block};
 use crate::wire::edit::{self, Object};
@@ -39,17 +40,40 @@ pub fn result(era: Era, served: &Served<Message>, warnings: &[String], has_schem
     if has_schema && served.by == "alternate" {
         result.remove("structuredContent");
     }
+    if let (true, Body::Items(items)) = (has_schema, &served.body) {
+        together(items).into_iter().for_each(|all| _ = result.set("structuredContent", all.to_string()));
+    }
     let is_unkept = has_schema && result.get("structuredContent").is_none();
     result.set("isError", is_unkept.to_string());
     mark(&mut result, era, Value::Object(meta));
     answered(&result.json())
 }
 
+/// What the items of a batch came to, in the form in which frameworks wrap what is no object, if all did: texts one after the
+/// other, lists in one.
+fn together(items: &[Item<Message>]) -> Option<Value> {
+    let one = |item: &Item<Message>| {
+        let answer = item.result.as_ref().ok()?;
+        let structured: Map<String, Value> = serde_json::from_slice(answer.field_json("structuredContent")?).ok()?;
+        structured.get("result").filter(|_| structured.len() == 1).cloned()
+    };
+    let all: Vec<Value> = items.iter().map(one).collect::<Option<_>>()?;
+    let texts: Option<Vec<&str>> = all.iter().map(Value::as_str).collect();
+    let lists: Option<Vec<&Vec<Value>>> = all.iter().map(Value::as_array).collect();
+    let whole = match (texts, lists) {
+        (Some(texts), _) => json!(texts.join("\n")),
+        (None, Some(lists)) => lists.into_iter().flatten().cloned().collect(),
+        (None, None) => return None,
+    };
+    Some(json!({"result": whole}))
+}
+
 /// The answer of an identical call whose client had gone: it says so, that a second intent can be told from a repeat. An
 /// error of the protocol stays as it is, and so does the mark of a fallback: that it is a copy, or waits in a queue, says more.
 pub fn rejoined(era: Era, answer: Message, age: Duration, effect: Effect) -> Reply {
     let is_marked = answer.meta("seawall/served").is_some();
-    if answer.kind() != Kind::Result || is_marked {
+    // The question of a call that is under way is no answer yet.
+    if answer.kind() != Kind::Result || is_marked || !is_complete(&answer) {
         return Ok(answer);
     }
     let mut result = Object::of(answer.body_json());
@@ -125,5 +149,27 @@ mod tests {
         assert_eq!((&write["content"][0]["text"], &write["content"][1]["text"]), (&json!(REJOINED), &json!("made")));
         let queued = r#"{"content":[],"_meta":{"seawall/served":{"by":"queue","id":"q1"}}}"#;
         assert_eq!(told(queued, Effect::Write)["_meta"]["seawall/served"], json!({"by": "queue", "id": "q1"}));
+    }
+
+    #[test]
+    fn items_that_all_succeeded_keep_to_the_schema_that_wraps_what_is_no_object() {
+        let item = |structured: &str| {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"content":[]{structured}}}}}"#);
+            Item { input: json!(1), result: Ok(Message::parse(text.into()).unwrap()), may_have_executed: false }
+        };
+        let told = |items: Vec<Item<Message>>| {
+            let (by, note) = ("individually".to_owned(), "2 of 2".to_owned());
+            let served = Served { by, note, age: None, id: None, body: Body::Items(items) };
+            let reply = result(Era::Legacy, &served, &[], true).unwrap();
+            let result: Value = serde_json::from_slice(reply.body_json()).unwrap();
+            (result["isError"].clone(), result["structuredContent"].clone())
+        };
+        let (one, two) = (r#","structuredContent":{"result":"a"}"#, r#","structuredContent":{"result":"b"}"#);
+        assert_eq!(told(vec![item(one), item(two)]), (json!(false), json!({"result": "a\nb"})));
+        let list = r#","structuredContent":{"result":[1]}"#;
+        assert_eq!(told(vec![item(list), item(list)]), (json!(false), json!({"result": [1, 1]})));
+        for other in ["", r#","structuredContent":{"n":1}"#, r#","structuredContent":{"result":1}"#] {
+            assert_eq!(told(vec![item(one), item(other)]), (json!(true), Value::Null), "{other}");
+        }
     }
 }

@@ -17,7 +17,7 @@ impl<T: Clone> Run<'_, T> {
             if policy.cache.keeps() && policy.effect == Effect::ReadOnly && (self.pipeline.is_complete)(&value) {
                 gatekeeper.copies.keep_at(
                     self.ended(),
-                    self.key(),
+                    self.copy_key(),
                     value.clone(),
                     self.writes,
                     self.tool.server.writes(),

@@ -77,6 +77,11 @@ impl Keys {
         self.key(&[&*tool.server.name, &*tool.name, &*call.caller, written], &call.arguments)
     }
 
+    /// The key of a copy of its answer: what is said beside the arguments may change what is read.
+    pub(crate) fn of_copy(&self, key: CallKey, call: &Call) -> CallKey {
+        call.context.as_deref().map_or(key, |context| self.scoped(key, context))
+    }
+
     /// The same call, made by somebody within a `scope`.
     pub(crate) fn scoped(&self, key: CallKey, scope: &str) -> CallKey {
         let mut hasher = self.0;

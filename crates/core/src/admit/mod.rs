@@ -96,7 +96,7 @@ impl<T: Clone> Gatekeeper<T> {
             return Ok(Admitted::refused(run.refuse(Cause::Loop, None, format!("{did} {repeats} times"))));
         }
         if let (Some(fresh), Effect::ReadOnly) = (policy.cache.fresh, policy.effect) {
-            if let Some(copy) = self.copies.fresh_at(run.started, run.key(), fresh, run.tool.server.writes()) {
+            if let Some(copy) = self.copies.fresh_at(run.started, run.copy_key(), fresh, run.tool.server.writes()) {
                 return Ok(run.answer_at_once(copy));
             }
             // One that may be rejoined is entered already.

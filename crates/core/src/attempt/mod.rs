@@ -319,9 +319,17 @@ fn too_many_items(tool: &Tool, text: &str) -> Option<Failure> {
     if tool.policy.kind != Some(Kind::Batch) || !says_too_many_items(text) {
         return None;
     }
-    let sent = if text.starts_with("MCP error -32602:") { Sent::Never } else { Sent::Yes };
+    let sent = if refuses_arguments(&tool.name, text) { Sent::Never } else { Sent::Yes };
     let words = without_credentials(text);
     Some(Failure { sent, too_large: true, ..Failure::local(Cause::InvalidInput, None, words) })
+}
+
+/// Whether an error is word for word what a framework writes when it refuses the arguments, before the tool is called: the
+/// TypeScript SDK by its code, FastMCP by pydantic's words.
+fn refuses_arguments(tool: &str, text: &str) -> bool {
+    let of_tool = [format!("validation error for {tool}Arguments\n"), format!("validation error for call[{tool}]\n")];
+    let is_pydantic = of_tool.iter().any(|words| text.contains(words)) && text.contains(" [type=too_long, ");
+    text.starts_with("MCP error -32602:") || is_pydantic
 }
 
 /// What an attempt is for.

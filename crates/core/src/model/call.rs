@@ -14,6 +14,9 @@ pub struct Call {
     pub arguments: Arc<Value>,
     /// The arguments as they were written, where reading them lost something. Then no fallback writes them anew.
     pub written: Option<Arc<str>>,
+    /// What it says beside its arguments, such as a tenant. What is read with another context is another answer; a write with the
+    /// same arguments is the same write. A call with a context is not put into a queue, which keeps arguments only.
+    pub context: Option<Arc<str>>,
     /// Who asks. Answers are never shared between callers; calls that name none are one caller's.
     pub caller: Arc<str>,
     /// In which session. Loops are looked for within a session; calls that name none are in the same one, so whoever
@@ -43,6 +46,8 @@ pub struct Rejoin {
     pub after: Duration,
     /// Whether the answer may be given to whoever is in the same scope; else identical writes only go one after the other.
     pub takes: bool,
+    /// It brings what an identical call has asked its client for, and goes on with that one.
+    pub continues: bool,
 }
 
 impl Call {

@@ -56,7 +56,7 @@ impl From<Failure> for Skipped {
 impl<T: Clone> Pipeline<T> {
     /// Whether the call would be answered with a copy if it failed now: then waiting long for a live answer is not worth it.
     pub fn has_copy(&self, tool: &Tool, call: &Call) -> bool {
-        self.is_rescued(tool, || self.keys.of(tool, call))
+        self.is_rescued(tool, || self.keys.of_copy(self.keys.of(tool, call), call))
     }
 
     fn is_rescued(&self, tool: &Tool, key: impl FnOnce() -> CallKey) -> bool {
@@ -164,7 +164,8 @@ impl<T: Clone> Run<'_, T> {
         let hides_its_fate = matches!(fallback, Fallback::Text(_) | Fallback::Alternate { .. });
         let asks_again = matches!(fallback, Fallback::Simplify(_) | Fallback::PreviousPage(_) | Fallback::OneByOne(_));
         let writes_anew = asks_again || matches!(fallback, Fallback::Alternate { .. } | Fallback::Queue);
-        if writes_anew && self.call.written.is_some() {
+        let is_kept_whole = *fallback != Fallback::Queue || self.call.context.is_none();
+        if (writes_anew && self.call.written.is_some()) || !is_kept_whole {
             return Err(Skipped::Unavailable);
         }
         if let Fallback::PreviousPage(argument) = fallback
@@ -237,7 +238,7 @@ impl<T: Clone> Run<'_, T> {
     }
 
     fn cached(&self, failure: &Failure) -> Result<Served<T>, Skipped> {
-        let stale = self.pipeline.stale_copy(self.tool, self.key()).ok_or(Skipped::Unavailable)?;
+        let stale = self.pipeline.stale_copy(self.tool, self.copy_key()).ok_or(Skipped::Unavailable)?;
         let note = texts::cached(self.pipeline.style, self.tool.policy.kind, stale.age, stale.before_a_write, failure);
         Ok(Served { age: Some(stale.age), ..served("cached", note, Body::Value(stale.value)) })
     }
@@ -245,7 +246,8 @@ impl<T: Clone> Run<'_, T> {
     /// The page before, as this caller saw it last: the server that failed need not be asked for it.
     fn copy_of_previous_page(&self, argument: Option<&str>, failure: &Failure) -> Option<Served<T>> {
         let arguments = Arc::new(page::previous_page(&self.call.arguments, argument)?);
-        let key = self.pipeline.keys.of(self.tool, &Call { arguments, ..self.call.clone() });
+        let keys = &self.pipeline.keys;
+        let key = keys.of_copy(keys.of(self.tool, &Call { arguments, ..self.call.clone() }), self.call);
         let stale = self.pipeline.stale_copy(self.tool, key)?;
         let note = texts::previous_page(self.pipeline.style, self.tool.policy.kind, Some(stale.age), failure);
         Some(Served { age: Some(stale.age), ..served("previous_page", note, Body::Value(stale.value)) })
@@ -253,7 +255,7 @@ impl<T: Clone> Run<'_, T> {
 
     /// Whether the call would be answered with a copy if it failed now.
     pub(crate) fn has_copy(&self) -> bool {
-        self.pipeline.is_rescued(self.tool, || self.key())
+        self.pipeline.is_rescued(self.tool, || self.copy_key())
     }
 
     async fn queue(&self, failure: &Failure) -> Result<Served<T>, Skipped> {

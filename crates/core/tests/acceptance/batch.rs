@@ -152,7 +152,7 @@ async fn every_attempt_of_a_batch_counts_if_no_item_follows_the_last() {
 
 /// Calls a batch of three that its tool finds too large with `whole`; what was sent.
 async fn too_large(effect: Effect, whole: Result<&str, Signals>) -> (Answer<String>, Vec<usize>) {
-    let error_text = |text: &String| text.starts_with("MCP error").then(|| text.clone());
+    let error_text = |text: &String| (text != "done").then(|| text.clone());
     let own = Settings { error_text, ..settings(&env(0.0)) };
     let tools = with_tool(own, "batch_create_issues", |policy| policy.effect = effect);
     let sent = Mutex::new(Vec::new());
@@ -169,16 +169,26 @@ async fn too_large(effect: Effect, whole: Result<&str, Signals>) -> (Answer<Stri
 #[tokio::test(start_paused = true)]
 async fn a_batch_that_is_too_large_is_done_one_by_one_if_nothing_of_it_was_done() {
     let validator = "MCP error -32602: Input validation error: Array must contain at most 2 element(s)";
+    let too_long =
+        "ids\n  List should have at most 2 items after validation, not 3 [type=too_long, input_value=[1, 2, 3]]";
+    let in_sdk = format!(
+        "Error executing tool batch_create_issues: 1 validation error for batch_create_issuesArguments\n{too_long}"
+    );
+    let in_fastmcp = format!("1 validation error for call[batch_create_issues]\n{too_long}");
     for whole in [
         Err(Signals::http(413, "Payload Too Large")),
         Err(Signals::rpc(-32602, "ids: must be 1 to 2 items, not 3")),
         Ok(validator),
+        Ok(in_sdk.leak()),
+        Ok(in_fastmcp.leak()),
     ] {
         let (answer, sent) = too_large(Effect::Write, whole.clone()).await;
         assert_eq!((served(&answer).by.as_str(), sent), ("individually", vec![3, 1, 1, 1]), "{whole:?}");
     }
     // Words alone prove nothing: they may speak of a later step.
-    for whole in [Ok("MCP error: at most 2 items"), Err(Signals::http(422, "at most 2 items"))] {
+    let of_a_later_step =
+        "1 validation error for Labels\nids\n  List should have at most 2 items [type=too_long, input_value=3]";
+    for whole in [Ok("MCP error: at most 2 items"), Ok(of_a_later_step), Err(Signals::http(422, "at most 2 items"))] {
         let (answer, sent) = too_large(Effect::Write, whole.clone()).await;
         assert_eq!(sent, [3], "{whole:?} {answer:?}");
         let (answer, sent) = too_large(Effect::Idempotent, whole.clone()).await;

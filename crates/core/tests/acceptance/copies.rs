@@ -2,6 +2,7 @@
 
 use super::kit::*;
 use seawall::*;
+use serde_json::json;
 
 fn late(answer: &'static str) -> impl Fn(Attempt) -> std::pin::Pin<Box<dyn Future<Output = Result<String, Signals>>>> {
     move |_| {
@@ -40,5 +41,16 @@ async fn a_read_during_which_something_was_written_is_better_than_none_and_is_to
     tokio::join!(tools.call("get_issue", nothing(), late("before the write")), write);
     let answer = tools.call("get_issue", nothing(), Script::down(Signals::http(503, "down")).send()).await;
     assert_eq!(answer.value().map(String::as_str), Some("before the write"));
-    assert!(served(&answer).note.contains("was written to this server since"), "{answer:?}");
+    assert!(served(&answer).note.contains("Calls made since may have changed what it shows"), "{answer:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_is_no_answer_to_a_call_that_says_something_else_beside_its_arguments() {
+    let tools = caller(&env(0.0));
+    let of = |tenant: &str| Call { context: Some(tenant.into()), ..Call::new(json!({"n": 1})) };
+    tools.call("get_issue", of("one"), Script::healthy().send()).await;
+    let other = tools.call("get_issue", of("two"), Script::down("503").send()).await;
+    assert!(other.report().is_some(), "{other:?}");
+    let same = tools.call("get_issue", of("one"), Script::down("503").send()).await;
+    assert_eq!(served(&same).by, "cached");
 }

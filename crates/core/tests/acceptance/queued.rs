@@ -69,7 +69,11 @@ async fn a_write_that_waits_is_not_made_beside_it_once_its_server_is_back() {
     }
     assert!(tools.call("create_issue", json!({"n": 2}), back.send()).await.value().is_some(), "another is another");
 
+    // Whoever took it out may have made it: it is held back from now on, and not from when it was queued.
     assert!(queue.remove("q1").await);
+    let held = tools.call("create_issue", nothing(), back.send()).await;
+    assert_eq!(report(&held).code, Code::WriteUncertain);
+    advance(secs(60)).await;
     assert!(tools.call("create_issue", nothing(), back.send()).await.value().is_some());
 }
 
@@ -202,4 +206,21 @@ async fn nobody_asks_a_queue_in_which_nothing_waits_or_for_what_may_be_repeated(
         assert!(tools.call(tool, nothing(), Script::healthy().send()).await.value().is_some(), "{tool}");
         assert_eq!(queue.asked.load(std::sync::atomic::Ordering::SeqCst), 0, "{tool}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_was_cancelled_before_it_was_sent_is_not_queued_and_neither_is_one_that_says_more_than_its_arguments()
+ {
+    let (tools, queue) = with_queue(10);
+    let control = Arc::new(CallControl::default());
+    control.leave();
+    control.make_last();
+    let cancelled = Call { control: Some(control), ..Call::new(nothing()) };
+    let with_tenant = Call { context: Some("tenant".into()), ..Call::new(nothing()) };
+    for call in [cancelled, with_tenant] {
+        let answer = tools.call("create_issue", call, down().send()).await;
+        assert!(answer.report().is_some(), "{answer:?}");
+    }
+    assert_eq!(queue.next("default").await, None);
+    assert!(queue.is_idle("default") && queue.is_idle(""));
 }

@@ -369,7 +369,7 @@ async fn a_write_is_queued_only_if_it_certainly_did_not_run() {
     assert_eq!(served.id.as_deref(), Some("q1"));
     assert_eq!(
         served.note,
-        "create_issue was not executed yet. It is queued as q1 and will be tried when its server answers again. The same call is not sent again while it waits."
+        "create_issue was not executed yet. It is queued as q1 and will be tried when its server answers again. In this session the same call is not sent again while it waits."
     );
     assert_eq!(queue.next("").await.unwrap().1.arguments, json!({"title": "t"}));
 

@@ -24,7 +24,8 @@ const TAKES: u64 = 10;
 
 impl World {
     fn new() -> Self {
-        let pipeline = Pipeline::new(settings(&env(0.0))).unwrap();
+        let is_complete = |text: &String| !text.starts_with("question");
+        let pipeline = Pipeline::new(Settings { is_complete, ..settings(&env(0.0)) }).unwrap();
         pipeline.server("s", ServerPolicy::default()).unwrap();
         let (begun, done, most) = Default::default();
         Self { pipeline: Arc::new(pipeline), begun, done, most }
@@ -78,7 +79,7 @@ fn call() -> Call {
 }
 
 fn within(scope: &str, takes: bool) -> Call {
-    let rejoin = Rejoin { scope: scope.into(), after: secs(1), takes };
+    let rejoin = Rejoin { scope: scope.into(), after: secs(1), takes, continues: false };
     let control = Some(Arc::new(CallControl::default()));
     Call { rejoin: Some(rejoin), control, ..Call::new(json!({"title": "x"})).by("me") }
 }
@@ -335,4 +336,31 @@ async fn a_second_intent_takes_the_place_of_the_first_whose_client_has_gone() {
         let next = world.call("create_issue", call()).await.unwrap();
         assert_eq!(text(&next).0, if is_delivered { "done 2" } else { "done 1" });
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_asked_its_client_something_is_not_begun_anew_and_goes_on_when_that_is_answered() {
+    let world = World::new();
+    let asks = |number| Ok(format!("question {number}"));
+    let first = call();
+    let asked = world.ends("create_issue", first.clone(), asks).await.unwrap();
+    assert_eq!(text(&asked), ("question 1", None));
+    world.delivered("create_issue", &first);
+    for _ in 0..2 {
+        let again = call();
+        let asked = world.call("create_issue", again.clone()).await.unwrap();
+        assert_eq!(text(&asked).0, "question 1", "it is asked the same");
+        world.delivered("create_issue", &again);
+        pass(secs(2)).await;
+    }
+    let mut answering = call();
+    answering.rejoin.as_mut().unwrap().continues = true;
+    let goes_on = world.call("create_issue", answering.clone());
+    pass(secs(2)).await;
+    let joined = world.call("create_issue", call());
+    assert_eq!(text(&goes_on.await.unwrap()), ("done 2", None));
+    assert_eq!(text(&joined.await.unwrap()), ("done 2", Some(Duration::ZERO)));
+    world.delivered("create_issue", &answering);
+    pass(secs(2)).await;
+    assert_eq!(text(&world.call("create_issue", call()).await.unwrap()), ("done 3", None), "that one is over");
 }

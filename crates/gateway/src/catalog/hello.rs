@@ -100,7 +100,8 @@ async fn meet(route: &Route, session: &Arc<Session>, server: &Arc<Server>) -> Me
         return Met::there(hello);
     }
     let of_any = route.memory.hello_of_any(&key).map(|hello| in_version(hello, &agreed(&asked)));
-    let wait = if of_any.is_some() { limits::GREETING_WAIT } else { limits::HANDSHAKE_WAIT };
+    // A server that has been away for as long as a handshake may take keeps nobody waiting: its tools are told when it is there.
+    let wait = server.load.patience(if of_any.is_some() { limits::GREETING_WAIT } else { limits::HANDSHAKE_WAIT });
     let met = listed(route, server, &key, Era::Legacy, keeper.link(wait)).await;
     match of_any.filter(|_| met.hello.is_none() && met.refused.is_none()) {
         None => met,
@@ -254,7 +255,7 @@ async fn meet_modern(route: &Route, server: &Arc<Server>, call: &Call) -> Met {
     };
     let key = pool::opening(call).key(server);
     let of_any = route.memory.hello(&key).or_else(|| route.memory.hello_of_any(&key));
-    let wait = if of_any.is_some() { limits::GREETING_WAIT } else { limits::HANDSHAKE_WAIT };
+    let wait = server.load.patience(if of_any.is_some() { limits::GREETING_WAIT } else { limits::HANDSHAKE_WAIT });
     let met = listed(route, server, &key, Era::Modern, pool.link(server, call, wait)).await;
     match of_any.filter(|_| met.hello.is_none() && met.refused.is_none()) {
         None => met,

@@ -138,11 +138,12 @@ impl Memory {
         let key = of_any(key);
         let known = self.known(&key);
         let Some(known) = known.get(&key) else { return Vec::new() };
-        let page = |(name, page): (&String, &Box<RawValue>)| {
-            let cursor = name.strip_prefix(list)?.strip_prefix(' ').or_else(|| (name == list).then_some(""))?;
-            Some((cursor.to_owned(), Bytes::copy_from_slice(page.get().as_bytes())))
+        let cursor = |name: &str| match name.strip_prefix(list)? {
+            "" => Some(String::new()),
+            rest => rest.strip_prefix(' ').map(str::to_owned),
         };
-        known.lists.iter().filter_map(page).collect()
+        let pages = known.lists.iter().filter_map(|(name, page)| Some((cursor(name)?, page)));
+        pages.map(|(cursor, page)| (cursor, Bytes::copy_from_slice(page.get().as_bytes()))).collect()
     }
 
     /// The last handshake.

@@ -99,7 +99,7 @@ mod tests {
         use Disposition::{Denied as Closed, Permanent, Transient};
         use Sent::{Maybe, Never};
         let unreachable = |text: &str| Failure::Unreachable(text.to_owned());
-        let starting = Failure::Starting(Duration::from_secs(3));
+        let missing_program = Failure::Impossible("there is no program \"timeout\"".to_owned());
         let away = Failure::Away { reason: "timed out".to_owned(), retry_in: Duration::from_secs(3) };
         for (failure, cause, disposition, sent, loading) in [
             (unreachable("tcp connect error: Connection refused (os error 111)"), Network, Transient, Never, Permanent),
@@ -121,14 +121,8 @@ mod tests {
             (unreachable("no connection within 10 s"), Timeout, Transient, Never, Transient),
             (unreachable("invalid peer certificate: UnknownIssuer"), Network, Permanent, Never, Permanent),
             (unreachable("it answered with HTTP status 503"), Misbehaved, Transient, Never, Transient),
-            (
-                Failure::Impossible("there is no program \"timeout\"".to_owned()),
-                Unavailable,
-                Permanent,
-                Never,
-                Permanent,
-            ),
-            (starting, Starting, Transient, Never, Transient),
+            (missing_program, Unavailable, Permanent, Never, Permanent),
+            (Failure::Starting(Duration::from_secs(3)), Starting, Transient, Never, Transient),
             (away, Away, Transient, Never, Transient),
             (Failure::GivenUp(20), GivenUp, Permanent, Never, Permanent),
             (Failure::SessionLost, SessionLost, Transient, Never, Transient),

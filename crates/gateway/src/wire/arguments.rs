@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::Message;
+use super::edit::Object;
+
 /// The arguments, for keys and fallbacks; and as they are written, if two that are read alike may not be the same. What
 /// is sent are the client's own bytes in any case.
 pub fn read(raw: &[u8]) -> (Value, Option<Arc<str>>) {
@@ -11,6 +14,38 @@ pub fn read(raw: &[u8]) -> (Value, Option<Arc<str>>) {
     let is_kept = raw.is_empty() || (read.is_ok() && numbers(raw).all(is_exact));
     let written = (!is_kept).then(|| String::from_utf8_lossy(raw).into());
     (read.unwrap_or_default(), written)
+}
+
+/// What of `_meta` says nothing of what is asked for: how it is answered, followed and traced.
+const ABOUT_THE_MESSAGE: [&str; 6] =
+    ["progressToken", "traceparent", "tracestate", "baggage", "debug", "claudecode/toolUseId"];
+/// The same for all names with such a prefix.
+const PREFIXES: [&str; 2] = ["io.modelcontextprotocol/", "seawall/"];
+
+/// What a call to a tool says beside its arguments, if it says anything: two calls that differ in that are not the same.
+pub fn context(request: &Message) -> Option<Arc<str>> {
+    if request.method() != "tools/call" {
+        return None;
+    }
+    let (params, mut said) = (Object::of(request.body_json()), Vec::new());
+    let mut say = |name: &str, json: &[u8]| {
+        said.extend_from_slice(name.as_bytes());
+        said.push(b' ');
+        said.extend_from_slice(json);
+        said.push(b'\n');
+    };
+    // With the answers to its questions it is the same call that goes on.
+    let is_known = |name: &str| matches!(name, "name" | "arguments" | "_meta" | "requestState" | "inputResponses");
+    for name in params.names().filter(|name| !is_known(name)) {
+        say(&name, params.get(&name).unwrap_or_default());
+    }
+    let meta = Object::of(params.get("_meta").unwrap_or(b"{}"));
+    let is_about_the_message =
+        |name: &str| ABOUT_THE_MESSAGE.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    for name in meta.names().filter(|name| !is_about_the_message(name)) {
+        say(&name, meta.get(&name).unwrap_or_default());
+    }
+    (!said.is_empty()).then(|| String::from_utf8_lossy(&said).into())
 }
 
 /// What stands outside of strings and looks like a number. Strings are most of the bytes, so they are leapt over.
@@ -61,6 +96,24 @@ fn plain(number: &str) -> (&str, i32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_said_beside_the_arguments_makes_another_call_unless_it_is_about_the_message() {
+        let of = |params: &str| {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+            context(&Message::parse(text.into()).unwrap())
+        };
+        for plain in [
+            r#"{"name":"t"}"#,
+            r#"{"name":"t","arguments":{"a":1},"_meta":{}}"#,
+            r#"{"name":"t","_meta":{"progressToken":7,"traceparent":"00-1","io.modelcontextprotocol/clientInfo":{}}}"#,
+        ] {
+            assert_eq!(of(plain), None, "{plain}");
+        }
+        let tenant = of(r#"{"name":"t","_meta":{"progressToken":7,"x/tenant":"one"}}"#);
+        assert_eq!(tenant.as_deref(), Some("x/tenant \"one\"\n"));
+        assert_eq!(of(r#"{"name":"t","task":{"ttl":5}}"#).as_deref(), Some("task {\"ttl\":5}\n"));
+    }
 
     #[test]
     fn only_numbers_that_keep_their_value_are_taken_for_the_same() {

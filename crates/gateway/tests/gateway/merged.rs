@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::kit::{Served, Wrapped, fixture, last};
+use super::kit::{Served, Wrapped, fixture, last, until};
 
 fn names(list: &Value, of: &str) -> Vec<String> {
     let items = list["result"][of].as_array().unwrap_or_else(|| panic!("{list}"));
@@ -117,6 +117,22 @@ async fn a_dead_server_costs_its_own_tools_only() {
     assert_eq!(call["result"]["_meta"]["seawall/failure"]["mayHaveExecuted"], false, "{call}");
     let call = all.ask(3, "tools/call", json!({"name": "good__echo_meta", "arguments": {}})).await;
     assert_eq!(call["result"]["structuredContent"]["name"], "echo_meta");
+}
+
+#[tokio::test]
+async fn who_comes_later_does_not_wait_for_a_server_that_is_away() {
+    let dead = "[servers.dead]\ncommand = \"/nonexistent/server\"\n[servers.gone]\nurl = \"http://127.0.0.1:9/mcp\"\n";
+    let served = Served::with(&format!("{dead}{}", fixture("good", "both"))).await;
+    let began = tokio::time::Instant::now();
+    served.session("/mcp").await;
+    // A server may take so long to start that a client is worth keeping; after that nobody waits.
+    until("a start has had its time", async || began.elapsed() > std::time::Duration::from_millis(4_100)).await;
+    let began = tokio::time::Instant::now();
+    for _ in 0..5 {
+        served.session("/mcp").await;
+    }
+    let took = began.elapsed();
+    assert!(took < std::time::Duration::from_secs(3), "five handshakes took {took:?}");
 }
 
 #[tokio::test]

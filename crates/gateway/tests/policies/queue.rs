@@ -52,7 +52,7 @@ async fn a_write_that_certainly_did_not_run_waits_and_is_made_once_and_its_clien
     );
     let id = queued["id"].as_str().unwrap();
     let told = format!(
-        "create_issue was not executed yet. It is queued as {id} and will be tried when its server answers again. The same call is not sent again while it waits."
+        "create_issue was not executed yet. It is queued as {id} and will be tried when its server answers again. In this session the same call is not sent again while it waits."
     );
     assert_eq!(text(&answer), told);
     let resource = queued["resource"].as_str().unwrap().to_owned();
@@ -445,7 +445,15 @@ async fn what_a_server_said_of_its_tools_holds_for_the_next_gateway_while_it_is_
     };
     // A tool whose name says nothing: only the server's own word makes it a write that may wait.
     let note = json!({"name": "frobnicate", "arguments": {"text": "x"}});
-    let server = Faulty::start(|_, _, _| End::Status("429 Too Many Requests", "", "")).await;
+    let additive = json!({"readOnlyHint": false, "destructiveHint": false});
+    let tool = json!({"name": "frobnicate", "inputSchema": {"type": "object"}, "annotations": additive});
+    let list = json!({"tools": [tool]});
+    let server = Faulty::answering(move |is_tool, name, _, _| match (is_tool, name) {
+        (true, _) => Some(End::Status("429 Too Many Requests", "", "")),
+        (false, "tools/list") => Some(End::Result(list.clone())),
+        _ => None,
+    })
+    .await;
     write(&server.url);
     let mut first = start().await;
     first.ask(1, "tools/list", json!({})).await;

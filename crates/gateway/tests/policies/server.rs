@@ -55,7 +55,7 @@ pub(crate) struct Faulty {
 }
 
 /// The tools of every faulty server: two that read, and one of each other kind.
-const TOOLS: [(&str, &str); 10] = [
+const TOOLS: [(&str, &str); 9] = [
     ("get_issue", "readOnlyHint"),
     ("list_issues", "readOnlyHint"),
     ("search_issues", "readOnlyHint"),
@@ -65,8 +65,6 @@ const TOOLS: [(&str, &str); 10] = [
     ("cypher", "readOnlyHint"),
     ("timeout_report", "readOnlyHint"),
     ("web_search", "readOnlyHint"),
-    // Its name says nothing.
-    ("frobnicate", "additive"),
 ];
 
 impl Faulty {
@@ -160,11 +158,7 @@ impl Faulty {
 async fn respond(asked: &Asked, mut tcp: tokio::net::TcpStream) {
     let bytes = if asked.is("tools/list") {
         let tool = |(name, hint): (&str, &str)| {
-            let annotations = match hint {
-                "" => json!({"readOnlyHint": false}),
-                "additive" => json!({"readOnlyHint": false, "destructiveHint": false}),
-                hint => json!({hint: true}),
-            };
+            let annotations = if hint.is_empty() { json!({"readOnlyHint": false}) } else { json!({hint: true}) };
             let mut schema = json!({"type": "object"});
             if name.starts_with("batch_") {
                 schema["properties"] = json!({"targets": {"type": "array"}, "labels": {"type": "array"}});

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::super::key::CallKey;
 use super::in_flight::{Entering, KEPT};
 use crate::model::answer::Outcome;
 use crate::model::control::CallControl;
@@ -30,6 +31,7 @@ pub(super) enum State<T> {
 pub(super) struct Entry<T> {
     pub(super) number: u64,
     began: Moment,
+    copy_key: CallKey,
     writes: u64,
     shares: bool,
     /// Whether its answer may be given to somebody who asks again.
@@ -50,6 +52,8 @@ struct Answered<T> {
     bytes: usize,
     /// When it was first delivered to somebody who asked again.
     delivered: Option<Moment>,
+    /// It is a question back to the client: the call goes on when that is answered.
+    is_question: bool,
 }
 
 /// What a call gets that waits for an identical one.
@@ -91,6 +95,7 @@ impl<T: Clone> Entry<T> {
         Self {
             number,
             began: now,
+            copy_key: call.copy_key,
             writes: call.writes,
             shares: call.shares,
             takes: call.rejoin.is_some_and(|rejoin| rejoin.takes),
@@ -110,6 +115,7 @@ impl<T: Clone> Entry<T> {
     /// What an identical call finds now.
     pub(super) fn meet(&mut self, call: &Entering<'_>, now: Moment) -> Meeting<T> {
         match &self.answered {
+            _ if call.is_replayable && call.copy_key != self.copy_key => Meeting::Aside,
             Some(_) if call.is_intent => self.hand_on(call, now),
             Some(answered) => self.meet_answered(answered, call, now).inspect_taken(&mut self.is_joined),
             None => self.meet_running(call, now),
@@ -133,6 +139,10 @@ impl<T: Clone> Entry<T> {
     }
 
     fn meet_running(&mut self, call: &Entering<'_>, now: Moment) -> Meeting<T> {
+        // What goes on with a call is its own affair.
+        if call.rejoin.is_some_and(|rejoin| rejoin.continues) {
+            return Meeting::Aside;
+        }
         if call.shares && self.shares && self.writes == call.writes {
             return Meeting::Behind { gets: Gets::Share, patience: None };
         }
@@ -152,7 +162,10 @@ impl<T: Clone> Entry<T> {
     }
 
     fn meet_answered(&self, answered: &Answered<T>, call: &Entering<'_>, now: Moment) -> Meeting<T> {
-        let Some(rejoin) = call.rejoin else { return Meeting::Over };
+        let Some(rejoin) = call.rejoin.filter(|rejoin| !rejoin.continues) else { return Meeting::Over };
+        if answered.is_question {
+            return self.meet_question(answered, call, now);
+        }
         let is_taken = answered.delivered.is_some_and(|at| now.since(at) >= rejoin.after);
         // One whose client is still there is being delivered right now: who asks already asks for another.
         let is_late = self.is_joined || self.is_left(rejoin.after, now);
@@ -164,6 +177,17 @@ impl<T: Clone> Entry<T> {
             Some(outcome) if self.takes && rejoin.takes => Meeting::Late(outcome.clone(), age),
             _ if call.is_replayable => Meeting::Over,
             _ => Meeting::Gone(age),
+        }
+    }
+
+    /// A write whose client was asked something is under way: whoever makes it anew is asked the same.
+    fn meet_question(&self, answered: &Answered<T>, call: &Entering<'_>, now: Moment) -> Meeting<T> {
+        let takes = self.takes && call.rejoin.is_some_and(|rejoin| rejoin.takes);
+        let is_repeat = call.rejoin.is_some_and(|rejoin| self.is_left(rejoin.after, now));
+        match &answered.outcome {
+            _ if self.is_expired(now) || call.is_replayable || !is_repeat => Meeting::Over,
+            Some(outcome) if takes => Meeting::Late(outcome.clone(), now.since(answered.at)),
+            _ => Meeting::Gone(now.since(answered.at)),
         }
     }
 
@@ -180,10 +204,10 @@ impl<T: Clone> Entry<T> {
     }
 
     /// Keeps its answer until it was delivered; gives the bytes that it takes.
-    pub(super) fn keep(&mut self, outcome: &Outcome<T>, bytes: usize, now: Moment) -> usize {
+    pub(super) fn keep(&mut self, outcome: &Outcome<T>, bytes: usize, is_question: bool, now: Moment) -> usize {
         let outcome = self.takes.then(|| outcome.clone());
         let bytes = if outcome.is_some() { bytes } else { 0 };
-        self.answered = Some(Answered { at: now, outcome, bytes, delivered: None });
+        self.answered = Some(Answered { at: now, outcome, bytes, delivered: None, is_question });
         bytes
     }
 
@@ -192,8 +216,8 @@ impl<T: Clone> Entry<T> {
         let is_joined = self.is_joined;
         let Some(answered) = &mut self.answered else { return false };
         answered.delivered.get_or_insert(now);
-        // Several may have asked again at once.
-        !is_joined
+        // Several may have asked again at once; and a question is not the end.
+        !is_joined && !answered.is_question
     }
 }
 

@@ -29,6 +29,8 @@ const MOST_EMPTY: usize = 1000;
 #[derive(Clone, Copy)]
 pub(crate) struct Entering<'a> {
     pub(crate) key: CallKey,
+    /// The key of its answer's copies: what is read with something else said beside the arguments is another answer.
+    pub(crate) copy_key: CallKey,
     /// The server's writes when the call began: who reads after a write does not share with one who asked before it.
     pub(crate) writes: u64,
     pub(crate) is_replayable: bool,
@@ -38,6 +40,16 @@ pub(crate) struct Entering<'a> {
     pub(crate) control: Option<&'a Arc<CallControl>>,
     /// It was made in its own right, and has waited for an identical one to end.
     pub(crate) is_intent: bool,
+}
+
+/// What is kept of a call that ended.
+#[derive(Clone, Copy)]
+pub(crate) enum Kept<'a, T> {
+    Nothing,
+    /// Its answer, until that was delivered.
+    Answer(&'a Outcome<T>),
+    /// What it asks its client, until the client goes on with it.
+    Question(&'a Outcome<T>),
 }
 
 /// How a call leaves this stage.
@@ -128,16 +140,16 @@ impl<T: Clone> InFlight<T> {
         self.lock().make_room(now);
     }
 
-    fn land(&self, lead: &Lead<'_, T>, shared: Option<&Outcome<T>>, kept: Option<&Outcome<T>>) {
+    fn land(&self, lead: &Lead<'_, T>, shared: Option<&Outcome<T>>, kept: Kept<'_, T>) {
         let now = self.clock.now();
         let mut entries = self.lock();
         let Some(entry) = entries.calls.get_mut(&lead.key).filter(|entry| entry.number == lead.number) else { return };
         entry.tell(shared);
         match kept {
-            None => entries.remove(lead.key),
-            Some(outcome) => {
+            Kept::Nothing => entries.remove(lead.key),
+            Kept::Answer(outcome) | Kept::Question(outcome) => {
                 let bytes = weight(outcome, self.weigh);
-                let bytes = entry.keep(outcome, bytes, now);
+                let bytes = entry.keep(outcome, bytes, matches!(kept, Kept::Question(_)), now);
                 entries.bytes += bytes;
                 entries.answered.push_back((lead.key, lead.number));
                 entries.make_room(now);
@@ -245,7 +257,7 @@ pub(crate) struct Lead<'a, T> {
 
 impl<T: Clone> Lead<'_, T> {
     /// The call ended: `shared` is for those who wait, `kept` until it was delivered.
-    pub(crate) fn land(self, shared: Option<&Outcome<T>>, kept: Option<&Outcome<T>>) {
+    pub(crate) fn land(self, shared: Option<&Outcome<T>>, kept: Kept<'_, T>) {
         self.in_flight.land(&self, shared, kept);
         std::mem::forget(self);
     }

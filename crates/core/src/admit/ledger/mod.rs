@@ -30,7 +30,7 @@ use crate::model::time::Clock;
 use crate::run::Run;
 use entry::Gets;
 pub(crate) use in_flight::Entered;
-use in_flight::{Entering, Following, InFlight, Lead};
+use in_flight::{Entering, Following, InFlight, Kept, Lead};
 use loops::LoopGuard;
 use uncertain::UncertainWrites;
 
@@ -124,6 +124,7 @@ impl<T: Clone> Run<'_, T> {
         let policy = &self.tool.policy;
         Entering {
             key: self.ledger_key(),
+            copy_key: self.copy_key(),
             writes: self.writes,
             is_replayable: policy.effect.is_replayable(),
             shares: policy.shares_answers(),
@@ -159,7 +160,12 @@ impl<T: Clone> Run<'_, T> {
         };
         let shared = Some(outcome).filter(|_| is_whole && !self.is_own_affair());
         // A failure is no answer to keep: whether it may have been executed is remembered in any case.
-        let is_kept = self.call.rejoin.is_some() && is_whole && !matches!(outcome, Outcome::Failed(_));
-        lead.land(shared, Some(outcome).filter(|_| is_kept));
+        let kept = match outcome {
+            _ if self.call.rejoin.is_none() => Kept::Nothing,
+            Outcome::Failed(_) => Kept::Nothing,
+            _ if is_whole => Kept::Answer(outcome),
+            _ => Kept::Question(outcome),
+        };
+        lead.land(shared, kept);
     }
 }

@@ -127,9 +127,10 @@ fn time(asked: &Asked<'_>, traced: &Traced<'_>, explained: &Explained) -> String
     if let Some(idle) = own.idle_timeout {
         text.push_str(&format!(" An attempt of which nothing is heard for {} is given up.", spelled(idle)));
     }
-    if let Some(cap) = own.client_cap {
-        let told = spelled(cap - (cap / 10).min(limits::CAP_MARGIN));
-        text.push_str(&format!(" After {told} its client is told that it still runs."));
+    // One that comes after the end of the call changes nothing.
+    let told = own.client_cap.map(|cap| cap - (cap / 10).min(limits::CAP_MARGIN));
+    if let Some(told) = told.filter(|told| *told < policy.timeout) {
+        text.push_str(&format!(" After {} its client is told that it still runs.", spelled(told)));
     }
     text
 }

@@ -100,7 +100,8 @@ impl Judge<'_> {
             for (_, answer) in request.answers.iter().filter(|_| is_write) {
                 let number = execution(answer).and_then(|object| object["execution"].as_u64());
                 let of = self.record.executions.iter().find(|execution| Some(execution.number as u64) == number);
-                let is_joined = of.is_some_and(|of| of.request != request.tag);
+                // Who has answered a question of the call goes on with it, whoever began it.
+                let is_joined = of.is_some_and(|of| of.request != request.tag) && request.questions == 0;
                 if is_joined && answer["result"]["_meta"].get("seawall/served").is_none() {
                     found.push(format!("{} of {} got {answer}", request.tag, request.intent));
                 }

@@ -149,6 +149,24 @@ fn how_servers_are_loaded_is_read_and_checked() {
 }
 
 #[test]
+fn what_variables_and_files_bring_into_an_address_or_arguments_is_shown_to_nobody() {
+    let text = r#"
+[servers.a]
+url = "http://${env:MCP_HOST}/${file:path.txt}/mcp?k=query99value"
+[servers.b]
+command = "run"
+args = ["--dsn=${env:DSN}", "${env:HOME}/data", "${API_TOKEN}"]
+"#;
+    let kit = toml_file(text).file("path.txt", "filesecret99yak\n").var("MCP_HOST", "mcp.example.org");
+    let kit = kit.var("DSN", "postgres-77-zebra").var("HOME", "/home/somebody").var("API_TOKEN", "plainword77");
+    let config = kit.good("seawall.toml");
+    let said = "mcp.example.org filesecret99yak query99value postgres-77-zebra /home/somebody plainword77";
+    let hidden = |server: usize| Secrets::of(&config.servers[server]).hide(said);
+    assert_eq!(hidden(0), "mcp.example.org *** *** postgres-77-zebra /home/somebody plainword77");
+    assert_eq!(hidden(1), "mcp.example.org filesecret99yak query99value *** /home/somebody ***");
+}
+
+#[test]
 fn denials_are_told_as_the_preset_has_it_unless_that_is_set() {
     use seawall::DeniedText::{Diagnostic, Legacy};
     for (text, denied) in [
