@@ -330,6 +330,7 @@ async fn a_second_intent_takes_the_place_of_the_first_whose_client_has_gone() {
         assert_eq!(text(&second.await.unwrap()), ("done 1", Some(Duration::ZERO)));
         if is_delivered {
             world.delivered("create_issue", &taker);
+            pass(secs(1)).await;
         } else {
             leave(&taker);
         }
@@ -356,11 +357,59 @@ async fn a_write_that_asked_its_client_something_is_not_begun_anew_and_goes_on_w
     let mut answering = call();
     answering.rejoin.as_mut().unwrap().continues = true;
     let goes_on = world.call("create_issue", answering.clone());
-    pass(secs(2)).await;
+    pass(secs(6)).await;
     let joined = world.call("create_issue", call());
     assert_eq!(text(&goes_on.await.unwrap()), ("done 2", None));
     assert_eq!(text(&joined.await.unwrap()), ("done 2", Some(Duration::ZERO)));
     world.delivered("create_issue", &answering);
     pass(secs(2)).await;
     assert_eq!(text(&world.call("create_issue", call()).await.unwrap()), ("done 3", None), "that one is over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_later_than_a_silent_client_waits_is_kept_for_its_next_repeat() {
+    let world = World::new();
+    let (first, second) = (call(), call());
+    let one = world.call("create_issue", first.clone());
+    pass(secs(4)).await;
+    let two = world.call("create_issue", second.clone());
+    // It asked again after four seconds; six seconds later it may be gone as silently.
+    assert_eq!(text(&one.await.unwrap()).0, "done 1");
+    assert_eq!(text(&two.await.unwrap()).0, "done 1");
+    for made in [&first, &second] {
+        world.delivered("create_issue", made);
+    }
+    pass(secs(3)).await;
+    let third = call();
+    assert_eq!(text(&world.call("create_issue", third.clone()).await.unwrap()), ("done 1", Some(secs(3))));
+    world.delivered("create_issue", &third);
+    pass(secs(1)).await;
+    assert_eq!(text(&world.call("create_issue", call()).await.unwrap()), ("done 2", None), "another intent");
+    assert_eq!(world.executions(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_a_repeat_waited_for_less_than_its_client_does_is_over() {
+    let world = World::new();
+    let (first, second) = (call(), call());
+    let one = world.call("create_issue", first.clone());
+    pass(secs(6)).await;
+    let two = world.call("create_issue", second.clone());
+    one.await.unwrap();
+    two.await.unwrap();
+    world.delivered("create_issue", &second);
+    pass(secs(1)).await;
+    assert_eq!(text(&world.call("create_issue", call()).await.unwrap()), ("done 2", None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_its_turn_joins_the_first_when_it_turns_out_that_its_client_has_gone() {
+    let world = World::new();
+    let [(gone, _), (_, second)] = two_intents(&world).await;
+    pass(ms(300)).await;
+    leave(&gone).make_last();
+    let before = tokio::time::Instant::now();
+    assert_eq!(report(&second.await.unwrap()).code, Code::Timeout, "its server was told to stop, and may never answer");
+    assert!(before.elapsed() < secs(6), "{:?}", before.elapsed());
+    assert_eq!(world.executions(), 1);
 }

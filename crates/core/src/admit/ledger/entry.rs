@@ -41,6 +41,10 @@ pub(super) struct Entry<T> {
     waiting: Option<watch::Sender<State<T>>>,
     /// Somebody has asked again.
     is_joined: bool,
+    /// When it was asked for last.
+    asked: Moment,
+    /// After how long a client that says nothing asked again: it may give up as silently as long after that.
+    patience: Option<Duration>,
     answered: Option<Answered<T>>,
 }
 
@@ -102,14 +106,20 @@ impl<T: Clone> Entry<T> {
             control: call.control.cloned(),
             waiting: None,
             is_joined: false,
+            asked: now,
+            patience: None,
             answered: None,
         }
     }
 
+    /// Whether its client is known to have gone.
+    fn has_left(&self) -> bool {
+        self.control.as_ref().is_some_and(|control| control.has_left())
+    }
+
     /// Whether its client has gone: it is known to have, or it has been silent for as long as nobody asks twice.
     fn is_left(&self, after: Duration, now: Moment) -> bool {
-        let has_left = self.control.as_ref().is_some_and(|control| control.has_left());
-        has_left || now.since(self.began) >= after
+        self.has_left() || now.since(self.began) >= after
     }
 
     /// What an identical call finds now.
@@ -117,7 +127,9 @@ impl<T: Clone> Entry<T> {
         match &self.answered {
             _ if call.is_replayable && call.copy_key != self.copy_key => Meeting::Aside,
             Some(_) if call.is_intent => self.hand_on(call, now),
-            Some(answered) => self.meet_answered(answered, call, now).inspect_taken(&mut self.is_joined),
+            Some(answered) => {
+                self.meet_answered(answered, call, now).inspect_taken(&mut self.is_joined, &mut self.asked, now)
+            }
             None => self.meet_running(call, now),
         }
     }
@@ -147,9 +159,11 @@ impl<T: Clone> Entry<T> {
             return Meeting::Behind { gets: Gets::Share, patience: None };
         }
         let Some(rejoin) = call.rejoin else { return Meeting::Aside };
-        let is_repeat = !call.is_intent && self.is_left(rejoin.after, now);
+        let is_left = if call.is_second { self.has_left() } else { self.is_left(rejoin.after, now) };
+        let is_repeat = !call.is_intent && is_left;
         if is_repeat && self.takes && rejoin.takes {
             self.is_joined = true;
+            self.note_repeat(now);
             // A server that was told to stop may never answer: nobody waits long for that.
             let is_stopped = self.control.as_ref().is_some_and(|control| control.is_last());
             let patience = is_stopped.then_some(if call.is_replayable { rejoin.after } else { STOPPED_WAIT });
@@ -158,7 +172,11 @@ impl<T: Clone> Entry<T> {
         if call.is_replayable {
             return Meeting::Aside;
         }
-        Meeting::Behind { gets: if is_repeat { Gets::Word } else { Gets::Turn }, patience: None }
+        match is_repeat {
+            true => Meeting::Behind { gets: Gets::Word, patience: None },
+            // It is looked again now and then whether the first one's client is still there.
+            false => Meeting::Behind { gets: Gets::Turn, patience: Some(rejoin.after) },
+        }
     }
 
     fn meet_answered(&self, answered: &Answered<T>, call: &Entering<'_>, now: Moment) -> Meeting<T> {
@@ -191,6 +209,21 @@ impl<T: Clone> Entry<T> {
         }
     }
 
+    /// A client that cancels says when it goes; of one that only asks again it is noted how long it waited.
+    fn note_repeat(&mut self, now: Moment) {
+        let is_silent = !self.has_left();
+        let waited = now.since(self.asked);
+        self.asked = now;
+        if is_silent {
+            self.patience = self.patience.max(Some(waited));
+        }
+    }
+
+    /// Whether whoever asked last may have given up since, without a word.
+    fn may_be_left(&self, now: Moment) -> bool {
+        self.patience.is_some_and(|patience| now.since(self.asked) >= patience)
+    }
+
     /// Waits with the others.
     pub(super) fn subscribe(&mut self) -> watch::Receiver<State<T>> {
         self.waiting.get_or_insert_with(|| watch::channel(State::Running).0).subscribe()
@@ -213,8 +246,8 @@ impl<T: Clone> Entry<T> {
 
     /// The answer was delivered to one client; whether nobody else can mean it.
     pub(super) fn is_over_when_delivered(&mut self, now: Moment) -> bool {
-        let is_joined = self.is_joined;
-        let Some(answered) = &mut self.answered else { return false };
+        let (is_joined, may_be_left) = (self.is_joined, self.may_be_left(now));
+        let Some(answered) = self.answered.as_mut().filter(|_| !may_be_left) else { return false };
         answered.delivered.get_or_insert(now);
         // Several may have asked again at once; and a question is not the end.
         !is_joined && !answered.is_question
@@ -241,9 +274,12 @@ impl<T> Entry<T> {
 }
 
 impl<T> Meeting<T> {
-    /// Notes that somebody has taken the answer.
-    fn inspect_taken(self, is_joined: &mut bool) -> Self {
-        *is_joined |= matches!(self, Self::Late(..));
+    /// Notes that somebody has taken the answer, and when.
+    fn inspect_taken(self, is_joined: &mut bool, asked: &mut Moment, now: Moment) -> Self {
+        if matches!(self, Self::Late(..)) {
+            *is_joined = true;
+            *asked = now;
+        }
         self
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct Entering<'a> {
     pub(crate) control: Option<&'a Arc<CallControl>>,
     /// It was made in its own right, and has waited for an identical one to end.
     pub(crate) is_intent: bool,
+    /// It came so soon after an identical one that both are meant, unless the other's client turns out to have gone.
+    pub(crate) is_second: bool,
 }
 
 /// What is kept of a call that ended.

@@ -63,7 +63,7 @@ impl<T: Clone> Ledger<T> {
 
     /// Enters a call that may be rejoined, or finds the identical one that it repeats.
     pub(crate) fn enter<'a>(&'a self, run: &Run<'a, T>) -> Entered<'a, T> {
-        self.in_flight.enter(&run.entering(false))
+        self.in_flight.enter(&run.entering(false, false))
     }
 
     /// A call has met an identical one: it gets what that one comes to, or goes on.
@@ -72,7 +72,7 @@ impl<T: Clone> Ledger<T> {
         run: &Run<'a, T>,
         mut entered: Entered<'a, T>,
     ) -> Result<Leading<'a, T>, Box<Rejoined<T>>> {
-        let mut is_intent = false;
+        let (mut is_intent, mut is_second) = (false, false);
         loop {
             let mut following = match entered {
                 Entered::Lead(lead) => return Ok(Some(lead)),
@@ -99,19 +99,21 @@ impl<T: Clone> Ledger<T> {
                 }
                 // It ended, and what it came to is its own: this call is looked at anew.
                 Ok(_) => is_intent |= following.gets == Gets::Turn,
+                // That the first's client has gone may be known only now.
+                Err(_) if patience < limit && following.gets == Gets::Turn => is_second = true,
                 Err(_) if patience < limit && run.tool.policy.effect.is_replayable() => return Ok(None),
                 Err(_) => {
                     let outcome = run.out_of_patience(following.gets);
                     return Err(Box::new(Rejoined { outcome, age: None }));
                 }
             }
-            entered = self.in_flight.enter(&run.entering(is_intent));
+            entered = self.in_flight.enter(&run.entering(is_intent, is_second));
         }
     }
 
     /// Enters a read whose answer others of the same caller may share while it is asked for.
     pub(crate) fn share<'a>(&'a self, run: &Run<'a, T>) -> Result<Leading<'a, T>, Following<T>> {
-        match self.in_flight.enter(&run.entering(false)) {
+        match self.in_flight.enter(&run.entering(false, false)) {
             Entered::Lead(lead) => Ok(Some(lead)),
             Entered::Behind(following) => Err(following),
             Entered::Alone | Entered::Late(..) | Entered::Gone(_) => Ok(None),
@@ -120,7 +122,7 @@ impl<T: Clone> Ledger<T> {
 }
 
 impl<T: Clone> Run<'_, T> {
-    fn entering(&self, is_intent: bool) -> Entering<'_> {
+    fn entering(&self, is_intent: bool, is_second: bool) -> Entering<'_> {
         let policy = &self.tool.policy;
         Entering {
             key: self.ledger_key(),
@@ -131,6 +133,7 @@ impl<T: Clone> Run<'_, T> {
             rejoin: self.call.rejoin.as_ref(),
             control: self.call.control.as_ref(),
             is_intent,
+            is_second,
         }
     }
 
