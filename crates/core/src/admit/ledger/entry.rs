@@ -198,14 +198,16 @@ impl<T: Clone> Entry<T> {
         }
     }
 
-    /// A write whose client was asked something is under way: whoever makes it anew is asked the same.
+    /// A write whose client was asked something is under way: whoever makes it anew is asked the same. Clients that cannot be
+    /// told apart are not asked each other's questions: they begin anew, as the protocol lets them.
     fn meet_question(&self, answered: &Answered<T>, call: &Entering<'_>, now: Moment) -> Meeting<T> {
-        let takes = self.takes && call.rejoin.is_some_and(|rejoin| rejoin.takes);
         let is_repeat = call.rejoin.is_some_and(|rejoin| self.is_left(rejoin.after, now));
+        let takes = self.takes && call.rejoin.is_some_and(|rejoin| rejoin.takes);
         match &answered.outcome {
-            _ if self.is_expired(now) || call.is_replayable || !is_repeat => Meeting::Over,
-            Some(outcome) if takes => Meeting::Late(outcome.clone(), now.since(answered.at)),
-            _ => Meeting::Gone(now.since(answered.at)),
+            Some(outcome) if takes && is_repeat && !call.is_replayable && !self.is_expired(now) => {
+                Meeting::Late(outcome.clone(), now.since(answered.at))
+            }
+            _ => Meeting::Over,
         }
     }
 
