@@ -357,7 +357,7 @@ async fn a_write_that_asked_its_client_something_is_not_begun_anew_and_goes_on_w
     let mut answering = call();
     answering.rejoin.as_mut().unwrap().continues = true;
     let goes_on = world.call("create_issue", answering.clone());
-    pass(secs(6)).await;
+    pass(secs(8)).await;
     let joined = world.call("create_issue", call());
     assert_eq!(text(&goes_on.await.unwrap()), ("done 2", None));
     assert_eq!(text(&joined.await.unwrap()), ("done 2", Some(Duration::ZERO)));
@@ -393,7 +393,7 @@ async fn an_answer_that_a_repeat_waited_for_less_than_its_client_does_is_over() 
     let world = World::new();
     let (first, second) = (call(), call());
     let one = world.call("create_issue", first.clone());
-    pass(secs(6)).await;
+    pass(secs(8)).await;
     let two = world.call("create_issue", second.clone());
     one.await.unwrap();
     two.await.unwrap();

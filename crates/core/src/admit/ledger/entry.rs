@@ -221,9 +221,10 @@ impl<T: Clone> Entry<T> {
         }
     }
 
-    /// Whether whoever asked last may have given up since, without a word.
+    /// Whether whoever asked last may have given up since, without a word. How long it thought before it asked again is not
+    /// known, so half of that time is enough.
     fn may_be_left(&self, now: Moment) -> bool {
-        self.patience.is_some_and(|patience| now.since(self.asked) >= patience)
+        self.patience.is_some_and(|patience| now.since(self.asked) >= patience / 2)
     }
 
     /// Waits with the others.
