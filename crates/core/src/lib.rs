@@ -129,7 +129,7 @@ pub use recover::{page::previous_page, simplify::simplified, split::one_by_one};
 pub use report::event::{Event, Events, Listener};
 pub use report::{Code, Debug, Format, Rendering, Report, Style, is_unseen, iso, quote, sanitize};
 pub use settings::{Pipeline, Settings};
-pub use state::durable::{Durable, Fate, Kept, NotQueued, Promise, Queued};
+pub use state::durable::{Durable, Earlier, Fate, NotQueued, Promise, Queued};
 pub use state::{MemoryQueue, Server, Tool};
 
 /// The examples of the README are run too.

@@ -21,7 +21,7 @@ use crate::call::Call;
 use crate::catalog::layer::{OnAbandon, Own};
 use crate::catalog::stable::Asked;
 use crate::catalog::{look_up_tools, names};
-use crate::detached::{Detachable, Leaving, Waiting};
+use crate::detached::{Detachable, Leaving, WaitingClient};
 use crate::dispatch::{Caller, Refusal, Reply, once};
 use crate::gateway::Route;
 use crate::policies::{Named, ToolPolicy};
@@ -70,7 +70,7 @@ pub async fn carry(
         Arc::make_mut(&mut carried.asked).timeout = Some(cap - cap / 20);
     }
     let limits = Arc::clone(&route.client_limits);
-    let client = Waiting { client: rejoin.scope, since: Instant::now(), limits };
+    let client = WaitingClient { client: rejoin.scope, since: Instant::now(), limits };
     let work = Box::pin(async move { carried.run().await });
     let mut running = Detachable::new(work, call, leaving, &route.detached, client);
     let Some(cap) = cap else { return running.await };
@@ -133,7 +133,7 @@ impl Carried {
             _ => request.body_json(),
         };
         let (arguments, written) = arguments::read(raw);
-        let (client, session) = caller.identity(request);
+        let (client, session) = (caller.identity(request), caller.conversation(request, policy.own.rejoin));
         // What a server offers does not show what became of a write: reading a list is no look.
         let is_look = matches!(request.method(), "tools/call" | "resources/read");
         let asked = seawall::Call {

@@ -44,11 +44,11 @@ pub struct Detachable {
     leaving: Leaving,
     places: DetachedCalls,
     /// Unless it was answered.
-    client: Option<Waiting>,
+    client: Option<WaitingClient>,
 }
 
 /// The client that waits for a call.
-pub struct Waiting {
+pub struct WaitingClient {
     /// Who it is.
     pub client: Arc<str>,
     /// Since when it waits.
@@ -64,7 +64,7 @@ impl Detachable {
         call: &Call,
         leaving: Leaving,
         places: &DetachedCalls,
-        client: Waiting,
+        client: WaitingClient,
     ) -> Self {
         Self { work: Some(work), call: call.clone(), leaving, places: places.clone(), client: Some(client) }
     }
@@ -92,7 +92,7 @@ impl Drop for Detachable {
         let Some(work) = self.work.take() else { return };
         self.call.control.leave();
         // A client that was asked something has waited for a person.
-        if let Some(Waiting { client, since, limits }) = self.client.take()
+        if let Some(WaitingClient { client, since, limits }) = self.client.take()
             && self.call.control.asked().is_zero()
         {
             limits.gave_up(&client, since.elapsed());

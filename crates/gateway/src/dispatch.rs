@@ -198,15 +198,24 @@ impl Caller {
         }
     }
 
-    /// Who the client is, and what one conversation with it is: one that is known may open a session for each call. Clients that
-    /// cannot be told apart, neither by a secret nor by what they say of themselves, are one.
-    pub fn identity(&self, request: &Message) -> (Arc<str>, Arc<str>) {
+    /// Who the client is. Clients that cannot be told apart, neither by a secret nor by what they say of themselves, are one.
+    pub fn identity(&self, request: &Message) -> Arc<str> {
         match self {
-            Self::Legacy(session, _) => (session.owner(), session.owner()),
+            Self::Legacy(session, _) => session.owner(),
+            Self::Modern(name) if name.is_empty() => self.conversation(request, Rejoining::Caller),
+            Self::Modern(name) => Arc::clone(name),
+        }
+    }
+
+    /// What one conversation with it is. A client that is known may open a session for each call, so all of them are one, unless
+    /// it speaks for many.
+    pub fn conversation(&self, request: &Message, rejoin: Rejoining) -> Arc<str> {
+        match self {
+            Self::Legacy(session, _) if rejoin == Rejoining::Caller => session.owner(),
+            Self::Legacy(session, _) => Arc::clone(&session.id),
             Self::Modern(name) => {
                 let info = request.meta_json(CLIENT_INFO).unwrap_or_default();
-                let session: Arc<str> = format!("{name} {}", String::from_utf8_lossy(info)).into();
-                (Arc::clone(if name.is_empty() { &session } else { name }), session)
+                format!("{name} {}", String::from_utf8_lossy(info)).into()
             }
         }
     }

@@ -30,7 +30,7 @@ pub fn is_ours(request: &Message) -> bool {
 /// Reads one.
 pub async fn read(route: &Route, caller: &Caller, call: &Call) -> Reply {
     let uri = call.request.field_text("uri").unwrap_or_default().into_owned();
-    let (client, _) = caller.identity(&call.request);
+    let client = caller.identity(&call.request);
     let found = match uri.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/')) {
         Some((QUEUE, id)) => queue::read(route, &client, id).await,
         Some((RESULT, id)) => route.results.read(&client, id),

@@ -50,7 +50,7 @@ impl Results {
             served["resource"] = json!(address);
             let (head, tail) = (start(&text, limit * 2 / 3), end(&text, limit / 3));
             let blocks = [&*cut_note(&text, head, tail, &address), head, tail].map(content::text_block);
-            let (client, at) = (caller.identity(&call.request).0, Instant::now());
+            let (client, at) = (caller.identity(&call.request), Instant::now());
             self.keep(Kept { name, client, text: text.as_str().into(), at });
             blocks.to_vec()
         } else {

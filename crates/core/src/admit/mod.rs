@@ -22,7 +22,7 @@ use crate::model::invalid::Invalid;
 use crate::model::time::Clock;
 use crate::report::event::Event;
 use crate::run::Run;
-use crate::state::durable::{Fate, Kept, NotQueued};
+use crate::state::durable::{Earlier, Fate, NotQueued};
 use ledger::in_flight::Following;
 use ledger::loops::LoopMode;
 use ledger::uncertain::HeldBack;
@@ -124,7 +124,7 @@ impl<T: Clone> Gatekeeper<T> {
         };
         let uncertain = &self.ledger.uncertain;
         match found {
-            Ok(Ok(Some(kept))) => match run.meet_queued(&kept) {
+            Ok(Ok(Some(earlier))) => match run.meet_queued(&earlier) {
                 Some(failure) => return Admitted::refused(failure),
                 None => uncertain.forget_queued(run.ledger_key()),
             },
@@ -183,7 +183,7 @@ impl<T: Clone> Run<'_, T> {
 
     /// Not sent, because the same call waits in the queue, is being sent from there, or left it lately. What was executed from
     /// there is held back as if it had just been uncertain: whoever repeats it does not know. `None`: it is sent.
-    fn meet_queued(&self, Kept { id, fate }: &Kept) -> Option<Failure> {
+    fn meet_queued(&self, Earlier { id, fate }: &Earlier) -> Option<Failure> {
         let queued = |sent, state| {
             let words = format!("the same call is queued as {id} and {state}");
             Some(Failure { sent, ..self.refuse(Cause::Queued, None, words) })

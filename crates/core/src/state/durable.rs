@@ -32,9 +32,9 @@ impl Queued {
     }
 }
 
-/// The same write, as it was found in a store.
+/// The same write, queued earlier.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct Earlier {
     /// Its id there.
     pub id: String,
     /// What became of it.
@@ -84,7 +84,7 @@ pub trait Durable: Send + Sync {
     /// What became of the same call, so that it is not made beside it, nor again by whoever does not know that it was made. The
     /// newest, unless another one still waits. A store that keeps no account of that says `None`: then only a look or time keeps
     /// the two apart. One that should know and cannot say it now fails, and the call is not sent.
-    fn find<'a>(&'a self, item: &'a Queued) -> Promise<'a, Result<Option<Kept>, NotQueued>> {
+    fn find<'a>(&'a self, item: &'a Queued) -> Promise<'a, Result<Option<Earlier>, NotQueued>> {
         let _unknown = item;
         Box::pin(std::future::ready(Ok(None)))
     }

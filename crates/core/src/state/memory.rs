@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::durable::{Durable, Fate, Kept, NotQueued, Promise, Queued};
+use super::durable::{Durable, Earlier, Fate, NotQueued, Promise, Queued};
 
 /// A queue for tests, and for programs that can afford to lose what waits when they end.
 #[derive(Debug)]
@@ -49,10 +49,10 @@ impl Durable for MemoryQueue {
         Box::pin(async move { self.lock().waiting.iter().find(|(_, item)| item.server == server).cloned() })
     }
 
-    fn find<'a>(&'a self, item: &'a Queued) -> Promise<'a, Result<Option<Kept>, NotQueued>> {
+    fn find<'a>(&'a self, item: &'a Queued) -> Promise<'a, Result<Option<Earlier>, NotQueued>> {
         // Whoever takes an item out of this queue to send it is not known here.
         let found = |(id, waiting): &(String, Queued)| {
-            waiting.is_same_call(item).then(|| Kept { id: id.clone(), fate: Fate::Waits })
+            waiting.is_same_call(item).then(|| Earlier { id: id.clone(), fate: Fate::Waits })
         };
         Box::pin(async move { Ok(self.lock().waiting.iter().find_map(found)) })
     }

@@ -25,7 +25,7 @@ impl Durable for Slow {
         self.0.next(server)
     }
 
-    fn find<'a>(&'a self, item: &'a Queued) -> Promise<'a, Result<Option<Kept>, NotQueued>> {
+    fn find<'a>(&'a self, item: &'a Queued) -> Promise<'a, Result<Option<Earlier>, NotQueued>> {
         self.0.find(item)
     }
 
@@ -161,7 +161,7 @@ impl Durable for Silent {
         Box::pin(async { None })
     }
 
-    fn find<'a>(&'a self, _: &'a Queued) -> Promise<'a, Result<Option<Kept>, NotQueued>> {
+    fn find<'a>(&'a self, _: &'a Queued) -> Promise<'a, Result<Option<Earlier>, NotQueued>> {
         self.asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         match self.is_broken {
             true => Box::pin(async { Err(NotQueued::Unknown("the disk is gone".to_owned())) }),

@@ -26,12 +26,16 @@ fn without_key(part: &str) -> String {
 pub fn secrets(url: &Uri) -> Vec<&str> {
     let user = url.authority().and_then(|authority| authority.as_str().rsplit_once('@')).map(|(user, _)| user);
     let user = user.into_iter().flat_map(|user| user.split_once(':').map_or([user, ""], |(name, word)| [name, word]));
-    let value = |pair: &'_ str| -> Option<usize> { pair.find('=').map(|at| at + 1) };
     let query = url.query().into_iter().flat_map(|query| query.split('&'));
-    let values = query.filter_map(|pair| value(pair).map(|at| &pair[at..]));
+    let values = query.filter_map(value);
     let parts = url.path().split('/');
-    let parts = parts.filter_map(|part| value(part).map(|at| &part[at..]).or_else(|| is_key(part).then_some(part)));
+    let parts = parts.filter_map(|part| value(part).or_else(|| is_key(part).then_some(part)));
     user.chain(values).chain(parts).collect()
+}
+
+/// What stands behind the `=` of a pair.
+fn value(pair: &str) -> Option<&str> {
+    pair.split_once('=').map(|(_, value)| value)
 }
 
 /// Some services put the key into the address.

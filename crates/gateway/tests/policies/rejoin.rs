@@ -291,10 +291,9 @@ async fn a_write_whose_connection_was_cut_is_joined_by_the_same_session_at_once(
         answer = write(&session, 1) => panic!("{answer}"),
         () = runs(&server) => {}
     }
-    // The gateway hears of it in its own time, and long before it would take the client for a silent one.
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    // The server takes longer than it may take until the gateway has noticed: who came before that waits for its turn and looks again.
     let let_go = async {
-        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
         go.add_permits(1);
     };
     let (one, two, ()) = soon(async { tokio::join!(write(&session, 2), write(&session, 3), let_go) }).await;
@@ -394,5 +393,25 @@ async fn a_modern_client_that_left_gets_no_word_about_a_cancellation_as_the_answ
         // One that is known waits for the answer of the first, a little; nobody else may have that.
         let expected = if authorization.is_some() { "TIMEOUT" } else { "WRITE_UNCERTAIN" };
         assert_eq!((code.as_str(), &failure(&answer)["mayHaveExecuted"]), (expected, &json!(true)), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_look_counts_in_every_session_of_a_known_client_unless_it_speaks_for_many() {
+    for (rejoin, is_lifted) in [("caller", true), ("session", false)] {
+        let server = Faulty::start(|tool, count, _| match (tool, count) {
+            ("create_issue", 1) => End::Reset,
+            _ => End::Text("fine"),
+        })
+        .await;
+        let served = server.served(&format!("[defaults]\nrejoin = \"{rejoin}\"\n")).await;
+        let one = served.session_as("/mcp/gh", Some("Bearer mine")).await;
+        one.ask(1, "tools/list", json!({})).await;
+        assert_eq!(failure(&write(&one, 2).await)["mayHaveExecuted"], true);
+        assert_eq!(failure(&write(&one, 3).await)["code"], "WRITE_UNCERTAIN");
+        let two = served.session_as("/mcp/gh", Some("Bearer mine")).await;
+        assert_eq!(text(&call(&two, "list_issues", json!({})).await), "fine");
+        let again = write(&one, 4).await;
+        assert_eq!(text(&again) == "fine", is_lifted, "{rejoin}: {again}");
     }
 }

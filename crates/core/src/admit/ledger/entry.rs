@@ -137,8 +137,8 @@ impl<T: Clone> Entry<T> {
     /// Who has waited for its turn takes the place of a client that has gone: the server has done it once already, and
     /// nobody else waits for that.
     fn hand_on(&mut self, call: &Entering<'_>, now: Moment) -> Meeting<T> {
-        let has_left = |control: Option<&Arc<CallControl>>| control.is_some_and(|control| control.has_left());
-        let is_free = has_left(self.control.as_ref()) && !self.is_joined && !has_left(call.control);
+        let is_there = !call.control.is_some_and(|control| control.has_left());
+        let is_free = self.has_left() && !self.is_joined && is_there;
         let takes = self.takes && call.rejoin.is_some_and(|rejoin| rejoin.takes);
         match &self.answered {
             Some(Answered { at, outcome: Some(outcome), .. }) if is_free && takes => {

@@ -46,7 +46,7 @@ pub(crate) struct Entering<'a> {
 
 /// What is kept of a call that ended.
 #[derive(Clone, Copy)]
-pub(crate) enum Kept<'a, T> {
+pub(crate) enum Landed<'a, T> {
     Nothing,
     /// Its answer, until that was delivered.
     Answer(&'a Outcome<T>),
@@ -142,16 +142,16 @@ impl<T: Clone> InFlight<T> {
         self.lock().make_room(now);
     }
 
-    fn land(&self, lead: &Lead<'_, T>, shared: Option<&Outcome<T>>, kept: Kept<'_, T>) {
+    fn land(&self, lead: &Lead<'_, T>, shared: Option<&Outcome<T>>, kept: Landed<'_, T>) {
         let now = self.clock.now();
         let mut entries = self.lock();
         let Some(entry) = entries.calls.get_mut(&lead.key).filter(|entry| entry.number == lead.number) else { return };
         entry.tell(shared);
         match kept {
-            Kept::Nothing => entries.remove(lead.key),
-            Kept::Answer(outcome) | Kept::Question(outcome) => {
+            Landed::Nothing => entries.remove(lead.key),
+            Landed::Answer(outcome) | Landed::Question(outcome) => {
                 let bytes = weight(outcome, self.weigh);
-                let bytes = entry.keep(outcome, bytes, matches!(kept, Kept::Question(_)), now);
+                let bytes = entry.keep(outcome, bytes, matches!(kept, Landed::Question(_)), now);
                 entries.bytes += bytes;
                 entries.answered.push_back((lead.key, lead.number));
                 entries.make_room(now);
@@ -259,7 +259,7 @@ pub(crate) struct Lead<'a, T> {
 
 impl<T: Clone> Lead<'_, T> {
     /// The call ended: `shared` is for those who wait, `kept` until it was delivered.
-    pub(crate) fn land(self, shared: Option<&Outcome<T>>, kept: Kept<'_, T>) {
+    pub(crate) fn land(self, shared: Option<&Outcome<T>>, kept: Landed<'_, T>) {
         self.in_flight.land(&self, shared, kept);
         std::mem::forget(self);
     }

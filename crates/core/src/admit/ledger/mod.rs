@@ -5,11 +5,12 @@
 //! | in flight, and its client is there | a read goes beside it, a write after it |
 //! | in flight, and its client has gone | joins it and gets its answer |
 //! | answered, and nobody has taken that | gets the answer |
+//! | has asked its client something | is asked the same |
 //! | uncertain: it may have been executed | is refused until somebody has looked, or for a while |
 //! | queued | is refused while it waits |
 //! | failed again and again | is refused as a loop |
 //!
-//! `in_flight` and `entry` hold the first three, `uncertain` the next two, `loops` the last.
+//! `in_flight` and `entry` hold the first four, `uncertain` the next two, `loops` the last.
 
 mod entry;
 pub(super) mod in_flight;
@@ -30,7 +31,7 @@ use crate::model::time::Clock;
 use crate::run::Run;
 use entry::Gets;
 pub(crate) use in_flight::Entered;
-use in_flight::{Entering, Following, InFlight, Kept, Lead};
+use in_flight::{Entering, Following, InFlight, Landed, Lead};
 use loops::LoopGuard;
 use uncertain::UncertainWrites;
 
@@ -164,10 +165,10 @@ impl<T: Clone> Run<'_, T> {
         let shared = Some(outcome).filter(|_| is_whole && !self.is_own_affair());
         // A failure is no answer to keep: whether it may have been executed is remembered in any case.
         let kept = match outcome {
-            _ if self.call.rejoin.is_none() => Kept::Nothing,
-            Outcome::Failed(_) => Kept::Nothing,
-            _ if is_whole => Kept::Answer(outcome),
-            _ => Kept::Question(outcome),
+            _ if self.call.rejoin.is_none() => Landed::Nothing,
+            Outcome::Failed(_) => Landed::Nothing,
+            _ if is_whole => Landed::Answer(outcome),
+            _ => Landed::Question(outcome),
         };
         lead.land(shared, kept);
     }

@@ -29,7 +29,7 @@ const SECRET: [&str; 8] = ["TOK", "KEY", "SECRET", "PASS", "PWD", "AUTH", "CRED"
 fn may_be_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let says = |words: &[&str]| words.iter().any(|word| name.contains(word));
-    says(&SECRET) || !(says(&PLAIN) || name == "PWD")
+    name != "PWD" && (says(&SECRET) || !says(&PLAIN))
 }
 
 /// Why a `${…}` could not be filled in.

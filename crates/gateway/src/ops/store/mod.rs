@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use seawall::{Clock, Durable, Failure, Kept, Moment, NotQueued, Promise, Queued};
+use seawall::{Clock, Durable, Earlier, Failure, Moment, NotQueued, Promise, Queued};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -258,7 +258,7 @@ impl Durable for Store {
         })
     }
 
-    fn find<'a>(&'a self, call: &'a Queued) -> Promise<'a, Result<Option<Kept>, NotQueued>> {
+    fn find<'a>(&'a self, call: &'a Queued) -> Promise<'a, Result<Option<Earlier>, NotQueued>> {
         let call = call.clone();
         let unknown = |Unkept { why, .. }| NotQueued::Unknown(why);
         Box::pin(async move { self.ask(move |page, now| page.find(&call, now)).await.map_err(unknown) })

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redb::{ReadableTable, Table};
-use seawall::{Fate, Kept, NotQueued, Queued};
+use seawall::{Earlier, Fate, NotQueued, Queued};
 
 use super::Bounds;
 use super::book::{Known, Undo};
@@ -93,18 +93,18 @@ impl<'a> Page<'a> {
     }
 
     /// The oldest item with the same call that is not done, or else the newest that is.
-    pub(super) fn find(&self, call: &Queued, now: u64) -> Result<Option<Kept>, Lost> {
+    pub(super) fn find(&self, call: &Queued, now: u64) -> Result<Option<Earlier>, Lost> {
         let digest = digest(&call.arguments);
         let may_be = |brief: &Brief| brief.digest == digest && brief.tool == call.tool && brief.caller == call.caller;
-        let kept = |brief: &Brief| Kept { id: brief.id.clone(), fate: fate(brief, now) };
+        let earlier = |brief: &Brief| Earlier { id: brief.id.clone(), fate: fate(brief, now) };
         for (id, brief) in self.line(&call.server).filter(|(_, brief)| may_be(brief)) {
             if self.read(*id)?.call.is_same_call(call) {
-                return Ok(Some(kept(brief)));
+                return Ok(Some(earlier(brief)));
             }
         }
         // Of those the arguments are forgotten.
         let of_server = self.known.items.values().rev().filter(|brief| brief.server == call.server);
-        Ok(of_server.filter(|brief| brief.ended.is_some()).find(|brief| may_be(brief)).map(kept))
+        Ok(of_server.filter(|brief| brief.ended.is_some()).find(|brief| may_be(brief)).map(earlier))
     }
 
     /// A server's items that are not done, oldest first.
