@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::admit::Gatekeeper;
 use crate::admit::key::Keys;
@@ -177,6 +177,17 @@ impl<T: Clone> Pipeline<T> {
         let (Some(rejoin), Some(control)) = (&call.rejoin, &call.control) else { return };
         let key = self.keys.scoped(self.keys.of(tool, call), &rejoin.scope);
         self.gatekeeper.ledger.in_flight.delivered(key, control.entry());
+    }
+
+    /// The same call may have been executed before this process began, and its caller has not known that for `age`: it is held back
+    /// as one that became uncertain here.
+    pub fn note_uncertain(&self, tool: &Tool, call: &Call, age: Duration) {
+        let key = self.keys.of(tool, call);
+        let key = call.rejoin.as_ref().map_or(key, |rejoin| self.keys.scoped(key, &rejoin.scope));
+        if let Some(lasts) = tool.policy.repeat_after.filter(|lasts| *lasts > age) {
+            let uncertain = &self.gatekeeper.ledger.uncertain;
+            uncertain.note_before(age, key, (&call.caller, &call.session), &tool.server.name, lasts);
+        }
     }
 
     /// Forgets answers that nobody came for in time. They make room for others by themselves; this frees their memory sooner.

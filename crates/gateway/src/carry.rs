@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, join_all};
 use seawall::{
-    Answer, Attempt, Body, Cause, Code, Disposition, Fallback, Outcome, Preset, Rejoin, Report, Sent, Signals, Style,
-    Transport, says_too_many_items,
+    Answer, Attempt, Body, Cause, Code, Disposition, Effect, Fallback, Outcome, Preset, Rejoin, Report, Sent, Signals,
+    Style, Transport, says_too_many_items,
 };
 use tokio::time::Instant;
 
@@ -24,6 +24,7 @@ use crate::catalog::{look_up_tools, names};
 use crate::detached::{Detachable, Leaving, WaitingClient};
 use crate::dispatch::{Caller, Refusal, Reply, once};
 use crate::gateway::Route;
+use crate::ops::journal::{JournaledWrite, Looker, WriteEnd};
 use crate::policies::{Named, ToolPolicy};
 use crate::served;
 use crate::upstream::{Failure, SendAgain, Server};
@@ -41,13 +42,18 @@ pub async fn carry(
 ) -> Reply {
     let mut carried = Carried::new(route, caller, server, policy, call);
     carried.others = carried.meet_others();
+    carried.write = carried.noted();
     let own = carried.policy.own;
     call.control.limit_questions(own.question_time);
     let Some(rejoin) = carried.asked.rejoin.clone() else { return carried.run().await };
     let (policies, policy, asked) = (&route.policies, Arc::clone(&carried.policy), Arc::clone(&carried.asked));
     call.receipt.want({
         let (policies, policy, asked) = (Arc::clone(policies), Arc::clone(&policy), Arc::clone(&asked));
-        move || policies.pipeline.delivered(&policy.tool, &asked)
+        let write = carried.write.clone();
+        move || {
+            policies.pipeline.delivered(&policy.tool, &asked);
+            write.iter().for_each(|write| write.delivered());
+        }
     });
     let learned = || route.client_limits.of(&rejoin.scope).filter(|_| rejoin.takes);
     let cap = own.client_cap.or_else(learned).map(|cap| cap - (cap / 10).min(limits::CAP_MARGIN));
@@ -123,6 +129,8 @@ struct Carried {
     own_words: Mutex<Option<Reply>>,
     /// Ends when the servers whose tools may stand in were asked for their lists.
     others: Option<Shared<BoxFuture<'static, ()>>>,
+    /// A write that must not be sent again if this process is killed under it.
+    write: Option<Arc<JournaledWrite>>,
 }
 
 impl Carried {
@@ -160,6 +168,40 @@ impl Carried {
             again: SendAgain::default(),
             own_words: Mutex::default(),
             others: None,
+            write: None,
+        }
+    }
+
+    /// Notes a write for the process after this one; and heeds what the process before this one left of it.
+    fn noted(&self) -> Option<Arc<JournaledWrite>> {
+        let (tool, asked) = (&self.policy.tool, &self.asked);
+        let rejoin = asked.rejoin.as_ref().filter(|_| !tool.policy().effect.is_replayable())?;
+        let written = asked.written.as_deref().unwrap_or_default();
+        let journal = tool.policy().repeat_after.and(Some(&self.route.journal))?;
+        let write = journal.write(rejoin, self.looker(), tool.name(), &asked.arguments, written)?;
+        if let Some(age) = write.left_behind() {
+            self.route.policies.pipeline.note_uncertain(tool, asked, age);
+        }
+        Some(write)
+    }
+
+    /// Whose look at which server shows what became of a write.
+    fn looker(&self) -> Looker<'_> {
+        Looker { conversation: &self.asked.session, server: &self.server.name }
+    }
+
+    /// What an answer means for the process after this one.
+    fn note_end(&self, outcome: &Outcome<Message>) {
+        if let Some(write) = &self.write {
+            write.ended(match outcome {
+                Outcome::Failed(report) if report.may_have_executed => WriteEnd::Uncertain,
+                Outcome::Failed(_) => WriteEnd::NotExecuted,
+                Outcome::Live(_) | Outcome::ToolError(_) | Outcome::Served(_) => WriteEnd::Answered,
+            });
+        }
+        let has_looked = self.policy.tool.policy().effect == Effect::ReadOnly && !self.asked.session.is_empty();
+        if has_looked && matches!(outcome, Outcome::Live(answer) if answer.kind() == Kind::Result) {
+            self.route.journal.looked(self.looker());
         }
     }
 
@@ -202,6 +244,7 @@ impl Carried {
                 tokio::time::timeout(limits::LAST_ANSWER, run).await.map_err(lost)?
             }
         };
+        self.note_end(&answer.outcome);
         self.reply(answer)
     }
 
@@ -257,6 +300,7 @@ impl Carried {
         let watched = Watched::over(&self.call, self.policy.own.idle_timeout.is_some());
         let ends = Instant::now().checked_add(attempt.timeout);
         let call = Call { ends, ..self.as_attempted(&attempt, watched.call()?)? };
+        self.write.iter().for_each(|write| write.begin());
         let reply = watched.run(self.policy.own.idle_timeout, self.ask(server, &call, attempt.timeout)).await;
         match reply {
             Ok(answer) if is_passing(&answer) || self.has_too_many_items(&answer) => {

@@ -13,6 +13,7 @@ use crate::catalog::startup;
 use crate::client_limits::ClientLimits;
 use crate::detached::DetachedCalls;
 use crate::ops::config::Config;
+use crate::ops::journal::Journal;
 use crate::ops::lifecycle::Lifecycle;
 use crate::ops::memory::Memory;
 use crate::ops::store::Store;
@@ -59,7 +60,7 @@ impl Gateway {
         let (detached, results): (DetachedCalls, Arc<Results>) = Default::default();
         let client_limits: Arc<ClientLimits> = Arc::default();
         let pending = Arc::new(PendingAnswers::new(config.answer_memory));
-        let warm: Arc<Warm> = Arc::default();
+        let (warm, journal): (Arc<Warm>, Arc<Journal>) = Default::default();
         let everywhere: Arc<[Arc<Server>]> = servers.iter().cloned().collect();
         let route = |servers: Vec<Arc<Server>>, is_prefixed| {
             Arc::new(Route {
@@ -74,6 +75,7 @@ impl Gateway {
                 pending: Arc::clone(&pending),
                 warm: Arc::clone(&warm),
                 store: store.clone(),
+                journal: Arc::clone(&journal),
                 everywhere: Arc::clone(&everywhere),
                 shared: Arc::clone(&shared),
                 owners: Mutex::default(),
@@ -102,6 +104,13 @@ impl Gateway {
             if let Some(pool) = self.all.pool(server) {
                 pool.serve_one_client();
             }
+        }
+    }
+
+    /// Notes writes under way for the next gateway at the same `place`, where anything is kept.
+    pub fn note_writes(&self, place: &str) {
+        if let Some(folder) = self.all.memory.journal() {
+            self.all.journal.open(&folder, place);
         }
     }
 
@@ -145,6 +154,8 @@ pub struct Route {
     pub warm: Arc<Warm>,
     /// Writes that wait for their server.
     pub store: Option<Store>,
+    /// Writes under way, for the process after this one.
+    pub journal: Arc<Journal>,
     /// All servers of the gateway, also those that are not on this route.
     everywhere: Arc<[Arc<Server>]>,
     shared: Arc<Shared>,

@@ -16,6 +16,13 @@ use crate::state::Tool;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallKey(u64, u64);
 
+impl CallKey {
+    /// The key as a number, to be kept where another process finds it; of use only with [`Keys::fixed`].
+    pub fn number(self) -> u128 {
+        u128::from(self.0) << 64 | u128::from(self.1)
+    }
+}
+
 /// Hashes what is a hash already: a key's halves were drawn under secret keys.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AsItIs(u64);
@@ -70,6 +77,12 @@ impl Default for Keys {
 }
 
 impl Keys {
+    /// A maker whose keys are the same in every process. Whoever knows them can craft calls that collide: they are for what a
+    /// caller could only do to itself.
+    pub fn fixed() -> Self {
+        Self(SipHasher13::new_with_keys(0x05ea_3a11, 0x05ea_3a11))
+    }
+
     /// What tells a call from all others.
     #[inline]
     pub fn of(&self, tool: &Tool, call: &Call) -> CallKey {

@@ -17,7 +17,7 @@ use super::guard::Guard;
 use super::refused::{self, Told, Untaken};
 use super::respond::{self, Body};
 use super::sessions::Sessions;
-use super::{legacy, modern, versions};
+use super::{legacy, modern, records, versions};
 use crate::gateway::{Gateway, Route};
 use crate::ops::log;
 use crate::wire::budget::Budget;
@@ -52,6 +52,7 @@ impl Listener {
         let tcp = TcpListener::bind(address).await?;
         let room = Room { largest: gateway.max_request, budget: Budget::new(limits::REQUEST_BYTES) };
         let folder = gateway.all().memory.sessions();
+        gateway.note_writes(&records::place(tcp.local_addr()?));
         let sessions = Arc::new(Sessions::new(&gateway, folder.as_deref(), tcp.local_addr()?));
         Ok(Self { gateway, guard, sessions, room, tcp })
     }

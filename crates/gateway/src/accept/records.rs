@@ -63,7 +63,7 @@ pub(super) struct SessionRecords {
 impl SessionRecords {
     /// The records of an address below `folder`. What nobody can come back to any more is removed there, for all addresses.
     pub(super) fn open(folder: &Path, address: SocketAddr, now: SystemTime) -> io::Result<Self> {
-        let own = folder.join(address.to_string().replace([':', '[', ']', '%'], "_"));
+        let own = folder.join(place(address));
         DirBuilder::new().recursive(true).mode(0o700).create(&own)?;
         for other in fs::read_dir(folder)?.flatten() {
             sweep(&other.path(), now);
@@ -131,6 +131,11 @@ impl SessionRecords {
     pub(super) fn sweep(&self, now: SystemTime) {
         sweep(&self.folder, now);
     }
+}
+
+/// The name of a folder for what belongs to an address.
+pub(super) fn place(address: SocketAddr) -> String {
+    address.to_string().replace([':', '[', ']', '%'], "_")
 }
 
 fn is_old(file: &fs::Metadata, now: SystemTime) -> bool {

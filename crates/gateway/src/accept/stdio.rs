@@ -14,6 +14,7 @@ use super::versions;
 use crate::call::Call;
 use crate::dispatch::{Caller, dispatch};
 use crate::gateway::Gateway;
+use crate::ops::memory;
 use crate::session::Session;
 use crate::wire::build;
 use crate::wire::lines::{Line, Lines};
@@ -31,6 +32,7 @@ pub async fn serve(
     grace: Duration,
 ) {
     gateway.serve_one_client();
+    gateway.note_writes(&place(gateway));
     let out = Arc::new(Stream::default());
     let session = Session::new(ON_A_PIPE, Arc::default(), Arc::clone(gateway.all()), Arc::clone(&out));
     let writer = tokio::spawn(write(out.reader(0), output));
@@ -43,7 +45,11 @@ pub async fn serve(
             face.out.room().await;
             lines.next().await
         };
-        let Some(Ok(Some(line))) = draining.run_until_cancelled(next).await else { break };
+        let Some(read) = draining.run_until_cancelled(next).await else { break };
+        let Ok(Some(line)) = read else {
+            face.session.route.journal.leave();
+            break;
+        };
         if !face.out.is_read() {
             break;
         }
@@ -77,6 +83,12 @@ async fn write(mut reader: Reader, output: impl AsyncWrite + Unpin) {
             return;
         }
     }
+}
+
+/// Where the writes of a pipe are noted: at the place of its servers, whoever starts them.
+fn place(gateway: &Gateway) -> String {
+    let servers: Vec<String> = gateway.servers.iter().map(|server| server.remembered_as()).collect();
+    format!("pipe-{}", memory::key(&servers.iter().map(|server| server.as_bytes()).collect::<Vec<_>>()))
 }
 
 struct Face {

@@ -107,6 +107,11 @@ impl Memory {
         self.folder.as_ref().map(|folder| folder.with_file_name("sessions"))
     }
 
+    /// The folder in which writes under way are noted, if anything is kept.
+    pub fn journal(&self) -> Option<PathBuf> {
+        self.folder.as_ref().map(|folder| folder.with_file_name("journal"))
+    }
+
     /// What is known under a key, read from its file the first time.
     fn known(&self, key: &str) -> MutexGuard<'_, HashMap<String, Known>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

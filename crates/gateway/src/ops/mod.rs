@@ -7,6 +7,7 @@ pub mod cli;
 pub mod config;
 pub mod demo;
 pub mod descriptors;
+pub mod journal;
 pub mod lifecycle;
 pub mod log;
 pub mod memory;

@@ -209,3 +209,25 @@ async fn gateways_that_share_a_folder_do_not_share_sessions() {
     second.stop().await;
     gateway.stop().await;
 }
+
+/// A client that repeats a write which was under way when the gateway was killed is told so, and the write is not sent.
+#[tokio::test]
+async fn a_write_that_was_under_way_when_the_gateway_was_killed_is_not_sent_again() {
+    let ledger = Ledger::new();
+    let servers = [Entry::scripted("a", &["--tag", "$TAG", "--ledger", ledger.path()])];
+    for signal in [Signal::KILL, Signal::TERM] {
+        let mut gateway = Gateway::remembering("", &servers).await;
+        let client = Legacy::connect(&gateway, "/mcp/a").await;
+        let before = ledger.count("hang x");
+        let hang = || client.begin(7, "hang", json!({"text": "x"}));
+        tokio::select! {
+            answer = hang() => panic!("{answer:?}"),
+            () = until(15, "the write runs", async || ledger.count("hang x") > before) => {}
+        }
+        gateway.restart(signal).await;
+        let answer = http::whole(hang().await).await.message();
+        assert_eq!(failed(&answer)["code"], "WRITE_UNCERTAIN", "{signal:?}: {answer}");
+        assert_eq!(ledger.count("hang x"), before + 1, "{signal:?}");
+        gateway.stop().await;
+    }
+}

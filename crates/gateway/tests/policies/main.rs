@@ -4,6 +4,7 @@
 
 mod breaker;
 mod fallback;
+mod killed;
 #[allow(dead_code, reason = "shared with other tests, which need more of it")]
 #[path = "../gateway/kit.rs"]
 mod kit;

@@ -90,8 +90,11 @@ impl Errand<'_> {
         let mut tally = Tally { wanted: 1, reads, answerable: u64::from(self.can_exist()), ..Tally::default() };
         let executed = self.world.count(Entry::Done, self.tool, self.number);
         let (mut last, mut told) = (Verdict::Dark, Told::Silence);
+        let (begun, mut history) = (Instant::now(), Vec::new());
         for _ in 0..=self.agent.repeats(self.seed, self.number) {
+            let asked = begun.elapsed();
             (last, told) = self.call(&mut tally).await;
+            history.push(format!("{asked:?} to {:?}: {}", begun.elapsed(), short(&told)));
             let is_over = match &last {
                 Verdict::Failed(failed) => self.agent == Agent::Heedful && !is_worth_repeating(failed),
                 Verdict::Dark => false,
@@ -119,9 +122,10 @@ impl Errand<'_> {
         }
         tally.useful_reads = if self.is_known { tally.useful } else { 0 };
         tally.useful_answerable = if self.can_exist() { tally.useful } else { 0 };
-        if self.tool == APPEND && tally.calls == 1 {
-            let executions = self.world.count(Entry::Done, self.tool, self.number) - executed;
-            tally.own_duplicates = u64::from(executions.saturating_sub(1));
+        let executions = self.world.count(Entry::Done, self.tool, self.number) - executed;
+        if self.tool == APPEND && executions > 1 {
+            tally.own_duplicates = u64::from(executions - 1) * u64::from(tally.calls == 1);
+            tally.note(format!("{:?} had it executed {executions} times: {}", self.agent, history.join(" | ")));
         }
         tally
     }

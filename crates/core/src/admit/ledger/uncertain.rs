@@ -29,6 +29,8 @@ struct UncertainWrite {
     session: Arc<str>,
     server: Arc<str>,
     since: Moment,
+    /// How old it was by then: it may have come from a process before this one.
+    before: Duration,
     lasts: Duration,
     /// It was put into a queue, and may wait there.
     is_queued: bool,
@@ -48,7 +50,11 @@ impl UncertainWrite {
     }
 
     fn stands(&self, now: Moment) -> bool {
-        now.since(self.since) < if self.is_queued { LONGEST_WAIT } else { self.lasts }
+        self.age(now) < if self.is_queued { LONGEST_WAIT } else { self.lasts }
+    }
+
+    fn age(&self, now: Moment) -> Duration {
+        now.since(self.since) + self.before
     }
 }
 
@@ -92,13 +98,18 @@ impl UncertainWrites {
         let (key, now) = (key(), self.clock.now());
         let kept = self.change(|doubt| doubt.stands(now));
         let doubt = kept.iter().find(|doubt| doubt.key == key && !doubt.lifted.contains(session))?;
-        let age = now.since(doubt.since);
+        let age = doubt.age(now);
         Some(HeldBack { age, left: doubt.lasts.saturating_sub(age), is_queued: doubt.is_queued })
     }
 
     /// A call may have been executed, and its caller does not know.
     pub(crate) fn note(&self, key: CallKey, who: Who<'_>, server: &Arc<str>, lasts: Duration) {
         self.put(self.doubt(key, who, server, lasts, false));
+    }
+
+    /// The same, known since an earlier process.
+    pub(crate) fn note_before(&self, age: Duration, key: CallKey, who: Who<'_>, server: &Arc<str>, lasts: Duration) {
+        self.put(UncertainWrite { before: age, ..self.doubt(key, who, server, lasts, false) });
     }
 
     /// A call is about to be put into a queue. `false` if the same one was before.
@@ -114,6 +125,7 @@ impl UncertainWrites {
             session,
             server,
             since: self.clock.now(),
+            before: Duration::ZERO,
             lasts,
             is_queued,
             lifted: VecDeque::new(),
@@ -125,7 +137,7 @@ impl UncertainWrites {
     pub(crate) fn left_queue(&self, key: CallKey) {
         let now = self.clock.now();
         for doubt in self.lock().iter_mut().filter(|doubt| doubt.key == key && doubt.is_queued) {
-            (doubt.is_queued, doubt.since) = (false, now);
+            (doubt.is_queued, doubt.since, doubt.before) = (false, now, Duration::ZERO);
         }
     }
 

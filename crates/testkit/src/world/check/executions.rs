@@ -49,7 +49,6 @@ impl Judge<'_> {
         first.caller != second.caller
             || intent.fates.iter().any(says_that_it_did_not_act)
             || self.was_asked(intent, first)
-            || self.was_hit(second, first.sent, later.at)
             || is_hasty
             || self.may_have_crossed(intent, earlier, first)
             || self.was_delivered(earlier, later.at)
@@ -160,7 +159,6 @@ impl Judge<'_> {
             && first.caller == request.caller
             && !self.was_asked(intent, first)
             && execution.at + Duration::from_millis(REJOIN_AFTER) <= request.sent
-            && !self.was_hit(request, first.sent, request.sent)
             && !self.was_delivered(execution, request.sent)
             && !self.may_have_crossed(intent, execution, first)
             && !self.has_looked(intent, first, request)

@@ -71,7 +71,7 @@ impl Client {
     /// Who the gateway can know a request of this client to come from. One that it cannot know is a stranger each time.
     fn caller(&self, tag: &str, session: &str) -> String {
         match &self.way {
-            Out::Stdio(pipe) => format!("pipe c{} {}", self.place, pipe.life()),
+            Out::Stdio(_) => format!("pipe c{}", self.place),
             Out::Http(_) if self.plan.has_identity => format!("token c{}", self.place),
             Out::Http(_) if self.plan.era == Era::Legacy => format!("session {session}"),
             Out::Http(_) => format!("stranger {tag}"),

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as Cell, PoisonError};
 use std::time::Duration;
 
@@ -29,7 +28,6 @@ pub(super) struct Pipe {
     seawall: PathBuf,
     folder: PathBuf,
     server: usize,
-    life: AtomicUsize,
     running: Mutex<Option<Running>>,
 }
 
@@ -42,12 +40,7 @@ struct Running {
 impl Pipe {
     pub(super) fn new(seawall: &Path, folder: &Path, server: usize) -> Self {
         let (seawall, folder) = (seawall.to_owned(), folder.to_owned());
-        Self { seawall, folder, server, life: AtomicUsize::new(0), running: Mutex::default() }
-    }
-
-    /// How often it was started.
-    pub(super) fn life(&self) -> usize {
-        self.life.load(Ordering::SeqCst)
+        Self { seawall, folder, server, running: Mutex::default() }
     }
 
     /// Sees to it that the wrapper runs and was greeted.
@@ -70,7 +63,6 @@ impl Pipe {
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err("has no pipes".to_owned());
         };
-        self.life.fetch_add(1, Ordering::SeqCst);
         let waiting = Waiting::default();
         let (greeted, hello) = oneshot::channel();
         tokio::spawn(read(Arc::clone(client), stdout, Arc::clone(&waiting), greeted));

@@ -1,0 +1,124 @@
+//! Seawall is killed, or left by its client, under a write: the next process knows of it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use super::kit::{Wrapped, soon, until};
+use super::server::{End, Faulty, failure, text};
+
+/// A wrapper around the server, with all that is kept in `folder`.
+async fn wrapper(server: &Faulty, folder: &Path) -> Wrapped {
+    let config = folder.join("seawall.toml");
+    std::fs::write(&config, server.config("", "")).unwrap();
+    let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
+    process.env("XDG_STATE_HOME", folder).args(["serve", "--stdio", "--config"]).arg(&config);
+    let mut wrapper = Wrapped::start(process);
+    wrapper.initialize(json!({})).await;
+    wrapper.ask(1, "tools/list", json!({})).await;
+    wrapper
+}
+
+fn write(id: i64) -> String {
+    let params = json!({"name": "create_issue", "arguments": {"title": "x"}});
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()
+}
+
+/// What another process gets that makes the same write.
+async fn repeated(server: &Faulty, folder: &Path) -> Value {
+    let mut wrapper = wrapper(server, folder).await;
+    wrapper.send(&write(2)).await;
+    let answer = wrapper.answer(&json!(2)).await.0;
+    wrapper.close();
+    soon(wrapper.child.wait()).await.unwrap();
+    answer
+}
+
+async fn look(server: &Faulty, folder: &Path) {
+    let mut wrapper = wrapper(server, folder).await;
+    let answer = wrapper.ask(2, "tools/call", json!({"name": "list_issues", "arguments": {}})).await;
+    assert_eq!(text(&answer), "fine");
+    wrapper.close();
+    soon(wrapper.child.wait()).await.unwrap();
+}
+
+async fn holding() -> (Faulty, Arc<Semaphore>) {
+    let go = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&go);
+    let server = Faulty::start(move |tool, count, _| match (tool, count) {
+        ("create_issue", 1) => End::Held(Arc::clone(&held), "made"),
+        _ => End::Text("fine"),
+    })
+    .await;
+    (server, go)
+}
+
+#[tokio::test]
+async fn a_write_under_way_in_a_wrapper_that_was_killed_is_not_sent_by_the_next_until_somebody_looked() {
+    let ((server, _go), folder) = (holding().await, tempfile::TempDir::new().unwrap());
+    let mut first = wrapper(&server, folder.path()).await;
+    first.send(&write(2)).await;
+    until("the write runs", async || server.calls("create_issue") == 1).await;
+    first.child.kill().await.unwrap();
+    // Three at once, as an agent does that starts a process for each call.
+    let repeats = futures_util::future::join_all((0..3).map(|_| repeated(&server, folder.path()))).await;
+    for answer in &repeats {
+        assert_eq!(failure(answer)["code"], "WRITE_UNCERTAIN", "{answer}");
+        assert_eq!(failure(answer)["mayHaveExecuted"], true, "{answer}");
+    }
+    assert_eq!(server.calls("create_issue"), 1);
+    look(&server, folder.path()).await;
+    assert_eq!(text(&repeated(&server, folder.path()).await), "fine", "its client has looked, and means it");
+    assert_eq!(text(&repeated(&server, folder.path()).await), "fine", "what was delivered is over");
+    assert_eq!(server.calls("create_issue"), 3);
+}
+
+#[tokio::test]
+async fn a_write_whose_client_closed_its_end_is_known_while_it_runs_and_after_its_answer_came() {
+    let ((server, go), folder) = (holding().await, tempfile::TempDir::new().unwrap());
+    let mut first = wrapper(&server, folder.path()).await;
+    first.send(&write(2)).await;
+    until("the write runs", async || server.calls("create_issue") == 1).await;
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    first.close();
+    until("it is known that the client has gone", async || {
+        failure(&repeated(&server, folder.path()).await)["code"] == "WRITE_UNCERTAIN"
+    })
+    .await;
+    look(&server, folder.path()).await;
+    let code = failure(&repeated(&server, folder.path()).await)["code"].clone();
+    assert_eq!(code, "WRITE_UNCERTAIN", "what still runs cannot be seen yet");
+    go.add_permits(1);
+    soon(first.child.wait()).await.unwrap();
+    let code = failure(&repeated(&server, folder.path()).await)["code"].clone();
+    assert_eq!((code, server.calls("create_issue")), (json!("WRITE_UNCERTAIN"), 1), "nobody has read the answer");
+    look(&server, folder.path()).await;
+    assert_eq!(text(&repeated(&server, folder.path()).await), "fine");
+}
+
+#[tokio::test]
+async fn a_script_that_asks_closes_its_end_and_reads_may_do_so_again() {
+    let (server, folder) = (Faulty::start(|_, _, _| End::After(300, "made")).await, tempfile::TempDir::new().unwrap());
+    for round in 1..=2 {
+        let mut script = wrapper(&server, folder.path()).await;
+        script.send(&write(2)).await;
+        script.close();
+        assert_eq!(text(&script.answer(&json!(2)).await.0), "made");
+        soon(script.child.wait()).await.unwrap();
+        assert_eq!(server.calls("create_issue"), round);
+    }
+}
+
+#[tokio::test]
+async fn a_write_of_a_wrapper_whose_client_is_there_is_no_other_clients_affair() {
+    let ((server, go), folder) = (holding().await, tempfile::TempDir::new().unwrap());
+    let mut first = wrapper(&server, folder.path()).await;
+    first.send(&write(2)).await;
+    until("the write runs", async || server.calls("create_issue") == 1).await;
+    assert_eq!(text(&repeated(&server, folder.path()).await), "fine", "two clients, two intents");
+    go.add_permits(1);
+    assert_eq!(text(&first.answer(&json!(2)).await.0), "made");
+}
