@@ -207,6 +207,8 @@ async fn what_will_surprise_is_told_before_it_does() {
     ] {
         assert!(odd.contains(words), "{words}: {odd}");
     }
+    let notes = told["notes"].to_string();
+    assert!(notes.contains("has its own process of odd, it; clients without sessions"), "{notes}");
     let all = told["warnings"].to_string();
     for words in [
         r#"seawall.toml:1: [tools.\"odd/get_xs\"] fits no tool; did you mean \"get_x\"?"#,

@@ -37,6 +37,8 @@ pub struct Report {
     servers: Vec<Checked>,
     needs: Vec<Need>,
     warnings: Vec<String>,
+    /// How it is, though nothing has to be done.
+    notes: Vec<String>,
 }
 
 /// What was found of one server.
@@ -120,7 +122,7 @@ pub fn report(config: &Config, gateway: &Gateway, needs: Vec<Need>, looked: Vec<
         });
     }
     let file = config.source.as_ref().map(|file| file.display().to_string()).unwrap_or_default();
-    let mut report = Report { file, servers, needs, warnings: Vec::new() };
+    let mut report = Report { file, servers, needs, warnings: Vec::new(), notes: Vec::new() };
     warn::add(config, &mut report);
     report
 }

@@ -27,6 +27,7 @@ impl Report {
         for warning in &self.warnings {
             lines.push(format!("! {warning}"));
         }
+        lines.extend(self.notes.iter().map(|note| format!("· {note}")));
         let (well, fine) = (self.fine().count(), self.fine());
         let (tools, bytes) = fine.fold((0, 0), |(tools, bytes), fine| (tools + fine.tools.len(), bytes + fine.bytes));
         let warnings: usize =
@@ -50,7 +51,7 @@ impl Report {
         let needs: Map<String, Value> = self.needs.iter().map(|need| (need.what.to_owned(), need.json())).collect();
         json!({
             "ok": self.is_well(), "file": self.file, "servers": servers, "gateway": needs, "warnings": self.warnings,
-            "problems": [],
+            "notes": self.notes, "problems": [],
         })
     }
 
@@ -141,7 +142,8 @@ mod tests {
     #[test]
     fn a_server_cannot_speak_to_the_terminal_or_forge_a_line() {
         let warnings = vec!["names: frob\u{1b}]0;x\u{7}, a\n✓ b".to_owned()];
-        let text = Report { file: "f".to_owned(), servers: Vec::new(), needs: Vec::new(), warnings }.text();
+        let text =
+            Report { file: "f".to_owned(), servers: Vec::new(), needs: Vec::new(), warnings, notes: Vec::new() }.text();
         assert_eq!(text.lines().next(), Some("! names: frob\u{fffd}]0;x\u{fffd}, a\u{fffd}✓ b"));
     }
 }

@@ -9,7 +9,7 @@ use super::{Fine, Report};
 use crate::catalog::listed::Listed;
 use crate::catalog::names;
 use crate::catalog::rules::glob;
-use crate::ops::config::{Config, ServerConfig, nearest};
+use crate::ops::config::{Config, ServerConfig, Transport, nearest};
 use crate::ops::plural::counted;
 
 /// The longest name of a tool that the strictest clients take.
@@ -31,6 +31,20 @@ pub(super) fn add(config: &Config, report: &mut Report) {
     report.warnings.extend(alike(report, is_prefixed));
     report.warnings.extend(stand_ins(config, report));
     report.warnings.extend(queued(config, report));
+    report.notes.extend(processes(config));
+}
+
+/// Who gets a process of its own. Modern clients say everything with each request, and not who they are.
+fn processes(config: &Config) -> Option<String> {
+    let has_own = |server: &&ServerConfig| matches!(server.transport, Transport::Stdio { .. }) && !server.shared;
+    let names: Vec<String> = config.servers.iter().filter(has_own).map(|server| server.name.clone()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "each client of serve has its own process of {}; clients without sessions (2026-07-28) that send the same \
+             Authorization and clientInfo, or none, share one",
+            shown(&names)
+        )
+    })
 }
 
 fn of_server(config: &Config, server: &ServerConfig, fine: &Fine, is_prefixed: bool) -> Vec<String> {

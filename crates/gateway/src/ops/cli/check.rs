@@ -45,7 +45,7 @@ pub(super) async fn run(asked: &Check) -> Ended {
             let problems: Vec<_> = problems.iter().map(told).collect();
             let file = path.display().to_string();
             super::out(
-                &json!({"ok": false, "file": file, "servers": {}, "gateway": {}, "warnings": [], "problems": problems})
+                &json!({"ok": false, "file": file, "servers": {}, "gateway": {}, "warnings": [], "notes": [], "problems": problems})
                     .to_string(),
             );
         }

@@ -26,7 +26,7 @@ impl LeftWrite {
     /// How long nobody has been there to be told what became of `call`. `None` if this is another write, if somebody is there,
     /// or has looked since.
     pub(super) fn since(&self, call: u128) -> Option<Duration> {
-        let slot = self.slot().filter(|slot| slot.call == call)?;
+        let slot = (self.call == call).then(|| self.slot())??;
         if slot.left == 0 && is_dead(&self.file) {
             // From now on, for all who ask.
             let _for_us_only = Slot { left: now(), ..slot }.write(&self.file, self.place);
