@@ -76,7 +76,7 @@ pub async fn carry(
         Arc::make_mut(&mut carried.asked).timeout = Some(cap - cap / 20);
     }
     let limits = Arc::clone(&route.client_limits);
-    let client = WaitingClient { client: rejoin.scope, since: Instant::now(), limits };
+    let client = WaitingClient { client: rejoin.scope, since: Instant::now(), shortest: rejoin.after, limits };
     let work = Box::pin(async move { carried.run().await });
     let mut running = Detachable::new(work, call, leaving, &route.detached, client);
     let Some(cap) = cap else { return running.await };

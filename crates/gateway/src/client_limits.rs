@@ -8,8 +8,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Nobody's timer is set to less; people are that quick.
-const SHORTEST: Duration = Duration::from_secs(1);
 /// How far a timer strays.
 const STRAYS: Duration = Duration::from_millis(100);
 /// How long a limit is believed: it is learned again from a client that still has it.
@@ -42,9 +40,9 @@ impl ClientLimits {
         (seen.is_limit && seen.at.elapsed() < BELIEVED).then_some(seen.after)
     }
 
-    /// A client has given a call up after this long.
-    pub fn gave_up(&self, client: &Arc<str>, after: Duration) {
-        if after < SHORTEST {
+    /// A client has given a call up after this long. Nobody's timer is set to less than `shortest`; people are that quick.
+    pub fn gave_up(&self, client: &Arc<str>, after: Duration, shortest: Duration) {
+        if after < shortest {
             return;
         }
         let at = Instant::now();
@@ -75,21 +73,21 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_timer_is_known_after_two_calls_and_a_person_never() {
         let (limits, me) = (ClientLimits::default(), "me".into());
-        limits.gave_up(&me, 5 * SECOND);
+        limits.gave_up(&me, 5 * SECOND, SECOND);
         assert_eq!(limits.of("me"), None);
-        limits.gave_up(&me, 5 * SECOND + Duration::from_millis(30));
+        limits.gave_up(&me, 5 * SECOND + Duration::from_millis(30), SECOND);
         assert_eq!((limits.of("me"), limits.of("you")), (Some(5 * SECOND), None));
-        limits.gave_up(&me, 2 * SECOND);
+        limits.gave_up(&me, 2 * SECOND, SECOND);
         assert_eq!(limits.of("me"), Some(5 * SECOND), "one that was stopped by hand");
-        limits.gave_up(&me, 8 * SECOND);
+        limits.gave_up(&me, 8 * SECOND, SECOND);
         assert_eq!(limits.of("me"), None, "it waits longer than was thought");
 
         let person = "person".into();
         for after in [3, 9, 4, 7] {
-            limits.gave_up(&person, after * SECOND);
+            limits.gave_up(&person, after * SECOND, SECOND);
         }
         for _ in 0..9 {
-            limits.gave_up(&person, SECOND / 2);
+            limits.gave_up(&person, SECOND / 2, SECOND);
         }
         assert_eq!(limits.of("person"), None);
     }
@@ -99,8 +97,8 @@ mod tests {
         let limits = ClientLimits::default();
         for number in 0..MOST + 10 {
             let client = number.to_string().into();
-            limits.gave_up(&client, 5 * SECOND);
-            limits.gave_up(&client, 5 * SECOND);
+            limits.gave_up(&client, 5 * SECOND, SECOND);
+            limits.gave_up(&client, 5 * SECOND, SECOND);
             tokio::time::advance(Duration::from_millis(1)).await;
         }
         assert_eq!((limits.of("9"), limits.of("10"), limits.seen().len()), (None, Some(5 * SECOND), MOST));

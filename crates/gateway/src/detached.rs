@@ -53,6 +53,8 @@ pub struct WaitingClient {
     pub client: Arc<str>,
     /// Since when it waits.
     pub since: Instant,
+    /// How soon nobody gives up.
+    pub shortest: Duration,
     /// What is known of how long clients wait.
     pub limits: Arc<ClientLimits>,
 }
@@ -92,10 +94,10 @@ impl Drop for Detachable {
         let Some(work) = self.work.take() else { return };
         self.call.control.leave();
         // A client that was asked something has waited for a person.
-        if let Some(WaitingClient { client, since, limits }) = self.client.take()
+        if let Some(WaitingClient { client, since, shortest, limits }) = self.client.take()
             && self.call.control.asked().is_zero()
         {
-            limits.gave_up(&client, since.elapsed());
+            limits.gave_up(&client, since.elapsed(), shortest);
         }
         let limit = match self.leaving {
             Leaving::Ends => return,

@@ -253,6 +253,12 @@ impl<T: Clone> Run<'_, T> {
         Some(Served { age: Some(stale.age), ..served("previous_page", note, Body::Value(stale.value)) })
     }
 
+    /// A copy for a client that waits for an identical call, and may give up before that is answered.
+    pub(crate) fn copy_meanwhile(&self) -> Option<Outcome<T>> {
+        let cached = self.tool.policy.fallback.contains(&Fallback::Cached).then(|| self.cached(&self.timed_out()));
+        cached?.ok().map(|served| self.serve(served))
+    }
+
     /// Whether the call would be answered with a copy if it failed now.
     pub(crate) fn has_copy(&self) -> bool {
         self.pipeline.is_rescued(self.tool, || self.copy_key())

@@ -93,6 +93,28 @@ fn text(answer: &Answer<String>) -> (&str, Option<Duration>) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_read_that_is_asked_for_again_in_silence_is_answered_with_a_copy_before_its_client_gives_up_again() {
+    for has_copy in [true, false] {
+        let world = World::new();
+        if has_copy {
+            let primed = call();
+            world.call("get_issue", primed.clone()).await.unwrap();
+            world.delivered("get_issue", &primed);
+        }
+        let _silent = world.call("get_issue", call());
+        pass(secs(4)).await;
+        let again = world.call("get_issue", call()).await.unwrap();
+        let expected = if has_copy { (Some("cached"), 2) } else { (None, TAKES - 4) };
+        let by = match &again.outcome {
+            Outcome::Served(served) => Some(served.by.as_str()),
+            _ => None,
+        };
+        assert_eq!((by, again.elapsed.as_secs()), expected, "{again:?}");
+        assert_eq!(world.executions(), 1 + u32::from(has_copy), "the server is not asked once more");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_client_that_repeats_in_silence_joins_its_own_call_and_it_runs_once() {
     for tool in ["create_issue", "get_issue"] {
         let world = World::new();

@@ -227,6 +227,11 @@ impl<T: Clone> Entry<T> {
         self.patience.is_some_and(|patience| now.since(self.asked) >= patience / 2)
     }
 
+    /// When a client that asked again without a word is answered at the latest, to be in time.
+    pub(super) fn gives_up(&self) -> Option<Duration> {
+        self.patience.map(|patience| patience / 2)
+    }
+
     /// Waits with the others.
     pub(super) fn subscribe(&mut self) -> watch::Receiver<State<T>> {
         self.waiting.get_or_insert_with(|| watch::channel(State::Running).0).subscribe()

@@ -108,7 +108,8 @@ impl<T: Clone> InFlight<T> {
             Meeting::Aside => Entered::Alone,
             Meeting::Behind { gets, patience } => {
                 note_number(call, entry.number);
-                Entered::Behind(Following { landing: entry.subscribe(), gets, patience })
+                let gives_up = entry.gives_up().filter(|_| call.is_replayable);
+                Entered::Behind(Following { landing: entry.subscribe(), gets, patience, gives_up })
             }
             Meeting::Late(outcome, age) => {
                 note_number(call, entry.number);
@@ -237,6 +238,8 @@ pub(crate) struct Following<T> {
     pub(crate) gets: Gets,
     /// How long it is worth waiting for, if that is less than the call's own time.
     pub(crate) patience: Option<Duration>,
+    /// After how long its client may give up without a word, as it did before: a copy is worth more by then.
+    pub(crate) gives_up: Option<Duration>,
 }
 
 impl<T: Clone> Following<T> {

@@ -86,7 +86,8 @@ impl<T: Clone> Ledger<T> {
                 }
             };
             let limit = run.patience();
-            let patience = following.patience.map_or(limit, |patience| patience.min(limit));
+            let gives_up = following.gives_up.filter(|_| following.gets.is_answered() && run.has_copy());
+            let patience = [following.patience, gives_up].into_iter().flatten().fold(limit, Duration::min);
             match within(patience, following.landed()).await {
                 Ok(Some(outcome)) if following.gets.is_answered() => {
                     // Those who share a fresh answer have lost nothing, and it is not told.
@@ -100,6 +101,12 @@ impl<T: Clone> Ledger<T> {
                 }
                 // It ended, and what it came to is its own: this call is looked at anew.
                 Ok(_) => is_intent |= following.gets == Gets::Turn,
+                // Whoever gave up before does so again.
+                Err(_) if gives_up.is_some() => {
+                    if let Some(outcome) = run.copy_meanwhile() {
+                        return Err(Box::new(Rejoined { outcome, age: None }));
+                    }
+                }
                 // That the first's client has gone may be known only now.
                 Err(_) if patience < limit && following.gets == Gets::Turn => is_second = true,
                 Err(_) if patience < limit && run.tool.policy.effect.is_replayable() => return Ok(None),
