@@ -411,6 +411,29 @@ async fn an_answer_that_comes_later_than_a_silent_client_waits_is_kept_for_its_n
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_when_a_client_known_to_give_up_in_silence_may_have_done_so_is_kept_for_its_repeat() {
+    for is_known in [true, false] {
+        let world = World::new();
+        if is_known {
+            let (_silent, _repeat) = (world.call("get_issue", call()), pass(secs(4)).await);
+            world.call("get_issue", call()).await.unwrap();
+        }
+        // It gives up after four seconds, and asks again after the answer was written, for all one can see.
+        let silent = call();
+        world.call("create_issue", silent.clone()).await.unwrap();
+        world.delivered("create_issue", &silent);
+        pass(secs(3)).await;
+        let again = call();
+        let expected = if is_known { ("done 2", Some(secs(3))) } else { ("done 2", None) };
+        assert_eq!(text(&world.call("create_issue", again.clone()).await.unwrap()), expected);
+        world.delivered("create_issue", &again);
+        pass(secs(2)).await;
+        let third = world.call("create_issue", call()).await.unwrap();
+        assert_eq!(text(&third), ("done 3", None), "it has read the answer, and means another");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_a_repeat_waited_for_less_than_its_client_does_is_over() {
     let world = World::new();
     let (first, second) = (call(), call());

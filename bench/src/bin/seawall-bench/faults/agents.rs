@@ -10,7 +10,7 @@ use seawall_gateway::ops::demo::verdict::{Failed, Verdict, judge};
 use seawall_gateway::ops::demo::world::{Entry, World};
 use tokio::time::Instant;
 
-use super::tally::Tally;
+use super::tally::{AGAIN, Tally};
 
 /// How long an agent waits; stands for the 60 seconds of common clients.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
@@ -94,7 +94,8 @@ impl Errand<'_> {
         for _ in 0..=self.agent.repeats(self.seed, self.number) {
             let asked = begun.elapsed();
             (last, told) = self.call(&mut tally).await;
-            history.push(format!("{asked:?} to {:?}: {}", begun.elapsed(), short(&told)));
+            let executions = self.world.count(Entry::Done, self.tool, self.number);
+            history.push(format!("{asked:?} to {:?}, executed {executions}: {}", begun.elapsed(), short(&told)));
             let is_over = match &last {
                 Verdict::Failed(failed) => self.agent == Agent::Heedful && !is_worth_repeating(failed),
                 Verdict::Dark => false,
@@ -123,9 +124,9 @@ impl Errand<'_> {
         tally.useful_reads = if self.is_known { tally.useful } else { 0 };
         tally.useful_answerable = if self.can_exist() { tally.useful } else { 0 };
         let executions = self.world.count(Entry::Done, self.tool, self.number) - executed;
-        if self.tool == APPEND && executions > 1 {
-            tally.own_duplicates = u64::from(executions - 1) * u64::from(tally.calls == 1);
-            tally.note(format!("{:?} had it executed {executions} times: {}", self.agent, history.join(" | ")));
+        if self.tool == APPEND {
+            tally.own_duplicates = u64::from(executions.saturating_sub(1)) * u64::from(tally.calls == 1);
+            tally.histories.push((self.number, format!("{:?} {AGAIN} again: {}", self.agent, history.join(" | "))));
         }
         tally
     }

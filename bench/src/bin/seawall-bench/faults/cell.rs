@@ -140,7 +140,10 @@ impl Cell<'_> {
 
     fn count_duplicates(&self, parties: &[Party], world: &World, tally: &mut Tally) {
         for (tool, number) in parties.iter().flat_map(|party| self.errands(party)).filter(|(tool, _)| *tool == APPEND) {
-            tally.duplicates += u64::from(world.count(Entry::Done, tool, number).saturating_sub(1));
+            let again = world.count(Entry::Done, tool, number).saturating_sub(1);
+            tally.duplicates += u64::from(again);
+            let history = tally.histories.iter().find(|(of, _)| *of == number && again > 0).cloned();
+            history.into_iter().for_each(|(_, history)| tally.note(history));
         }
     }
 }

@@ -63,7 +63,7 @@ pub(crate) fn page(head: &Head, arms: &[Arm], played: &[Played], pairs: &[String
     text.push_str("- F5, an authorization service that never answers: Seawall asks none yet.\n");
     let odd: Vec<String> = played
         .iter()
-        .filter(|played| ["Seawall", "Seawall with a queue"].contains(&played.arm.name()))
+        .filter(|played| played.arm.name().starts_with("Seawall"))
         .flat_map(|played| {
             let (name, on) = (played.arm.name(), if played.is_web { "HTTP" } else { "stdio" });
             let (scenario, seed) = (played.scenario.name, played.seed);

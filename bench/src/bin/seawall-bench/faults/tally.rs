@@ -28,6 +28,8 @@ pub(crate) struct Tally {
     pub(crate) own_duplicates: u64,
     /// Writes that were executed more often than agents wanted.
     pub(crate) duplicates: u64,
+    /// How each write went, by its number: told if it was executed again, which may be seen later.
+    pub(crate) histories: Vec<(u64, String)>,
     /// What was said to wait in a queue, and that was never executed.
     pub(crate) never_made: u64,
     /// What waits: tools and numbers.
@@ -52,6 +54,8 @@ pub(crate) struct Tally {
 
 /// How many oddities are kept.
 const ODD: usize = 1000;
+/// How a write is told that was executed more than once.
+pub(crate) const AGAIN: &str = "had it executed";
 
 impl Tally {
     /// Adds another.
@@ -82,6 +86,7 @@ impl Tally {
             *sum += more;
         }
         self.waits.extend(&other.waits);
+        self.histories.extend(other.histories.iter().cloned());
         self.recovery.extend(&other.recovery);
         self.took.extend(&other.took);
         for odd in &other.oddities {
@@ -91,7 +96,11 @@ impl Tally {
 
     /// Keeps something odd.
     pub(crate) fn note(&mut self, odd: String) {
-        if self.oddities.len() < ODD {
+        // What must not happen comes first: there is always room for it.
+        if odd.contains(AGAIN) {
+            self.oddities.insert(0, odd);
+            self.oddities.truncate(ODD);
+        } else if self.oddities.len() < ODD {
             self.oddities.push(odd);
         }
     }

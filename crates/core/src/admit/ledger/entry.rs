@@ -43,8 +43,10 @@ pub(super) struct Entry<T> {
     is_joined: bool,
     /// When it was asked for last.
     asked: Moment,
-    /// After how long a client that says nothing asked again: it may give up as silently as long after that.
+    /// After how long a client that says nothing asked again, now or earlier: it may give up as silently as long after that.
     patience: Option<Duration>,
+    /// How long this one has waited until it asked again without a word.
+    silence: Option<Duration>,
     answered: Option<Answered<T>>,
 }
 
@@ -95,7 +97,8 @@ pub(super) enum Meeting<T> {
 }
 
 impl<T: Clone> Entry<T> {
-    pub(super) fn new(number: u64, call: &Entering<'_>, now: Moment) -> Self {
+    /// `patience`: how long its client waits, if it is known for giving up without a word.
+    pub(super) fn new(number: u64, call: &Entering<'_>, patience: Option<Duration>, now: Moment) -> Self {
         Self {
             number,
             began: now,
@@ -107,7 +110,8 @@ impl<T: Clone> Entry<T> {
             waiting: None,
             is_joined: false,
             asked: now,
-            patience: None,
+            patience,
+            silence: None,
             answered: None,
         }
     }
@@ -218,7 +222,13 @@ impl<T: Clone> Entry<T> {
         self.asked = now;
         if is_silent {
             self.patience = self.patience.max(Some(waited));
+            self.silence = Some(waited);
         }
+    }
+
+    /// How long its client waited until it asked again without a word; once.
+    pub(super) fn silence(&mut self) -> Option<Duration> {
+        self.silence.take()
     }
 
     /// Whether whoever asked last may have given up since, without a word. How long it thought before it asked again is not

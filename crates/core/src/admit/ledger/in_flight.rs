@@ -25,6 +25,9 @@ const MOST_BYTES: usize = 32 << 20;
 /// Of how many that gave way it is remembered that they were there.
 const MOST_EMPTY: usize = 1000;
 
+/// Of how many callers it is remembered that they give up without a word; then all are learned anew.
+const MOST_SILENT: usize = 1000;
+
 /// What a call brings when it is entered.
 #[derive(Clone, Copy)]
 pub(crate) struct Entering<'a> {
@@ -87,12 +90,14 @@ struct Entries<T> {
     empty: VecDeque<(CallKey, u64)>,
     bytes: usize,
     next: u64,
+    /// Callers that gave up without a word, and the least that they waited before they asked again.
+    silent: HashMap<Arc<str>, Duration>,
 }
 
 impl<T: Clone> InFlight<T> {
     pub(crate) fn new(weigh: fn(&T) -> usize, clock: Clock) -> Self {
-        let (calls, answered, empty) = Default::default();
-        Self { entries: Mutex::new(Entries { calls, answered, empty, bytes: 0, next: 1 }), weigh, clock }
+        let (calls, answered, empty, silent) = Default::default();
+        Self { entries: Mutex::new(Entries { calls, answered, empty, bytes: 0, next: 1, silent }), weigh, clock }
     }
 
     /// Enters a call, or finds an identical one.
@@ -109,7 +114,9 @@ impl<T: Clone> InFlight<T> {
             Meeting::Behind { gets, patience } => {
                 note_number(call, entry.number);
                 let gives_up = entry.gives_up().filter(|_| call.is_replayable);
-                Entered::Behind(Following { landing: entry.subscribe(), gets, patience, gives_up })
+                let (landing, waited) = (entry.subscribe(), entry.silence());
+                entries.note_silence(call, waited);
+                Entered::Behind(Following { landing, gets, patience, gives_up })
             }
             Meeting::Late(outcome, age) => {
                 note_number(call, entry.number);
@@ -123,7 +130,8 @@ impl<T: Clone> InFlight<T> {
         let number = entries.next;
         entries.next += 1;
         note_number(call, number);
-        entries.calls.insert(call.key, Entry::new(number, call, now));
+        let known = call.rejoin.and_then(|rejoin| entries.silent.get(&rejoin.scope)).copied();
+        entries.calls.insert(call.key, Entry::new(number, call, known, now));
         Entered::Lead(Lead { in_flight: self, key: call.key, number })
     }
 
@@ -188,6 +196,16 @@ fn weight<T>(outcome: &Outcome<T>, weigh: fn(&T) -> usize) -> usize {
 }
 
 impl<T> Entries<T> {
+    /// A caller that gave up without a word does so again: its next calls are taken for given up after as long.
+    fn note_silence(&mut self, call: &Entering<'_>, waited: Option<Duration>) {
+        let (Some(rejoin), Some(waited)) = (call.rejoin, waited) else { return };
+        if self.silent.len() >= MOST_SILENT && !self.silent.contains_key(&rejoin.scope) {
+            self.silent.clear();
+        }
+        let least = self.silent.entry(Arc::clone(&rejoin.scope)).or_insert(waited);
+        *least = waited.min(*least);
+    }
+
     fn remove(&mut self, key: CallKey) {
         if let Some(entry) = self.calls.remove(&key) {
             self.bytes -= entry.bytes();
