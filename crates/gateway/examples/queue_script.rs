@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
 use seawall::{Cause, Durable, Effect, Env, Failure, NotQueued, Queued, Sent};
-use seawall_gateway::ops::store::{Bounds, Changed, Delivery, Leave, Next, State, Store, deliver};
+use seawall_gateway::store::embedded::{Bounds, Changed, Delivery, Leave, Next, State, Store, deliver};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 

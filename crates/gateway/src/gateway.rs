@@ -6,25 +6,26 @@ use std::time::Duration;
 
 use seawall::{Durable, Question};
 
-use crate::accept::pending::PendingAnswers;
-use crate::bridge::pool::Pool;
-use crate::call::Outlet;
+use crate::call::client_limits::ClientLimits;
+use crate::call::detached::DetachedCalls;
+use crate::call::results::Results;
 use crate::catalog::startup;
-use crate::client_limits::ClientLimits;
-use crate::detached::DetachedCalls;
-use crate::ops::config::Config;
-use crate::ops::journal::Journal;
-use crate::ops::lifecycle::Lifecycle;
-use crate::ops::memory::Memory;
-use crate::ops::store::Store;
-use crate::policies::Policies;
+use crate::client::pending::PendingAnswers;
+use crate::client::session::warm::Warm;
+use crate::config::Config;
+use crate::policy::registry::Policies;
+use crate::protocol::{Message, limits};
 use crate::queue;
-use crate::results::Results;
-use crate::session::warm::Warm;
+use crate::runtime::lifecycle::Lifecycle;
+use crate::store::catalog_cache::Memory;
+use crate::store::embedded::Store;
+use crate::store::journal::Journal;
+use crate::translate::pool::Pool;
+use crate::upstream::call::Outlet;
 use crate::upstream::handshake::Opening;
 use crate::upstream::keeper::Prepare;
+use crate::upstream::processes::Processes;
 use crate::upstream::{Keeper, Link, Server, client};
-use crate::wire::{Message, limits};
 
 /// One gateway.
 pub struct Gateway {
@@ -48,9 +49,17 @@ impl Gateway {
         let policies = Arc::new(Policies::new(config, durable).map_err(std::io::Error::other)?);
         let lifecycle = Arc::new(Lifecycle::default());
         let http = client::Shared::default();
+        let processes = Arc::<Processes>::default();
         let load = config.load;
-        let server = |config: &crate::ops::config::ServerConfig| {
-            Server::new(config.clone(), load, http.clone(), Arc::clone(&lifecycle), policies.env().clone())
+        let server = |config: &crate::config::ServerConfig| {
+            Server::new(
+                config.clone(),
+                load,
+                http.clone(),
+                Arc::clone(&lifecycle),
+                Arc::clone(&processes),
+                policies.env().clone(),
+            )
         };
         let servers: Vec<Arc<Server>> = config.servers.iter().map(server).collect();
         servers.iter().for_each(|server| server.when_greeted(startup::when_greeted(&memory, &policies)));

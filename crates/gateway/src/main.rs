@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use seawall_gateway::ops::cli;
-use seawall_gateway::ops::{descriptors, log};
+use seawall_gateway::cli;
+use seawall_gateway::runtime::{descriptors, log};
 
 fn main() -> ExitCode {
     let cli = match cli::parsed() {

@@ -10,19 +10,21 @@ use seawall::{Attempt, Cause, Disposition, Failure, Outcome, Queued, Sent, Signa
 use serde_json::{Value, json};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::bridge::pool::own_info;
-use crate::call::{Call, Nowhere};
-use crate::carry::{error_signals, is_passing};
-use crate::dispatch::{Caller, Refusal, once};
+use crate::call::dispatch::once;
+use crate::call::execute::{error_signals, is_passing};
+use crate::call::resources::Found;
+use crate::client::caller::Caller;
 use crate::gateway::Route;
-use crate::ops::store::{Delivery, Leave, Store, deliver};
-use crate::policies::is_complete;
-use crate::resources::Found;
+use crate::policy::registry::is_complete;
+use crate::protocol::build;
+use crate::protocol::edit::{Object, quoted};
+use crate::protocol::names::{CLIENT_CAPABILITIES, CLIENT_INFO, MODERN, PROTOCOL_VERSION};
+use crate::protocol::{Id, Kind, Message};
+use crate::store::embedded::{Delivery, Leave, Store, deliver};
+use crate::translate::pool::own_info;
 use crate::upstream::Server;
-use crate::wire::build;
-use crate::wire::edit::{Object, quoted};
-use crate::wire::names::{CLIENT_CAPABILITIES, CLIENT_INFO, MODERN, PROTOCOL_VERSION};
-use crate::wire::{Id, Kind, Message};
+use crate::upstream::call::{Call, Nowhere};
+use crate::upstream::reply::Refusal;
 
 /// Delivers to every server until the gateway goes down.
 pub fn start(route: &Arc<Route>, store: &Store) {

@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use clap::Parser;
-use seawall_gateway::ops::cli::Cli;
-use seawall_gateway::ops::config;
+use seawall_gateway::cli::Cli;
+use seawall_gateway::config;
 
 /// The fenced blocks of a kind in the README.
 fn blocks(kind: &str) -> Vec<String> {

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
+use crate::protocol::edit::Object;
+use crate::protocol::scan;
+use crate::protocol::scan::Span;
 use crate::upstream::beginning;
-use crate::wire::edit::Object;
-use crate::wire::scan::{self, Span};
 
 /// Names of one kind of change that are told; more are only counted.
 const NAMED: usize = 10;

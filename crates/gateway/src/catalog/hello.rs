@@ -8,20 +8,25 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::{missing, stable};
-use crate::bridge::pool::{self, own_info};
-use crate::bridge::to_legacy::discovered;
-use crate::bridge::to_modern::{answered, with_body};
-use crate::call::Call;
-use crate::dispatch::{Caller, Refusal, Reply, exchange};
+use crate::call::dispatch::exchange;
+use crate::client::caller::Caller;
+use crate::client::session::Session;
 use crate::gateway::Route;
-use crate::session::Session;
+use crate::protocol::build;
+use crate::protocol::build::Error;
+use crate::protocol::edit::{Object, quoted};
+use crate::protocol::names::{Era, LEGACY};
+use crate::protocol::server_info::Hello;
+use crate::protocol::{Kind, limits, scan};
+use crate::translate::pool;
+use crate::translate::pool::own_info;
+use crate::translate::to_legacy::discovered;
+use crate::upstream::call::Call;
 use crate::upstream::handshake::Opening;
 use crate::upstream::load::Listing;
-use crate::upstream::{Failure, Hello, Link, Server};
-use crate::wire::build::{self, Error};
-use crate::wire::edit::{Object, quoted};
-use crate::wire::names::{Era, LEGACY};
-use crate::wire::{Kind, limits, scan};
+use crate::upstream::reply::{Refusal, Reply};
+use crate::upstream::reply::{answered, with_body};
+use crate::upstream::{Failure, Link, Server};
 
 /// `initialize` of a legacy client: opens a conversation with every server of the route.
 pub async fn initialize(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
@@ -207,7 +212,7 @@ fn agreed(asked: &str) -> String {
 fn initialized(hello: Option<&Hello>, version: &str) -> Vec<u8> {
     let field = |name| hello.and_then(|hello| hello.field(name));
     let info =
-        field("_meta").and_then(|meta| Object::of(&meta).get(crate::wire::names::SERVER_INFO).map(<[u8]>::to_vec));
+        field("_meta").and_then(|meta| Object::of(&meta).get(crate::protocol::names::SERVER_INFO).map(<[u8]>::to_vec));
     let mut capabilities: Value =
         field("capabilities").and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_else(|| json!({}));
     // A modern server logs whenever it is asked to; a legacy client must be told that it may ask.

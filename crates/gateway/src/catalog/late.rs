@@ -4,9 +4,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::quarantine;
 use super::stable::{self, Asked};
-use crate::dispatch::{Caller, Reply};
+use crate::client::caller::Caller;
+use crate::protocol::limits;
 use crate::upstream::look::holds_list;
-use crate::wire::limits;
+use crate::upstream::reply::Reply;
 
 /// A list goes on for a while although nobody waits for it any more; how many do so at a time is bounded.
 pub fn go_on(asked: Asked, asking: AbortOnDropHandle<Reply>) {

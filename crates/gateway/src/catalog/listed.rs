@@ -3,11 +3,11 @@
 use seawall::{Annotations, Effect, Fallback, Policy, Siblings};
 use serde_json::Value;
 
-use super::layer::Own;
-use super::rules::{Hints, Rules, ServerRules};
 use super::schema;
-use crate::wire::edit::Object;
-use crate::wire::scan;
+use crate::config::layer::Own;
+use crate::config::layers::{Hints, Rules, ServerRules};
+use crate::protocol::edit::Object;
+use crate::protocol::scan;
 
 /// What a server says of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,9 +15,9 @@ pub struct Listed {
     /// What it says about repeating it, and about its results.
     pub hints: Hints,
     /// The argument that holds the items of a batch.
-    pub(super) items: Option<String>,
+    pub(crate) items: Option<String>,
     /// The argument by which the server knows a repeat.
-    pub(super) key: Option<String>,
+    pub(crate) key: Option<String>,
 }
 
 /// How a tool is treated, once all is known of it.

@@ -9,15 +9,17 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use seawall::Question;
 
-use crate::bridge::to_modern::answered;
-use crate::call::{Call, Outlet};
-use crate::dispatch::{Caller, Refusal, Reply, exchange};
+use crate::call::dispatch::exchange;
+use crate::client::caller::Caller;
 use crate::gateway::Route;
+use crate::protocol::edit::Object;
+use crate::protocol::names::SUBSCRIPTION_ID;
+use crate::protocol::{Message, build, limits};
+use crate::upstream::call::{Call, Outlet};
 use crate::upstream::load::Listing;
+use crate::upstream::reply::answered;
+use crate::upstream::reply::{Refusal, Reply};
 use crate::upstream::{Link, Server};
-use crate::wire::edit::Object;
-use crate::wire::names::SUBSCRIPTION_ID;
-use crate::wire::{Message, build, limits};
 
 /// How soon a server is listened to again, at the least.
 const AGAIN: Duration = Duration::from_millis(250);

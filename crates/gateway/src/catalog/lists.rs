@@ -11,15 +11,19 @@ use futures_util::future::join_all;
 use serde_json::{Map, Value};
 
 use super::{missing, names, quarantine};
-use crate::bridge::to_modern::{answered, with_body};
-use crate::call::Call;
-use crate::dispatch::{Caller, Refusal, Reply, exchange};
+use crate::call::dispatch::exchange;
+use crate::client::caller::Caller;
 use crate::gateway::Route;
+use crate::protocol::build;
+use crate::protocol::build::Error;
+use crate::protocol::edit;
+use crate::protocol::edit::{Object, quoted};
+use crate::protocol::names::Era;
+use crate::protocol::{Kind, Message, limits, scan};
+use crate::upstream::call::Call;
+use crate::upstream::reply::{Refusal, Reply};
+use crate::upstream::reply::{answered, with_body};
 use crate::upstream::{Failure, Server, beginning};
-use crate::wire::build::{self, Error};
-use crate::wire::edit::{self, Object, quoted};
-use crate::wire::names::Era;
-use crate::wire::{Kind, Message, limits, scan};
 
 /// Entries of one page.
 const PAGE: usize = 1_000;

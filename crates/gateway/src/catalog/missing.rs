@@ -4,8 +4,8 @@ use bytes::Bytes;
 use seawall::{DeniedText, LoadReport, ServerOutcome, Warnings};
 use serde_json::{Map, Value, json};
 
+use crate::protocol::build;
 use crate::upstream::{Server, seconds};
-use crate::wire::build;
 
 /// Where a list says which servers are missing.
 pub const SERVERS: &str = "seawall/servers";

@@ -5,10 +5,8 @@
 //! hands for all, `listen` hears all.
 
 pub mod drift;
-pub mod explain;
 pub mod hello;
 pub mod late;
-pub mod layer;
 pub mod listed;
 pub mod listen;
 pub mod lists;
@@ -16,22 +14,24 @@ pub mod missing;
 pub mod names;
 pub mod quarantine;
 pub mod required;
-pub mod rules;
 pub mod schema;
 pub mod stable;
 pub mod startup;
-pub mod written;
 
 use std::sync::Arc;
 
-use crate::bridge::to_modern::answered;
-use crate::call::{Call, Nowhere};
-use crate::dispatch::{Caller, Refusal, Reply, exchange};
+use crate::call::dispatch::exchange;
+use crate::client::caller::Caller;
 use crate::gateway::Route;
+use crate::protocol::build;
+use crate::protocol::build::Error;
+use crate::protocol::edit;
+use crate::protocol::edit::quoted;
+use crate::protocol::{Kind, Message, Span, limits, scan};
 use crate::upstream::Server;
-use crate::wire::build::{self, Error};
-use crate::wire::edit::{self, quoted};
-use crate::wire::{Kind, Message, Span, limits, scan};
+use crate::upstream::call::{Call, Nowhere};
+use crate::upstream::reply::answered;
+use crate::upstream::reply::{Refusal, Reply};
 
 /// One call on an endpoint with several servers.
 pub async fn reply(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
@@ -65,7 +65,7 @@ pub async fn look_up_tools(route: &Arc<Route>, caller: &Caller, server: &Arc<Ser
     if let (Caller::Modern(_), Some(meta)) = (caller, call.request.field_json("_meta")) {
         params.set("_meta", meta);
     }
-    let request = build::request(&crate::wire::Id::number(0), "tools/list", &params.json());
+    let request = build::request(&crate::protocol::Id::number(0), "tools/list", &params.json());
     let Ok(request) = Message::parse(request) else { return };
     let list = Call { request, outlet: Arc::new(Nowhere), cancel: Arc::default(), ..call.clone() };
     // Only the first call waits for a server that is greeted and does not list.

@@ -6,23 +6,6 @@ use crate::upstream::Server;
 
 const BETWEEN: &str = "__";
 
-/// Whether the names on an endpoint have their server before them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Prefix {
-    /// Where there are several servers: an only server keeps its names, which change when a second one is configured.
-    #[default]
-    Auto,
-    /// Also where there is one server, so that no name changes with the number of servers.
-    Always,
-}
-
-impl Prefix {
-    /// Whether so many servers have their names before those of their tools.
-    pub fn is_used(self, servers: usize) -> bool {
-        servers > 1 || self == Self::Always
-    }
-}
-
 /// The public name of something that a server calls `name`.
 pub fn public(server: &str, name: &str) -> String {
     format!("{server}{BETWEEN}{name}")

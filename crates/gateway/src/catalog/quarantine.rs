@@ -7,12 +7,13 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use crate::bridge::to_modern::with_body;
-use crate::ops::plural::counted;
+use crate::protocol::edit;
+use crate::protocol::edit::Object;
+use crate::protocol::names::Era;
+use crate::protocol::{Kind, Message, scan};
+use crate::runtime::plural::counted;
+use crate::upstream::reply::with_body;
 use crate::upstream::{Server, beginning};
-use crate::wire::edit::{self, Object};
-use crate::wire::names::Era;
-use crate::wire::{Kind, Message, scan};
 
 /// Where a list says what was left out of it.
 pub const QUARANTINED: &str = "seawall/quarantined";
@@ -45,7 +46,7 @@ pub fn cleaned(server: &Server, era: Era, method: &str, answer: Message) -> Mess
     let count = counted(broken.len(), "tool");
     let text = format!("{}: {count} {are} left out of its list: {}", server.name, names.join(", "));
     if server.load.note_quarantined(&text) {
-        crate::ops::log::warn(&text);
+        crate::runtime::log::warn(&text);
     }
     let mut result = Object::of(answer.body_json());
     result.set("tools", edit::array(kept));

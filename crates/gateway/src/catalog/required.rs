@@ -6,13 +6,13 @@ use futures_util::future::join_all;
 use seawall::{Connect, ServerOutcome, Signals, load_tools};
 
 use super::startup;
-use crate::bridge::pool::own_info;
-use crate::bridge::to_modern;
 use crate::gateway::Route;
+use crate::protocol::edit::{Object, quoted};
+use crate::protocol::names::{Era, LEGACY};
+use crate::translate::pool::own_info;
+use crate::translate::to_modern;
 use crate::upstream::Server;
 use crate::upstream::handshake::Opening;
-use crate::wire::edit::{Object, quoted};
-use crate::wire::names::{Era, LEGACY};
 
 /// Loads the servers that are required, all at once; if one fails, why, in a line for each.
 pub async fn load(route: &Route) -> Result<(), String> {

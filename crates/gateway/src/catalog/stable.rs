@@ -15,21 +15,22 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{drift, late, missing, quarantine};
-use crate::bridge::pool;
-use crate::bridge::to_modern::{answered, with_body};
-use crate::call::Call;
-use crate::carry;
-use crate::dispatch::{Caller, Refusal, Reply};
+use crate::call::execute;
+use crate::client::caller::Caller;
+use crate::client::session::Session;
 use crate::gateway::Route;
-use crate::ops::log;
-use crate::ops::memory::Memory;
-use crate::session::Session;
+use crate::protocol::edit::Object;
+use crate::protocol::names::Era;
+use crate::protocol::{Message, build, limits, scan};
+use crate::runtime::log;
+use crate::store::catalog_cache::Memory;
+use crate::translate::pool;
+use crate::upstream::call::Call;
 use crate::upstream::load::Listing;
 use crate::upstream::look::holds_list;
+use crate::upstream::reply::{Refusal, Reply};
+use crate::upstream::reply::{answered, with_body};
 use crate::upstream::{Failure, Keeper, Link, Server, beginning};
-use crate::wire::edit::Object;
-use crate::wire::names::Era;
-use crate::wire::{Message, build, limits, scan};
 
 /// How long after its start an empty list of a server is not believed.
 pub const WARM_UP: Duration = Duration::from_secs(30);
@@ -175,11 +176,11 @@ impl Asked {
     /// where there is something else to answer.
     async fn ask(&self, link: Option<Arc<Link>>) -> Reply {
         let Some(patience) = self.patience() else {
-            return carry::list(self, limits::SERVER_WAIT).await;
+            return execute::list(self, limits::SERVER_WAIT).await;
         };
         let wait = self.server.load.patience(patience);
         let asked = self.clone();
-        let mut asking = AbortOnDropHandle::new(tokio::spawn(async move { carry::list(&asked, wait).await }));
+        let mut asking = AbortOnDropHandle::new(tokio::spawn(async move { execute::list(&asked, wait).await }));
         let is_known = self.known().is_some();
         let lost = async move {
             match link.filter(|_| is_known) {

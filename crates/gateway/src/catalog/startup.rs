@@ -11,17 +11,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::stable::{self, LISTS, WARM_UP};
 use super::{drift, quarantine};
-use crate::bridge::to_modern::answered;
-use crate::ops::log;
-use crate::ops::memory::Memory;
-use crate::policies::Policies;
+use crate::policy::registry::Policies;
+use crate::protocol::edit::Object;
+use crate::protocol::names::Era;
+use crate::protocol::{Message, limits, scan};
+use crate::runtime::log;
+use crate::store::catalog_cache::Memory;
 use crate::upstream::handshake::Opening;
 use crate::upstream::load::Listing;
 use crate::upstream::look::{self, Found, holds_list};
+use crate::upstream::reply::answered;
 use crate::upstream::{Link, Server, WhenGreeted};
-use crate::wire::edit::Object;
-use crate::wire::names::Era;
-use crate::wire::{Message, limits, scan};
 
 /// How long after one another a server is asked again that listed nothing at its start.
 const AGAIN: [Duration; 5] = [

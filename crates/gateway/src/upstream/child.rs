@@ -20,9 +20,9 @@ use tokio_util::sync::CancellationToken;
 use super::pipe::{self, Pipe};
 use super::said::{self, Said};
 use super::{Failure, Link, Server, Wire, mark};
-use crate::call::Outlet;
-use crate::ops::config::Transport;
-use crate::wire::limits;
+use crate::config::Transport;
+use crate::protocol::limits;
+use crate::upstream::call::Outlet;
 
 /// What a child gets of our environment when it is not ours to hand on whole.
 const PASSED_ON: [&str; 7] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG"];
@@ -54,7 +54,7 @@ pub fn become_server(parent: u32, command: &[String]) -> io::Error {
 /// Starts a server's process and opens a conversation with it.
 pub async fn start(server: &Server, transport: &Transport, general: Arc<dyn Outlet>) -> Result<Arc<Link>, Failure> {
     let lifecycle = &server.lifecycle;
-    let place = lifecycle.processes.place().await?;
+    let place = server.processes.place().await?;
     let mark = mark::next();
     let mut child = spawn(transport, mark.as_deref())?;
     let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
@@ -68,7 +68,7 @@ pub async fn start(server: &Server, transport: &Transport, general: Arc<dyn Outl
     let (pipe, outgoing) = Pipe::new();
     let ended = lifecycle.ended.child_token();
     let link = Link::new(&server.name, Wire::Pipe(pipe), general, ended.clone());
-    lifecycle.processes.note(&link);
+    server.processes.note(&link);
     let writing = CancellationToken::new();
     lifecycle.spawn(pipe::write_lines(outgoing, stdin, writing.clone()));
     let (weak, status) = (Arc::downgrade(&link), Arc::clone(&server.status));

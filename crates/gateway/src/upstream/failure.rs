@@ -5,8 +5,9 @@ use std::time::Duration;
 use seawall::{Code, Disposition};
 use serde_json::json;
 
-use crate::wire::Reject;
-use crate::wire::build::{self, Error};
+use crate::protocol::Reject;
+use crate::protocol::build;
+use crate::protocol::build::Error;
 
 /// What went wrong between us and a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -12,13 +12,16 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tokio::time::Instant;
 
-use super::{Failure, Hello, Link, Server, Wire, beginning, child, http::Http, sse, ws};
-use crate::call::Outlet;
-use crate::ops::config::{Secret, Transport};
-use crate::ops::memory;
-use crate::wire::edit::Object;
-use crate::wire::names::{self, Era};
-use crate::wire::{Kind, Message, limits, scan};
+use super::http::Http;
+use super::{Failure, Link, Server, Wire, beginning, child, sse, ws};
+use crate::config::{Secret, Transport};
+use crate::protocol::edit::Object;
+use crate::protocol::hash;
+use crate::protocol::names;
+use crate::protocol::names::Era;
+use crate::protocol::server_info::Hello;
+use crate::protocol::{Kind, Message, limits, scan};
+use crate::upstream::call::Outlet;
 
 /// What a client brings to a handshake.
 #[derive(Clone, Debug)]
@@ -44,7 +47,7 @@ impl Opening {
         let params = Object::of(&self.initialize);
         let era = if self.prefer == Era::Modern { b"modern" } else { b"legacy" };
         let part = |name| params.get(name).unwrap_or_default();
-        let client = memory::key(&[era, part("protocolVersion"), part("capabilities")]);
+        let client = hash::key(&[era, part("protocolVersion"), part("capabilities")]);
         format!("{}-{client}", server.remembered_as())
     }
 }

@@ -16,10 +16,11 @@ use tokio_util::sync::CancellationToken;
 use super::client::HttpClient;
 use super::link::Headers;
 use super::response::{self, Events, body, is_plain, is_stream};
-use super::{Failure, Hello, Link, lost_session};
-use crate::wire::build::{INVALID_PARAMS, INVALID_REQUEST};
-use crate::wire::names::{Era, PROTOCOL_VERSION};
-use crate::wire::{Id, Kind, Message, Reject, header, limits, scan};
+use super::{Failure, Link, lost_session};
+use crate::protocol::build::{INVALID_PARAMS, INVALID_REQUEST};
+use crate::protocol::names::{Era, PROTOCOL_VERSION};
+use crate::protocol::server_info::Hello;
+use crate::protocol::{Id, Kind, Message, Reject, header, limits, scan};
 
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");

@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::handshake::Opening;
 use super::{Failure, Link, Server, reconnect};
-use crate::call::Outlet;
-use crate::wire::limits;
+use crate::protocol::limits;
+use crate::upstream::call::Outlet;
 
 /// A server whose conversation lasted this long after its handshake is well again.
 const STABLE: Duration = Duration::from_secs(10);
@@ -304,7 +304,7 @@ async fn rest(link: &Link, server: &Server) {
         tokio::time::sleep(limit.saturating_sub(link.idle()).max(SHORTEST_LOOK)).await;
     }
     let name = &server.name;
-    crate::ops::log::line(&format!("{name}: not used for {limit:?}, stopped; the next call starts it"));
+    crate::runtime::log::line(&format!("{name}: not used for {limit:?}, stopped; the next call starts it"));
 }
 
 /// Ends a conversation that nobody uses; whoever needs it next opens it again.

@@ -26,12 +26,15 @@ use super::incident::Incidents;
 use super::load::Listing;
 use super::mirror::Mirror;
 use super::status::Status;
-use super::{Failure, Hello, Server, Wire};
-use crate::call::{Call, Nowhere, Outlet};
-use crate::wire::build::{self, Error};
-use crate::wire::edit::{self, Object};
-use crate::wire::names::Era;
-use crate::wire::{Id, Message, limits};
+use super::{Failure, Server, Wire};
+use crate::protocol::build;
+use crate::protocol::build::Error;
+use crate::protocol::edit;
+use crate::protocol::edit::Object;
+use crate::protocol::names::Era;
+use crate::protocol::server_info::Hello;
+use crate::protocol::{Id, Message, limits};
+use crate::upstream::call::{Call, Nowhere, Outlet};
 
 type Reply = Result<Message, Failure>;
 

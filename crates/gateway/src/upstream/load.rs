@@ -16,10 +16,11 @@ use tokio::time::Instant;
 
 use super::handshake::Opening;
 use super::look::{Found, Missed};
-use super::{Failure, Link, Server, place};
-use crate::call::Outlet;
-use crate::ops::config::{LoadConfig, Transport};
-use crate::wire::limits;
+use super::{Failure, Link, Server};
+use crate::config::place;
+use crate::config::{LoadConfig, Transport};
+use crate::protocol::limits;
+use crate::upstream::call::Outlet;
 
 /// What is known of loading one server.
 #[derive(Debug)]

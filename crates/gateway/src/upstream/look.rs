@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use super::handshake::Opening;
-use super::{Failure, Hello, Link, Server, beginning};
-use crate::call::{Nowhere, Outlet};
-use crate::wire::edit::{Object, quoted};
-use crate::wire::names::Era;
-use crate::wire::{Kind, Message, build, limits};
+use super::{Failure, Link, Server, beginning};
+use crate::protocol::edit::{Object, quoted};
+use crate::protocol::names::Era;
+use crate::protocol::server_info::Hello;
+use crate::protocol::{Kind, Message, build, limits};
+use crate::upstream::call::{Nowhere, Outlet};
 
 /// What was seen.
 pub struct Found {

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Failure;
-use crate::wire::{Kind, Message, build};
+use crate::protocol::{Kind, Message, build};
 
 /// What servers say that refuse an unknown session otherwise than the protocol wants (404): the status, the JSON-RPC code
 /// (`None`: the body is that text and no message), the whole text.

@@ -43,7 +43,7 @@ pub async fn end(mark: &str) {
 pub async fn sweep() {
     // What we carry ourselves was started on purpose: by it, we live.
     let inherited = std::env::var(VARIABLE).unwrap_or_default();
-    let tell = |pid| crate::ops::log::line(&format!("ending process {pid}: the gateway that started it is gone"));
+    let tell = |pid| crate::runtime::log::line(&format!("ending process {pid}: the gateway that started it is gone"));
     end_all(move |mark| mark != inherited && is_orphan(mark), tell).await;
 }
 

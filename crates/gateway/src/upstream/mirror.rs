@@ -10,11 +10,12 @@ use http::{HeaderName, HeaderValue};
 
 use super::Link;
 use super::link::Headers;
-use crate::call::{Call, Nowhere};
-use crate::wire::build::{self, Error};
-use crate::wire::edit::Object;
-use crate::wire::names::Era;
-use crate::wire::{Id, Message, Span, header, limits, scan};
+use crate::protocol::build;
+use crate::protocol::build::Error;
+use crate::protocol::edit::Object;
+use crate::protocol::names::Era;
+use crate::protocol::{Id, Message, Span, header, limits, scan};
+use crate::upstream::call::{Call, Nowhere};
 
 /// The path to an argument, and the header it goes into.
 type Wanted = (Vec<String>, HeaderName);

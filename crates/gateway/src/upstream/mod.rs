@@ -5,6 +5,7 @@
 //! of a server, `place` how its address is shown, `said` what it says outside the protocol, `mark` finds what it started, `watcher` outlives us for that; `mirror` puts arguments into
 //! headers where a tool wants that.
 
+pub mod call;
 pub mod child;
 pub mod client;
 mod endpoint;
@@ -21,9 +22,9 @@ mod lost_session;
 pub mod mark;
 pub mod mirror;
 pub mod pipe;
-pub mod place;
 pub mod processes;
 pub mod reconnect;
+pub mod reply;
 mod response;
 mod said;
 mod signals;
@@ -36,7 +37,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ::http::Uri;
-use bytes::Bytes;
 use seawall::{Env, Rng, Signals};
 use tokio::sync::watch;
 
@@ -46,10 +46,9 @@ pub use keeper::Keeper;
 pub use link::Link;
 pub use lost_session::SendAgain;
 
-use crate::ops::config::{Life, LoadConfig, Secrets, ServerConfig, Transport};
-use crate::ops::lifecycle::Lifecycle;
-use crate::wire::names::Era;
-use crate::wire::scan;
+use crate::config::{Life, LoadConfig, Secrets, ServerConfig, Transport};
+use crate::protocol::names::Era;
+use crate::runtime::lifecycle::Lifecycle;
 
 /// What carries the messages.
 pub enum Wire {
@@ -57,34 +56,6 @@ pub enum Wire {
     Pipe(pipe::Pipe),
     /// One HTTP exchange per message.
     Http(Box<http::Http>),
-}
-
-/// What a handshake agreed on.
-#[derive(Clone, Debug)]
-pub struct Hello {
-    /// How the server speaks.
-    pub era: Era,
-    /// The revision.
-    pub version: String,
-    /// The server's own answer: the result of `initialize` or `server/discover`.
-    pub result: Bytes,
-}
-
-impl Hello {
-    /// A member of the server's answer.
-    pub fn field(&self, name: &str) -> Option<Bytes> {
-        let whole = scan::Span { start: 0, end: self.result.len() };
-        let field = scan::members(&self.result, whole).into_iter().find(|field| field.is(&self.result, name))?;
-        Some(self.result.slice(field.value.start..field.value.end))
-    }
-
-    /// Whether the server says that it can do `name`.
-    pub fn can(&self, name: &str) -> bool {
-        self.field("capabilities").is_some_and(|capabilities| {
-            let whole = scan::Span { start: 0, end: capabilities.len() };
-            scan::members(&capabilities, whole).iter().any(|field| field.is(&capabilities, name))
-        })
-    }
 }
 
 /// What is done with every conversation once the server was greeted in it.
@@ -117,6 +88,7 @@ pub struct Server {
     is_older: AtomicBool,
     http: client::Shared,
     lifecycle: Arc<Lifecycle>,
+    processes: Arc<processes::Processes>,
     only: Mutex<Option<Era>>,
     /// How often somebody wanted it to start again.
     again: watch::Sender<u64>,
@@ -130,6 +102,7 @@ impl Server {
         load: LoadConfig,
         http: client::Shared,
         lifecycle: Arc<Lifecycle>,
+        processes: Arc<processes::Processes>,
         env: Env,
     ) -> Arc<Self> {
         let secrets = Arc::new(Secrets::of(&config));
@@ -161,6 +134,7 @@ impl Server {
             is_older: AtomicBool::new(false),
             http,
             lifecycle,
+            processes,
             only: Mutex::new(None),
             again: watch::Sender::new(0),
             when_greeted: OnceLock::new(),

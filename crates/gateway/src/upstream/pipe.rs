@@ -8,8 +8,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{Failure, Link};
-use crate::wire::lines::{Line, Lines};
-use crate::wire::{Id, Kind, Message, Reject, edit, limits};
+use crate::protocol::lines::{Line, Lines};
+use crate::protocol::{Id, Kind, Message, Reject, edit, limits};
 
 /// The writing end.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Failure, Link};
-use crate::wire::limits;
+use crate::protocol::limits;
 
 /// How long the end of a process that gives way is waited for: it is asked, told and made to go.
 const ROOM_WAIT: Duration = limits::CHILD_GRACE.saturating_mul(3);
@@ -25,6 +25,12 @@ pub struct Processes {
 
 /// The right to have one process, until it is dropped.
 pub type Place = OwnedSemaphorePermit;
+
+impl Default for Processes {
+    fn default() -> Self {
+        Self::new(limits::PROCESSES)
+    }
+}
 
 impl Processes {
     /// So many at a time.
@@ -68,7 +74,7 @@ impl Processes {
         let gone = idle.into_iter().find(|link| link.give_way(least(link)));
         if let Some(link) = &gone {
             let text = "the process that was not used for longest is stopped, as there is no room for another";
-            crate::ops::log::line(&format!("{}: {text}; the next call starts it", link.server));
+            crate::runtime::log::line(&format!("{}: {text}; the next call starts it", link.server));
         }
         gone.is_some()
     }
@@ -85,10 +91,10 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::call::{Call, Nowhere};
+    use crate::protocol::{Id, Message, build};
     use crate::upstream::Wire;
+    use crate::upstream::call::{Call, Nowhere};
     use crate::upstream::pipe::{Outgoing, Pipe};
-    use crate::wire::{Id, Message, build};
 
     /// A conversation with a process that holds its place until it ends.
     async fn started(processes: &Processes) -> (Arc<Link>, Outgoing) {

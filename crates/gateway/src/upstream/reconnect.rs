@@ -18,8 +18,8 @@ use tokio::time::Instant;
 
 use super::Failure;
 use super::status::Status;
-use crate::ops::config::{Reconnecting, Secrets};
-use crate::wire::limits;
+use crate::config::{Reconnecting, Secrets};
+use crate::protocol::limits;
 
 /// The cool-down of one server.
 #[derive(Debug)]
@@ -185,12 +185,12 @@ impl Reconnect {
         let name = &self.name;
         match self.attempts {
             Some(limit) if count > limit => {
-                crate::ops::log::warn(&format!("{name}: {text}; {}", Failure::GivenUp(limit)));
+                crate::runtime::log::warn(&format!("{name}: {text}; {}", Failure::GivenUp(limit)));
             }
-            _ => crate::ops::log::warn(&format!("{name}: {text}; attempt {count} in {} ms", delay.as_millis())),
+            _ => crate::runtime::log::warn(&format!("{name}: {text}; attempt {count} in {} ms", delay.as_millis())),
         }
         if count.is_multiple_of(10) {
-            crate::ops::log::warn(&format!("{name} failed {count} times in a row: it needs attention"));
+            crate::runtime::log::warn(&format!("{name} failed {count} times in a row: it needs attention"));
         }
     }
 

@@ -8,8 +8,8 @@ use hyper::body::{Body, Incoming};
 
 use super::client::HttpClient;
 use super::{Failure, beginning};
-use crate::wire::lines::fitted;
-use crate::wire::{Message, Reject, limits, sse};
+use crate::protocol::lines::fitted;
+use crate::protocol::{Message, Reject, limits, sse};
 
 /// Sends a request, and says whether it can have arrived if nothing comes back.
 pub(super) async fn send(client: &HttpClient, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {

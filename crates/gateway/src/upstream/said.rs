@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::AsyncRead;
 
 use super::status::Status;
-use crate::ops::config::{Secrets, Transport};
-use crate::wire::lines::{Line, Lines};
+use crate::config::{Secrets, Transport};
+use crate::protocol::lines::{Line, Lines};
 
 /// The longest line of a child's stderr that is shown.
 const STDERR_LINE: usize = 8 << 10;
@@ -42,9 +42,9 @@ impl Said {
         let line = self.secrets.hide(&raw);
         if self.is_shown(line.len()) {
             if self.is_plain {
-                crate::ops::log::foreign(&raw);
+                crate::runtime::log::foreign(&raw);
             } else {
-                crate::ops::log::line(&format!("{}: {line}", self.name));
+                crate::runtime::log::line(&format!("{}: {line}", self.name));
             }
         }
         self.status.said(&seawall::quote(&line));
@@ -63,7 +63,7 @@ impl Said {
         let start = String::from_utf8_lossy(line.get(..STDERR_LINE).unwrap_or(line));
         let shown: String = self.secrets.hide(&start).chars().take(SHOWN).collect();
         if !shown.trim().is_empty() && self.is_shown(shown.len()) {
-            crate::ops::log::warn(&format!("{}: not a message on stdout, skipped: {shown}", self.name));
+            crate::runtime::log::warn(&format!("{}: not a message on stdout, skipped: {shown}", self.name));
         }
     }
 
@@ -76,7 +76,7 @@ impl Said {
 
     fn tell_left_out(&self, lines: u64) {
         if lines > 0 {
-            crate::ops::log::warn(&format!("{}: {lines} lines left out: it said too much at once", self.name));
+            crate::runtime::log::warn(&format!("{}: {lines} lines left out: it said too much at once", self.name));
         }
     }
 
@@ -90,7 +90,7 @@ impl Said {
         };
         let how = exit.map_or_else(String::new, |exit| format!(" ({exit})"));
         if exit.is_some() || !noise.is_empty() {
-            crate::ops::log::warn(&format!("{}: its process ended{how}{noise}", self.name));
+            crate::runtime::log::warn(&format!("{}: its process ended{how}{noise}", self.name));
         }
     }
 

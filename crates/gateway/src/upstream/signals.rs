@@ -87,7 +87,7 @@ mod tests {
     use seawall::{Cause, Classifier, Disposition};
 
     use super::*;
-    use crate::wire::Reject;
+    use crate::protocol::Reject;
 
     fn status(status: u16, text: &str, retry_after: Option<&str>) -> Failure {
         Failure::Status { status, text: text.to_owned(), retry_after: retry_after.map(str::to_owned) }

@@ -16,8 +16,8 @@ use super::endpoint;
 use super::pipe::{self, Outgoing, Pipe};
 use super::response::{self, Events};
 use super::{Failure, Link, Server, Wire};
-use crate::call::Outlet;
-use crate::wire::{Id, Kind, Message, limits};
+use crate::protocol::{Id, Kind, Message, limits};
+use crate::upstream::call::Outlet;
 
 const STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");

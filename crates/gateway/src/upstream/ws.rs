@@ -20,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::pipe::{self, Outgoing, Pipe};
 use super::{Failure, Link, Server, Wire, beginning, response};
-use crate::call::Outlet;
-use crate::wire::{Message, Reject, limits};
+use crate::protocol::{Message, Reject, limits};
+use crate::upstream::call::Outlet;
 
 /// What MCP calls itself on a WebSocket.
 const PROTOCOL: HeaderValue = HeaderValue::from_static("mcp");
@@ -198,7 +198,7 @@ mod tests {
     use tokio_tungstenite::tungstenite::protocol::Role;
 
     use super::*;
-    use crate::call::Nowhere;
+    use crate::upstream::call::Nowhere;
 
     /// A conversation in memory, and the server's end of it.
     async fn conversation() -> (Arc<Link>, WebSocketStream<DuplexStream>) {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use seawall_gateway::call::{Nowhere, Outlet};
-use seawall_gateway::ops::config::{Config, LoadConfig};
-use seawall_gateway::ops::lifecycle::Lifecycle;
+use seawall_gateway::config::{Config, LoadConfig};
+use seawall_gateway::protocol::names::Era;
+use seawall_gateway::runtime::lifecycle::Lifecycle;
+use seawall_gateway::upstream::call::{Nowhere, Outlet};
 use seawall_gateway::upstream::handshake::Opening;
 use seawall_gateway::upstream::{Failure, Link, Server, client};
-use seawall_gateway::wire::names::Era;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
@@ -20,7 +20,14 @@ use super::server::{KINDS, Kind, Server as Fixture};
 async fn open(url: &str, lifecycle: &Arc<Lifecycle>) -> Result<Arc<Link>, Failure> {
     let config = Config::for_url(Some("it"), url).unwrap().servers.remove(0);
     let once = LoadConfig { attempts: 1, ..LoadConfig::default() };
-    let server = Server::new(config, once, client::Shared::default(), Arc::clone(lifecycle), seawall::Env::new());
+    let server = Server::new(
+        config,
+        once,
+        client::Shared::default(),
+        Arc::clone(lifecycle),
+        Arc::default(),
+        seawall::Env::new(),
+    );
     let opening = Opening { prefer: Era::Legacy, initialize: Bytes::from("{}"), meta: Bytes::from("{}") };
     let nowhere: Arc<dyn Outlet> = Arc::new(Nowhere);
     server.open(&opening, &nowhere).await

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use seawall_gateway::ops::demo::client::{Client, Told};
-use seawall_gateway::ops::demo::faults::drawn;
-use seawall_gateway::ops::demo::faulty::{APPEND, arguments};
-use seawall_gateway::ops::demo::verdict::{Failed, Verdict, judge};
-use seawall_gateway::ops::demo::world::{Entry, World};
+use seawall_gateway::demo::client::{Client, Told};
+use seawall_gateway::demo::faults::drawn;
+use seawall_gateway::demo::faulty::{APPEND, arguments};
+use seawall_gateway::demo::verdict::{Failed, Verdict, judge};
+use seawall_gateway::demo::world::{Entry, World};
 use tokio::time::Instant;
 
 use super::tally::{AGAIN, Tally};

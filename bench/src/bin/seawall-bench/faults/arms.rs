@@ -3,9 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use seawall_gateway::ops::config::SCHEMA;
-use seawall_gateway::ops::demo::client::Way;
-use seawall_gateway::ops::demo::gateway::Gateway;
+use seawall_gateway::config::SCHEMA;
+use seawall_gateway::demo::client::Way;
+use seawall_gateway::demo::gateway::Gateway;
 
 use super::peers::{Peer, Peers};
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use seawall_gateway::ops::demo::client::{Client, Told, Way};
-use seawall_gateway::ops::demo::faults::{Fault, Plan};
-use seawall_gateway::ops::demo::faulty::{APPEND, Faulty, TOOLS, arguments};
-use seawall_gateway::ops::demo::verdict::{Verdict, judge};
-use seawall_gateway::ops::demo::web::Web;
-use seawall_gateway::ops::demo::world::{Entry, World};
+use seawall_gateway::demo::client::{Client, Told, Way};
+use seawall_gateway::demo::faults::{Fault, Plan};
+use seawall_gateway::demo::faulty::{APPEND, Faulty, TOOLS, arguments};
+use seawall_gateway::demo::verdict::{Verdict, judge};
+use seawall_gateway::demo::web::Web;
+use seawall_gateway::demo::world::{Entry, World};
 use serde_json::json;
 use tokio::time::Instant;
 

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use seawall_gateway::ops::demo::client::{Client, Told, Way};
-use seawall_gateway::ops::demo::faults::{ListFault, Plan};
-use seawall_gateway::ops::demo::faulty::Faulty;
-use seawall_gateway::ops::demo::gateway::Gateway;
-use seawall_gateway::ops::demo::web::Web;
-use seawall_gateway::ops::demo::world::World;
+use seawall_gateway::demo::client::{Client, Told, Way};
+use seawall_gateway::demo::faults::{ListFault, Plan};
+use seawall_gateway::demo::faulty::Faulty;
+use seawall_gateway::demo::gateway::Gateway;
+use seawall_gateway::demo::web::Web;
+use seawall_gateway::demo::world::World;
 use serde_json::json;
 use tokio::time::Instant;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use seawall_gateway::ops::demo::client::Way;
+use seawall_gateway::demo::client::Way;
 use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::process::Command;

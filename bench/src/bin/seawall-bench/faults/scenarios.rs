@@ -1,6 +1,6 @@
 //! What goes wrong: one kind of fault at a time, on a server that was well before and is well again after.
 
-use seawall_gateway::ops::demo::faults::{Fault, ListFault, Plan, Strike};
+use seawall_gateway::demo::faults::{Fault, ListFault, Plan, Strike};
 
 /// One kind of trouble.
 pub(crate) struct Scenario {

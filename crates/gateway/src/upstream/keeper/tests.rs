@@ -6,21 +6,23 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::*;
-use crate::call::Nowhere;
-use crate::ops::config::{Config, LoadConfig, Reconnecting};
-use crate::ops::lifecycle::Lifecycle;
+use crate::config::{Config, LoadConfig, Reconnecting};
+use crate::protocol::limits;
+use crate::protocol::names::Era;
+use crate::runtime::lifecycle::Lifecycle;
+use crate::upstream::call::Nowhere;
 use crate::upstream::client;
-use crate::wire::limits;
-use crate::wire::names::Era;
+use crate::upstream::processes::Processes;
 
 /// The keeper of a server for which there is never room.
 fn hopeless(reconnect: Reconnecting) -> (Arc<Keeper>, Arc<Lifecycle>) {
     let mut config = Config::for_command(Some("it"), vec!["sh".to_owned()]).unwrap().servers.remove(0);
     config.life.reconnect = reconnect;
     let lifecycle = Arc::new(Lifecycle::default());
-    lifecycle.processes.close();
+    let processes: Arc<Processes> = Arc::default();
+    processes.close();
     let (http, env) = (client::Shared::default(), seawall::Env::new());
-    let server = Server::new(config, LoadConfig::default(), http, Arc::clone(&lifecycle), env);
+    let server = Server::new(config, LoadConfig::default(), http, Arc::clone(&lifecycle), processes, env);
     let opening = Opening { prefer: Era::Legacy, initialize: "{}".into(), meta: "{}".into() };
     (Keeper::new(&server, opening, Arc::new(Nowhere), Box::new(|_| Box::pin(async {}))), lifecycle)
 }

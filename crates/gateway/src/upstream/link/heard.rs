@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Link, Pending};
-use crate::call::Outlet;
+use crate::protocol::names::{Era, SUBSCRIPTION_ID};
+use crate::protocol::{Id, Kind, Message, build, edit, scan};
+use crate::upstream::call::Outlet;
 use crate::upstream::{Failure, beginning};
-use crate::wire::names::{Era, SUBSCRIPTION_ID};
-use crate::wire::{Id, Kind, Message, build, edit, scan};
 
 impl Link {
     /// Takes what the server sent; `on` is the request whose answer stream it came on.
@@ -40,7 +40,7 @@ impl Link {
         if !self.has_strays.swap(true, Ordering::Relaxed) {
             let id = answer.id().map_or_else(|| "null".to_owned(), |id| beginning(&String::from_utf8_lossy(id.json())));
             let text = format!("{}: answered under an id that nothing was asked with ({id}); passed over", self.server);
-            crate::ops::log::warn(&text);
+            crate::runtime::log::warn(&text);
         }
     }
 

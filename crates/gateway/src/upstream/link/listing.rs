@@ -8,9 +8,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Link;
+use crate::protocol::limits;
+use crate::protocol::names::Era;
 use crate::upstream::load::Listing;
-use crate::wire::limits;
-use crate::wire::names::Era;
 
 impl Link {
     /// How far the listing of the server's tools has come.

@@ -12,10 +12,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Link;
+use crate::protocol::edit::{Object, quoted};
+use crate::protocol::limits;
+use crate::protocol::names::{CLIENT_CAPABILITIES, Era, MODERN, PROTOCOL_VERSION};
 use crate::upstream::{Failure, seconds};
-use crate::wire::edit::{Object, quoted};
-use crate::wire::limits;
-use crate::wire::names::{CLIENT_CAPABILITIES, Era, MODERN, PROTOCOL_VERSION};
 
 /// How often it is looked whether those who protect a silent server are through.
 const LOOK: Duration = Duration::from_millis(250);
@@ -118,10 +118,11 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::call::{Call, Nowhere};
+    use crate::protocol::server_info::Hello;
+    use crate::protocol::{Id, Message, build};
+    use crate::upstream::Wire;
+    use crate::upstream::call::{Call, Nowhere};
     use crate::upstream::pipe::{Outgoing, Pipe};
-    use crate::upstream::{Hello, Wire};
-    use crate::wire::{Id, Message, build};
 
     fn link() -> (Arc<Link>, Outgoing) {
         let (pipe, outgoing) = Pipe::new();

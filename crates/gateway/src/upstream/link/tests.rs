@@ -8,9 +8,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use tokio_util::sync::CancellationToken;
 
 use super::Link;
-use crate::call::{Call, Nowhere};
+use crate::protocol::{Id, Message, Reject, build};
+use crate::upstream::call::{Call, Nowhere};
 use crate::upstream::{Failure, Wire, pipe::Pipe};
-use crate::wire::{Id, Message, Reject, build};
 
 /// Looks whether the conversation lives at the very moment somebody is told to look.
 #[derive(Default)]

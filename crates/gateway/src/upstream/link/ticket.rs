@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::Link;
 use super::liveness::Sent;
-use crate::call::Cancel;
+use crate::protocol::build;
+use crate::protocol::edit::Object;
+use crate::protocol::names::Era;
 use crate::upstream::Wire;
-use crate::wire::build;
-use crate::wire::edit::Object;
-use crate::wire::names::Era;
+use crate::upstream::call::Cancel;
 
 /// A place among the pending requests: given back when the request is over, however it ends.
 pub(super) struct Ticket {

@@ -1,0 +1,219 @@
+//! The shape of the tree: its layers, its sizes, and that the documents say what is so.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that is surprised should stop")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// All files below `folder` with this ending, build output left out.
+fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            found.extend(files(&path, ending));
+        } else if name.ends_with(ending) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// What stands between `open` and `close` in a text, every time.
+fn between<'a>(text: &'a str, open: &str, close: &'a str) -> Vec<&'a str> {
+    text.split(open).skip(1).filter_map(|rest| rest.split(close).next()).collect()
+}
+
+#[test]
+fn every_link_in_the_documents_leads_somewhere() {
+    for page in files(&root(), ".md") {
+        for link in between(&read(&page), "](", ")") {
+            let target = link.split('#').next().unwrap();
+            let is_outside = target.contains("://") || target.is_empty();
+            assert!(is_outside || page.parent().unwrap().join(target).exists(), "{}: {link}", page.display());
+        }
+    }
+}
+
+#[test]
+fn every_path_in_the_life_of_a_call_exists() {
+    let architecture = read(&root().join("ARCHITECTURE.md"));
+    let paths: Vec<&str> =
+        between(&architecture, "`", "`").into_iter().filter(|code| code.starts_with("crates/")).collect();
+
+    assert!(paths.len() > 10);
+    for path in paths {
+        assert!(root().join(path).exists(), "{path}");
+    }
+}
+
+#[test]
+fn every_test_that_the_readme_names_exists() {
+    let readme = read(&root().join("README.md"));
+    let promises = readme.split("## What you can rely on").nth(1).unwrap().split("\n## ").next().unwrap();
+    let named: BTreeSet<&str> = between(promises, "`", "`").into_iter().filter(|name| name.contains('_')).collect();
+    let sources: String = files(&root().join("crates"), ".rs").iter().map(|path| read(path)).collect();
+
+    assert!(named.len() >= 10);
+    for name in named {
+        assert!(sources.contains(&format!("fn {name}(")), "{name}");
+    }
+}
+
+#[test]
+fn the_figures_of_the_readme_are_those_of_the_fault_bench() {
+    let (readme, evidence) = (read(&root().join("README.md")), read(&root().join("docs/evidence/faults.md")));
+    let cells = |line: &str| -> Vec<String> { line.split('|').map(|cell| cell.trim().to_owned()).collect() };
+    let row =
+        |page: &str, name: &str| cells(page.lines().find(|line| line.starts_with(&format!("| {name} "))).unwrap());
+    let head = row(&evidence, "arm");
+    for (told, measured) in [
+        ("useful answers", "useful %"),
+        ("no answer at all", "no answer %"),
+        ("writes executed again", "duplicates"),
+        ("calls sent while nothing could answer", "wasted"),
+    ] {
+        let place = head.iter().position(|cell| cell == measured).unwrap();
+        let figures = ["direct", "Seawall"].map(|arm| row(&evidence, arm)[place].clone());
+        let shown: Vec<String> = row(&readme, told)[2..4].iter().map(|cell| cell.replace(" %", "")).collect();
+        assert_eq!(shown, figures, "{told}");
+    }
+}
+
+#[test]
+fn the_folders_of_a_call_sort_in_the_order_of_its_stages() {
+    let stages = ["admit", "attempt", "classify", "recover", "report"];
+    assert!(stages.is_sorted());
+
+    let front_page = read(&root().join("crates/core/src/lib.rs"));
+    let places: Vec<usize> = stages.iter().map(|stage| front_page.find(&format!("`{stage}`")).unwrap()).collect();
+    assert!(places.is_sorted(), "lib.rs tells the stages in another order");
+}
+
+#[test]
+fn every_source_says_what_it_decides_and_fits_its_room() {
+    for path in files(&root().join("crates"), ".rs").into_iter().chain(files(&root().join("bench"), ".rs")) {
+        let text = read(&path);
+        assert!(text.starts_with("//!"), "{} does not open with //!", path.display());
+        assert!(text.lines().count() <= 500, "{} has over 500 lines", path.display());
+    }
+}
+
+#[test]
+fn the_library_knows_no_sockets_no_files_and_no_sdk() {
+    for path in files(&root().join("crates/core/src"), ".rs") {
+        let text = read(&path);
+        for foreign in
+            ["std::net", "std::fs", "tokio::net", "tokio::fs", "tokio::spawn", "std::process", "std::env", "rmcp"]
+        {
+            assert!(!text.contains(foreign), "{} uses {foreign}", path.display());
+        }
+    }
+}
+
+/// Atomics that no model check needs.
+const NOT_MODELLED: [(&str, &str); 3] = [
+    ("attempt/breaker/stripe.rs", "spreads threads over stripes that any of them may write"),
+    ("model/note.rs", "one task's, which no two threads run at once"),
+    ("model/time.rs", "a clock that tests move by hand"),
+];
+
+#[test]
+fn every_atomic_is_in_a_part_that_is_checked_under_every_interleaving() {
+    let sources = root().join("crates/core/src");
+    let models = read(&root().join("crates/core/tests/loom/main.rs"));
+    let checked = between(&models, "#[path = \"../../src/", "\"]");
+    let is_code = |line: &&str| !["//", "use ", "pub(super) use "].iter().any(|start| line.trim().starts_with(start));
+
+    let with_atomics: BTreeSet<String> = files(&sources, ".rs")
+        .iter()
+        .filter(|path| read(path).lines().filter(is_code).any(|line| line.contains("Atomic")))
+        .map(|path| path.strip_prefix(&sources).unwrap().to_str().unwrap().to_owned())
+        .collect();
+    for path in with_atomics.iter().filter(|path| NOT_MODELLED.iter().all(|(known, _)| known != path)) {
+        let is_modelled = checked.contains(&path.as_str()) && !read(&sources.join(path)).contains("std::sync::atomic");
+        assert!(is_modelled, "{path} has an atomic that tests/loom does not check");
+    }
+    for (path, why) in NOT_MODELLED {
+        assert!(with_atomics.contains(path), "{path} has no atomic any more: {why}");
+    }
+}
+
+#[test]
+fn the_library_starts_no_thread_but_a_listeners() {
+    for path in files(&root().join("crates/core/src"), ".rs") {
+        let may = path.ends_with("report/event.rs") || path.ends_with("tests.rs");
+        assert!(may || !read(&path).contains("std::thread"), "{} starts a thread", path.display());
+    }
+}
+
+#[test]
+fn nothing_is_left_undone() {
+    for path in files(&root().join("crates"), ".rs").into_iter().filter(|path| !path.ends_with("architecture.rs")) {
+        for word in ["todo!(", "unimplemented!(", "#[ignore", "FIXME", "dbg!("] {
+            assert!(!read(&path).contains(word), "{}: {word}", path.display());
+        }
+    }
+}
+
+/// The folders of the gateway in layers: a folder uses its own layer and those above it.
+const LAYERS: [&[&str]; 12] = [
+    &["protocol"],
+    &["config"],
+    &["runtime"],
+    &["store"],
+    &["upstream"],
+    &["client", "translate", "catalog", "policy", "gateway", "queue", "call"],
+    &["frontend"],
+    &["admin"],
+    &["check"],
+    &["remote"],
+    &["demo"],
+    &["cli"],
+];
+
+fn layer(folder: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| layer.contains(&folder))
+}
+
+fn word(text: &str) -> &str {
+    text.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next().unwrap_or_default()
+}
+
+/// The folders that a line of code names: behind `crate::`, and behind as many `super::` as lead out of its own folder.
+fn folders_in(line: &str, depth: usize) -> Vec<&str> {
+    let out = "super::".repeat(depth);
+    let behind = |start: &str| line.split(start).skip(1).map(|rest| word(rest)).collect::<Vec<_>>();
+    [behind("crate::"), behind(&out)].concat()
+}
+
+#[test]
+fn a_folder_of_the_gateway_uses_only_folders_above_it() {
+    let sources = root().join("crates/gateway/src");
+    let mut wrong = Vec::new();
+    for path in files(&sources, ".rs") {
+        let place = path.strip_prefix(&sources).unwrap();
+        let folder = place.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
+        if ["lib", "main"].contains(&folder) {
+            continue;
+        }
+        let own = layer(folder).unwrap_or_else(|| panic!("{folder} is in no layer: {LAYERS:?}"));
+        let depth = place.iter().count() - usize::from(place.ends_with("mod.rs"));
+        for (number, line) in read(&path).lines().enumerate().filter(|(_, line)| !line.trim().starts_with("//")) {
+            for used in folders_in(line, depth).into_iter().filter(|used| layer(used).is_some_and(|used| used > own)) {
+                wrong.push(format!("{}:{}: {folder} uses {used}", place.display(), number + 1));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "a folder uses only those above it, in the order of {LAYERS:?}:\n{}", wrong.join("\n"));
+}

@@ -1,0 +1,187 @@
+//! Who may read and who may change: whoever shows the token, and on loopback everybody may read.
+//!
+//! What is shown is not compared itself but its hash under a key that nobody knows, so that how long the comparison takes
+//! tells nothing about the token.
+
+use std::hash::Hasher;
+use std::io;
+use std::net::IpAddr;
+
+use http::header::{AUTHORIZATION, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+use super::guesses::{GUESS_WAIT, Guess, Guesses};
+use super::respond::{self, Answer};
+use crate::admin::barred::{Barred, WRONG_TOKEN};
+use crate::config::AdminConfig;
+
+/// Whether somebody may.
+pub(super) type May = Result<(), Refused>;
+
+/// Why somebody may not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// Nothing was shown.
+    NoKey,
+    /// Something else was shown.
+    WrongKey,
+    /// There is nothing that could be shown.
+    NoToken,
+}
+
+impl Refused {
+    pub(super) fn answer(self) -> Answer {
+        match self {
+            Self::NoKey => {
+                let mut answer = respond::error(StatusCode::UNAUTHORIZED, "Missing X-API-Key header");
+                answer.headers_mut().insert("www-authenticate", HeaderValue::from_static("Bearer"));
+                answer
+            }
+            Self::WrongKey => {
+                let mut answer = respond::error(StatusCode::FORBIDDEN, WRONG_TOKEN);
+                answer.extensions_mut().insert(self);
+                answer
+            }
+            Self::NoToken => respond::barred(
+                Barred::NoToken,
+                "this gateway has no admin token, so nothing can be changed here; set token under [admin]",
+            ),
+        }
+    }
+}
+
+/// Who may.
+#[derive(Debug)]
+pub(super) struct Access {
+    key: [u8; 16],
+    token: Option<u128>,
+    is_local: bool,
+    guesses: Guesses,
+}
+
+impl Access {
+    pub(super) fn new(admin: &AdminConfig) -> io::Result<Self> {
+        let mut key = [0; 16];
+        getrandom::fill(&mut key).map_err(io::Error::other)?;
+        let mut access =
+            Self { key, token: None, is_local: admin.listen.ip().is_loopback(), guesses: Guesses::default() };
+        access.token = admin.token.as_ref().map(|token| access.hash(token.expose().as_bytes()));
+        Ok(access)
+    }
+
+    /// Whether these headers may read.
+    pub(super) fn read(&self, headers: &HeaderMap) -> May {
+        if self.is_local { Ok(()) } else { self.change(headers) }
+    }
+
+    /// Whether these headers may change something.
+    pub(super) fn change(&self, headers: &HeaderMap) -> May {
+        let Some(token) = self.token else { return Err(Refused::NoToken) };
+        let mut shown = keys(headers).peekable();
+        if shown.peek().is_none() {
+            return Err(Refused::NoKey);
+        }
+        if shown.any(|key| self.hash(key) == token) { Ok(()) } else { Err(Refused::WrongKey) }
+    }
+
+    /// The answer, after a while if its sender keeps showing wrong tokens. Whoever shows the right one never waits.
+    pub(super) async fn slowed(&self, peer: IpAddr, answer: Answer) -> Answer {
+        if answer.extensions().get() != Some(&Refused::WrongKey) {
+            return answer;
+        }
+        match self.guesses.wrong(peer) {
+            Guess::Few => answer,
+            Guess::Many(place) => {
+                tokio::time::sleep(GUESS_WAIT).await;
+                drop(place);
+                answer
+            }
+            Guess::TooMany => {
+                let mut answer = respond::error(StatusCode::TOO_MANY_REQUESTS, "too many wrong tokens; wait a while");
+                answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("60"));
+                answer
+            }
+        }
+    }
+
+    fn hash(&self, text: &[u8]) -> u128 {
+        let mut hasher = SipHasher13::new_with_key(&self.key);
+        hasher.write(text);
+        hasher.finish128().as_u128()
+    }
+}
+
+/// What is shown, in either header.
+fn keys(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    let bearer = |value: &'_ HeaderValue| -> Option<usize> {
+        let (scheme, _) = value.to_str().ok()?.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then_some(scheme.len())
+    };
+    let bearers = headers
+        .get_all(AUTHORIZATION)
+        .iter()
+        .filter_map(move |value| Some(value.as_bytes().get(bearer(value)?..)?.trim_ascii()));
+    bearers.chain(headers.get_all("x-api-key").iter().map(|value| value.as_bytes().trim_ascii()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Secret;
+
+    fn access(listen: &str, token: Option<&str>) -> Access {
+        Access::new(&AdminConfig {
+            listen: listen.parse().unwrap(),
+            token: token.map(Secret::new),
+            lacking: Vec::new(),
+        })
+        .unwrap()
+    }
+
+    fn shown(headers: &[(&'static str, &str)]) -> HeaderMap {
+        headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn the_token_opens_in_either_header_and_nothing_else_does() {
+        let access = access("127.0.0.1:1", Some("s3cret"));
+        for headers in [
+            [("authorization", "Bearer s3cret")].as_slice(),
+            &[("authorization", "bearer  s3cret")],
+            &[("x-api-key", "s3cret")],
+            &[("authorization", "Basic eA=="), ("x-api-key", "s3cret")],
+        ] {
+            assert_eq!(access.change(&shown(headers)), Ok(()), "{headers:?}");
+        }
+        for (headers, why) in [
+            ([].as_slice(), Refused::NoKey),
+            (&[("authorization", "s3cret")], Refused::NoKey),
+            (&[("authorization", "Basic s3cret")], Refused::NoKey),
+            (&[("cookie", "s3cret")], Refused::NoKey),
+            (&[("authorization", "Bearer ")], Refused::WrongKey),
+            (&[("x-api-key", "")], Refused::WrongKey),
+            (&[("x-api-key", "s3cre")], Refused::WrongKey),
+            (&[("x-api-key", "s3crett")], Refused::WrongKey),
+            (&[("authorization", "Bearer S3CRET")], Refused::WrongKey),
+        ] {
+            assert_eq!(access.change(&shown(headers)), Err(why), "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn everybody_reads_on_loopback_and_nobody_else_without_the_token() {
+        assert_eq!(access("[::1]:1", Some("s3cret")).read(&shown(&[])), Ok(()));
+        let open = access("0.0.0.0:1", Some("s3cret"));
+        assert_eq!(open.read(&shown(&[])), Err(Refused::NoKey));
+        assert_eq!(open.read(&shown(&[("x-api-key", "x")])), Err(Refused::WrongKey));
+        assert_eq!(open.read(&shown(&[("x-api-key", "s3cret")])), Ok(()));
+    }
+
+    #[test]
+    fn without_a_token_nothing_is_changed() {
+        let access = access("127.0.0.1:1", None);
+        assert_eq!(access.change(&shown(&[("x-api-key", "")])), Err(Refused::NoToken));
+        assert_eq!(access.read(&shown(&[])), Ok(()));
+    }
+}

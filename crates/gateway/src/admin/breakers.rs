@@ -1,0 +1,99 @@
+//! The breakers as an operator sees them, and how one is closed, held open or left out by hand.
+
+use http::StatusCode;
+use hyper::body::Incoming;
+use seawall::{Breaker, Mode, Scope, Status};
+use serde_json::{Map, Value, json};
+
+use super::body::{self, Force, Wanted};
+use super::respond::{self, Answer};
+use crate::admin::telemetry::breakers::Covers;
+use crate::admin::telemetry::{Telemetry, breakers};
+use crate::policy::explain::scope_word;
+use crate::policy::registry::Policies;
+use crate::protocol::limits;
+use crate::runtime::log;
+use crate::runtime::plural::counted;
+
+/// All breakers, and the sums of what happened.
+pub(super) fn list(policies: &Policies, telemetry: &Telemetry) -> Answer {
+    let (mut states, mut details) = (Map::new(), Map::new());
+    for (name, entry) in breakers::all(policies) {
+        let Some(breaker) = entry.breaker() else { continue };
+        let detail = detail(breaker, &entry.server);
+        states.insert(name.clone(), detail["status"].clone());
+        details.insert(name, detail);
+    }
+    let metrics = telemetry.counts().sums();
+    respond::json(StatusCode::OK, &json!({"breakers": states, "details": details, "metrics": metrics}))
+}
+
+fn detail(breaker: &Breaker, server: &str) -> Value {
+    let snapshot = breaker.snapshot();
+    // No time closes what an operator holds open.
+    let is_open = snapshot.mode == Mode::Auto && snapshot.status == Status::Open;
+    let remaining = snapshot.remaining.filter(|_| is_open);
+    json!({
+        "status": breaker.status(),
+        "mode": snapshot.mode,
+        "failures": snapshot.failures,
+        "lastFailure": snapshot.last_failure_ago.and_then(respond::when),
+        "retryAfterMs": remaining.map(respond::millis),
+        "server": Some(server).filter(|server| !server.is_empty()),
+        "trips": snapshot.trips,
+    })
+}
+
+/// Closes a breaker.
+pub(super) fn reset(policies: &Policies, tool: &str) -> Answer {
+    let breakers = breakers::all(policies);
+    let Some(breaker) = breakers.get(tool).and_then(|entry| entry.breaker()) else { return unknown() };
+    if breaker.snapshot().mode == Mode::ForcedOpen {
+        let why =
+            "an operator holds it open, and resetting it would not close it; POST …/force {\"state\": \"auto\"} does";
+        return respond::error(StatusCode::CONFLICT, why);
+    }
+    log::line(&format!("an operator resets the breaker of {tool}"));
+    breaker.reset();
+    respond::json(StatusCode::OK, &json!({"status": "reset", "tool": tool}))
+}
+
+/// Holds a breaker open, lets every call pass it, or lets it decide again, as the body says.
+pub(super) async fn force(policies: &Policies, tool: &str, body: Incoming) -> Answer {
+    let allowed = r#"{"state": "open"}, {"state": "closed"} or {"state": "auto"}"#;
+    let wanted = match body::read(body, allowed).await {
+        Ok(Force { state }) => state,
+        Err(wrong) => return *wrong,
+    };
+    let breakers = breakers::all(policies);
+    let (mode, deed) = match wanted {
+        Wanted::Open => (Mode::ForcedOpen, "is held open by an operator"),
+        Wanted::Closed => (Mode::Disabled, "is left out by an operator"),
+        Wanted::Auto => (Mode::Auto, "decides by itself again, as an operator wants it"),
+    };
+    let Some(entry) = breakers.get(tool).and_then(|entry| entry.force(policies, mode)) else { return unknown() };
+    let (Some(breaker), Some(covers)) = (entry.breaker(), entry.covers(policies)) else { return unknown() };
+    log::line(&format!("the breaker of {tool}{} {deed}", shared(&covers)));
+    let named: Vec<&String> = covers.tools.iter().take(limits::COVERED).collect();
+    respond::json(
+        StatusCode::OK,
+        &json!({
+            "status": breaker.status(), "mode": mode, "tool": tool,
+            "scope": scope_word(covers.scope), "tools": named, "more": covers.tools.len() - named.len(),
+        }),
+    )
+}
+
+/// Whom a switch concerns beside the tool that was named.
+fn shared(Covers { scope, tools }: &Covers) -> String {
+    let by = match scope {
+        Scope::Tool => return String::new(),
+        Scope::Server => "its server",
+        Scope::Global => "all servers",
+    };
+    format!(" (shared by {by}: {})", counted(tools.len(), "tool"))
+}
+
+fn unknown() -> Answer {
+    respond::error(StatusCode::NOT_FOUND, "no breaker has this name; GET /resilience/breakers lists them")
+}

@@ -1,0 +1,142 @@
+//! The events as they happen, for operators who read along: the last ones first, then each as it comes.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream::unfold;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::request::Parts;
+use http::{HeaderValue, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Either, StreamBody};
+use hyper::body::Frame;
+use seawall::quote;
+use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+use super::Door;
+use super::path::Query;
+use super::respond::{self, Answer};
+use crate::admin::telemetry::date::iso;
+use crate::admin::telemetry::ring::{Reader, Told, What};
+use crate::admin::telemetry::tell;
+use crate::protocol::{limits, sse};
+
+/// Begins to tell.
+pub(super) fn stream(door: &Arc<Door>, request: &Parts) -> Answer {
+    let reading = match Reading::begin(door, request) {
+        Ok(reading) => reading,
+        Err(wrong) => return *wrong,
+    };
+    let frames = unfold(reading, |mut reading| async move {
+        let bytes = reading.next().await?;
+        Some((Ok::<_, Infallible>(Frame::data(bytes)), reading))
+    });
+    let mut answer = Response::new(Either::Right(UnsyncBoxBody::new(StreamBody::new(frames).boxed_unsync())));
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    answer
+}
+
+/// One who reads along.
+struct Reading {
+    door: Arc<Door>,
+    reader: Reader,
+    wanted: Wanted,
+    /// What was there before, and was not told yet.
+    first: VecDeque<Bytes>,
+    _place: OwnedSemaphorePermit,
+}
+
+/// Which events somebody wants.
+struct Wanted {
+    tool: Option<String>,
+    class: Option<String>,
+}
+
+impl Wanted {
+    /// Classes are asked for in either case; what was missed concerns everybody.
+    fn is(&self, told: &Value) -> bool {
+        let is_tool = self.tool.as_ref().is_none_or(|tool| told["tool"] == **tool);
+        let is_class = |class: &String| told["class"].as_str().is_some_and(|told| told.eq_ignore_ascii_case(class));
+        told["event"] == "missed" || (is_tool && self.class.as_ref().is_none_or(is_class))
+    }
+}
+
+impl Reading {
+    fn begin(door: &Arc<Door>, request: &Parts) -> Result<Self, Box<Answer>> {
+        let query = Query::read(&request.uri, &["tool", "class", "last"])?;
+        let last = query.number("last", limits::EVENTS)?;
+        let text = |name| query.get(name).map(str::to_owned);
+        let wanted = Wanted { tool: text("tool"), class: text("class") };
+        let full = |_| {
+            let why = format!("{} others read along already", limits::EVENT_READERS);
+            Box::new(respond::error(StatusCode::SERVICE_UNAVAILABLE, &why))
+        };
+        let place = Arc::clone(&door.readers).try_acquire_owned().map_err(full)?;
+        let came_back = request.headers.get("last-event-id").and_then(|id| door.number(id.to_str().ok()?));
+        let reader = door.telemetry.ring.reader(came_back);
+        let mut reading = Self { door: Arc::clone(door), reader, wanted, first: VecDeque::new(), _place: place };
+        if came_back.is_none() {
+            while let Some(told) = reading.reader.take(&door.telemetry.ring) {
+                reading.first.extend(reading.event(&told));
+            }
+            reading.first.drain(..reading.first.len().saturating_sub(last));
+        }
+        Ok(reading)
+    }
+
+    /// The next piece of the stream; nothing when the gateway goes down.
+    async fn next(&mut self) -> Option<Bytes> {
+        if let Some(first) = self.first.pop_front() {
+            return Some(first);
+        }
+        let door = Arc::clone(&self.door);
+        let alive = Instant::now() + limits::KEEP_ALIVE;
+        loop {
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep_until(alive) => return Some(Bytes::from_static(sse::COMMENT)),
+                told = self.reader.next(&door.telemetry.ring) => match self.event(&told?) {
+                    Some(event) => return Some(event),
+                    None => continue,
+                },
+                () = door.gateway.lifecycle.closing.cancelled() => return None,
+            }
+        }
+    }
+
+    /// What is told of an event, if it is wanted.
+    fn event(&self, Told { number, at, what }: &Told) -> Option<Bytes> {
+        let told = match what {
+            What::Event(event) => tell::told(event, &self.door.gateway.all().policies)?,
+            What::Shown(told) => told.clone(),
+        };
+        let mut told = Value::Object(told);
+        if !self.wanted.is(&told) {
+            return None;
+        }
+        if let Some(error) = told["error"].as_str() {
+            let server = self.door.gateway.servers.iter().find(|server| told["server"] == *server.name);
+            told["error"] = json!(server.map_or_else(|| quote(error), |server| server.without_secrets(error)));
+        }
+        let id = format!("{}-{number}", self.door.life);
+        told["id"] = json!(id);
+        told["time"] = json!(iso(*at));
+        Some(sse::event(Some(&id), &told.to_string().into()))
+    }
+}
+
+impl Door {
+    /// The number in an id that was given in this life of the gateway.
+    fn number(&self, id: &str) -> Option<u64> {
+        let (life, number) = id.split_once('-')?;
+        number.parse().ok().filter(|_| life == self.life)
+    }
+}

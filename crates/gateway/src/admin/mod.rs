@@ -1,0 +1,192 @@
+//! The operator's door: what is asked of a running gateway, by whom, and what it answers.
+//!
+//! `access` says who may, `breakers`, `servers`, `queue`, `events`, `policy` and `health` what they get, `respond` how it is written.
+//! It is a listener of its own, with the guard and the limits of the one for clients.
+
+mod access;
+pub mod barred;
+mod body;
+mod breakers;
+mod events;
+mod guesses;
+mod health;
+mod path;
+mod policy;
+mod queue;
+mod respond;
+mod servers;
+pub mod telemetry;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{Method, Request, StatusCode};
+use hyper::body::Incoming;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use self::access::Access;
+use self::respond::Answer;
+use super::config::Config;
+use crate::admin::barred::Barred;
+use crate::admin::telemetry::{Telemetry, breakers as watched, scrape};
+use crate::catalog::names;
+use crate::frontend::connection;
+use crate::frontend::connection::{Place, Places};
+use crate::frontend::guard::{Foreign, Guard};
+use crate::gateway::Gateway;
+use crate::protocol::limits;
+use crate::runtime::random;
+
+/// A listener for operators.
+pub struct Listener {
+    door: Arc<Door>,
+    tcp: TcpListener,
+}
+
+impl Listener {
+    /// Binds where the configuration says, and counts from now on; nothing if it does not say where.
+    pub async fn bind(gateway: &Arc<Gateway>, config: &Config) -> io::Result<Option<Self>> {
+        let Some(admin) = &config.admin else { return Ok(None) };
+        let tcp = TcpListener::bind(admin.listen).await?;
+        let mut hosts = config.allowed_hosts.clone();
+        // Whoever asks by address was not misled by a name.
+        hosts.extend(Some(admin.listen.ip()).filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string()));
+        let guard = Guard { hosts, origins: config.allowed_origins.clone() };
+        let access = Access::new(admin)?;
+        let telemetry = Telemetry::listen(&gateway.all().policies, &gateway.lifecycle);
+        let readers = Arc::new(Semaphore::new(limits::EVENT_READERS));
+        let life = random::secret().chars().take(8).collect();
+        let door = Door { gateway: Arc::clone(gateway), telemetry, guard, access, readers, life };
+        Ok(Some(Self { door: Arc::new(door), tcp }))
+    }
+
+    /// The address it listens on.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.tcp.local_addr()
+    }
+
+    /// Serves while the gateway does, and while it drains: whoever watches it must see that.
+    pub async fn serve(self) {
+        let lifecycle = Arc::clone(&self.door.gateway.lifecycle);
+        let places = Places::new(limits::ADMIN_CONNECTIONS);
+        loop {
+            let accepted = lifecycle.closing.run_until_cancelled(places.accept(&self.tcp));
+            let Some(accepted) = accepted.await else { return };
+            let Some((tcp, peer, place)) = accepted else { continue };
+            lifecycle.connect(Arc::clone(&self.door).connection(place, tcp, peer.ip()));
+        }
+    }
+}
+
+/// What every connection of the listener shares.
+struct Door {
+    gateway: Arc<Gateway>,
+    telemetry: Arc<Telemetry>,
+    guard: Guard,
+    access: Access,
+    /// Places for those who read events as they happen.
+    readers: Arc<Semaphore>,
+    /// Tells the events of this life of the gateway from those of another.
+    life: String,
+}
+
+impl Door {
+    async fn connection(self: Arc<Self>, place: Place, tcp: TcpStream, peer: IpAddr) {
+        let lifecycle = Arc::clone(&self.gateway.lifecycle);
+        let answer = move |request| {
+            let door = Arc::clone(&self);
+            async move {
+                let answer = door.answer(request).await;
+                door.access.slowed(peer, answer).await
+            }
+        };
+        connection::serve(place, tcp, &lifecycle.closing, &lifecycle.ended, answer).await;
+    }
+
+    async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Answer {
+        if let Err(foreign) = self.guard.check(request.uri(), request.headers()) {
+            let what = if matches!(foreign, Foreign::Host(_)) { Barred::Host } else { Barred::Origin };
+            return respond::barred(what, foreign.why());
+        }
+        let (request, body) = request.into_parts();
+        let (request, path) = (&request, request.uri.path());
+        let may_read = self.access.read(&request.headers);
+        match path {
+            "/healthz" => self.get(request, Ok(()), health::alive),
+            "/readyz" => self.get(request, Ok(()), || health::ready(&self.gateway, may_read.is_ok())),
+            "/metrics" => self.get(request, may_read, || respond::metrics(self.scrape())),
+            "/resilience/servers" => self.get(request, may_read, || servers::list(&self.gateway)),
+            "/resilience/breakers" => {
+                self.get(request, may_read, || breakers::list(&self.gateway.all().policies, &self.telemetry))
+            }
+            "/resilience/events" => self.get(request, may_read, || events::stream(self, request)),
+            "/resilience/queue" => self.reading(request, may_read, queue::list(&self.gateway, &request.uri)).await,
+            _ => match path::between(path, "/resilience/policy/", "") {
+                Some(tool) => self.get(request, may_read, || policy::explained(&self.gateway, &tool)),
+                None => self.change(request, path, body).await,
+            },
+        }
+    }
+
+    /// What changes something names it in its path.
+    async fn change(&self, request: &Parts, path: &str, body: Incoming) -> Answer {
+        let policies = &self.gateway.all().policies;
+        if let Some(tool) = path::between(path, "/resilience/breakers/", "/reset") {
+            return self.deed(request, "POST", async { breakers::reset(policies, &tool) }).await;
+        }
+        if let Some(tool) = path::between(path, "/resilience/breakers/", "/force") {
+            return self.deed(request, "POST", breakers::force(policies, &tool, body)).await;
+        }
+        if let Some(id) = path::between(path, "/resilience/queue/", "/retry") {
+            return self.deed(request, "POST", queue::retry(&self.gateway, &id, body)).await;
+        }
+        if let Some(id) = path::between(path, "/resilience/queue/", "") {
+            return self.deed(request, "DELETE", queue::forget(&self.gateway, &id, body)).await;
+        }
+        match path::between(path, "/resilience/servers/", "/restart") {
+            Some(name) => self.deed(request, "POST", async { servers::restart(&self.gateway, &name) }).await,
+            None => respond::error(StatusCode::NOT_FOUND, respond::NOTHING_HERE),
+        }
+    }
+
+    fn get(&self, request: &Parts, may: access::May, answer: impl FnOnce() -> Answer) -> Answer {
+        match (&request.method, may) {
+            (&Method::GET | &Method::HEAD, Ok(())) => answer(),
+            (&Method::GET | &Method::HEAD, Err(refused)) => refused.answer(),
+            _ => respond::not_allowed("GET, HEAD"),
+        }
+    }
+
+    /// The same where the answer takes its time.
+    async fn reading(&self, request: &Parts, may: access::May, answer: impl Future<Output = Answer>) -> Answer {
+        match (&request.method, may) {
+            (&Method::GET | &Method::HEAD, Ok(())) => answer.await,
+            _ => self.get(request, may, || respond::not_allowed("GET, HEAD")),
+        }
+    }
+
+    /// What changes something begins only if whoever asks for it may.
+    async fn deed(&self, request: &Parts, method: &'static str, deed: impl Future<Output = Answer>) -> Answer {
+        match (request.method == method, self.access.change(&request.headers)) {
+            (true, Ok(())) => deed.await,
+            (true, Err(refused)) => refused.answer(),
+            (false, _) => respond::not_allowed(method),
+        }
+    }
+
+    fn scrape(&self) -> String {
+        let all = self.gateway.all();
+        let queued = all.store.as_ref().map(|store| {
+            let tally = *store.changes().borrow();
+            tally.waiting + tally.delivering
+        });
+        let breakers = watched::all(&all.policies);
+        let now = scrape::Now { breakers, servers: servers::now(&self.gateway), queued };
+        let is_single = all.policies.is_single();
+        let shown = |server: &str, tool: &str| if is_single { tool.to_owned() } else { names::public(server, tool) };
+        scrape::text(&self.telemetry.counts(), &now, shown)
+    }
+}

@@ -1,0 +1,26 @@
+//! How a tool is treated and why, as a running gateway knows it.
+
+use http::StatusCode;
+
+use super::respond::{self, Answer};
+use crate::gateway::Gateway;
+use crate::policy::explain::find::{Has, find, not_listed};
+
+/// One tool that a server has listed.
+pub(super) fn explained(gateway: &Gateway, tool: &str) -> Answer {
+    let all = gateway.all();
+    let has = |server: &std::sync::Arc<crate::upstream::Server>| Has {
+        server: server.name.clone(),
+        tools: Some(all.policies.listed(&server.name)),
+    };
+    let known: Vec<Has> = gateway.servers.iter().map(has).collect();
+    let found = find(tool, &known).map(|(at, tool)| {
+        let server = &gateway.servers[at];
+        let told = all.policies.explain(&server.name, &tool, server.life.reconnect.wait, all.store.is_some());
+        told.ok_or_else(|| not_listed(&tool, &known[at]).unwrap_or_default())
+    });
+    match found {
+        Ok(Ok(told)) => respond::json(StatusCode::OK, &told.json()),
+        Ok(Err(why)) | Err(why) => respond::error(StatusCode::NOT_FOUND, &why),
+    }
+}

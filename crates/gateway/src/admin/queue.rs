@@ -1,0 +1,172 @@
+//! The writes that wait for their server as an operator sees them, and how one is sent at once or dropped.
+//!
+//! What a call was given is never shown, nor who made it. Every change is on the disk before it is answered.
+
+use http::{StatusCode, Uri};
+use hyper::body::Incoming;
+use seawall::quote;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::body;
+use super::path::Query;
+use super::respond::{self, Answer};
+use crate::gateway::Gateway;
+use crate::protocol::limits;
+use crate::runtime::log;
+use crate::store::embedded::{Brief, Changed, State, Store, Unkept, number};
+
+const STATES: [(&str, State); 4] = [
+    ("waiting", State::Waiting),
+    ("delivering", State::Delivering),
+    ("delivered", State::Delivered),
+    ("dead", State::Dead),
+];
+
+/// The queue, or why there is none.
+fn store(gateway: &Gateway) -> Result<&Store, Box<Answer>> {
+    let none = || Box::new(respond::error(StatusCode::NOT_FOUND, "this gateway keeps no queue; [store] gives it one"));
+    gateway.all().store.as_ref().ok_or_else(none)
+}
+
+/// The oldest items, a page at a time.
+pub(super) async fn list(gateway: &Gateway, uri: &Uri) -> Answer {
+    listed(gateway, uri).await.unwrap_or_else(|wrong| *wrong)
+}
+
+async fn listed(gateway: &Gateway, uri: &Uri) -> Result<Answer, Box<Answer>> {
+    let store = store(gateway)?;
+    let query = Query::read(uri, &["after", "limit", "state"])?;
+    let after =
+        query.get("after").map(|id| number(id).ok_or_else(|| wrong("after must be the id of an item"))).transpose()?;
+    let most = query.number("limit", limits::QUEUE_PAGE)?.clamp(1, limits::QUEUE_PAGE);
+    let states = states(query.get("state"))?;
+    let (items, has_more) =
+        store.page(after.unwrap_or(0), states, most).await.map_err(|unkept| Box::new(failed(&unkept)))?;
+    let tally = *store.changes().borrow();
+    let next = items.last().filter(|_| has_more).map(|last| last.id.clone());
+    let items: Vec<Value> = items.into_iter().map(|item| shown(gateway, item)).collect();
+    Ok(respond::json(
+        StatusCode::OK,
+        &json!({
+            "items": items, "next": next, "waiting": tally.waiting, "delivering": tally.delivering,
+            "delivered": tally.delivered, "deliveredWithError": tally.with_error, "dead": tally.dead,
+        }),
+    ))
+}
+
+/// The states that are asked for; all of them if none is named.
+fn states(asked: Option<&str>) -> Result<Vec<State>, Box<Answer>> {
+    let Some(asked) = asked else { return Ok(STATES.map(|(_, state)| state).to_vec()) };
+    let state = |word: &str| STATES.iter().find(|(name, _)| *name == word).map(|(_, state)| *state);
+    let unknown = || wrong("state must be waiting, delivering, delivered or dead, or several of them with commas");
+    asked.split(',').map(|word| state(word).ok_or_else(unknown)).collect()
+}
+
+fn shown(gateway: &Gateway, mut item: Brief) -> Value {
+    let server = gateway.servers.iter().find(|server| server.name == item.server);
+    let clean = |text: String| server.map_or_else(|| quote(&text), |server| server.without_secrets(&text));
+    item.last_error = item.last_error.take().map(clean);
+    json!(item)
+}
+
+/// What a retry may say.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Retry {
+    even_if_executed: bool,
+}
+
+/// Sends an item as soon as its turn comes; a dead one waits again.
+pub(super) async fn retry(gateway: &Gateway, id: &str, body: Incoming) -> Answer {
+    let asked = async {
+        let store = store(gateway)?;
+        let Retry { even_if_executed } = body::read(body, r#"empty, or {"even_if_executed": true}"#).await?;
+        Ok::<_, Box<Answer>>((store, even_if_executed))
+    };
+    let (store, even_if_executed) = match asked.await {
+        Ok(asked) => asked,
+        Err(wrong) => return *wrong,
+    };
+    let meant = if even_if_executed { ", even if it was executed" } else { "" };
+    match store.retry(id, even_if_executed).await {
+        Ok(Changed::Done) => {
+            log::line(&format!("an operator lets {id} be sent again{meant}"));
+            respond::json(StatusCode::OK, &json!({"status": State::Waiting, "id": id}))
+        }
+        other => refused(&other),
+    }
+}
+
+/// What a drop may say.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Drop {
+    even_if_delivered: bool,
+}
+
+/// Forgets an item.
+pub(super) async fn forget(gateway: &Gateway, id: &str, body: Incoming) -> Answer {
+    let asked = async {
+        let store = store(gateway)?;
+        let Drop { even_if_delivered } = body::read(body, r#"empty, or {"even_if_delivered": true}"#).await?;
+        Ok::<_, Box<Answer>>((store, even_if_delivered))
+    };
+    let (store, even_if_delivered) = match asked.await {
+        Ok(asked) => asked,
+        Err(wrong) => return *wrong,
+    };
+    let meant = if even_if_delivered { ", and its result if there is one" } else { "" };
+    match store.forget(id, even_if_delivered).await {
+        Ok(Changed::Done) => {
+            log::line(&format!("an operator drops {id}{meant}"));
+            respond::json(StatusCode::OK, &json!({"status": "dropped", "id": id}))
+        }
+        Ok(made @ (Changed::NotNow(State::Delivered) | Changed::WentWrong)) => {
+            let why = format!(
+                "{} until it is forgotten after a day; send {{\"even_if_delivered\": true}} if the result is meant to go",
+                is_made(made)
+            );
+            respond::error(StatusCode::CONFLICT, &why)
+        }
+        other => refused(&other),
+    }
+}
+
+fn refused(end: &Result<Changed, Unkept>) -> Answer {
+    let not_now = |why| respond::error(StatusCode::CONFLICT, why);
+    match end {
+        Ok(Changed::Unknown | Changed::Done) => {
+            respond::error(StatusCode::NOT_FOUND, "there is no such item; GET /resilience/queue lists them")
+        }
+        Ok(Changed::NotNow(State::Delivering)) => not_now("it is being sent right now; what comes of it is known soon"),
+        Ok(made @ (Changed::NotNow(_) | Changed::WentWrong)) => not_now(is_made(*made)),
+        Ok(Changed::InDoubt) => not_now(
+            "it may have been executed, and sending it again may do it twice; look first, then send {\"even_if_executed\": true} if it is meant",
+        ),
+        Err(unkept) => failed(unkept),
+    }
+}
+
+/// What is said of a write that was delivered.
+fn is_made(how: Changed) -> &'static str {
+    match how {
+        Changed::WentWrong => {
+            "it was delivered and answered with an error, so it is not sent again, and its client can read the answer"
+        }
+        _ => "it was made already, and its client can read the result",
+    }
+}
+
+/// The store did not work.
+fn failed(unkept: &Unkept) -> Answer {
+    let doubt = if unkept.is_certain { "nothing was changed" } else { "nobody knows yet whether it was done" };
+    respond::error(
+        StatusCode::SERVICE_UNAVAILABLE,
+        &format!("the queue cannot be used ({}); {doubt}", quote(&unkept.why)),
+    )
+}
+
+fn wrong(why: &str) -> Box<Answer> {
+    Box::new(respond::error(StatusCode::BAD_REQUEST, why))
+}

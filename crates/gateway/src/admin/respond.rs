@@ -1,0 +1,67 @@
+//! How an operator is answered: JSON, or the text that Prometheus reads.
+
+use std::convert::Infallible;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{Either, Full};
+use serde_json::{Value, json};
+
+use crate::admin::barred::Barred;
+
+/// An answer: whole, or a stream of events.
+pub(super) type Answer = Response<Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>>;
+
+/// A span of time as it is told.
+pub(super) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// When something was that happened so long ago: milliseconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "a person is told when it was; nothing is decided by it")]
+pub(super) fn when(ago: Duration) -> Option<u64> {
+    SystemTime::now().checked_sub(ago)?.duration_since(UNIX_EPOCH).ok().map(millis)
+}
+
+/// What is said of a path that leads nowhere.
+pub(super) const NOTHING_HERE: &str = "there is nothing here; there are /resilience/breakers, /resilience/servers, /resilience/queue, /resilience/events, /resilience/policy/TOOL, /metrics, /healthz and /readyz";
+
+/// JSON.
+pub(super) fn json(status: StatusCode, value: &Value) -> Answer {
+    text(status, "application/json", value.to_string())
+}
+
+/// Why something is not done.
+pub(super) fn error(status: StatusCode, why: &str) -> Answer {
+    json(status, &json!({"error": why}))
+}
+
+/// Why somebody is not let in.
+pub(super) fn barred(what: Barred, why: &str) -> Answer {
+    json(StatusCode::FORBIDDEN, &json!({"error": why, "refused": what}))
+}
+
+/// A method that a path does not know.
+pub(super) fn not_allowed(allowed: &'static str) -> Answer {
+    let mut answer = error(StatusCode::METHOD_NOT_ALLOWED, "this method is not used here");
+    answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    answer
+}
+
+/// The text of a scrape.
+pub(super) fn metrics(scrape: String) -> Answer {
+    text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", scrape)
+}
+
+fn text(status: StatusCode, kind: &'static str, body: String) -> Answer {
+    let mut answer = Response::new(Either::Left(Full::new(Bytes::from(body))));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    answer
+}

@@ -1,0 +1,79 @@
+//! The servers as an operator sees them.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use seawall::Tool;
+use serde_json::{Map, Value, json};
+
+use super::respond::{self, Answer};
+use crate::admin::telemetry::scrape::ServerNow;
+use crate::gateway::Gateway;
+use crate::policy::registry::Named;
+use crate::runtime::log;
+use crate::upstream::Server;
+use crate::upstream::status::Seen;
+
+/// All servers.
+pub(super) fn list(gateway: &Gateway) -> Answer {
+    let tools = gateway.all().policies.all();
+    let told = |server: &Arc<Server>| (server.name.clone(), detail(server, &tools));
+    let servers: Map<String, Value> = gateway.servers.iter().map(told).collect();
+    respond::json(StatusCode::OK, &json!({"servers": servers}))
+}
+
+fn detail(server: &Server, all: &[(Named, Arc<Tool>)]) -> Value {
+    let seen = server.status.seen();
+    let is_its = |(named, tool): &&(Named, Arc<Tool>)| *named == Named::Tool && tool.server().name() == server.name;
+    let tools = all.iter().filter(is_its).count();
+    // None of a server that nobody listed: that is not the same as one that has none.
+    let tools = (tools > 0 || server.load.is_loaded()).then_some(tools);
+    let stderr: Vec<String> = seen.stderr.iter().map(|line| server.without_secrets(line)).collect();
+    json!({
+        "status": word(server, &seen),
+        "load": server.load.status(),
+        "required": server.required,
+        "tools": tools,
+        "attempts": server.load.attempts(),
+        "lastError": seen.last_error.as_deref().map(|error| server.without_secrets(error)),
+        "lastExit": seen.last_exit,
+        "pid": seen.pids.last(),
+        "pids": seen.pids,
+        "restarts": seen.restarts,
+        "since": seen.since.and_then(|since| respond::when(since.elapsed())),
+        "noise": seen.noise,
+        "strays": seen.strays,
+        "stderr": stderr,
+    })
+}
+
+/// How it is with a server, in one word. One that can be greeted and not listed is not up.
+fn word(server: &Server, seen: &Seen) -> &'static str {
+    match (seen.word(), server.load.status()) {
+        ("up", None | Some("available")) => "up",
+        ("up", Some(_)) if server.load.is_unlisted() => "unlisted",
+        ("up", Some(_)) => "starting",
+        (word, _) => word,
+    }
+}
+
+/// Starts a server anew, for whoever uses it; nobody's session ends.
+pub(super) fn restart(gateway: &Gateway, name: &str) -> Answer {
+    let Some(server) = gateway.servers.iter().find(|server| server.name == name) else {
+        return respond::error(StatusCode::NOT_FOUND, "there is no server of this name");
+    };
+    log::line(&format!("an operator restarts {name}"));
+    server.restart();
+    respond::json(StatusCode::OK, &detail(server, &gateway.all().policies.all()))
+}
+
+/// Whether each is there. One that nobody uses rests, and is not missed.
+pub(super) fn now(gateway: &Gateway) -> Vec<ServerNow<'_>> {
+    let now = |server: &'_ Arc<Server>| {
+        let seen = server.status.seen();
+        let is_up = matches!(word(server, &seen), "up" | "starting" | "resting");
+        (is_up, seen.restarts, server.load.status())
+    };
+    let servers = gateway.servers.iter().map(|server| (server.name.as_str(), now(server)));
+    servers.map(|(name, (is_up, reconnects, load))| ServerNow { name, is_up, reconnects, load }).collect()
+}

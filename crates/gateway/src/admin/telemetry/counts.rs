@@ -1,0 +1,210 @@
+//! What is counted of an event, and under which names: those of the configuration and the catalog, and `unknown`.
+//!
+//! Clients can invent names, so none of theirs is kept: however many they try, the numbers take the same room.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use seawall::{Cause, Event};
+use serde_json::{Value, json};
+
+use crate::policy::registry::Named;
+use crate::protocol::limits;
+
+/// The tool of a call whose tool no server listed.
+pub const UNKNOWN: &str = "unknown";
+/// The upper bounds of the durations that are told apart, in milliseconds.
+pub const BOUNDS: [u32; 14] = [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 120_000];
+/// How many fallbacks of one tool are told apart.
+const STEPS: usize = 16;
+
+/// All numbers.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// By server, and by tool.
+    pub tools: BTreeMap<String, BTreeMap<String, ToolCounts>>,
+    /// Events that came too fast to be counted.
+    pub missed: u64,
+}
+
+/// The numbers of one tool.
+#[derive(Debug, Default)]
+pub struct ToolCounts {
+    /// Calls that ended, by how.
+    pub calls: BTreeMap<&'static str, u64>,
+    /// How long they took.
+    pub took: Histogram,
+    /// Attempts that went out.
+    pub attempts: u64,
+    /// Attempts that were not the first.
+    pub retries: u64,
+    /// Attempts that were cut off.
+    pub timeouts: u64,
+    /// Calls that were answered by a fallback, by which.
+    pub fallbacks: BTreeMap<String, u64>,
+    /// Calls to which an open breaker left only an explanation.
+    pub degraded: u64,
+    /// Errors that were found in answers that their tool did not mark as such.
+    pub unmarked_errors: u64,
+    /// Whether it is a method of the protocol and not a tool.
+    pub is_method: bool,
+}
+
+/// How many took how long.
+#[derive(Debug, Default)]
+pub struct Histogram {
+    /// For each of [`BOUNDS`], how many took longer than the bound before and no longer than this one.
+    pub within: [u64; BOUNDS.len()],
+    /// All of them.
+    pub count: u64,
+    /// How long they took together.
+    pub sum: Duration,
+}
+
+impl Histogram {
+    fn add(&mut self, took: Duration) {
+        let fits = |bound: &u32| took <= Duration::from_millis(u64::from(*bound));
+        if let Some(within) = BOUNDS.iter().position(fits).and_then(|place| self.within.get_mut(place)) {
+            *within += 1;
+        }
+        self.count += 1;
+        self.sum = self.sum.saturating_add(took);
+    }
+}
+
+impl ToolCounts {
+    /// Calls that ended.
+    pub fn all(&self) -> u64 {
+        self.calls.values().sum()
+    }
+
+    /// Calls that ended without an answer that is of use. Those that were called off wanted none.
+    pub fn errors(&self) -> u64 {
+        let is_well = |class: &str| matches!(class, "ok" | "fallback" | "cancelled");
+        self.calls.iter().filter(|(class, _)| !is_well(class)).map(|(_, count)| count).sum()
+    }
+}
+
+impl Counts {
+    /// Counts one event; `named` tells what a server means by a name.
+    pub fn take(&mut self, event: &Event, named: impl Fn(&str, &str) -> Named) {
+        let mut count = |server: &str, tool: &str, what: &dyn Fn(&mut ToolCounts)| {
+            what(self.of(server, tool, named(server, tool)));
+        };
+        match event {
+            Event::AttemptStarted { server, tool, .. } => count(server, tool, &|of| of.attempts += 1),
+            Event::AttemptEnded { server, tool, cause: Some(Cause::Timeout), .. } => {
+                count(server, tool, &|of| of.timeouts += 1);
+            }
+            Event::RetryScheduled { server, tool, .. } if !tool.is_empty() => {
+                count(server, tool, &|of| of.retries += 1);
+            }
+            Event::Degraded { server, tool } => count(server, tool, &|of| of.degraded += 1),
+            Event::ToolErrorFound { server, tool, .. } => count(server, tool, &|of| of.unmarked_errors += 1),
+            Event::FallbackServed { server, tool, step } => count(server, tool, &|of| {
+                if of.fallbacks.len() < STEPS || of.fallbacks.contains_key(step) {
+                    *of.fallbacks.entry(step.clone()).or_default() += 1;
+                }
+            }),
+            Event::CallFinished { server, tool, class, elapsed, .. } => count(server, tool, &|of| {
+                *of.calls.entry(class).or_default() += 1;
+                of.took.add(*elapsed);
+            }),
+            _ => {}
+        }
+    }
+
+    fn of(&mut self, server: &str, tool: &str, named: Named) -> &mut ToolCounts {
+        let tool = if named == Named::Unknown || tool.len() > limits::LABEL { UNKNOWN } else { tool };
+        let is_method = named == Named::Method;
+        let of_server = self.tools.entry(server.to_owned()).or_default();
+        of_server.entry(tool.to_owned()).or_insert_with(|| ToolCounts { is_method, ..ToolCounts::default() })
+    }
+
+    /// Every tool that was called, with its server; methods of the protocol are none.
+    pub fn called(&self) -> impl Iterator<Item = (&str, &str, &ToolCounts)> {
+        self.each().filter(|(.., counts)| !counts.is_method)
+    }
+
+    /// Everything that was called, with its server.
+    pub fn each(&self) -> impl Iterator<Item = (&str, &str, &ToolCounts)> {
+        self.tools.iter().flat_map(|(server, tools)| {
+            tools.iter().map(move |(tool, counts)| (server.as_str(), tool.as_str(), counts))
+        })
+    }
+
+    /// The share of calls of tools that ended without an answer of use.
+    pub fn error_rate(&self) -> f64 {
+        let (errors, all) =
+            self.called().fold((0, 0), |(errors, all), (.., tool)| (errors + tool.errors(), all + tool.all()));
+        let exact = |count: u64| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+        if all == 0 { 0.0 } else { exact(errors) / exact(all) }
+    }
+
+    /// The sums over all tools, for people.
+    pub fn sums(&self) -> Value {
+        let sum = |of: fn(&ToolCounts) -> u64| self.called().map(|(.., tool)| of(tool)).sum::<u64>();
+        json!({
+            "calls": sum(ToolCounts::all),
+            "errors": sum(ToolCounts::errors),
+            "errorRate": self.error_rate(),
+            "attempts": sum(|tool| tool.attempts),
+            "retries": sum(|tool| tool.retries),
+            "timeouts": sum(|tool| tool.timeouts),
+            "fallbacks": sum(|tool| tool.fallbacks.values().sum()),
+            "degraded": sum(|tool| tool.degraded),
+            "eventsMissed": self.missed,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finished(tool: &str, class: &'static str, millis: u64) -> Event {
+        let elapsed = Duration::from_millis(millis);
+        Event::CallFinished { server: "s".to_owned(), tool: tool.to_owned(), class, attempts: 1, elapsed }
+    }
+
+    fn named(_: &str, tool: &str) -> Named {
+        match tool {
+            "get" => Named::Tool,
+            "tools/list" => Named::Method,
+            _ => Named::Unknown,
+        }
+    }
+
+    #[test]
+    fn names_that_nobody_listed_are_one() {
+        let mut counts = Counts::default();
+        for number in 0..1_000 {
+            counts.take(&finished(&format!("invented {number}"), "ok", 1), named);
+        }
+        counts.take(&finished(&"x".repeat(limits::LABEL + 1), "ok", 1), |_, _| Named::Tool);
+        let all: Vec<_> = counts.each().map(|(server, tool, counts)| (server, tool, counts.all())).collect();
+        assert_eq!(all, [("s", UNKNOWN, 1_001)]);
+    }
+
+    #[test]
+    fn durations_fall_within_their_bounds() {
+        let mut counts = Counts::default();
+        for millis in [0, 5, 6, 120_000, 120_001] {
+            counts.take(&finished("get", "ok", millis), named);
+        }
+        let took = &counts.tools["s"]["get"].took;
+        assert_eq!((took.within[0], took.within[1], took.within[13], took.count), (2, 1, 1, 5));
+        assert_eq!(took.sum, Duration::from_millis(240_012));
+    }
+
+    #[test]
+    fn the_error_rate_is_about_tools_and_about_calls_that_wanted_an_answer() {
+        let mut counts = Counts::default();
+        assert_eq!(counts.error_rate(), 0.0);
+        for class in ["ok", "fallback", "cancelled", "TIMEOUT"] {
+            counts.take(&finished("get", class, 1), named);
+        }
+        counts.take(&finished("tools/list", "TIMEOUT", 1), named);
+        assert_eq!((counts.error_rate(), counts.sums()["calls"].as_u64()), (0.25, Some(4)));
+    }
+}

@@ -1,0 +1,104 @@
+//! What happened, from the one stream of events: in numbers, and the last events themselves, for whoever asks.
+//!
+//! `counts` is what is counted, `breakers` what there is to look at, `scrape` and `text` how it is told to Prometheus; `ring`
+//! holds the last events, `tell` and `date` say them.
+
+pub mod breakers;
+pub mod counts;
+pub mod date;
+pub mod ring;
+pub mod scrape;
+pub mod tell;
+mod text;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use seawall::Event;
+
+use crate::policy::registry::Policies;
+use crate::runtime::lifecycle::Lifecycle;
+use counts::Counts;
+use ring::{Ring, What};
+
+/// The numbers of one gateway.
+#[derive(Debug, Default)]
+pub struct Telemetry {
+    counts: Mutex<Counts>,
+    /// The last events.
+    pub ring: Ring,
+}
+
+impl Telemetry {
+    /// Counts from now on, until the gateway ends.
+    pub fn listen(policies: &Arc<Policies>, lifecycle: &Lifecycle) -> Arc<Self> {
+        let telemetry: Arc<Self> = Arc::default();
+        let (heard, policies, ended) = (Arc::clone(&telemetry), Arc::clone(policies), lifecycle.ended.clone());
+        let mut listener = policies.env().events.subscribe();
+        lifecycle.spawn(async move {
+            while let Some(Some(first)) = ended.run_until_cancelled(listener.next()).await {
+                let mut events = vec![first];
+                events.append(&mut listener.drain());
+                let missed = heard.count(&events, listener.missed(), &policies);
+                let what = |event: Arc<Event>| match tell::is_large(&event) {
+                    true => tell::told(&event, &policies).map(What::Shown),
+                    false => Some(What::Event(event)),
+                };
+                heard.ring.push(now(), missed, events.into_iter().filter_map(what));
+            }
+        });
+        telemetry
+    }
+
+    /// Counts events; gives how many were missed before them.
+    fn count(&self, events: &[Arc<Event>], missed: u64, policies: &Policies) -> u64 {
+        let mut counts = self.counts();
+        for event in events {
+            counts.take(event, |server, tool| policies.named(server, tool));
+        }
+        missed - std::mem::replace(&mut counts.missed, missed)
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Milliseconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "a person is told when it was; nothing is decided by it")]
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use seawall::{Breaker, BreakerPolicy, Mode};
+
+    use super::*;
+    use crate::config::Config;
+
+    #[tokio::test]
+    async fn events_that_come_too_fast_are_counted_as_missed() {
+        let config = Config::for_command(None, vec!["none".to_owned()]).unwrap();
+        let policies = Arc::new(Policies::new(&config, None).unwrap());
+        let lifecycle = Lifecycle::default();
+        let telemetry = Telemetry::listen(&policies, &lifecycle);
+        let breaker = Breaker::new("x", BreakerPolicy::default(), policies.env()).unwrap();
+        breaker.set_mode(Mode::ForcedOpen);
+        // Nobody else runs meanwhile: there is one thread, and nothing is waited for.
+        for _ in 0..10_000 {
+            assert!(breaker.peek().is_err());
+        }
+        for _ in 0..1_000 {
+            if telemetry.counts().missed > 0 {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        let missed = telemetry.counts().missed;
+        assert!((1..10_000).contains(&missed), "{missed}");
+        lifecycle.end().await;
+    }
+}

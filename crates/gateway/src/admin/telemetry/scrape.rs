@@ -1,0 +1,144 @@
+//! What a scrape tells: the numbers that were counted, and how things are now.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use seawall::Status;
+
+use super::breakers::Entry;
+use super::counts::{BOUNDS, Counts, ToolCounts, UNKNOWN};
+use super::text::Text;
+use crate::protocol::limits;
+
+/// How things are now.
+#[derive(Debug)]
+pub struct Now<'a> {
+    /// The breakers.
+    pub breakers: BTreeMap<String, Entry>,
+    /// The servers.
+    pub servers: Vec<ServerNow<'a>>,
+    /// How many writes wait for their server, where they can.
+    pub queued: Option<usize>,
+}
+
+/// A server as it is now.
+#[derive(Debug)]
+pub struct ServerNow<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Whether it is there, as far as anybody has looked.
+    pub is_up: bool,
+    /// How often a conversation with it was opened again.
+    pub reconnects: u64,
+    /// How its load stands; none if it was never loaded.
+    pub load: Option<&'static str>,
+}
+
+/// The whole text; `shown` tells what clients call a tool.
+pub fn text(counts: &Counts, now: &Now<'_>, shown: impl Fn(&str, &str) -> String) -> String {
+    let mut text = Text::default();
+    seeds(&mut text, counts, &now.breakers);
+    calls(&mut text, counts);
+    servers(&mut text, now);
+    agents(&mut text, counts, shown);
+    text.finish()
+}
+
+/// The four numbers of the seed.
+fn seeds(text: &mut Text, counts: &Counts, breakers: &BTreeMap<String, Entry>) {
+    text.family("retry_attempts_total", "counter", "Attempts of a call beyond the first.");
+    each(text, counts, |tool| tool.retries);
+    text.family("circuit_breaker_state", "gauge", "1 for the state that a circuit breaker is in, 0 for the others.");
+    let mut seen = BTreeSet::new();
+    for entry in breakers.values().filter(|entry| !entry.is_repeated && entry.tool.len() <= limits::LABEL) {
+        let Some(breaker) = entry.breaker().filter(|_| seen.insert((&entry.server, &entry.tool))) else { continue };
+        let now = breaker.status();
+        for state in [Status::Closed, Status::HalfOpen, Status::Open] {
+            let labels = [("server", entry.server.as_str()), ("tool", &entry.tool), ("state", &state.to_string())];
+            text.sample(&labels, u8::from(state == now));
+        }
+    }
+    text.family("fallback_activated_total", "counter", "Calls that a fallback answered.");
+    for (server, tool, of) in counts.each() {
+        for (step, count) in &of.fallbacks {
+            text.sample(&[("server", server), ("tool", tool), ("step", step)], count);
+        }
+    }
+    text.family("graceful_degradation_total", "counter", "Calls to which an open breaker left only an explanation.");
+    each(text, counts, |tool| tool.degraded);
+}
+
+fn calls(text: &mut Text, counts: &Counts) {
+    text.family("seawall_calls_total", "counter", "Calls that ended, by how.");
+    for (server, tool, of) in counts.each() {
+        for (class, count) in &of.calls {
+            text.sample(&[("server", server), ("tool", tool), ("class", class)], count);
+        }
+    }
+    text.family("seawall_call_seconds", "histogram", "How long calls took, all attempts and pauses included.");
+    for (server, tool, of) in counts.each().filter(|(.., of)| of.took.count > 0) {
+        let mut sum = 0;
+        for (bound, within) in BOUNDS.iter().zip(of.took.within) {
+            sum += within;
+            let bound = (f64::from(*bound) / 1000.0).to_string();
+            text.part("_bucket", &[("server", server), ("tool", tool), ("le", &bound)], sum);
+        }
+        text.part("_bucket", &[("server", server), ("tool", tool), ("le", "+Inf")], of.took.count);
+        text.part("_sum", &[("server", server), ("tool", tool)], of.took.sum.as_secs_f64());
+        text.part("_count", &[("server", server), ("tool", tool)], of.took.count);
+    }
+    text.family("seawall_attempts_total", "counter", "Attempts that went out to a server.");
+    each(text, counts, |tool| tool.attempts);
+    text.family("seawall_timeouts_total", "counter", "Attempts that were not answered in time.");
+    each(text, counts, |tool| tool.timeouts);
+    text.family(
+        "seawall_unmarked_errors_total",
+        "counter",
+        "Errors found by tool_errors in answers not marked as such.",
+    );
+    each(text, counts, |tool| tool.unmarked_errors);
+    text.family("seawall_events_missed_total", "counter", "Events that came too fast to be counted.");
+    text.sample(&[], counts.missed);
+}
+
+fn servers(text: &mut Text, now: &Now<'_>) {
+    text.family("seawall_server_up", "gauge", "0 for a server that was tried and is not there, else 1.");
+    for server in &now.servers {
+        text.sample(&[("server", server.name)], u8::from(server.is_up));
+    }
+    text.family("seawall_reconnects_total", "counter", "Conversations with a server that were opened again.");
+    for server in &now.servers {
+        text.sample(&[("server", server.name)], server.reconnects);
+    }
+    text.family("seawall_load_outcome", "gauge", "1 for how the load of a server stands, 0 for the others.");
+    for (server, load) in now.servers.iter().filter_map(|server| Some((server.name, server.load?))) {
+        for status in ["available", "transient", "permanent", "denied"] {
+            text.sample(&[("server", server), ("status", status)], u8::from(status == load));
+        }
+    }
+    if let Some(queued) = now.queued {
+        text.family("seawall_queue_depth", "gauge", "Writes that wait for their server.");
+        text.sample(&[], queued);
+    }
+}
+
+/// What the seed's agents count.
+fn agents(text: &mut Text, counts: &Counts, shown: impl Fn(&str, &str) -> String) {
+    text.family("agent_tool_calls_total", "counter", "Calls of a tool, by the name that clients know.");
+    let mut calls: BTreeMap<String, u64> = BTreeMap::new();
+    for (server, tool, of) in counts.called() {
+        let name = if tool == UNKNOWN { tool.to_owned() } else { shown(server, tool) };
+        *calls.entry(name).or_default() += of.all();
+    }
+    for (tool, count) in &calls {
+        text.sample(&[("tool", tool)], count);
+    }
+    text.family("agent_error_rate", "gauge", "The share of calls that ended without an answer of use.");
+    text.sample(&[], format!("{:.4}", counts.error_rate()));
+}
+
+/// A number of everything that was called.
+fn each(text: &mut Text, counts: &Counts, number: impl Fn(&ToolCounts) -> u64) {
+    for (server, tool, of) in counts.each() {
+        text.sample(&[("server", server), ("tool", tool)], number(of));
+    }
+}

@@ -1,0 +1,476 @@
+//! A call under its tool's policy: the library decides whether, when and how often; every attempt goes out from here.
+//!
+//! The first attempt sends the client's own bytes. A fallback may ask with other arguments, or another tool: then they
+//! are put in their place. What the server itself said last stays its answer, unless a fallback has a better one.
+
+use std::borrow::Cow;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared, join_all};
+use seawall::{
+    Answer, Attempt, Body, Cause, Code, Disposition, Effect, Fallback, Outcome, Preset, Rejoin, Report, Sent, Signals,
+    Style, Transport, says_too_many_items,
+};
+use tokio::time::Instant;
+
+use crate::call::detached::{Detachable, Leaving, WaitingClient};
+use crate::call::dispatch::once;
+use crate::call::fallback;
+use crate::call::idle_timeout::Watched;
+use crate::catalog::stable::Asked;
+use crate::catalog::{look_up_tools, names};
+use crate::client::caller::Caller;
+use crate::config::layer::{OnAbandon, Own};
+use crate::gateway::Route;
+use crate::policy::registry::{Named, ToolPolicy};
+use crate::protocol::edit::{Object, quoted};
+use crate::protocol::{Kind, Message, arguments, limits, scan};
+use crate::store::journal::{JournaledWrite, Looker, WriteEnd};
+use crate::upstream::call::Call;
+use crate::upstream::reply::with_body;
+use crate::upstream::reply::{Refusal, Reply};
+use crate::upstream::{Failure, SendAgain, Server};
+
+/// One call, answered as its policy allows; or with what the same call of this client came to after it was given up.
+pub async fn carry(
+    route: &Arc<Route>,
+    caller: &Caller,
+    server: &Arc<Server>,
+    policy: Arc<ToolPolicy>,
+    call: &Call,
+) -> Reply {
+    let mut carried = Carried::new(route, caller, server, policy, call);
+    carried.others = carried.meet_others();
+    carried.write = carried.noted();
+    let own = carried.policy.own;
+    call.control.limit_questions(own.question_time);
+    let Some(rejoin) = carried.asked.rejoin.clone() else { return carried.run().await };
+    let (policies, policy, asked) = (&route.policies, Arc::clone(&carried.policy), Arc::clone(&carried.asked));
+    call.receipt.want({
+        let (policies, policy, asked) = (Arc::clone(policies), Arc::clone(&policy), Arc::clone(&asked));
+        let write = carried.write.clone();
+        move || {
+            policies.pipeline.delivered(&policy.tool, &asked);
+            write.iter().for_each(|write| write.delivered());
+        }
+    });
+    let learned = || route.client_limits.of(&rejoin.scope).filter(|_| rejoin.takes);
+    let cap = own.client_cap.or_else(learned).map(|cap| cap - (cap / 10).min(limits::CAP_MARGIN));
+    let leaving = match own.on_abandon {
+        _ if !rejoin.takes => Leaving::Ends,
+        OnAbandon::Finish => Leaving::RunsOn,
+        _ if own.client_cap.is_some() => Leaving::RunsOn,
+        // A write is waited for until it is known what became of it; a read that its server dropped is no loss.
+        OnAbandon::Cancel | OnAbandon::Forget if policy.tool.policy().effect.is_replayable() => {
+            Leaving::IsCancelled(Some(limits::STOPPED_READ))
+        }
+        OnAbandon::Cancel | OnAbandon::Forget => Leaving::IsCancelled(None),
+    };
+    if leaving == Leaving::RunsOn {
+        // Its server does not hear that the client has gone.
+        carried.call.cancel = Arc::default();
+    }
+    // A copy in time is worth more than the word that the call still runs.
+    if let Some(cap) = cap.filter(|_| policies.pipeline.has_copy(&policy.tool, &asked)) {
+        Arc::make_mut(&mut carried.asked).timeout = Some(cap - cap / 20);
+    }
+    let limits = Arc::clone(&route.client_limits);
+    let client = WaitingClient { client: rejoin.scope, since: Instant::now(), shortest: rejoin.after, limits };
+    let work = Box::pin(async move { carried.run().await });
+    let mut running = Detachable::new(work, call, leaving, &route.detached, client);
+    let Some(cap) = cap else { return running.await };
+    match tokio::time::timeout(cap, &mut running).await {
+        Ok(reply) => reply,
+        Err(_) => {
+            running.run_on();
+            let report = policies.pipeline.still_running(&policy.tool, &asked);
+            Err(Refusal::Reported(Box::new(report), policy.has_output_schema))
+        }
+    }
+}
+
+/// One list of a server, under the policy of its method; the server is waited for as long as `wait`. Who is not there is the
+/// catalog's matter: it is not asked again here, and its failure is passed on as it is.
+pub async fn list(asked: &Asked, wait: Duration) -> Reply {
+    let Asked { route, caller, server, call, .. } = asked;
+    let Some(policy) = route.policies.method(&server.name, call.request.method()) else {
+        return once(route, caller, server, call, wait).await;
+    };
+    let timeout = policy.tool.policy().timeout;
+    let carried = Carried::new(route, caller, server, Arc::clone(policy), call);
+    let reply = Carried { list_wait: Some(wait), ..carried }.run().await;
+    reply.map_err(|refusal| match refusal {
+        Refusal::Reported(report, _) if report.code == Code::Timeout => {
+            Refusal::Failed(report.server, Failure::Silent(timeout))
+        }
+        Refusal::Reported(report, _) => {
+            let reason = "failed to give its list several times".to_owned();
+            let retry_in = report.retry_after.unwrap_or_default();
+            Refusal::Failed(report.server, Failure::Away { reason, retry_in })
+        }
+        other => other,
+    })
+}
+
+/// One call under its policy, and what every attempt of it knows.
+struct Carried {
+    route: Arc<Route>,
+    caller: Caller,
+    server: Arc<Server>,
+    policy: Arc<ToolPolicy>,
+    call: Call,
+    asked: Arc<seawall::Call>,
+    /// A list: how long its server is waited for.
+    list_wait: Option<Duration>,
+    /// How often it may be sent again at once.
+    again: SendAgain,
+    /// What the last attempt was answered with, if that is to be passed on as it is.
+    own_words: Mutex<Option<Reply>>,
+    /// Ends when the servers whose tools may stand in were asked for their lists.
+    others: Option<Shared<BoxFuture<'static, ()>>>,
+    /// A write that must not be sent again if this process is killed under it.
+    write: Option<Arc<JournaledWrite>>,
+}
+
+impl Carried {
+    fn new(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, policy: Arc<ToolPolicy>, call: &Call) -> Self {
+        let request = &call.request;
+        let raw = match request.method() {
+            "tools/call" => request.field_json("arguments").unwrap_or_default(),
+            _ => request.body_json(),
+        };
+        let (arguments, written) = arguments::read(raw);
+        let (client, session) = (caller.identity(request), caller.conversation(request, policy.own.rejoin));
+        // What a server offers does not show what became of a write: reading a list is no look.
+        let is_look = matches!(request.method(), "tools/call" | "resources/read");
+        let asked = seawall::Call {
+            arguments: Arc::new(arguments),
+            written,
+            context: arguments::context(request),
+            caller: client,
+            session: if is_look { session } else { Arc::default() },
+            timeout: None,
+            retried_outside: false,
+            debug: wants_debug(request),
+            prefix: if route.single().is_some() { Arc::default() } else { names::public(&server.name, "").into() },
+            rejoin: rejoin(caller, &policy.own, request),
+            control: Some(Arc::clone(&call.control)),
+        };
+        Self {
+            route: Arc::clone(route),
+            caller: caller.clone(),
+            server: Arc::clone(server),
+            policy,
+            call: call.clone(),
+            asked: Arc::new(asked),
+            list_wait: None,
+            again: SendAgain::default(),
+            own_words: Mutex::default(),
+            others: None,
+            write: None,
+        }
+    }
+
+    /// Notes a write for the process after this one; and heeds what the process before this one left of it.
+    fn noted(&self) -> Option<Arc<JournaledWrite>> {
+        let (tool, asked) = (&self.policy.tool, &self.asked);
+        let rejoin = asked.rejoin.as_ref().filter(|_| !tool.policy().effect.is_replayable())?;
+        let written = asked.written.as_deref().unwrap_or_default();
+        let journal = tool.policy().repeat_after.and(Some(&self.route.journal))?;
+        let write = journal.write(rejoin, self.looker(), tool.name(), &asked.arguments, written)?;
+        if let Some(age) = write.left_behind() {
+            self.route.policies.pipeline.note_uncertain(tool, asked, age);
+        }
+        Some(write)
+    }
+
+    /// Whose look at which server shows what became of a write.
+    fn looker(&self) -> Looker<'_> {
+        Looker { conversation: &self.asked.session, server: &self.server.name }
+    }
+
+    /// What an answer means for the process after this one.
+    fn note_end(&self, outcome: &Outcome<Message>) {
+        if let Some(write) = &self.write {
+            write.ended(match outcome {
+                Outcome::Failed(report) if report.may_have_executed => WriteEnd::Uncertain,
+                Outcome::Failed(_) => WriteEnd::NotExecuted,
+                Outcome::Live(_) | Outcome::ToolError(_) | Outcome::Served(_) => WriteEnd::Answered,
+            });
+        }
+        let has_looked = self.policy.tool.policy().effect == Effect::ReadOnly && !self.asked.session.is_empty();
+        if has_looked && matches!(outcome, Outcome::Live(answer) if answer.kind() == Kind::Result) {
+            self.route.journal.looked(self.looker());
+        }
+    }
+
+    /// Asks the servers whose tools may stand in for their lists, if nobody has: a tool that is not known cannot stand in.
+    fn meet_others(&self) -> Option<Shared<BoxFuture<'static, ()>>> {
+        let policies = &self.route.policies;
+        let unmet = |step: &Fallback| match step {
+            Fallback::Alternate { server, .. } if !policies.has_heard_tools(server) => self.route.find(server).cloned(),
+            _ => None,
+        };
+        let steps = self.policy.tool.policy().fallback.iter();
+        let unmet: Vec<_> = steps.filter_map(unmet).filter(|server| server.reconnect.last().is_none()).collect();
+        if unmet.is_empty() {
+            return None;
+        }
+        let (route, caller, call) = (Arc::clone(&self.route), self.caller.clone(), self.call.clone());
+        let asked = async move {
+            join_all(unmet.iter().map(|server| look_up_tools(&route, &caller, server, &call))).await;
+        };
+        // Whoever gets an answer without them does not wait.
+        Some(tokio::spawn(asked).map(|_| ()).boxed().shared())
+    }
+
+    async fn run(&self) -> Reply {
+        let (route, policy) = (&self.route, &self.policy);
+        // Boxed: the pipeline holds several attempts at a time where a tool is hedged, and an attempt is large.
+        let send = |attempt| -> BoxFuture<'_, _> { Box::pin(self.send(attempt)) };
+        let mut run = pin!(route.policies.pipeline.run(&policy.tool, &self.asked, send));
+        // The gateway ends: what is under way is answered as it is then. That is asked first, so that no attempt follows.
+        let ended = tokio::select! {
+            biased;
+            () = route.lifecycle.closing.cancelled() => None,
+            answer = run.as_mut() => Some(answer),
+        };
+        let answer = match ended {
+            Some(answer) => answer,
+            None => {
+                self.call.control.make_last();
+                let lost = |_| Refusal::Failed(self.server.name.clone(), Failure::Lost("the gateway ends".to_owned()));
+                tokio::time::timeout(limits::LAST_ANSWER, run).await.map_err(lost)?
+            }
+        };
+        self.note_end(&answer.outcome);
+        self.reply(answer)
+    }
+
+    /// What the client reads of an answer.
+    fn reply(&self, answer: Answer<Message>) -> Reply {
+        let (policy, era) = (&self.policy, self.caller.era());
+        let effect = policy.tool.policy().effect;
+        let reply = match answer.outcome {
+            Outcome::Live(value) => self.fit(value),
+            Outcome::ToolError(error) => fallback::tool_error(era, *error).and_then(|answer| self.fit(answer)),
+            Outcome::Served(mut fallback) => {
+                if let Body::Value(value) = fallback.body {
+                    fallback.body = Body::Value(self.fit(value)?);
+                }
+                let has_schema = policy.has_output_schema && self.is_listed();
+                fallback::result(era, &fallback, &answer.warnings, has_schema)
+            }
+            Outcome::Failed(mut report) => {
+                if self.route.policies.rules().preset == Preset::Gitnexus {
+                    self.tell_as_gitnexus(&mut report);
+                }
+                return self.words().take().unwrap_or_else(|| Err(Refusal::Reported(report, policy.has_output_schema)));
+            }
+        };
+        match answer.rejoined {
+            Some(age) => reply.and_then(|answer| fallback::rejoined(era, answer, age, effect)),
+            None => reply,
+        }
+    }
+
+    /// The answer, or what fits of it. A result that follows a schema of its own must stay whole.
+    fn fit(&self, value: Message) -> Reply {
+        match self.policy.own.max_result.filter(|_| !self.policy.has_output_schema) {
+            Some(limit) => self.route.results.fit(&self.caller, &self.call, value, limit),
+            None => Ok(value),
+        }
+    }
+
+    /// One attempt; after one that fails, those who may stand in are known, if they are quick.
+    async fn send(&self, attempt: Attempt) -> Result<Message, Signals> {
+        let (began, limit) = (Instant::now(), attempt.timeout);
+        let server = self.route.find(attempt.server()).unwrap_or(&self.server);
+        let sent = self.send_once(server, attempt).await.map_err(|signals| server.discreet(signals));
+        if let (Err(_), Some(others)) = (&sent, self.others.clone()) {
+            // Not for all that is left: an attempt that is cut off would no longer be told as what it was.
+            let _in_time = tokio::time::timeout(limit.saturating_sub(began.elapsed()) / 2, others).await;
+        }
+        sent
+    }
+
+    async fn send_once(&self, server: &Arc<Server>, attempt: Attempt) -> Result<Message, Signals> {
+        *self.words() = None;
+        let watched = Watched::over(&self.call, self.policy.own.idle_timeout.is_some());
+        let ends = Instant::now().checked_add(attempt.timeout);
+        let call = Call { ends, ..self.as_attempted(&attempt, watched.call()?)? };
+        self.write.iter().for_each(|write| write.begin());
+        let reply = watched.run(self.policy.own.idle_timeout, self.ask(server, &call, attempt.timeout)).await;
+        match reply {
+            Ok(answer) if is_passing(&answer) || self.has_too_many_items(&answer) => {
+                let signals = error_signals(&answer);
+                // What a list says is the catalog's to judge; of anything else the failure is told as all failures are.
+                *self.words() = self.list_wait.is_some().then_some(Ok(answer));
+                Err(signals)
+            }
+            // What a server says for good is its answer, an error too: no copy may stand in its place.
+            Ok(answer) => Ok(answer),
+            Err(Refusal::Failed(name, failure)) if self.list_wait.is_some() => {
+                let signals = failure.signals();
+                *self.words() = Some(Err(Refusal::Failed(name, failure)));
+                let is_away = signals.sent == Sent::Never;
+                Err(if is_away { Signals::transport(Transport::Away, signals.message) } else { signals })
+            }
+            Err(Refusal::Failed(_, failure)) => Err(failure.signals()),
+            Err(Refusal::Wrong(error)) => {
+                let signals = Signals::rpc(error.code, error.message.clone()).with_sent(Sent::Never);
+                *self.words() = self.is_own(&attempt).then_some(Err(Refusal::Wrong(error)));
+                Err(signals)
+            }
+            Err(Refusal::Reported(report, _)) => Err(Signals::text(report.message)),
+        }
+    }
+
+    /// Asks, and at once again if the server has certainly not looked at the request, but not with each attempt anew.
+    async fn ask(&self, server: &Arc<Server>, call: &Call, timeout: Duration) -> Reply {
+        let (begun, others) = (Instant::now(), SendAgain::default());
+        let again = if Arc::ptr_eq(server, &self.server) { &self.again } else { &others };
+        let mut is_away = server.reconnect.last().is_some();
+        loop {
+            let left = self.patience(server, timeout, is_away).saturating_sub(begun.elapsed());
+            match once(&self.route, &self.caller, server, call, left).await {
+                Err(Refusal::Failed(name, failure)) => {
+                    again.after(failure).map_err(|failure| Refusal::Failed(name, failure))?;
+                }
+                reply => return reply,
+            }
+            is_away = true;
+        }
+    }
+
+    /// How long a server that is away is waited for: a copy that can be had now is worth more than a live answer later than
+    /// the first retry would bring it.
+    fn patience(&self, server: &Server, timeout: Duration, is_away: bool) -> Duration {
+        let tool = &self.policy.tool;
+        let patience = self.list_wait.unwrap_or_else(|| server.reconnect.patience_within(timeout));
+        let has_copy = || self.route.policies.pipeline.has_copy(tool, &self.asked);
+        // GitNexus's agents are told at once that the connection is lost, and when to come back.
+        if is_away && self.list_wait.is_none() && self.route.policies.rules().tells_loss_at_once() {
+            return Duration::ZERO;
+        }
+        if is_away && has_copy() { patience.min(tool.policy().retry.backoff.base) } else { patience }
+    }
+
+    /// A server that was there and is away is a lost connection in GitNexus's words, with the time of the next try.
+    fn tell_as_gitnexus(&self, report: &mut Report) {
+        let is_away = report.failure.cause == Cause::Away;
+        if report.code == Code::ConnectionLost {
+            let next = self.server.reconnect.wait().max(Duration::from_secs(1));
+            report.retry_after = report.retry_after.or(Some(next));
+        }
+        if is_away {
+            report.message = report.text(Style::Gitnexus);
+        }
+    }
+
+    /// Whether a batch was refused because it has too many items: then fewer at a time may do.
+    fn has_too_many_items(&self, answer: &Message) -> bool {
+        let is_batch = self.policy.tool.policy().kind == Some(seawall::Kind::Batch);
+        is_batch
+            && answer.kind() == Kind::Error
+            && answer.field_text("message").is_some_and(|text| says_too_many_items(&text))
+    }
+
+    fn words(&self) -> MutexGuard<'_, Option<Reply>> {
+        self.own_words.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether its server listed the tool, so that clients know what its results look like.
+    fn is_listed(&self) -> bool {
+        self.route.policies.named(&self.server.name, self.policy.tool.name()) == Named::Tool
+    }
+
+    /// Whether an attempt asks what the client asked, and not what a fallback does.
+    fn is_own(&self, attempt: &Attempt) -> bool {
+        let tool = &self.policy.tool;
+        let is_same_tool = attempt.tool() == tool.name() && attempt.server() == tool.server().name();
+        is_same_tool && Arc::ptr_eq(&attempt.arguments, &self.asked.arguments)
+    }
+
+    /// The call of an attempt: the client's own, or with what a fallback asks for.
+    fn as_attempted(&self, attempt: &Attempt, call: Call) -> Result<Call, Signals> {
+        if self.is_own(attempt) {
+            return Ok(call);
+        }
+        let mut params = Object::of(call.request.body_json());
+        params.set("name", quoted(attempt.tool())).set("arguments", attempt.arguments.to_string());
+        let request = with_body(&call.request, &params.json());
+        let request = request.map_err(|_| Signals::text("the arguments cannot be written"))?;
+        // What the client mirrored were other arguments.
+        Ok(Call { request, mirrored: None, ..call })
+    }
+}
+
+/// Whether the identical call made again is the same call, and whose. What carries a question's answer goes on with it.
+fn rejoin(caller: &Caller, own: &Own, request: &Message) -> Option<Rejoin> {
+    let is_call = request.method() == "tools/call";
+    let is_kept = own.on_abandon != OnAbandon::Forget || own.client_cap.is_some();
+    let (scope, takes) = caller.rejoins(request, own.rejoin).filter(|_| is_call)?;
+    // Where nothing is kept, nobody gets the answer; but no write runs beside itself.
+    let continues = request.field("requestState").is_some();
+    Some(Rejoin { scope, after: own.rejoin_after, takes: takes && is_kept, continues })
+}
+
+/// Whether the client asks for details of a failure.
+fn wants_debug(request: &Message) -> bool {
+    ["seawall/debug", "debug"].iter().any(|name| request.meta_json(name) == Some(b"true"))
+}
+
+/// Whether an answer is an error that may pass.
+pub fn is_passing(answer: &Message) -> bool {
+    answer.kind() == Kind::Error && seawall::classify(&error_signals(answer)).disposition == Disposition::Transient
+}
+
+/// What a server's error says, and when it wants to be asked again.
+#[expect(clippy::disallowed_methods, reason = "a server may name the date when it wants to be asked again")]
+pub fn error_signals(answer: &Message) -> Signals {
+    let code = answer.field_json("code").and_then(|code| std::str::from_utf8(code).ok()?.parse().ok()).unwrap_or(0);
+    let text = answer.field_text("message").unwrap_or_default();
+    let data = Object::of(answer.field_json("data").unwrap_or_default());
+    // A number, or a text as the header has it: digits, or a date.
+    let said = |name: &str| {
+        let json = data.get(name)?;
+        scan::text(json).or_else(|| std::str::from_utf8(json).ok().map(Cow::Borrowed))
+    };
+    let seconds = |name: &str| seawall::parse_retry_after(&said(name)?, SystemTime::now());
+    let millis =
+        || seawall::parse_retry_after(&(said("retryAfterMs")?.parse::<f64>().ok()? / 1000.0).to_string(), UNIX_EPOCH);
+    let retry_after = seconds("retryAfter").or_else(|| seconds("retry_after")).or_else(millis);
+    Signals { retry_after, ..Signals::rpc(code, text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_servers_error_says_when_to_come_back() {
+        let error = |data: &str| {
+            let text = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":-32000,"message":"429 slow down","data":{data}}}}}"#
+            );
+            error_signals(&Message::parse(text.into()).unwrap())
+        };
+        assert_eq!(error(r#"{"retryAfter":7}"#).retry_after, Some(Duration::from_secs(7)));
+        assert_eq!(error(r#"{"retryAfterMs":1500}"#).retry_after, Some(Duration::from_millis(1500)));
+        assert_eq!(error(r#"{"retryAfter":"7"}"#).retry_after, Some(Duration::from_secs(7)));
+        assert_eq!(error(r#"{"retry_after":"Fri, 31 Dec 1999 23:59:59 GMT"}"#).retry_after, Some(Duration::ZERO));
+        for endless in [r#"{"retryAfter":1e18}"#, r#"{"retryAfter":1e300}"#, r#"{"retryAfterMs":1e300}"#] {
+            assert_eq!(
+                error(endless).retry_after,
+                Some(Duration::from_secs(24 * 3600)),
+                "nobody is believed for longer"
+            );
+        }
+        assert_eq!(error(r#"{"retryAfter":-1}"#).retry_after, None);
+        assert_eq!((error("null").code, error("null").message.as_str()), (Some(-32000), "429 slow down"));
+    }
+}

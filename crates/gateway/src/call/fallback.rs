@@ -1,0 +1,177 @@
+//! What a client reads when a fallback answered: the fallback's own answer, with a first line that says what it is.
+
+use std::time::Duration;
+
+use seawall::{Body, Effect, Item, Served, ToolError};
+use serde_json::{Map, Value, json};
+
+use crate::call::resources::{QUEUE, address};
+use crate::policy::registry::is_complete;
+use crate::protocol::content;
+use crate::protocol::content::text_block;
+use crate::protocol::edit;
+use crate::protocol::edit::Object;
+use crate::protocol::names::Era;
+use crate::protocol::{Kind, Message};
+use crate::upstream::reply::Reply;
+use crate::upstream::reply::answered;
+
+/// The result of a fallback. Clients throw away a result that is no error and lacks what its tool's `schema` promises: where
+/// the tool has one and the fallback cannot keep to it, the result says that it is an error, so that it is read.
+pub fn result(era: Era, served: &Served<Message>, warnings: &[String], has_schema: bool) -> Reply {
+    let mut meta = Map::from_iter([("by".to_owned(), json!(served.by)), ("warnings".to_owned(), json!(warnings))]);
+    if let Some(age) = served.age {
+        meta.insert("age".to_owned(), age.as_secs().into());
+    }
+    if let Some(id) = &served.id {
+        meta.insert("code".to_owned(), "QUEUED".into());
+        meta.insert("id".to_owned(), json!(id));
+        meta.insert("resource".to_owned(), json!(address(QUEUE, id)));
+    }
+    let mut result = match &served.body {
+        Body::Value(answer) => Object::of(answer.body_json()),
+        Body::Items(_) | Body::Nothing => Object::default(),
+    };
+    let mut blocks = vec![text_block(&served.note)];
+    match &served.body {
+        Body::Value(answer) => blocks.extend(content::blocks(answer).map(<[u8]>::to_vec)),
+        Body::Items(items) => blocks.extend(items.iter().flat_map(item)),
+        Body::Nothing => {}
+    }
+    result.set("content", edit::array(blocks.iter().map(Vec::as_slice)));
+    if has_schema && served.by == "alternate" {
+        result.remove("structuredContent");
+    }
+    if let (true, Body::Items(items)) = (has_schema, &served.body) {
+        together(items).into_iter().for_each(|all| _ = result.set("structuredContent", all.to_string()));
+    }
+    let is_unkept = has_schema && result.get("structuredContent").is_none();
+    result.set("isError", is_unkept.to_string());
+    mark(&mut result, era, Value::Object(meta));
+    answered(&result.json())
+}
+
+/// What the items of a batch came to, in the form in which frameworks wrap what is no object, if all did: texts one after the
+/// other, lists in one.
+fn together(items: &[Item<Message>]) -> Option<Value> {
+    let one = |item: &Item<Message>| {
+        let answer = item.result.as_ref().ok()?;
+        let structured: Map<String, Value> = serde_json::from_slice(answer.field_json("structuredContent")?).ok()?;
+        structured.get("result").filter(|_| structured.len() == 1).cloned()
+    };
+    let all: Vec<Value> = items.iter().map(one).collect::<Option<_>>()?;
+    let texts: Option<Vec<&str>> = all.iter().map(Value::as_str).collect();
+    let lists: Option<Vec<&Vec<Value>>> = all.iter().map(Value::as_array).collect();
+    let whole = match (texts, lists) {
+        (Some(texts), _) => json!(texts.join("\n")),
+        (None, Some(lists)) => lists.into_iter().flatten().cloned().collect(),
+        (None, None) => return None,
+    };
+    Some(json!({"result": whole}))
+}
+
+/// The answer of an identical call whose client had gone: it says so, that a second intent can be told from a repeat. An
+/// error of the protocol stays as it is, and so does the mark of a fallback: that it is a copy, or waits in a queue, says more.
+pub fn rejoined(era: Era, answer: Message, age: Duration, effect: Effect) -> Reply {
+    let is_marked = answer.meta("seawall/served").is_some();
+    // The question of a call that is under way is no answer yet.
+    if answer.kind() != Kind::Result || is_marked || !is_complete(&answer) {
+        return Ok(answer);
+    }
+    let mut result = Object::of(answer.body_json());
+    if effect != Effect::ReadOnly {
+        let mut blocks = vec![text_block(REJOINED)];
+        blocks.extend(content::blocks(&answer).map(<[u8]>::to_vec));
+        result.set("content", edit::array(blocks.iter().map(Vec::as_slice)));
+    }
+    mark(&mut result, era, json!({"by": "rejoined", "age": age.as_secs()}));
+    answered(&result.json())
+}
+
+/// What a model reads before the answer of a write that it may have meant twice.
+const REJOINED: &str =
+    "This is the answer of the identical call made before. It was executed once; this call did not execute it again.";
+
+/// A tool's own error: its words as they are, and what they mean where it did not say so itself or attempts were spent.
+pub fn tool_error(era: Era, error: ToolError<Message>) -> Reply {
+    if !error.is_told() || error.value.kind() != Kind::Result {
+        return Ok(error.value);
+    }
+    let mut result = Object::of(error.value.body_json());
+    result.set("isError", "true");
+    result.change("_meta", |own| {
+        own.set("seawall/failure", error.report.object().to_string());
+    });
+    if era == Era::Modern {
+        result.set_default("resultType", r#""complete""#);
+    }
+    answered(&result.json())
+}
+
+fn mark(result: &mut Object<'_>, era: Era, meta: Value) {
+    result.change("_meta", |own| {
+        own.set("seawall/served", meta.to_string());
+    });
+    if era == Era::Modern {
+        result.set_default("resultType", r#""complete""#);
+    }
+}
+
+/// One line for an item of a batch, then its own blocks.
+fn item(item: &Item<Message>) -> Vec<Vec<u8>> {
+    let input = &item.input;
+    match &item.result {
+        Ok(answer) => std::iter::once(text_block(&format!("{input}: ok")))
+            .chain(content::blocks(answer).map(<[u8]>::to_vec))
+            .collect(),
+        Err(failure) => {
+            let fate = if item.may_have_executed { "; it may have been executed" } else { "" };
+            vec![text_block(&format!("{input}: failed ({}{fate})", seawall::quote(&failure.message)))]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rejoined_answer_is_marked_as_one_unless_it_is_marked_as_something_that_says_more() {
+        let told = |result: &str, effect| {
+            let message = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
+            let message = Message::parse(message.into()).unwrap();
+            let reply = rejoined(Era::Legacy, message, Duration::from_secs(2), effect);
+            serde_json::from_slice::<Value>(reply.unwrap().body_json()).unwrap()
+        };
+        let plain = r#"{"content":[{"type":"text","text":"made"}]}"#;
+        let read = told(plain, Effect::ReadOnly);
+        assert_eq!(read["_meta"]["seawall/served"], json!({"by": "rejoined", "age": 2}));
+        assert_eq!(read["content"].as_array().unwrap().len(), 1, "of a read it makes no difference");
+        let write = told(plain, Effect::Write);
+        assert_eq!((&write["content"][0]["text"], &write["content"][1]["text"]), (&json!(REJOINED), &json!("made")));
+        let queued = r#"{"content":[],"_meta":{"seawall/served":{"by":"queue","id":"q1"}}}"#;
+        assert_eq!(told(queued, Effect::Write)["_meta"]["seawall/served"], json!({"by": "queue", "id": "q1"}));
+    }
+
+    #[test]
+    fn items_that_all_succeeded_keep_to_the_schema_that_wraps_what_is_no_object() {
+        let item = |structured: &str| {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"content":[]{structured}}}}}"#);
+            Item { input: json!(1), result: Ok(Message::parse(text.into()).unwrap()), may_have_executed: false }
+        };
+        let told = |items: Vec<Item<Message>>| {
+            let (by, note) = ("individually".to_owned(), "2 of 2".to_owned());
+            let served = Served { by, note, age: None, id: None, body: Body::Items(items) };
+            let reply = result(Era::Legacy, &served, &[], true).unwrap();
+            let result: Value = serde_json::from_slice(reply.body_json()).unwrap();
+            (result["isError"].clone(), result["structuredContent"].clone())
+        };
+        let (one, two) = (r#","structuredContent":{"result":"a"}"#, r#","structuredContent":{"result":"b"}"#);
+        assert_eq!(told(vec![item(one), item(two)]), (json!(false), json!({"result": "a\nb"})));
+        let list = r#","structuredContent":{"result":[1]}"#;
+        assert_eq!(told(vec![item(list), item(list)]), (json!(false), json!({"result": [1, 1]})));
+        for other in ["", r#","structuredContent":{"n":1}"#, r#","structuredContent":{"result":1}"#] {
+            assert_eq!(told(vec![item(one), item(other)]), (json!(true), Value::Null), "{other}");
+        }
+    }
+}

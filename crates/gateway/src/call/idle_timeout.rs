@@ -1,0 +1,166 @@
+//! A call while it runs: signs of life reset its idle time, a question to its client stops its clock, and a client that
+//! wants progress hears something now and then.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use seawall::{CallControl, Question, Signals};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::protocol::edit::Object;
+use crate::protocol::{Message, build, limits};
+use crate::upstream::call::{Call, Outlet};
+use crate::upstream::reply::with_body;
+use crate::upstream::reply::{Refusal, Reply};
+use crate::upstream::{Failure, Link};
+
+/// The token of progress that only we want to hear of.
+const OUR_TOKEN: &str = r#""seawall""#;
+/// How much a sign of life of our own adds to the server's progress: it has to grow, and must not get in its way.
+const A_LITTLE: f64 = 1e-6;
+
+/// The way to a call's client, watched.
+pub struct Watched {
+    call: Call,
+    outlet: Arc<Watching>,
+}
+
+struct Watching {
+    inner: Arc<dyn Outlet>,
+    control: Arc<CallControl>,
+    heard: Mutex<Heard>,
+    /// The progress is for us only.
+    is_ours: bool,
+}
+
+struct Heard {
+    at: Instant,
+    /// How long the client had been asked something then.
+    asked: Duration,
+    progress: f64,
+}
+
+impl Watched {
+    /// Watches a call; `needs_progress` asks the server for progress also if the client did not.
+    pub fn over(call: &Call, needs_progress: bool) -> Self {
+        let outlet = Watching {
+            inner: Arc::clone(&call.outlet),
+            control: Arc::clone(&call.control),
+            heard: Mutex::new(Heard { at: Instant::now(), asked: call.control.asked(), progress: 0.0 }),
+            is_ours: needs_progress && call.request.meta("progressToken").is_none(),
+        };
+        Self { call: call.clone(), outlet: Arc::new(outlet) }
+    }
+
+    /// The call as it goes out.
+    pub fn call(&self) -> Result<Call, Signals> {
+        let mut call = Call { outlet: Arc::clone(&self.outlet) as Arc<dyn Outlet>, ..self.call.clone() };
+        if self.outlet.is_ours {
+            call.request = with_token(&call.request)?;
+        }
+        Ok(call)
+    }
+
+    /// Runs the call until it is answered or nothing was heard of it for `idle`.
+    pub async fn run(&self, idle: Option<Duration>, work: impl Future<Output = Reply>) -> Reply {
+        let token = self.call.request.meta("progressToken").map(|span| self.call.request.slice(span));
+        if idle.is_none() && token.is_none() {
+            return work.await;
+        }
+        let mut work = std::pin::pin!(work);
+        loop {
+            let quiet = self.outlet.quiet();
+            if let Some(idle) = idle.filter(|idle| quiet >= *idle) {
+                return Err(Refusal::Failed(String::new(), Failure::Silent(idle)));
+            }
+            let left = idle.map_or(Duration::MAX, |idle| idle - quiet);
+            let beat = if token.is_some() { limits::HEARTBEAT } else { Duration::MAX };
+            match tokio::time::timeout(left.min(beat), work.as_mut()).await {
+                Ok(reply) => return reply,
+                Err(_) => {
+                    if let Some(token) = token.as_ref().filter(|_| self.outlet.quiet() >= limits::HEARTBEAT) {
+                        self.outlet.beat(token);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn with_token(request: &Message) -> Result<Message, Signals> {
+    let mut params = Object::of(request.body_json());
+    params.change("_meta", |meta| {
+        meta.set("progressToken", OUR_TOKEN);
+    });
+    with_body(request, &params.json()).map_err(|_| Signals::text("the request cannot be written"))
+}
+
+impl Watching {
+    fn heard(&self) -> std::sync::MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long nothing was heard; the time in which the client was asked something does not count.
+    fn quiet(&self) -> Duration {
+        let asked = self.control.asked();
+        let heard = self.heard();
+        heard.at.elapsed().saturating_sub(asked.saturating_sub(heard.asked))
+    }
+
+    /// Tells the client that the call is still under way.
+    fn beat(&self, token: &[u8]) {
+        let progress = {
+            let mut heard = self.heard();
+            heard.progress += A_LITTLE;
+            heard.progress
+        };
+        let mut params = Object::default();
+        params.set("progressToken", token).set("progress", json!(progress).to_string());
+        params.set("message", r#""still waiting for the server""#);
+        if let Ok(notification) = Message::parse(build::notification("notifications/progress", Some(&params.json()))) {
+            self.inner.say(notification);
+        }
+    }
+}
+
+impl Outlet for Watching {
+    fn notify(&self, link: &Arc<Link>, notification: Message) {
+        let is_progress = notification.method() == "notifications/progress";
+        {
+            let asked = self.control.asked();
+            let mut heard = self.heard();
+            (heard.at, heard.asked) = (Instant::now(), asked);
+            let progress = notification.field_json("progress").and_then(|json| std::str::from_utf8(json).ok());
+            heard.progress = progress.and_then(|text| text.parse().ok()).unwrap_or(heard.progress);
+        }
+        if !(is_progress && self.is_ours) {
+            self.inner.notify(link, notification);
+        }
+    }
+
+    fn ask(&self, link: &Arc<Link>, question: Message, _open: Option<Question>) {
+        let open = self.inner.can_be_asked().then(|| self.control.question());
+        self.inner.ask(link, question, open);
+    }
+
+    fn say(&self, notification: Message) {
+        self.inner.say(notification);
+    }
+
+    fn can_be_asked(&self) -> bool {
+        self.inner.can_be_asked()
+    }
+
+    fn pause(&self) {
+        self.inner.pause();
+    }
+
+    fn is_one_client(&self) -> bool {
+        self.inner.is_one_client()
+    }
+
+    fn is_open(&self) -> bool {
+        self.inner.is_open()
+    }
+}

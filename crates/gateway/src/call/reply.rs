@@ -1,0 +1,108 @@
+//! What the client reads: the server's own answer under the client's id, or an honest failure.
+
+use std::time::Duration;
+
+use seawall::{Cause, Code, Effect, Failure, Report, Sent};
+
+use crate::catalog::names;
+use crate::gateway::Route;
+use crate::policy::registry::Policies;
+use crate::protocol::build;
+use crate::protocol::build::Error;
+use crate::protocol::names::{Era, SUBSCRIPTION_ID};
+use crate::protocol::pieces::Pieces;
+use crate::protocol::{Message, edit};
+use crate::upstream::call::Call;
+use crate::upstream::reply::{Refusal, Reply};
+
+/// The answer to a call, under the client's id.
+pub fn to_client(route: &Route, era: Era, call: &Call, reply: Reply) -> Pieces {
+    let answer = written(&route.policies, era, call, reply);
+    let size = answer.size();
+    route.pending.hold(answer).unwrap_or_else(|| {
+        let reply = Err(Refusal::Reported(Box::new(does_not_fit(route, call, size)), true));
+        written(&route.policies, era, call, reply)
+    })
+}
+
+/// The failure that a call is whose answer is too much beside those that wait already.
+fn does_not_fit(route: &Route, call: &Call, size: usize) -> Report {
+    let public = call.request.field_text("name").unwrap_or_default();
+    let found = match route.single() {
+        Some(server) => Some((server, &*public)),
+        None => names::split(&route.servers, &public),
+    };
+    let (server, tool) = found.map_or(("", &*public), |(server, tool)| (server.name.as_str(), tool));
+    let policy = route.policies.tool(server, tool).filter(|_| call.request.method() == "tools/call");
+    let has_changed = policy.is_some_and(|policy| policy.tool.policy().effect != Effect::ReadOnly);
+    let what = if tool.is_empty() { call.request.method() } else { tool };
+    let next = match has_changed {
+        true => "It was executed: check before you repeat it.",
+        false => "Ask for less, or repeat it in a moment.",
+    };
+    let message = format!(
+        "The answer of {} has {size} bytes and does not fit: answers of up to {} bytes wait for clients that read slowly. \
+         {next}",
+        seawall::quote(what),
+        route.pending.limit()
+    );
+    let retry_after = Some(Duration::from_secs(1));
+    let failure = Failure { sent: Sent::Yes, ..Failure::local(Cause::Overloaded, retry_after, message.clone()) };
+    Report {
+        code: Code::Overloaded,
+        classic: message.clone(),
+        message,
+        retry_after,
+        tool: tool.to_owned(),
+        server: server.to_owned(),
+        attempts: 1,
+        may_have_executed: has_changed,
+        failure,
+        is_error: true,
+        debug: None,
+    }
+}
+
+fn written(policies: &Policies, era: Era, call: &Call, reply: Reply) -> Pieces {
+    match reply {
+        Ok(answer) => renamed(call, &answer),
+        Err(Refusal::Wrong(error)) => build::error(call.request.id(), &error).into(),
+        Err(Refusal::Failed(server, failure)) => build::error(call.request.id(), &failure.error(&server)).into(),
+        Err(Refusal::Reported(report, has_output_schema)) if call.request.method() == "tools/call" => {
+            let mut result = report.to_tool_result(policies.rendering(has_output_schema));
+            if era == Era::Modern {
+                result["resultType"] = "complete".into();
+            }
+            let id = call.request.id().cloned().unwrap_or_else(|| crate::protocol::Id::number(0));
+            build::result(&id, result.to_string().as_bytes()).into()
+        }
+        Err(Refusal::Reported(report, _)) => build::error(call.request.id(), &error(&report)).into(),
+    }
+}
+
+/// A failure of what is no tool: an error of the protocol, with everything that is known of it.
+fn error(report: &Report) -> Error {
+    let code = if report.code == Code::Overloaded { build::OVERLOADED } else { build::SERVER_LOST };
+    Error::new(code, report.message.clone()).with(report.object())
+}
+
+/// The answer to a call that comes too late.
+pub fn going_down(call: &Call) -> Pieces {
+    let error = Error::new(build::SHUTTING_DOWN, "the gateway is going down and takes no new calls; connect again");
+    build::error(call.request.id(), &error).into()
+}
+
+/// The server's own bytes, but for the ids that are ours.
+fn renamed(call: &Call, answer: &Message) -> Pieces {
+    let Some((span, id)) = answer.id_span().zip(call.request.id()) else {
+        // An error about no request in particular: the server could not read it.
+        let error = answer.field_text("message").map_or_else(String::new, |text| text.into_owned());
+        return build::error(call.request.id(), &Error::new(build::INTERNAL_ERROR, error)).into();
+    };
+    if call.request.method() == "subscriptions/listen"
+        && let Some(meta) = answer.meta(SUBSCRIPTION_ID)
+    {
+        return edit::splice(answer.raw(), &mut [(span, id.json()), (meta, id.json())]).into();
+    }
+    Pieces::replaced(answer.raw(), span, id.json())
+}

@@ -1,0 +1,137 @@
+//! Results that are too large for their client: the beginning and the end are passed on, the rest can be read.
+//!
+//! Whole texts are kept for a while, under a name that only their client learns.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::call::resources::{Found, RESULT, address};
+use crate::client::caller::Caller;
+use crate::protocol::edit;
+use crate::protocol::edit::Object;
+use crate::protocol::{Kind, Message, content, limits};
+use crate::runtime::random::secret;
+use crate::upstream::call::Call;
+use crate::upstream::reply::Reply;
+use crate::upstream::reply::answered;
+
+/// The results that can be read.
+#[derive(Default)]
+pub struct Results {
+    kept: Mutex<VecDeque<Kept>>,
+}
+
+struct Kept {
+    name: String,
+    client: Arc<str>,
+    text: Arc<str>,
+    at: Instant,
+}
+
+impl Results {
+    /// The answer as it is, or what fits of it if it is larger than `limit`.
+    pub fn fit(&self, caller: &Caller, call: &Call, answer: Message, limit: usize) -> Reply {
+        if answer.kind() != Kind::Result || answer.raw().len() <= limit {
+            return Ok(answer);
+        }
+        let mut result = Object::of(answer.body_json());
+        let text = text(&answer, result.get("structuredContent"));
+        let is_cut = text.len() > limit;
+        let is_all_text = content::blocks(&answer).all(|block| content::text(block).is_some());
+        if !is_cut && is_all_text && result.get("structuredContent").is_none() {
+            // Only the way it is written is larger.
+            return Ok(answer);
+        }
+        let mut served = json!({"by": "excerpt", "bytes": text.len()});
+        let blocks = if is_cut {
+            let name = secret();
+            let address = address(RESULT, &name);
+            served["resource"] = json!(address);
+            let (head, tail) = (start(&text, limit * 2 / 3), end(&text, limit / 3));
+            let blocks = [&*cut_note(&text, head, tail, &address), head, tail].map(content::text_block);
+            let (client, at) = (caller.identity(&call.request), Instant::now());
+            self.keep(Kept { name, client, text: text.as_str().into(), at });
+            blocks.to_vec()
+        } else {
+            let note = format!(
+                "The result has {} bytes, more than is passed on here: what is text follows whole, the rest is left out.",
+                answer.raw().len()
+            );
+            vec![content::text_block(&note), content::text_block(&text)]
+        };
+        result.set("content", edit::array(blocks.iter().map(Vec::as_slice))).remove("structuredContent");
+        result.change("_meta", |meta| {
+            meta.set("seawall/served", served.to_string());
+        });
+        answered(&result.json())
+    }
+
+    fn keep(&self, result: Kept) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push_back(result);
+        let mut bytes: usize = kept.iter().map(|result| result.text.len()).sum();
+        while kept.len() > limits::RESULTS || bytes > limits::RESULT_BYTES {
+            bytes -= kept.pop_front().map_or(bytes, |oldest| oldest.text.len());
+        }
+    }
+
+    /// A piece of a result, for the client whose it is: `<name>`, or from a byte on, `<name>?from=<byte>`.
+    pub fn read(&self, client: &Arc<str>, id: &str) -> Option<Found> {
+        let (name, from) = id.split_once("?from=").unwrap_or((id, "0"));
+        let text = {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.retain(|result| result.at.elapsed() < limits::RESULT_KEPT);
+            let is_it = |result: &&Kept| result.name == name && result.client == *client;
+            Arc::clone(&kept.iter().find(is_it)?.text)
+        };
+        let from = from.parse().ok().filter(|from| *from <= text.len())?;
+        let rest = &text[start(&text, from).len()..];
+        let piece = start(rest, limits::RESULT_PIECE);
+        let next = text.len() - rest.len() + piece.len();
+        let next = (next < text.len()).then(|| format!("{}?from={next}", address(RESULT, name)));
+        Some(Found { mime: "text/plain", text: piece.to_owned(), next })
+    }
+}
+
+/// What is said of a text that was cut, and how to read all of it.
+fn cut_note(text: &str, head: &str, tail: &str, address: &str) -> String {
+    let pieces = match text.len() > limits::RESULT_PIECE {
+        true => format!(", in pieces: {address}?from={} is the second", limits::RESULT_PIECE),
+        false => String::new(),
+    };
+    format!(
+        "The result has {} bytes of text, more than is passed on here: its first {} and last {} follow. The whole text is the resource {address}{pieces}.",
+        text.len(),
+        head.len(),
+        tail.len()
+    )
+}
+
+/// All texts of a result, and what is structured if they are too short to hold it; other blocks are only counted by size.
+fn text(answer: &Message, structured: Option<&[u8]>) -> String {
+    let text = |block| match content::text(block) {
+        Some(text) => text.into_owned(),
+        None => format!("(something of {} bytes that is no text)", block.len()),
+    };
+    let texts = content::blocks(answer).map(text).collect::<Vec<_>>().join("\n");
+    match structured {
+        Some(json) if json.len() > texts.len() => format!("{texts}\n{}", String::from_utf8_lossy(json)),
+        _ => texts,
+    }
+}
+
+/// The beginning of a text, within so many bytes.
+fn start(text: &str, bytes: usize) -> &str {
+    let cut = (0..=bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    &text[..cut]
+}
+
+/// The end of a text, within so many bytes.
+fn end(text: &str, bytes: usize) -> &str {
+    let cut =
+        (text.len().saturating_sub(bytes)..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+    &text[cut..]
+}

@@ -1,0 +1,187 @@
+//! A look at everything that is configured, before anybody depends on it: who can be reached, what is missing, what will surprise.
+//!
+//! Nothing is called and nothing is left: servers are greeted and asked for their tools, all at once and within a limit.
+//! `trouble` says what is wrong and what to do, `needs` what the gateway itself lacks, `warn` what is not wrong and yet worth
+//! knowing, `show` writes it down.
+
+mod holder;
+pub mod needs;
+pub(super) mod reached;
+mod scheme;
+mod show;
+mod trouble;
+mod warn;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use seawall::Cause;
+use tokio::time::Instant;
+
+use self::needs::Need;
+use self::trouble::Trouble;
+use crate::catalog::listed::Listed;
+use crate::catalog::{missing, quarantine, required, startup};
+use crate::config::Config;
+use crate::gateway::Gateway;
+use crate::protocol::names::Era;
+use crate::protocol::{limits, scan};
+use crate::upstream::look::{Found, Missed};
+use crate::upstream::status::Seen;
+use crate::upstream::{Failure, Server};
+
+/// What was found.
+pub struct Report {
+    file: String,
+    servers: Vec<Checked>,
+    needs: Vec<Need>,
+    warnings: Vec<String>,
+    /// How it is, though nothing has to be done.
+    notes: Vec<String>,
+}
+
+/// What was found of one server.
+struct Checked {
+    name: String,
+    /// The command or the address, as it can be shown.
+    way: String,
+    took: Duration,
+    found: Result<Fine, Trouble>,
+    warnings: Vec<String>,
+}
+
+/// A server that is well.
+struct Fine {
+    era: Era,
+    version: String,
+    tools: Vec<(String, Listed)>,
+    /// Tools that no client could read, and why.
+    broken: Vec<String>,
+    bytes: usize,
+}
+
+/// One server, as it was looked at.
+type Looked = (Result<Found, Missed>, Duration);
+
+/// Looks at all servers of a gateway that serves nobody, at most so long at each; `progress` hears who is still waited for.
+pub async fn look(gateway: &Gateway, most: Duration, progress: impl Fn(&[&str])) -> Vec<Looked> {
+    let mut waiting: Vec<&str> = gateway.servers.iter().map(|server| server.name.as_str()).collect();
+    progress(&waiting);
+    let looks = gateway.servers.iter().enumerate().map(async |(at, server)| (at, one(server, most).await));
+    let mut looks = futures_util::stream::iter(looks).buffer_unordered(limits::LOOKS);
+    let mut looked = Vec::new();
+    while let Some((at, outcome)) = looks.next().await {
+        waiting.retain(|name| *name != gateway.servers[at].name);
+        progress(&waiting);
+        looked.push((at, outcome));
+    }
+    looked.sort_by_key(|(at, _)| *at);
+    looked.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+async fn one(server: &Server, most: Duration) -> Looked {
+    let (opening, began) = (required::opening(), Instant::now());
+    let look = server.look(&opening, limits::PAGES);
+    let found = tokio::time::timeout(most, look).await;
+    (found.unwrap_or(Err(Missed::Failed(Failure::Silent(most)))), began.elapsed())
+}
+
+/// Keeps what the servers listed; it is kept when this ends.
+pub async fn keep(gateway: &Gateway, looked: &[Looked]) {
+    let route = gateway.all();
+    for (server, (found, _)) in gateway.servers.iter().zip(looked) {
+        // What another gateway remembers of a server that is away is no news of it.
+        if let Ok(found) = found.as_ref()
+            && remembered(found).is_none()
+        {
+            startup::keep_found(&route.memory, &route.policies, server, &required::opening(), found);
+        }
+    }
+    route.memory.flush().await;
+}
+
+/// What follows from it, once everything has ended: how a process ended is known only then.
+pub fn report(config: &Config, gateway: &Gateway, needs: Vec<Need>, looked: Vec<Looked>) -> Report {
+    let mut servers = Vec::new();
+    for ((server, configured), (found, took)) in gateway.servers.iter().zip(&config.servers).zip(looked) {
+        let seen = server.status.seen();
+        let found = match found {
+            Ok(found) => match remembered(&found) {
+                None => Ok(fine(server, &found)),
+                Some((name, reason)) => Err(trouble::behind(server, &name, &reason, &seen)),
+            },
+            Err(missed) => Err(trouble::of(server, &configured.transport, &missed, &seen)),
+        };
+        servers.push(Checked {
+            name: server.name.clone(),
+            way: reached::way(server, &configured.transport),
+            took,
+            warnings: noise(&seen),
+            found,
+        });
+    }
+    let file = config.source.as_ref().map(|file| file.display().to_string()).unwrap_or_default();
+    let mut report = Report { file, servers, needs, warnings: Vec::new(), notes: Vec::new() };
+    warn::add(config, &mut report);
+    report
+}
+
+/// Another gateway in front of it answers from memory, and says so: the server itself is away.
+fn remembered(found: &Found) -> Option<(String, String)> {
+    let told = found.pages.iter().find_map(|page| page.meta_json(missing::SERVERS))?;
+    let told: serde_json::Value = serde_json::from_slice(told).ok()?;
+    let (name, about) = told.as_object()?.iter().next()?;
+    Some((name.clone(), about["reason"].as_str().unwrap_or("it is away").to_owned()))
+}
+
+/// What a server listed, without what no client can read.
+fn fine(server: &Arc<Server>, found: &Found) -> Fine {
+    let (era, version) = found.hello.as_ref().map_or((Era::Legacy, ""), |hello| (hello.era, &hello.version));
+    let mut fine = Fine { era, version: version.to_owned(), tools: Vec::new(), broken: Vec::new(), bytes: 0 };
+    for page in &found.pages {
+        let page = quarantine::cleaned(server, era, "tools/list", page.clone());
+        let told: serde_json::Value = page
+            .meta_json(quarantine::QUARANTINED)
+            .and_then(|json| serde_json::from_slice(json).ok())
+            .unwrap_or_default();
+        for broken in told[server.name.as_str()].as_array().into_iter().flatten() {
+            let part = |name: &str| broken[name].as_str().unwrap_or_default().to_owned();
+            fine.broken.push(format!("{:?}: {}", part("tool"), part("reason")));
+        }
+        let Some(list) = page.field("tools") else { continue };
+        fine.bytes += list.end - list.start;
+        let entries = scan::elements(page.raw(), list).into_iter();
+        fine.tools.extend(Listed::read_all(page.raw(), entries));
+    }
+    fine.tools.truncate(limits::LISTED);
+    fine
+}
+
+fn noise(seen: &Seen) -> Vec<String> {
+    let lines = match seen.noise {
+        0 => return Vec::new(),
+        1 => "1 line on its stdout was no message and was skipped".to_owned(),
+        lines => format!("{lines} lines on its stdout were no messages and were skipped"),
+    };
+    vec![format!("{lines}; its stdout belongs to MCP, let it log to stderr")]
+}
+
+impl Report {
+    /// Whether every server is well, and the gateway has what it needs.
+    pub fn is_well(&self) -> bool {
+        self.has_all() && self.servers.iter().all(|server| server.found.is_ok())
+    }
+
+    fn has_all(&self) -> bool {
+        self.needs.iter().all(|need| need.found.is_ok())
+    }
+
+    /// Whether nothing is wrong but credentials.
+    pub fn is_only_closed(&self) -> bool {
+        let troubles = || self.servers.iter().filter_map(|server| server.found.as_ref().err());
+        let is_closed = |trouble: &Trouble| matches!(trouble.cause, Cause::AuthExpired | Cause::Denied);
+        let unmet = || self.needs.iter().filter_map(|need| need.found.as_ref().err());
+        !self.is_well() && troubles().all(is_closed) && unmet().all(|unmet| unmet.problem == needs::NO_TOKEN)
+    }
+}

@@ -1,0 +1,184 @@
+//! What the gateway itself needs of this machine: addresses to listen on, a store to write to.
+//!
+//! Nothing is made, changed, locked or listened on. What a gateway that runs already has is no trouble: it is told.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::net::TcpSocket;
+
+use super::holder;
+use crate::config::{Config, Problem};
+use crate::frontend::http;
+use crate::store::embedded;
+use crate::store::embedded::Trouble;
+
+/// How long a disk may take to say what is there.
+const DISK: Duration = Duration::from_secs(10);
+
+/// The one trouble that is no more than a missing credential.
+pub(super) const NO_TOKEN: &str = "no_token";
+
+/// Something that the gateway needs.
+pub struct Need {
+    /// The section of the configuration.
+    pub(super) what: &'static str,
+    /// The address or the folder.
+    pub(super) at: String,
+    /// That it is there, with what is worth knowing; or why it is not.
+    pub(super) found: Result<Option<String>, Unmet>,
+}
+
+/// Why the gateway cannot have it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Unmet {
+    /// In one word, for programs.
+    pub(super) problem: &'static str,
+    /// What is the matter.
+    pub(super) text: String,
+    /// What to do.
+    pub(super) next: String,
+}
+
+impl Need {
+    /// What is worth knowing of what is there.
+    pub(super) fn note(&self) -> Option<String> {
+        let note = self.found.as_ref().ok()?.as_ref()?;
+        Some(format!("{} {}: {note}", self.what, self.at))
+    }
+}
+
+fn unmet(problem: &'static str, text: impl Into<String>, next: impl Into<String>) -> Unmet {
+    Unmet { problem, text: text.into(), next: next.into() }
+}
+
+/// Looks at everything that `seawall serve` would open.
+pub async fn look(config: &Config) -> Vec<Need> {
+    let mut needs = Vec::new();
+    let found = match http::refusal(config.listen) {
+        Some(why) => Err(unmet("open_to_others", why, "Listen on 127.0.0.1.")),
+        None => address(config.listen),
+    };
+    let is_stated = config.rules.written.has(&["listen"]);
+    let found = if is_stated { found } else { softened(found) };
+    needs.push(Need { what: "listen", at: config.listen.to_string(), found });
+    if let Some(admin) = &config.admin {
+        let is_same = admin.listen.port() != 0 && admin.listen == config.listen;
+        let found = match is_same {
+            true => Err(unmet("taken", "clients connect there", "Give [admin] a listen of its own.")),
+            false => address(admin.listen).and_then(|found| token(&admin.lacking).map_or(Ok(found), Err)),
+        };
+        needs.push(Need { what: "admin", at: admin.listen.to_string(), found });
+    }
+    if let Some(folder) = config.store.clone() {
+        let at = folder.display().to_string();
+        needs.push(Need { what: "store", at, found: in_time(move || store(&folder)).await });
+    }
+    needs
+}
+
+/// Operators have a token that is not there.
+fn token(lacking: &[Problem]) -> Option<Unmet> {
+    let told: Vec<String> = lacking.iter().map(ToString::to_string).collect();
+    let next = "Set it where `seawall` is started; until then nothing can be changed there.";
+    (!told.is_empty()).then(|| unmet(NO_TOKEN, told.join("; "), next))
+}
+
+/// Who did not say where to listen may never want to: a client may speak stdio to the gateway.
+fn softened(found: Result<Option<String>, Unmet>) -> Result<Option<String>, Unmet> {
+    found.or_else(|unmet| {
+        Ok(Some(format!("`seawall serve` could not listen there, unless on stdio: {}. {}", unmet.text, unmet.next)))
+    })
+}
+
+/// Whether an address can be listened on. It is taken for a moment, and never listened on.
+fn address(address: SocketAddr) -> Result<Option<String>, Unmet> {
+    match bind(address) {
+        Ok(()) => Ok(None),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => match holder::of_port(address) {
+            Some(holder) if holder.is_ours() => Ok(Some(format!("a gateway that runs has it: {}", holder.words()))),
+            Some(holder) => Err(taken(&holder.words())),
+            None => Err(taken("another program")),
+        },
+        Err(error) => Err(unbound(&error)),
+    }
+}
+
+fn bind(address: SocketAddr) -> io::Result<()> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // As a listener does: what a gateway that is gone leaves behind in the system's tables is in nobody's way.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)
+}
+
+fn taken(by: &str) -> Unmet {
+    unmet("taken", format!("{by} listens there"), "End it, or choose another port.")
+}
+
+fn unbound(error: &io::Error) -> Unmet {
+    let (problem, next) = match error.kind() {
+        ErrorKind::PermissionDenied => ("no_permission", "Choose a port from 1024 on, which every user may have."),
+        ErrorKind::AddrNotAvailable => {
+            ("no_such_address", "No interface of this machine has this address: is it right?")
+        }
+        _ => ("unbound", "Is the address right?"),
+    };
+    unmet(problem, format!("it cannot be listened on: {error}"), next)
+}
+
+/// Asks the disk on a thread of its own: one that hangs holds up nobody but that.
+async fn in_time(
+    ask: impl FnOnce() -> Result<Option<String>, Unmet> + Send + 'static,
+) -> Result<Option<String>, Unmet> {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || tell.send(ask()));
+    let silent = || Err(unmet("timeout", "its disk does not answer", "Is it mounted?"));
+    tokio::time::timeout(DISK, told).await.ok().and_then(Result::ok).unwrap_or_else(silent)
+}
+
+fn store(folder: &Path) -> Result<Option<String>, Unmet> {
+    let next = "Give [store] a path that this user can write to.";
+    let file = embedded::probe(folder).map_err(|trouble| match &trouble {
+        Trouble::Io { .. } => unmet("cannot_write", trouble.to_string(), next),
+        _ => unmet("damaged", trouble.to_string(), "Nothing is repaired or deleted by itself."),
+    })?;
+    match file.as_deref().and_then(holder::of_lock) {
+        None => Ok(None),
+        Some(Some(holder)) if holder.is_ours() => Ok(Some(format!("a gateway that runs has it: {}", holder.words()))),
+        Some(holder) => {
+            let by = holder.map_or_else(|| "another program".to_owned(), |holder| holder.words());
+            Err(unmet("taken", format!("{by} has it"), "End it, or give [store] another path."))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_an_address_cannot_be_had_is_said_with_the_next_step() {
+        let of = |kind: ErrorKind| unbound(&kind.into());
+        assert_eq!(
+            of(ErrorKind::PermissionDenied),
+            unmet(
+                "no_permission",
+                "it cannot be listened on: permission denied",
+                "Choose a port from 1024 on, which every user may have."
+            )
+        );
+        assert_eq!(of(ErrorKind::AddrNotAvailable).problem, "no_such_address");
+        assert_eq!(of(ErrorKind::Other).problem, "unbound");
+    }
+
+    #[test]
+    fn nobody_fails_for_an_address_that_nobody_chose() {
+        let found = softened(Err(taken("x (process 7)")));
+        let text = "`seawall serve` could not listen there, unless on stdio: x (process 7) listens there. \
+                    End it, or choose another port.";
+        assert_eq!(found, Ok(Some(text.to_owned())));
+        assert_eq!(softened(Ok(None)), Ok(None));
+    }
+}

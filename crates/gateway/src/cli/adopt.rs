@@ -1,0 +1,114 @@
+//! `seawall import` and `seawall eject`: Seawall put before the servers of a client, and taken away again.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::given::variable;
+use super::{Ended, USAGE, out};
+use crate::check::reached::shell;
+use crate::config::adopt::file::Current;
+use crate::config::adopt::{Deed, Fate, Plan, Then, clients, plan};
+use crate::runtime::log::plain;
+use crate::runtime::plural::counted;
+
+/// What both can be told.
+#[derive(Args, Debug)]
+pub(super) struct Adopt {
+    /// A client by its name, or its MCP file
+    #[arg(value_name = "CLIENT|FILE")]
+    file: String,
+    /// Write it; without this, only show what would change
+    #[arg(long)]
+    write: bool,
+    /// Only this server; may be given more than once
+    #[arg(long, value_name = "NAME")]
+    server: Vec<String>,
+}
+
+/// What `import` can be told.
+#[derive(Args, Debug)]
+pub(super) struct Import {
+    #[command(flatten)]
+    adopt: Adopt,
+    /// What the client starts [default: the full path of this program]
+    #[arg(long, value_name = "PROGRAM")]
+    command: Option<String>,
+}
+
+/// Puts Seawall before the servers of a client.
+pub(super) fn import(import: &Import) -> Ended {
+    let command = import.command.clone().or_else(this_program);
+    let command = command.ok_or((USAGE, "this program does not know its own path: give --command".to_owned()))?;
+    let given = import.command.as_ref().map(|command| format!(" --command {}", shell(command)));
+    run(
+        "import",
+        &given.unwrap_or_default(),
+        &import.adopt,
+        Deed::Import { seawall: &command, path: &variable("PATH").unwrap_or_default() },
+    )
+}
+
+/// Takes it away again.
+pub(super) fn eject(adopt: &Adopt) -> Ended {
+    run("eject", "", adopt, Deed::Eject)
+}
+
+fn run(name: &str, given: &str, adopt: &Adopt, deed: Deed<'_>) -> Ended {
+    let home = variable("HOME").map(PathBuf::from);
+    let path = clients::file(&adopt.file, Path::new(""), home.as_deref()).map_err(|why| (USAGE, why))?;
+    let wrong = |why: String| (USAGE, format!("{}: {why}", path.display()));
+    let current = Current::read(&path).map_err(wrong)?;
+    let plan = plan(&path, current.text(), deed, &adopt.server).map_err(|problems| (USAGE, problems.to_string()))?;
+    out(shown(&path, &plan, deed, adopt.write).trim_end());
+    if plan.changed() == 0 {
+        return Ok(());
+    }
+    let (file, servers) = (shell(&adopt.file), adopt.server.iter().map(|name| format!(" --server {}", shell(name))));
+    let rest = format!("{file}{}", servers.collect::<String>());
+    if !adopt.write {
+        out(&format!("\nNothing is written yet. To write it: seawall {name} {rest}{given} --write"));
+        return Ok(());
+    }
+    let copy = current.replace(&plan.text, plan.is_untouched).map_err(wrong)?;
+    let copy = copy.display();
+    out(&format!("\nWritten. The file as it was before Seawall: {copy}\nRestart the client for it to take effect."));
+    if name == "import" {
+        out(&format!("To undo it: seawall eject {rest} --write"));
+    }
+    Ok(())
+}
+
+/// What becomes of each server. Its arguments are not shown: they may hold what nobody else should see.
+fn shown(path: &Path, plan: &Plan, deed: Deed<'_>, writes: bool) -> String {
+    let (changed, all) = (plan.changed(), counted(plan.servers.len(), "server"));
+    let does = match (deed, writes) {
+        (Deed::Import { .. }, false) => "would start through Seawall",
+        (Deed::Import { .. }, true) => "start through Seawall from now on",
+        (Deed::Eject, false) => "would start without Seawall again",
+        (Deed::Eject, true) => "start without Seawall again",
+    };
+    let mut text = format!("{}: {changed} of {all} {does}\n", path.display());
+    for Fate { name, project, line, then } in &plan.servers {
+        let of = project.as_ref().map(|project| format!(" of {}", plain(project))).unwrap_or_default();
+        let name = format!("{}{of}", plain(name));
+        match then {
+            Then::Left(why) => text.push_str(&format!("\n{name} (line {line}) {why}\n")),
+            Then::Changed(from, words) => {
+                let to = words.iter().map(|word| shell(word)).collect::<Vec<_>>().join(" ");
+                let (from, to) = (plain(&shell(from)), plain(&to));
+                text.push_str(&format!("\n{name} (line {line})\n  - {from} …\n  + {to} …\n"));
+            }
+        }
+    }
+    text
+}
+
+/// Where a client finds this program: by the path that it is found by here, which outlives an update, else by its own.
+fn this_program() -> Option<String> {
+    let own = std::env::current_exe().ok()?;
+    let folders = variable("PATH").unwrap_or_default();
+    let known = std::env::split_paths(&folders).map(|folder| folder.join("seawall"));
+    let is_this = |path: &PathBuf| path.is_absolute() && path.canonicalize().ok() == own.canonicalize().ok();
+    known.into_iter().find(is_this).unwrap_or(own).into_os_string().into_string().ok()
+}

@@ -1,0 +1,85 @@
+//! `seawall explain`: how a tool is treated and why, from the configuration and from what its server listed last.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::given::{configured, variable, warn};
+use super::serve::memory_folder;
+use super::{Ended, USAGE};
+use crate::catalog::listed::Listed;
+use crate::config::{Config, ServerConfig};
+use crate::policy::explain::find::{Has, find, not_listed};
+use crate::policy::explain::{Asked, explain};
+use crate::protocol::{Message, limits, scan};
+use crate::store::catalog_cache;
+
+/// What `explain` can be told.
+#[derive(Args, Debug)]
+pub(super) struct Explain {
+    /// The tool: server/tool, server__tool, or its own name where only one server has it
+    #[arg(value_name = "TOOL")]
+    tool: String,
+    /// Seawall's own configuration, or a client's MCP file as it is
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Says how a tool is treated. Starts nothing and connects to nothing.
+pub(super) fn run(explain: &Explain) -> Ended {
+    let config = configured(explain.config.as_deref()).map_err(|problems| (USAGE, problems))?;
+    warn(&config);
+    let folder = memory_folder(&config);
+    let lists: Vec<_> = config.servers.iter().map(|server| listed(folder.as_deref(), server)).collect();
+    let has = |(server, list): (&ServerConfig, &List)| Has {
+        server: server.name.clone(),
+        tools: list.as_ref().map(|tools| tools.iter().map(|(name, _)| name.clone()).collect()),
+    };
+    let known: Vec<Has> = config.servers.iter().zip(&lists).map(has).collect();
+    let (at, tool) = find(&explain.tool, &known).map_err(|why| (USAGE, why))?;
+    let mut told = self::explain(&asked(&config, at, &tool, lists[at].as_ref()));
+    told.notes.extend(match lists[at] {
+        Some(_) => not_listed(&tool, &known[at]),
+        None => Some(
+            "what its server says of it is not known yet: \"seawall check\" asks it, and so does the first client"
+                .to_owned(),
+        ),
+    });
+    super::out(&if explain.json { told.json().to_string() } else { told.text() });
+    Ok(())
+}
+
+/// The tools that a server listed, with what it says of each.
+type List = Option<Vec<(String, Listed)>>;
+
+fn asked<'a>(config: &'a Config, at: usize, tool: &'a str, list: Option<&'a Vec<(String, Listed)>>) -> Asked<'a> {
+    let server = &config.servers[at];
+    Asked {
+        file: config.source.as_deref(),
+        rules: &config.rules,
+        server: &server.name,
+        of_server: &server.rules,
+        // What will hold once it is.
+        is_heard: true,
+        wait: server.life.reconnect.wait,
+        has_store: config.store.is_some(),
+        tool,
+        listed: list.and_then(|tools| tools.iter().find(|(name, _)| name == tool)).map(|(_, listed)| listed),
+        env: &variable,
+    }
+}
+
+/// What a server listed when it was last seen, to whomever.
+fn listed(folder: Option<&Path>, server: &ServerConfig) -> List {
+    let pages = catalog_cache::last_list(folder?, &server.transport.remembered_as(&server.name), "tools/list")?;
+    let tools = |page: &bytes::Bytes| {
+        let raw = [br#"{"jsonrpc":"2.0","id":0,"result":"#.as_slice(), page, b"}"].concat();
+        let page = Message::parse(raw.into()).ok()?;
+        let entries = scan::elements(page.raw(), page.field("tools")?);
+        Some(Listed::read_all(page.raw(), entries))
+    };
+    Some(pages.iter().filter_map(tools).flatten().take(limits::LISTED).collect())
+}

@@ -1,0 +1,236 @@
+//! The command line: what `seawall` can be told, and what it does then.
+
+mod adopt;
+mod check;
+mod explain;
+mod given;
+mod hint;
+mod remote;
+mod serve;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use self::serve::{memory, on_http, on_stdio};
+use super::config;
+use super::demo;
+use crate::runtime::log;
+use crate::upstream::{child, watcher};
+
+/// A usage or configuration error.
+pub const USAGE: u8 = 1;
+/// Somebody's credentials are missing or refused.
+const AUTH: u8 = 3;
+/// Something could not be reached or bound.
+const UNREACHABLE: u8 = 4;
+
+/// Stands between AI agents and their MCP tools, and keeps the agents working when the tools fail.
+#[derive(Debug, Parser)]
+#[command(name = "seawall", version, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Wrap one server; the client speaks stdio to us
+    #[command(
+        after_help = "Examples:\n  seawall run -- npx -y @modelcontextprotocol/server-everything\n  seawall run https://mcp.example/mcp\n\n\
+                            In a client's configuration put `seawall run --` before the server's own command."
+    )]
+    Run(Run),
+    /// Serve all configured servers on one endpoint
+    #[command(
+        after_help = "Examples:\n  seawall serve --config seawall.toml\n  seawall serve --config ~/.cursor/mcp.json --listen 127.0.0.1:7332\n\n\
+                            All servers are at /mcp, with tools named <server>__<tool> (of an only server as it names them, unless prefix = \"always\"); one server alone is at /mcp/<server>."
+    )]
+    Serve(Serve),
+    /// Look at everything that is configured: connects, lists, calls no tool
+    #[command(
+        after_help = "Examples:\n  seawall check\n  seawall check --config .mcp.json --json | jq '.servers[] | select(.ok | not)'\n\n\
+                            Exit codes: 0 all servers are well, 1 the configuration is wrong, 3 only credentials are missing, 4 a server, or something that the gateway needs, is not there."
+    )]
+    Check(check::Check),
+    /// Say how a tool is treated, and where each value comes from
+    #[command(
+        after_help = "Examples:\n  seawall explain github/create_issue\n  seawall explain github__create_issue --json | jq '.values.timeout'\n\n\
+                            Starts nothing and connects to nothing: what a server says of its tools is known from when it was last used."
+    )]
+    Explain(explain::Explain),
+    /// Put Seawall before the servers of a client that is set up already
+    #[command(after_help = "Examples:\n  seawall import cursor\n  seawall import .mcp.json --write\n\n\
+                            Clients: claude-desktop, claude-code, codex, cursor, gemini, vscode, windsurf: the project's file where there is one, else yours.\n\
+                            Only the commands change; everything else in the file stays as it is, and a copy of it is kept.")]
+    Import(adopt::Import),
+    /// Take Seawall away again: each server is started by its own command
+    #[command(after_help = "Examples:\n  seawall eject cursor\n  seawall eject .mcp.json --write")]
+    Eject(adopt::Adopt),
+    /// Write the JSON schema of the configuration, for editors
+    #[command(after_help = "Examples:\n  seawall schema > seawall.schema.json\n\n\
+                            With `#:schema ./seawall.schema.json` as its first line, editors complete and check a seawall.toml.")]
+    Schema,
+    /// See what Seawall does: faulty servers, the same calls direct and through Seawall, a table
+    #[command(after_help = "Examples:\n  seawall demo\n  seawall demo --seed 7 --calls 200\n\n\
+                            Nothing is needed and nothing is left behind. The same seed gives the same counts.")]
+    Demo(Demo),
+    #[command(flatten)]
+    Remote(remote::Remote),
+    /// Serve the faulty server of the demo on stdio (used by seawall itself)
+    #[command(hide = true)]
+    FaultyServer { folder: PathBuf },
+    /// Become a server's process (used by seawall itself)
+    #[command(hide = true)]
+    StartServer(StartServer),
+    /// Outlive a gateway and end what it leaves behind (used by seawall itself)
+    #[command(hide = true)]
+    WatchGateway {
+        /// Be the watcher, and not the one that starts it
+        #[arg(long)]
+        detached: bool,
+    },
+}
+
+#[derive(Args, Debug)]
+struct StartServer {
+    parent: u32,
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+struct Demo {
+    /// Where chance begins
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many things the agent wants done
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(10..=10_000))]
+    calls: u64,
+    /// How many times longer each limit is, for a machine that is often held up
+    #[arg(long, hide = true, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=60))]
+    pace: u32,
+}
+
+#[derive(Args, Debug)]
+struct Run {
+    /// Seawall's own configuration, or a client's MCP file as it is
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Remember nothing of the server between runs
+    #[arg(long)]
+    no_memory: bool,
+    /// The name of the server: in messages, and to choose one from a configuration
+    #[arg(long)]
+    name: Option<String>,
+    /// The address of a remote server
+    #[arg(value_name = "URL", conflicts_with = "command")]
+    url: Option<String>,
+    /// The command that starts the server, and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+struct Serve {
+    /// Seawall's own configuration, or a client's MCP file as it is
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where to listen, instead of what the configuration says
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// Remember nothing between runs, neither what servers said nor the sessions of clients
+    #[arg(long)]
+    no_memory: bool,
+    /// Speak stdio to one client instead of listening
+    #[arg(long, conflicts_with = "listen")]
+    stdio: bool,
+}
+
+/// What the arguments of this process say; or an exit code, if that is not clear or was only a question.
+pub fn parsed() -> Result<Cli, ExitCode> {
+    Cli::try_parse().map_err(|error| {
+        let _gone = error.print();
+        let arguments: Vec<String> = std::env::args().skip(1).collect();
+        match hint::run_line(&arguments) {
+            Some(line) if error.use_stderr() => log::line(&format!("a command stands behind `--`; write: {line}")),
+            _ => {}
+        }
+        if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS }
+    })
+}
+
+/// What must happen before there are threads: this process may have to become another.
+pub fn begin(cli: &Cli) -> Option<ExitCode> {
+    match &cli.command {
+        Command::StartServer(start) => {
+            let error = child::become_server(start.parent, &start.command);
+            log::tell(&format!("cannot start {:?}: {error}", start.command.first()));
+            Some(ExitCode::from(UNREACHABLE))
+        }
+        Command::WatchGateway { detached } => {
+            let watched = watcher::watch(*detached);
+            Some(if watched.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(UNREACHABLE) })
+        }
+        _ => {
+            child::launch_through("/proc/self/exe".into());
+            None
+        }
+    }
+}
+
+/// Does what the command line says.
+pub async fn run(cli: Cli) -> ExitCode {
+    let is_gateway = matches!(cli.command, Command::Run(_) | Command::Serve(_));
+    let ended = match cli.command {
+        Command::StartServer(_) | Command::WatchGateway { .. } => Ok(()),
+        Command::Demo(Demo { seed, calls, pace }) => {
+            let played = demo::run(seed, calls, pace).await;
+            played.map_err(|error| (UNREACHABLE, format!("the demo could not be played: {error}")))
+        }
+        Command::Remote(remote) => remote::run(remote).await,
+        Command::FaultyServer { folder } => {
+            demo::serve(&folder).await;
+            Ok(())
+        }
+        Command::Run(run) => {
+            let no_memory = run.no_memory;
+            match given::wrapped(run) {
+                Ok(config) => on_stdio(&config, memory(&config, no_memory)).await,
+                Err(problems) => Err((USAGE, problems)),
+            }
+        }
+        Command::Check(check) => check::run(&check).await,
+        Command::Schema => {
+            out(config::SCHEMA.trim_end());
+            Ok(())
+        }
+        Command::Explain(explain) => explain::run(&explain),
+        Command::Import(import) => adopt::import(&import),
+        Command::Eject(eject) => adopt::eject(&eject),
+        Command::Serve(serve) => match given::served(&serve) {
+            Ok(config) if serve.stdio => on_stdio(&config, memory(&config, serve.no_memory)).await,
+            Ok(config) => on_http(&config, memory(&config, serve.no_memory)).await,
+            Err(problems) => Err((USAGE, problems)),
+        },
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err((code, text)) => {
+            // Who starts a gateway reads a log; who gives a command reads an answer.
+            text.lines().for_each(if is_gateway { log::error } else { log::tell });
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// Writes what was asked for; a reader that has gone does not want the rest.
+fn out(text: &str) {
+    use std::io::Write;
+    let _read = writeln!(std::io::stdout(), "{text}");
+}
+
+/// How a command ended: well, or with an exit code and what to tell.
+type Ended = Result<(), (u8, String)>;

@@ -1,0 +1,165 @@
+//! Runs a gateway from its start to its end: what is opened, in which order, and what ends it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::given::{tell_lacking, variable, warn};
+use super::{Ended, UNREACHABLE, USAGE};
+use crate::admin;
+use crate::catalog::required;
+use crate::config::Config;
+use crate::frontend::guard::Guard;
+use crate::frontend::http::Listener;
+use crate::frontend::stdio;
+use crate::gateway::Gateway;
+use crate::runtime::log;
+use crate::store::catalog_cache::Memory;
+use crate::store::embedded::{Bounds, Store, Trouble};
+use crate::upstream::mark;
+
+/// What is remembered stands in the store where there is one.
+pub(super) fn memory(config: &Config, is_off: bool) -> Memory {
+    Memory::new(memory_folder(config).filter(|_| !is_off))
+}
+
+/// Where it stands.
+pub(super) fn memory_folder(config: &Config) -> Option<PathBuf> {
+    let folder = config.store.as_ref().map(|store| store.join("memory"));
+    folder.or_else(|| Memory::default_folder(&variable))
+}
+
+async fn gateway(config: &Config, memory: Memory, store: Option<Store>) -> Result<Arc<Gateway>, (u8, String)> {
+    tell_lacking(config);
+    let gateway = Gateway::new(config, memory, store)
+        .map_err(|error| (UNREACHABLE, format!("cannot prepare connections: {error}")))?;
+    // What a gateway that crashed has left behind goes; nobody waits for that.
+    gateway.lifecycle.spawn(mark::sweep());
+    Ok(gateway)
+}
+
+/// The store that the configuration names; one that cannot be read is told before anything starts.
+#[expect(clippy::disallowed_methods, reason = "what waits in the store expires by wall time")]
+async fn store(config: &Config) -> Result<Option<Store>, Trouble> {
+    let Some(folder) = config.store.clone() else { return Ok(None) };
+    let opened = tokio::task::spawn_blocking(move || Store::open(&folder, Bounds::default(), SystemTime::now())).await;
+    opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())).map(Some)
+}
+
+pub(super) async fn on_stdio(config: &Config, memory: Memory) -> Ended {
+    warn(config);
+    // A client's server must not fail because another client's has the store, or the port.
+    let store = match store(config).await {
+        Err(in_use @ Trouble::InUse { .. }) => {
+            log::warn(&format!("{in_use}; here no write waits for its server"));
+            None
+        }
+        opened => opened.map_err(|trouble| (USAGE, trouble.to_string()))?,
+    };
+    let gateway = gateway(config, memory, store).await?;
+    let mut stop = Stop::new()?;
+    if let Err((_, why)) = open_admin(&gateway, config).await {
+        log::warn(&why);
+    }
+    loaded_required(&gateway, &mut stop).await?;
+    tokio::select! {
+        () = stdio::serve(&gateway, tokio::io::stdin(), tokio::io::stdout(), config.grace) => {}
+        () = stop.asked() => {}
+    }
+    // Also when the client left: a write that waited may be under way for it.
+    gateway.lifecycle.drain(config.grace, stop.asked()).await;
+    end(&gateway).await;
+    Ok(())
+}
+
+pub(super) async fn on_http(config: &Config, memory: Memory) -> Ended {
+    warn(config);
+    let store = store(config).await.map_err(|trouble| (USAGE, trouble.to_string()))?;
+    let gateway = gateway(config, memory, store).await?;
+    let mut stop = Stop::new()?;
+    open_admin(&gateway, config).await?;
+    loaded_required(&gateway, &mut stop).await?;
+    let guard = Guard { hosts: config.allowed_hosts.clone(), origins: config.allowed_origins.clone() };
+    let listener = Listener::bind(Arc::clone(&gateway), config.listen, guard).await;
+    let listener = listener.map_err(|error| (UNREACHABLE, format!("cannot listen on {}: {error}", config.listen)))?;
+    let address = listener.address().unwrap_or(config.listen);
+    let names: Vec<&str> = gateway.servers.iter().map(|server| server.name.as_str()).collect();
+    log::line(&format!("listening on http://{address}/mcp, servers: {}", names.join(", ")));
+    let serving = tokio::spawn(listener.serve());
+    stop.asked().await;
+    log::line("going down: calls under way may finish; a second signal ends them");
+    gateway.lifecycle.drain(config.grace, stop.asked()).await;
+    gateway.lifecycle.closing.cancel();
+    let _in_time = tokio::time::timeout(Duration::from_secs(5), serving).await;
+    end(&gateway).await;
+    Ok(())
+}
+
+/// Lets operators in, if the configuration says where: before anything is loaded, so that they can see it load.
+async fn open_admin(gateway: &Arc<Gateway>, config: &Config) -> Ended {
+    let Some(admin) = &config.admin else { return Ok(()) };
+    let bound = admin::Listener::bind(gateway, config).await;
+    let bound = bound.map_err(|error| (UNREACHABLE, format!("cannot listen on {} (admin): {error}", admin.listen)))?;
+    if let Some(listener) = bound {
+        log::line(&format!("admin at http://{}", listener.address().unwrap_or(admin.listen)));
+        gateway.lifecycle.spawn(listener.serve());
+    }
+    Ok(())
+}
+
+/// What must be there is loaded before anybody is served.
+async fn loaded_required(gateway: &Gateway, stop: &mut Stop) -> Ended {
+    let loaded = tokio::select! {
+        loaded = required::load(gateway.all()) => loaded,
+        () = stop.asked() => Err("stopped while the required servers were loaded".to_owned()),
+    };
+    if loaded.is_err() {
+        end(gateway).await;
+    }
+    loaded.map_err(|text| (UNREACHABLE, text))
+}
+
+pub(super) async fn end(gateway: &Gateway) {
+    // Whoever delivers or waits stops, also if it was the client that ended it all.
+    gateway.lifecycle.draining.cancel();
+    gateway.lifecycle.closing.cancel();
+    gateway.all().close().await;
+    gateway.lifecycle.settle().await;
+    gateway.lifecycle.end().await;
+    if let Some(store) = &gateway.all().store {
+        store.close().await;
+    }
+}
+
+/// SIGTERM and SIGINT: the first asks, the second insists. SIGHUP, which asks others to read their configuration again, is
+/// told and changes nothing.
+pub(super) struct Stop {
+    hangup: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Stop {
+    pub(super) fn new() -> Result<Self, (u8, String)> {
+        let listen = |kind| signal(kind).map_err(|error| (UNREACHABLE, format!("cannot listen for signals: {error}")));
+        Ok(Self {
+            hangup: listen(SignalKind::hangup())?,
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    pub(super) async fn asked(&mut self) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hangup.recv() => {
+                    log::line("SIGHUP: this version does not read its configuration again; restart it to change it");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The calls of one client that are under way, by the client's own ids: none twice, none too many, each can be called off.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use crate::protocol::{Id, Message, build, limits};
+use crate::upstream::call::Cancel;
+
+/// The calls of one client that are under way, by the client's own ids.
+#[derive(Debug, Default)]
+pub struct Calls {
+    open: Arc<Mutex<Open>>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    calls: HashMap<Id, Arc<Cancel>>,
+    bytes: usize,
+}
+
+impl Calls {
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a call of so many bytes; an id that is under way cannot begin again, and too much cannot be.
+    pub fn begin(&self, id: &Id, cancel: &Arc<Cancel>, bytes: usize) -> Result<Began, build::Error> {
+        let mut open = self.open();
+        if open.calls.contains_key(id) {
+            return Err(build::Error::new(build::INVALID_REQUEST, "this id is in use by a call that is under way"));
+        }
+        if open.calls.len() >= limits::CALLS {
+            return Err(build::Error::new(build::OVERLOADED, format!("over {} calls are under way", limits::CALLS)));
+        }
+        if open.bytes + bytes > limits::CALL_BYTES {
+            let text = format!("calls of over {} bytes are under way", limits::CALL_BYTES);
+            return Err(build::Error::new(build::OVERLOADED, text));
+        }
+        open.calls.insert(id.clone(), Arc::clone(cancel));
+        open.bytes += bytes;
+        Ok(Began { open: Arc::clone(&self.open), id: id.clone(), bytes })
+    }
+
+    /// Whether none is under way.
+    pub fn is_empty(&self) -> bool {
+        self.open().calls.is_empty()
+    }
+
+    /// Calls one off.
+    pub fn cancel(&self, id: &Id, notification: &Message) {
+        let cancel = self.open().calls.get(id).cloned();
+        if let Some(cancel) = cancel {
+            cancel.cancel(Bytes::copy_from_slice(notification.body_json()));
+        }
+    }
+
+    /// Calls all off.
+    pub fn cancel_all(&self) {
+        for cancel in self.open().calls.values() {
+            cancel.cancel(Bytes::new());
+        }
+    }
+}
+
+/// A call under way; over when dropped.
+#[derive(Debug)]
+pub struct Began {
+    open: Arc<Mutex<Open>>,
+    id: Id,
+    bytes: usize,
+}
+
+impl Drop for Began {
+    fn drop(&mut self) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.calls.remove(&self.id);
+        open.bytes -= self.bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_under_way_are_bounded_in_number_and_in_bytes() {
+        let calls = Calls::default();
+        let begin = |number, bytes| calls.begin(&Id::number(number), &Arc::default(), bytes);
+        let large: Vec<Began> = (0..16).map(|number| begin(number, limits::CALL_BYTES / 16).unwrap()).collect();
+        assert_eq!(begin(16, 1).unwrap_err().message, "calls of over 67108864 bytes are under way");
+        assert_eq!(begin(3, 1).unwrap_err().code, build::INVALID_REQUEST);
+        drop(large);
+        let small: Vec<Began> = (0..1024).map(|number| begin(number, 100).unwrap()).collect();
+        assert_eq!(begin(1024, 1).unwrap_err().message, "over 1024 calls are under way");
+        drop(small);
+        assert!(begin(0, 1).is_ok());
+    }
+}

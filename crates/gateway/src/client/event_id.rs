@@ -1,0 +1,97 @@
+//! The ids of events on streams that a client can come back to: which stream, which place, and whose answer it carries.
+//!
+//! An id outlives the gateway that wrote it: a client shows it to the next one. So it says in which life of its session it
+//! was written, and under which id the answer of its stream is waited for: a stream that is gone still ends with an answer.
+
+use std::fmt;
+
+use crate::protocol::Id;
+
+/// A stream, as the ids of its events name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StreamName {
+    /// The life of the session: empty at first, another word after each restart.
+    pub life: String,
+    /// The number of the stream; 0 is the one that belongs to no request.
+    pub number: u64,
+    /// The request that it answers.
+    pub request: Option<Asked>,
+}
+
+/// A request that is answered on a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub id: Id,
+    pub is_call: bool,
+}
+
+impl StreamName {
+    /// The id of the event at a place.
+    pub(crate) fn at(&self, place: u64) -> String {
+        format!("{self}{place}{}", Suffix(self.request.as_ref()))
+    }
+
+    /// The stream and the place that an id names.
+    pub(crate) fn read(event: &str) -> Option<(Self, u64)> {
+        let (life, rest) = event.split_once(':').unwrap_or(("", event));
+        let (number, rest) = rest.split_once('-')?;
+        let (place, request) = match rest.split_once('.') {
+            Some((place, request)) => (place, Some(asked(request)?)),
+            None => (rest, None),
+        };
+        Some((Self { life: life.to_owned(), number: number.parse().ok()?, request }, place.parse().ok()?))
+    }
+}
+
+impl fmt::Display for StreamName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.life.is_empty() {
+            write!(f, "{}:", self.life)?;
+        }
+        write!(f, "{}-", self.number)
+    }
+}
+
+struct Suffix<'a>(Option<&'a Asked>);
+
+impl fmt::Display for Suffix<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(Asked { id, is_call }) = self.0 else { return Ok(()) };
+        f.write_str(if *is_call { ".t" } else { ".r" })?;
+        id.json().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+fn asked(text: &str) -> Option<Asked> {
+    let is_call = text.starts_with('t');
+    let digits = text.strip_prefix(['t', 'r'])?.as_bytes();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    let json: Vec<u8> = digits.chunks(2).map(|pair| byte(pair).filter(|_| pair.len() == 2)).collect::<Option<_>>()?;
+    // It came from a client: it goes back as JSON only if it is some.
+    let is_json = serde_json::from_slice::<i64>(&json).is_ok() || serde_json::from_slice::<String>(&json).is_ok();
+    let id = Id::new(json.into()).ok().filter(|_| is_json)?;
+    Some(Asked { id, is_call })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_read_as_it_was_written() {
+        let request = |id: &'static str, is_call| Some(Asked { id: Id::new(id.into()).unwrap(), is_call });
+        for (name, written) in [
+            (StreamName { life: String::new(), number: 0, request: None }, "0-7"),
+            (StreamName { life: String::new(), number: 3, request: request("12", true) }, "3-7.t3132"),
+            (StreamName { life: "a1".to_owned(), number: 3, request: request("\"x\"", false) }, "a1:3-7.r227822"),
+        ] {
+            assert_eq!(name.at(7), written);
+            assert_eq!(StreamName::read(written), Some((name, 7)));
+        }
+        for foreign in
+            ["", "x", "-", "1-", "1-99999999999999999999", "1-0.", "1-0.x31", "1-0.t3", "1-0.t7b7d", "1-0.tzz"]
+        {
+            assert_eq!(StreamName::read(foreign), None, "{foreign}");
+        }
+    }
+}

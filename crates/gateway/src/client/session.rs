@@ -1,0 +1,301 @@
+//! One client of the legacy era: what it said when it came, its conversations with servers, what is under way.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use seawall::Question;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+
+use crate::client::calls::Calls;
+use crate::client::stream::Stream;
+use crate::gateway::Route;
+use crate::protocol::edit;
+use crate::protocol::names::Era;
+use crate::protocol::{Id, Message, build, limits};
+use crate::translate::subscribe;
+use crate::upstream::call::Outlet;
+use crate::upstream::handshake::Opening;
+use crate::upstream::{Keeper, Link};
+use warm::Kept;
+
+mod go_on;
+mod missing;
+mod servers;
+mod to_client;
+pub mod warm;
+
+/// Questions that are kept for a client that is not ready to be asked; more are asked all the same.
+const EARLY: usize = 16;
+
+/// A client session.
+pub struct Session {
+    /// Its own name among all clients.
+    pub id: Arc<str>,
+    /// Who the client is, if it brought a secret of its own; else empty. Another session of the same client has the same.
+    pub identity: Arc<str>,
+    /// The servers it sees.
+    pub route: Arc<Route>,
+    /// What belongs to no call goes here: the GET stream, or stdout.
+    pub general: Arc<Stream>,
+    /// What it said in `initialize`.
+    pub opening: OnceLock<Opening>,
+    /// The log level it asked for, for servers that want to hear it with each request.
+    pub log_level: Mutex<Option<String>>,
+    /// Resources it subscribed to, per server.
+    pub subscribed: Mutex<HashMap<String, Vec<String>>>,
+    followers: Mutex<HashMap<String, AbortHandle>>,
+    /// Kept here, one per server, so that shared conversations know who is still there.
+    outlets: Mutex<HashMap<String, Arc<dyn Outlet>>>,
+    greeted: AtomicBool,
+    initialized: AtomicBool,
+    promised: Mutex<HashMap<String, Option<Bytes>>>,
+    missing: Mutex<Vec<missing::Missing>>,
+    keepers: Mutex<HashMap<String, Kept>>,
+    calls: Calls,
+    asked: Mutex<HashMap<u64, Asked>>,
+    /// Questions of servers that were told that the handshake is over before the client said so.
+    early: Mutex<Vec<(Weak<Link>, Message)>>,
+    next: AtomicU64,
+}
+
+/// A question that the client has not answered.
+enum Asked {
+    /// A server's.
+    Server { link: Weak<Link>, id: Id, token: Option<Bytes>, _open: Option<Question> },
+    /// Our own, on behalf of a modern server.
+    Own(oneshot::Sender<Message>),
+}
+
+impl Session {
+    /// A session on `route` whose messages at large go to `general`. What waits in a store belongs to whoever asked for it,
+    /// by this `id`, also after a restart.
+    pub fn new(id: &str, identity: Arc<str>, route: Arc<Route>, general: Arc<Stream>) -> Arc<Self> {
+        Arc::new(Self {
+            id: id.into(),
+            identity,
+            route,
+            general,
+            opening: OnceLock::new(),
+            log_level: Mutex::default(),
+            subscribed: Mutex::default(),
+            followers: Mutex::default(),
+            outlets: Mutex::default(),
+            greeted: AtomicBool::new(false),
+            initialized: AtomicBool::new(false),
+            promised: Mutex::default(),
+            missing: Mutex::default(),
+            keepers: Mutex::default(),
+            calls: Calls::default(),
+            asked: Mutex::default(),
+            early: Mutex::default(),
+            next: AtomicU64::new(1),
+        })
+    }
+
+    fn asked(&self) -> MutexGuard<'_, HashMap<u64, Asked>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whose calls and results these are: the client's, in whichever session, where it can be known.
+    pub fn owner(&self) -> Arc<str> {
+        Arc::clone(if self.identity.is_empty() { &self.id } else { &self.identity })
+    }
+
+    /// The calls under way.
+    pub fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    /// The handshake with the client is over: the server may speak by itself.
+    async fn ready(self: &Arc<Self>, link: &Arc<Link>) {
+        match link.era() {
+            Era::Legacy => link.initialized().await,
+            Era::Modern => subscribe::follow(self, link),
+        }
+    }
+
+    /// Notes who follows a server; whoever did before stops.
+    pub fn follow(&self, server: String, follower: AbortHandle) {
+        if let Some(before) = self.followers.lock().unwrap_or_else(PoisonError::into_inner).insert(server, follower) {
+            before.abort();
+        }
+    }
+
+    fn keepers(&self) -> Vec<Arc<Keeper>> {
+        let keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
+        keepers.values().map(|kept| Arc::clone(&kept.keeper)).collect()
+    }
+
+    /// The conversations that are open now.
+    pub fn links(&self) -> Vec<Arc<Link>> {
+        self.keepers().iter().filter_map(|keeper| keeper.now()).collect()
+    }
+
+    /// The way to this client over one of its streams.
+    pub fn outlet(self: &Arc<Self>, stream: &Arc<Stream>) -> Arc<dyn Outlet> {
+        Arc::new(to_client::ToClient { session: Arc::downgrade(self), stream: Arc::clone(stream) })
+    }
+
+    /// Takes the client's answer to a question, back to whoever asked.
+    pub fn answered(&self, answer: Message) {
+        let Some(number) = answer.id().and_then(Id::as_number) else { return };
+        let asked = self.asked().remove(&number);
+        match asked {
+            Some(Asked::Server { link, id, .. }) => {
+                if let (Some(link), Some(span)) = (link.upgrade(), answer.id_span()) {
+                    link.note_private();
+                    link.tell_soon(edit::splice(answer.raw(), &mut [(span, id.json())]));
+                }
+            }
+            Some(Asked::Own(reply)) => {
+                let _gone = reply.send(answer);
+            }
+            None => {}
+        }
+    }
+
+    /// Takes a notification of the client that is not about one of its calls: to every server that is open.
+    pub async fn notified(self: &Arc<Self>, notification: &Message) {
+        match notification.method() {
+            "notifications/cancelled" => {
+                let id = notification.field("requestId").and_then(|span| Id::new(notification.slice(span)).ok());
+                if let Some(id) = id {
+                    self.calls.cancel(&id, notification);
+                }
+            }
+            "notifications/initialized" => {
+                self.initialized.store(true, Ordering::SeqCst);
+                let links = self.links();
+                join_all(links.iter().map(|link| self.ready(link))).await;
+                self.ask_early();
+                self.keep_promises(&links);
+                self.tell_missing();
+            }
+            "notifications/progress" => self.progressed(notification),
+            _ => {
+                for link in self.links().iter().filter(|link| link.era() == Era::Legacy) {
+                    link.note_private();
+                    link.tell_soon(notification.raw().clone());
+                }
+            }
+        }
+    }
+
+    /// Keeps a question for a client that is not ready to be asked; whether it is kept. A server is listed as soon as it is
+    /// greeted, so it may ask sooner than its client expects.
+    fn holds_back(&self, link: &Arc<Link>, question: &Message) -> bool {
+        let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_early = !self.initialized.load(Ordering::SeqCst) && early.len() < EARLY;
+        if is_early {
+            early.push((Arc::downgrade(link), question.clone()));
+        }
+        is_early
+    }
+
+    /// The client is ready: it is asked what was kept for it.
+    fn ask_early(self: &Arc<Self>) {
+        let early = std::mem::take(&mut *self.early.lock().unwrap_or_else(PoisonError::into_inner));
+        let outlet = self.outlet(&self.general);
+        for (link, question) in early {
+            if let Some(link) = link.upgrade() {
+                outlet.ask(&link, question, None);
+            }
+        }
+    }
+
+    /// Progress of the client with a server's question.
+    fn progressed(&self, notification: &Message) {
+        let Some(span) = notification.field("progressToken") else { return };
+        let number = std::str::from_utf8(span.of(notification.raw())).ok().and_then(|text| text.parse::<u64>().ok());
+        let found = number.and_then(|number| match self.asked().get(&number) {
+            Some(Asked::Server { link, token: Some(token), .. }) => Some((link.upgrade()?, token.clone())),
+            _ => None,
+        });
+        if let Some((link, token)) = found {
+            link.tell_soon(edit::splice(notification.raw(), &mut [(span, &token)]));
+        }
+    }
+
+    /// Asks the client something of our own, on one of its streams.
+    pub async fn ask(&self, stream: &Stream, method: &str, params: &[u8]) -> Option<Message> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (reply, answer) = oneshot::channel();
+        if !self.remember(number, Asked::Own(reply)) {
+            return None;
+        }
+        let forget = Forget { session: self, number };
+        if !stream.ask(build::request(&Id::number(number), method, params)) {
+            return None;
+        }
+        let answer = answer.await.ok();
+        drop(forget);
+        answer
+    }
+
+    fn remember(&self, number: u64, asked: Asked) -> bool {
+        let mut open = self.asked();
+        if open.len() >= limits::CALLS {
+            return false;
+        }
+        open.insert(number, asked);
+        true
+    }
+
+    /// The client is gone for good, whatever is under way.
+    pub fn leave(&self) {
+        drop(self.give_up());
+        self.calls.cancel_all();
+    }
+
+    /// Everything this client had is over. What it started and never used is kept for the next.
+    pub async fn close(&self) {
+        self.general.end();
+        for keeper in self.give_up() {
+            keeper.close().await;
+        }
+        self.calls.cancel_all();
+    }
+
+    /// The client has ended its session. A client that is known may ask for what it left running in its next one: that is
+    /// called off and waited for, as if only the call had been left.
+    pub async fn end(&self) {
+        if self.identity.is_empty() {
+            return self.close().await;
+        }
+        self.general.end();
+        self.calls.cancel_all();
+        for keeper in self.give_up() {
+            tokio::spawn(async move { keeper.close_when_idle().await });
+        }
+    }
+
+    /// Gives up all conversations; those that another client may have are handed on, the rest is to be closed.
+    fn give_up(&self) -> Vec<Arc<Keeper>> {
+        let kept: Vec<_> = self.keepers.lock().unwrap_or_else(PoisonError::into_inner).drain().collect();
+        let own = kept.into_iter().filter(|(server, _)| !self.route.is_shared(server));
+        own.filter_map(|(_, kept)| self.route.warm.keep(kept)).collect()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        for follower in self.followers.get_mut().unwrap_or_else(PoisonError::into_inner).values() {
+            follower.abort();
+        }
+    }
+}
+
+struct Forget<'a> {
+    session: &'a Session,
+    number: u64,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.session.asked().remove(&self.number);
+    }
+}

@@ -1,0 +1,86 @@
+//! The way to one client over one of its streams: notifications pass, questions get ids of the session.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use seawall::Question;
+
+use super::{Asked, Session};
+use crate::client::stream::Stream;
+use crate::protocol::{Message, edit};
+use crate::upstream::Link;
+use crate::upstream::call::Outlet;
+
+/// The way to one client over one of its streams.
+pub(super) struct ToClient {
+    pub(super) session: Weak<Session>,
+    pub(super) stream: Arc<Stream>,
+}
+
+impl Outlet for ToClient {
+    fn notify(&self, link: &Arc<Link>, notification: Message) {
+        if notification.method() != "notifications/cancelled" {
+            return self.stream.notify(notification.raw().clone());
+        }
+        // The server takes back a question: the client knows it under our id.
+        let (Some(session), Some(span)) = (self.session.upgrade(), notification.field("requestId")) else { return };
+        let is_it = |asked: &Asked| {
+            matches!(asked, Asked::Server { link: from, id, .. }
+                if Weak::as_ptr(from) == Arc::as_ptr(link) && id.json() == span.of(notification.raw()))
+        };
+        let number = session.asked().iter().find(|(_, asked)| is_it(asked)).map(|(number, _)| *number);
+        if let Some(number) = number {
+            session.asked().remove(&number);
+            self.stream.say(edit::splice(notification.raw(), &mut [(span, number.to_string().as_bytes())]));
+        }
+    }
+
+    fn say(&self, notification: Message) {
+        self.stream.notify(notification.into_raw());
+    }
+
+    fn ask(&self, link: &Arc<Link>, question: Message, open: Option<Question>) {
+        let (Some(session), Some(id), Some(id_span)) = (self.session.upgrade(), question.id(), question.id_span())
+        else {
+            return link.refuse(&question, "the client is gone");
+        };
+        link.note_private();
+        if Arc::ptr_eq(&self.stream, &session.general) && session.holds_back(link, &question) {
+            return;
+        }
+        let number = session.next.fetch_add(1, Ordering::Relaxed);
+        let token_span = question.meta("progressToken");
+        let token = token_span.map(|span| Bytes::copy_from_slice(span.of(question.raw())));
+        if !session
+            .remember(number, Asked::Server { link: Arc::downgrade(link), id: id.detached(), token, _open: open })
+        {
+            return link.refuse(&question, "the client has too many questions to answer already");
+        }
+        let text = number.to_string();
+        let mut cuts: Vec<_> =
+            [Some(id_span), token_span].into_iter().flatten().map(|span| (span, text.as_bytes())).collect();
+        if !self.stream.ask(edit::splice(question.raw(), &mut cuts)) {
+            session.asked().remove(&number);
+            link.refuse(&question, "the client has not taken what was said before");
+        }
+    }
+
+    fn listed(&self, link: &Arc<Link>, changed: &[&'static str]) {
+        if let Some(session) = self.session.upgrade() {
+            session.listed(link, changed);
+        }
+    }
+
+    fn can_be_asked(&self) -> bool {
+        true
+    }
+
+    fn pause(&self) {
+        self.stream.pause();
+    }
+
+    fn is_open(&self) -> bool {
+        self.stream.is_read()
+    }
+}

@@ -1,0 +1,399 @@
+//! What goes to a client on one stream: kept in order, bounded, and readable again from where a client lost it.
+//!
+//! A slow client costs itself only: when too much waits, notifications give way, the oldest first, and no more
+//! questions are taken. What was taken, and every answer, stays.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use seawall::CallControl;
+use tokio::sync::Notify;
+
+use crate::protocol::limits;
+use crate::protocol::pieces::Pieces;
+use crate::upstream::call::{Call, Receipt};
+
+/// One thing that a stream says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// Its place in the stream, from 1.
+    pub place: u64,
+    /// The message.
+    pub message: Pieces,
+    /// Whether it is the answer that ends the stream.
+    pub last: bool,
+    droppable: bool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    kept: VecDeque<Said>,
+    /// Bytes in `kept`, and how many of them may be there only for a client that comes back.
+    bytes: usize,
+    keep: usize,
+    /// Bytes that were not handed out yet.
+    unread: usize,
+    places: u64,
+    /// Everything up to this place was handed out.
+    read: u64,
+    ended: bool,
+    /// Which reader may read: a newer one replaces an older one.
+    reader: u64,
+    reading: bool,
+    /// Whether a client knows how to come back when it is hung up on.
+    pausable: bool,
+    /// What it held was given up, unread.
+    forgotten: bool,
+}
+
+/// A stream of messages to one client.
+#[derive(Debug, Default)]
+pub struct Stream {
+    state: Mutex<State>,
+    news: Notify,
+    taken: Notify,
+    /// The call whose answer ends it, where it is one call's.
+    call: OnceLock<(Arc<CallControl>, Arc<Receipt>)>,
+}
+
+/// What a reader finds.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    /// A message.
+    Said(Said),
+    /// Nothing more will come.
+    Ended,
+}
+
+impl Stream {
+    /// A stream that a client can come back to; `pausable` if it may be hung up on.
+    pub fn resumable(pausable: bool) -> Arc<Self> {
+        let state = State { keep: limits::KEPT_BYTES, pausable, ..State::default() };
+        Arc::new(Self { state: Mutex::new(state), ..Self::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The answer to this call ends it: whoever reads the stream is the client of the call.
+    pub fn belongs_to(&self, call: &Call) {
+        let _once = self.call.set((Arc::clone(&call.control), Arc::clone(&call.receipt)));
+    }
+
+    /// A notification: given up when the client does not keep up.
+    pub fn notify(&self, message: impl Into<Pieces>) {
+        self.push(message.into(), false, true);
+    }
+
+    /// A question: not taken while too much waits, and never given up once it is.
+    pub fn ask(&self, message: impl Into<Pieces>) -> bool {
+        let has_room = self.state().has_room();
+        if has_room {
+            self.push(message.into(), false, false);
+        }
+        has_room
+    }
+
+    /// One answer of many on a stream for all of them: never given up.
+    pub fn say(&self, message: impl Into<Pieces>) {
+        self.push(message.into(), false, false);
+    }
+
+    /// The answer. Nothing can be said after it.
+    pub fn answer(&self, message: impl Into<Pieces>) {
+        self.push(message.into(), true, false);
+    }
+
+    /// Hangs up on whoever reads, if the client can come back for the rest.
+    pub fn pause(&self) {
+        let mut state = self.state();
+        if state.pausable && !state.ended {
+            state.reader += 1;
+            state.reading = false;
+            drop(state);
+            self.news.notify_waiters();
+        }
+    }
+
+    /// Whether nothing more will be said.
+    pub fn is_over(&self) -> bool {
+        self.state().ended
+    }
+
+    /// Ends without an answer.
+    pub fn end(&self) {
+        self.state().ended = true;
+        self.news.notify_waiters();
+    }
+
+    fn push(&self, message: Pieces, last: bool, droppable: bool) {
+        let mut state = self.state();
+        if state.ended {
+            return;
+        }
+        state.places += 1;
+        let place = state.places;
+        state.bytes += message.size();
+        state.unread += message.size();
+        state.kept.push_back(Said { place, message, last, droppable });
+        state.ended = last;
+        state.make_room();
+        drop(state);
+        self.news.notify_waiters();
+    }
+
+    /// A reader from after `place` on; a reader that was there before is turned away.
+    pub fn reader(self: &Arc<Self>, place: u64) -> Reader {
+        let number = self.state().begin();
+        if let Some((control, _)) = self.call.get() {
+            control.come_back();
+        }
+        self.news.notify_waiters();
+        Reader { stream: Arc::clone(self), number, place }
+    }
+
+    /// A reader from after `place` on, or from where the last one was, unless there is one.
+    pub fn only_reader(self: &Arc<Self>, place: Option<u64>) -> Option<Reader> {
+        let mut state = self.state();
+        if state.reading {
+            return None;
+        }
+        let (number, place) = (state.begin(), place.unwrap_or(state.read));
+        Some(Reader { stream: Arc::clone(self), number, place })
+    }
+
+    /// Waits until there is room for more, or nobody reads.
+    pub async fn room(&self) {
+        loop {
+            let taken = self.taken.notified();
+            tokio::pin!(taken);
+            taken.as_mut().enable();
+            {
+                let state = self.state();
+                if state.has_room() || !state.reading {
+                    return;
+                }
+            }
+            taken.await;
+        }
+    }
+
+    /// How many bytes it holds.
+    pub fn bytes(&self) -> usize {
+        self.state().bytes
+    }
+
+    /// Gives up what it holds, if nobody reads it; whether there was something.
+    pub fn forget(&self) -> bool {
+        let mut state = self.state();
+        if state.reading || state.kept.is_empty() {
+            return false;
+        }
+        state.kept = VecDeque::new();
+        (state.bytes, state.unread, state.read) = (0, 0, state.places);
+        state.forgotten = true;
+        true
+    }
+
+    /// Whether what it held was given up.
+    pub fn is_forgotten(&self) -> bool {
+        self.state().forgotten
+    }
+
+    /// Whether somebody reads it.
+    pub fn is_read(&self) -> bool {
+        self.state().reading
+    }
+
+    /// Whether all was said and all was read.
+    pub fn is_done(&self) -> bool {
+        let state = self.state();
+        state.ended && state.read == state.places
+    }
+
+    /// Whether all was said and nobody reads it.
+    pub fn is_left(&self) -> bool {
+        let state = self.state();
+        state.ended && !state.reading
+    }
+}
+
+impl State {
+    /// Notes a new reader; gives its number.
+    fn begin(&mut self) -> u64 {
+        self.reader += 1;
+        self.reading = true;
+        self.reader
+    }
+
+    /// Notes that everything up to `place` was handed out, or passed over by a client that says it has it.
+    fn read_up_to(&mut self, place: u64) {
+        let from = self.kept.partition_point(|said| said.place <= self.read);
+        let passed = self.kept.range(from..).take_while(|said| said.place <= place);
+        self.unread -= passed.map(|said| said.message.size()).sum::<usize>();
+        self.read = self.read.max(place);
+    }
+
+    fn has_room(&self) -> bool {
+        self.unread <= limits::PENDING_BYTES && self.kept.len() <= limits::CALLS + limits::KEPT_EVENTS
+    }
+
+    /// Keeps the last events that were read, for a client that comes back, and a bounded number of unread ones.
+    fn make_room(&mut self) {
+        let mut read = self.kept.partition_point(|said| said.place <= self.read);
+        while (self.kept.len() - read > limits::PENDING_EVENTS || self.unread > limits::PENDING_BYTES)
+            && let Some(oldest) = self.kept.range(read..).position(|said| said.droppable)
+            && let Some(given_up) = self.kept.remove(read + oldest)
+        {
+            self.bytes -= given_up.message.size();
+            self.unread -= given_up.message.size();
+        }
+        while read > 0
+            && (self.kept.len() > limits::KEPT_EVENTS || self.bytes > self.keep)
+            && let Some(oldest) = self.kept.pop_front()
+        {
+            self.bytes -= oldest.message.size();
+            read -= 1;
+        }
+    }
+}
+
+/// One reading of a stream.
+#[derive(Debug)]
+pub struct Reader {
+    stream: Arc<Stream>,
+    number: u64,
+    place: u64,
+}
+
+impl Reader {
+    /// Everything up to this place was read, or is not asked for.
+    pub fn place(&self) -> u64 {
+        self.place
+    }
+
+    /// The next thing said; waits for it. Safe to drop while it waits.
+    pub async fn next(&mut self) -> Next {
+        loop {
+            let stream = Arc::clone(&self.stream);
+            let news = stream.news.notified();
+            tokio::pin!(news);
+            news.as_mut().enable();
+            if let Some(next) = self.try_next() {
+                return next;
+            }
+            news.await;
+        }
+    }
+
+    /// The next thing said, if it is there.
+    pub fn try_next(&mut self) -> Option<Next> {
+        let mut state = self.stream.state();
+        if state.reader != self.number {
+            return Some(Next::Ended);
+        }
+        let next = state.kept.partition_point(|said| said.place <= self.place);
+        if let Some(said) = state.kept.get(next).cloned() {
+            self.place = said.place;
+            state.read_up_to(said.place);
+            state.make_room();
+            drop(state);
+            self.stream.taken.notify_waiters();
+            if let Some((_, receipt)) = self.stream.call.get().filter(|_| said.last) {
+                receipt.delivered();
+            }
+            return Some(Next::Said(said));
+        }
+        state.ended.then_some(Next::Ended)
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut state = self.stream.state();
+        if state.reader == self.number {
+            state.reading = false;
+            drop(state);
+            self.stream.taken.notify_waiters();
+            if let Some((control, _)) = self.stream.call.get() {
+                control.leave();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(next: Option<Next>) -> Option<(u64, String)> {
+        match next? {
+            Next::Said(said) => Some((said.place, String::from_utf8(said.message.whole().to_vec()).unwrap())),
+            Next::Ended => Some((0, String::new())),
+        }
+    }
+
+    #[test]
+    fn a_client_that_comes_back_reads_on_from_where_it_was() {
+        let stream = Stream::resumable(true);
+        stream.notify("a");
+        stream.notify("b");
+        let mut first = stream.reader(0);
+        assert_eq!(text(first.try_next()), Some((1, "a".into())));
+        assert_eq!(text(first.try_next()), Some((2, "b".into())));
+        assert_eq!(first.try_next(), None);
+        stream.answer("c");
+        stream.notify("too late");
+
+        let mut second = stream.reader(1);
+        assert_eq!(first.try_next(), Some(Next::Ended));
+        assert_eq!(text(second.try_next()), Some((2, "b".into())));
+        assert_eq!(text(second.try_next()), Some((3, "c".into())));
+        assert_eq!(second.try_next(), Some(Next::Ended));
+        assert!(stream.is_done());
+    }
+
+    #[test]
+    fn an_answer_that_comes_right_after_a_pause_is_there_for_the_next_reader() {
+        let stream = Stream::resumable(true);
+        let mut first = stream.reader(0);
+        stream.pause();
+        stream.answer("late");
+        assert_eq!(first.try_next(), Some(Next::Ended));
+        assert!(stream.is_over());
+        assert_eq!(text(stream.reader(0).try_next()), Some((1, "late".to_owned())));
+    }
+
+    #[test]
+    fn a_flood_gives_way_to_questions_and_the_answer() {
+        let stream = Stream::resumable(true);
+        stream.ask("question");
+        for number in 0..10_000 {
+            stream.notify(format!("{number}"));
+        }
+        stream.answer("answer");
+        let mut reader = stream.reader(0);
+        let mut seen = Vec::new();
+        while let Some((place, text)) = text(reader.try_next()) {
+            if place == 0 {
+                break;
+            }
+            seen.push(text);
+        }
+        assert!(seen.len() <= limits::PENDING_EVENTS + 1, "{}", seen.len());
+        assert_eq!((seen[0].as_str(), seen[seen.len() - 1].as_str()), ("question", "answer"));
+        assert_eq!(seen[seen.len() - 2], "9999");
+    }
+
+    #[test]
+    fn what_was_read_is_kept_for_a_while_only() {
+        let stream = Stream::resumable(true);
+        let mut reader = stream.reader(0);
+        for number in 0..10_000 {
+            stream.notify(format!("{number}"));
+            reader.try_next();
+        }
+        assert!(stream.state().kept.len() <= limits::KEPT_EVENTS);
+    }
+}

@@ -1,0 +1,51 @@
+//! Decides what of a server's words nobody reads: what the configuration gave it in secret.
+
+use std::fmt;
+
+use http::Uri;
+
+use super::{Secret, ServerConfig, Transport};
+use crate::config::place;
+
+/// A shorter value is a setting, not a secret.
+const SHORTEST: usize = 6;
+
+/// What a server may not be quoted with.
+#[derive(Clone, Default)]
+pub struct Secrets {
+    /// The longest first: one may be the beginning of another, and the rest of that must not be left.
+    words: Vec<String>,
+}
+
+impl Secrets {
+    /// The secrets of a server: its variables and headers, what variables and files brought into its address or arguments, and
+    /// what is not shown of its address.
+    pub fn of(server: &ServerConfig) -> Self {
+        let (values, url): (Vec<&Secret>, Option<&Uri>) = match &server.transport {
+            Transport::Stdio { env, .. } => (env.iter().map(|(_, value)| value).collect(), None),
+            Transport::Http { url, headers, .. } | Transport::Sse { url, headers } | Transport::Ws { url, headers } => {
+                (headers.iter().map(|(_, value)| value).collect(), Some(url))
+            }
+            Transport::Incomplete { .. } => (Vec::new(), None),
+        };
+        let values = values.into_iter().chain(&server.filled).map(Secret::expose);
+        // Of `Bearer <token>` the token alone is secret too.
+        let words = values.flat_map(|value| [value, value.rsplit(' ').next().unwrap_or("")]);
+        let words = words.chain(url.map(place::secrets).unwrap_or_default());
+        let mut words: Vec<String> = words.filter(|word| word.len() >= SHORTEST).map(str::to_owned).collect();
+        words.sort_by_key(|word| std::cmp::Reverse(word.len()));
+        words.dedup();
+        Self { words }
+    }
+
+    /// The text without them.
+    pub fn hide(&self, text: &str) -> String {
+        self.words.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "***"))
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}

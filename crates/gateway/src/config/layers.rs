@@ -1,0 +1,338 @@
+//! Which policy a tool gets: the built-in table by kind, then what the configuration says, the nearest last.
+//!
+//! Built in < `[defaults]` < `[kinds.K]` < `[servers.S.policy]` < `[tools."S/T"]`, of those the plain names after the globs.
+
+use seawall::{
+    Annotations, BreakerPolicy, Effect, Fallback, HedgePolicy, Kind, LoopPolicy, Policy, Preset, ServerPolicy,
+    Siblings, Style, Tiers, ToolFacts,
+};
+
+use super::layer::{Layer, Own};
+use super::written::Written;
+use crate::config::prefix::Prefix;
+
+/// Everything the configuration says about policies.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rules {
+    /// What everything starts from.
+    pub preset: Preset,
+    /// The timeouts of tools.
+    pub tiers: Tiers,
+    /// For all tools.
+    pub defaults: Layer,
+    /// For the tools of a kind.
+    pub kinds: Vec<(Kind, Layer)>,
+    /// For tools by name: `server/tool`, with `*` for anything; globs first, then plain names.
+    pub tools: Vec<(String, Layer)>,
+    /// How failures are told.
+    pub messages: Messages,
+    /// How tools are called on the endpoint of all servers.
+    pub prefix: Prefix,
+    /// Where all of it stands.
+    pub written: Written,
+}
+
+/// How failures are told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Messages {
+    /// In whose words; unless set, in the preset's.
+    pub style: Option<Style>,
+    /// Whether the text is the error object; unless set, as the preset has it.
+    pub as_json: Option<bool>,
+    /// Whether failures always carry details.
+    pub debug: bool,
+    /// Whether a call may not ask for details itself.
+    pub no_debug_on_request: bool,
+}
+
+/// What is known of a tool from its server's list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hints {
+    /// What the server says repeating it would do.
+    pub annotations: Annotations,
+    /// Whether its results follow a schema of their own.
+    pub has_output_schema: bool,
+    /// What the other tools of its server tell about it.
+    pub siblings: Siblings,
+}
+
+/// How one server's tools are treated, beside what is said of all.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServerRules {
+    /// Its annotations may only narrow.
+    pub distrust_annotations: bool,
+    /// What its tools share.
+    pub policy: ServerPolicy,
+    /// `[servers.S.policy]`.
+    pub layer: Layer,
+    /// Where all of it stands.
+    pub written: Written,
+}
+
+/// A place of the configuration that speaks of tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place<'a> {
+    /// `[defaults]`.
+    Defaults,
+    /// `[kinds.K]`.
+    Kind(Kind),
+    /// `[servers.S.policy]`.
+    Server,
+    /// `[tools."S/T"]`, by its pattern.
+    Tools(&'a str),
+}
+
+/// What is known of a tool, and which places of the configuration state its kind and its effect.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// What is known.
+    pub facts: ToolFacts<'a>,
+    /// Who states its kind.
+    pub kind: Option<Place<'a>>,
+    /// Who states its effect.
+    pub effect: Option<Place<'a>>,
+}
+
+impl Rules {
+    /// The policy of a tool.
+    pub fn tool(&self, server: &str, own: &ServerRules, name: &str, hints: Hints) -> (Policy, Own) {
+        let facts = self.known(server, own, name, hints).facts;
+        let mut policy = self.preset.policy(&facts, &self.tiers);
+        let mut extra = Own::default();
+        for (_, layer) in self.layers(server, own, name, policy.kind) {
+            layer.apply(&mut policy, &mut extra);
+        }
+        fit(&mut policy);
+        (policy, extra)
+    }
+
+    /// What is known of a tool; its kind and effect as the operator states them, the nearest place first.
+    pub fn known<'a>(&'a self, server: &str, own: &'a ServerRules, name: &'a str, hints: Hints) -> Known<'a> {
+        let nearest = |kind| self.layers(server, own, name, kind).into_iter().rev();
+        let mut known = Known {
+            facts: ToolFacts {
+                name,
+                annotations: hints.annotations,
+                distrust_annotations: own.distrust_annotations,
+                siblings: hints.siblings,
+                ..ToolFacts::default()
+            },
+            kind: None,
+            effect: None,
+        };
+        known.facts = self.preset.informed(&known.facts);
+        if let Some((place, layer)) = nearest(None).find(|(_, layer)| layer.kind.is_some()) {
+            (known.facts.kind, known.kind) = (layer.kind, Some(place));
+        }
+        let near =
+            nearest(None).filter(|(place, _)| *place != Place::Defaults).find(|(_, layer)| layer.effect.is_some());
+        // What its kind says of its effect counts only where no nearer place says something.
+        let stated = near.or_else(|| nearest(known.facts.kind()).find(|(_, layer)| layer.effect.is_some()));
+        if let Some((place, layer)) = stated {
+            (known.facts.effect, known.effect) = (layer.effect, Some(place));
+        }
+        known
+    }
+
+    /// The places that speak of a tool, the nearest last.
+    pub fn layers<'a>(
+        &'a self,
+        server: &str,
+        own: &'a ServerRules,
+        name: &str,
+        kind: Option<Kind>,
+    ) -> Vec<(Place<'a>, &'a Layer)> {
+        let fits = |pattern: &str| {
+            pattern.split_once('/').is_some_and(|(servers, tools)| glob(servers, server) && glob(tools, name))
+        };
+        let of_kind =
+            self.kinds.iter().filter(|(of, _)| Some(*of) == kind).map(|(of, layer)| (Place::Kind(*of), layer));
+        let named = self.tools.iter().filter(|(pattern, _)| fits(pattern));
+        let named = named.map(|(pattern, layer)| (Place::Tools(pattern.as_str()), layer));
+        let all = std::iter::once((Place::Defaults, &self.defaults));
+        all.chain(of_kind).chain([(Place::Server, &own.layer)]).chain(named).collect()
+    }
+
+    /// Whether the text of a failure is the error object: the seed of this preset had nothing else.
+    pub fn as_json(&self) -> bool {
+        self.messages.as_json.unwrap_or(self.preset == Preset::Gitnexus)
+    }
+
+    /// Whether a server that was there and is away is not waited for: its agents want to know at once, unless the file says otherwise.
+    pub fn tells_loss_at_once(&self) -> bool {
+        self.preset == Preset::Gitnexus && !self.written.has(&["reconnect", "wait"])
+    }
+
+    /// In whose words failures are told. GitNexus's stay with its preset.
+    pub fn style(&self) -> Style {
+        match self.messages.style {
+            Some(Style::Classic) if self.preset == Preset::Gitnexus => Style::Gitnexus,
+            Some(style) => style,
+            None => self.preset.style(),
+        }
+    }
+
+    /// The policy of a method that only reads, `resources/read` and the like, or of one that sets something.
+    pub fn method(&self, own: &ServerRules, method: &str) -> Policy {
+        let sets = matches!(method, "resources/subscribe" | "resources/unsubscribe" | "logging/setLevel");
+        let effect = if sets { Effect::Idempotent } else { Effect::ReadOnly };
+        let facts = ToolFacts { kind: Some(Kind::Read), effect: Some(effect), ..ToolFacts::named(method) };
+        let mut policy = self.preset.policy(&facts, &self.tiers);
+        for layer in [&self.defaults, &own.layer] {
+            layer.apply(&mut policy, &mut Own::default());
+        }
+        // It is treated like a tool that reads, and is none.
+        (policy.kind, policy.slots) = (None, None);
+        policy.loops = LoopPolicy::OFF;
+        policy.cache = seawall::CachePolicy::default();
+        policy.fallback.clear();
+        fit(&mut policy);
+        policy
+    }
+
+    /// The breaker of all tools that share one.
+    pub fn global_breaker(&self) -> BreakerPolicy {
+        let mut breaker = Some(BreakerPolicy::default());
+        self.defaults.breaker.apply(&mut breaker);
+        breaker.unwrap_or_default()
+    }
+
+    /// How a server is treated as a whole.
+    pub fn server(&self, own: &ServerRules) -> ServerPolicy {
+        let mut policy = own.policy.clone();
+        self.defaults.apply_to_server(&mut policy);
+        own.layer.apply_to_server(&mut policy);
+        policy
+    }
+}
+
+/// What is said of many tools holds for those it can hold for: an old answer of a write would be a lie, a second
+/// attempt beside it could act twice, with other arguments it does something else, and what destroys is not put off. Nor does a part of a call have more time than the whole.
+pub(crate) fn fit(policy: &mut Policy) {
+    policy.attempt_timeout = policy.attempt_timeout.filter(|limit| *limit <= policy.timeout);
+    let limit = policy.attempt_timeout.unwrap_or(policy.timeout);
+    policy.hedge = policy.hedge.filter(|hedge| !matches!(hedge, HedgePolicy::After(delay) if *delay >= limit));
+    let reads = policy.effect == Effect::ReadOnly;
+    if !reads {
+        policy.cache.fresh = None;
+        policy.hedge = None;
+    }
+    let (effect, keeps) = (policy.effect, policy.cache.stale.is_some());
+    policy.fallback.retain(|step| match step {
+        Fallback::Cached => reads && keeps,
+        Fallback::Simplify(_) | Fallback::PreviousPage(_) => reads,
+        Fallback::Queue => matches!(effect, Effect::Write | Effect::Idempotent),
+        _ => true,
+    });
+}
+
+/// Whether a name fits a pattern in which `*` stands for anything.
+pub fn glob(pattern: &str, name: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut name) = name.strip_prefix(head) else { return false };
+    let mut parts: Vec<&str> = rest.split('*').collect();
+    let last = parts.pop().unwrap_or_default();
+    for part in parts {
+        match name.find(part) {
+            Some(at) => name = &name[at + part.len()..],
+            None => return false,
+        }
+    }
+    name.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::layer::{BreakerLayer, CacheLayer, RetryLayer};
+    use super::*;
+
+    fn attempts(attempts: u32) -> Layer {
+        Layer { retry: RetryLayer { attempts: Some(attempts), ..RetryLayer::default() }, ..Layer::default() }
+    }
+
+    #[test]
+    fn patterns_fit_what_they_say() {
+        for (pattern, name, fits) in [
+            ("get", "get", true),
+            ("get", "get_issue", false),
+            ("get_*", "get_issue", true),
+            ("*", "", true),
+            ("*_issue", "get_issue", true),
+            ("*_issue", "get_issues", false),
+            ("a*b*c", "aXbYc", true),
+            ("a*b*c", "ac", false),
+            ("a*a", "a", false),
+        ] {
+            assert_eq!(glob(pattern, name), fits, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_place_wins_and_says_only_what_it_says() {
+        let mut rules = Rules { defaults: attempts(9), ..Rules::default() };
+        let mut own = ServerRules::default();
+        let tool = |rules: &Rules, own: &ServerRules| rules.tool("gh", own, "get_issue", Hints::default()).0;
+        assert_eq!(tool(&rules, &own).retry.attempts, 9);
+        rules.kinds.push((Kind::Read, attempts(8)));
+        rules.kinds.push((Kind::Write, attempts(1)));
+        assert_eq!(tool(&rules, &own).retry.attempts, 8);
+        own.layer = attempts(7);
+        assert_eq!(tool(&rules, &own).retry.attempts, 7);
+        rules.tools.push(("*/get_*".to_owned(), attempts(6)));
+        rules.tools.push(("gh/get_issue".to_owned(), attempts(5)));
+        let policy = tool(&rules, &own);
+        assert_eq!((policy.retry.attempts, policy.retry.backoff.base), (5, Duration::from_secs(1)));
+        assert_eq!(rules.tool("other", &ServerRules::default(), "get_x", Hints::default()).0.retry.attempts, 6);
+    }
+
+    #[test]
+    fn an_effect_that_is_stated_for_a_kind_or_for_all_holds_where_none_is_stated_nearer() {
+        let effect = |effect| Layer { effect: Some(effect), ..Layer::default() };
+        let mut rules = Rules { defaults: effect(Effect::Destructive), ..Rules::default() };
+        let of = |rules: &Rules, name: &str| rules.tool("gh", &ServerRules::default(), name, Hints::default()).0.effect;
+        assert_eq!((of(&rules, "create_issue"), of(&rules, "batch_tag")), (Effect::Destructive, Effect::Destructive));
+        rules.kinds.push((Kind::Batch, effect(Effect::Idempotent)));
+        assert_eq!((of(&rules, "create_issue"), of(&rules, "batch_tag")), (Effect::Destructive, Effect::Idempotent));
+        rules.tools.push(("gh/batch_*".to_owned(), effect(Effect::Write)));
+        assert_eq!(of(&rules, "batch_tag"), Effect::Write);
+    }
+
+    #[test]
+    fn the_operators_effect_and_kind_come_first_and_distrust_only_narrows() {
+        let mut rules = Rules::default();
+        let reads = Hints {
+            annotations: Annotations { read_only_hint: Some(true), ..Annotations::default() },
+            ..Hints::default()
+        };
+        let own = ServerRules::default();
+        assert_eq!(rules.tool("s", &own, "frob", reads).0.effect, Effect::ReadOnly);
+        let distrust = ServerRules { distrust_annotations: true, ..ServerRules::default() };
+        assert_eq!(rules.tool("s", &distrust, "frob", reads).0.effect, Effect::Write);
+        rules.tools.push(("s/frob".to_owned(), Layer { effect: Some(Effect::Destructive), ..Layer::default() }));
+        assert_eq!(rules.tool("s", &own, "frob", reads).0.effect, Effect::Destructive);
+    }
+
+    #[test]
+    fn what_is_said_of_all_tools_leaves_out_those_it_would_harm() {
+        let cache = CacheLayer { ttl: Some(Duration::from_secs(5)), stale: None };
+        let all = Layer {
+            cache,
+            hedge: Some(Some(seawall::HedgePolicy::Quantile(0.95))),
+            fallback: Some(vec![Fallback::Cached, Fallback::PreviousPage(None), Fallback::Queue]),
+            breaker: BreakerLayer { failures: Some(0), ..BreakerLayer::default() },
+            ..Layer::default()
+        };
+        let rules = Rules { defaults: all, ..Rules::default() };
+        let policy = |name| rules.tool("s", &ServerRules::default(), name, Hints::default()).0;
+        let (read, write) = (policy("get_x"), policy("create_x"));
+        assert_eq!((read.validate(), write.validate()), (Ok(()), Ok(())));
+        assert_eq!((read.cache.fresh.is_some(), write.cache.fresh.is_some()), (true, false));
+        assert_eq!(
+            (read.fallback, write.fallback),
+            (vec![Fallback::Cached, Fallback::PreviousPage(None)], vec![Fallback::Queue])
+        );
+        assert_eq!((read.hedge.is_some(), write.hedge.is_some(), read.breaker), (true, false, None));
+    }
+}

@@ -1,0 +1,67 @@
+//! Decides whether what a file says about tools can hold: the servers it names are there, and what is to wait has a place.
+//!
+//! A policy for a server with a slip in its name would be read, and hold for nothing.
+
+use super::problem::Problems;
+use super::suggest;
+use super::tree::{Field, Text};
+use crate::config::layers::glob;
+
+/// What the policies of a file may count on.
+struct There<'a> {
+    servers: Vec<&'a str>,
+    has_store: bool,
+}
+
+/// Looks at the settings in `section` and at the `servers` of a file. What else is wrong there is told elsewhere.
+pub(super) fn check(section: &Field<'_>, servers: &Field<'_>, problems: &mut Problems) {
+    let told = &mut Problems::default();
+    let listed = servers.entries(told);
+    let there = There { servers: listed.iter().map(|(name, _)| *name).collect(), has_store: section.has("store") };
+    for (key, value) in section.entries(told) {
+        match key {
+            "defaults" => there.look_at(&value, problems),
+            "kinds" => value.entries(told).iter().for_each(|(_, table)| there.look_at(table, problems)),
+            "tools" => {
+                for (pattern, table) in value.entries(told) {
+                    let server = pattern.split_once('/').map(|(server, _)| server);
+                    if let Some(server) = server.filter(|server| !there.servers.iter().any(|name| glob(server, name))) {
+                        problems.push(table.place.problem(there.no_server(server)));
+                    }
+                    there.look_at(&table, problems);
+                }
+            }
+            _ => {}
+        }
+    }
+    for (_, server) in listed.iter().filter(|(_, server)| server.is_table()) {
+        let own = server.entries(told).into_iter().find(|(key, _)| *key == "policy");
+        own.iter().for_each(|(_, table)| there.look_at(table, problems));
+    }
+}
+
+impl There<'_> {
+    /// Looks at the fallbacks of one policy.
+    fn look_at(&self, table: &Field<'_>, problems: &mut Problems) {
+        let told = &mut Problems::default();
+        let steps = table.entries(told).into_iter().filter(|(key, _)| *key == "fallback");
+        for step in steps.flat_map(|(_, list)| list.items(&mut Problems::default())) {
+            if step.text().is_ok_and(|word| word.text == "queue") && !self.has_store {
+                problems.push(step.place.problem("needs a place where calls wait; add [store] with a path"));
+            }
+            let other = if step.is_table() { step.entries(told) } else { Vec::new() };
+            let other = other.into_iter().find(|(key, _)| *key == "tool").and_then(|(_, tool)| tool.text().ok());
+            let Some(Text { place, text }) = other else { continue };
+            if let Some((server, _)) = text.split_once('/').filter(|(server, _)| !self.servers.contains(server)) {
+                problems.push(place.problem(self.no_server(server)));
+            }
+        }
+    }
+
+    fn no_server(&self, name: &str) -> String {
+        match suggest::nearest(name, &self.servers) {
+            Some(near) => format!("there is no server {name:?}; did you mean {near:?}?"),
+            None => format!("there is no server {name:?}; there are {}", self.servers.join(", ")),
+        }
+    }
+}

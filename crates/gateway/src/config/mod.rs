@@ -1,0 +1,368 @@
+//! Decides what the gateway is asked to do: a config file, or a command line, becomes a checked [`Config`].
+//!
+//! Text → tree (`json`, `toml`) → raw servers (`own`, `import`) → resolved servers (`resolve`).
+//! Either everything is right and there is a [`Config`], or every problem is told at once.
+
+mod address;
+mod admin;
+pub mod adopt;
+mod command;
+mod duration;
+mod env;
+mod env_file;
+mod expand;
+mod headers;
+mod hide;
+mod import;
+mod json;
+pub mod layer;
+pub mod layers;
+mod limit;
+mod load;
+mod mentions;
+mod name;
+mod own;
+pub mod place;
+mod policy;
+pub mod prefix;
+mod problem;
+mod raw;
+mod reconnect;
+mod resolve;
+mod rules;
+mod secret;
+mod settings;
+mod size;
+mod source;
+mod suggest;
+mod toml;
+mod tool_errors;
+mod tree;
+mod words;
+pub mod written;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http::{HeaderName, Uri};
+
+pub use self::admin::AdminConfig;
+pub use self::hide::Secrets;
+pub use self::load::LoadConfig;
+use self::problem::Place;
+pub use self::problem::{Problem, Problems};
+pub use self::reconnect::Reconnecting;
+pub use self::secret::Secret;
+pub use self::suggest::nearest;
+use crate::config::layers::{Rules, ServerRules};
+use crate::protocol::hash;
+
+use self::expand::Scope;
+use self::source::Format;
+use self::tree::{Field, Node};
+
+/// The JSON schema of Seawall's own file, for editors.
+pub const SCHEMA: &str = include_str!("schema.json");
+
+/// What the gateway is asked to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Where clients connect.
+    pub listen: SocketAddr,
+    /// The servers, in the order of the file; those that are switched off are left out.
+    pub servers: Vec<ServerConfig>,
+    /// How long running calls may take to finish when the gateway stops.
+    pub grace: Duration,
+    /// The largest message that is taken from a client, in bytes.
+    pub max_request: usize,
+    /// How many bytes of large answers may wait for their clients.
+    pub answer_memory: usize,
+    /// How long a client's session may be idle before its servers are stopped.
+    pub session_idle: Duration,
+    /// Further `Host` values to answer to, in lower case.
+    pub allowed_hosts: Vec<String>,
+    /// Further `Origin` values to answer to, in lower case.
+    pub allowed_origins: Vec<String>,
+    /// How tools are treated.
+    pub rules: Rules,
+    /// How servers are loaded.
+    pub load: LoadConfig,
+    /// The folder of what must survive: writes that wait for their server.
+    pub store: Option<PathBuf>,
+    /// Where operators come in, if they do.
+    pub admin: Option<AdminConfig>,
+    /// The file this was read from.
+    pub source: Option<PathBuf>,
+    /// What stands in the file and is passed over.
+    pub warnings: Vec<Problem>,
+}
+
+/// One server, and how to reach it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerConfig {
+    /// Its name: 1 to 64 of `A-Z a-z 0-9 _ - .`, without `__`, unique in its config.
+    pub name: String,
+    /// How to reach it.
+    pub transport: Transport,
+    /// What variables and files brought into its address or its arguments, and may be secret.
+    pub filled: Vec<Secret>,
+    /// Whether one child serves all client sessions.
+    pub shared: bool,
+    /// Whether the start fails if it cannot be loaded.
+    pub required: bool,
+    /// How its tools are treated.
+    pub rules: ServerRules,
+    /// When it is there.
+    pub life: Life,
+}
+
+/// When a server is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// It is started by the first call, not by the client's handshake, if what it says is remembered.
+    pub lazy: bool,
+    /// It is stopped when no call came for so long, and started again by the next.
+    pub idle_stop: Option<Duration>,
+    /// A child that its client left before it used it is kept for the next client for so long.
+    pub keep_warm: Duration,
+    /// How it is tried again when it is away.
+    pub reconnect: Reconnecting,
+}
+
+impl Default for Life {
+    fn default() -> Self {
+        let keep_warm = Duration::from_secs(60);
+        Self { lazy: false, idle_stop: None, keep_warm, reconnect: Reconnecting::default() }
+    }
+}
+
+/// How a server is reached.
+#[derive(Clone, PartialEq)]
+pub enum Transport {
+    /// A child process that speaks on its stdin and stdout.
+    Stdio {
+        /// The program.
+        command: String,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Its variables, each name once.
+        env: Vec<(String, Secret)>,
+        /// Where it starts; absolute when it comes from a file.
+        cwd: Option<PathBuf>,
+        /// Whether it also gets the whole environment of the gateway.
+        inherit_env: bool,
+    },
+    /// Streamable HTTP.
+    Http {
+        /// `http` or `https`.
+        url: Uri,
+        /// Sent with every request, each name once.
+        headers: Vec<(HeaderName, Secret)>,
+        /// The transport was guessed: a server that refuses it may speak SSE.
+        sse_fallback: bool,
+    },
+    /// HTTP with server-sent events, as before streamable HTTP.
+    Sse {
+        /// `http` or `https`.
+        url: Uri,
+        /// Sent with every request, each name once.
+        headers: Vec<(HeaderName, Secret)>,
+    },
+    /// WebSocket.
+    Ws {
+        /// `ws` or `wss`.
+        url: Uri,
+        /// Sent with the handshake, each name once.
+        headers: Vec<(HeaderName, Secret)>,
+    },
+    /// None yet: its configuration refers to variables or files that are not there.
+    Incomplete {
+        /// What is not there, and where it is referred to.
+        lacking: Vec<Problem>,
+    },
+}
+
+impl Transport {
+    /// The name under which all is remembered that the server of this name says: the same for the same server. One program may
+    /// be several servers, which differ in the variables they are given. One address may be several too, by the headers; but
+    /// tokens come and go, so there the name tells them apart.
+    pub fn remembered_as(&self, name: &str) -> String {
+        let mut identity = Vec::new();
+        let (url, cwd);
+        match self {
+            Self::Stdio { command, args, cwd: folder, env, .. } => {
+                cwd = format!("{folder:?}");
+                identity.extend([command.as_str(), &cwd]);
+                identity.extend(args.iter().map(String::as_str));
+                identity.extend(env.iter().flat_map(|(variable, value)| [variable.as_str(), value.expose()]));
+            }
+            Self::Http { url: at, .. } | Self::Sse { url: at, .. } | Self::Ws { url: at, .. } => {
+                url = at.to_string();
+                identity.extend([name, &url]);
+            }
+            Self::Incomplete { .. } => identity.push(name),
+        }
+        hash::key(&identity.iter().map(|part| part.as_bytes()).collect::<Vec<_>>())
+    }
+
+    /// The folder in which its process is to start, if there is no such folder.
+    pub fn missing_folder(&self) -> Option<&Path> {
+        match self {
+            Self::Stdio { cwd: Some(cwd), .. } if !cwd.is_dir() => Some(cwd),
+            _ => None,
+        }
+    }
+
+    /// What is not there that its configuration refers to.
+    pub fn lacking(&self) -> &[Problem] {
+        if let Self::Incomplete { lacking } = self { lacking } else { &[] }
+    }
+
+    /// The same in one line, for clients; what to do about it is for the operator, who reads it in the log and in `check`.
+    pub fn why_incomplete(&self) -> Option<String> {
+        let what = |problem: &Problem| problem.text.split("; ").next().unwrap_or_default().to_owned();
+        let told: Vec<String> =
+            self.lacking().iter().map(|problem| format!("{} ({})", what(problem), problem.field)).collect();
+        (!told.is_empty()).then(|| told.join(", "))
+    }
+}
+
+/// Arguments, paths and queries may hold secrets, so only the program or the host is shown.
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdio { command, .. } => f.debug_tuple("Stdio").field(command).finish_non_exhaustive(),
+            Self::Http { url, .. } => f.debug_tuple("Http").field(&url.host()).finish_non_exhaustive(),
+            Self::Sse { url, .. } => f.debug_tuple("Sse").field(&url.host()).finish_non_exhaustive(),
+            Self::Ws { url, .. } => f.debug_tuple("Ws").field(&url.host()).finish_non_exhaustive(),
+            Self::Incomplete { lacking } => f.debug_tuple("Incomplete").field(lacking).finish(),
+        }
+    }
+}
+
+/// Reads Seawall's own file, or the MCP file of another client as it is. Nothing is started, and `env` is
+/// the only environment that is looked at.
+pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Problems> {
+    load_file(path, env, true)
+}
+
+/// The same for a server that is given elsewhere: the file may hold policies only.
+pub fn load_policies(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Problems> {
+    load_file(path, env, false)
+}
+
+fn load_file(path: &Path, env: &dyn Fn(&str) -> Option<String>, needs_servers: bool) -> Result<Config, Problems> {
+    let mut problems = Problems::default();
+    let config = problems.keep(source::read(path)).and_then(|file| {
+        if file.others_can_write {
+            problems.push(Problem::of_file(format!(
+                "others can change the commands this file starts; chmod go-w {}",
+                path.display()
+            )));
+        }
+        read_text(path, &file.text, env, needs_servers, &mut problems)
+    });
+    // Who has to mend the file anyway learns of everything at once.
+    if problems.count() > 0 {
+        let lacking = config.iter().flat_map(Config::lacking);
+        lacking.for_each(|problem| problems.lack(problem.clone()));
+    }
+    let mut problems = problems.in_file(path);
+    let warnings = problems.take_warnings();
+    problems.finish(config.map(|config| Config { warnings, ..config.in_file(path) }))
+}
+
+/// The file to read: the one asked for, `$SEAWALL_CONFIG`, `./seawall.toml`, `~/.config/seawall/config.toml`.
+/// The first two need not exist: that is for [`load`] to tell.
+pub fn find(explicit: Option<&Path>, env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    if let Some(path) = explicit {
+        return Some(path.to_owned());
+    }
+    if let Some(path) = env("SEAWALL_CONFIG").filter(|path| !path.is_empty()) {
+        return Some(PathBuf::from(path));
+    }
+    let at_home = expand::home(env).map(|home| Path::new(&home).join(".config/seawall/config.toml"));
+    // A file that may not be looked at is there: load says why it cannot be read.
+    [Some(PathBuf::from("seawall.toml")), at_home].into_iter().flatten().find(|path| path.try_exists().unwrap_or(true))
+}
+
+fn parsed(text: &str, format: Format, problems: &mut Problems) -> Option<Node> {
+    match format {
+        Format::Json => problems.keep(json::parse(text)),
+        Format::Toml => toml::parse(text, problems),
+    }
+}
+
+fn read_text(
+    path: &Path,
+    text: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+    needs_servers: bool,
+    problems: &mut Problems,
+) -> Option<Config> {
+    let format = problems.keep(source::format(path, text))?;
+    let root = parsed(text, format, problems)?;
+    let root = Field::root(&root);
+    let list_key = import::list_key(&root, format);
+    let list = root.find(list_key.unwrap_or("servers")).filter(Field::is_table);
+    let (mut settings, raw) = match list_key {
+        Some(key) => import::read(&root, key, limit::is_in_seconds(path), problems),
+        None => own::read(&root, needs_servers, problems),
+    };
+    let section = if list_key.is_some() { root.find(import::SECTION) } else { Some(root) };
+    if let (true, Some(section), Some(servers)) = (needs_servers, section, list) {
+        mentions::check(&section, &servers, problems);
+    }
+    let scope = Scope::new(path, env);
+    let servers = raw.into_iter().filter_map(|server| resolve::server(server, &scope, problems)).collect();
+    let store = settings.store.as_ref().and_then(|path| scope.expand(path, problems)).map(|path| scope.path(&path));
+    let admin = settings.take_admin(&scope, problems);
+    let mut config = Config { admin, source: Some(path.to_owned()), store, ..settings.into_config(servers) };
+    problems.keep(config.take_env(env));
+    Some(config)
+}
+
+impl Config {
+    /// What variables say: they are nearer to whoever starts the gateway than its file is.
+    pub fn take_env(&mut self, env: &dyn Fn(&str) -> Option<String>) -> Result<(), Problem> {
+        let tiers = std::mem::take(&mut self.rules.tiers).from_env(env);
+        self.rules.tiers = tiers.map_err(|invalid| Place::named(&invalid.field).problem(invalid.problem))?;
+        self.rules.messages.debug |= seawall::debug_from_env(env);
+        Ok(())
+    }
+
+    /// All that the file refers to and is not there.
+    fn lacking(&self) -> impl Iterator<Item = &Problem> {
+        let of_admin = self.admin.iter().flat_map(|admin| &admin.lacking);
+        of_admin.chain(self.servers.iter().flat_map(|server| server.transport.lacking()))
+    }
+
+    /// What is not there is told with the file that refers to it.
+    fn in_file(mut self, path: &Path) -> Self {
+        let of_admin = self.admin.iter_mut().flat_map(|admin| &mut admin.lacking);
+        let of_servers = self.servers.iter_mut().filter_map(|server| match &mut server.transport {
+            Transport::Incomplete { lacking } => Some(lacking),
+            _ => None,
+        });
+        let all = of_admin.chain(of_servers.flatten());
+        all.for_each(|problem| problem.file = Some(path.to_owned()));
+        self
+    }
+
+    /// The same server under the settings of another configuration; and under its rules, if that has one of this name.
+    #[must_use]
+    pub fn under(self, settings: Config) -> Self {
+        let rules_of =
+            |name: &str| settings.servers.iter().find(|server| server.name == name).map(|known| &known.rules);
+        let servers = self
+            .servers
+            .into_iter()
+            .map(|server| ServerConfig { rules: rules_of(&server.name).unwrap_or(&server.rules).clone(), ..server });
+        Self { servers: servers.collect(), ..settings }
+    }
+}

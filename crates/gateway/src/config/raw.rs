@@ -1,0 +1,107 @@
+//! Decides which fields a server has, as its file states them: known by name and type, nothing expanded.
+
+use std::time::Duration;
+
+use super::problem::{Place, Problem, Problems};
+use super::tree::{Field, Text};
+use super::{duration, reconnect};
+use crate::config::layers::ServerRules;
+
+/// A server before its variables are filled in.
+#[derive(Default)]
+pub(super) struct RawServer {
+    pub(super) place: Place,
+    pub(super) name: String,
+    pub(super) kind: Option<Kind>,
+    pub(super) command: Option<Text>,
+    pub(super) args: Vec<Text>,
+    /// A variable without a text is one that must not be set.
+    pub(super) env: Vec<(String, Option<Text>)>,
+    /// Names of variables to pass on.
+    pub(super) env_vars: Vec<Text>,
+    pub(super) env_file: Option<Text>,
+    pub(super) cwd: Option<Text>,
+    pub(super) url: Option<Text>,
+    /// A URL that is known to be for streamable HTTP.
+    pub(super) http_url: Option<Text>,
+    pub(super) headers: Vec<(String, Text)>,
+    /// Headers whose values stand in the named variables.
+    pub(super) header_vars: Vec<(String, Text)>,
+    /// The variable with the bearer token.
+    pub(super) token_var: Option<Text>,
+    pub(super) shared: bool,
+    pub(super) required: bool,
+    /// How its tools are treated.
+    pub(super) rules: ServerRules,
+    pub(super) lazy: bool,
+    pub(super) idle_stop: Option<Duration>,
+    pub(super) keep_warm: Option<Duration>,
+    /// Where its own client says how long it may start.
+    pub(super) start_limit: Option<Place>,
+    pub(super) is_off: bool,
+    /// A field had to be left out: that one is missing is no news.
+    pub(super) is_partial: bool,
+}
+
+/// A transport by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Stdio,
+    Http,
+    Sse,
+    Ws,
+}
+
+impl RawServer {
+    pub(super) fn new(name: &str, place: &Place) -> Self {
+        Self { name: name.to_owned(), place: place.clone(), ..Self::default() }
+    }
+
+    /// Takes over a field that all files spell alike; false if `key` is none.
+    pub(super) fn set(&mut self, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {
+        match key {
+            "command" => self.command = problems.keep(value.text()),
+            "args" => self.args = value.texts(problems),
+            "env" => self.env = variables(value, problems),
+            "cwd" => self.cwd = problems.keep(value.text()),
+            "url" => self.url = problems.keep(value.text()),
+            "headers" => self.headers.extend(value.pairs(problems)),
+            "type" => self.kind = problems.keep(kind(value)),
+            "enabled" => self.is_off |= problems.keep(value.flag()) == Some(false),
+            "disabled" => self.is_off |= problems.keep(value.flag()) == Some(true),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Takes over a field that only Seawall knows; false if `key` is none.
+    pub(super) fn set_ours(&mut self, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {
+        match key {
+            "shared" => self.shared = problems.keep(value.flag()).unwrap_or_default(),
+            "required" => self.required = problems.keep(value.flag()).unwrap_or_default(),
+            "lazy" => self.lazy = problems.keep(value.flag()).unwrap_or_default(),
+            "idle_stop" => self.idle_stop = problems.keep(reconnect::some_time(value)),
+            "keep_warm" => self.keep_warm = problems.keep(duration::read(value)),
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// A transport as its name is spelled here and there.
+pub(super) fn kind(value: &Field<'_>) -> Result<Kind, Problem> {
+    let Text { place, text } = value.text()?;
+    match text.to_ascii_lowercase().as_str() {
+        // `local` is how the Copilot CLI writes it.
+        "stdio" | "local" => Ok(Kind::Stdio),
+        "http" | "streamable-http" | "streamable_http" | "streamablehttp" => Ok(Kind::Http),
+        "sse" => Ok(Kind::Sse),
+        "ws" | "websocket" => Ok(Kind::Ws),
+        _ => Err(place.problem(format!("{text:?} is not a type; write \"stdio\", \"http\", \"sse\" or \"ws\""))),
+    }
+}
+
+fn variables(value: &Field<'_>, problems: &mut Problems) -> Vec<(String, Option<Text>)> {
+    let entries = value.entries(problems);
+    entries.iter().filter_map(|(key, field)| Some(((*key).to_owned(), problems.keep(field.variable())?))).collect()
+}

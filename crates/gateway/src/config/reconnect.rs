@@ -1,0 +1,67 @@
+//! Decides how servers that are away are tried again: how soon, how often, and how long calls wait for them.
+
+use std::time::Duration;
+
+use super::duration;
+use super::problem::{Problem, Problems};
+use super::suggest;
+use super::tree::{Field, Text};
+use crate::protocol::limits;
+
+/// How a server that is away is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reconnecting {
+    /// The first delay; each is twice the one before.
+    pub base: Duration,
+    /// The longest delay.
+    pub max: Duration,
+    /// Tries in a row after which the server is given up; none by default.
+    pub attempts: Option<u32>,
+    /// How long a call waits for a server that is starting or coming back.
+    pub wait: Duration,
+}
+
+impl Default for Reconnecting {
+    fn default() -> Self {
+        let (base, max) = (Duration::from_millis(500), Duration::from_secs(60));
+        Self { base, max, attempts: None, wait: limits::SERVER_WAIT }
+    }
+}
+
+const KEYS: [&str; 4] = ["base", "max", "attempts", "wait"];
+
+/// Reads `[reconnect]`.
+pub(super) fn read(section: &Field<'_>, problems: &mut Problems) -> Reconnecting {
+    let mut read = Reconnecting::default();
+    let before = problems.count();
+    for (key, value) in section.entries(problems) {
+        match key {
+            "base" => read.base = problems.keep(some_time(&value)).unwrap_or(read.base),
+            "max" => read.max = problems.keep(some_time(&value)).unwrap_or(read.max),
+            "attempts" => match problems.keep(value.count()) {
+                Some(0) => problems.push(value.place.problem("must be a whole number from 1")),
+                attempts => read.attempts = attempts.or(read.attempts),
+            },
+            "wait" => read.wait = problems.keep(time(&value)).unwrap_or(read.wait),
+            _ => problems.push(value.place.problem(suggest::unknown(key, &KEYS))),
+        }
+    }
+    if read.base > read.max && problems.count() == before {
+        problems.push(section.place.problem("max must not be shorter than base"));
+    }
+    read
+}
+
+/// A duration.
+pub(super) fn time(value: &Field<'_>) -> Result<Duration, Problem> {
+    let Text { place, text } = value.text()?;
+    duration::parse(&text).map_err(|error| place.problem(error))
+}
+
+/// A time that is not nothing: without any pause a server would be started again and again.
+pub(super) fn some_time(value: &Field<'_>) -> Result<Duration, Problem> {
+    match time(value)? {
+        Duration::ZERO => Err(value.place.problem("must not be zero")),
+        time => Ok(time),
+    }
+}

@@ -1,0 +1,168 @@
+//! Decides what the file says about policies as a whole: preset, timeouts, layers, and how failures are told.
+
+use seawall::{Preset, Rate, Scope, SlotPolicy, Style};
+
+use super::problem::{Problem, Problems};
+use super::reconnect::some_time;
+use super::tree::{Field, Text};
+use super::{policy, suggest};
+use crate::config::layer::{BreakerLayer, Layer};
+use crate::config::layers::{Rules, ServerRules};
+
+/// The keys [`set`] knows.
+pub(super) const KEYS: [&str; 6] = ["preset", "timeouts", "defaults", "kinds", "tools", "messages"];
+/// More calls than these in a time are no bound.
+const MOST_CALLS: u32 = 999_999_999;
+/// The keys [`set_server`] knows.
+pub(super) const SERVER_KEYS: [&str; 5] = ["trust_annotations", "concurrency", "rate", "hint", "policy"];
+
+/// Takes over one setting; false if `key` is none.
+pub(super) fn set(rules: &mut Rules, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {
+    match key {
+        "preset" => {
+            let known = [
+                ("default", Preset::Default),
+                ("blog", Preset::Blog),
+                ("gitnexus", Preset::Gitnexus),
+                ("caipe", Preset::Caipe),
+            ];
+            rules.preset = problems.keep(policy::one_of(value, &known)).unwrap_or_default();
+        }
+        "timeouts" => timeouts(rules, value, problems),
+        "defaults" => rules.defaults = policy::read(value, problems),
+        "kinds" => {
+            for (name, field) in value.entries(problems) {
+                match policy::kind_of_key(name) {
+                    Some(kind) => {
+                        if let Some(again) = field.find("kind") {
+                            problems.push(again.place.problem("the table's own name is the kind; remove it"));
+                        }
+                        rules.kinds.push((kind, of_some_tools(&field, problems)));
+                    }
+                    None => {
+                        let known = ["read", "write", "search", "list", "batch"];
+                        problems.push(field.place.problem(suggest::unknown(name, &known)));
+                    }
+                }
+            }
+        }
+        "tools" => tools(rules, value, problems),
+        "messages" => messages(rules, value, problems),
+        _ => return false,
+    }
+    true
+}
+
+fn timeouts(rules: &mut Rules, table: &Field<'_>, problems: &mut Problems) {
+    for (key, value) in table.entries(problems) {
+        let tiers = &mut rules.tiers;
+        match key {
+            "quick" => tiers.quick = problems.keep(some_time(&value)).unwrap_or(tiers.quick),
+            "heavy" => tiers.heavy = problems.keep(some_time(&value)).unwrap_or(tiers.heavy),
+            "heavy_tools" => {
+                let names = value.texts(problems).into_iter().map(|Text { text, .. }| text);
+                tiers.heavy_tools = Some(names.collect());
+            }
+            _ => problems.push(value.place.problem(suggest::unknown(key, &["quick", "heavy", "heavy_tools"]))),
+        }
+    }
+}
+
+/// Plain names are nearer than globs, wherever they stand in the file.
+fn tools(rules: &mut Rules, table: &Field<'_>, problems: &mut Problems) {
+    for (pattern, field) in table.entries(problems) {
+        if !pattern.contains('/') {
+            let text =
+                format!("{pattern:?} names no server; write \"server/tool\", or \"*/{pattern}\" for every server");
+            problems.push(field.place.problem(text));
+        }
+        rules.tools.push((pattern.to_owned(), of_some_tools(&field, problems)));
+    }
+    rules.tools.sort_by_key(|(pattern, _)| !pattern.contains('*'));
+}
+
+/// Reads what holds for some tools of a server. They may share its breaker, and cannot each say how that one is.
+fn of_some_tools(table: &Field<'_>, problems: &mut Problems) -> Layer {
+    let layer = policy::read(table, problems);
+    if let Some(scope @ (Scope::Server | Scope::Global)) = layer.breaker.scope {
+        let place = if scope == Scope::Server { "[servers.NAME.policy] or [defaults]" } else { "[defaults]" };
+        only_shared(&layer, table, place, problems);
+    }
+    layer
+}
+
+/// A shared breaker is set where all who share it are meant.
+fn only_shared(layer: &Layer, table: &Field<'_>, place: &str, problems: &mut Problems) {
+    let says_nothing_else = BreakerLayer { scope: layer.breaker.scope, ..BreakerLayer::default() };
+    let is_off = layer.breaker.failures == Some(0);
+    if let Some(breaker) = table.find("breaker").filter(|_| layer.breaker != says_nothing_else && !is_off) {
+        problems.push(breaker.place.problem(format!("a shared breaker is set in {place}; keep only its scope here")));
+    }
+}
+
+fn messages(rules: &mut Rules, table: &Field<'_>, problems: &mut Problems) {
+    for (key, value) in table.entries(problems) {
+        let messages = &mut rules.messages;
+        match key {
+            "style" => {
+                let known = [("plain", Style::Plain), ("classic", Style::Classic)];
+                messages.style = problems.keep(policy::one_of(&value, &known));
+            }
+            "format" => {
+                let known = [("text", false), ("json", true)];
+                messages.as_json = problems.keep(policy::one_of(&value, &known));
+            }
+            "debug" => messages.debug = problems.keep(value.flag()).unwrap_or_default(),
+            "debug_on_request" => messages.no_debug_on_request = problems.keep(value.flag()) == Some(false),
+            _ => {
+                let known = ["style", "format", "debug", "debug_on_request"];
+                problems.push(value.place.problem(suggest::unknown(key, &known)));
+            }
+        }
+    }
+}
+
+/// Takes over one setting of a server; false if `key` is none.
+pub(super) fn set_server(rules: &mut ServerRules, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {
+    value.note(key, &mut rules.written);
+    match key {
+        "trust_annotations" => rules.distrust_annotations = problems.keep(value.flag()) == Some(false),
+        "concurrency" => {
+            let slots = value.count().map(SlotPolicy::new);
+            let checked = slots.and_then(|slots| {
+                let checked = slots.validate().map(|()| slots);
+                checked.map_err(|invalid| value.place.problem(invalid.problem))
+            });
+            rules.policy.slots = problems.keep(checked);
+        }
+        "rate" => rules.policy.rate = problems.keep(rate(value)),
+        "hint" => rules.policy.hint = problems.keep(value.text()).map(|Text { text, .. }| text),
+        "policy" => {
+            rules.layer = policy::read(value, problems);
+            if rules.layer.breaker.scope == Some(Scope::Global) {
+                only_shared(&rules.layer, value, "[defaults]", problems);
+            }
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// `"20/s"`, `"100/m"`, `"1000/h"`.
+fn rate(value: &Field<'_>) -> Result<Rate, Problem> {
+    let Text { place, text } = value.text()?;
+    let unreadable =
+        || place.problem(format!("{text:?} is no rate; write for example \"20/s\", \"100/m\" or \"1000/h\""));
+    let (count, unit) = text.split_once('/').ok_or_else(unreadable)?;
+    let seconds = match unit.trim() {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return Err(unreadable()),
+    };
+    let digits = Some(count.trim()).filter(|count| count.bytes().all(|digit| digit.is_ascii_digit()));
+    let count =
+        digits.and_then(|count| count.parse().ok()).filter(|count| *count <= MOST_CALLS).ok_or_else(unreadable)?;
+    let rate = Rate { count, per: std::time::Duration::from_secs(seconds), burst: count };
+    rate.validate().map(|()| rate).map_err(|invalid| place.problem(invalid.to_string()))
+}

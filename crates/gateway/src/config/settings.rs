@@ -1,0 +1,201 @@
+//! Decides the settings of the gateway itself: where it listens, how it stops, whom it answers.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::admin::{self, RawAdmin};
+use super::expand::Scope;
+use super::problem::{Problem, Problems};
+use super::tree::{Field, Text};
+use super::{
+    AdminConfig, Config, LoadConfig, Reconnecting, ServerConfig, duration, load, reconnect, rules, size, suggest,
+};
+use crate::config::layers::Rules;
+use crate::config::prefix::Prefix;
+use crate::protocol::limits;
+
+/// The keys [`Settings::set`] knows, beside those about policies.
+const OWN: [&str; 12] = [
+    "listen",
+    "prefix",
+    "grace",
+    "max_request",
+    "answer_memory",
+    "session_idle",
+    "allowed_hosts",
+    "allowed_origins",
+    "load",
+    "reconnect",
+    "store",
+    "admin",
+];
+
+/// The keys [`Settings::set`] knows.
+pub(super) fn keys() -> Vec<&'static str> {
+    [&OWN[..], &rules::KEYS].concat()
+}
+
+pub(super) struct Settings {
+    listen: SocketAddr,
+    grace: Duration,
+    max_request: usize,
+    answer_memory: usize,
+    session_idle: Duration,
+    allowed_hosts: Vec<String>,
+    allowed_origins: Vec<String>,
+    load: LoadConfig,
+    pub(super) rules: Rules,
+    reconnect: Reconnecting,
+    pub(super) store: Option<Text>,
+    admin: Option<RawAdmin>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 7332)),
+            grace: Duration::from_secs(10),
+            max_request: limits::FROM_CLIENT,
+            answer_memory: limits::ANSWER_BYTES,
+            session_idle: limits::SERVERS_IDLE,
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            load: LoadConfig::default(),
+            rules: Rules::default(),
+            reconnect: Reconnecting::default(),
+            store: None,
+            admin: None,
+        }
+    }
+}
+
+impl Settings {
+    /// Takes over one setting; false if `key` is none.
+    pub(super) fn set(&mut self, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {
+        value.note(key, &mut self.rules.written);
+        match key {
+            "listen" => self.listen = problems.keep(listen(value)).unwrap_or(self.listen),
+            "prefix" => self.rules.prefix = problems.keep(prefix(value)).unwrap_or_default(),
+            "grace" => self.grace = problems.keep(duration::read(value)).unwrap_or(self.grace),
+            "max_request" => {
+                let size = size::read(value, limits::LEAST_FROM_CLIENT, limits::MOST_FROM_CLIENT);
+                self.max_request = problems.keep(size).unwrap_or(self.max_request);
+            }
+            "answer_memory" => {
+                let size = size::read(value, limits::LEAST_ANSWER_BYTES, limits::MOST_ANSWER_BYTES);
+                self.answer_memory = problems.keep(size).unwrap_or(self.answer_memory);
+            }
+            "session_idle" => {
+                self.session_idle = problems.keep(reconnect::some_time(value)).unwrap_or(self.session_idle);
+            }
+            "allowed_hosts" => self.allowed_hosts = names(value, host, problems),
+            "allowed_origins" => self.allowed_origins = names(value, origin, problems),
+            "load" => self.load = load::read(value, problems),
+            "store" => self.store = store(value, problems),
+            "reconnect" => self.reconnect = reconnect::read(value, problems),
+            "admin" => self.admin = Some(admin::read(value, problems)),
+            _ => return rules::set(&mut self.rules, key, value, problems),
+        }
+        true
+    }
+
+    /// Where operators come in, with what the environment says.
+    pub(super) fn take_admin(&mut self, scope: &Scope<'_>, problems: &mut Problems) -> Option<AdminConfig> {
+        self.admin.take()?.resolve(scope, problems)
+    }
+
+    pub(super) fn into_config(self, mut servers: Vec<ServerConfig>) -> Config {
+        let Self {
+            listen,
+            grace,
+            max_request,
+            answer_memory,
+            session_idle,
+            allowed_hosts,
+            allowed_origins,
+            mut load,
+            rules,
+            reconnect,
+            ..
+        } = self;
+        load.denied_text.get_or_insert(rules.preset.denied_text());
+        for server in &mut servers {
+            server.life.reconnect = reconnect;
+        }
+        Config {
+            listen,
+            servers,
+            grace,
+            max_request,
+            answer_memory,
+            session_idle,
+            allowed_hosts,
+            allowed_origins,
+            load,
+            rules,
+            store: None,
+            admin: None,
+            source: None,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+pub(super) fn listen(value: &Field<'_>) -> Result<SocketAddr, Problem> {
+    let Text { place, text } = value.text()?;
+    text.parse().map_err(|_| place.problem(format!("{text:?} is not an address; write it like \"127.0.0.1:7332\"")))
+}
+
+fn prefix(value: &Field<'_>) -> Result<Prefix, Problem> {
+    let Text { place, text } = value.text()?;
+    match text.as_str() {
+        "auto" => Ok(Prefix::Auto),
+        "always" => Ok(Prefix::Always),
+        _ => Err(place.problem(format!("{text:?} is neither \"auto\" nor \"always\""))),
+    }
+}
+
+/// `[store] path = "…"`.
+fn store(section: &Field<'_>, problems: &mut Problems) -> Option<Text> {
+    let mut path = None;
+    for (key, value) in section.entries(problems) {
+        match key {
+            "path" => path = problems.keep(value.text()),
+            "redis" => problems.push(value.place.problem("known, but this version does not support it yet; remove it")),
+            _ => problems.push(value.place.problem(suggest::unknown(key, &["path"]))),
+        }
+    }
+    if section.is_table() && !section.has("path") && !section.has("redis") {
+        problems.push(section.place.problem("needs a path: the folder where writes wait for their server"));
+    }
+    path
+}
+
+type Check = fn(&str) -> Result<(), &'static str>;
+
+fn names(value: &Field<'_>, check: Check, problems: &mut Problems) -> Vec<String> {
+    let name = |Text { place, text }: Text| match check(&text) {
+        Ok(()) => Ok(text.to_ascii_lowercase()),
+        Err(error) => Err(place.problem(error)),
+    };
+    let texts = value.texts(problems);
+    texts.into_iter().filter_map(|text| problems.keep(name(text))).collect()
+}
+
+fn host(text: &str) -> Result<(), &'static str> {
+    if text.contains('*') {
+        return Err("has no wildcards; list every host");
+    }
+    match text.parse::<http::uri::Authority>() {
+        Ok(authority) if !authority.as_str().contains('@') => Ok(()),
+        _ => Err("is not a host; write it like \"gateway.example\" or \"gateway.example:8080\""),
+    }
+}
+
+fn origin(text: &str) -> Result<(), &'static str> {
+    let host_part = text.split_once("://").filter(|(scheme, _)| !scheme.is_empty()).map(|(_, rest)| rest);
+    match host_part {
+        Some(rest) => host(rest).map_err(|_| "is not an origin; write it like \"https://app.example\", without a path"),
+        None => Err("is not an origin; write it like \"https://app.example\""),
+    }
+}

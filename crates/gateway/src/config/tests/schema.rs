@@ -1,0 +1,190 @@
+//! The schema that editors read says what the reader of configs does: of every file in these tests, and of every key.
+
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value as Json, json};
+
+use super::*;
+use crate::config::tree::{Node, Value};
+
+static SHOWN: LazyLock<Json> = LazyLock::new(|| serde_json::from_str(SCHEMA).unwrap());
+pub(super) static CHECK: LazyLock<jsonschema::Validator> = LazyLock::new(|| jsonschema::validator_for(&SHOWN).unwrap());
+
+/// Whether the schema thinks of a file what its reader thought of it.
+pub(super) fn agrees(path: &Path, loaded: &Result<Config, Problems>) {
+    let Ok(text) = fs::read_to_string(path) else { return };
+    let Some((format, root)) = tree(path, &text) else { return };
+    if crate::config::import::list_key(&Field::root(&root), format).is_some() {
+        return;
+    }
+    let file = json_of(&root);
+    let wrong: Vec<String> = CHECK.iter_errors(&file).map(|error| error.to_string()).collect();
+    match loaded {
+        Ok(_) => assert!(wrong.is_empty(), "{text}\n{wrong:?}"),
+        Err(problems) => {
+            let is_plain = |text: &str| text.starts_with("unknown key") || text.starts_with("must be a ");
+            let plain = problems.iter().find(|problem| problem.line.is_some() && is_plain(&problem.text));
+            assert!(plain.is_none() || !wrong.is_empty(), "{text}\nThe schema does not see: {plain:?}");
+        }
+    }
+}
+
+fn tree(path: &Path, text: &str) -> Option<(Format, Node)> {
+    let format = source::format(path, text).ok()?;
+    let root = match format {
+        Format::Json => json::parse(text).ok()?,
+        Format::Toml => toml::parse(text, &mut Problems::default())?,
+    };
+    Some((format, root))
+}
+
+fn json_of(node: &Node) -> Json {
+    match &node.value {
+        Value::Null => Json::Null,
+        Value::Flag(flag) => json!(flag),
+        Value::Number(number) => serde_json::from_str(number).unwrap_or_else(|_| json!(0.5)),
+        Value::Date => json!({"date": ""}),
+        Value::Text(text) => json!(text),
+        Value::List(items) => items.iter().map(json_of).collect(),
+        Value::Table(entries) => {
+            entries.iter().map(|(key, node)| (key.clone(), json_of(node))).collect::<Map<_, _>>().into()
+        }
+    }
+}
+
+/// A part of the schema, with what it refers to.
+fn whole(part: &Json) -> Json {
+    let Some(way) = part["$ref"].as_str() else { return part.clone() };
+    let mut other = whole(SHOWN.pointer(way.trim_start_matches('#')).unwrap());
+    other.as_object_mut().unwrap().extend(part.as_object().unwrap().clone());
+    other.as_object_mut().unwrap().remove("$ref");
+    other
+}
+
+/// All tables that a file can have: the way to each, and what the schema says of it.
+fn tables(way: &[&str], part: &Json, found: &mut Vec<(Vec<String>, Json)>) {
+    let part = whole(part);
+    if let Some(properties) = part["properties"].as_object() {
+        found.push((way.iter().map(|key| (*key).to_owned()).collect(), part.clone()));
+        for (key, part) in properties {
+            tables(&[way, &[key.as_str()]].concat(), part, found);
+        }
+    }
+    let name = if way == ["tools"] { "a/x" } else { "a" };
+    if part["additionalProperties"].is_object() {
+        tables(&[way, &[name]].concat(), &part["additionalProperties"], found);
+    }
+    for item in whole(&part["items"])["anyOf"].as_array().into_iter().flatten() {
+        tables(&[way, &["0"]].concat(), item, found);
+    }
+}
+
+pub(super) fn all_tables() -> Vec<(Vec<String>, Json)> {
+    let mut found = Vec::new();
+    tables(&[], &SHOWN, &mut found);
+    found.retain(|(_, table)| table["properties"].is_object());
+    found
+}
+
+/// A value that the schema allows.
+fn sample(part: &Json) -> Json {
+    let part = whole(part);
+    let first = |key: &str| part[key].as_array().map(|list| list[0].clone());
+    let of_type = || match part["type"].as_str() {
+        Some("boolean") => json!(true),
+        Some("object") => json!({}),
+        other => panic!("{other:?} has no sample: {part}"),
+    };
+    first("examples").or_else(|| first("enum")).unwrap_or_else(of_type)
+}
+
+/// A file with two servers, and something in one of its tables.
+pub(super) fn file_with(way: &[String], key: &str, value: Json, server: Json) -> Json {
+    let mut file = json!({"listen": "127.0.0.1:1", "servers": {"a": server, "b": {"command": "y"}}});
+    let mut place = &mut file;
+    for step in way {
+        place = match step.parse::<usize>() {
+            Ok(_) => {
+                *place = json!([{}]);
+                &mut place[0]
+            }
+            Err(_) => place.as_object_mut().unwrap().entry(step).or_insert(json!({})),
+        };
+    }
+    if key == "map" {
+        place["tool"] = json!("b/other");
+    }
+    place[key] = value;
+    if way == ["store"] && key != "path" {
+        place["path"] = json!("s");
+    }
+    file
+}
+
+fn with(way: &[String], key: &str, value: Json, server: Json) -> Kit {
+    let file = file_with(way, key, value, server).to_string();
+    Kit::new().var("SEAWALL_ADMIN_TOKEN", "x").var("HOME", "/home/me").file("seawall.json", &file)
+}
+
+#[test]
+fn the_schema_has_every_key_that_the_reader_knows_and_no_other() {
+    let tables = all_tables();
+    assert!(tables.len() > 40, "{}", tables.len());
+    for (way, table) in tables {
+        let problems = with(&way, "qqqqqqqqqqqqqqqq", json!("x"), json!({"command": "x"})).problems("seawall.json");
+        let known = problems
+            .split("qqqqqqqqqqqqqqqq: unknown key; known are ")
+            .nth(1)
+            .unwrap_or_else(|| panic!("{way:?}: {problems}"));
+        let mut known: Vec<&str> = known.lines().next().unwrap().split(", ").collect();
+        // The key of the table is the kind; and editors look for the schema under a key of its own.
+        known.retain(|key| *key != "kind" || way.first().is_none_or(|first| first != "kinds"));
+        if way.is_empty() {
+            known.push("$schema");
+        }
+        known.sort_unstable();
+        let mut shown: Vec<&str> = table["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+        shown.sort_unstable();
+        assert_eq!(shown, known, "{way:?}");
+    }
+}
+
+#[test]
+fn every_key_of_the_schema_is_described_and_read() {
+    for (way, table) in all_tables() {
+        for (key, part) in table["properties"].as_object().unwrap() {
+            assert!(part["description"].as_str().is_some_and(|text| text.ends_with('.')), "{way:?} {key}");
+            if key == "servers" || key == "tools" {
+                continue;
+            }
+            let servers = [json!({"command": "x"}), json!({"url": "https://x.example/mcp"}), json!({})];
+            let tried = servers.map(|server| with(&way, key, sample(part), server).load("seawall.json"));
+            let problems: Vec<String> =
+                tried.iter().filter_map(|tried| tried.as_ref().err()).map(ToString::to_string).collect();
+            assert!(tried.iter().any(Result::is_ok), "{way:?} {key}: {problems:?}");
+        }
+    }
+}
+
+#[test]
+fn what_the_reader_refuses_the_schema_refuses_too() {
+    for file in [
+        "listn = \"127.0.0.1:1\"",
+        "[defaults]\ntimeout = \"30\"",
+        "[defaults]\ntimeout = \"0s\"",
+        "[defaults]\nretry = { attempts = 0 }",
+        "[defaults]\nhedge = \"p100\"",
+        "[kinds.read]\nkind = \"read\"",
+        "[kinds.reads]\ntimeout = \"3s\"",
+        "[tools.x]\ntimeout = \"3s\"",
+        "[tools.\"a/x\"]\nfallback = [\"cache\"]",
+        "[servers.a__b]\ncommand = \"x\"",
+        "[servers.b]\ncommand = \"x\"\nrate = \"20\"",
+        "[servers.b]\nshared = true",
+    ] {
+        let kit = toml_file(&format!("{file}\n[servers.a]\ncommand = \"x\"\n"));
+        let (_, root) =
+            tree(&kit.path("seawall.toml"), &fs::read_to_string(kit.path("seawall.toml")).unwrap()).unwrap();
+        assert!(kit.load("seawall.toml").is_err() && !CHECK.is_valid(&json_of(&root)), "{file}");
+    }
+}

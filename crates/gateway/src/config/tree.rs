@@ -1,0 +1,223 @@
+//! Decides what a file consists of before anybody knows what it means: values with their lines.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::problem::{Place, Problem, Problems};
+use crate::config::written::{Written, below};
+
+/// A value, and the line of its key, or of itself where it has none.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Node {
+    pub(super) line: usize,
+    /// The bytes of the value itself.
+    pub(super) span: Range<usize>,
+    pub(super) value: Value,
+}
+
+/// What JSON and TOML can say. Numbers stay as they are written.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Null,
+    Flag(bool),
+    Number(String),
+    Date,
+    Text(String),
+    List(Vec<Node>),
+    /// In the order of the file, with what stands there twice.
+    Table(Vec<(String, Node)>),
+}
+
+impl Node {
+    /// What stands under a key, in the order of the file.
+    pub(super) fn under<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a Node> {
+        let entries = if let Value::Table(entries) = &self.value { entries.as_slice() } else { &[] };
+        entries.iter().filter(move |(name, _)| name == key).map(|(_, node)| node)
+    }
+
+    /// The text that it is, if it is one.
+    pub(super) fn text(&self) -> Option<&str> {
+        if let Value::Text(text) = &self.value { Some(text) } else { None }
+    }
+
+    /// Its items, if it is a list.
+    pub(super) fn items(&self) -> Option<&[Node]> {
+        if let Value::List(items) = &self.value { Some(items) } else { None }
+    }
+}
+
+/// A value and the way to it.
+pub(super) struct Field<'a> {
+    pub(super) place: Place,
+    value: &'a Value,
+}
+
+/// A text and the way to it.
+pub(super) struct Text {
+    pub(super) place: Place,
+    pub(super) text: String,
+}
+
+impl Text {
+    /// Whether some of it stands outside the file.
+    pub(super) fn has_references(&self) -> bool {
+        self.text.contains("${")
+    }
+}
+
+impl<'a> Field<'a> {
+    pub(super) fn root(node: &'a Node) -> Self {
+        Self { place: Place::default(), value: &node.value }
+    }
+
+    pub(super) fn is_null(&self) -> bool {
+        *self.value == Value::Null
+    }
+
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.has_any(|name| name == key)
+    }
+
+    /// What stands under a key.
+    pub(super) fn find(&self, key: &str) -> Option<Field<'a>> {
+        let Value::Table(entries) = self.value else { return None };
+        let (_, node) = entries.iter().find(|(name, _)| name == key)?;
+        Some(Field { place: self.place.key(key, node.line), value: &node.value })
+    }
+
+    pub(super) fn has_any(&self, is_wanted: impl Fn(&str) -> bool) -> bool {
+        matches!(self.value, Value::Table(entries) if entries.iter().any(|(name, _)| is_wanted(name)))
+    }
+
+    pub(super) fn flag(&self) -> Result<bool, Problem> {
+        match self.value {
+            Value::Flag(flag) => Ok(*flag),
+            _ => Err(self.wrong("true or false")),
+        }
+    }
+
+    pub(super) fn is_list(&self) -> bool {
+        matches!(self.value, Value::List(_))
+    }
+
+    pub(super) fn is_table(&self) -> bool {
+        matches!(self.value, Value::Table(_))
+    }
+
+    /// A whole number that is not negative.
+    pub(super) fn count(&self) -> Result<u32, Problem> {
+        match self.value {
+            Value::Number(number) => whole(number)
+                .ok_or_else(|| self.place.problem(format!("must be a whole number from 0 to {}", u32::MAX))),
+            _ => Err(self.wrong("a whole number")),
+        }
+    }
+
+    /// A number.
+    pub(super) fn number(&self) -> Result<f64, Problem> {
+        match self.value {
+            Value::Number(number) => number.parse().map_err(|_| self.place.problem("must be a number")),
+            _ => Err(self.wrong("a number")),
+        }
+    }
+
+    pub(super) fn text(&self) -> Result<Text, Problem> {
+        match self.value {
+            Value::Text(text) => Ok(Text { place: self.place.clone(), text: text.clone() }),
+            _ => Err(self.wrong("a string")),
+        }
+    }
+
+    /// A whole number up to `most`.
+    pub(super) fn whole(&self, most: u32) -> Result<u32, Problem> {
+        let Value::Number(text) = self.value else { return Err(self.wrong("a whole number")) };
+        let number = whole(text).filter(|number| *number <= most);
+        number.ok_or_else(|| self.place.problem(format!("must be a whole number from 0 to {most}, not {text}")))
+    }
+
+    /// The text of a variable: numbers and flags are written out, null is no text.
+    pub(super) fn variable(&self) -> Result<Option<Text>, Problem> {
+        let text = match self.value {
+            Value::Null => return Ok(None),
+            Value::Text(text) | Value::Number(text) => text.clone(),
+            Value::Flag(flag) => flag.to_string(),
+            _ => return Err(self.wrong("a string, a number, true or false")),
+        };
+        Ok(Some(Text { place: self.place.clone(), text }))
+    }
+
+    /// The items of a list; what is no list is a problem and has none.
+    pub(super) fn items(&self, problems: &mut Problems) -> Vec<Field<'a>> {
+        let Value::List(nodes) = self.value else {
+            problems.push(self.wrong("a list"));
+            return Vec::new();
+        };
+        let item =
+            |(index, node): (usize, &'a Node)| Field { place: self.place.item(index, node.line), value: &node.value };
+        nodes.iter().enumerate().map(item).collect()
+    }
+
+    /// The entries of a table, each key once; what is no table is a problem and has none.
+    pub(super) fn entries(&self, problems: &mut Problems) -> Vec<(&'a str, Field<'a>)> {
+        let Value::Table(nodes) = self.value else {
+            problems.push(self.wrong("a table"));
+            return Vec::new();
+        };
+        let mut lines = BTreeMap::new();
+        let mut entries = Vec::new();
+        for (key, node) in nodes {
+            let place = self.place.key(key, node.line);
+            match lines.insert(key, node.line) {
+                None => entries.push((key.as_str(), Field { place, value: &node.value })),
+                Some(first) => problems.push(place.problem(format!("stands on line {first} already; keep one"))),
+            }
+        }
+        entries
+    }
+
+    /// A list of texts.
+    pub(super) fn texts(&self, problems: &mut Problems) -> Vec<Text> {
+        let items = self.items(problems);
+        items.iter().filter_map(|item| problems.keep(item.text())).collect()
+    }
+
+    /// A table of texts.
+    pub(super) fn pairs(&self, problems: &mut Problems) -> Vec<(String, Text)> {
+        let entries = self.entries(problems);
+        entries.iter().filter_map(|(key, field)| Some(((*key).to_owned(), problems.keep(field.text())?))).collect()
+    }
+
+    /// Notes the lines of all keys below, each under the way that leads to it.
+    pub(super) fn note(&self, key: &str, written: &mut Written) {
+        if let (way, Some(line)) = (below("", key), self.place.own_line()) {
+            note(&way, line, self.value, written);
+        }
+    }
+
+    fn wrong(&self, wanted: &str) -> Problem {
+        let found = match self.value {
+            Value::Null => "null",
+            Value::Flag(_) => "true or false",
+            Value::Number(_) => "a number",
+            Value::Date => "a date",
+            Value::Text(_) => "a string",
+            Value::List(_) => "a list",
+            Value::Table(_) => "a table",
+        };
+        self.place.problem(format!("must be {wanted}, not {found}"))
+    }
+}
+
+/// A whole number, also as JSON may spell it: `3.0` is 3.
+fn whole(text: &str) -> Option<u32> {
+    let plain = text.split_once('.').filter(|(_, zeros)| !zeros.is_empty() && zeros.bytes().all(|digit| digit == b'0'));
+    plain.map_or(text, |(number, _)| number).parse().ok()
+}
+
+/// Files nest only so deep, so this recursion is bounded too.
+fn note(way: &str, line: usize, value: &Value, written: &mut Written) {
+    written.note(way.to_owned(), line);
+    if let Value::Table(entries) = value {
+        entries.iter().for_each(|(key, node)| note(&below(way, key), node.line, &node.value, written));
+    }
+}

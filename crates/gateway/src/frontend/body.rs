@@ -1,0 +1,219 @@
+//! The body of a request: within limits of size and time, and only if it is plain JSON.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, Response, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Body as HttpBody;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::refused::Untaken;
+use super::respond::{self, Body};
+use crate::protocol::budget::Budget;
+use crate::protocol::outline::Outliner;
+use crate::protocol::{Outline, Reject, limits, lines};
+
+/// How much of a body that nobody reads is taken and thrown away, so that its sender lives to read why.
+const THROWN_AWAY: usize = 16 << 20;
+/// How long its sender may pause before it is told.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How large a body may be, and how much all of them together.
+#[derive(Clone, Debug)]
+pub(super) struct Room {
+    /// The largest body.
+    pub largest: usize,
+    /// What large bodies take from, for as long as they are held.
+    pub budget: Arc<Budget>,
+}
+
+/// Why there is no body to work on.
+#[derive(Debug)]
+pub(super) enum NoBody {
+    /// It did not come as it should.
+    Broken(Box<Response<Body>>),
+    /// It is not kept; this much is known of it.
+    Untaken(Untaken, Outline),
+}
+
+/// Why a body is not even begun, if so.
+pub(super) fn unreadable(headers: &HeaderMap) -> Option<Response<Body>> {
+    if headers.get_all(CONTENT_ENCODING).iter().any(|encoding| encoding != "identity") {
+        return Some(respond::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "a compressed body is not read here"));
+    }
+    let is_json = headers.get(CONTENT_TYPE).is_some_and(|kind| {
+        let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        kind.eq_ignore_ascii_case("application/json")
+    });
+    (!is_json).then(|| respond::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json"))
+}
+
+/// Reads a body within limits of size and time. One that is too large is still read, for the sake of its id.
+pub(super) async fn read(mut body: impl HttpBody<Data = Bytes> + Unpin, room: &Room) -> Result<Bytes, NoBody> {
+    let mut pace = Pace { begun: Instant::now(), taken: 0 };
+    let mut whole = BytesMut::new();
+    let mut share = room.budget.share();
+    while let Some(data) = pace.next(&mut body).await? {
+        if whole.len() + data.len() > room.largest {
+            let untaken = Untaken::Rejected(Reject::Size(room.largest));
+            return Err(discard(untaken, [whole.freeze(), data], body, pace).await);
+        }
+        if whole.is_empty() && body.is_end_stream() && data.len() <= limits::COPIED {
+            return Ok(data);
+        }
+        if whole.len() + data.len() > limits::COPIED && !share.grow(data.len()) {
+            return Err(discard(Untaken::Crowded, [whole.freeze(), data], body, pace).await);
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok(if whole.len() > limits::COPIED { share.hold(lines::fitted(whole)) } else { whole.freeze() })
+}
+
+/// How fast a body comes.
+struct Pace {
+    begun: Instant,
+    taken: usize,
+}
+
+impl Pace {
+    /// The next piece of a body, within its time.
+    async fn next(&mut self, body: &mut (impl HttpBody<Data = Bytes> + Unpin)) -> Result<Option<Bytes>, NoBody> {
+        let broken = |status, text| Err(NoBody::Broken(Box::new(respond::refuse(status, text))));
+        loop {
+            // What came fast earns no right to stop.
+            let earned = Duration::from_secs(self.taken as u64 / limits::BODY_RATE);
+            let until = (self.begun + limits::BODY_TIME + earned).min(Instant::now() + limits::BODY_TIME);
+            let frame = match timeout_at(until, body.frame()).await {
+                Ok(Some(Ok(frame))) => frame,
+                Ok(None) => return Ok(None),
+                Ok(Some(Err(_))) => return broken(StatusCode::BAD_REQUEST, "the body broke off"),
+                Err(_) => return broken(StatusCode::REQUEST_TIMEOUT, "the body came too slowly"),
+            };
+            if let Ok(data) = frame.into_data() {
+                self.taken += data.len();
+                return Ok(Some(data));
+            }
+        }
+    }
+}
+
+/// Reads the rest of a body that is not kept, as far as it makes sense, to learn whose answer is waited for.
+async fn discard(
+    untaken: Untaken,
+    before: [Bytes; 2],
+    mut body: impl HttpBody<Data = Bytes> + Unpin,
+    mut pace: Pace,
+) -> NoBody {
+    let mut outliner = Outliner::default();
+    before.iter().for_each(|piece| outliner.feed(piece));
+    drop(before);
+    let until = Instant::now() + limits::BODY_TIME;
+    while pace.taken < limits::DISCARDED && !outliner.is_hopeless() {
+        match timeout_at(until, pace.next(&mut body)).await {
+            Ok(Ok(Some(piece))) => outliner.feed(&piece),
+            Ok(Ok(None)) => return NoBody::Untaken(untaken, outliner.finish()),
+            // It broke off, or takes too long: whoever waits is told now.
+            Ok(Err(_)) | Err(_) => break,
+        }
+    }
+    throw_away(body).await;
+    NoBody::Untaken(untaken, outliner.finish())
+}
+
+/// Takes what is still on its way, within bounds: a connection that is closed on its sender loses the answer with it.
+pub(crate) async fn throw_away(mut body: impl HttpBody<Data = Bytes> + Unpin) {
+    let rest = async {
+        let mut taken = 0;
+        while taken < THROWN_AWAY
+            && let Ok(Some(Ok(frame))) = timeout(PAUSE, body.frame()).await
+        {
+            taken += frame.data_ref().map_or(0, Bytes::len);
+        }
+    };
+    let _in_time = timeout(limits::HEADER_TIME, rest).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::stream::unfold;
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
+
+    use super::*;
+
+    /// A body of `count` pieces, each this long and this long after the one before; then nothing, not even an end.
+    fn pieces(count: usize, bytes: usize, pause: Duration) -> impl HttpBody<Data = Bytes> + Unpin {
+        StreamBody::new(Box::pin(unfold(0, move |sent| async move {
+            if sent == count {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(pause).await;
+            Some((Ok::<_, Infallible>(Frame::data(Bytes::from(vec![b' '; bytes]))), sent + 1))
+        })))
+    }
+
+    fn room(largest: usize, all: usize) -> Room {
+        Room { largest, budget: Budget::new(all) }
+    }
+
+    async fn refused(body: impl HttpBody<Data = Bytes> + Unpin) -> (String, Duration) {
+        let begun = Instant::now();
+        let why = match read(body, &room(4 << 20, 64 << 20)).await.expect_err("it has no end") {
+            NoBody::Broken(response) => response.status().as_str().to_owned(),
+            NoBody::Untaken(why, _) => format!("{why:?}"),
+        };
+        (why, begun.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_drips_is_given_up_after_thirty_seconds() {
+        let (why, after) = refused(pieces(1_000_000, 1, Duration::from_millis(900))).await;
+        assert_eq!((why.as_str(), after.as_secs()), ("408", 30));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_of_a_kibibyte_a_second_is_waited_for() {
+        let (why, _) = refused(pieces(5_000, 1024, Duration::from_secs(1))).await;
+        assert_eq!(why, "Rejected(Size(4194304))");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_came_fast_and_stopped_is_given_up_after_thirty_seconds_too() {
+        let (why, after) = refused(pieces(1, 3 << 20, Duration::ZERO)).await;
+        assert_eq!((why.as_str(), after.as_secs()), ("408", 30));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_too_large_is_not_taken_for_ever() {
+        // It may be a request: its end is waited for, but not for ever, and not for any size.
+        for (bytes, pause) in [(1 << 20, 5), (16 << 20, 1_000), (5 << 20, 9_000)] {
+            let (why, after) = refused(pieces(usize::MAX, bytes, Duration::from_millis(pause))).await;
+            assert_eq!(why, "Rejected(Size(4194304))");
+            assert!(after <= Duration::from_secs(60), "{after:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn large_bodies_share_a_budget_until_they_are_let_go() {
+        let room = room(1 << 20, 1 << 20);
+        let call =
+            format!(r#"{{"params":{{"x":"{}"}},"jsonrpc":"2.0","method":"ping","id":7}}"#, "x".repeat(600 << 10));
+        let body = || http_body_util::Full::new(Bytes::from(call.clone()));
+        let first = read(body(), &room).await.unwrap();
+        assert_eq!(first, call);
+        let NoBody::Untaken(Untaken::Crowded, outline) = read(body(), &room).await.unwrap_err() else {
+            panic!("it is the second of two that do not fit");
+        };
+        assert_eq!(outline.id.unwrap().json(), "7");
+        drop(first);
+        let message = crate::protocol::Message::parse(read(body(), &room).await.unwrap()).unwrap();
+        let Err(NoBody::Untaken(Untaken::Crowded, _)) = read(body(), &room).await else { panic!("it is held") };
+        drop(message);
+        read(body(), &room).await.unwrap();
+    }
+}

@@ -1,0 +1,273 @@
+//! The HTTP listener: who may connect, how long they may take, and which era they speak.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::header::ALLOW;
+use http::request::Parts;
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+
+use super::body::{self, NoBody, Room};
+use super::connection::{self, Place, Places};
+use super::guard::Guard;
+use super::refused::{self, Told, Untaken};
+use super::respond::{self, Body};
+use super::sessions::Sessions;
+use super::{legacy, modern, records, versions};
+use crate::gateway::{Gateway, Route};
+use crate::protocol::budget::Budget;
+use crate::protocol::names::Era;
+use crate::protocol::{Outline, Reject, header, limits};
+use crate::runtime::log;
+
+/// A listener for clients.
+pub struct Listener {
+    gateway: Arc<Gateway>,
+    guard: Guard,
+    sessions: Arc<Sessions>,
+    room: Room,
+    tcp: TcpListener,
+}
+
+/// Why an address is not listened on, if it is one that others can reach.
+pub fn refusal(address: SocketAddr) -> Option<String> {
+    (!address.ip().is_loopback()).then(|| {
+        format!(
+            "refusing to listen on {address}: everyone who reaches it could use every tool, and this version has no \
+             authentication; listen on 127.0.0.1 and put a proxy that authenticates in front"
+        )
+    })
+}
+
+impl Listener {
+    /// Binds an address. One that others can reach needs authentication, which is not there yet.
+    pub async fn bind(gateway: Arc<Gateway>, address: SocketAddr, guard: Guard) -> io::Result<Self> {
+        if let Some(why) = refusal(address) {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+        let tcp = TcpListener::bind(address).await?;
+        let room = Room { largest: gateway.max_request, budget: Budget::new(limits::REQUEST_BYTES) };
+        let folder = gateway.all().memory.sessions();
+        gateway.note_writes(&records::place(tcp.local_addr()?));
+        let sessions = Arc::new(Sessions::new(&gateway, folder.as_deref(), tcp.local_addr()?));
+        Ok(Self { gateway, guard, sessions, room, tcp })
+    }
+
+    /// The address it listens on.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.tcp.local_addr()
+    }
+
+    /// Serves until the gateway drains; then lets every connection finish what it began.
+    pub async fn serve(self) {
+        let draining = self.gateway.lifecycle.draining.clone();
+        let places = Places::new(limits::CONNECTIONS);
+        let face =
+            Arc::new(Face { gateway: self.gateway, guard: self.guard, sessions: self.sessions, room: self.room });
+        let mut sweep = tokio::time::interval(limits::SESSION_LOOK.min(face.gateway.session_idle / 4));
+        loop {
+            tokio::select! {
+                () = draining.cancelled() => break,
+                _ = sweep.tick() => face.sweep(),
+                accepted = places.accept(&self.tcp) => if let Some((tcp, _, place)) = accepted {
+                    face.gateway.lifecycle.connect(Arc::clone(&face).connection(place, tcp));
+                },
+            }
+        }
+        // Who comes now is refused at once, and need not wait for the end to learn it.
+        drop(self.tcp);
+        face.gateway.lifecycle.closing.cancelled().await;
+        for session in face.sessions.remove_all() {
+            session.session.close().await;
+        }
+    }
+}
+
+/// What every connection of a listener shares.
+struct Face {
+    gateway: Arc<Gateway>,
+    guard: Guard,
+    sessions: Arc<Sessions>,
+    room: Room,
+}
+
+impl Face {
+    fn sweep(&self) {
+        // Answers that nobody came for: their memory is given back although no call makes room.
+        self.gateway.all().policies.pipeline.sweep();
+        self.gateway.all().give_back(self.gateway.session_idle);
+        for session in self.sessions.remove_idle() {
+            tokio::spawn(async move { session.session.close().await });
+        }
+        for session in self.sessions.idle_for(self.gateway.session_idle) {
+            let keepers = session.session.give_back();
+            if !keepers.is_empty() {
+                let idle = self.gateway.session_idle;
+                log::line(&format!(
+                    "a session was idle for {idle:?}: its servers are stopped; its next call starts them"
+                ));
+            }
+            for keeper in keepers {
+                tokio::spawn(async move { keeper.close().await });
+            }
+        }
+    }
+
+    async fn connection(self: Arc<Self>, place: Place, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+        let lifecycle = Arc::clone(&self.gateway.lifecycle);
+        let answer = move |request| {
+            let face = Arc::clone(&self);
+            async move { face.answer(request).await }
+        };
+        connection::serve(place, io, &lifecycle.draining, &lifecycle.ended, answer).await;
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        if let Err(foreign) = self.guard.check(request.uri(), request.headers()) {
+            return respond::refuse(StatusCode::FORBIDDEN, foreign.why());
+        }
+        let Some(route) = self.gateway.route(request.uri().path()).cloned() else {
+            return respond::refuse(StatusCode::NOT_FOUND, "there is nothing here; MCP is at /mcp and /mcp/<server>");
+        };
+        let (parts, sent) = request.into_parts();
+        let version = parts.headers.get(header::VERSION).map(|value| value.to_str().unwrap_or("?"));
+        let is_modern = version == Some(crate::protocol::names::MODERN);
+        match parts.method {
+            Method::POST => {}
+            Method::GET if !is_modern => return legacy::get(&self.sessions, &parts),
+            Method::DELETE if !is_modern => return legacy::delete(&self.sessions, &parts).await,
+            _ => return not_allowed(is_modern),
+        }
+        if let Some(refusal) = body::unreadable(&parts.headers) {
+            return refusal;
+        }
+        let message = match body::read(sent, &self.room).await {
+            Ok(bytes) => refused::parsed(bytes),
+            Err(NoBody::Broken(response)) => return *response,
+            Err(NoBody::Untaken(untaken, outline)) => Err((untaken, outline)),
+        };
+        let (untaken, outline) = match message {
+            Ok(message) if versions::era(&message, version) == Era::Modern => {
+                return modern::post(&route, &parts, message).await;
+            }
+            Ok(message) => return legacy::post(&self.sessions, &route, &parts, message).await,
+            Err(untaken) => untaken,
+        };
+        let outline = Outline { is_modern: outline.is_modern || is_modern, ..outline };
+        self.refuse(&route, &parts, &untaken, &outline)
+    }
+
+    /// Answers what is not taken. Where somebody waits for it, HTTP is content: clients end their session over its errors.
+    fn refuse(&self, route: &Route, parts: &Parts, untaken: &Untaken, outline: &Outline) -> Response<Body> {
+        let told = untaken.tell(route, outline);
+        let is_first = outline.method.as_deref() == Some("initialize") && !parts.headers.contains_key(header::SESSION);
+        let needs_session = !outline.is_modern && !is_first && !matches!(told, Told::Nobody(_));
+        let session = match needs_session.then(|| legacy::find(&self.sessions, parts, outline.id.as_ref())).transpose()
+        {
+            Ok(session) => session,
+            Err(response) => return *response,
+        };
+        match (told, session) {
+            (Told::Sender(answer), _) => respond::json(StatusCode::OK, answer),
+            (Told::Server(answer), Some(session)) => {
+                session.session.answered(answer);
+                respond::empty(StatusCode::ACCEPTED)
+            }
+            (Told::Server(_), None) => respond::refuse(StatusCode::BAD_REQUEST, "nobody asked for this answer"),
+            (Told::Nobody(error), _) => {
+                let is_large = matches!(untaken, Untaken::Rejected(Reject::Size(_)));
+                let status = if is_large { StatusCode::PAYLOAD_TOO_LARGE } else { StatusCode::BAD_REQUEST };
+                respond::error(status, None, &error)
+            }
+        }
+    }
+}
+
+fn not_allowed(is_modern: bool) -> Response<Body> {
+    let mut response = respond::refuse(StatusCode::METHOD_NOT_ALLOWED, "this method is not used here");
+    let allowed = if is_modern { "POST" } else { "GET, POST, DELETE" };
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::config::Config;
+
+    /// A connection to a listener without servers that answer, and when it was opened.
+    fn connected() -> (DuplexStream, Instant) {
+        let config = Config::for_command(None, vec!["none".to_owned()]).unwrap();
+        let (gateway, sessions) =
+            (Gateway::new(&config, crate::store::catalog_cache::Memory::default(), None).unwrap(), Arc::default());
+        let room = Room { largest: limits::FROM_CLIENT, budget: Budget::new(limits::REQUEST_BYTES) };
+        let (near, far) = tokio::io::duplex(1024);
+        tokio::spawn(
+            Arc::new(Face { gateway, guard: Guard::default(), sessions, room })
+                .connection(Places::new(1).place().unwrap(), far),
+        );
+        (near, Instant::now())
+    }
+
+    async fn closed_after(mut near: DuplexStream, opened: Instant) -> u64 {
+        let mut rest = Vec::new();
+        let _reset = near.read_to_end(&mut rest).await;
+        opened.elapsed().as_secs()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_says_nothing_or_not_enough_is_closed_after_ten_seconds() {
+        for start in ["", "P", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r", "GET /mcp HTTP/1.1\r\nhost: "] {
+            let (mut near, opened) = connected();
+            near.write_all(start.as_bytes()).await.unwrap();
+            assert_eq!(closed_after(near, opened).await, 10, "{start:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_that_drips_is_given_up_after_ten_seconds() {
+        let (mut near, opened) = connected();
+        for byte in b"PRI * HTTP/2.0\r\n\r\n" {
+            tokio::time::sleep(Duration::from_millis(900)).await;
+            if near.write_all(&[*byte]).await.is_err() {
+                break;
+            }
+        }
+        assert!(opened.elapsed() < Duration::from_secs(12));
+        assert!(closed_after(near, opened).await < 12);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_of_http_2_that_is_not_used_is_closed_after_a_minute() {
+        let (mut near, opened) = connected();
+        near.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+        let head = b"\x82\x86\x84\x01\x09localhost";
+        let frame = [&[0, 0, u8::try_from(head.len()).unwrap(), 1, 5, 0, 0, 0, 1], head.as_slice()].concat();
+        near.write_all(&frame).await.unwrap();
+        let after = closed_after(near, opened).await;
+        assert_eq!(after, 60);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_read_its_answers_is_given_up() {
+        let (mut near, opened) = connected();
+        // More answers than the pipe holds.
+        let _stuck = tokio::time::timeout(Duration::from_secs(9), async {
+            while near.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.is_ok() {}
+        })
+        .await;
+        let gave_up = async { while near.write_all(b" ").await.is_ok() {} };
+        gave_up.await;
+        let after = opened.elapsed().as_secs();
+        assert_eq!(after, 60);
+    }
+}

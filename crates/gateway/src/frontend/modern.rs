@@ -1,0 +1,147 @@
+//! The modern era on HTTP: every POST says everything, and closing its answer calls it off.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, Response, StatusCode};
+use seawall::Question;
+
+use super::respond::{self, Body, Events};
+use super::versions;
+use crate::call::dispatch::dispatch;
+use crate::client::caller::Caller;
+use crate::client::stream::{Next, Stream};
+use crate::gateway::Route;
+use crate::protocol::build;
+use crate::protocol::build::Error;
+use crate::protocol::hash;
+use crate::protocol::pieces::Pieces;
+use crate::protocol::{Kind, Message, header, limits};
+use crate::upstream::Link;
+use crate::upstream::call::{Call, Outlet};
+use crate::upstream::http::named;
+
+/// One POST.
+pub(super) async fn post(route: &Arc<Route>, parts: &Parts, message: Message) -> Response<Body> {
+    match message.kind() {
+        Kind::Notification => respond::empty(StatusCode::ACCEPTED),
+        Kind::Result | Kind::Error => respond::refuse(
+            StatusCode::BAD_REQUEST,
+            "a client of this protocol revision is asked nothing, so it has nothing to answer",
+        ),
+        Kind::Request => match mirrors(&parts.headers, &message).and_then(|()| versions::check(&message)) {
+            Ok(()) => request(route, parts, message).await,
+            Err(error) => respond::error(bad_status(error.code), message.id(), &error),
+        },
+    }
+}
+
+async fn request(route: &Arc<Route>, parts: &Parts, message: Message) -> Response<Body> {
+    let stream = Arc::new(Stream::default());
+    let params = parts.headers.iter().filter(|(name, _)| name.as_str().starts_with(header::PARAM_PREFIX));
+    let client = client(&parts.headers);
+    let call = Call {
+        client: Arc::clone(&client),
+        mirrored: Some(params.map(|(name, value)| (name.clone(), value.clone())).collect()),
+        ..Call::new(message, Arc::new(OnStream { stream: Arc::clone(&stream) }))
+    };
+    stream.belongs_to(&call);
+    let (route, to) = (Arc::clone(route), Arc::clone(&stream));
+    let caller = Caller::Modern(client);
+    let mut work: respond::Work = Box::pin(async move {
+        match dispatch(&route, &caller, call).await {
+            Some(answer) => to.answer(answer),
+            None => to.end(),
+        }
+    });
+    let mut reader = stream.reader(0);
+    let (first, is_over) = tokio::select! {
+        biased;
+        () = &mut work => (reader.try_next(), true),
+        next = reader.next() => (Some(next), false),
+        () = tokio::time::sleep(limits::KEEP_ALIVE) => (None, false),
+    };
+    let work = Some(work).filter(|_| !is_over);
+    match first {
+        Some(Next::Said(said)) if said.last => respond::json(status(&said.message), said.message),
+        Some(Next::Ended) => respond::empty(StatusCode::ACCEPTED),
+        Some(Next::Said(said)) => {
+            respond::stream(Events { reader, first: Some(said), work, number: None, priming: None })
+        }
+        None => respond::stream(Events { reader, first: None, work, number: None, priming: None }),
+    }
+}
+
+/// A name for whoever brought this secret; clients without one cannot be told apart.
+pub(super) fn client(headers: &HeaderMap) -> Arc<str> {
+    headers.get(http::header::AUTHORIZATION).map(|secret| hash::key(&[secret.as_bytes()])).unwrap_or_default().into()
+}
+
+/// What the headers say must be what the body says: whoever looks at one of them only must see the same call.
+fn mirrors(headers: &HeaderMap, request: &Message) -> Result<(), Error> {
+    let version = versions::stated(request)?;
+    mirror(headers, header::VERSION, Some(&version))?;
+    mirror(headers, header::METHOD, Some(request.method()))?;
+    mirror(headers, header::NAME, named(request).as_deref())
+}
+
+fn mirror(headers: &HeaderMap, name: &str, body: Option<&str>) -> Result<(), Error> {
+    let wrong = |text: String| Err(Error::new(build::HEADER_MISMATCH, text));
+    let mut values = headers.get_all(name).iter();
+    let value = values.next();
+    if values.next().is_some() {
+        return wrong(format!("the header {name} stands twice"));
+    }
+    match (value.map(|value| header::decode(value.as_bytes())), body) {
+        (Some(Some(said)), Some(body)) if said == body => Ok(()),
+        (Some(_), Some(_)) => wrong(format!("the header {name} says something else than the body")),
+        (None, Some(_)) => wrong(format!("the header {name} is missing")),
+        (_, None) => Ok(()),
+    }
+}
+
+fn bad_status(code: i64) -> StatusCode {
+    if code == build::METHOD_NOT_FOUND { StatusCode::NOT_FOUND } else { StatusCode::BAD_REQUEST }
+}
+
+/// The status of an answer: some errors have one of their own.
+fn status(answer: &Pieces) -> StatusCode {
+    let begins_with_error =
+        |piece: &Bytes| memchr::memmem::find(&piece[..piece.len().min(4096)], b"\"error\"").is_some();
+    if !answer.parts().into_iter().any(begins_with_error) {
+        return StatusCode::OK;
+    }
+    let Ok(message) = Message::parse(answer.whole()) else { return StatusCode::OK };
+    if message.kind() != Kind::Error {
+        return StatusCode::OK;
+    }
+    match message.field_json("code") {
+        Some(b"-32601") => StatusCode::NOT_FOUND,
+        Some(b"-32020" | b"-32021" | b"-32022") => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
+    }
+}
+
+/// The way to a modern client: the stream of its own request.
+pub(super) struct OnStream {
+    pub(super) stream: Arc<Stream>,
+}
+
+impl Outlet for OnStream {
+    fn notify(&self, _link: &Arc<Link>, notification: Message) {
+        self.stream.notify(notification.raw().clone());
+    }
+
+    fn say(&self, notification: Message) {
+        self.stream.notify(notification.into_raw());
+    }
+
+    fn ask(&self, link: &Arc<Link>, question: Message, _open: Option<Question>) {
+        link.refuse(&question, "a client of this protocol revision cannot be asked anything");
+    }
+
+    fn is_open(&self) -> bool {
+        true
+    }
+}

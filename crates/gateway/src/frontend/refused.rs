@@ -1,0 +1,148 @@
+//! What is told of a message that is not taken: a request is answered under its own id, whatever is wrong with it.
+//!
+//! A client that is answered under no id waits for ever, and one that reads an HTTP error ends its session. So a tool call
+//! fails like any other call, and any other request with an error of the protocol.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use seawall::{Cause, Code, Failure, Report, Sent};
+
+use crate::catalog::names;
+use crate::client::event_id::Asked;
+use crate::gateway::Route;
+use crate::protocol::build;
+use crate::protocol::build::Error;
+use crate::protocol::{Message, Outline, Reject, limits};
+
+/// Why a message is not taken.
+#[derive(Debug)]
+pub(super) enum Untaken {
+    /// It is not one that is taken here.
+    Rejected(Reject),
+    /// Too much of others is held already.
+    Crowded,
+}
+
+/// Whom a message was for that was not taken.
+pub(super) enum Told {
+    /// Its sender waits for this answer.
+    Sender(Bytes),
+    /// A server waits for the sender's answer, and gets this instead.
+    Server(Message),
+    /// Nobody waits that could be told.
+    Nobody(Error),
+}
+
+/// The message that bytes are, or what can be told of them.
+pub(super) fn parsed(bytes: Bytes) -> Result<Message, (Untaken, Outline)> {
+    Message::parse(bytes.clone()).map_err(|reject| (Untaken::Rejected(reject), Outline::of(&bytes)))
+}
+
+impl Untaken {
+    /// What is told of it, and whom.
+    pub(super) fn tell(&self, route: &Route, outline: &Outline) -> Told {
+        let error = self.error();
+        // What is no JSON may be anything; only if it is one object from end to end its id is one.
+        let is_readable = outline.is_whole || !matches!(self, Self::Rejected(Reject::Syntax(_) | Reject::Utf8(_)));
+        let Some(id) = outline.id.as_ref().filter(|_| is_readable) else { return Told::Nobody(error) };
+        if outline.is_answer {
+            return Message::parse(build::error(Some(id), &error)).map_or(Told::Nobody(error), Told::Server);
+        }
+        match self.of_a_call(outline).filter(|_| outline.method.as_deref() == Some("tools/call")) {
+            Some(text) => {
+                let report = self.report(route, outline.name.as_deref().unwrap_or_default(), text);
+                let mut result = report.to_tool_result(route.policies.rendering(true));
+                if outline.is_modern {
+                    result["resultType"] = "complete".into();
+                }
+                Told::Sender(build::result(id, result.to_string().as_bytes()))
+            }
+            None => Told::Sender(build::error(Some(id), &error)),
+        }
+    }
+
+    fn error(&self) -> Error {
+        match self {
+            Self::Rejected(reject) => Error::from(reject),
+            Self::Crowded => Error::new(build::OVERLOADED, crowded()),
+        }
+    }
+
+    /// What a model is told that made a call like this. The faults of clients are not its own.
+    fn of_a_call(&self, outline: &Outline) -> Option<String> {
+        let tool = outline.name.as_deref().map_or_else(|| "the tool".to_owned(), seawall::quote);
+        match self {
+            Self::Rejected(Reject::Size(limit)) => Some(format!(
+                "The call of {tool} has {} bytes; at most {limit} are taken. It was not executed. Make it smaller: split \
+                 what it carries over several calls, or name a file or an address that the tool can read instead.",
+                outline.bytes
+            )),
+            Self::Rejected(Reject::Depth) => Some(format!(
+                "The arguments of {tool} are nested deeper than {} levels. It was not executed. Make them flatter, or \
+                 pass the inner part as text if the tool takes it so.",
+                limits::DEPTH
+            )),
+            Self::Rejected(Reject::Members) => Some(format!(
+                "The call of {tool} has an object of more than {} members. It was not executed. Split it over several \
+                 calls.",
+                limits::MEMBERS
+            )),
+            Self::Rejected(_) => None,
+            Self::Crowded => Some(format!("The call of {tool} was not executed: {}", crowded())),
+        }
+    }
+
+    fn report(&self, route: &Route, public: &str, message: String) -> Report {
+        let (server, tool) = match route.single() {
+            Some(server) => (server.name.clone(), public),
+            None => names::split(&route.servers, public)
+                .map_or_else(|| (String::new(), public), |(server, tool)| (server.name.clone(), tool)),
+        };
+        let (code, cause, retry_after) = match self {
+            Self::Rejected(_) => (Code::ValidationError, Cause::InvalidInput, None),
+            Self::Crowded => (Code::Overloaded, Cause::Overloaded, Some(Duration::from_secs(1))),
+        };
+        Report {
+            code,
+            classic: message.clone(),
+            failure: Failure::local(cause, retry_after, message.clone()),
+            message,
+            retry_after,
+            tool: tool.to_owned(),
+            server,
+            attempts: 0,
+            may_have_executed: false,
+            debug: None,
+            is_error: true,
+        }
+    }
+}
+
+/// The answer to a request that was under way when a former self of this gateway ended.
+pub(super) fn interrupted(route: &Route, asked: &Asked) -> Bytes {
+    let text =
+        "The gateway was restarted while this was under way. It may have been executed: check before you repeat it.";
+    if !asked.is_call {
+        return build::error(Some(&asked.id), &Error::new(build::SERVER_LOST, text));
+    }
+    let report = Report {
+        code: Code::ConnectionLost,
+        message: text.to_owned(),
+        classic: text.to_owned(),
+        retry_after: None,
+        tool: String::new(),
+        server: route.single().map(|server| server.name.clone()).unwrap_or_default(),
+        attempts: 1,
+        may_have_executed: true,
+        debug: None,
+        is_error: true,
+        failure: Failure { sent: Sent::Maybe, ..Failure::local(Cause::Network, None, text) },
+    };
+    let result = report.to_tool_result(route.policies.rendering(true));
+    build::result(&asked.id, result.to_string().as_bytes())
+}
+
+fn crowded() -> String {
+    format!("large requests of {} bytes in all are under way already; try again in a moment", limits::REQUEST_BYTES)
+}

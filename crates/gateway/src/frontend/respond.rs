@@ -1,0 +1,143 @@
+//! HTTP responses: JSON at once, or a stream that stays open as long as there is something to say.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use bytes::buf::Chain;
+use futures_util::stream::unfold;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Either, Full, StreamBody};
+use hyper::body::Frame;
+
+use crate::client::event_id::StreamName;
+use crate::client::stream::{Next, Reader, Said};
+use crate::protocol::build;
+use crate::protocol::build::Error;
+use crate::protocol::pieces::Pieces;
+use crate::protocol::{Id, limits, sse};
+
+/// The body of every response.
+pub(super) type Body = Either<Full<Data>, UnsyncBoxBody<Data, Infallible>>;
+
+/// What bodies are made of.
+type Data = Chain<Bytes, Bytes>;
+
+/// One message as JSON.
+pub(super) fn json(status: StatusCode, message: impl Into<Pieces>) -> Response<Body> {
+    let mut response = Response::new(Either::Left(Full::new(message.into().into_buf())));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// A status without a body.
+pub(super) fn empty(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Either::Left(Full::new(Pieces::default().into_buf())));
+    *response.status_mut() = status;
+    response
+}
+
+/// An error about a request.
+pub(super) fn error(status: StatusCode, id: Option<&Id>, error: &Error) -> Response<Body> {
+    json(status, build::error(id, error))
+}
+
+/// An error about a request that could not be read.
+pub(super) fn refuse(status: StatusCode, text: &str) -> Response<Body> {
+    error(status, None, &Error::new(build::INVALID_REQUEST, text))
+}
+
+/// What keeps a streamed call going: it is polled with the stream and dropped with it.
+pub(super) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// How events are written.
+pub(super) struct Events {
+    /// What is read.
+    pub reader: Reader,
+    /// What was read already.
+    pub first: Option<Said>,
+    /// The call, where the stream is its only life.
+    pub work: Option<Work>,
+    /// How its events are named, where a client may come back to it.
+    pub number: Option<StreamName>,
+    /// The event that opens the stream, where the revision knows one.
+    pub priming: Option<Bytes>,
+}
+
+/// A piece of a stream.
+struct Piece {
+    data: Pieces,
+    /// Whether the end of the event is still to come.
+    is_open: bool,
+    /// Whether the stream ends with this event.
+    is_last: bool,
+}
+
+impl From<Bytes> for Piece {
+    fn from(data: Bytes) -> Self {
+        Self { data: data.into(), is_open: false, is_last: false }
+    }
+}
+
+/// A stream of events.
+pub(super) fn stream(events: Events) -> Response<Body> {
+    let frames = unfold((Some(events), None::<bool>), |(events, end)| async move {
+        if let Some(is_last) = end {
+            let frame = Frame::data(Pieces::from(Bytes::from_static(sse::END)).into_buf());
+            return Some((Ok::<_, Infallible>(frame), (events.filter(|_| !is_last), None)));
+        }
+        let mut events = events?;
+        let Piece { data, is_open, is_last } = events.next().await?;
+        let goes_on = is_open || !is_last;
+        Some((Ok(Frame::data(data.into_buf())), (goes_on.then_some(events), is_open.then_some(is_last))))
+    });
+    let mut response = Response::new(Either::Right(UnsyncBoxBody::new(StreamBody::new(frames).boxed_unsync())));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+impl Events {
+    /// The next piece of the stream.
+    async fn next(&mut self) -> Option<Piece> {
+        if let Some(priming) = self.priming.take() {
+            return Some(priming.into());
+        }
+        if let Some(said) = self.first.take() {
+            return Some(self.event(&said));
+        }
+        loop {
+            let work = async {
+                match &mut self.work {
+                    Some(work) => work.await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                // First: a server that talks without pause would else keep its own answer from being taken.
+                () = work => self.work = None,
+                next = self.reader.next() => return match next {
+                    Next::Said(said) => Some(self.event(&said)),
+                    Next::Ended => None,
+                },
+                () = tokio::time::sleep(limits::KEEP_ALIVE) => return Some(Bytes::from_static(sse::COMMENT).into()),
+            }
+        }
+    }
+
+    fn event(&self, said: &Said) -> Piece {
+        let id = self.number.as_ref().map(|name| name.at(said.place));
+        let is_open = said.message.size() > limits::COPIED;
+        let data = match is_open {
+            true => sse::large_event(id.as_deref(), &said.message),
+            false => sse::event(id.as_deref(), &said.message).into(),
+        };
+        Piece { data, is_open, is_last: said.last }
+    }
+}

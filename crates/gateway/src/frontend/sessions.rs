@@ -1,0 +1,280 @@
+//! The sessions of legacy clients on HTTP: found by their id, bounded, forgotten when nobody uses them.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use serde_json::value::RawValue;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use super::records::{SessionRecord, SessionRecords};
+use crate::client::event_id::{Asked, StreamName};
+use crate::client::session::Session;
+use crate::client::stream::Stream;
+use crate::gateway::{Gateway, Route};
+use crate::protocol::limits;
+use crate::runtime::log;
+use crate::runtime::random::secret;
+
+/// A session and its streams.
+pub struct HttpSession {
+    /// The session.
+    pub session: Arc<Session>,
+    /// The path it was opened on; it is good for no other.
+    pub path: String,
+    /// Whether streams open with an event that says where they begin.
+    pub is_primed: bool,
+    /// Which life of the session this is: empty until a gateway went on with one of its former self.
+    life: String,
+    streams: Mutex<VecDeque<(u64, Arc<Stream>)>>,
+    next: AtomicU64,
+    used: Mutex<Instant>,
+    _place: OwnedSemaphorePermit,
+}
+
+/// What an event id leads to.
+pub(super) enum Resumed {
+    /// A stream, from a place on.
+    Stream(StreamName, Arc<Stream>, u64),
+    /// The stream of a request that was under way when a former self of this gateway ended.
+    Interrupted(Asked),
+    /// Nothing.
+    Nothing,
+}
+
+impl HttpSession {
+    /// A session on a path, in a place of its own; `identity` is the name of whoever brought a secret, else empty.
+    pub fn new(route: &Arc<Route>, path: &str, version: &str, identity: Arc<str>, place: OwnedSemaphorePermit) -> Self {
+        // Never the same again: nobody else's.
+        let session = Session::new(&secret(), identity, Arc::clone(route), Stream::resumable(false));
+        Self::of(session, path, version, String::new(), place)
+    }
+
+    /// The session that a former self of this gateway had.
+    fn restored(route: &Arc<Route>, record: &SessionRecord, place: OwnedSemaphorePermit) -> Self {
+        let general = Stream::resumable(false);
+        let session = Session::new(&record.owner, record.identity.as_str().into(), Arc::clone(route), general);
+        session.go_on(record.initialize.get(), record.log_level.clone(), record.subscribed.clone());
+        let version = session.asked_version();
+        Self::of(session, &record.path, &version, secret()[..8].to_owned(), place)
+    }
+
+    fn of(session: Arc<Session>, path: &str, version: &str, life: String, place: OwnedSemaphorePermit) -> Self {
+        Self {
+            session,
+            path: path.to_owned(),
+            is_primed: version >= "2025-11-25",
+            life,
+            streams: Mutex::default(),
+            next: AtomicU64::new(1),
+            used: Mutex::new(Instant::now()),
+            _place: place,
+        }
+    }
+
+    /// What is kept of it for a restarted gateway.
+    fn record(&self) -> Option<SessionRecord> {
+        let opening = self.session.opening.get()?;
+        let initialize = RawValue::from_string(String::from_utf8(opening.initialize.to_vec()).ok()?).ok()?;
+        let mut record = SessionRecord::new(&self.path, &self.session.id, &self.session.identity, initialize);
+        record.log_level.clone_from(&self.session.log_level.lock().unwrap_or_else(PoisonError::into_inner));
+        let subscribed = self.session.subscribed.lock().unwrap_or_else(PoisonError::into_inner);
+        record.subscribed = subscribed.iter().map(|(server, uris)| (server.clone(), uris.clone())).collect();
+        Some(record)
+    }
+
+    fn streams(&self) -> MutexGuard<'_, VecDeque<(u64, Arc<Stream>)>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How the events of one of its streams are named.
+    pub(super) fn name(&self, number: u64, request: Option<Asked>) -> StreamName {
+        StreamName { life: self.life.clone(), number, request }
+    }
+
+    /// Keeps a stream for a client that may come back to it; gives its number. The oldest that is done gives way.
+    pub fn keep(&self, stream: &Arc<Stream>) -> u64 {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut streams = self.streams();
+        if streams.len() >= limits::KEPT_STREAMS {
+            let oldest = streams.iter().position(|(_, stream)| stream.is_done()).unwrap_or(0);
+            streams.remove(oldest);
+        }
+        self.session.route.pending.keep(stream);
+        streams.push_back((number, Arc::clone(stream)));
+        number
+    }
+
+    /// Gives up answers that nobody came back for, the oldest first, until what is left is within bounds.
+    pub fn make_room(&self) {
+        let mut streams = self.streams();
+        let mut bytes: usize = streams.iter().map(|(_, stream)| stream.bytes()).sum();
+        while bytes > limits::SESSION_BYTES
+            && let Some(oldest) = streams.iter().position(|(_, stream)| stream.is_left() && stream.bytes() > 0)
+            && let Some((_, given_up)) = streams.remove(oldest)
+        {
+            bytes -= given_up.bytes();
+        }
+    }
+
+    /// What an event id leads to. One of a former life of the session is not a dead end: the stream that belongs to no
+    /// request goes on from here, and a request that was under way is answered.
+    pub(super) fn resume(&self, event: &str) -> Resumed {
+        let Some((name, place)) = StreamName::read(event) else { return Resumed::Nothing };
+        let is_now = name.life == self.life;
+        if name.number == 0 {
+            let place = if is_now { place } else { 0 };
+            return Resumed::Stream(self.name(0, None), Arc::clone(&self.session.general), place);
+        }
+        let known =
+            self.streams().iter().find(|(known, _)| *known == name.number).map(|(_, stream)| Arc::clone(stream));
+        match (known.filter(|stream| is_now && !stream.is_forgotten()), &name.request) {
+            (Some(stream), _) => Resumed::Stream(name, stream, place),
+            (None, Some(asked)) if !is_now => Resumed::Interrupted(asked.clone()),
+            (None, _) => Resumed::Nothing,
+        }
+    }
+
+    fn touch(&self) {
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// For how long nobody has used it.
+    fn idle(&self) -> Duration {
+        if self.session.is_in_use() {
+            self.touch();
+        }
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+}
+
+/// All sessions.
+pub struct Sessions {
+    open: Mutex<HashMap<String, Arc<HttpSession>>>,
+    places: Arc<Semaphore>,
+    kept: Option<Arc<Kept>>,
+}
+
+/// Where sessions are kept for a restarted gateway, and what they are restored with.
+struct Kept {
+    records: SessionRecords,
+    gateway: Arc<Gateway>,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self { open: Mutex::default(), places: Arc::new(Semaphore::new(limits::SESSIONS)), kept: None }
+    }
+}
+
+impl Sessions {
+    /// The sessions of a listener; those of its former self are found in `folder`, if there is one.
+    pub(super) fn new(gateway: &Arc<Gateway>, folder: Option<&Path>, address: std::net::SocketAddr) -> Self {
+        let Some(folder) = folder else { return Self::default() };
+        match SessionRecords::open(folder, address, now()) {
+            Ok(records) => {
+                let kept = Kept { records, gateway: Arc::clone(gateway) };
+                Self { kept: Some(Arc::new(kept)), ..Self::default() }
+            }
+            Err(error) => {
+                log::warn(&format!("sessions will not survive a restart: {}: {error}", folder.display()));
+                Self::default()
+            }
+        }
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<String, Arc<HttpSession>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for one more, from before its handshake on; none if there are too many.
+    pub fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).try_acquire_owned().ok()
+    }
+
+    /// Adds a session; gives its id. It is kept before its client knows it: whoever has an id can come back with it.
+    pub async fn add(&self, session: Arc<HttpSession>) -> String {
+        let id = secret();
+        self.open().insert(id.clone(), Arc::clone(&session));
+        self.keep(&id, &session).await;
+        id
+    }
+
+    /// Keeps what a session has come to be.
+    pub async fn keep(&self, id: &str, session: &Arc<HttpSession>) {
+        let Some(kept) = self.kept.clone() else { return };
+        let (id, session) = (id.to_owned(), Arc::clone(session));
+        let written = tokio::task::spawn_blocking(move || kept.records.keep(&id, || session.record())).await;
+        if let Ok(Err(error)) = written {
+            log::warn(&format!("a session will not survive a restart: {error}"));
+        }
+    }
+
+    /// The session with an id, if it belongs to this path: one that is open, or one of a former self of this gateway.
+    pub fn find(&self, id: &str, path: &str) -> Option<Arc<HttpSession>> {
+        let mut open = self.open();
+        let session = match open.get(id) {
+            Some(session) => Arc::clone(session),
+            None => {
+                let session = Arc::new(self.restore(id, path)?);
+                open.insert(id.to_owned(), Arc::clone(&session));
+                session
+            }
+        };
+        drop(open);
+        (session.path == path).then(|| {
+            session.touch();
+            session
+        })
+    }
+
+    fn restore(&self, id: &str, path: &str) -> Option<HttpSession> {
+        let kept = self.kept.as_ref()?;
+        // A small file of our own: reading it takes less than handing it to another thread.
+        let record = kept.records.find(id, now()).filter(|record| record.path == path)?;
+        Some(HttpSession::restored(kept.gateway.route(path)?, &record, self.place()?))
+    }
+
+    /// Takes a session out, for good.
+    pub fn remove(&self, id: &str) -> Option<Arc<HttpSession>> {
+        let removed = self.open().remove(id);
+        if let Some(kept) = &self.kept {
+            kept.records.forget(id);
+        }
+        removed
+    }
+
+    /// Takes those out that nobody used for long; the others are noted as in use.
+    pub fn remove_idle(&self) -> Vec<Arc<HttpSession>> {
+        let mut open = self.open();
+        let idle: Vec<_> = open.extract_if(|_, session| session.idle() > limits::SESSION_IDLE).collect();
+        if let Some(kept) = self.kept.clone() {
+            let (gone, used): (Vec<String>, Vec<String>) =
+                (idle.iter().map(|(id, _)| id.clone()).collect(), open.keys().cloned().collect());
+            tokio::task::spawn_blocking(move || {
+                gone.iter().for_each(|id| kept.records.forget(id));
+                used.iter().for_each(|id| kept.records.touch(id, now()));
+                kept.records.sweep(now());
+            });
+        }
+        idle.into_iter().map(|(_, session)| session).collect()
+    }
+
+    /// Those that nobody has used for so long.
+    pub fn idle_for(&self, limit: Duration) -> Vec<Arc<HttpSession>> {
+        self.open().values().filter(|session| session.idle() > limit).cloned().collect()
+    }
+
+    /// Takes all out; what is kept of them stays.
+    pub fn remove_all(&self) -> Vec<Arc<HttpSession>> {
+        self.open().drain().map(|(_, session)| session).collect()
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "what is kept in files is dated by wall time")]
+fn now() -> SystemTime {
+    SystemTime::now()
+}

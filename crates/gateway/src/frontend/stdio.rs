@@ -1,0 +1,158 @@
+//! One client on a pipe, in either era: the face of `run`, and of `serve --stdio`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufWriter};
+use tokio_util::task::TaskTracker;
+
+use super::modern::OnStream;
+use super::refused::{self, Told, Untaken};
+use super::versions;
+use crate::call::dispatch::dispatch;
+use crate::client::caller::Caller;
+use crate::client::session::Session;
+use crate::client::stream::{Next, Reader, Stream};
+use crate::gateway::Gateway;
+use crate::protocol::build;
+use crate::protocol::hash;
+use crate::protocol::lines::{Line, Lines};
+use crate::protocol::names::Era;
+use crate::protocol::{Kind, Message, Outline, Reject, limits};
+use crate::upstream::call::Call;
+
+/// Who is at the other end, each time the program starts: whoever has the store's file.
+const ON_A_PIPE: &str = "pipe";
+
+/// Serves the client until it closes its end, then lets calls under way finish within `grace`.
+pub async fn serve(
+    gateway: &Arc<Gateway>,
+    input: impl AsyncRead + Unpin,
+    output: impl AsyncWrite + Unpin + Send + 'static,
+    grace: Duration,
+) {
+    gateway.serve_one_client();
+    gateway.note_writes(&place(gateway));
+    let out = Arc::new(Stream::default());
+    let session = Session::new(ON_A_PIPE, Arc::default(), Arc::clone(gateway.all()), Arc::clone(&out));
+    let writer = tokio::spawn(write(out.reader(0), output));
+    let face = Face { session, out, calls: TaskTracker::new() };
+    let mut lines = Lines::outlined(input, gateway.max_request);
+    let draining = gateway.lifecycle.draining.clone();
+    loop {
+        // A client that takes no answers is not read either.
+        let next = async {
+            face.out.room().await;
+            lines.next().await
+        };
+        let Some(read) = draining.run_until_cancelled(next).await else { break };
+        let Ok(Some(line)) = read else {
+            face.session.route.journal.leave();
+            break;
+        };
+        if !face.out.is_read() {
+            break;
+        }
+        match line {
+            Line::Whole(line) if line.iter().all(u8::is_ascii_whitespace) => {}
+            Line::Whole(line) => face.take(line).await,
+            Line::TooLong(outline) => face.refuse(&Untaken::Rejected(Reject::Size(gateway.max_request)), &outline),
+        }
+    }
+    face.calls.close();
+    let _in_time = tokio::time::timeout(grace, face.calls.wait()).await;
+    face.out.end();
+    let _in_time = tokio::time::timeout(limits::CHILD_GRACE, writer).await;
+    face.session.close().await;
+}
+
+/// Writes everything that is said, one line each.
+async fn write(mut reader: Reader, output: impl AsyncWrite + Unpin) {
+    // What is small goes out in one piece, what is large as it is.
+    let mut output = BufWriter::new(output);
+    while let Next::Said(said) = reader.next().await {
+        let line = said.message.one_line();
+        let written = async {
+            for piece in line.parts() {
+                output.write_all(piece).await?;
+            }
+            output.write_all(b"\n").await?;
+            output.flush().await
+        };
+        if written.await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Where the writes of a pipe are noted: at the place of its servers, whoever starts them.
+fn place(gateway: &Gateway) -> String {
+    let servers: Vec<String> = gateway.servers.iter().map(|server| server.remembered_as()).collect();
+    format!("pipe-{}", hash::key(&servers.iter().map(|server| server.as_bytes()).collect::<Vec<_>>()))
+}
+
+struct Face {
+    session: Arc<Session>,
+    out: Arc<Stream>,
+    calls: TaskTracker,
+}
+
+impl Face {
+    fn refuse(&self, untaken: &Untaken, outline: &Outline) {
+        match untaken.tell(&self.session.route, outline) {
+            Told::Sender(answer) => self.out.say(answer),
+            Told::Server(answer) => self.session.answered(answer),
+            Told::Nobody(error) => self.out.say(build::error(None, &error)),
+        }
+    }
+
+    async fn take(&self, line: Bytes) {
+        let message = match refused::parsed(line) {
+            Ok(message) => message,
+            Err((untaken, outline)) => return self.refuse(&untaken, &outline),
+        };
+        match message.kind() {
+            Kind::Request => self.request(message),
+            Kind::Notification => self.session.notified(&message).await,
+            Kind::Result | Kind::Error => self.session.answered(message),
+        }
+    }
+
+    fn request(&self, message: Message) {
+        let (session, out) = (Arc::clone(&self.session), Arc::clone(&self.out));
+        let era = versions::era(&message, None);
+        if era == Era::Modern
+            && let Err(error) = versions::check(&message)
+        {
+            return self.out.say(build::error(message.id(), &error));
+        }
+        let (caller, outlet) = match era {
+            Era::Legacy => (Caller::Legacy(Arc::clone(&session), Arc::clone(&out)), session.outlet(&out)),
+            Era::Modern => {
+                (Caller::Modern(Arc::clone(&session.id)), Arc::new(OnStream { stream: Arc::clone(&out) }) as Arc<_>)
+            }
+        };
+        // Before the next line is read: requests run beside each other, and a client need not wait for the answer.
+        if era == Era::Legacy && message.method() == "initialize" {
+            session.take_initialize(message.body_json());
+        }
+        let call = Call::new(message, outlet);
+        let Some(id) = call.request.id().cloned() else { return };
+        let began = match session.calls().begin(&id, &call.cancel, call.request.raw().len()) {
+            Ok(began) => began,
+            Err(error) => return self.out.say(build::error(Some(&id), &error)),
+        };
+        let receipt = Arc::clone(&call.receipt);
+        self.calls.spawn(async move {
+            let answer = dispatch(&session.route, &caller, call).await;
+            drop(began);
+            if let Some(answer) = answer {
+                out.say(answer);
+                if out.is_read() {
+                    receipt.delivered();
+                }
+            }
+        });
+    }
+}

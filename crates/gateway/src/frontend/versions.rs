@@ -1,0 +1,47 @@
+//! Which era a message is in, and whether a modern request says all that it must.
+
+use std::borrow::Cow;
+
+use serde_json::json;
+
+use crate::protocol::build;
+use crate::protocol::build::Error;
+use crate::protocol::names::{CLIENT_CAPABILITIES, Era, LEGACY, MODERN, PROTOCOL_VERSION};
+use crate::protocol::{Message, scan};
+
+/// What the modern era no longer knows.
+const REMOVED: [&str; 5] = ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
+
+/// The era of a message; `header` is the version that HTTP says.
+pub(super) fn era(message: &Message, header: Option<&str>) -> Era {
+    let is_said = message.meta(PROTOCOL_VERSION).is_some();
+    let is_legacy = header.is_none_or(|version| LEGACY.contains(&version));
+    let is_discovery = message.method() == "server/discover" && header.is_none();
+    if is_said || !is_legacy || is_discovery { Era::Modern } else { Era::Legacy }
+}
+
+/// The revision that a modern request says it is made in.
+pub(super) fn stated(request: &Message) -> Result<Cow<'_, str>, Error> {
+    request.meta_json(PROTOCOL_VERSION).and_then(scan::text).ok_or_else(|| missing(PROTOCOL_VERSION))
+}
+
+/// Whether a modern request is one that can be taken.
+pub(super) fn check(request: &Message) -> Result<(), Error> {
+    let version = stated(request)?;
+    if version != MODERN {
+        let data = json!({"supported": [MODERN], "requested": version});
+        return Err(Error::new(build::UNSUPPORTED_VERSION, "unsupported protocol version").with(data));
+    }
+    if request.meta_json(CLIENT_CAPABILITIES).is_none_or(|json| json.first() != Some(&b'{')) {
+        return Err(missing(CLIENT_CAPABILITIES));
+    }
+    if REMOVED.contains(&request.method()) {
+        let text = format!("{} is not part of protocol revision {MODERN}", request.method());
+        return Err(Error::new(build::METHOD_NOT_FOUND, text));
+    }
+    Ok(())
+}
+
+fn missing(name: &str) -> Error {
+    Error::new(build::INVALID_PARAMS, format!("params._meta[\"{name}\"] is missing"))
+}

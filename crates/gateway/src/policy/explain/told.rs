@@ -1,0 +1,124 @@
+//! Where a value comes from, as it is told: in one word, the place, and its line.
+
+use seawall::{Ground, Tiers};
+use serde_json::Value;
+
+use super::origin::Origin;
+use super::{Asked, show, values};
+use crate::config::layers::Place;
+
+/// One value, and where it comes from.
+#[derive(Clone)]
+pub(super) struct Told {
+    pub(super) key: &'static str,
+    pub(super) value: Value,
+    /// In one word: `built in`, `preset`, `config`, `environment`, `annotation`, `name`, `effect`, `unknown`.
+    pub(super) from: &'static str,
+    /// Where exactly: a table, a variable, a hint, a word.
+    pub(super) place: Option<String>,
+    pub(super) line: Option<usize>,
+    pub(super) ignored: Option<Ignored>,
+}
+
+/// What is said somewhere and does not hold.
+#[derive(Clone)]
+pub(super) struct Ignored {
+    pub(super) value: Value,
+    pub(super) place: Option<String>,
+    pub(super) line: Option<usize>,
+    pub(super) why: &'static str,
+}
+
+impl Told {
+    /// What holds instead, where what is said does not.
+    pub(super) fn without(
+        self,
+        dropped: Value,
+        why: &'static str,
+        holds: impl FnOnce(&'static str, Value) -> Told,
+    ) -> Told {
+        let Told { key, value, place, line, .. } = self;
+        Told { ignored: Some(Ignored { value: dropped, place, line, why }), ..holds(key, value) }
+    }
+}
+
+/// From where, at which place, on which line.
+type At = (&'static str, Option<String>, Option<usize>);
+
+impl Asked<'_> {
+    /// A value of a policy.
+    pub(super) fn told(&self, key: &'static str, value: Value, origin: Origin<'_>) -> Told {
+        let at = match origin {
+            Origin::BuiltIn => ("built in", None, None),
+            Origin::OfKind(Some(kind)) => ("built in", Some(format!("kind {}", values::kind(kind))), None),
+            Origin::OfKind(None) => ("built in", Some("unknown kind".to_owned()), None),
+            Origin::OfEffect(effect) => ("built in", Some(format!("effect {}", values::effect(effect))), None),
+            Origin::Preset | Origin::Concluded(Ground::Preset) => {
+                let line = self.rules.written.line(&["preset"]);
+                ("preset", Some(show::preset(self.rules.preset).to_owned()), line)
+            }
+            Origin::Tier => self.tier(),
+            Origin::Config(place) => self.place(place, key),
+            Origin::Concluded(Ground::Hint(hint)) => ("annotation", Some(hint.to_owned()), None),
+            Origin::Concluded(Ground::Word(word)) => ("name", Some(word.to_owned()), None),
+            Origin::Concluded(Ground::Effect) => ("effect", None, None),
+            Origin::Concluded(Ground::Stated | Ground::Unknown) => ("unknown", None, None),
+        };
+        told(key, value, at)
+    }
+
+    /// One of the two limits for whole calls.
+    fn tier(&self) -> At {
+        let (tiers, written) = (&self.rules.tiers, &self.rules.written);
+        let is_heavy = tiers.is_heavy(self.rules.preset, self.tool);
+        let tier = if is_heavy { "heavy" } else { "quick" };
+        if let Some(variable) = Tiers::variable(is_heavy, self.env) {
+            return ("environment", Some(variable.to_owned()), None);
+        }
+        let place = Some(format!("{} {tier}", written.heading(&["timeouts"])));
+        match written.has(&["timeouts", tier]) {
+            true => ("config", place, written.line(&["timeouts", tier])),
+            false => ("built in", place, None),
+        }
+    }
+
+    /// A key of a place of the configuration.
+    fn place(&self, place: Place<'_>, key: &str) -> At {
+        let (rules, of_server) = (&self.rules.written, &self.of_server.written);
+        let (written, table) = match place {
+            Place::Defaults => (rules, vec!["defaults"]),
+            Place::Kind(kind) => (rules, vec!["kinds", values::kind(kind)]),
+            Place::Tools(pattern) => (rules, vec!["tools", pattern]),
+            Place::Server => (of_server, vec!["policy"]),
+        };
+        let way: Vec<&str> = table.iter().copied().chain(key.split('.')).collect();
+        match written.elsewhere(&way) {
+            Some((heading, line)) => ("config", Some(heading.clone()), Some(*line)),
+            None => ("config", Some(written.heading(&table)), written.line(&way)),
+        }
+    }
+
+    /// How long calls wait for a server.
+    pub(super) fn wait(&self) -> Told {
+        let written = &self.rules.written;
+        let at = match written.has(&["reconnect", "wait"]) {
+            true => ("config", Some(written.heading(&["reconnect"])), written.line(&["reconnect", "wait"])),
+            false => ("built in", None, None),
+        };
+        told("reconnect.wait", values::time(self.wait), at)
+    }
+
+    /// A setting of the server.
+    pub(super) fn of_server(&self, key: &'static str, value: Value) -> Told {
+        let written = &self.of_server.written;
+        let at = match written.has(&[key]) {
+            true => ("config", Some(written.heading(&[])), written.line(&[key])),
+            false => ("built in", None, None),
+        };
+        told(key, value, at)
+    }
+}
+
+fn told(key: &'static str, value: Value, (from, place, line): At) -> Told {
+    Told { key, value, from, place, line, ignored: None }
+}

@@ -1,0 +1,4 @@
+//! How tools are treated: the policy of each, and how it came about.
+
+pub mod explain;
+pub mod registry;

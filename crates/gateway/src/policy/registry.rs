@@ -1,0 +1,463 @@
+//! The policies of all tools, and what stands behind them: breakers, budgets, copies of answers.
+//!
+//! A tool gets its policy when its server lists it. Names that no server listed share one policy and one breaker per
+//! server, so that invented names cannot fill memory.
+
+mod kept_back;
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+
+use seawall::{
+    BreakerPolicy, Durable, Env, Event, Format, Invalid, Pipeline, Policy, Rendering, Scope, Settings, Tool,
+};
+
+use tokio::sync::watch;
+
+use crate::catalog::listed::{Decided, Listed};
+use crate::config::layer::Own;
+use crate::config::layers::{Rules, ServerRules};
+use crate::config::{Config, Secrets};
+use crate::policy::explain::{Asked, Explained, explain};
+use crate::protocol::edit::Object;
+use crate::protocol::{Kind, Message, content, limits, scan};
+
+/// How a tool is treated.
+pub struct ToolPolicy {
+    /// Its policy and its state, as the library knows it.
+    pub tool: Arc<Tool>,
+    /// What the gateway alone knows.
+    pub own: Own,
+    /// Whether its results follow a schema of their own, so that ours must not stand in their place.
+    pub has_output_schema: bool,
+    /// How calls are treated that carry a key by which the server knows a repeat; and the argument that holds it.
+    keyed: Option<(String, Arc<ToolPolicy>)>,
+    /// What its server says of it.
+    listed: Listed,
+}
+
+impl ToolPolicy {
+    /// How something is treated that has no keys.
+    pub fn new(tool: Arc<Tool>, own: Own, has_output_schema: bool) -> Self {
+        Self { tool, own, has_output_schema, keyed: None, listed: Listed::default() }
+    }
+
+    /// How this very call is treated.
+    fn for_call(self: Arc<Self>, request: &Message) -> Arc<Self> {
+        let Some((argument, keyed)) = &self.keyed else { return self };
+        let arguments = Object::of(request.field_json("arguments").unwrap_or_default());
+        let is_given = arguments.get(argument).and_then(scan::text).is_some_and(|key| !key.is_empty());
+        if is_given { Arc::clone(keyed) } else { self }
+    }
+}
+
+/// What a server means by a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// A tool that it listed.
+    Tool,
+    /// A method of the protocol.
+    Method,
+    /// Nothing: somebody made it up, or has it from a list that we never saw.
+    Unknown,
+}
+
+/// The policies of all tools.
+pub struct Policies {
+    /// The stages of a call.
+    pub pipeline: Pipeline<Message>,
+    env: Env,
+    rules: Rules,
+    servers: HashMap<String, Known>,
+    /// The file that all of it was read from.
+    source: Option<PathBuf>,
+    /// How many changes of breakers were told.
+    breaker_changes: Arc<watch::Sender<u64>>,
+}
+
+/// One server's tools.
+struct Known {
+    rules: ServerRules,
+    tools: RwLock<HashMap<String, Arc<ToolPolicy>>>,
+    others: Arc<ToolPolicy>,
+    methods: HashMap<&'static str, Arc<ToolPolicy>>,
+    /// Those that the configuration names and nobody has listed yet.
+    stated: HashMap<String, Arc<ToolPolicy>>,
+    /// The lists that were learned from, by page.
+    seen: Mutex<HashMap<String, u64>>,
+    /// Whether one of them was the server's own word, and not what is remembered of it.
+    is_heard: AtomicBool,
+}
+
+/// Stands for all names that a server did not list.
+const OTHERS: &str = "(others)";
+/// Methods that only read, and are treated like tools that do; and those that set what stays set, however often.
+const REPEATABLE: [&str; 10] = [
+    "resources/read",
+    "prompts/get",
+    "completion/complete",
+    "tools/list",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "logging/setLevel",
+];
+
+impl Policies {
+    /// The policies that a configuration asks for; writes may wait in `durable`.
+    pub fn new(config: &Config, durable: Option<Arc<dyn Durable>>) -> Result<Self, Invalid> {
+        let rules = config.rules.clone();
+        let env = Env::new();
+        let secrets: HashMap<String, Secrets> =
+            config.servers.iter().map(|server| (server.name.clone(), Secrets::of(server))).collect();
+        let breaker_changes = Arc::new(watch::Sender::new(0));
+        let changes = Arc::clone(&breaker_changes);
+        env.events
+            .for_each_rare(move |event| {
+                log(event, &secrets);
+                if let Event::BreakerChanged { .. } = event {
+                    changes.send_modify(|count| *count += 1);
+                }
+            })
+            .map_err(|error| Invalid::new("events", error.to_string()))?;
+        let pipeline = Pipeline::new(Settings {
+            env: env.clone(),
+            global_breaker: rules.global_breaker(),
+            style: rules.style(),
+            debug: rules.messages.debug,
+            debug_on_request: !rules.messages.no_debug_on_request,
+            wall_clock: Some(time_of_day),
+            durable,
+            error_text: content::error_text,
+            content: content::looked_at,
+            is_complete,
+            ..Settings::new(Message::weight)
+        })?;
+        let mut servers = HashMap::new();
+        for server in &config.servers {
+            let within = |error: Invalid| error.within(&server.name);
+            pipeline.server(&server.name, rules.server(&server.rules)).map_err(within)?;
+            let others = resolve(&pipeline, &rules, &server.name, &server.rules, OTHERS, Listed::default());
+            let mut methods = HashMap::new();
+            for method in REPEATABLE {
+                let tool = pipeline
+                    .tool(&server.name, method, sharing(rules.method(&server.rules, method)))
+                    .map_err(within)?;
+                methods.insert(method, Arc::new(ToolPolicy::new(tool, Own::default(), false)));
+            }
+            let known = Known {
+                rules: server.rules.clone(),
+                tools: RwLock::default(),
+                others: Arc::new(others.map_err(within)?),
+                methods,
+                stated: stated(&pipeline, &rules, &server.name, &server.rules).map_err(within)?,
+                seen: Mutex::default(),
+                is_heard: AtomicBool::new(false),
+            };
+            servers.insert(server.name.clone(), known);
+        }
+        Ok(Self { pipeline, env, rules, servers, source: config.source.clone(), breaker_changes })
+    }
+
+    /// What the configuration says about policies.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Whether tools keep the names that their servers give them, because there is one server only.
+    pub fn is_single(&self) -> bool {
+        !self.rules.prefix.is_used(self.servers.len())
+    }
+
+    /// What a server means by a name.
+    pub fn named(&self, server: &str, name: &str) -> Named {
+        let Some(known) = self.servers.get(server) else { return Named::Unknown };
+        if known.tools.read().unwrap_or_else(PoisonError::into_inner).contains_key(name) {
+            Named::Tool
+        } else if known.methods.contains_key(name) {
+            Named::Method
+        } else {
+            Named::Unknown
+        }
+    }
+
+    /// How everything is treated: the tools that were listed, then the methods, then the names that nobody listed.
+    pub fn all(&self) -> Vec<(Named, Arc<Tool>)> {
+        let mut tools = Vec::new();
+        let mut rest = Vec::new();
+        for known in self.servers.values() {
+            let listed = known.tools.read().unwrap_or_else(PoisonError::into_inner);
+            tools.extend(listed.values().map(|policy| (Named::Tool, Arc::clone(&policy.tool))));
+            rest.extend(known.methods.values().map(|policy| (Named::Method, Arc::clone(&policy.tool))));
+            rest.push((Named::Unknown, Arc::clone(&known.others.tool)));
+        }
+        tools.append(&mut rest);
+        tools
+    }
+
+    /// How failures are shown to a client of this tool.
+    pub fn rendering(&self, has_output_schema: bool) -> Rendering {
+        let format = if self.rules.as_json() { Format::Json } else { Format::Text };
+        Rendering { style: self.rules.style(), format, structured: !has_output_schema }
+    }
+
+    /// Time, chance and listeners.
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// Whether this server itself ever listed its tools.
+    pub fn has_heard_tools(&self, server: &str) -> bool {
+        self.servers.get(server).is_none_or(|known| known.is_heard.load(Ordering::Acquire))
+    }
+
+    /// Gives every tool on an answer to `tools/list` its policy; a list that was seen before says nothing new. What is only
+    /// remembered may have changed since: until the server itself was heard, it may forbid repeats, never allow them.
+    pub fn learn(&self, server: &str, page: &str, answer: &Message, is_heard: bool) {
+        let Some(known) = self.servers.get(server).filter(|known| is_heard || !known.is_heard.load(Ordering::Acquire))
+        else {
+            return;
+        };
+        let list = answer.field("tools");
+        let mut hasher = DefaultHasher::new();
+        (is_heard, list.map(|list| list.of(answer.raw()))).hash(&mut hasher);
+        let hash = hasher.finish();
+        {
+            let mut seen = lock(&known.seen);
+            if seen.len() >= limits::PAGES {
+                seen.clear();
+            }
+            if seen.insert(page.to_owned(), hash) == Some(hash) {
+                return;
+            }
+        }
+        let entries = list.map(|list| scan::elements(answer.raw(), list)).unwrap_or_default();
+        let rules = known.rules(is_heard);
+        for (name, listed) in Listed::read_all(answer.raw(), entries.into_iter().take(limits::LISTED)) {
+            // A tool with a name that means something else here is treated like one that was never listed.
+            if name == OTHERS || known.methods.contains_key(&*name) {
+                continue;
+            }
+            // One step: what is called and what is known must be the same, or a switch would be thrown of one of them only.
+            let mut tools = known.tools();
+            match resolve(&self.pipeline, &self.rules, server, &rules, &name, listed) {
+                Ok(policy) => {
+                    if tools.len() < limits::LISTED * 2 || tools.contains_key(&name) {
+                        tools.insert(name, Arc::new(policy));
+                    }
+                }
+                Err(error) => crate::runtime::log::warn(&format!("{server}: the policy of {name:?}: {error}")),
+            }
+        }
+        known.is_heard.fetch_or(is_heard, Ordering::AcqRel);
+    }
+
+    /// How the call of a tool is treated.
+    pub fn call(&self, server: &str, request: &Message) -> Option<Arc<ToolPolicy>> {
+        Some(self.tool(server, &request.field_text("name")?)?.for_call(request))
+    }
+
+    /// How a tool is treated.
+    pub fn tool(&self, server: &str, name: &str) -> Option<Arc<ToolPolicy>> {
+        let known = self.servers.get(server)?;
+        let listed = known.tools.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        Some(listed.or_else(|| known.stated.get(name).cloned()).unwrap_or_else(|| {
+            let tool = Arc::new(known.others.tool.renamed(name));
+            Arc::new(ToolPolicy::new(tool, known.others.own, true))
+        }))
+    }
+
+    /// The names of the tools that a server listed, in order.
+    pub fn listed(&self, server: &str) -> Vec<String> {
+        let Some(known) = self.servers.get(server) else { return Vec::new() };
+        let mut names: Vec<String> =
+            known.tools.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
+        names.sort();
+        names
+    }
+
+    /// How a listed tool is treated, and why; a call waits as long as `wait` for its server.
+    pub fn explain(&self, server: &str, tool: &str, wait: Duration, has_store: bool) -> Option<Explained> {
+        let known = self.servers.get(server)?;
+        let policy = known.tools.read().unwrap_or_else(PoisonError::into_inner).get(tool).cloned()?;
+        let is_heard = known.is_heard.load(Ordering::Acquire);
+        Some(explain(&Asked {
+            file: self.source.as_deref(),
+            rules: &self.rules,
+            server,
+            of_server: &known.rules(is_heard),
+            is_heard,
+            wait,
+            has_store,
+            tool,
+            listed: Some(&policy.listed),
+            env: &|name| std::env::var(name).ok(),
+        }))
+    }
+
+    /// How a method is treated, if it is one that can be repeated.
+    pub fn method(&self, server: &str, method: &str) -> Option<&Arc<ToolPolicy>> {
+        self.servers.get(server)?.methods.get(method)
+    }
+}
+
+impl Known {
+    /// What holds for the server: what is only remembered of its tools may forbid repeats, never allow them.
+    fn rules(&self, is_heard: bool) -> ServerRules {
+        let distrust_annotations = self.rules.distrust_annotations || !is_heard;
+        ServerRules { distrust_annotations, ..self.rules.clone() }
+    }
+
+    fn tools(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<String, Arc<ToolPolicy>>> {
+        self.tools.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The tools of a server that the configuration names. What it does not say of them is nobody's word yet: they may write.
+fn stated(
+    pipeline: &Pipeline<Message>,
+    rules: &Rules,
+    server: &str,
+    of_server: &ServerRules,
+) -> Result<HashMap<String, Arc<ToolPolicy>>, Invalid> {
+    let named = rules.tools.iter().filter_map(|(pattern, _)| pattern.split_once('/'));
+    let mut stated = HashMap::new();
+    // A name that means something else here is treated like one that nobody knows.
+    let is_tool = |tool: &str| !tool.contains('*') && tool != OTHERS && !REPEATABLE.contains(&tool);
+    for (_, tool) in named.filter(|(of, tool)| *of == server && is_tool(tool)) {
+        let mut listed = Listed::default();
+        listed.hints.annotations.read_only_hint = Some(false);
+        listed.hints.has_output_schema = true;
+        stated.insert(tool.to_owned(), Arc::new(resolve(pipeline, rules, server, of_server, tool, listed)?));
+    }
+    Ok(stated)
+}
+
+fn resolve(
+    pipeline: &Pipeline<Message>,
+    rules: &Rules,
+    server: &str,
+    of_server: &ServerRules,
+    name: &str,
+    listed: Listed,
+) -> Result<ToolPolicy, Invalid> {
+    let Decided { policy, own, key } = listed.decide(rules, server, of_server, name);
+    let has_output_schema = listed.hints.has_output_schema;
+    let tool = pipeline.tool(server, name, sharing(policy))?;
+    let keyed = key.map(|key| (key, Arc::new(ToolPolicy::new(Arc::new(tool.idempotent()), own, has_output_schema))));
+    Ok(ToolPolicy { keyed, listed, ..ToolPolicy::new(tool, own, has_output_schema) })
+}
+
+#[expect(clippy::disallowed_methods, reason = "a person is told when it was; nothing is decided by it")]
+fn time_of_day() -> SystemTime {
+    SystemTime::now()
+}
+
+/// What kinds and layers say of a breaker is not said of one that others share: that one is set where all of them are meant.
+fn sharing(policy: Policy) -> Policy {
+    let is_shared = policy.scope != Scope::Tool;
+    Policy { breaker: policy.breaker.map(|own| if is_shared { BreakerPolicy::default() } else { own }), ..policy }
+}
+
+/// Whether an answer is the end of its call and not a question back to the client.
+pub fn is_complete(answer: &Message) -> bool {
+    answer.kind() == Kind::Result && answer.field_text("resultType").is_none_or(|kind| kind == "complete")
+}
+
+/// What an operator wants to read while it happens. The error is in the server's own words.
+fn log(event: &Event, secrets: &HashMap<String, Secrets>) {
+    match event {
+        Event::RetryScheduled { server, .. } => {
+            let text = event.to_string();
+            crate::runtime::log::line(&secrets.get(server).map_or(text.clone(), |secrets| secrets.hide(&text)));
+        }
+        Event::BreakerChanged { .. } => crate::runtime::log::warn(&event.to_string()),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seawall::Effect;
+
+    use super::*;
+
+    fn policies(tools: &[(&str, crate::config::layer::Layer)]) -> Policies {
+        let mut config = Config::for_command(Some("s"), vec!["none".to_owned()]).unwrap();
+        config.rules.tools = tools.iter().map(|(pattern, layer)| ((*pattern).to_owned(), layer.clone())).collect();
+        Policies::new(&config, None).unwrap()
+    }
+
+    fn list(hint: &str) -> Message {
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{{"name":"frob","annotations":{{"{hint}":true}}}}]}}}}"#
+        );
+        Message::parse(text.into()).unwrap()
+    }
+
+    #[test]
+    fn what_is_only_remembered_of_a_tool_allows_no_repeats() {
+        let policies = policies(&[]);
+        let effect = || policies.tool("s", "frob").unwrap().tool.policy().effect;
+        policies.learn("s", "", &list("readOnlyHint"), false);
+        assert_eq!((effect(), policies.has_heard_tools("s")), (Effect::Write, false));
+        let told = policies.explain("s", "frob", Duration::ZERO, false).unwrap().json();
+        assert_eq!(told["values"]["effect"]["value"], "write", "what is explained is what holds");
+        policies.learn("s", "", &list("destructiveHint"), false);
+        assert_eq!(effect(), Effect::Destructive, "it may forbid them");
+
+        policies.learn("s", "", &list("readOnlyHint"), true);
+        assert_eq!((effect(), policies.has_heard_tools("s")), (Effect::ReadOnly, true));
+        policies.learn("s", "", &list("destructiveHint"), false);
+        assert_eq!(effect(), Effect::ReadOnly, "the server itself was heard");
+    }
+
+    #[test]
+    fn what_is_known_of_a_tool_is_never_ahead_of_what_is_called() {
+        let policies = policies(&[]);
+        policies.learn("s", "", &list("readOnlyHint"), true);
+        let tools = &policies.servers["s"].tools;
+        let reading = tools.read().unwrap();
+        std::thread::scope(|threads| {
+            threads.spawn(|| policies.learn("s", "", &list("destructiveHint"), true));
+            // Nobody else gets in to read once a writer waits.
+            let waits = (0..10_000_000).any(|_| {
+                std::thread::yield_now();
+                tools.try_read().is_err()
+            });
+            let known = policies.pipeline.find("s", "frob").unwrap();
+            let is_called = Arc::ptr_eq(&reading["frob"].tool, &known);
+            drop(reading);
+            assert!(waits && is_called, "a switch would be thrown of one, and the other be called");
+        });
+        let known = policies.pipeline.find("s", "frob").unwrap();
+        assert!(Arc::ptr_eq(&policies.tool("s", "frob").unwrap().tool, &known));
+        assert_eq!(known.policy().effect, Effect::Destructive);
+    }
+
+    #[test]
+    fn what_the_configuration_says_of_a_tool_holds_before_anybody_listed_it() {
+        let layer = crate::config::layer::Layer { timeout: Some(Duration::from_secs(2)), ..Default::default() };
+        let policies = policies(&[("s/get_x", layer.clone()), ("t/get_y", layer.clone()), ("s/resources/read", layer)]);
+        let known = |name: &str| {
+            let policy = policies.tool("s", name).unwrap();
+            (policy.tool.policy().timeout, policy.tool.policy().effect)
+        };
+        assert_eq!(known("get_x"), (Duration::from_secs(2), Effect::Write), "its name alone proves nothing yet");
+        assert_eq!(known("get_y"), (Duration::from_secs(60), Effect::Write));
+        assert_eq!(policies.named("s", "get_x"), Named::Unknown);
+        let read = policies.method("s", "resources/read").unwrap();
+        let known = policies.pipeline.find("s", "resources/read").unwrap();
+        assert!(Arc::ptr_eq(&read.tool, &known), "a method stays what it is");
+    }
+}

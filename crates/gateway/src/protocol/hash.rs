@@ -1,0 +1,26 @@
+//! Names that are the same for the same parts, in every process.
+
+use std::hash::Hasher;
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+/// A name for a server and a kind of client: the same parts give the same name.
+pub fn key(parts: &[&[u8]]) -> String {
+    let mut hasher = SipHasher13::new_with_keys(0x05ea_3a11, 0x05ea_3a11);
+    for part in parts {
+        hasher.write_usize(part.len());
+        hasher.write(part);
+    }
+    let hash = hasher.finish128();
+    format!("{:016x}{:016x}", hash.h1, hash.h2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_do_not_run_into_each_other() {
+        assert_ne!(key(&[b"ab", b"c"]), key(&[b"a", b"bc"]));
+    }
+}

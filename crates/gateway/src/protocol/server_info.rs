@@ -1,0 +1,34 @@
+//! What a server says of itself in a handshake.
+
+use bytes::Bytes;
+
+use super::names::Era;
+use super::scan;
+
+/// What a handshake agreed on.
+#[derive(Clone, Debug)]
+pub struct Hello {
+    /// How the server speaks.
+    pub era: Era,
+    /// The revision.
+    pub version: String,
+    /// The server's own answer: the result of `initialize` or `server/discover`.
+    pub result: Bytes,
+}
+
+impl Hello {
+    /// A member of the server's answer.
+    pub fn field(&self, name: &str) -> Option<Bytes> {
+        let whole = scan::Span { start: 0, end: self.result.len() };
+        let field = scan::members(&self.result, whole).into_iter().find(|field| field.is(&self.result, name))?;
+        Some(self.result.slice(field.value.start..field.value.end))
+    }
+
+    /// Whether the server says that it can do `name`.
+    pub fn can(&self, name: &str) -> bool {
+        self.field("capabilities").is_some_and(|capabilities| {
+            let whole = scan::Span { start: 0, end: capabilities.len() };
+            scan::members(&capabilities, whole).iter().any(|field| field.is(&capabilities, name))
+        })
+    }
+}

@@ -1,0 +1,201 @@
+//! One who asks a running gateway: a request, its answer, and what to do when there is none.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client as Pool, Error};
+use hyper_util::rt::TokioExecutor;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::place::Place;
+use crate::admin::barred::{Barred, WRONG_TOKEN};
+use crate::upstream::client::{self, HttpClient};
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The largest answer.
+const LARGEST: usize = 64 << 20;
+
+/// Why there is no answer of use. Each says what to do next.
+#[derive(Debug)]
+pub enum Trouble {
+    /// Nobody answers, or somebody else, or a gateway that cannot do it now.
+    Unreachable(String),
+    /// The token is missing or wrong.
+    Auth(String),
+    /// What was asked for, or how, is wrong.
+    Refused(StatusCode, String),
+}
+
+/// One who asks.
+#[derive(Debug)]
+pub struct Client {
+    place: Place,
+    wire: Wire,
+}
+
+/// Certificates are read only where they are needed: a machine may have none.
+#[derive(Debug)]
+enum Wire {
+    Plain(Pool<HttpConnector, Full<Bytes>>),
+    Tls(HttpClient),
+}
+
+impl Wire {
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Error> {
+        match self {
+            Self::Plain(pool) => pool.request(request).await,
+            Self::Tls(pool) => pool.request(request).await,
+        }
+    }
+}
+
+impl Client {
+    /// For the gateway there.
+    pub fn new(place: Place) -> Result<Self, Trouble> {
+        let wire = if place.url.starts_with("https:") {
+            Wire::Tls(client::Shared::default().get().map_err(|failure| Trouble::Unreachable(failure.to_string()))?)
+        } else {
+            let mut tcp = HttpConnector::new();
+            tcp.set_connect_timeout(Some(Duration::from_secs(5)));
+            Wire::Plain(Pool::builder(TokioExecutor::new()).build(tcp))
+        };
+        Ok(Self { place, wire })
+    }
+
+    /// Where it asks, as a person writes it.
+    pub fn address(&self) -> &str {
+        self.place.url.strip_prefix("http://").unwrap_or(&self.place.url)
+    }
+
+    /// What stands at a path.
+    pub async fn get(&self, path: &str) -> Result<Value, Trouble> {
+        self.ask(Method::GET, path, "").await
+    }
+
+    /// Asks for something, and reads the answer.
+    pub async fn ask(&self, method: Method, path: &str, body: &str) -> Result<Value, Trouble> {
+        let asked = async {
+            let (status, response) = self.send(method, path, body).await?;
+            let whole = Limited::new(response, LARGEST).collect().await;
+            let bytes = whole.map_err(|error| self.unreachable(&error.to_string()))?.to_bytes();
+            self.judged(status, serde_json::from_slice(&bytes).ok())
+        };
+        match tokio::time::timeout(PATIENCE, asked).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Trouble::Unreachable(format!("{} does not answer in time", self.address()))),
+        }
+    }
+
+    /// A stream of events, as it comes.
+    pub async fn stream(&self, path: &str) -> Result<Incoming, Trouble> {
+        let head = tokio::time::timeout(PATIENCE, self.send(Method::GET, path, "")).await;
+        let late = |_| Trouble::Unreachable(format!("{} does not answer in time", self.address()));
+        let (status, body) = head.map_err(late)??;
+        if status == StatusCode::OK {
+            return Ok(body);
+        }
+        let bytes = Limited::new(body, LARGEST).collect().await.map_err(|_| self.somebody_else(status))?.to_bytes();
+        self.judged(status, serde_json::from_slice(&bytes).ok())?;
+        Err(self.somebody_else(status))
+    }
+
+    async fn send(&self, method: Method, path: &str, body: &str) -> Result<(StatusCode, Incoming), Trouble> {
+        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.place.url));
+        if let Some(token) = &self.place.token {
+            request = request.header("authorization", format!("Bearer {}", token.expose()));
+        }
+        let request = request.body(Full::from(body.to_owned()));
+        let request = request.map_err(|error| Trouble::Refused(StatusCode::BAD_REQUEST, error.to_string()))?;
+        let response = self.wire.send(request).await.map_err(|error| match error.is_connect() {
+            true => Trouble::Unreachable(format!(
+                "no gateway answers at {}: is `seawall serve` running, and does its configuration have [admin]?",
+                self.address()
+            )),
+            false => self.unreachable(&error.to_string()),
+        })?;
+        let (head, body) = response.into_parts();
+        Ok((head.status, body))
+    }
+
+    /// What an answer with this status is; `None` if it is no JSON.
+    fn judged(&self, status: StatusCode, answer: Option<Value>) -> Result<Value, Trouble> {
+        let (address, answer) = (self.address(), answer.ok_or_else(|| self.somebody_else(status))?);
+        let why = answer["error"].as_str();
+        // A gateway that is not ready says so with a status of its own.
+        if status.is_success() || (status.is_server_error() && why.is_none() && answer["status"].is_string()) {
+            return Ok(answer);
+        }
+        let why = why.ok_or_else(|| self.somebody_else(status))?;
+        Err(match status {
+            StatusCode::UNAUTHORIZED => Trouble::Auth(format!(
+                "{address} wants its admin token: set SEAWALL_ADMIN_TOKEN, or give --config with the file that has it"
+            )),
+            StatusCode::FORBIDDEN => self.barred(Barred::deserialize(&answer["refused"]).ok(), why),
+            _ if status.is_server_error() => {
+                Trouble::Unreachable(format!("{address} cannot do it now ({status}): {why}; its log may say more"))
+            }
+            _ => Trouble::Refused(status, why.to_owned()),
+        })
+    }
+
+    /// Why we are not let in, and the way out of that.
+    fn barred(&self, what: Option<Barred>, why: &str) -> Trouble {
+        let address = self.address();
+        let not_so = |text| Trouble::Refused(StatusCode::FORBIDDEN, text);
+        match what {
+            Some(Barred::Host) => not_so(format!(
+                "{address} does not go by this name: add it to allowed_hosts in the gateway's configuration, or give --admin with a name it goes by"
+            )),
+            Some(Barred::Origin) => not_so(format!(
+                "{address} does not take the Origin that something on the way adds: go around it, or add it to allowed_origins in the gateway's configuration"
+            )),
+            Some(Barred::NoToken) => Trouble::Auth(format!(
+                "{address} has no admin token, so nothing can be changed there; set token under [admin] in its configuration"
+            )),
+            None if why == WRONG_TOKEN => Trouble::Auth(format!("{address} does not take this token: {why}")),
+            None => Trouble::Auth(format!("{address} refuses this: {why}")),
+        }
+    }
+
+    fn unreachable(&self, why: &str) -> Trouble {
+        Trouble::Unreachable(format!("the connection to {} was lost: {why}", self.address()))
+    }
+
+    fn somebody_else(&self, status: StatusCode) -> Trouble {
+        let address = self.address();
+        Trouble::Unreachable(match status.is_server_error() {
+            true => format!(
+                "{address} says {status}, and not in the words of a gateway: if a proxy stands before it, is `seawall serve` running behind?"
+            ),
+            false => format!(
+                "what answers at {address} is no admin API of Seawall; [admin] listens on a port of its own, 7333 if nothing else is said"
+            ),
+        })
+    }
+}
+
+/// A name as it may stand in a path or a query.
+pub fn encoded(name: &str) -> String {
+    let letter = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    name.bytes().map(letter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stands_in_a_path_without_meaning_anything_there() {
+        assert_eq!(encoded("gh__get_issue"), "gh__get_issue");
+        assert_eq!(encoded("a/b?c d%é"), "a%2Fb%3Fc%20d%25%C3%A9");
+    }
+}

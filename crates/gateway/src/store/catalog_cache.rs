@@ -1,0 +1,333 @@
+//! What a server said last time: its handshake and its lists, kept for the time when it is not there.
+//!
+//! What a server says may depend on what its client can do, so it is kept for each kind of client; and once more for all of
+//! them, so that a client of a kind that never came before is not without tools. Kept in memory, and in one small file per server and kind of client where there is a folder for it. Files hold what
+//! the server sent and nothing about how it is reached; names are hashes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio_util::task::TaskTracker;
+
+use crate::protocol::limits;
+use crate::protocol::names::Era;
+use crate::protocol::server_info::Hello;
+
+/// Files that are kept; the oldest go.
+const FILES: usize = 500;
+/// Kinds of clients, each at one server, that are remembered in memory at a time.
+const KEPT: usize = 64;
+/// The largest file that is read.
+const FILE_BYTES: u64 = 32 << 20;
+
+/// What is remembered of all servers.
+#[derive(Debug, Default)]
+pub struct Memory {
+    folder: Option<PathBuf>,
+    known: Mutex<HashMap<String, Known>>,
+    changes: AtomicU64,
+    /// The change that each file holds: an older one must not overwrite it.
+    written: Arc<Mutex<HashMap<String, u64>>>,
+    /// Files that are being written.
+    writing: TaskTracker,
+}
+
+/// What is remembered of one server, for one kind of client.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+struct Known {
+    hello: Option<KnownHello>,
+    lists: BTreeMap<String, Box<RawValue>>,
+}
+
+impl Known {
+    /// Keeps a list, or a page of it; whether that is news. The pages of a list that is no more go with it.
+    fn keep(&mut self, name: &str, list: &RawValue) -> bool {
+        if self.lists.get(name).is_some_and(|old| old.get() == list.get()) {
+            return false;
+        }
+        let pages = format!("{name} ");
+        self.lists.retain(|known, _| !known.starts_with(&pages));
+        if self.lists.len() < limits::LISTS_KEPT || self.lists.contains_key(name) {
+            self.lists.insert(name.to_owned(), list.to_owned());
+        }
+        true
+    }
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct KnownHello {
+    is_modern: bool,
+    version: String,
+    result: Box<RawValue>,
+}
+
+impl Memory {
+    /// A memory that lasts in `folder`, or only as long as the process.
+    pub fn new(folder: Option<PathBuf>) -> Self {
+        if let Some(folder) = &folder {
+            let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+            if let Err(error) = made {
+                crate::runtime::log::warn(&format!("nothing is remembered: {}: {error}", folder.display()));
+                return Self::default();
+            }
+            sweep(folder);
+        }
+        Self { folder, ..Self::default() }
+    }
+
+    /// The default folder: below `$XDG_STATE_HOME`, or `~/.local/state`.
+    pub fn default_folder(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+        let state = env("XDG_STATE_HOME").filter(|path| path.starts_with('/')).map(PathBuf::from);
+        let home = || env("HOME").map(|home| Path::new(&home).join(".local/state"));
+        Some(state.or_else(home)?.join("seawall/memory"))
+    }
+
+    /// The folder in which a gateway keeps its sessions, if it keeps anything.
+    pub fn sessions(&self) -> Option<PathBuf> {
+        self.folder.as_ref().map(|folder| folder.with_file_name("sessions"))
+    }
+
+    /// The folder in which writes under way are noted, if anything is kept.
+    pub fn journal(&self) -> Option<PathBuf> {
+        self.folder.as_ref().map(|folder| folder.with_file_name("journal"))
+    }
+
+    /// What is known under a key, read from its file the first time.
+    fn known(&self, key: &str) -> MutexGuard<'_, HashMap<String, Known>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.contains_key(key) {
+            // Clients can say of themselves what they like, and each is remembered apart; what gives way is read again.
+            if known.len() >= KEPT
+                && let Some(other) = known.keys().next().cloned()
+            {
+                known.remove(&other);
+            }
+            let read = self.folder.as_ref().and_then(|folder| read(&folder.join(format!("{key}.json"))));
+            known.insert(key.to_owned(), read.unwrap_or_default());
+        }
+        known
+    }
+
+    /// The last handshake with a client of whatever kind.
+    pub fn hello_of_any(&self, key: &str) -> Option<Hello> {
+        self.hello(&of_any(key))
+    }
+
+    /// A list as a client of whatever kind read it last.
+    pub fn list_of_any(&self, key: &str, name: &str) -> Option<Bytes> {
+        self.list(&of_any(key), name)
+    }
+
+    /// The pages of a list as a client of whatever kind read them last, each with its cursor; the first has none.
+    pub fn pages_of_any(&self, key: &str, list: &str) -> Vec<(String, Bytes)> {
+        let key = of_any(key);
+        let known = self.known(&key);
+        let Some(known) = known.get(&key) else { return Vec::new() };
+        let cursor = |name: &str| match name.strip_prefix(list)? {
+            "" => Some(String::new()),
+            rest => rest.strip_prefix(' ').map(str::to_owned),
+        };
+        let pages = known.lists.iter().filter_map(|(name, page)| Some((cursor(name)?, page)));
+        pages.map(|(cursor, page)| (cursor, Bytes::copy_from_slice(page.get().as_bytes()))).collect()
+    }
+
+    /// The last handshake.
+    pub fn hello(&self, key: &str) -> Option<Hello> {
+        let known = self.known(key);
+        let hello = known.get(key)?.hello.as_ref()?;
+        let era = if hello.is_modern { Era::Modern } else { Era::Legacy };
+        let result = Bytes::copy_from_slice(hello.result.get().as_bytes());
+        Some(Hello { era, version: hello.version.clone(), result })
+    }
+
+    /// A list as it was last.
+    pub fn list(&self, key: &str, name: &str) -> Option<Bytes> {
+        let known = self.known(key);
+        known.get(key)?.lists.get(name).map(|list| Bytes::copy_from_slice(list.get().as_bytes()))
+    }
+
+    /// Remembers a handshake.
+    pub fn keep_hello(&self, key: &str, hello: &Hello) {
+        let Some(result) = raw(&hello.result) else { return };
+        let hello = KnownHello { is_modern: hello.era == Era::Modern, version: hello.version.clone(), result };
+        for key in [key, &of_any(key)] {
+            self.change(key, |known| {
+                let is_new = known.hello.as_ref().is_none_or(|old| old.result.get() != hello.result.get());
+                known.hello = Some(hello.clone());
+                is_new
+            });
+        }
+    }
+
+    /// Remembers a list, or a page of it.
+    pub fn keep_list(&self, key: &str, name: &str, list: &[u8]) {
+        let Some(list) = raw(list) else { return };
+        for key in [key, &of_any(key)] {
+            self.change(key, |known| known.keep(name, &list));
+        }
+    }
+
+    /// Waits until all that is kept is written.
+    pub async fn flush(&self) {
+        self.writing.close();
+        self.writing.wait().await;
+        self.writing.reopen();
+    }
+
+    fn change(&self, key: &str, change: impl FnOnce(&mut Known) -> bool) {
+        let mut known = self.known(key);
+        let Some(entry) = known.get_mut(key) else { return };
+        if !change(entry) {
+            return;
+        }
+        if let (Some(folder), Ok(text)) = (&self.folder, serde_json::to_vec(entry)) {
+            let (folder, path) = (folder.clone(), folder.join(format!("{key}.json")));
+            let change = self.changes.fetch_add(1, Ordering::Relaxed);
+            let (written, key) = (Arc::clone(&self.written), key.to_owned());
+            // Off the path of a call; a file that is not written is only a slower start next time.
+            self.writing.spawn_blocking(move || {
+                let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
+                if written.get(&key).is_none_or(|newest| *newest < change) && write(&path, &text).is_ok() {
+                    if written.insert(key, change).is_none() {
+                        sweep(&folder);
+                    }
+                    if written.len() > FILES {
+                        written.clear();
+                    }
+                }
+            });
+        }
+    }
+}
+
+/// The name of what is kept for clients of every kind: the server's part of a name for one kind.
+fn of_any(key: &str) -> String {
+    format!("{}-any", key.split('-').next().unwrap_or_default())
+}
+
+/// What the server of this name listed last, to whomever: the pages of the list, as they were kept. Only looks.
+pub fn last_list(folder: &Path, server: &str, list: &str) -> Option<Vec<Bytes>> {
+    let is_its =
+        |name: &str| name.strip_prefix(server).is_some_and(|rest| rest.starts_with('-') && rest.ends_with(".json"));
+    let entries =
+        std::fs::read_dir(folder).ok()?.flatten().filter(|entry| is_its(&entry.file_name().to_string_lossy()));
+    let mut files: Vec<_> =
+        entries.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect();
+    files.sort();
+    let pages = |known: Known| {
+        let is_page = |name: &str| name.strip_prefix(list).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
+        let pages = known.lists.into_iter().filter(|(name, _)| is_page(name));
+        pages.map(|(_, page)| Bytes::copy_from_slice(page.get().as_bytes())).collect::<Vec<_>>()
+    };
+    files.iter().rev().filter_map(|(_, path)| read(path)).map(pages).find(|pages| !pages.is_empty())
+}
+
+fn raw(json: &[u8]) -> Option<Box<RawValue>> {
+    RawValue::from_string(String::from_utf8(json.to_vec()).ok()?).ok()
+}
+
+fn read(path: &Path) -> Option<Known> {
+    let is_small = path.metadata().ok()?.len() <= FILE_BYTES;
+    serde_json::from_slice(&std::fs::read(path).ok().filter(|_| is_small)?).ok()
+}
+
+/// Writes a file whole or not at all.
+fn write(path: &Path, text: &[u8]) -> std::io::Result<()> {
+    let draft = path.with_extension(format!("{}.draft", crate::runtime::random::secret()));
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    file.write_all(text)?;
+    std::fs::rename(&draft, path)
+}
+
+/// Removes the oldest files beyond the bound; drafts that were never finished are among them.
+fn sweep(folder: &Path) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut files: Vec<_> =
+        entries.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect();
+    files.sort();
+    let surplus = files.len().saturating_sub(FILES);
+    for (place, (_, path)) in files.iter().enumerate() {
+        if place < surplus {
+            let _gone = std::fs::remove_file(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::hash::key;
+
+    fn hello(result: &'static str) -> Hello {
+        Hello { era: Era::Legacy, version: "2025-11-25".to_owned(), result: result.into() }
+    }
+
+    #[tokio::test]
+    async fn what_was_said_is_there_after_a_restart_byte_for_byte() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("memory");
+        let memory = Memory::new(Some(path.clone()));
+        let name = key(&[b"server", b"client"]);
+        assert!(memory.hello(&name).is_none());
+        memory.keep_hello(&name, &hello(r#"{ "b":1.0, "a":[] }"#));
+        memory.keep_list(&name, "tools/list", br#"{"tools": [{"name":"x"} ]}"#);
+        let file = path.join(format!("{name}.json"));
+        for _ in 0..4_000 {
+            if std::fs::read(&file).is_ok_and(|text| String::from_utf8_lossy(&text).contains("tools")) {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        let again = Memory::new(Some(path));
+        assert_eq!(again.hello(&name).unwrap().result, r#"{ "b":1.0, "a":[] }"#);
+        assert_eq!(again.list(&name, "tools/list").unwrap(), r#"{"tools": [{"name":"x"} ]}"#);
+        let other = format!("{name}-other");
+        assert!(again.list(&other, "tools/list").is_none() && again.hello(&other).is_none());
+        assert_eq!(again.list_of_any(&other, "tools/list").unwrap(), r#"{"tools": [{"name":"x"} ]}"#);
+        assert_eq!(again.hello_of_any(&other).unwrap().result, r#"{ "b":1.0, "a":[] }"#);
+        assert!(again.list_of_any(&key(&[b"another"]), "tools/list").is_none());
+        std::fs::write(&file, "garbage").unwrap();
+        assert!(Memory::new(file.parent().map(Path::to_path_buf)).hello(&name).is_none(), "a broken file is no memory");
+    }
+
+    #[tokio::test]
+    async fn clients_that_say_something_else_each_time_fill_no_memory() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let memory = Memory::new(Some(folder.path().to_path_buf()));
+        for client in 0..FILES + 100 {
+            memory.keep_hello(&key(&[&client.to_le_bytes()]), &hello("{}"));
+        }
+        assert!(memory.known.lock().unwrap().len() <= KEPT);
+        let files = || std::fs::read_dir(folder.path()).unwrap().count();
+        // Whoever still writes holds on to it.
+        for _ in 0..4_000 {
+            if Arc::strong_count(&memory.written) == 1 {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        assert_eq!((Arc::strong_count(&memory.written), files()), (1, FILES));
+    }
+
+    #[tokio::test]
+    async fn a_list_takes_the_pages_of_the_one_before_with_it_and_pages_are_bounded() {
+        let memory = Memory::default();
+        memory.keep_list("s-c", "tools/list", b"[1]");
+        memory.keep_list("s-c", "tools/list a", b"[2]");
+        memory.keep_list("s-c", "tools/list", b"[1]");
+        assert!(memory.list("s-c", "tools/list a").is_some(), "it is still the same list");
+        memory.keep_list("s-c", "tools/list", b"[3]");
+        assert!(memory.list("s-c", "tools/list a").is_none());
+        for page in 0..1_000 {
+            memory.keep_list("s-c", &format!("tools/list {page}"), b"[]");
+        }
+        assert_eq!(memory.known("s-c")["s-c"].lists.len(), limits::LISTS_KEPT);
+    }
+}

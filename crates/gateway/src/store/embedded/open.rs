@@ -1,0 +1,240 @@
+//! Decides how the file of the queue is made, opened and checked, and what is said when it cannot be used.
+//!
+//! A new file is made under another name and gets its own only when it is complete, so a crash in between leaves nothing
+//! that looks like a damaged queue. An old one is read as a whole before anything is added to it.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use redb::{Builder, Database, DatabaseError, Durability, StorageError, TableDefinition, TableError, WriteTransaction};
+
+/// The file, below the folder of the store.
+const FILE: &str = "queue.redb";
+/// The form of the records.
+const SCHEMA: u64 = 1;
+/// Memory for pages of the file.
+const CACHE: usize = 4 << 20;
+
+/// Records by id.
+pub(super) const ITEMS: TableDefinition<u64, &[u8]> = TableDefinition::new("items");
+/// The schema and the last id that was given.
+pub(super) const FACTS: TableDefinition<&str, u64> = TableDefinition::new("facts");
+pub(super) const LAST_ID: &str = "last id";
+const SCHEMA_FACT: &str = "schema";
+const BEAT: &str = "beat";
+
+/// Why the queue cannot be used. Each names the file and the way out.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    /// The folder or the file cannot be made, read or written.
+    #[error("the queue in {} cannot be used: {why}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        why: String,
+    },
+    /// Another process has it.
+    #[error(
+        "the queue in {} is in use by another process; end that one, or give this one another [store] path",
+        path.display()
+    )]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It was written by a later version.
+    #[error(
+        "the queue in {} has schema {found}, and this version reads schema 1; run the version that wrote it, or move the file away: {LOST}",
+        path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its schema.
+        found: u64,
+    },
+    /// It is something else, or was damaged.
+    #[error(
+        "the queue in {} is damaged or not a queue ({why}); restore it, or move the file away to start with an empty queue: {LOST}",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        why: String,
+    },
+}
+
+/// How often a draft is made anew that others swept away.
+const SWEPT: usize = 5;
+
+/// What moving the file away means.
+const LOST: &str = "calls that wait in it are then never sent, and their results cannot be read";
+
+/// Opens the file below `folder`, and makes both where there is none.
+pub(super) fn database(folder: &Path) -> Result<Database, Trouble> {
+    let path = file(folder);
+    let io = |error: io::Error| Trouble::Io { path: path.clone(), why: error.to_string() };
+    if !path.try_exists().map_err(io)? {
+        create(folder, &path)?;
+    }
+    // The last gateway may have stopped before the name of the file was on the disk.
+    sync(folder).map_err(io)?;
+    let file = OpenOptions::new().read(true).write(true).open(&path).map_err(io)?;
+    if file.metadata().map_err(io)?.len() == 0 {
+        return Err(Trouble::Damaged { path, why: "it is empty".to_owned() });
+    }
+    checked(&path, || Builder::new().set_cache_size(CACHE).create_file(file))
+}
+
+/// Where the file is.
+pub(super) fn file(folder: &Path) -> PathBuf {
+    folder.join(FILE)
+}
+
+/// Opens a database and reads all of it, so that damage shows now and not when its item is due.
+pub(super) fn checked(
+    path: &Path,
+    open: impl FnOnce() -> Result<Database, DatabaseError>,
+) -> Result<Database, Trouble> {
+    let opened = no_panic(path, || {
+        let mut database = open()?;
+        database.check_integrity()?;
+        Ok(database)
+    })?;
+    opened.map_err(|error| explain(path, error))
+}
+
+/// What is thrown by the store below becomes an error: a damaged file is no reason to stop the gateway.
+pub(super) fn no_panic<T>(path: &Path, work: impl FnOnce() -> T) -> Result<T, Trouble> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|thrown| {
+        let words = thrown.downcast_ref::<String>().map(String::as_str);
+        let why = words.or_else(|| thrown.downcast_ref::<&str>().copied()).unwrap_or("reading it failed");
+        Trouble::Damaged { path: path.to_owned(), why: why.lines().next().unwrap_or_default().to_owned() }
+    })
+}
+
+fn explain(path: &Path, error: DatabaseError) -> Trouble {
+    let path = path.to_owned();
+    match error {
+        DatabaseError::DatabaseAlreadyOpen => Trouble::InUse { path },
+        DatabaseError::Storage(StorageError::Io(error)) if !tells_of_damage(&error) => {
+            Trouble::Io { path, why: error.to_string() }
+        }
+        other => Trouble::Damaged { path, why: other.to_string() },
+    }
+}
+
+/// A file that ends too early or holds something else is reported as an error of reading.
+fn tells_of_damage(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput)
+}
+
+/// Checks the form of the records.
+pub(super) fn check_schema(path: &Path, write: &WriteTransaction) -> Result<(), Trouble> {
+    let damaged = |why: String| Trouble::Damaged { path: path.to_owned(), why };
+    let names = write.list_tables().map_err(|error| damaged(error.to_string()))?;
+    if !names.into_iter().any(|table| redb::TableHandle::name(&table) == "facts") {
+        return Err(damaged("it has no schema".to_owned()));
+    }
+    let facts = write.open_table(FACTS).map_err(|error: TableError| damaged(error.to_string()))?;
+    let schema = redb::ReadableTable::get(&facts, SCHEMA_FACT).map_err(|error| damaged(error.to_string()))?;
+    match schema.map(|schema| schema.value()) {
+        Some(SCHEMA) => Ok(()),
+        Some(found) => Err(Trouble::Newer { path: path.to_owned(), found }),
+        None => Err(damaged("it has no schema".to_owned())),
+    }
+}
+
+/// A transaction that is on the disk when it is committed.
+pub(super) fn transaction(database: &Database) -> Result<WriteTransaction, redb::Error> {
+    let mut write = database.begin_write()?;
+    write.set_durability(Durability::Immediate)?;
+    Ok(write)
+}
+
+/// Commits, and then commits something of no importance.
+///
+/// The file holds its last two commits, and the older one is taken, without a word, where the newer one is damaged. So
+/// both must hold what was promised. With two phases one commit would be as slow, and a single bit would decide.
+pub(super) fn commit_twice(database: &Database, write: WriteTransaction) -> Result<(), redb::Error> {
+    write.commit()?;
+    let again = transaction(database)?;
+    {
+        let mut facts = again.open_table(FACTS)?;
+        let beat = redb::ReadableTable::get(&facts, BEAT)?.map_or(0, |beat| beat.value());
+        facts.insert(BEAT, beat.wrapping_add(1))?;
+    }
+    Ok(again.commit()?)
+}
+
+fn create(folder: &Path, path: &Path) -> Result<(), Trouble> {
+    let io = |error: io::Error| Trouble::Io { path: path.to_owned(), why: error.to_string() };
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io)?;
+    sweep(folder);
+    // Another process that starts now may sweep our draft away; each does so once.
+    let mut made = draft(folder, path);
+    for _ in 0..SWEPT {
+        if made.as_ref().is_ok_and(|is_there| !is_there) {
+            made = draft(folder, path);
+        }
+    }
+    // The folders above may be new too. Those that are not ours to open are not.
+    for above in folder.ancestors().skip(1) {
+        let _not_ours = sync(above);
+    }
+    match made? {
+        true => Ok(()),
+        false => Err(io(io::ErrorKind::NotFound.into())),
+    }
+}
+
+/// Writes the file under another name and gives it its own when it is whole; whether it is there then.
+fn draft(folder: &Path, path: &Path) -> Result<bool, Trouble> {
+    let draft = folder.join(format!("{FILE}.{}.draft", crate::runtime::random::secret()));
+    let linked = fill(&draft, path).map(|()| std::fs::hard_link(&draft, path));
+    let _gone = std::fs::remove_file(&draft);
+    match linked? {
+        Ok(()) => Ok(true),
+        // Another process was faster; whoever opens it first has it.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Trouble::Io { path: path.to_owned(), why: error.to_string() }),
+    }
+}
+
+fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+fn fill(draft: &Path, path: &Path) -> Result<(), Trouble> {
+    let io = |why: String| Trouble::Io { path: path.to_owned(), why };
+    let open = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(draft);
+    let file = open.map_err(|error| io(error.to_string()))?;
+    let database = Builder::new().set_cache_size(CACHE).create_file(file).map_err(|error| io(error.to_string()))?;
+    initialize(&database).map_err(|error| io(error.to_string()))
+}
+
+/// Writes the schema into a new database.
+pub(super) fn initialize(database: &Database) -> Result<(), redb::Error> {
+    let write = transaction(database)?;
+    write.open_table(FACTS)?.insert(SCHEMA_FACT, SCHEMA)?;
+    write.open_table(ITEMS)?;
+    commit_twice(database, write)
+}
+
+/// Removes drafts that were never finished.
+fn sweep(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(FILE) && name.ends_with(".draft") {
+            let _gone = std::fs::remove_file(entry.path());
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! A disk in memory that can lose its power, fill up, or fail: what was not synced may be there, in part, or not at all.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use redb::StorageBackend;
+use seawall::Rng;
+
+use crate::store::embedded::open;
+use crate::store::embedded::{Bounds, Store, Trouble};
+
+/// What a power cut can tear.
+const SECTOR: usize = 512;
+
+/// The disk. Clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Disk(Arc<Mutex<Sectors>>);
+
+#[derive(Debug, Default)]
+struct Sectors {
+    /// As a reader sees it.
+    seen: Vec<u8>,
+    /// As it is after a power cut, at least.
+    safe: Vec<u8>,
+    /// What was written since, in order; a new length where there are no bytes.
+    unsafe_writes: Vec<(usize, Option<Vec<u8>>)>,
+    syncs: u64,
+    writes: u64,
+    /// Changes from this one on fail, as many as this.
+    fails: Option<(u64, u64)>,
+}
+
+impl Sectors {
+    fn change(&mut self) -> io::Result<()> {
+        self.writes += 1;
+        match self.fails {
+            Some((from, many)) if (from..from.saturating_add(many)).contains(&self.writes) => {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn apply(bytes: &mut Vec<u8>, at: usize, data: Option<&[u8]>) {
+    match data {
+        None => bytes.resize(at, 0),
+        Some(data) => {
+            if bytes.len() < at + data.len() {
+                bytes.resize(at + data.len(), 0);
+            }
+            bytes[at..at + data.len()].copy_from_slice(data);
+        }
+    }
+}
+
+impl Disk {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Sectors> {
+        self.0.lock().unwrap()
+    }
+
+    /// Does something while nothing can be read or written.
+    pub(super) fn while_it_stands<T>(&self, what: impl FnOnce() -> T) -> T {
+        let _stands = self.lock();
+        what()
+    }
+
+    pub(super) fn syncs(&self) -> u64 {
+        self.lock().syncs
+    }
+
+    pub(super) fn writes(&self) -> u64 {
+        self.lock().writes
+    }
+
+    /// Changes fail from the `from`th on, `many` of them.
+    pub(super) fn fail(&self, from: u64, many: u64) {
+        self.lock().fails = Some((from, many));
+    }
+
+    /// The disk after a power cut: each sector that was not synced is there or not.
+    pub(super) fn after_power_cut(&self, rng: &Rng) -> Disk {
+        let sectors = self.lock();
+        let mut safe = sectors.safe.clone();
+        for (at, data) in &sectors.unsafe_writes {
+            let Some(data) = data else {
+                if rng.unit() < 0.5 {
+                    apply(&mut safe, *at, None);
+                }
+                continue;
+            };
+            for (n, sector) in data.chunks(SECTOR).enumerate() {
+                if rng.unit() < 0.5 {
+                    apply(&mut safe, at + n * SECTOR, Some(sector));
+                }
+            }
+        }
+        Disk(Arc::new(Mutex::new(Sectors { seen: safe.clone(), safe, ..Sectors::default() })))
+    }
+
+    /// A queue on this disk.
+    pub(super) fn open(&self, bounds: Bounds) -> Result<Store, Trouble> {
+        let (disk, path) = (self.clone(), std::path::PathBuf::from("disk"));
+        let at = path.clone();
+        let opener = move || {
+            let is_new = disk.lock().seen.is_empty();
+            let database = open::checked(&at, || redb::Builder::new().create_with_backend(disk.clone()))?;
+            if is_new {
+                open::initialize(&database).unwrap();
+            }
+            Ok(database)
+        };
+        Store::with_opener(path, Box::new(opener), bounds, super::today())
+    }
+}
+
+impl StorageBackend for Disk {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.lock().seen.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let at = usize::try_from(offset).unwrap();
+        let sectors = self.lock();
+        let bytes = sectors.seen.get(at..at + out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        out.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let len = usize::try_from(len).unwrap();
+        let mut sectors = self.lock();
+        sectors.change()?;
+        apply(&mut sectors.seen, len, None);
+        sectors.unsafe_writes.push((len, None));
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut sectors = self.lock();
+        sectors.change()?;
+        sectors.syncs += 1;
+        for (at, data) in std::mem::take(&mut sectors.unsafe_writes) {
+            apply(&mut sectors.safe, at, data.as_deref());
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let at = usize::try_from(offset).unwrap();
+        let mut sectors = self.lock();
+        sectors.change()?;
+        apply(&mut sectors.seen, at, Some(data));
+        sectors.unsafe_writes.push((at, Some(data.to_vec())));
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! Decides what the next process knows of the writes that this one had under way when it was killed.
+//!
+//! A write is noted before it is sent, and wiped once its answer was delivered or it is certain that it was not executed. A
+//! write that a dead process left noted may have been executed, and nobody was told: its repeat is held back like every
+//! uncertain write, until its client has looked.
+//!
+//! Each process has a file of its own (`slots`) and reads those of others (`left`). Nothing is synced: what the system has
+//! taken survives the process, and with the system its connections and servers go too.
+
+mod left;
+mod slots;
+#[cfg(test)]
+mod tests;
+
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use seawall::{Keys, Rejoin};
+use serde_json::Value;
+
+use self::left::LeftWrite;
+use self::slots::{Slot, Slots};
+use crate::protocol::hash::key;
+use crate::runtime::log;
+
+/// The writes under way in this process, and those that other ones left.
+#[derive(Debug, Default)]
+pub struct Journal(OnceLock<Open>);
+
+#[derive(Debug)]
+struct Open {
+    own: Slots,
+    left: Vec<LeftWrite>,
+}
+
+impl Open {
+    fn new(folder: &Path) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        Ok(Self { left: left::find(folder)?, own: Slots::new(folder)? })
+    }
+}
+
+/// Whose look at which server shows what became of a write.
+#[derive(Clone, Copy, Debug)]
+pub struct Looker<'a> {
+    /// The conversation.
+    pub conversation: &'a str,
+    /// The server.
+    pub server: &'a str,
+}
+
+impl Looker<'_> {
+    fn number(&self) -> u128 {
+        u128::from_str_radix(&key(&[self.conversation.as_bytes(), self.server.as_bytes()]), 16).unwrap_or_default()
+    }
+}
+
+impl Journal {
+    /// Opens the journal of a `place`, below `folder`: what processes at the same place left is known from now on.
+    pub fn open(&self, folder: &Path, place: &str) {
+        match Open::new(&folder.join(place)) {
+            Ok(open) => _ = self.0.set(open),
+            Err(error) => slots::warn(folder, &error),
+        }
+    }
+
+    /// A write that is to be sent. `None` if nothing is noted here.
+    pub fn write(
+        self: &Arc<Self>,
+        rejoin: &Rejoin,
+        looker: Looker<'_>,
+        tool: &str,
+        arguments: &Value,
+        written: &str,
+    ) -> Option<Arc<JournaledWrite>> {
+        self.0.get()?;
+        // Under fixed keys, so that the next process finds it: whoever can make two calls that collide can make both.
+        let call = Keys::fixed().key(&[&*rejoin.scope, looker.server, tool, written], arguments).number();
+        let (journal, who, patience) = (Arc::clone(self), looker.number(), rejoin.after);
+        let (is_noted, is_known) = Default::default();
+        Some(Arc::new(JournaledWrite { journal, call, who, patience, is_noted, is_known }))
+    }
+
+    /// Somebody has read from a server, and can know what became of writes there.
+    pub fn looked(&self, looker: Looker<'_>) {
+        let Some(open) = self.0.get().filter(|open| !open.left.is_empty() || !open.own.is_empty()) else { return };
+        let who = looker.number();
+        open.own.looked(who);
+        open.left.iter().for_each(|left| left.looked(who));
+    }
+
+    /// The client closed its end: what it had given up by then is other processes' affair from now on.
+    pub fn leave(&self) {
+        self.0.get().into_iter().for_each(|open| open.own.leave());
+    }
+}
+
+/// One write of a client.
+#[derive(Debug)]
+pub struct JournaledWrite {
+    journal: Arc<Journal>,
+    call: u128,
+    who: u128,
+    /// How soon after it was sent nobody gives up.
+    patience: Duration,
+    is_noted: AtomicBool,
+    /// It is known what became of it, and its client is to be told.
+    is_known: AtomicBool,
+}
+
+impl JournaledWrite {
+    /// For how long nobody has known what became of the same write of another process, if that is so.
+    pub fn left_behind(&self) -> Option<Duration> {
+        let open = self.journal.0.get()?;
+        open.left.iter().filter_map(|left| left.since(self.call)).min()
+    }
+
+    /// It is about to be sent.
+    pub fn begin(&self) {
+        if let Some(open) = self.journal.0.get().filter(|_| !self.is_noted.swap(true, Ordering::Relaxed)) {
+            open.own.note(Slot::new(self.call, self.who), self.patience);
+        }
+    }
+
+    /// It ended. One that was certainly not executed concerns nobody any more.
+    pub fn ended(&self, end: WriteEnd) {
+        self.is_known.store(end == WriteEnd::Answered, Ordering::Relaxed);
+        let Some(open) = self.journal.0.get().filter(|_| self.is_noted.load(Ordering::Relaxed)) else { return };
+        match end {
+            WriteEnd::Answered => {}
+            WriteEnd::NotExecuted => open.own.wipe(self.call),
+            WriteEnd::Uncertain => open.own.doubt(self.call),
+        }
+    }
+
+    /// Its answer was delivered.
+    pub fn delivered(&self) {
+        if let Some(open) = self.journal.0.get().filter(|_| self.is_known.load(Ordering::Relaxed)) {
+            open.own.delivered(self.call);
+        }
+    }
+}
+
+/// How a write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteEnd {
+    /// With an answer, for whoever is there to take it.
+    Answered,
+    /// It was certainly not executed.
+    NotExecuted,
+    /// Nobody knows.
+    Uncertain,
+}

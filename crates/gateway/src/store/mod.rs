@@ -1,0 +1,5 @@
+//! What outlives a process: the queue of writes, the writes in flight, what servers listed last.
+
+pub mod catalog_cache;
+pub mod embedded;
+pub mod journal;

@@ -1,0 +1,193 @@
+//! A modern client's call to a legacy server: the session is ours, the server's questions become `input_required`, and
+//! the answer carries what the modern era wants to see in it.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::park::{Running, Step};
+use super::pool::Pool;
+use super::subscribe;
+use crate::protocol::build;
+use crate::protocol::build::Error;
+use crate::protocol::edit::{Object, quoted};
+use crate::protocol::names::{CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, MODERN, PROTOCOL_VERSION, SERVER_INFO};
+use crate::protocol::server_info::Hello;
+use crate::protocol::{Kind, Message};
+use crate::upstream::call::Call;
+use crate::upstream::reply::{Refusal, Reply};
+use crate::upstream::reply::{answered, with_body};
+use crate::upstream::{Failure, Link, Server};
+
+/// One call and its answer.
+pub async fn exchange(server: &Arc<Server>, pool: &Pool, link: Arc<Link>, call: &Call) -> Reply {
+    let request = &call.request;
+    let hello = link.hello().cloned();
+    match request.method() {
+        "server/discover" => answered(&discovered(hello.as_ref())),
+        "subscriptions/listen" => subscribe::listen(pool, &link, call).await,
+        "tools/call" | "prompts/get" | "resources/read" => ask(server, pool, link, call).await,
+        _ => {
+            let request = legacy_request(request)?;
+            let answer = link.request(&Call { request, ..call.clone() }).await;
+            modern_answer(&call.request, hello.as_ref(), answer.map_err(|failure| failed(server, failure))?)
+        }
+    }
+}
+
+fn failed(server: &Server, failure: Failure) -> Refusal {
+    Refusal::Failed(server.name.clone(), failure)
+}
+
+/// Whether the server may ask this client something, or talk to it about this call in particular.
+fn may_ask(request: &Message) -> bool {
+    let capabilities = Object::of(request.meta_json(CLIENT_CAPABILITIES).unwrap_or_default());
+    let can_be_asked = capabilities.names().any(|name| matches!(name.as_ref(), "sampling" | "elicitation" | "roots"));
+    can_be_asked || request.meta(LOG_LEVEL).is_some()
+}
+
+/// A call that may ask its client, from its beginning or from where it waits.
+async fn ask(server: &Arc<Server>, pool: &Pool, link: Arc<Link>, call: &Call) -> Reply {
+    let hello = link.hello().cloned();
+    let mut running = match call.request.field_text("requestState") {
+        Some(state) => {
+            let Some(mut running) = pool.parked.take(&state) else {
+                let text = "requestState is not known here: used before, too old, or changed; make the call anew";
+                return Err(Error::new(build::INVALID_PARAMS, text).into());
+            };
+            running.answer(call.request.field_json("inputResponses").unwrap_or(b"{}")).await;
+            running
+        }
+        None => begin(server, pool, link, call).await?,
+    };
+    let begun_as = Arc::clone(&running.cancel);
+    let step = {
+        let mut next = pin!(running.next(call));
+        tokio::select! {
+            biased;
+            step = next.as_mut() => step,
+            // Its server is told, and may answer all the same.
+            () = call.cancel.cancelled() => {
+                begun_as.cancel(call.cancel.params().cloned().unwrap_or_default());
+                next.await
+            }
+        }
+    };
+    match step {
+        Step::Answered(answer) => {
+            let answer = answer.map_err(|failure| failed(server, failure))?;
+            match running.undeclared().filter(|_| went_wrong(&answer)) {
+                Some(capability) => missing(&call.request, capability),
+                None => modern_answer(&call.request, hello.as_ref(), answer),
+            }
+        }
+        Step::Asking => {
+            let questions = asked(&running);
+            let state = pool.parked.hold(running);
+            let mut result = Object::default();
+            result.set("resultType", r#""input_required""#).set("inputRequests", questions);
+            result.set("requestState", quoted(&state));
+            answered(&result.json())
+        }
+    }
+}
+
+fn went_wrong(answer: &Message) -> bool {
+    answer.kind() == Kind::Error || answer.field_json("isError") == Some(b"true")
+}
+
+/// The answer of a server that cannot do without what its client has not declared, as the modern era writes it.
+fn missing(request: &Message, capability: &str) -> Reply {
+    let text = format!("this needs the client capability {capability:?}, which the request does not declare");
+    let error = Error::new(build::MISSING_CAPABILITY, text).with(json!({"requiredCapabilities": {capability: {}}}));
+    Message::parse(build::error(request.id(), &error)).map_err(|reject| Error::from(&reject).into())
+}
+
+async fn begin(server: &Arc<Server>, pool: &Pool, common: Arc<Link>, call: &Call) -> Result<Running, Refusal> {
+    let request = Call { request: legacy_request(&call.request)?, ..call.clone() };
+    if !may_ask(&call.request) {
+        return Ok(Running::start(common, None, &call.request, request));
+    }
+    let (link, turn) = pool.alone(server, call).await.map_err(|failure| failed(server, failure))?;
+    if let Some(level) = call.request.meta_json(LOG_LEVEL) {
+        let params = [br#"{"level":"#.as_slice(), level, b"}"].concat();
+        let _not_every_server_logs = link.ask("logging/setLevel", &params).await;
+    }
+    Ok(Running::start(link, turn, &call.request, request))
+}
+
+/// The server's questions as the modern era writes them.
+fn asked(running: &Running) -> Vec<u8> {
+    let mut questions = Object::default();
+    for (key, question) in &running.questions {
+        let mut inner = Object::default();
+        inner.set("method", quoted(question.method()));
+        if question.body().is_some() {
+            inner.set("params", question.body_json());
+        }
+        questions.set(key, inner.json());
+    }
+    questions.json()
+}
+
+/// The request without what only the modern era knows.
+fn legacy_request(request: &Message) -> Reply {
+    let mut params = Object::of(request.body_json());
+    params.remove("requestState").remove("inputResponses");
+    let mut meta = Object::of(request.field_json("_meta").unwrap_or_default());
+    meta.remove(PROTOCOL_VERSION).remove(CLIENT_CAPABILITIES).remove(CLIENT_INFO).remove(LOG_LEVEL);
+    if meta.is_empty() {
+        params.remove("_meta");
+    } else {
+        params.set("_meta", meta.json());
+    }
+    with_body(request, &params.json())
+}
+
+/// A legacy answer with what the modern era wants to see in it.
+fn modern_answer(request: &Message, hello: Option<&Hello>, answer: Message) -> Reply {
+    if answer.kind() == Kind::Error {
+        let is_missing = request.method() == "resources/read" && answer.field_json("code") == Some(b"-32002");
+        if !is_missing {
+            return Ok(answer);
+        }
+        let uri = request.field_text("uri").unwrap_or_default();
+        let text = answer.field_text("message").unwrap_or_default();
+        return Err(Error::new(build::INVALID_PARAMS, text).with(json!({"uri": uri})).into());
+    }
+    let mut result = Object::of(answer.body_json());
+    result.set_default("resultType", r#""complete""#);
+    if is_cacheable(request.method()) {
+        result.set_default("ttlMs", "0").set_default("cacheScope", r#""private""#);
+    }
+    if let Some(info) = hello.and_then(|hello| hello.field("serverInfo")) {
+        result.change("_meta", |meta| {
+            meta.set_default(SERVER_INFO, info);
+        });
+    }
+    with_body(&answer, &result.json())
+}
+
+fn is_cacheable(method: &str) -> bool {
+    matches!(method, "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" | "resources/read")
+}
+
+/// What `server/discover` says about a legacy server.
+pub fn discovered(hello: Option<&Hello>) -> Vec<u8> {
+    let field = |name| hello.and_then(|hello| hello.field(name));
+    let mut result = Object::default();
+    result.set("resultType", r#""complete""#);
+    result.set("supportedVersions", format!("[{}]", quoted(MODERN)));
+    result.set("capabilities", field("capabilities").unwrap_or_else(|| "{}".into()));
+    if let Some(instructions) = field("instructions") {
+        result.set("instructions", instructions);
+    }
+    result.set("ttlMs", "0").set("cacheScope", r#""private""#);
+    if let Some(info) = field("serverInfo") {
+        result.change("_meta", |meta| {
+            meta.set(SERVER_INFO, info);
+        });
+    }
+    result.json()
+}

@@ -1,0 +1,150 @@
+//! A legacy client's call to a modern server: what the session knows goes with the request, what the server wants to
+//! know is asked of the client, and the answer reads as the client expects it.
+
+use std::sync::{Arc, PoisonError};
+
+use bytes::Bytes;
+
+use super::subscribe;
+use crate::client::session::Session;
+use crate::client::stream::Stream;
+use crate::protocol::build;
+use crate::protocol::build::Error;
+use crate::protocol::edit;
+use crate::protocol::edit::{Object, quoted};
+use crate::protocol::names::{CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, MODERN, PROTOCOL_VERSION};
+use crate::protocol::{Kind, Message, limits, scan};
+use crate::upstream::call::Call;
+use crate::upstream::reply::{Refusal, Reply, answered, parsed, with_body};
+use crate::upstream::{Link, Server};
+
+/// One call and its answer.
+pub async fn exchange(
+    session: &Arc<Session>,
+    stream: &Arc<Stream>,
+    server: &Arc<Server>,
+    link: &Arc<Link>,
+    call: &Call,
+) -> Reply {
+    let request = &call.request;
+    match request.method() {
+        "ping" => answered(b"{}"),
+        "logging/setLevel" => {
+            *session.log_level.lock().unwrap_or_else(PoisonError::into_inner) =
+                request.field_text("level").map(|level| level.into_owned());
+            answered(b"{}")
+        }
+        "resources/subscribe" | "resources/unsubscribe" => {
+            let Some(uri) = request.field_text("uri") else {
+                return Err(Error::new(build::INVALID_PARAMS, "\"uri\" is missing").into());
+            };
+            subscribe::change(session, link, &uri, request.method() == "resources/subscribe");
+            answered(b"{}")
+        }
+        _ => rounds(session, stream, server, link, call).await,
+    }
+}
+
+/// Asks until the server needs no more input.
+async fn rounds(
+    session: &Arc<Session>,
+    stream: &Arc<Stream>,
+    server: &Arc<Server>,
+    link: &Arc<Link>,
+    call: &Call,
+) -> Reply {
+    let mut params = modern_params(session, &call.request);
+    for _ in 0..limits::INPUT_ROUNDS {
+        let request = with_body(&call.request, &params)?;
+        let round = Call { request, ..call.clone() };
+        let round = server.mirror.settle(link, &round, server.sees_headers(link)).await?;
+        let answer = link.request(&round).await.map_err(|failure| Refusal::Failed(server.name.clone(), failure))?;
+        if answer.field_text("resultType").as_deref() != Some("input_required") {
+            return legacy_answer(&call.request, answer);
+        }
+        // People are slower than servers: what they are asked costs the call no time.
+        let question = call.control.question();
+        let responses = ask_client(session, stream, &answer).await?;
+        drop(question);
+        let mut next = Object::of(&params);
+        next.set("inputResponses", responses);
+        match answer.field_json("requestState") {
+            Some(state) => next.set("requestState", state),
+            None => next.remove("requestState"),
+        };
+        params = next.json();
+    }
+    Err(Error::new(build::INTERNAL_ERROR, format!("the server asked for input {} times", limits::INPUT_ROUNDS)).into())
+}
+
+/// The client's params with what a modern server wants to hear each time.
+fn modern_params(session: &Session, request: &Message) -> Vec<u8> {
+    let mut params = Object::of(request.body_json());
+    params.change("_meta", |meta| {
+        if let Some(opening) = session.opening.get() {
+            let common = Object::of(&opening.meta);
+            for name in [PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO] {
+                if let Some(value) = common.get(name) {
+                    meta.set(name, value);
+                }
+            }
+        }
+        if let Some(level) = &*session.log_level.lock().unwrap_or_else(PoisonError::into_inner) {
+            meta.set(LOG_LEVEL, quoted(level));
+        }
+    });
+    params.json()
+}
+
+/// The `_meta` of every modern request that is made for a client with these `initialize` params.
+pub fn meta(initialize: &[u8]) -> Bytes {
+    let params = Object::of(initialize);
+    let mut meta = Object::default();
+    meta.set(PROTOCOL_VERSION, quoted(MODERN));
+    meta.set(CLIENT_CAPABILITIES, params.get("capabilities").unwrap_or(b"{}"));
+    if let Some(info) = params.get("clientInfo") {
+        meta.set(CLIENT_INFO, info);
+    }
+    meta.json().into()
+}
+
+/// Puts the server's questions to the client, one by one, in the server's order.
+async fn ask_client(session: &Session, stream: &Stream, answer: &Message) -> Result<Vec<u8>, Refusal> {
+    let mut responses = Object::default();
+    let Some(questions) = answer.field("inputRequests") else { return Ok(responses.json()) };
+    for question in scan::members(answer.raw(), questions) {
+        let asked = Object::of(question.value.of(answer.raw()));
+        let key = scan::text(question.key.of(answer.raw())).unwrap_or_default();
+        let method = asked.get("method").and_then(scan::text).unwrap_or_default();
+        let reply = session.ask(stream, &method, asked.get("params").unwrap_or(b"{}")).await;
+        match reply {
+            Some(reply) if reply.kind() == Kind::Result => responses.set(&key, reply.body_json()),
+            Some(reply) => {
+                let text = reply.field_text("message").unwrap_or_default();
+                return Err(
+                    Error::new(build::INTERNAL_ERROR, format!("the client did not answer {method}: {text}")).into()
+                );
+            }
+            None => {
+                return Err(Error::new(build::INTERNAL_ERROR, format!("the client could not be asked {method}")).into());
+            }
+        };
+    }
+    Ok(responses.json())
+}
+
+/// A modern answer without what only the modern era knows.
+fn legacy_answer(request: &Message, answer: Message) -> Reply {
+    if answer.kind() == Kind::Error {
+        let is_missing = request.method() == "resources/read" && answer.field_json("code") == Some(b"-32602");
+        let Some(code) = answer.field("code").filter(|_| is_missing) else { return Ok(answer) };
+        return parsed(edit::splice(answer.raw(), &mut [(code, b"-32002")]));
+    }
+    let is_known = answer.field_text("resultType").is_none_or(|kind| kind == "complete");
+    if !is_known {
+        return Ok(answer);
+    }
+    let mut result = Object::of(answer.body_json());
+    result.remove("resultType").remove("ttlMs").remove("cacheScope");
+    with_body(&answer, &result.json())
+}

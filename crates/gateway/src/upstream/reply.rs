@@ -1,0 +1,51 @@
+//! An answer of a server, or why there is none.
+
+use bytes::Bytes;
+use seawall::Report;
+
+use super::Failure;
+use crate::protocol::build::{self, Error};
+use crate::protocol::edit::{self, Object};
+use crate::protocol::{Id, Message};
+
+/// An answer with whatever id, or why there is none.
+pub type Reply = Result<Message, Refusal>;
+
+/// Why there is no answer of a server.
+#[derive(Debug)]
+pub enum Refusal {
+    /// A server failed.
+    Failed(String, Failure),
+    /// A call under a policy failed; and whether its tool has an output schema.
+    Reported(Box<Report>, bool),
+    /// The request is wrong, or we are.
+    Wrong(Error),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Wrong(error)
+    }
+}
+
+/// A message with another `params` or `result`.
+pub fn with_body(message: &Message, body: &[u8]) -> Reply {
+    match message.body() {
+        Some(span) => parsed(edit::splice(message.raw(), &mut [(span, body)])),
+        None => {
+            let mut whole = Object::of(message.raw());
+            whole.set("params", body);
+            parsed(whole.json().into())
+        }
+    }
+}
+
+/// An answer of our own; its id is replaced by the client's on the way out.
+pub fn answered(result: &[u8]) -> Reply {
+    parsed(build::result(&Id::number(0), result))
+}
+
+/// Reads what we have just written.
+pub fn parsed(bytes: Bytes) -> Reply {
+    Message::parse(bytes).map_err(|reject| Refusal::Wrong(Error::from(&reject)))
+}
