@@ -203,7 +203,7 @@ impl<'a, T> Run<'a, T> {
 
     /// Holds the same call back for a while if this one may have been executed.
     pub(crate) fn note_uncertain(&self) {
-        if let (true, Some(lasts)) = (self.must_not_act_again(), self.tool.policy.repeat_after) {
+        if let (true, Some(lasts)) = (self.must_not_act_again(), self.tool.policy.uncertain_write_hold) {
             let uncertain = &self.pipeline.gatekeeper.ledger.uncertain;
             uncertain.note(self.ledger_key(), self.who(), &self.tool.server.name, lasts);
         }
@@ -212,7 +212,7 @@ impl<'a, T> Run<'a, T> {
     /// Holds the same call back for as long as this one waits in a queue; `false` if that was so before.
     pub(crate) fn note_queueing(&self) -> bool {
         let (policy, uncertain) = (&self.tool.policy, &self.pipeline.gatekeeper.ledger.uncertain);
-        let lasts = policy.repeat_after.filter(|_| !policy.effect.is_replayable());
+        let lasts = policy.uncertain_write_hold.filter(|_| !policy.effect.is_replayable());
         lasts.is_some_and(|lasts| uncertain.note_queued(self.ledger_key(), self.who(), &self.tool.server.name, lasts))
     }
 

@@ -184,7 +184,7 @@ impl<T: Clone> Pipeline<T> {
     pub fn note_uncertain(&self, tool: &Tool, call: &Call, age: Duration) {
         let key = self.keys.of(tool, call);
         let key = call.rejoin.as_ref().map_or(key, |rejoin| self.keys.scoped(key, &rejoin.scope));
-        if let Some(lasts) = tool.policy.repeat_after.filter(|lasts| *lasts > age) {
+        if let Some(lasts) = tool.policy.uncertain_write_hold.filter(|lasts| *lasts > age) {
             let uncertain = &self.gatekeeper.ledger.uncertain;
             uncertain.note_before(age, key, (&call.caller, &call.session), &tool.server.name, lasts);
         }

@@ -193,7 +193,7 @@ fn word(text: &str) -> &str {
 /// The folders that a line of code names: behind `crate::`, and behind as many `super::` as lead out of its own folder.
 fn folders_in(line: &str, depth: usize) -> Vec<&str> {
     let out = "super::".repeat(depth);
-    let behind = |start: &str| line.split(start).skip(1).map(|rest| word(rest)).collect::<Vec<_>>();
+    let behind = |start: &str| line.split(start).skip(1).map(word).collect::<Vec<_>>();
     [behind("crate::"), behind(&out)].concat()
 }
 

@@ -187,7 +187,7 @@ async fn a_batch_that_fails_is_done_item_by_item() {
 
     let result = manager.call("batch_label_issues", json!({"issue_numbers": [1, 2, 3], "labels": ["old"]})).await;
 
-    assert_eq!(meta(&result)["seawall/served"]["by"], "individually");
+    assert_eq!(meta(&result)["seawall/served"]["by"], "split_batch");
     assert!(text(&result).starts_with("3 of 3 items succeeded one by one"), "{}", text(&result));
     assert_eq!(text(&manager.get_issue(3).await).lines().next(), Some("#3 Paint the north pier (open, chore, old)"));
 }
@@ -199,7 +199,7 @@ async fn a_batch_with_more_issues_than_the_tool_takes_is_done_item_by_item() {
 
     let result = manager.call("batch_label_issues", json!({"issue_numbers": numbers, "labels": ["old"]})).await;
 
-    assert_eq!(meta(&result)["seawall/served"]["by"], "individually");
+    assert_eq!(meta(&result)["seawall/served"]["by"], "split_batch");
     assert!(text(&result).starts_with("26 of 26 items succeeded one by one"), "{}", text(&result));
     assert_eq!(manager.count("executed", LABEL).await, 26);
 }

@@ -50,11 +50,11 @@ impl Gateway {
         let lifecycle = Arc::new(Lifecycle::default());
         let http = client::Shared::default();
         let processes = Arc::<Processes>::default();
-        let load = config.load;
+        let settings = config.startup;
         let server = |config: &crate::config::ServerConfig| {
             Server::new(
                 config.clone(),
-                load,
+                settings,
                 http.clone(),
                 Arc::clone(&lifecycle),
                 Arc::clone(&processes),

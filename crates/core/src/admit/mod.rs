@@ -83,7 +83,7 @@ impl<T: Clone> Gatekeeper<T> {
         let policy = &run.tool.policy;
         // First: of a write that may have run, nobody may say that it was only tried too often.
         // Who says that a repeat is meant is not asked.
-        if !policy.effect.is_replayable() && policy.repeat_after.is_some() {
+        if !policy.effect.is_replayable() && policy.uncertain_write_hold.is_some() {
             match self.ledger.uncertain.check(&run.call.session, || run.ledger_key()) {
                 Some(held) if !held.is_queued => return Ok(Admitted::refused(run.hold_back(&held))),
                 // Also one that was queued elsewhere, or so long ago that it is remembered there only.
@@ -188,8 +188,13 @@ impl<T: Clone> Run<'_, T> {
             let words = format!("the same call is queued as {id} and {state}");
             Some(Failure { sent, ..self.refuse(Cause::Queued, None, words) })
         };
-        let left =
-            |ago| self.tool.policy.repeat_after.and_then(|lasts| lasts.checked_sub(ago)).filter(|left| !left.is_zero());
+        let left = |ago| {
+            self.tool
+                .policy
+                .uncertain_write_hold
+                .and_then(|lasts| lasts.checked_sub(ago))
+                .filter(|left| !left.is_zero())
+        };
         match *fate {
             Fate::Waits => queued(Sent::Never, "is not done yet"),
             Fate::UnderWay => queued(Sent::Maybe, "is being tried"),

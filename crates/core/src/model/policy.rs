@@ -45,7 +45,7 @@ pub struct Policy {
     pub loops: LoopPolicy,
     /// How long a write that may have been executed is not sent again, unless its caller has read from the server in
     /// between; `None`: it is sent at once.
-    pub repeat_after: Option<Duration>,
+    pub uncertain_write_hold: Option<Duration>,
     /// A second attempt beside a slow one; read-only tools only.
     pub hedge: Option<HedgePolicy>,
     /// Which of the tool's own errors are failures.
@@ -126,7 +126,7 @@ impl Policy {
             return Err(Invalid::new("cache.ttl", "is for read-only tools; a write has to reach its server each time"));
         }
         self.loops.validate().map_err(|error| error.within("loop"))?;
-        self.repeat_after.map_or(Ok(()), |limit| invalid::positive("repeat_after", limit))?;
+        self.uncertain_write_hold.map_or(Ok(()), |limit| invalid::positive("uncertain_write_hold", limit))?;
         if let Some(hedge) = &self.hedge {
             hedge.validate().map_err(|error| error.within("hedge"))?;
             if matches!(hedge, HedgePolicy::After(delay) if *delay >= self.attempt_timeout.unwrap_or(self.timeout)) {
@@ -153,8 +153,8 @@ impl Policy {
 
     fn validate_fallback(&self, step: &Fallback) -> Result<(), Invalid> {
         match step {
-            Fallback::Cached if self.cache.stale.is_none() => {
-                Err(Invalid::new("fallback", "\"cached\" needs cache.stale to be set"))
+            Fallback::Cached if self.cache.stale_if_error.is_none() => {
+                Err(Invalid::new("fallback", "\"cached\" needs cache.stale_if_error to be set"))
             }
             Fallback::Cached if self.effect != Effect::ReadOnly => Err(Invalid::new(
                 "fallback",

@@ -136,7 +136,7 @@ impl Preset {
             cache: if effect == Effect::ReadOnly { CachePolicy::RESCUE } else { CachePolicy::default() },
             fallback: fallback(kind, effect, tool.annotations.destructive_hint == Some(true)),
             loops: LoopPolicy::default(),
-            repeat_after: Some(Duration::from_secs(60)),
+            uncertain_write_hold: Some(Duration::from_secs(60)),
             hedge: None,
             tool_errors: ToolErrors::MARKED,
         };
@@ -182,7 +182,7 @@ impl Preset {
                 policy.cache = CachePolicy::default();
                 policy.fallback.clear();
                 // Who is told that a call can be repeated can repeat it.
-                policy.repeat_after = None;
+                policy.uncertain_write_hold = None;
                 policy.tool_errors = gitnexus::tool_errors();
             }
             Preset::Caipe => {
@@ -277,7 +277,10 @@ mod tests {
         assert_eq!(policy(Preset::Caipe, "get_issue").scope, Scope::Server);
         let gitnexus = policy(Preset::Gitnexus, "search");
         assert_eq!((gitnexus.retry.attempts, gitnexus.scope), (1, Scope::Global));
-        assert_eq!((gitnexus.cache, gitnexus.fallback, gitnexus.repeat_after), (CachePolicy::default(), vec![], None));
+        assert_eq!(
+            (gitnexus.cache, gitnexus.fallback, gitnexus.uncertain_write_hold),
+            (CachePolicy::default(), vec![], None)
+        );
         let known = |name: &str| policy(Preset::Gitnexus, name).effect;
         for name in ["search", "grep", "read", "context", "overview", "highlight", "cypher", "impact", "explore"] {
             assert_eq!(known(name), Effect::ReadOnly, "{name}");

@@ -116,7 +116,7 @@ impl<T: Clone> Run<'_, T> {
             Some(failed) if done == 0 => Err(Skipped::Failed(failed.clone())),
             _ => {
                 let note = texts::one_by_one(self.pipeline.style, self.tool.policy.kind, done, of, failure);
-                Ok(served("individually", note, Body::Items(results)))
+                Ok(served("split_batch", note, Body::Items(results)))
             }
         }
     }

@@ -64,7 +64,7 @@ impl<T: Clone> Pipeline<T> {
     }
 
     fn stale_copy(&self, tool: &Tool, key: CallKey) -> Option<Stale<T>> {
-        self.gatekeeper.copies.stale(key, tool.policy.cache.stale?, tool.server.writes())
+        self.gatekeeper.copies.stale(key, tool.policy.cache.stale_if_error?, tool.server.writes())
     }
 }
 
@@ -288,7 +288,7 @@ impl<T: Clone> Run<'_, T> {
                 return Err(self.lost_in_queue(Cause::Timeout, words).into());
             }
         };
-        let is_held = !self.tool.policy.effect.is_replayable() && self.tool.policy.repeat_after.is_some();
+        let is_held = !self.tool.policy.effect.is_replayable() && self.tool.policy.uncertain_write_hold.is_some();
         let note = texts::queued(self.pipeline.style, &self.shown_name(), &id, is_held, failure);
         Ok(Served { id: Some(id), ..served("queue", note, Body::Nothing) })
     }
@@ -441,7 +441,7 @@ impl Fallback {
             Fallback::Cached => "cached",
             Fallback::Simplify(_) => "simplify",
             Fallback::PreviousPage(_) => "previous_page",
-            Fallback::OneByOne(_) => "individually",
+            Fallback::OneByOne(_) => "split_batch",
             Fallback::Queue => "queue",
             Fallback::Alternate { .. } => "alternate",
             Fallback::Text(_) => "text",

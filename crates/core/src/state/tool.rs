@@ -61,7 +61,7 @@ impl Tool {
     /// slip, and repeats it himself.
     pub fn once(&self, effect: Effect) -> Self {
         let mut policy =
-            Policy { effect, fallback: Vec::new(), repeat_after: None, hedge: None, ..self.policy.clone() };
+            Policy { effect, fallback: Vec::new(), uncertain_write_hold: None, hedge: None, ..self.policy.clone() };
         policy.retry.attempts = 1;
         policy.loops.mode = LoopMode::Off;
         self.variant(self.name.clone(), policy)

@@ -58,7 +58,7 @@ async fn a_batch_that_may_be_repeated_goes_on_one_by_one_and_says_what_may_have_
     let idempotent =
         || with_tool(settings(&env(0.0)), "batch_create_issues", |policy| policy.effect = Effect::Idempotent);
     let (answer, done) = fails_at_the_third(&idempotent(), Signals::http(429, "slow down")).await;
-    assert_eq!((served(&answer).by.as_str(), done), ("individually", vec![1, 2, 1, 2, 3]));
+    assert_eq!((served(&answer).by.as_str(), done), ("split_batch", vec![1, 2, 1, 2, 3]));
 
     let too_long = Signals { retry_after: Some(secs(400)), ..Signals::http(429, "slow down") };
     let (answer, done) = fails_at_the_third(&idempotent(), too_long).await;
@@ -81,7 +81,7 @@ async fn a_batch_of_writes_of_which_nothing_was_sent_is_done_one_by_one() {
             std::future::ready(if ids.len() > 1 { Err(failure.clone()) } else { Ok("done".to_owned()) })
         };
         let answer = caller(&env(0.0)).call("batch_create_issues", json!({"ids": [1, 2]}), send).await;
-        assert_eq!(served(&answer).by, "individually");
+        assert_eq!(served(&answer).by, "split_batch");
         assert_eq!(*sent.lock().unwrap(), [vec![1, 2], vec![1], vec![2]]);
     }
     // Of a batch of one, a status says all.
@@ -183,7 +183,7 @@ async fn a_batch_that_is_too_large_is_done_one_by_one_if_nothing_of_it_was_done(
         Ok(in_fastmcp.leak()),
     ] {
         let (answer, sent) = too_large(Effect::Write, whole.clone()).await;
-        assert_eq!((served(&answer).by.as_str(), sent), ("individually", vec![3, 1, 1, 1]), "{whole:?}");
+        assert_eq!((served(&answer).by.as_str(), sent), ("split_batch", vec![3, 1, 1, 1]), "{whole:?}");
     }
     // Words alone prove nothing: they may speak of a later step.
     let of_a_later_step =
@@ -192,7 +192,7 @@ async fn a_batch_that_is_too_large_is_done_one_by_one_if_nothing_of_it_was_done(
         let (answer, sent) = too_large(Effect::Write, whole.clone()).await;
         assert_eq!(sent, [3], "{whole:?} {answer:?}");
         let (answer, sent) = too_large(Effect::Idempotent, whole.clone()).await;
-        assert_eq!((served(&answer).by.as_str(), sent), ("individually", vec![3, 1, 1, 1]), "{whole:?}");
+        assert_eq!((served(&answer).by.as_str(), sent), ("split_batch", vec![3, 1, 1, 1]), "{whole:?}");
     }
     let (answer, sent) = too_large(Effect::Idempotent, Err(Signals::rpc(-32602, "no such repository"))).await;
     assert_eq!((report(&answer).code, sent), (Code::ValidationError, vec![3]), "another mistake stays one");

@@ -195,8 +195,8 @@ async fn t06_only_the_servers_faults_count() {
 
 #[tokio::test(start_paused = true)]
 async fn t06_throttling_counts_only_if_the_policy_says_so() {
-    for (count_throttling, status) in [(true, Status::Open), (false, Status::Closed)] {
-        let (breaker, _) = breaker(BreakerPolicy { count_throttling, ..BreakerPolicy::default() });
+    for (trip_on_429, status) in [(true, Status::Open), (false, Status::Closed)] {
+        let (breaker, _) = breaker(BreakerPolicy { trip_on_429, ..BreakerPolicy::default() });
         for _ in 0..5 {
             let _ = call(&breaker, Err("429 Too Many Requests")).await;
         }

@@ -130,9 +130,8 @@ async fn a_call_dropped_at_any_await_leaves_nothing_taken() {
 
 #[tokio::test(start_paused = true)]
 async fn a_retried_call_dropped_at_any_await_leaves_nothing_taken() {
-    let tough = |policy: &mut Policy| {
-        policy.breaker = Some(BreakerPolicy { count_throttling: false, ..BreakerPolicy::default() })
-    };
+    let tough =
+        |policy: &mut Policy| policy.breaker = Some(BreakerPolicy { trip_on_429: false, ..BreakerPolicy::default() });
     let polls = drop_everywhere(tough, false, |attempt| {
         Box::pin(async move {
             let answer = slow(false).await;

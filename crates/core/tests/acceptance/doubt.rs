@@ -121,7 +121,7 @@ async fn what_may_be_repeated_or_certainly_did_not_run_is_not_held_back() {
         assert!(script.executions() > before, "{name}");
     }
     let (tools, script) =
-        (with_tool(settings(&env(0.0)), "create_issue", |it| it.repeat_after = None), Script::down(lost()));
+        (with_tool(settings(&env(0.0)), "create_issue", |it| it.uncertain_write_hold = None), Script::down(lost()));
     assert_eq!((repeated(&tools, &script).await, repeated(&tools, &script).await), (1, 2));
 }
 
@@ -154,7 +154,7 @@ async fn a_batch_of_which_one_item_may_have_run_is_not_made_again_as_a_whole() {
         })
     };
     let ids = json!({"ids": [1, 2, 3]});
-    assert_eq!(served(&tools.call("batch_label", ids.clone(), send).await).by, "individually");
+    assert_eq!(served(&tools.call("batch_label", ids.clone(), send).await).by, "split_batch");
     let before = calls.executions();
     assert!(report(&tools.call("batch_label", ids, send).await).may_have_executed);
     assert_eq!(calls.executions(), before);

@@ -106,7 +106,7 @@ async fn a_fallback_dropped_at_any_await_leaves_nothing_taken() {
     drop_everywhere("alternate", to_b, json!({}), &[]).await;
     drop_everywhere("simplify", Fallback::Simplify(None), json!({"query": "a b c d"}), &[]).await;
     drop_everywhere("previous_page", Fallback::PreviousPage(None), json!({"page": 3}), &[]).await;
-    drop_everywhere("individually", Fallback::OneByOne(None), json!({"ids": [1, 2, 3, 4, 5, 6, 7]}), &[]).await;
+    drop_everywhere("split_batch", Fallback::OneByOne(None), json!({"ids": [1, 2, 3, 4, 5, 6, 7]}), &[]).await;
     let own = Step::new("own", || async {
         tokio::time::sleep(ms(900)).await;
         Ok("own".to_owned())

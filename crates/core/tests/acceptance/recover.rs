@@ -260,7 +260,7 @@ async fn batches_whose_items_work_say_nothing_against_the_server() {
 
     let answers = join_all((0..3).map(|_| large())).await;
 
-    assert!(answers.iter().all(|(answer, seen)| served(answer).by == "individually" && seen.len() == 4));
+    assert!(answers.iter().all(|(answer, seen)| served(answer).by == "split_batch" && seen.len() == 4));
     assert_eq!(tools.breaker_status("batch_label").unwrap().trips, 0);
 
     // A probe is not spared: what comes of the batch itself decides.

@@ -140,11 +140,11 @@ fn budgets_rates_and_slots() {
 #[test]
 fn copies_hedges_and_loops() {
     for time in [secs(0), Duration::MAX] {
-        all_name("ttl", [CachePolicy { fresh: Some(time), stale: None }.validate()]);
-        all_name("stale", [CachePolicy { fresh: None, stale: Some(time) }.validate()]);
+        all_name("ttl", [CachePolicy { fresh: Some(time), stale_if_error: None }.validate()]);
+        all_name("stale_if_error", [CachePolicy { fresh: None, stale_if_error: Some(time) }.validate()]);
     }
     // A copy that answers for longer than it rescues does so until a write; then it rescues for as long as is said.
-    assert_eq!(CachePolicy { fresh: Some(secs(60)), stale: Some(secs(1)) }.validate(), Ok(()));
+    assert_eq!(CachePolicy { fresh: Some(secs(60)), stale_if_error: Some(secs(1)) }.validate(), Ok(()));
     for bytes in [0, 1, 1023, (1 << 40) + 1, u64::MAX] {
         assert_eq!(field(Copies::new(bytes, String::len, Clock::manual())), "kept_bytes");
         assert_eq!(field(Pipeline::new(Settings { kept_bytes: bytes, ..settings(&env(0.0)) })), "kept_bytes");
@@ -212,7 +212,7 @@ fn policies_as_a_whole() {
     for time in [secs(0), Duration::MAX] {
         all_name("timeout", [check(&|policy| policy.timeout = time)]);
         all_name("attempt_timeout", [check(&|policy| policy.attempt_timeout = Some(time))]);
-        all_name("repeat_after", [check(&|policy| policy.repeat_after = Some(time))]);
+        all_name("uncertain_write_hold", [check(&|policy| policy.uncertain_write_hold = Some(time))]);
     }
     all_name("attempt_timeout", [check(&|policy| policy.attempt_timeout = Some(policy.timeout + ms(1)))]);
     assert_eq!(check(&|policy| policy.attempt_timeout = Some(policy.timeout)), Ok(()));
@@ -226,7 +226,7 @@ fn policies_as_a_whole() {
     assert_eq!((hedged(ms(59_999), None), hedged(ms(4999), Some(secs(5)))), (Ok(()), Ok(())));
     all_name("retry.attempts", [0, 101, u32::MAX].map(|count| check(&|policy| policy.retry.attempts = count)));
     all_name("loop.repeats", [check(&|policy| policy.loops.repeats = 0)]);
-    all_name("cache.stale", [check(&|policy| policy.cache.stale = Some(secs(0)))]);
+    all_name("cache.stale_if_error", [check(&|policy| policy.cache.stale_if_error = Some(secs(0)))]);
 
     let step = |step: Fallback| check(&|policy| policy.fallback = vec![step.clone()]);
     let nameless = |server: &str, tool: &str| {
@@ -243,7 +243,7 @@ fn policies_as_a_whole() {
             step(Fallback::PreviousPage(empty())),
             step(Fallback::OneByOne(empty())),
             step(Fallback::Queue),
-            check(&|policy| policy.cache.stale = None),
+            check(&|policy| policy.cache.stale_if_error = None),
             check(&|policy| policy.fallback = vec![Fallback::Cached; 33]),
         ],
     );

@@ -29,14 +29,14 @@ mod marks;
 mod names;
 #[path = "../../src/attempt/breaker/policy.rs"]
 mod policy;
-#[path = "../../src/attempt/breaker/ramp.rs"]
-mod ramp;
 #[path = "../../src/state/rest.rs"]
 mod rest;
 #[path = "../../src/model/rng.rs"]
 mod rng;
 #[path = "../../src/attempt/silence.rs"]
 mod silence;
+#[path = "../../src/attempt/breaker/slow_start.rs"]
+mod slow_start;
 #[path = "../../src/attempt/breaker/states.rs"]
 mod states;
 #[path = "../../src/attempt/breaker/stripe.rs"]

@@ -10,8 +10,8 @@ use super::states::{Ended, States};
 use super::{BreakerPolicy, Clock, Rng, SECOND};
 
 /// Just closed again, with this many places.
-fn recovered(ramp: u32) -> (Arc<Gate>, Clock) {
-    let policy = BreakerPolicy { ramp, ..BreakerPolicy::new(1, SECOND) };
+fn recovered(slow_start: u32) -> (Arc<Gate>, Clock) {
+    let policy = BreakerPolicy { slow_start, ..BreakerPolicy::new(1, SECOND) };
     let gate = Arc::new(Gate::new(States::new(policy, std::sync::Arc::new(Rng::fixed(0.0)))));
     let clock = Clock::manual();
     for (ended, then) in [(Ended::Badly, SECOND), (Ended::Well, Duration::ZERO)] {

@@ -36,7 +36,7 @@ struct Model {
     successes: u32,
     probes: usize,
     cooldown: u64,
-    ramp: usize,
+    slow_start: usize,
     lease: u64,
     now: u64,
     era: u64,
@@ -47,14 +47,14 @@ struct Model {
 
 #[derive(Clone, Debug, PartialEq)]
 enum State {
-    Closed { in_row: u32, ramp: Option<Ramp> },
+    Closed { in_row: u32, slow_start: Option<SlowStart> },
     Open { until: u64 },
     HalfOpen { good: u32, out: Vec<(u64, u64)> },
 }
 
 /// After closing: until when, how many may be under way, and who is.
 #[derive(Clone, Debug, PartialEq)]
-struct Ramp {
+struct SlowStart {
     until: u64,
     room: usize,
     out: Vec<u64>,
@@ -88,11 +88,11 @@ impl Model {
         }
         let (lease, probes, now) = (self.lease, self.probes, self.now);
         match &mut self.state {
-            State::Closed { ramp: Some(ramp), .. } if now < ramp.until => {
-                if ramp.out.len() >= ramp.room {
+            State::Closed { slow_start: Some(slow_start), .. } if now < slow_start.until => {
+                if slow_start.out.len() >= slow_start.room {
                     return None;
                 }
-                ramp.out.push(id);
+                slow_start.out.push(id);
             }
             State::Closed { .. } => {}
             State::Open { .. } => return None,
@@ -107,9 +107,9 @@ impl Model {
             return;
         }
         let (limit, enough, now) = (self.failures, self.successes, self.now);
-        if let State::Closed { ramp: Some(ramp), .. } = &mut self.state {
-            ramp.out.retain(|id| *id != call.id);
-            ramp.room += usize::from(end == End::Well);
+        if let State::Closed { slow_start: Some(slow_start), .. } = &mut self.state {
+            slow_start.out.retain(|id| *id != call.id);
+            slow_start.room += usize::from(end == End::Well);
         }
         match (&mut self.state, end) {
             (State::Closed { in_row, .. }, End::Well) if call.id < self.row_began => *in_row = in_row.saturating_sub(1),
@@ -131,8 +131,12 @@ impl Model {
                     End::Well => {
                         *good += 1;
                         if *good >= enough {
-                            let ramp = Ramp { until: now + self.cooldown, room: self.ramp, out: vec![] };
-                            self.go(State::Closed { in_row: 0, ramp: (self.ramp > 0).then_some(ramp) });
+                            let slow_start =
+                                SlowStart { until: now + self.cooldown, room: self.slow_start, out: vec![] };
+                            self.go(State::Closed {
+                                in_row: 0,
+                                slow_start: (self.slow_start > 0).then_some(slow_start),
+                            });
                         }
                     }
                 }
@@ -156,16 +160,16 @@ proptest! {
     #[test]
     fn a_breaker_does_what_its_model_does(
         ops in prop::collection::vec(op(), 1..200), failures in 1..6u32, successes in 1..4u32, probes in 1..4u32,
-        ramp in 0..4u32,
+        slow_start in 0..4u32,
     ) {
         let clock = Clock::manual();
         let env = Env::new().with_clock(clock.clone()).with_rng(Rng::fixed(0.0));
         let ms = Duration::from_millis;
-        let policy = BreakerPolicy { successes, probes, ramp, lease: ms(250), ..BreakerPolicy::new(failures, ms(100)) };
+        let policy = BreakerPolicy { successes, probes, slow_start, lease: ms(250), ..BreakerPolicy::new(failures, ms(100)) };
         let breaker = Breaker::new("b", policy, &env).unwrap();
         let mut model = Model {
-            failures, successes, probes: probes as usize, cooldown: 100, ramp: ramp as usize, lease: 250, now: 0, era: 0, row_began: 0,
-            state: State::Closed { in_row: 0, ramp: None },
+            failures, successes, probes: probes as usize, cooldown: 100, slow_start: slow_start as usize, lease: 250, now: 0, era: 0, row_began: 0,
+            state: State::Closed { in_row: 0, slow_start: None },
         };
         let mut running: Vec<(Permit<'_>, Admitted)> = Vec::new();
 
@@ -177,7 +181,7 @@ proptest! {
                     prop_assert_eq!(real.is_ok(), expected.is_some());
                     prop_assert!(would_pass || real.is_err(), "what a peek refuses is not admitted");
                     match (&real, &model.state) {
-                        (Err(open), State::Open { until } | State::Closed { ramp: Some(Ramp { until, .. }), .. }) => {
+                        (Err(open), State::Open { until } | State::Closed { slow_start: Some(SlowStart { until, .. }), .. }) => {
                             prop_assert_eq!(open.retry_after, ms(until - model.now));
                         }
                         (Ok(_), State::Closed { .. }) => prop_assert!(would_pass, "nor refuses what is"),
@@ -201,7 +205,7 @@ proptest! {
                 }
                 Op::Reset => {
                     breaker.reset();
-                    model.go(State::Closed { in_row: 0, ramp: None });
+                    model.go(State::Closed { in_row: 0, slow_start: None });
                 }
             }
             prop_assert_eq!(breaker.status(), model.status());

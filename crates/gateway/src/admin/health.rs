@@ -16,7 +16,7 @@ pub(super) fn ready(gateway: &Gateway, shows_names: bool) -> Answer {
     if gateway.lifecycle.draining.is_cancelled() {
         return respond::json(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "draining"}));
     }
-    let missing = gateway.servers.iter().filter(|server| server.required && !server.load.is_loaded());
+    let missing = gateway.servers.iter().filter(|server| server.required && !server.startup.is_loaded());
     let missing: Vec<&str> = missing.map(|server| server.name.as_str()).collect();
     match (missing.is_empty(), shows_names) {
         (true, _) => respond::json(StatusCode::OK, &json!({"status": "ready"})),

@@ -27,14 +27,14 @@ fn detail(server: &Server, all: &[(Named, Arc<Tool>)]) -> Value {
     let is_its = |(named, tool): &&(Named, Arc<Tool>)| *named == Named::Tool && tool.server().name() == server.name;
     let tools = all.iter().filter(is_its).count();
     // None of a server that nobody listed: that is not the same as one that has none.
-    let tools = (tools > 0 || server.load.is_loaded()).then_some(tools);
+    let tools = (tools > 0 || server.startup.is_loaded()).then_some(tools);
     let stderr: Vec<String> = seen.stderr.iter().map(|line| server.without_secrets(line)).collect();
     json!({
         "status": word(server, &seen),
-        "load": server.load.status(),
+        "load": server.startup.status(),
         "required": server.required,
         "tools": tools,
-        "attempts": server.load.attempts(),
+        "attempts": server.startup.attempts(),
         "lastError": seen.last_error.as_deref().map(|error| server.without_secrets(error)),
         "lastExit": seen.last_exit,
         "pid": seen.pids.last(),
@@ -49,9 +49,9 @@ fn detail(server: &Server, all: &[(Named, Arc<Tool>)]) -> Value {
 
 /// How it is with a server, in one word. One that can be greeted and not listed is not up.
 fn word(server: &Server, seen: &Seen) -> &'static str {
-    match (seen.word(), server.load.status()) {
+    match (seen.word(), server.startup.status()) {
         ("up", None | Some("available")) => "up",
-        ("up", Some(_)) if server.load.is_unlisted() => "unlisted",
+        ("up", Some(_)) if server.startup.is_unlisted() => "unlisted",
         ("up", Some(_)) => "starting",
         (word, _) => word,
     }
@@ -72,7 +72,7 @@ pub(super) fn now(gateway: &Gateway) -> Vec<ServerNow<'_>> {
     let now = |server: &'_ Arc<Server>| {
         let seen = server.status.seen();
         let is_up = matches!(word(server, &seen), "up" | "starting" | "resting");
-        (is_up, seen.restarts, server.load.status())
+        (is_up, seen.restarts, server.startup.status())
     };
     let servers = gateway.servers.iter().map(|server| (server.name.as_str(), now(server)));
     servers.map(|(name, (is_up, reconnects, load))| ServerNow { name, is_up, reconnects, load }).collect()

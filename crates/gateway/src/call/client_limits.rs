@@ -1,4 +1,4 @@
-//! Decides how long a client waits for an answer, where nobody has said so (`client_cap`): it gave up twice after the same time.
+//! Decides how long a client waits for an answer, where nobody has said so (`client_timeout`): it gave up twice after the same time.
 //!
 //! People stop calls at any moment, timers always at the same one. A client whose limit is known is answered before it.
 

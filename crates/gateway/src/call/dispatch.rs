@@ -3,10 +3,10 @@
 //! 1. A call that comes while the gateway goes down is refused.
 //! 2. The handshake is answered from what the servers said (`catalog::hello`); what is ours is read here (`resources`).
 //! 3. With one server everything passes as it is; with several the call finds its server (`catalog`).
-//! 4. A list stays as it was while its server is away (`catalog::stable`); a tool, and all that reads, has a policy (`policies`).
-//! 5. Under its policy the call is tried, given up or rescued (`carry`); one whose client has gone may run on (`detached`).
-//! 6. It goes out in the server's own era (`bridge`), over a conversation that knows whose it is (`upstream`).
-//! 7. What comes back gets the client's id; what does not come back becomes an honest failure (`answer`).
+//! 4. A list stays as it was while its server is away (`catalog::stable`); a tool, and all that reads, has a policy (`policy`).
+//! 5. Under its policy the call is tried, given up or rescued (`execute`); one whose client has gone may run on (`detached`).
+//! 6. It goes out in the server's own era (`translate`), over a conversation that knows whose it is (`upstream`).
+//! 7. What comes back gets the client's id; what does not come back becomes an honest failure (`reply`).
 
 use std::pin::pin;
 use std::sync::Arc;

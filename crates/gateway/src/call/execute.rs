@@ -58,11 +58,11 @@ pub async fn carry(
         }
     });
     let learned = || route.client_limits.of(&rejoin.scope).filter(|_| rejoin.takes);
-    let cap = own.client_cap.or_else(learned).map(|cap| cap - (cap / 10).min(limits::CAP_MARGIN));
+    let cap = own.client_timeout.or_else(learned).map(|cap| cap - (cap / 10).min(limits::CAP_MARGIN));
     let leaving = match own.on_abandon {
         _ if !rejoin.takes => Leaving::Ends,
         OnAbandon::Finish => Leaving::RunsOn,
-        _ if own.client_cap.is_some() => Leaving::RunsOn,
+        _ if own.client_timeout.is_some() => Leaving::RunsOn,
         // A write is waited for until it is known what became of it; a read that its server dropped is no loss.
         OnAbandon::Cancel | OnAbandon::Forget if policy.tool.policy().effect.is_replayable() => {
             Leaving::IsCancelled(Some(limits::STOPPED_READ))
@@ -179,7 +179,7 @@ impl Carried {
         let (tool, asked) = (&self.policy.tool, &self.asked);
         let rejoin = asked.rejoin.as_ref().filter(|_| !tool.policy().effect.is_replayable())?;
         let written = asked.written.as_deref().unwrap_or_default();
-        let journal = tool.policy().repeat_after.and(Some(&self.route.journal))?;
+        let journal = tool.policy().uncertain_write_hold.and(Some(&self.route.journal))?;
         let write = journal.write(rejoin, self.looker(), tool.name(), &asked.arguments, written)?;
         if let Some(age) = write.left_behind() {
             self.route.policies.pipeline.note_uncertain(tool, asked, age);
@@ -412,7 +412,7 @@ impl Carried {
 /// Whether the identical call made again is the same call, and whose. What carries a question's answer goes on with it.
 fn rejoin(caller: &Caller, own: &Own, request: &Message) -> Option<Rejoin> {
     let is_call = request.method() == "tools/call";
-    let is_kept = own.on_abandon != OnAbandon::Forget || own.client_cap.is_some();
+    let is_kept = own.on_abandon != OnAbandon::Forget || own.client_timeout.is_some();
     let (scope, takes) = caller.rejoins(request, own.rejoin).filter(|_| is_call)?;
     // Where nothing is kept, nobody gets the answer; but no write runs beside itself.
     let continues = request.field("requestState").is_some();

@@ -160,7 +160,7 @@ mod tests {
             Item { input: json!(1), result: Ok(Message::parse(text.into()).unwrap()), may_have_executed: false }
         };
         let told = |items: Vec<Item<Message>>| {
-            let (by, note) = ("individually".to_owned(), "2 of 2".to_owned());
+            let (by, note) = ("split_batch".to_owned(), "2 of 2".to_owned());
             let served = Served { by, note, age: None, id: None, body: Body::Items(items) };
             let reply = result(Era::Legacy, &served, &[], true).unwrap();
             let result: Value = serde_json::from_slice(reply.body_json()).unwrap();

@@ -23,9 +23,9 @@ use crate::translate::pool::own_info;
 use crate::translate::to_legacy::discovered;
 use crate::upstream::call::Call;
 use crate::upstream::handshake::Opening;
-use crate::upstream::load::Listing;
 use crate::upstream::reply::{Refusal, Reply};
 use crate::upstream::reply::{answered, with_body};
+use crate::upstream::startup::Listing;
 use crate::upstream::{Failure, Link, Server};
 
 /// `initialize` of a legacy client: opens a conversation with every server of the route.
@@ -106,7 +106,7 @@ async fn meet(route: &Route, session: &Arc<Session>, server: &Arc<Server>) -> Me
     }
     let of_any = route.memory.hello_of_any(&key).map(|hello| in_version(hello, &agreed(&asked)));
     // A server that has been away for as long as a handshake may take keeps nobody waiting: its tools are told when it is there.
-    let wait = server.load.patience(if of_any.is_some() { limits::GREETING_WAIT } else { limits::HANDSHAKE_WAIT });
+    let wait = server.startup.patience(if of_any.is_some() { limits::GREETING_WAIT } else { limits::HANDSHAKE_WAIT });
     let met = listed(route, server, &key, Era::Legacy, keeper.link(wait)).await;
     match of_any.filter(|_| met.hello.is_none() && met.refused.is_none()) {
         None => met,
@@ -151,7 +151,7 @@ async fn unless_given_up(
     tokio::select! {
         biased;
         link = link => link,
-        () = server.load.gave_up() => Err(Failure::Starting(server.reconnect.wait())),
+        () = server.startup.gave_up() => Err(Failure::Starting(server.reconnect.wait())),
     }
 }
 
@@ -190,7 +190,7 @@ fn expected(server: &Server, version: &str, met: &Met) -> Vec<u8> {
     result.set("capabilities", Value::Object(all).to_string());
     result.set("serverInfo", json!({"name": server.name, "version": "0"}).to_string());
     let is_transient = met.missing.as_ref().is_some_and(|outcome| outcome.status() == "transient");
-    let mut lines = missing::warnings(met.missing.clone().into_iter().collect(), server.load.denied_text()).prompt;
+    let mut lines = missing::warnings(met.missing.clone().into_iter().collect(), server.startup.denied_text()).prompt;
     if let Some(why) = met.why.as_ref().filter(|_| is_transient) {
         lines.push(format!("The server {why}."));
     }
@@ -260,7 +260,7 @@ async fn meet_modern(route: &Route, server: &Arc<Server>, call: &Call) -> Met {
     };
     let key = pool::opening(call).key(server);
     let of_any = route.memory.hello(&key).or_else(|| route.memory.hello_of_any(&key));
-    let wait = server.load.patience(if of_any.is_some() { limits::GREETING_WAIT } else { limits::HANDSHAKE_WAIT });
+    let wait = server.startup.patience(if of_any.is_some() { limits::GREETING_WAIT } else { limits::HANDSHAKE_WAIT });
     let met = listed(route, server, &key, Era::Modern, pool.link(server, call, wait)).await;
     match of_any.filter(|_| met.hello.is_none() && met.refused.is_none()) {
         None => met,
@@ -298,7 +298,7 @@ fn instructions(route: &Route, met: &[Met], hellos: &[(String, Hello)]) -> Optio
         lines.extend(own.map(|text| format!("{name}: {text}")));
     }
     let outcomes = met.iter().filter_map(|met| met.missing.clone()).collect();
-    let denied = route.servers.first().map(|server| server.load.denied_text()).unwrap_or_default();
+    let denied = route.servers.first().map(|server| server.startup.denied_text()).unwrap_or_default();
     lines.extend(missing::warnings(outcomes, denied).prompt);
     (!lines.is_empty()).then(|| lines.join("\n\n"))
 }

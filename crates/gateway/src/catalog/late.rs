@@ -11,7 +11,7 @@ use crate::upstream::reply::Reply;
 
 /// A list goes on for a while although nobody waits for it any more; how many do so at a time is bounded.
 pub fn go_on(asked: Asked, asking: AbortOnDropHandle<Reply>) {
-    let Some(place) = asked.server.load.place() else { return };
+    let Some(place) = asked.server.startup.place() else { return };
     tokio::spawn(async move {
         if let Ok(Ok(Ok(answer))) = tokio::time::timeout(limits::LIST_TIME, asking).await {
             let method = asked.call.request.method();

@@ -16,9 +16,9 @@ use crate::protocol::edit::Object;
 use crate::protocol::names::SUBSCRIPTION_ID;
 use crate::protocol::{Message, build, limits};
 use crate::upstream::call::{Call, Outlet};
-use crate::upstream::load::Listing;
 use crate::upstream::reply::answered;
 use crate::upstream::reply::{Refusal, Reply};
+use crate::upstream::startup::Listing;
 use crate::upstream::{Link, Server};
 
 /// How soon a server is listened to again, at the least.
@@ -40,7 +40,7 @@ pub async fn all(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
 
 /// Listens to one server until it is done, or cannot be listened to; it may come later than the client.
 async fn one(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &Call) {
-    let mut is_missing = server.load.is_missing();
+    let mut is_missing = server.startup.is_missing();
     let draining = &route.lifecycle.draining;
     while let Some(pool) = route.pool(server) {
         let link = draining.run_until_cancelled(pool.link(server, call, limits::SERVER_WAIT)).await;

@@ -69,7 +69,7 @@ pub async fn look_up_tools(route: &Arc<Route>, caller: &Caller, server: &Arc<Ser
     let Ok(request) = Message::parse(request) else { return };
     let list = Call { request, outlet: Arc::new(Nowhere), cancel: Arc::default(), ..call.clone() };
     // Only the first call waits for a server that is greeted and does not list.
-    let patience = server.load.patience(limits::LOOK_UP.min(server.reconnect.patience()));
+    let patience = server.startup.patience(limits::LOOK_UP.min(server.reconnect.patience()));
     if patience.is_zero() {
         return;
     }

@@ -36,7 +36,7 @@ pub fn cleaned(server: &Server, era: Era, method: &str, answer: Message) -> Mess
         }
     }
     if broken.is_empty() {
-        server.load.note_quarantined("");
+        server.startup.note_quarantined("");
         return answer;
     }
     let listed: Vec<Value> =
@@ -45,7 +45,7 @@ pub fn cleaned(server: &Server, era: Era, method: &str, answer: Message) -> Mess
     let are = if broken.len() == 1 { "is" } else { "are" };
     let count = counted(broken.len(), "tool");
     let text = format!("{}: {count} {are} left out of its list: {}", server.name, names.join(", "));
-    if server.load.note_quarantined(&text) {
+    if server.startup.note_quarantined(&text) {
         crate::runtime::log::warn(&text);
     }
     let mut result = Object::of(answer.body_json());

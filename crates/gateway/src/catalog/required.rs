@@ -18,10 +18,10 @@ use crate::upstream::handshake::Opening;
 pub async fn load(route: &Route) -> Result<(), String> {
     let loads = route.servers.iter().filter(|server| server.required).map(async |server| {
         let connect = Listing { route, server, opening: opening() };
-        let loaded = load_tools([server.name.as_str()], &connect, &server.load.options()).await;
+        let loaded = load_tools([server.name.as_str()], &connect, &server.startup.options()).await;
         match loaded {
             Ok(report) => report.outcomes.iter().filter_map(told).collect(),
-            Err(invalid) => vec![invalid.within("load").to_string()],
+            Err(invalid) => vec![invalid.within("startup").to_string()],
         }
     });
     let failed: Vec<String> = join_all(loads).await.into_iter().flatten().collect();

@@ -26,10 +26,10 @@ use crate::runtime::log;
 use crate::store::catalog_cache::Memory;
 use crate::translate::pool;
 use crate::upstream::call::Call;
-use crate::upstream::load::Listing;
 use crate::upstream::look::holds_list;
 use crate::upstream::reply::{Refusal, Reply};
 use crate::upstream::reply::{answered, with_body};
+use crate::upstream::startup::Listing;
 use crate::upstream::{Failure, Keeper, Link, Server, beginning};
 
 /// How long after its start an empty list of a server is not believed.
@@ -86,7 +86,7 @@ pub async fn list(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, cal
         return answered(&list);
     }
     // Who said no is not asked again for a list.
-    if let Some(keeper) = keeper.as_ref().filter(|keeper| asked.server.load.is_denied() && keeper.now().is_none()) {
+    if let Some(keeper) = keeper.as_ref().filter(|keeper| asked.server.startup.is_denied() && keeper.now().is_none()) {
         let failure = keeper.starting();
         return asked.remembered(&failure).ok_or_else(|| asked.failed(failure));
     }
@@ -118,7 +118,7 @@ impl Asked {
         let began = Instant::now();
         let patience = match self.patience() {
             _ if is_known => limits::CATALOG_WAIT,
-            Some(patience) => self.server.load.patience(patience),
+            Some(patience) => self.server.startup.patience(patience),
             None => limits::LIST_TIME,
         };
         let away = is_known || self.server.reconnect.last().is_some();
@@ -178,7 +178,7 @@ impl Asked {
         let Some(patience) = self.patience() else {
             return execute::list(self, limits::SERVER_WAIT).await;
         };
-        let wait = self.server.load.patience(patience);
+        let wait = self.server.startup.patience(patience);
         let asked = self.clone();
         let mut asking = AbortOnDropHandle::new(tokio::spawn(async move { execute::list(&asked, wait).await }));
         let is_known = self.known().is_some();
@@ -244,7 +244,7 @@ impl Asked {
         }
         self.keep(&answer);
         if request.method() == "tools/list" {
-            self.server.load.worked();
+            self.server.startup.worked();
         }
         Ok(answer)
     }

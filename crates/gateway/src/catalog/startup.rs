@@ -18,9 +18,9 @@ use crate::protocol::{Message, limits, scan};
 use crate::runtime::log;
 use crate::store::catalog_cache::Memory;
 use crate::upstream::handshake::Opening;
-use crate::upstream::load::Listing;
 use crate::upstream::look::{self, Found, holds_list};
 use crate::upstream::reply::answered;
+use crate::upstream::startup::Listing;
 use crate::upstream::{Link, Server, WhenGreeted};
 
 /// How long after one another a server is asked again that listed nothing at its start.
@@ -100,7 +100,7 @@ struct Startup {
 impl Startup {
     /// Lists until that works, makes no sense, or the conversation is over. It is held only while it is used.
     async fn run(&self, weak: &Weak<Link>, over: &CancellationToken) {
-        let mut options = self.server.load.options();
+        let mut options = self.server.startup.options();
         for round in 1.. {
             let Some(link) = weak.upgrade().filter(|link| link.is_alive()) else { return };
             if let Some(hello) = link.hello() {
@@ -140,7 +140,7 @@ impl Startup {
         };
         // One that was lost meanwhile says so itself.
         if link.is_alive() {
-            self.server.load.unlisted(failure.clone(), outcome.attempts);
+            self.server.startup.unlisted(failure.clone(), outcome.attempts);
             let (name, status, error) = (&self.server.name, outcome.status(), outcome.error().unwrap_or_default());
             log::line(&format!("{name}: its tools could not be listed ({status}): {error}"));
             self.server.status.troubled(format!("its tools could not be listed: {error}"));
@@ -152,7 +152,7 @@ impl Startup {
     async fn loaded(&self, link: Arc<Link>, pages: Vec<Message>, over: &CancellationToken) {
         let is_doubtful = !pages.is_empty() && count(&pages) == 0 && link.age() < WARM_UP;
         let changed = if is_doubtful { Vec::new() } else { self.keep_tools(&pages) };
-        self.server.load.worked();
+        self.server.startup.worked();
         link.note_listing(Listing::Done);
         link.announce_lists(&changed);
         self.keep_others(&link).await;

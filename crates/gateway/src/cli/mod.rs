@@ -1,10 +1,10 @@
 //! The command line: what `seawall` can be told, and what it does then.
 
-mod adopt;
 mod check;
 mod explain;
 mod given;
 mod hint;
+mod install;
 mod remote;
 mod serve;
 
@@ -62,13 +62,13 @@ enum Command {
     )]
     Explain(explain::Explain),
     /// Put Seawall before the servers of a client that is set up already
-    #[command(after_help = "Examples:\n  seawall import cursor\n  seawall import .mcp.json --write\n\n\
+    #[command(after_help = "Examples:\n  seawall install cursor\n  seawall install .mcp.json --write\n\n\
                             Clients: claude-desktop, claude-code, codex, cursor, gemini, vscode, windsurf: the project's file where there is one, else yours.\n\
                             Only the commands change; everything else in the file stays as it is, and a copy of it is kept.")]
-    Import(adopt::Import),
+    Install(install::Install),
     /// Take Seawall away again: each server is started by its own command
-    #[command(after_help = "Examples:\n  seawall eject cursor\n  seawall eject .mcp.json --write")]
-    Eject(adopt::Adopt),
+    #[command(after_help = "Examples:\n  seawall uninstall cursor\n  seawall uninstall .mcp.json --write")]
+    Uninstall(install::Target),
     /// Write the JSON schema of the configuration, for editors
     #[command(after_help = "Examples:\n  seawall schema > seawall.schema.json\n\n\
                             With `#:schema ./seawall.schema.json` as its first line, editors complete and check a seawall.toml.")]
@@ -208,8 +208,8 @@ pub async fn run(cli: Cli) -> ExitCode {
             Ok(())
         }
         Command::Explain(explain) => explain::run(&explain),
-        Command::Import(import) => adopt::import(&import),
-        Command::Eject(eject) => adopt::eject(&eject),
+        Command::Install(install) => install::install(&install),
+        Command::Uninstall(uninstall) => install::uninstall(&uninstall),
         Command::Serve(serve) => match given::served(&serve) {
             Ok(config) if serve.stdio => on_stdio(&config, memory(&config, serve.no_memory)).await,
             Ok(config) => on_http(&config, memory(&config, serve.no_memory)).await,

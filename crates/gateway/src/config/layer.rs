@@ -31,7 +31,7 @@ pub struct Layer {
     /// When an agent is going in circles.
     pub loops: LoopLayer,
     /// How long a write that may have been executed is not sent again; zero switches that off.
-    pub repeat_after: Option<Duration>,
+    pub uncertain_write_hold: Option<Duration>,
     /// A second attempt beside a slow one; the inner `None` switches it off.
     pub hedge: Option<Option<HedgePolicy>>,
     /// Which of the tool's own errors are failures.
@@ -53,7 +53,7 @@ pub struct RetryLayer {
     pub jitter: Option<f64>,
 }
 
-/// `breaker = { failures, cooldown, probes, successes, ramp, scope }`.
+/// `breaker = { failures, cooldown, probes, successes, slow_start, scope }`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BreakerLayer {
     /// Failures in a row; 0 switches it off.
@@ -65,20 +65,20 @@ pub struct BreakerLayer {
     /// Probes that must succeed.
     pub successes: Option<u32>,
     /// Attempts at once after they closed it; 0 for any number.
-    pub ramp: Option<u32>,
+    pub slow_start: Option<u32>,
     /// With whom it is shared.
     pub scope: Option<Scope>,
     /// Whether a server that asks for a pause counts as failing.
-    pub count_throttling: Option<bool>,
+    pub trip_on_429: Option<bool>,
 }
 
-/// `cache = { ttl, stale }`.
+/// `cache = { ttl, stale_if_error }`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CacheLayer {
     /// Answers calls for this long.
     pub ttl: Option<Duration>,
     /// Rescues calls for this long.
-    pub stale: Option<Duration>,
+    pub stale_if_error: Option<Duration>,
 }
 
 /// `loop = { repeats, window, mode }`.
@@ -98,7 +98,7 @@ pub struct OwnLayer {
     /// The limit between two signs of life, progress included.
     pub idle_timeout: Option<Duration>,
     /// The client's own limit: before it, the call is answered with "still running".
-    pub client_cap: Option<Duration>,
+    pub client_timeout: Option<Duration>,
     /// What becomes of a call whose client gave up.
     pub on_abandon: Option<OnAbandon>,
     /// Who counts as the same caller when the identical call is made again.
@@ -141,7 +141,7 @@ pub struct Own {
     /// See [`OwnLayer`].
     pub idle_timeout: Option<Duration>,
     /// See [`OwnLayer`].
-    pub client_cap: Option<Duration>,
+    pub client_timeout: Option<Duration>,
     /// See [`OwnLayer`].
     pub on_abandon: OnAbandon,
     /// See [`OwnLayer`].
@@ -158,7 +158,7 @@ impl Default for Own {
     fn default() -> Self {
         Self {
             idle_timeout: None,
-            client_cap: None,
+            client_timeout: None,
             on_abandon: OnAbandon::default(),
             rejoin: Rejoining::default(),
             rejoin_after: Duration::from_secs(1),
@@ -181,16 +181,16 @@ impl Layer {
         self.breaker.apply(&mut policy.breaker);
         put(&mut policy.scope, self.breaker.scope);
         policy.cache.fresh = self.cache.ttl.or(policy.cache.fresh);
-        policy.cache.stale = self.cache.stale.or(policy.cache.stale);
+        policy.cache.stale_if_error = self.cache.stale_if_error.or(policy.cache.stale_if_error);
         put(&mut policy.fallback, self.fallback.clone());
         put(&mut policy.loops.repeats, self.loops.repeats);
         put(&mut policy.loops.window, self.loops.window);
         put(&mut policy.loops.mode, self.loops.mode);
-        put(&mut policy.repeat_after, self.repeat_after.map(|time| (!time.is_zero()).then_some(time)));
+        put(&mut policy.uncertain_write_hold, self.uncertain_write_hold.map(|time| (!time.is_zero()).then_some(time)));
         put(&mut policy.hedge, self.hedge);
         put(&mut policy.tool_errors, self.tool_errors.clone());
         own.idle_timeout = self.own.idle_timeout.or(own.idle_timeout);
-        own.client_cap = self.own.client_cap.or(own.client_cap);
+        own.client_timeout = self.own.client_timeout.or(own.client_timeout);
         put(&mut own.on_abandon, self.own.on_abandon);
         put(&mut own.rejoin, self.own.rejoin);
         put(&mut own.rejoin_after, self.own.rejoin_after);
@@ -219,8 +219,8 @@ impl BreakerLayer {
         put(&mut breaker.cooldown, self.cooldown.map(Cooldown::fixed));
         put(&mut breaker.probes, self.probes);
         put(&mut breaker.successes, self.successes);
-        put(&mut breaker.ramp, self.ramp);
-        put(&mut breaker.count_throttling, self.count_throttling);
+        put(&mut breaker.slow_start, self.slow_start);
+        put(&mut breaker.trip_on_429, self.trip_on_429);
     }
 }
 

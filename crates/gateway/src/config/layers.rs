@@ -217,7 +217,7 @@ pub(crate) fn fit(policy: &mut Policy) {
         policy.cache.fresh = None;
         policy.hedge = None;
     }
-    let (effect, keeps) = (policy.effect, policy.cache.stale.is_some());
+    let (effect, keeps) = (policy.effect, policy.cache.stale_if_error.is_some());
     policy.fallback.retain(|step| match step {
         Fallback::Cached => reads && keeps,
         Fallback::Simplify(_) | Fallback::PreviousPage(_) => reads,
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn what_is_said_of_all_tools_leaves_out_those_it_would_harm() {
-        let cache = CacheLayer { ttl: Some(Duration::from_secs(5)), stale: None };
+        let cache = CacheLayer { ttl: Some(Duration::from_secs(5)), stale_if_error: None };
         let all = Layer {
             cache,
             hedge: Some(Some(seawall::HedgePolicy::Quantile(0.95))),

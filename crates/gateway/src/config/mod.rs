@@ -5,7 +5,7 @@
 
 mod address;
 mod admin;
-pub mod adopt;
+pub mod client_files;
 mod command;
 mod duration;
 mod env;
@@ -18,7 +18,6 @@ mod json;
 pub mod layer;
 pub mod layers;
 mod limit;
-mod load;
 mod mentions;
 mod name;
 mod own;
@@ -34,6 +33,7 @@ mod secret;
 mod settings;
 mod size;
 mod source;
+mod startup;
 mod suggest;
 mod toml;
 mod tool_errors;
@@ -53,11 +53,11 @@ use http::{HeaderName, Uri};
 
 pub use self::admin::AdminConfig;
 pub use self::hide::Secrets;
-pub use self::load::LoadConfig;
 use self::problem::Place;
 pub use self::problem::{Problem, Problems};
 pub use self::reconnect::Reconnecting;
 pub use self::secret::Secret;
+pub use self::startup::StartupConfig;
 pub use self::suggest::nearest;
 use crate::config::layers::{Rules, ServerRules};
 use crate::protocol::hash;
@@ -91,7 +91,7 @@ pub struct Config {
     /// How tools are treated.
     pub rules: Rules,
     /// How servers are loaded.
-    pub load: LoadConfig,
+    pub startup: StartupConfig,
     /// The folder of what must survive: writes that wait for their server.
     pub store: Option<PathBuf>,
     /// Where operators come in, if they do.

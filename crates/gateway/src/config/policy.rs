@@ -18,7 +18,7 @@ const KEYS: [&str; 20] = [
     "timeout",
     "attempt_timeout",
     "idle_timeout",
-    "client_cap",
+    "client_timeout",
     "on_abandon",
     "rejoin",
     "rejoin_after",
@@ -30,7 +30,7 @@ const KEYS: [&str; 20] = [
     "cache",
     "fallback",
     "loop",
-    "repeat_after",
+    "uncertain_write_hold",
     "hedge",
     "tool_errors",
 ];
@@ -51,7 +51,7 @@ pub(super) fn read(table: &Field<'_>, problems: &mut Problems) -> Layer {
             "cache" => layer.cache = cache(&value, problems),
             "fallback" => layer.fallback = Some(fallback(&value, problems)),
             "loop" => layer.loops = loops(&value, problems),
-            "repeat_after" => layer.repeat_after = problems.keep(time(&value)),
+            "uncertain_write_hold" => layer.uncertain_write_hold = problems.keep(time(&value)),
             "hedge" => layer.hedge = problems.keep(hedge(&value)),
             "tool_errors" => layer.tool_errors = tool_errors::read(&value, problems),
             _ if own(&mut layer.own, key, &value, problems) => {}
@@ -97,7 +97,7 @@ fn concurrency(value: &Field<'_>) -> Result<u32, Problem> {
 fn own(own: &mut OwnLayer, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {
     match key {
         "idle_timeout" => own.idle_timeout = problems.keep(some_time(value)),
-        "client_cap" => own.client_cap = problems.keep(some_time(value)),
+        "client_timeout" => own.client_timeout = problems.keep(some_time(value)),
         "on_abandon" => {
             let ways = [("cancel", OnAbandon::Cancel), ("finish", OnAbandon::Finish), ("forget", OnAbandon::Forget)];
             own.on_abandon = problems.keep(one_of(value, &ways));
@@ -173,11 +173,11 @@ pub(super) fn breaker(table: &Field<'_>, problems: &mut Problems) -> BreakerLaye
             "cooldown" => layer.cooldown = problems.keep(some_time(&value)),
             "probes" => layer.probes = problems.keep(value.count()),
             "successes" => layer.successes = problems.keep(value.count()),
-            "ramp" => layer.ramp = problems.keep(value.count()),
+            "slow_start" => layer.slow_start = problems.keep(value.count()),
             "scope" => layer.scope = problems.keep(one_of(&value, &SCOPES)),
-            "count_throttling" => layer.count_throttling = problems.keep(value.flag()),
+            "trip_on_429" => layer.trip_on_429 = problems.keep(value.flag()),
             _ => {
-                let known = ["failures", "cooldown", "probes", "successes", "ramp", "scope", "count_throttling"];
+                let known = ["failures", "cooldown", "probes", "successes", "slow_start", "scope", "trip_on_429"];
                 problems.push(value.place.problem(suggest::unknown(key, &known)));
             }
         }
@@ -190,8 +190,8 @@ fn cache(table: &Field<'_>, problems: &mut Problems) -> CacheLayer {
     for (key, value) in table.entries(problems) {
         match key {
             "ttl" => layer.ttl = problems.keep(some_time(&value)),
-            "stale" => layer.stale = problems.keep(some_time(&value)),
-            _ => problems.push(value.place.problem(suggest::unknown(key, &["ttl", "stale"]))),
+            "stale_if_error" => layer.stale_if_error = problems.keep(some_time(&value)),
+            _ => problems.push(value.place.problem(suggest::unknown(key, &["ttl", "stale_if_error"]))),
         }
     }
     layer
@@ -238,13 +238,13 @@ fn fallback(list: &Field<'_>, problems: &mut Problems) -> Vec<Fallback> {
 
 /// A step by its name.
 fn word(item: &Field<'_>, problems: &mut Problems) -> Option<Fallback> {
-    let known = ["cached", "simplify", "previous_page", "individually", "queue"];
+    let known = ["cached", "simplify", "previous_page", "split_batch", "queue"];
     let Text { place, text } = problems.keep(item.text())?;
     let step = match text.as_str() {
         "cached" => Fallback::Cached,
         "simplify" => Fallback::Simplify(None),
         "previous_page" => Fallback::PreviousPage(None),
-        "individually" => Fallback::OneByOne(None),
+        "split_batch" => Fallback::OneByOne(None),
         "queue" => Fallback::Queue,
         _ => {
             let text = format!(
@@ -276,9 +276,9 @@ fn table_step(item: &Field<'_>, problems: &mut Problems) -> Option<Fallback> {
             ("text", _) => Ok(Fallback::Text(text)),
             ("simplify", _) => Ok(Fallback::Simplify(Some(text))),
             ("previous_page", _) => Ok(Fallback::PreviousPage(Some(text))),
-            ("individually", _) => Ok(Fallback::OneByOne(Some(text))),
+            ("split_batch", _) => Ok(Fallback::OneByOne(Some(text))),
             _ => Err(place
-                .problem(suggest::unknown(key, &["tool", "map", "text", "simplify", "previous_page", "individually"]))),
+                .problem(suggest::unknown(key, &["tool", "map", "text", "simplify", "previous_page", "split_batch"]))),
         };
         if step.is_some() {
             problems.push(item.place.problem("says two things; make two steps of it"));

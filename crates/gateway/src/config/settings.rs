@@ -8,7 +8,7 @@ use super::expand::Scope;
 use super::problem::{Problem, Problems};
 use super::tree::{Field, Text};
 use super::{
-    AdminConfig, Config, LoadConfig, Reconnecting, ServerConfig, duration, load, reconnect, rules, size, suggest,
+    AdminConfig, Config, Reconnecting, ServerConfig, StartupConfig, duration, reconnect, rules, size, startup, suggest,
 };
 use crate::config::layers::Rules;
 use crate::config::prefix::Prefix;
@@ -24,7 +24,7 @@ const OWN: [&str; 12] = [
     "session_idle",
     "allowed_hosts",
     "allowed_origins",
-    "load",
+    "startup",
     "reconnect",
     "store",
     "admin",
@@ -43,7 +43,7 @@ pub(super) struct Settings {
     session_idle: Duration,
     allowed_hosts: Vec<String>,
     allowed_origins: Vec<String>,
-    load: LoadConfig,
+    startup: StartupConfig,
     pub(super) rules: Rules,
     reconnect: Reconnecting,
     pub(super) store: Option<Text>,
@@ -60,7 +60,7 @@ impl Default for Settings {
             session_idle: limits::SERVERS_IDLE,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
-            load: LoadConfig::default(),
+            startup: StartupConfig::default(),
             rules: Rules::default(),
             reconnect: Reconnecting::default(),
             store: None,
@@ -90,7 +90,7 @@ impl Settings {
             }
             "allowed_hosts" => self.allowed_hosts = names(value, host, problems),
             "allowed_origins" => self.allowed_origins = names(value, origin, problems),
-            "load" => self.load = load::read(value, problems),
+            "startup" => self.startup = startup::read(value, problems),
             "store" => self.store = store(value, problems),
             "reconnect" => self.reconnect = reconnect::read(value, problems),
             "admin" => self.admin = Some(admin::read(value, problems)),
@@ -113,12 +113,12 @@ impl Settings {
             session_idle,
             allowed_hosts,
             allowed_origins,
-            mut load,
+            mut startup,
             rules,
             reconnect,
             ..
         } = self;
-        load.denied_text.get_or_insert(rules.preset.denied_text());
+        startup.denied_text.get_or_insert(rules.preset.denied_text());
         for server in &mut servers {
             server.life.reconnect = reconnect;
         }
@@ -131,7 +131,7 @@ impl Settings {
             session_idle,
             allowed_hosts,
             allowed_origins,
-            load,
+            startup,
             rules,
             store: None,
             admin: None,

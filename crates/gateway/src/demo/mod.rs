@@ -41,7 +41,7 @@ const AFTERWARDS: Duration = Duration::from_secs(1);
 fn settings(pace: u32) -> String {
     let [timeout, attempt, cooldown] = [2500, 1000, 500].map(|limit| limit * pace);
     format!(
-        "[load]\nbackoff = \"20ms\"\n[reconnect]\nbase = \"50ms\"\n[defaults]\ntimeout = \"{timeout}ms\"\n\
+        "[startup]\nbackoff = \"20ms\"\n[reconnect]\nbase = \"50ms\"\n[defaults]\ntimeout = \"{timeout}ms\"\n\
          attempt_timeout = \"{attempt}ms\"\nretry = {{ base = \"30ms\" }}\nbreaker = {{ cooldown = \"{cooldown}ms\" }}\n"
     )
 }

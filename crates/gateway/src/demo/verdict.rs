@@ -58,7 +58,7 @@ pub fn judge(told: &Told, tool: &str, number: u64) -> Verdict {
     // A stand-in may be another page or a part of a batch, but not nothing.
     let stands_in = match by.as_deref() {
         Some("simplify" | "previous_page" | "alternate") => blocks.len() > 1,
-        Some("individually") => blocks.iter().any(is_item),
+        Some("split_batch") => blocks.iter().any(is_item),
         _ => false,
     };
     if blocks.iter().any(is_true) || stands_in {

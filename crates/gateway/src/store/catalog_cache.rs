@@ -279,12 +279,7 @@ mod tests {
         memory.keep_hello(&name, &hello(r#"{ "b":1.0, "a":[] }"#));
         memory.keep_list(&name, "tools/list", br#"{"tools": [{"name":"x"} ]}"#);
         let file = path.join(format!("{name}.json"));
-        for _ in 0..4_000 {
-            if std::fs::read(&file).is_ok_and(|text| String::from_utf8_lossy(&text).contains("tools")) {
-                break;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
+        memory.flush().await;
         let again = Memory::new(Some(path));
         assert_eq!(again.hello(&name).unwrap().result, r#"{ "b":1.0, "a":[] }"#);
         assert_eq!(again.list(&name, "tools/list").unwrap(), r#"{"tools": [{"name":"x"} ]}"#);
@@ -306,14 +301,8 @@ mod tests {
         }
         assert!(memory.known.lock().unwrap().len() <= KEPT);
         let files = || std::fs::read_dir(folder.path()).unwrap().count();
-        // Whoever still writes holds on to it.
-        for _ in 0..4_000 {
-            if Arc::strong_count(&memory.written) == 1 {
-                break;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-        assert_eq!((Arc::strong_count(&memory.written), files()), (1, FILES));
+        memory.flush().await;
+        assert_eq!(files(), FILES);
     }
 
     #[tokio::test]

@@ -16,7 +16,6 @@ pub mod http;
 pub mod incident;
 pub mod keeper;
 pub mod link;
-pub mod load;
 pub mod look;
 mod lost_session;
 pub mod mark;
@@ -29,6 +28,7 @@ mod response;
 mod said;
 mod signals;
 mod sse;
+pub mod startup;
 pub mod status;
 pub mod watcher;
 mod ws;
@@ -46,7 +46,7 @@ pub use keeper::Keeper;
 pub use link::Link;
 pub use lost_session::SendAgain;
 
-use crate::config::{Life, LoadConfig, Secrets, ServerConfig, Transport};
+use crate::config::{Life, Secrets, ServerConfig, StartupConfig, Transport};
 use crate::protocol::names::Era;
 use crate::runtime::lifecycle::Lifecycle;
 
@@ -72,7 +72,7 @@ pub struct Server {
     /// Whether the start fails if it cannot be loaded.
     pub required: bool,
     /// What came of loading it.
-    pub load: load::Load,
+    pub startup: startup::Startup,
     /// When it is there.
     pub life: Life,
     /// What is known of it.
@@ -99,7 +99,7 @@ impl Server {
     /// A server as it is configured; nothing is started yet.
     pub fn new(
         config: ServerConfig,
-        load: LoadConfig,
+        startup: StartupConfig,
         http: client::Shared,
         lifecycle: Arc<Lifecycle>,
         processes: Arc<processes::Processes>,
@@ -122,7 +122,7 @@ impl Server {
             name,
             shared,
             required,
-            load: load::Load::new(load, env),
+            startup: startup::Startup::new(startup, env),
             mirror: Arc::default(),
             incidents: Arc::default(),
             life,
@@ -150,7 +150,7 @@ impl Server {
     fn greeted(self: &Arc<Self>, opening: &Opening, link: &Arc<Link>) {
         match self.when_greeted.get() {
             Some(then) => then(self, opening, link),
-            None => self.load.worked(),
+            None => self.startup.worked(),
         }
     }
 

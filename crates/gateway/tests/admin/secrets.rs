@@ -8,7 +8,7 @@ use super::kit::{Served, until};
 use super::server::{End, Faulty, call};
 
 const CANARY: &str = "canary-5ecret-77";
-const QUICK: &str = "[load]\nbackoff = \"10ms\"\n[reconnect]\nbase = \"10ms\"\n\
+const QUICK: &str = "[startup]\nbackoff = \"10ms\"\n[reconnect]\nbase = \"10ms\"\n\
                      [defaults]\nretry = { base = \"10ms\", jitter = 0.0 }\nfallback = []\nloop = { mode = \"off\" }\n";
 
 /// A server that repeats its secret wherever it can, and dies of one of its tools.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use seawall_gateway::config::{Config, LoadConfig};
+use seawall_gateway::config::{Config, StartupConfig};
 use seawall_gateway::protocol::names::Era;
 use seawall_gateway::runtime::lifecycle::Lifecycle;
 use seawall_gateway::upstream::call::Nowhere;
@@ -21,7 +21,7 @@ fn server(args: &[&str]) -> (Arc<Server>, Arc<Keeper>, Arc<Lifecycle>) {
     let config = Config::for_command(Some("it"), command).unwrap().servers.remove(0);
     let lifecycle = Arc::new(Lifecycle::default());
     let (http, env) = (client::Shared::default(), seawall::Env::new());
-    let server = Server::new(config, LoadConfig::default(), http, Arc::clone(&lifecycle), Arc::default(), env);
+    let server = Server::new(config, StartupConfig::default(), http, Arc::clone(&lifecycle), Arc::default(), env);
     let hello =
         json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
     let opening = Opening { prefer: Era::Legacy, initialize: hello.to_string().into(), meta: "{}".into() };

@@ -28,7 +28,7 @@ async fn patient() -> (Faulty, Arc<AtomicBool>) {
 #[tokio::test]
 async fn t3_five_failures_open_it_and_one_of_many_calls_tries_again() {
     let (server, is_well) = patient().await;
-    let served = server.served(&format!("{ONCE}breaker = {{ cooldown = \"3s\", ramp = 0 }}\n")).await;
+    let served = server.served(&format!("{ONCE}breaker = {{ cooldown = \"3s\", slow_start = 0 }}\n")).await;
     let session = served.session("/mcp/gh").await;
     for _ in 0..5 {
         assert_eq!(failure(&call(&session, "get_issue", json!({})).await)["code"], "UPSTREAM_ERROR");
@@ -70,7 +70,7 @@ async fn after_it_closed_few_calls_pass_at_once_and_the_others_are_told_to_come_
         _ => End::Held(Arc::clone(&held), "well"),
     })
     .await;
-    let policy = "breaker = { failures = 1, cooldown = \"5s\", ramp = 2 }\n";
+    let policy = "breaker = { failures = 1, cooldown = \"5s\", slow_start = 2 }\n";
     let served = server.served(&format!("{ONCE}{policy}")).await;
     let session = served.session("/mcp/gh").await;
     ask(&session, 0).await;

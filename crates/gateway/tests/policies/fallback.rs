@@ -103,7 +103,7 @@ async fn a_batch_that_fails_is_done_item_by_item_as_its_schema_says_with_a_repor
     let served = server.served(QUICK).await;
     let session = served.session("/mcp/gh").await;
     let answer = call(&session, "batch_label_issues", json!({"targets": [1, 2, 3], "labels": ["bug", "ui"]})).await;
-    assert_eq!(served_by(&answer)["by"], "individually", "{answer}");
+    assert_eq!(served_by(&answer)["by"], "split_batch", "{answer}");
     let texts: Vec<&str> =
         answer["result"]["content"].as_array().unwrap().iter().map(|block| block["text"].as_str().unwrap()).collect();
     assert!(texts[0].starts_with("2 of 3 items succeeded one by one; the batch failed (503)."), "{texts:?}");

@@ -235,7 +235,7 @@ async fn a_write_that_a_breaker_refuses_after_closing_waits_and_is_made_with_one
     })
     .await;
     let path = folder.path().display();
-    let shared = "breaker = { failures = 1, cooldown = \"5s\", ramp = 1, scope = \"server\" }\n";
+    let shared = "breaker = { failures = 1, cooldown = \"5s\", slow_start = 1, scope = \"server\" }\n";
     let policies = format!(
         "[store]\npath = \"{path}\"\n[defaults]\nretry = {{ attempts = 1 }}\nloop = {{ mode = \"off\" }}\n{shared}"
     );

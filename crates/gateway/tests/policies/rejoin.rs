@@ -90,7 +90,7 @@ async fn a_call_that_takes_longer_than_its_client_waits_is_answered_before_and_h
     let go = Arc::new(Semaphore::new(0));
     let held = Arc::clone(&go);
     let server = Faulty::start(move |_, _, _| End::Held(Arc::clone(&held), "done at last")).await;
-    let served = server.served("[tools.\"gh/create_issue\"]\nclient_cap = \"1s\"\n").await;
+    let served = server.served("[tools.\"gh/create_issue\"]\nclient_timeout = \"1s\"\n").await;
     let session = served.session("/mcp/gh").await;
     let answer = call(&session, "create_issue", json!({})).await;
     let told = "create_issue is still running on gh. Its result is kept: the identical call, made again, waits for it and does not execute it a second time.";
@@ -139,7 +139,7 @@ async fn a_client_that_gives_up_twice_after_the_same_time_is_answered_before_it_
 #[tokio::test]
 async fn that_a_call_still_runs_is_told_in_the_form_of_all_failures() {
     let server = Faulty::start(|_, _, _| End::Hang).await;
-    let policies = "[tools.\"gh/create_issue\"]\nclient_cap = \"1s\"\n[messages]\nformat = \"json\"\n";
+    let policies = "[tools.\"gh/create_issue\"]\nclient_timeout = \"1s\"\n[messages]\nformat = \"json\"\n";
     let served = server.served(policies).await;
     let session = served.session("/mcp/gh").await;
     let answer = call(&session, "create_issue", json!({})).await;
@@ -153,7 +153,7 @@ async fn a_call_that_still_runs_when_it_is_made_again_is_not_executed_again() {
     let go = Arc::new(Semaphore::new(0));
     let held = Arc::clone(&go);
     let server = Faulty::start(move |_, _, _| End::Held(Arc::clone(&held), "done at last")).await;
-    let served = server.served("[tools.\"gh/create_issue\"]\nclient_cap = \"1s\"\n").await;
+    let served = server.served("[tools.\"gh/create_issue\"]\nclient_timeout = \"1s\"\n").await;
     let session = served.session("/mcp/gh").await;
     let mut told = 0;
     let answer = loop {

@@ -56,7 +56,7 @@ async fn the_blog_preset_speaks_the_articles_words_and_labels_each_kind() {
     let store = format!("[store]\npath = {:?}\n", folder.path());
     let served = server.served(&format!("preset = \"blog\"\n{QUICK}{store}")).await;
     let answers = fall_back(&served).await;
-    let steps = ["cached", "queue", "simplify", "previous_page", "individually"];
+    let steps = ["cached", "queue", "simplify", "previous_page", "split_batch"];
     for (((tool, answer), (_, label)), step) in answers.iter().zip(LABELS).zip(steps) {
         assert_eq!(by(answer), step, "{tool}: {answer}");
         assert!(text(answer).starts_with(&format!("⚠️ {label}. ")), "{tool}: {answer}");
@@ -225,7 +225,7 @@ async fn a_batch_that_is_too_large_is_split_where_nothing_of_it_was_done() {
         let session = served.session("/mcp/gh").await;
         for how in hows {
             let answer = call(&session, "batch_label_issues", json!({"targets": [1, 2, 3], "how": how})).await;
-            assert_eq!(by(&answer), "individually", "{effect} {how}: {answer}");
+            assert_eq!(by(&answer), "split_batch", "{effect} {how}: {answer}");
             assert!(text(&answer).starts_with("3 of 3 items succeeded one by one"), "{answer}");
         }
         // Words prove nothing of a write.

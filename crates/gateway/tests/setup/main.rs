@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that is surprised should stop")]
 #![allow(clippy::disallowed_methods, reason = "the command runs in its own process, in real time")]
 
-mod adopt;
 mod check;
 mod explain;
 mod incomplete;
+mod install;
 #[allow(dead_code, reason = "shared with other tests, which need more of it")]
 #[path = "../gateway/kit.rs"]
 mod kit;

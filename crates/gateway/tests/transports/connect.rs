@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use seawall_gateway::config::{Config, LoadConfig};
+use seawall_gateway::config::{Config, StartupConfig};
 use seawall_gateway::protocol::names::Era;
 use seawall_gateway::runtime::lifecycle::Lifecycle;
 use seawall_gateway::upstream::call::{Nowhere, Outlet};
@@ -19,7 +19,7 @@ use super::server::{KINDS, Kind, Server as Fixture};
 /// What opening a conversation with the server at `url` comes to.
 async fn open(url: &str, lifecycle: &Arc<Lifecycle>) -> Result<Arc<Link>, Failure> {
     let config = Config::for_url(Some("it"), url).unwrap().servers.remove(0);
-    let once = LoadConfig { attempts: 1, ..LoadConfig::default() };
+    let once = StartupConfig { attempts: 1, ..StartupConfig::default() };
     let server = Server::new(
         config,
         once,

@@ -15,7 +15,7 @@ const TIMES: &str = "\
 [timeouts]
 quick = \"2s\"
 heavy = \"4s\"
-[load]
+[startup]
 backoff = \"8ms\"
 max_starting = \"10s\"
 [reconnect]
@@ -128,8 +128,8 @@ pub(crate) fn settings(without: &str) -> String {
         part("fallback", "", "fallback = []\n"),
         part(
             "ledger",
-            "repeat_after = \"2s\"\n",
-            "loop = { mode = \"off\" }\nrepeat_after = \"0s\"\non_abandon = \"forget\"\n",
+            "uncertain_write_hold = \"2s\"\n",
+            "loop = { mode = \"off\" }\nuncertain_write_hold = \"0s\"\non_abandon = \"forget\"\n",
         ),
         known("rejoin_after", part("ledger", "rejoin_after = \"33ms\"\n", "").as_str()),
         known("rejoin", part("ledger", "", "rejoin = \"off\"\n").as_str()),

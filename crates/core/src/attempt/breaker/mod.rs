@@ -1,6 +1,6 @@
 //! Decides whether an attempt may start while its server is suspect.
 //!
-//! At most `probes` attempts are in flight while half-open, and at most `ramp` right after it closed. A [`Permit`] carries the
+//! At most `probes` attempts are in flight while half-open, and at most `slow_start` right after it closed. A [`Permit`] carries the
 //! generation in which it was given: dropped, it releases its place and decides nothing; late, it decides nothing either.
 //! Time runs on the injected clock only.
 
@@ -8,8 +8,8 @@ mod gate;
 mod incident;
 mod lease;
 mod policy;
-mod ramp;
 mod registry;
+mod slow_start;
 mod states;
 mod stripe;
 mod tally;
@@ -158,7 +158,7 @@ impl Breaker {
 
     /// The same, under a policy that was checked before.
     fn valid(name: Arc<str>, policy: BreakerPolicy, env: &Env) -> Self {
-        let counts_throttling = policy.count_throttling;
+        let counts_throttling = policy.trip_on_429;
         let gate = Gate::new(States::new(policy, env.rng.clone()));
         Self { name, gate, counts_throttling, incident: Incident::default(), env: env.clone() }
     }

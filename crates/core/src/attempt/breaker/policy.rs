@@ -21,11 +21,11 @@ pub struct BreakerPolicy {
     pub successes: u32,
     /// How many attempts may be under way at once after its probes closed it. Each that goes well makes room for one more, and
     /// after the first cool-down's length all pass; 0 lets all pass at once.
-    pub ramp: u32,
+    pub slow_start: u32,
     /// A probe that has not ended after this long has failed, unless it was admitted for a time of its own.
     pub lease: Duration,
     /// Whether a server that asks for a pause (429) counts as failing.
-    pub count_throttling: bool,
+    pub trip_on_429: bool,
 }
 
 /// Opens when too many of the recent calls failed or were slow.
@@ -95,9 +95,9 @@ impl BreakerPolicy {
             cooldown: Cooldown::fixed(cooldown),
             probes: 1,
             successes: 1,
-            ramp: 10,
+            slow_start: 10,
             lease: Duration::from_secs(120),
-            count_throttling: false,
+            trip_on_429: false,
         }
     }
 
@@ -108,7 +108,7 @@ impl BreakerPolicy {
         }
         invalid::at_most("failures", self.failures, 10_000)?;
         invalid::counted("probes", self.probes, 1000)?;
-        invalid::at_most("ramp", self.ramp, 100_000)?;
+        invalid::at_most("slow_start", self.slow_start, 100_000)?;
         invalid::counted("successes", self.successes, 1000)?;
         invalid::positive("memory", self.memory)?;
         invalid::positive("lease", self.lease)?;
@@ -164,7 +164,7 @@ mod tests {
         for (policy, field) in [
             (BreakerPolicy { failures: 0, ..good.clone() }, "failures"),
             (BreakerPolicy { probes: 0, ..good.clone() }, "probes"),
-            (BreakerPolicy { ramp: 100_001, ..good.clone() }, "ramp"),
+            (BreakerPolicy { slow_start: 100_001, ..good.clone() }, "slow_start"),
             (BreakerPolicy { successes: 0, ..good.clone() }, "successes"),
             (BreakerPolicy { lease: Duration::ZERO, ..good.clone() }, "lease"),
             (BreakerPolicy { memory: Duration::ZERO, ..good.clone() }, "memory"),

@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ramp::Ramp;
+use super::slow_start::SlowStart;
 use super::window::Window;
 use super::{BreakerPolicy, Moment, Rng, Status};
 
@@ -42,7 +42,7 @@ struct Lease {
 
 #[derive(Debug)]
 enum Phase {
-    Closed { failures: u32, window: Option<Box<Window>>, ramp: Option<Ramp> },
+    Closed { failures: u32, window: Option<Box<Window>>, slow_start: Option<SlowStart> },
     Open { until: Moment },
     HalfOpen { successes: u32, leases: Vec<Lease>, used: Moment },
 }
@@ -142,7 +142,7 @@ impl States {
 
     /// Whether a success would change nothing at all.
     pub(crate) fn is_quiet(&self) -> bool {
-        matches!(self.phase, Phase::Closed { failures: 0, window: None, ramp: None })
+        matches!(self.phase, Phase::Closed { failures: 0, window: None, slow_start: None })
     }
 
     /// Whether nothing is remembered at `now` that a new breaker would not know, or that is worth knowing: one that nobody has
@@ -151,9 +151,9 @@ impl States {
         let is_grown = self.policy.cooldown.growth > 1.0 && self.level_at(now) > 0;
         let is_long_ago = |moment: Moment| now.since(moment) > self.policy.memory;
         match &self.phase {
-            Phase::Closed { failures, window, ramp } => {
+            Phase::Closed { failures, window, slow_start } => {
                 let is_forgotten = *failures == 0 || self.is_row_old(now);
-                let is_over = ramp.as_ref().is_none_or(|ramp| ramp.is_over(now));
+                let is_over = slow_start.as_ref().is_none_or(|slow_start| slow_start.is_over(now));
                 is_forgotten && !is_grown && is_over && window.as_ref().is_none_or(|window| window.is_clean(now))
             }
             Phase::Open { until } => is_long_ago(*until),
@@ -167,12 +167,12 @@ impl States {
 
     /// Whether a success only has to be tallied: no row to end, and its duration does not matter.
     pub(crate) fn only_tallies(&self) -> bool {
-        matches!(self.phase, Phase::Closed { failures: 0, window: Some(_), ramp: None }) && !self.needs_time()
+        matches!(self.phase, Phase::Closed { failures: 0, window: Some(_), slow_start: None }) && !self.needs_time()
     }
 
     /// Whether any number of attempts may be under way at once.
     pub(crate) fn is_unlimited(&self) -> bool {
-        matches!(self.phase, Phase::Closed { ramp: None, .. })
+        matches!(self.phase, Phase::Closed { slow_start: None, .. })
     }
 
     /// Whether a rule asks how long calls take.
@@ -183,13 +183,13 @@ impl States {
     /// How long a call would have to wait; `None` if it would be admitted.
     pub(crate) fn wait(&self, now: Moment) -> Option<Duration> {
         match &self.phase {
-            Phase::Closed { ramp, .. } => ramp.as_ref().and_then(|ramp| ramp.wait(now)),
+            Phase::Closed { slow_start, .. } => slow_start.as_ref().and_then(|slow_start| slow_start.wait(now)),
             Phase::Open { until } => (now < *until).then(|| until.since(now)),
             Phase::HalfOpen { leases, .. } => (self.is_full(leases) && !is_overdue(leases, now)).then_some(PROBE_PAUSE),
         }
     }
 
-    /// Admits a call, as a probe or with a place of the ramp if need be, or tells how long to wait.
+    /// Admits a call, as a probe or with a place of the slow start if need be, or tells how long to wait.
     pub(crate) fn admit(&mut self, now: Moment, lease: Duration) -> (Result<Ticket, Duration>, Vec<Change>) {
         let mut changes = Vec::new();
         changes.extend(self.fail_overdue_probes(now));
@@ -202,8 +202,8 @@ impl States {
         if let Some(wait) = self.wait(now) {
             return (Err(wait), changes);
         }
-        if let Phase::Closed { ramp: Some(ramp), .. } = &mut self.phase {
-            ramp.take();
+        if let Phase::Closed { slow_start: Some(slow_start), .. } = &mut self.phase {
+            slow_start.take();
         }
         let lease = if lease == Duration::MAX { self.policy.lease } else { lease };
         let probe = self.reserve_probe(now.plus(lease));
@@ -230,10 +230,10 @@ impl States {
         let slow_after = self.policy.window.as_ref().and_then(|window| window.slow).map(|slow| slow.after);
         let is_slow = slow_after.is_some_and(|after| now.since(ticket.since) > after);
         match &mut self.phase {
-            Phase::Closed { failures, window, ramp } => {
-                if let Some(ramp) = ramp {
-                    // The ramp is as old as its state, so whoever ends here has a place.
-                    ramp.give_back(ended == Ended::Well);
+            Phase::Closed { failures, window, slow_start } => {
+                if let Some(slow_start) = slow_start {
+                    // The slow start is as old as its state, so whoever ends here has a place.
+                    slow_start.give_back(ended == Ended::Well);
                 }
                 let was_quiet = *failures == 0;
                 let in_row = count(failures, ended, self.policy.failures, ticket.generation < self.generation);
@@ -303,7 +303,7 @@ impl States {
     }
 
     fn closed(policy: &BreakerPolicy) -> Phase {
-        Phase::Closed { failures: 0, window: policy.window.clone().map(Window::new).map(Box::new), ramp: None }
+        Phase::Closed { failures: 0, window: policy.window.clone().map(Window::new).map(Box::new), slow_start: None }
     }
 
     fn close(&mut self, now: Moment) -> Change {
@@ -315,8 +315,8 @@ impl States {
     /// Closes because the probes went well. Whoever was refused meanwhile may come at once.
     fn recover(&mut self, now: Moment) -> Change {
         let change = self.close(now);
-        if let Phase::Closed { ramp, .. } = &mut self.phase {
-            *ramp = Ramp::begin(&self.policy, now);
+        if let Phase::Closed { slow_start, .. } = &mut self.phase {
+            *slow_start = SlowStart::begin(&self.policy, now);
         }
         change
     }
@@ -356,8 +356,8 @@ impl States {
     }
 
     fn end_ramp(&mut self, now: Moment) {
-        if let Phase::Closed { ramp, .. } = &mut self.phase {
-            ramp.take_if(|ramp| ramp.is_over(now));
+        if let Phase::Closed { slow_start, .. } = &mut self.phase {
+            slow_start.take_if(|slow_start| slow_start.is_over(now));
         }
     }
 

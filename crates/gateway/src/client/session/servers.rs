@@ -16,7 +16,7 @@ use crate::translate::to_modern;
 use crate::upstream::call::{Call, Nowhere, Outlet};
 use crate::upstream::handshake::Opening;
 use crate::upstream::keeper::Prepare;
-use crate::upstream::load::Listing;
+use crate::upstream::startup::Listing;
 use crate::upstream::{Failure, Keeper, Link, Server};
 
 impl Session {

@@ -128,22 +128,22 @@ fn the_own_file_may_be_json() {
 #[test]
 fn how_servers_are_loaded_is_read_and_checked() {
     let config = toml_file(
-        "[load]\nattempts = 5\nbackoff = '100ms'\nmax_starting = '1m'\ndenied_text = 'legacy'\n\
+        "[startup]\nattempts = 5\nbackoff = '100ms'\nmax_starting = '1m'\ndenied_text = 'legacy'\n\
          [servers.a]\ncommand = 'a'\nrequired = true",
     )
     .good("seawall.toml");
     let (backoff, max_starting) = (Duration::from_millis(100), Duration::from_secs(60));
     assert_eq!(
-        config.load,
-        LoadConfig { attempts: 5, backoff, max_starting, denied_text: Some(seawall::DeniedText::Legacy) }
+        config.startup,
+        StartupConfig { attempts: 5, backoff, max_starting, denied_text: Some(seawall::DeniedText::Legacy) }
     );
     assert!(config.servers[0].required);
 
     assert_eq!(
-        toml_file("[load]\nattempts = 1000\nbackof = '1s'\n[servers.a]\ncommand = 'a'\nrequired = 1")
+        toml_file("[startup]\nattempts = 1000\nbackof = '1s'\n[servers.a]\ncommand = 'a'\nrequired = 1")
             .problems("seawall.toml"),
-        "seawall.toml:2: load.attempts: must be a whole number from 0 to 20, not 1000\n\
-         seawall.toml:3: load.backof: unknown key; did you mean \"backoff\"?\n\
+        "seawall.toml:2: startup.attempts: must be a whole number from 0 to 20, not 1000\n\
+         seawall.toml:3: startup.backof: unknown key; did you mean \"backoff\"?\n\
          seawall.toml:6: servers.a.required: must be true or false, not a number"
     );
 }
@@ -173,19 +173,19 @@ fn denials_are_told_as_the_preset_has_it_unless_that_is_set() {
         ("", Diagnostic),
         ("preset = 'blog'\n", Diagnostic),
         ("preset = 'caipe'\n", Legacy),
-        ("[load]\ndenied_text = 'diagnostic'\n[servers.b]\ncommand = 'b'\n", Diagnostic),
-        ("preset = 'caipe'\n[load]\ndenied_text = 'diagnostic'\n", Diagnostic),
+        ("[startup]\ndenied_text = 'diagnostic'\n[servers.b]\ncommand = 'b'\n", Diagnostic),
+        ("preset = 'caipe'\n[startup]\ndenied_text = 'diagnostic'\n", Diagnostic),
     ] {
         let config = toml_file(&format!("{text}[servers.a]\ncommand = 'a'")).good("seawall.toml");
-        assert_eq!(config.load.denied_text, Some(denied), "{text}");
+        assert_eq!(config.startup.denied_text, Some(denied), "{text}");
     }
 }
 
 #[test]
 fn a_word_for_denials_that_nobody_knows_is_told() {
     assert_eq!(
-        toml_file("[load]\ndenied_text = 'loud'\n[servers.a]\ncommand = 'a'").problems("seawall.toml"),
-        "seawall.toml:2: load.denied_text: must be \"diagnostic\" or \"legacy\", not \"loud\""
+        toml_file("[startup]\ndenied_text = 'loud'\n[servers.a]\ncommand = 'a'").problems("seawall.toml"),
+        "seawall.toml:2: startup.denied_text: must be \"diagnostic\" or \"legacy\", not \"loud\""
     );
 }
 

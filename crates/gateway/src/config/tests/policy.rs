@@ -27,16 +27,16 @@ effect = "read_only"
 timeout = "30s"
 attempt_timeout = "9s"
 idle_timeout = "20s"
-client_cap = "55s"
+client_timeout = "55s"
 on_abandon = "finish"
 max_result = 100000
 tool_concurrency = 2
 retry = { attempts = 3, base = "1s", max = "30s", jitter = 0.2 }
-breaker = { failures = 5, cooldown = "30s", probes = 2, successes = 2, ramp = 0, scope = "tool", count_throttling = false }
-cache = { ttl = "30s", stale = "1h" }
+breaker = { failures = 5, cooldown = "30s", probes = 2, successes = 2, slow_start = 0, scope = "tool", trip_on_429 = false }
+cache = { ttl = "30s", stale_if_error = "1h" }
 fallback = ["cached", "simplify", { tool = "web/search", map = { q = "query" } }, { text = "Search is down." }]
 loop = { repeats = 3, window = 10, mode = "calls" }
-repeat_after = "0s"
+uncertain_write_hold = "0s"
 hedge = "p95"
 tool_errors = false
 [messages]
@@ -80,7 +80,7 @@ fn everything_the_contract_names_is_read() {
     );
     let breaker = search.breaker.unwrap();
     assert_eq!((breaker.failures, breaker.probes, breaker.successes), (5, 2, 2));
-    assert_eq!((breaker.ramp, breaker.count_throttling), (0, false));
+    assert_eq!((breaker.slow_start, breaker.trip_on_429), (0, false));
     assert_eq!(
         (search.cache.fresh.unwrap().as_secs(), search.loops.mode, search.tool_errors == seawall::ToolErrors::NONE),
         (30, LoopMode::Calls, true)
@@ -95,13 +95,13 @@ fn everything_the_contract_names_is_read() {
             Fallback::Text("Search is down.".to_owned()),
         ]
     );
-    assert_eq!((own.idle_timeout.unwrap().as_secs(), own.client_cap.unwrap().as_secs()), (20, 55));
+    assert_eq!((own.idle_timeout.unwrap().as_secs(), own.client_timeout.unwrap().as_secs()), (20, 55));
     assert_eq!((own.on_abandon, own.max_result), (OnAbandon::Finish, Some(100_000)));
     assert_eq!(search.slots, Some(SlotPolicy::new(2)));
 
     let (write, _) = rules.tool("gh", server, "create_issue", Hints::default());
     assert_eq!((write.retry.attempts, write.scope, write.attempt_timeout.unwrap().as_secs()), (2, Scope::Server, 7));
-    assert_eq!((search.repeat_after, write.repeat_after), (None, Some(Duration::from_secs(60))));
+    assert_eq!((search.uncertain_write_hold, write.uncertain_write_hold), (None, Some(Duration::from_secs(60))));
     let (glob, _) = rules.tool("gh", server, "search_code", Hints::default());
     assert_eq!((glob.timeout.as_secs(), glob.retry.attempts), (31, 4));
 }
@@ -169,7 +169,7 @@ seawall.toml:12: servers.a.concurrency: must be at least 1
 seawall.toml:13: tools.get_issue: "get_issue" names no server; write "server/tool", or "*/get_issue" for every server
 seawall.toml:14: tools.get_issue.timeout: must be a string, not a number
 seawall.toml:16: tools."a/x".effect: "readonly" is not known; write "read_only" or "idempotent" or "write" or "destructive"
-seawall.toml:17: tools."a/x".fallback[0]: "cache" is no fallback; known are cached, simplify, previous_page, individually, queue, { tool = "server/tool" } and { text = "…" }
+seawall.toml:17: tools."a/x".fallback[0]: "cache" is no fallback; known are cached, simplify, previous_page, split_batch, queue, { tool = "server/tool" } and { text = "…" }
 seawall.toml:17: tools."a/x".fallback[1].txt: unknown key; did you mean "text"?
 seawall.toml:17: tools."a/x".fallback[1]: says nothing; write { tool = "server/tool" } or { text = "…" }
 seawall.toml:17: tools."a/x".fallback[2]: says nothing; write { tool = "server/tool" } or { text = "…" }

@@ -79,7 +79,7 @@ pub fn explain(asked: &Asked<'_>) -> Explained {
                 _ => asked.told(key, value, Origin::OfEffect(traced.policy.effect)),
             }),
         });
-        if key == "client_cap" {
+        if key == "client_timeout" {
             values.push(asked.wait());
         }
     }

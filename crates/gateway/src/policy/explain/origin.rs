@@ -111,8 +111,8 @@ fn unlike(is_other: bool) -> (Policy, Own) {
         cooldown: Cooldown::fixed(time),
         probes: number,
         successes: number,
-        ramp: number,
-        count_throttling: is_other,
+        slow_start: number,
+        trip_on_429: is_other,
         ..BreakerPolicy::default()
     };
     let policy = Policy {
@@ -124,16 +124,16 @@ fn unlike(is_other: bool) -> (Policy, Own) {
         retry: RetryPolicy::new(number, backoff),
         breaker: Some(breaker),
         scope: if is_other { Scope::Tool } else { Scope::Server },
-        cache: CachePolicy { fresh: Some(time), stale: Some(time) },
+        cache: CachePolicy { fresh: Some(time), stale_if_error: Some(time) },
         fallback: vec![Fallback::Text(number.to_string())],
         loops: LoopPolicy { mode: pick(LoopMode::Failures, LoopMode::Calls), repeats: number, window: number },
-        repeat_after: Some(time),
+        uncertain_write_hold: Some(time),
         hedge: Some(HedgePolicy::After(time)),
         tool_errors: if is_other { ToolErrors::MARKED } else { ToolErrors::NONE },
     };
     let own = Own {
         idle_timeout: Some(time),
-        client_cap: Some(time),
+        client_timeout: Some(time),
         on_abandon: if is_other { OnAbandon::Finish } else { OnAbandon::Cancel },
         rejoin: if is_other { Rejoining::Off } else { Rejoining::Caller },
         rejoin_after: time,

@@ -31,14 +31,14 @@ fn effects() -> impl Strategy<Value = Effect> {
 fn breaker() -> BoxedStrategy<BreakerLayer> {
     let scope = maybe(prop_oneof![Just(Scope::Tool), Just(Scope::Server), Just(Scope::Global)]);
     (maybe(0..4_u32), time(), maybe(1..4_u32), maybe(1..4_u32), maybe(0..4_u32), scope, maybe(any::<bool>()))
-        .prop_map(|(failures, cooldown, probes, successes, ramp, scope, count_throttling)| BreakerLayer {
+        .prop_map(|(failures, cooldown, probes, successes, slow_start, scope, trip_on_429)| BreakerLayer {
             failures,
             cooldown,
             probes,
             successes,
-            ramp,
+            slow_start,
             scope,
-            count_throttling,
+            trip_on_429,
         })
         .boxed()
 }
@@ -57,14 +57,8 @@ fn own() -> BoxedStrategy<OwnLayer> {
     let ways = prop_oneof![Just(OnAbandon::Cancel), Just(OnAbandon::Finish), Just(OnAbandon::Forget)];
     let whose = prop_oneof![Just(Rejoining::Caller), Just(Rejoining::Session), Just(Rejoining::Off)];
     (time(), time(), maybe(ways), maybe(whose), time(), time(), maybe(1..9_usize))
-        .prop_map(|(idle_timeout, client_cap, on_abandon, rejoin, rejoin_after, question_time, max_result)| OwnLayer {
-            idle_timeout,
-            client_cap,
-            on_abandon,
-            rejoin,
-            rejoin_after,
-            question_time,
-            max_result,
+        .prop_map(|(idle_timeout, client_timeout, on_abandon, rejoin, rejoin_after, question_time, max_result)| {
+            OwnLayer { idle_timeout, client_timeout, on_abandon, rejoin, rejoin_after, question_time, max_result }
         })
         .boxed()
 }
@@ -84,7 +78,7 @@ fn tool_errors() -> BoxedStrategy<ToolErrors> {
 fn layer() -> BoxedStrategy<Layer> {
     let retry = (maybe(1..9_u32), time(), time(), maybe(0.0..1.0_f64))
         .prop_map(|(attempts, base, max, jitter)| RetryLayer { attempts, base, max, jitter });
-    let cache = (time(), time()).prop_map(|(ttl, stale)| CacheLayer { ttl, stale });
+    let cache = (time(), time()).prop_map(|(ttl, stale_if_error)| CacheLayer { ttl, stale_if_error });
     let modes = prop_oneof![Just(LoopMode::Failures), Just(LoopMode::Calls), Just(LoopMode::Off)];
     let loops = (maybe(2..5_u32), maybe(5..9_u32), maybe(modes)).prop_map(|(repeats, window, mode)| LoopLayer {
         repeats,
@@ -94,7 +88,7 @@ fn layer() -> BoxedStrategy<Layer> {
     let hedge = maybe(maybe(time().prop_map(|time| HedgePolicy::After(time.unwrap_or(Duration::from_secs(7))))));
     let first = (maybe(kinds()), maybe(effects()), time(), time(), maybe(0..9_u32), retry, breaker(), cache);
     (first, maybe(steps()), loops, time(), hedge, maybe(tool_errors()), own())
-        .prop_map(|(first, fallback, loops, repeat_after, hedge, tool_errors, own)| {
+        .prop_map(|(first, fallback, loops, uncertain_write_hold, hedge, tool_errors, own)| {
             let (kind, effect, timeout, attempt_timeout, tool_concurrency, retry, breaker, cache) = first;
             Layer {
                 kind,
@@ -107,7 +101,7 @@ fn layer() -> BoxedStrategy<Layer> {
                 cache,
                 fallback,
                 loops,
-                repeat_after,
+                uncertain_write_hold,
                 hedge,
                 tool_errors,
                 own,
@@ -144,7 +138,7 @@ fn says(layer: &Layer, key: &str) -> bool {
         "timeout" => layer.timeout.is_some(),
         "attempt_timeout" => layer.attempt_timeout.is_some(),
         "idle_timeout" => own.idle_timeout.is_some(),
-        "client_cap" => own.client_cap.is_some(),
+        "client_timeout" => own.client_timeout.is_some(),
         "on_abandon" => own.on_abandon.is_some(),
         "rejoin" => own.rejoin.is_some(),
         "rejoin_after" => own.rejoin_after.is_some(),
@@ -155,18 +149,18 @@ fn says(layer: &Layer, key: &str) -> bool {
         "retry.base" => retry.base.is_some(),
         "retry.max" => retry.max.is_some(),
         "retry.jitter" => retry.jitter.is_some(),
-        "repeat_after" => layer.repeat_after.is_some(),
+        "uncertain_write_hold" => layer.uncertain_write_hold.is_some(),
         "tool_errors" => layer.tool_errors.is_some(),
         "hedge" => layer.hedge.is_some(),
         "breaker.failures" => breaker.failures.is_some(),
         "breaker.cooldown" => is_off || breaker.cooldown.is_some(),
         "breaker.probes" => is_off || breaker.probes.is_some(),
         "breaker.successes" => is_off || breaker.successes.is_some(),
-        "breaker.ramp" => is_off || breaker.ramp.is_some(),
-        "breaker.count_throttling" => is_off || breaker.count_throttling.is_some(),
+        "breaker.slow_start" => is_off || breaker.slow_start.is_some(),
+        "breaker.trip_on_429" => is_off || breaker.trip_on_429.is_some(),
         "breaker.scope" => breaker.scope.is_some(),
         "cache.ttl" => cache.ttl.is_some(),
-        "cache.stale" => cache.stale.is_some(),
+        "cache.stale_if_error" => cache.stale_if_error.is_some(),
         "fallback" => layer.fallback.is_some(),
         "loop.mode" => loops.mode.is_some(),
         "loop.repeats" => loops.repeats.is_some(),

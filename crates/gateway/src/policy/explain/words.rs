@@ -50,7 +50,7 @@ fn repeat(asked: &Asked<'_>, traced: &Traced<'_>, explained: &Explained) -> Stri
     if let Some(key) = listed.decide(asked.rules, asked.server, asked.of_server, asked.tool).key {
         text.push_str(&format!(" A call with the argument {key:?} may be repeated: by it the server knows a repeat."));
     }
-    if let (Some(wait), false) = (policy.repeat_after, policy.effect.is_replayable()) {
+    if let (Some(wait), false) = (policy.uncertain_write_hold, policy.effect.is_replayable()) {
         let wait = spelled(wait);
         text.push_str(&format!(
             " After one that may have run, the same call is not sent again for {wait}, unless its client read from the server since."
@@ -91,7 +91,7 @@ fn failure(asked: &Asked<'_>, traced: &Traced<'_>) -> String {
     let policy = &traced.policy;
     let step = |step: &Fallback| match step {
         Fallback::Cached => {
-            let stale = policy.cache.stale.map(spelled).unwrap_or_default();
+            let stale = policy.cache.stale_if_error.map(spelled).unwrap_or_default();
             format!("its last good answer, if it is not older than {stale}")
         }
         Fallback::Simplify(_) => "the same search with a simpler query".to_owned(),
@@ -128,7 +128,7 @@ fn time(asked: &Asked<'_>, traced: &Traced<'_>, explained: &Explained) -> String
         text.push_str(&format!(" An attempt of which nothing is heard for {} is given up.", spelled(idle)));
     }
     // One that comes after the end of the call changes nothing.
-    let told = own.client_cap.map(|cap| cap - (cap / 10).min(limits::CAP_MARGIN));
+    let told = own.client_timeout.map(|cap| cap - (cap / 10).min(limits::CAP_MARGIN));
     if let Some(told) = told.filter(|told| *told < policy.timeout) {
         text.push_str(&format!(" After {} its client is told that it still runs.", spelled(told)));
     }
@@ -147,7 +147,7 @@ fn breaker(asked: &Asked<'_>, traced: &Traced<'_>, explained: &Explained) -> Str
         Scope::Global => " of all tools that share it".to_owned(),
     };
     let cooldown = explained.value("breaker.cooldown").map_or(&Value::Null, |told: &Told| &told.value);
-    let throttling = explained.value("breaker.count_throttling").is_some_and(|told| told.value == Value::Bool(true));
+    let throttling = explained.value("breaker.trip_on_429").is_some_and(|told| told.value == Value::Bool(true));
     let counted =
         if throttling { "Timeouts, lost connections, 5xx and 429" } else { "Timeouts, lost connections and 5xx" };
     let soft = match (
@@ -171,9 +171,9 @@ fn breaker(asked: &Asked<'_>, traced: &Traced<'_>, explained: &Explained) -> Str
         several => format!("{several} succeed"),
     };
     let cooldown = cooldown.as_str().unwrap_or_default();
-    let then = match number("breaker.ramp") {
+    let then = match number("breaker.slow_start") {
         0 => String::new(),
-        ramp => format!(", then {ramp} at once and more with each that succeeds, for another {cooldown}"),
+        slow_start => format!(", then {slow_start} at once and more with each that succeeds, for another {cooldown}"),
     };
     format!(
         "{failures}{whose} open it for {cooldown}. After that, calls are tried {tried} at a time until {succeeded}{then}. \

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::*;
-use crate::config::{Config, LoadConfig, Reconnecting};
+use crate::config::{Config, Reconnecting, StartupConfig};
 use crate::protocol::limits;
 use crate::protocol::names::Era;
 use crate::runtime::lifecycle::Lifecycle;
@@ -22,7 +22,7 @@ fn hopeless(reconnect: Reconnecting) -> (Arc<Keeper>, Arc<Lifecycle>) {
     let processes: Arc<Processes> = Arc::default();
     processes.close();
     let (http, env) = (client::Shared::default(), seawall::Env::new());
-    let server = Server::new(config, LoadConfig::default(), http, Arc::clone(&lifecycle), processes, env);
+    let server = Server::new(config, StartupConfig::default(), http, Arc::clone(&lifecycle), processes, env);
     let opening = Opening { prefer: Era::Legacy, initialize: "{}".into(), meta: "{}".into() };
     (Keeper::new(&server, opening, Arc::new(Nowhere), Box::new(|_| Box::pin(async {}))), lifecycle)
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::Link;
 use crate::protocol::limits;
 use crate::protocol::names::Era;
-use crate::upstream::load::Listing;
+use crate::upstream::startup::Listing;
 
 impl Link {
     /// How far the listing of the server's tools has come.

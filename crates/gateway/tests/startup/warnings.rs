@@ -180,7 +180,7 @@ async fn t18_a_modern_client_that_listens_hears_it_too() {
 async fn a_server_that_is_starting_for_too_long_needs_attention() {
     let slow = refusing("503 Service Unavailable", "").await;
     let ok = healthy().await;
-    let config = format!("[load]\nmax_starting = \"9s\"\n{}{}", remote("ok", &ok.url), remote("slow", &slow.url));
+    let config = format!("[startup]\nmax_starting = \"9s\"\n{}{}", remote("ok", &ok.url), remote("slow", &slow.url));
     let (mut client, hello, _) = Client::connect(&config).await;
     assert!(hello["instructions"].as_str().unwrap().contains("still starting up"), "{hello}");
     client.hears("notifications/message", 2).await;
@@ -194,7 +194,7 @@ async fn a_server_that_is_starting_for_too_long_needs_attention() {
 #[tokio::test]
 async fn a_client_that_wants_no_warnings_gets_none() {
     let (ok, slow) = (healthy().await, refusing("503 Service Unavailable", "").await);
-    let often = "[load]\nmax_starting = \"9s\"\n[reconnect]\nmax = \"1s\"\n";
+    let often = "[startup]\nmax_starting = \"9s\"\n[reconnect]\nmax = \"1s\"\n";
     let config = format!("{often}{}{}", remote("ok", &ok.url), remote("slow", &slow.url));
     let (mut client, _, _) = Client::connect(&config).await;
     client.hears("notifications/message", 1).await;

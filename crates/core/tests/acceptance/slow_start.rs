@@ -25,8 +25,8 @@ async fn fall_and_recover(breaker: &Breaker) {
     assert_eq!(breaker.status(), Status::Closed);
 }
 
-fn ramp(ramp: u32) -> BreakerPolicy {
-    BreakerPolicy { ramp, ..BreakerPolicy::default() }
+fn slow_start(slow_start: u32) -> BreakerPolicy {
+    BreakerPolicy { slow_start, ..BreakerPolicy::default() }
 }
 
 /// Leave for as many of the callers as get it, at once.
@@ -59,14 +59,14 @@ async fn of_a_hundred_callers_ten_pass_after_closing_and_twice_as_many_each_roun
 
 #[tokio::test(start_paused = true)]
 async fn a_ramp_of_zero_lets_all_pass_at_once() {
-    let breaker = recovered(ramp(0), &env(0.0)).await;
+    let breaker = recovered(slow_start(0), &env(0.0)).await;
 
     assert_eq!(storm(&breaker).len(), CALLERS);
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_comes_one_by_one_never_notices_the_ramp() {
-    let breaker = recovered(ramp(1), &env(0.0)).await;
+    let breaker = recovered(slow_start(1), &env(0.0)).await;
     for n in 0..CALLERS {
         assert_eq!(breaker.peek(), Ok(()));
         let permit = breaker.admit().unwrap();
@@ -96,7 +96,7 @@ async fn every_ending_gives_its_place_back_once_and_only_a_good_one_makes_room()
         (|permit| drop(permit), 1),
     ];
     for (number, (end, room)) in endings.into_iter().enumerate() {
-        let breaker = recovered(ramp(1), &env(0.0)).await;
+        let breaker = recovered(slow_start(1), &env(0.0)).await;
         let permit = breaker.admit().unwrap();
         assert_eq!(breaker.peek().unwrap_err().retry_after, secs(1));
         assert!(breaker.admit().is_err());
@@ -109,7 +109,7 @@ async fn every_ending_gives_its_place_back_once_and_only_a_good_one_makes_room()
 
 #[tokio::test(start_paused = true)]
 async fn a_permit_from_before_the_closing_neither_takes_nor_makes_room() {
-    let breaker = Breaker::new("flaky", ramp(2), &env(0.0)).unwrap();
+    let breaker = Breaker::new("flaky", slow_start(2), &env(0.0)).unwrap();
     let before: Vec<_> = storm(&breaker);
     fall_and_recover(&breaker).await;
 
@@ -161,7 +161,7 @@ async fn what_an_operator_or_a_restart_closes_takes_all_at_once() {
         |breaker| breaker.restore(&breaker.snapshot()),
     ];
     for close in closings {
-        let breaker = recovered(ramp(1), &env(0.0)).await;
+        let breaker = recovered(slow_start(1), &env(0.0)).await;
         let under_way = storm(&breaker);
         assert_eq!(under_way.len(), 1);
 
@@ -198,7 +198,7 @@ async fn in_shadow_the_ramp_is_measured_and_all_pass() {
 
 #[tokio::test(start_paused = true)]
 async fn a_ramp_is_not_lost_for_a_strangers_name() {
-    let breakers = CircuitBreaker::with_capacity(ramp(1), &env(0.0), 1).unwrap();
+    let breakers = CircuitBreaker::with_capacity(slow_start(1), &env(0.0), 1).unwrap();
     fall_and_recover(&breakers.breaker("held")).await;
     let gives_way = || breakers.breaker("stranger").name() == "stranger";
 

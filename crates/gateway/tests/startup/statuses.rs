@@ -49,8 +49,11 @@ async fn t15_the_operator_says_how_often_it_is_tried() {
         scripted(|asked, nth| if nth < 6 { response("503 Service Unavailable", "", b"") } else { honest(asked) }).await,
         healthy().await,
     );
-    let config =
-        format!("[load]\nattempts = 6\nbackoff = \"10ms\"\n{}{}", remote("flaky", &flaky.url), remote("ok", &ok.url));
+    let config = format!(
+        "[startup]\nattempts = 6\nbackoff = \"10ms\"\n{}{}",
+        remote("flaky", &flaky.url),
+        remote("ok", &ok.url)
+    );
     let (_client, hello, _) = Client::connect(&config).await;
     assert_eq!((hello.get("instructions"), shakes(&flaky)), (None, 6), "{hello}");
 }

@@ -109,7 +109,7 @@ async fn the_endpoint_of_one_server_says_it_too_in_both_eras() {
 #[tokio::test]
 async fn a_denial_can_be_told_in_the_words_from_before_it_was_told_apart() {
     let ((bad, _), ok) = (unlisted("403 Forbidden", "").await, healthy().await);
-    let config = format!("[load]\ndenied_text = \"legacy\"\n{}{}", remote("ok", &ok.url), remote("bad", &bad.url));
+    let config = format!("[startup]\ndenied_text = \"legacy\"\n{}{}", remote("ok", &ok.url), remote("bad", &bad.url));
     let (mut client, hello, _) = Client::connect(&config).await;
     let line = "**MCP servers that failed to load (tools from these servers are unavailable):**  bad: HTTP 403 Forbidden from ";
     assert_eq!(hello["instructions"], format!("{line}{}", bad.url));

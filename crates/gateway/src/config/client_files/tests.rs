@@ -1,4 +1,4 @@
-//! What import and eject make of the files that clients have.
+//! What install and uninstall make of the files that clients have.
 
 use std::path::Path;
 
@@ -8,17 +8,17 @@ fn done(file: &str, text: &str, deed: Deed<'_>) -> Plan {
     plan(Path::new(file), text, deed, &[]).unwrap_or_else(|why| panic!("{file} {why}: {text}"))
 }
 
-fn import(file: &str, text: &str) -> Plan {
-    done(file, text, Deed::Import { seawall: "/bin/seawall", path: "" })
+fn install(file: &str, text: &str) -> Plan {
+    done(file, text, Deed::Install { seawall: "/bin/seawall", path: "" })
 }
 
-/// What import makes of a text, and that eject gives the text back.
+/// What install makes of a text, and that uninstall gives the text back.
 #[track_caller]
 fn there_and_back(file: &str, text: &str, there: &str) {
-    let imported = import(file, text);
-    assert_eq!(imported.text, there);
-    assert_eq!(done(file, &imported.text, Deed::Eject).text, text);
-    assert_eq!(import(file, &imported.text).changed(), 0, "it is done once");
+    let installed = install(file, text);
+    assert_eq!(installed.text, there);
+    assert_eq!(done(file, &installed.text, Deed::Uninstall).text, text);
+    assert_eq!(install(file, &installed.text).changed(), 0, "it is done once");
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn toml_is_changed_as_it_is_written_too() {
 
 #[test]
 fn a_server_without_arguments_gets_some_after_its_command() {
-    let args = |text: &str| import("mcp.json", text).text;
+    let args = |text: &str| install("mcp.json", text).text;
     let json = "{\"mcpServers\": {\r\n  \"a\": {\r\n    \"command\": \"x\"\r\n  }\r\n}}";
     let words = r#"["run", "--name", "a", "--", "x"]"#;
     assert_eq!(
@@ -73,7 +73,7 @@ fn a_server_without_arguments_gets_some_after_its_command() {
         args(r#"{"mcpServers": {"a": {"command": "x", "args": [ ]}}}"#),
         format!(r#"{{"mcpServers": {{"a": {{"command": "/bin/seawall", "args": {}}}}}}}"#, words.replace(']', "  ]"))
     );
-    let toml = |text: &str| import("config.toml", text).text;
+    let toml = |text: &str| install("config.toml", text).text;
     assert_eq!(
         toml("[mcp_servers.a]\n  command = \"x\" # mine\nenv = {}\n"),
         format!("[mcp_servers.a]\n  command = \"/bin/seawall\" # mine\n  args = {words}\nenv = {{}}\n")
@@ -82,7 +82,7 @@ fn a_server_without_arguments_gets_some_after_its_command() {
         toml("mcp_servers.a = {command = \"x\"}"),
         format!("mcp_servers.a = {{command = \"/bin/seawall\", args = {words}}}")
     );
-    assert_eq!(done("mcp.json", &args(json), Deed::Eject).text, json, "no arguments are none");
+    assert_eq!(done("mcp.json", &args(json), Deed::Uninstall).text, json, "no arguments are none");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn who_had_no_arguments_has_none_again_and_who_had_an_empty_list_has_it_again() 
         r#"{"mcpServers": {"a": {"command": "x", "args": [ ]}}}"#,
         "{\"mcpServers\": {\"a\": {\"args\": [\n  ], \"command\": \"x\"}}}",
     ] {
-        assert_eq!(done("mcp.json", &import("mcp.json", text).text, Deed::Eject).text, text);
+        assert_eq!(done("mcp.json", &install("mcp.json", text).text, Deed::Uninstall).text, text);
     }
     for text in [
         "[mcp_servers.a]\n  command = \"x\" # mine\nenv = {}\n",
@@ -104,11 +104,11 @@ fn who_had_no_arguments_has_none_again_and_who_had_an_empty_list_has_it_again() 
         "mcp_servers.a = {command = \"x\", env = {}}",
         "[mcp_servers.a]\ncommand = \"x\"\nargs = []\n",
     ] {
-        assert_eq!(done("config.toml", &import("config.toml", text).text, Deed::Eject).text, text);
+        assert_eq!(done("config.toml", &install("config.toml", text).text, Deed::Uninstall).text, text);
     }
     // Its client has written the file anew, each word on its own line.
     let pretty = "{\n  \"mcpServers\": {\n    \"a\": {\n      \"command\": \"seawall\",\n      \"args\": [\n        \"run\",\n        \"--\",\n        \"x\"\n      ]\n    }\n  }\n}";
-    let back = done("mcp.json", pretty, Deed::Eject).text;
+    let back = done("mcp.json", pretty, Deed::Uninstall).text;
     assert_eq!(back, "{\n  \"mcpServers\": {\n    \"a\": {\n      \"command\": \"x\"\n    }\n  }\n}");
 }
 
@@ -118,18 +118,18 @@ fn the_servers_of_single_projects_are_changed_too() {
         "/one": {"allowedTools": [], "mcpServers": {"a": {"command": "y", "args": ["-z"]}, "b": {"command": "b"}}},
         "/two": {"mcpServers": {}}, "/three": {"history": []}
     }}"#;
-    let imported = import(".claude.json", text);
-    let fates: Vec<_> = imported.servers.iter().map(|fate| (fate.name.as_str(), fate.project.as_deref())).collect();
+    let installed = install(".claude.json", text);
+    let fates: Vec<_> = installed.servers.iter().map(|fate| (fate.name.as_str(), fate.project.as_deref())).collect();
     assert_eq!(fates, [("a", None), ("a", Some("/one")), ("b", Some("/one"))]);
-    assert_eq!((imported.changed(), imported.is_untouched), (3, true));
-    assert!(imported.text.contains(r#"["run", "--name", "a", "--", "y", "-z"]"#), "{}", imported.text);
-    let back = done(".claude.json", &imported.text, Deed::Eject);
+    assert_eq!((installed.changed(), installed.is_untouched), (3, true));
+    assert!(installed.text.contains(r#"["run", "--name", "a", "--", "y", "-z"]"#), "{}", installed.text);
+    let back = done(".claude.json", &installed.text, Deed::Uninstall);
     assert_eq!((back.text.as_str(), back.is_untouched), (text, false));
     let one =
-        plan(Path::new(".claude.json"), text, Deed::Import { seawall: "s", path: "" }, &["b".to_owned()]).unwrap();
+        plan(Path::new(".claude.json"), text, Deed::Install { seawall: "s", path: "" }, &["b".to_owned()]).unwrap();
     assert_eq!(one.servers.len(), 1, "also a server of a project is named alone");
     let only_projects = r#"{"projects": {"/one": {"mcpServers": {"a": {"command": "y"}}}}}"#;
-    assert_eq!(import(".claude.json", only_projects).changed(), 1);
+    assert_eq!(install(".claude.json", only_projects).changed(), 1);
 }
 
 #[test]
@@ -143,9 +143,9 @@ fn what_is_not_started_by_a_command_stays_as_it_is() {
         "empty": {},
         "ours": {"command": "seawall", "args": ["run", "https://a.example/mcp"]}
     }}"#;
-    let imported = import("mcp.json", text);
-    assert_eq!((imported.changed(), imported.text.as_str()), (0, text));
-    let why: Vec<&str> = imported
+    let installed = install("mcp.json", text);
+    assert_eq!((installed.changed(), installed.text.as_str()), (0, text));
+    let why: Vec<&str> = installed
         .servers
         .iter()
         .map(|fate| match &fate.then {
@@ -156,22 +156,23 @@ fn what_is_not_started_by_a_command_stays_as_it_is() {
     assert_eq!(why[..2], ["is remote: its client reaches it itself"; 2]);
     assert_eq!(why[2..6], ["has no plain command"; 4]);
     assert_eq!(why[6], "starts through Seawall already");
-    let ejected = done("mcp.json", text, Deed::Eject);
-    assert_eq!((ejected.changed(), ejected.text.as_str()), (0, text));
+    let uninstalled = done("mcp.json", text, Deed::Uninstall);
+    assert_eq!((uninstalled.changed(), uninstalled.text.as_str()), (0, text));
 }
 
 #[test]
 fn what_was_set_by_hand_before_the_command_goes_with_seawall() {
     let text = r#"{"mcpServers": {"a": {"command": "/opt/seawall", "args": ["run", "--config", "p.toml", "--", "npx", "--", "-y"]}}}"#;
-    let ejected = done("mcp.json", text, Deed::Eject).text;
-    assert_eq!(ejected, r#"{"mcpServers": {"a": {"command": "npx", "args": ["--", "-y"]}}}"#);
+    let uninstalled = done("mcp.json", text, Deed::Uninstall).text;
+    assert_eq!(uninstalled, r#"{"mcpServers": {"a": {"command": "npx", "args": ["--", "-y"]}}}"#);
 }
 
 #[test]
 fn only_those_that_are_named_change_and_who_is_not_there_is_told() {
     let text = r#"{"mcpServers": {"a": {"command": "x", "args": []}, "b": {"command": "y", "args": []}}}"#;
-    let only =
-        |name: &str| plan(Path::new("m.json"), text, Deed::Import { seawall: "seawall", path: "" }, &[name.to_owned()]);
+    let only = |name: &str| {
+        plan(Path::new("m.json"), text, Deed::Install { seawall: "seawall", path: "" }, &[name.to_owned()])
+    };
     let planned = only("b").unwrap();
     assert_eq!((planned.servers.len(), planned.changed()), (1, 1));
     assert!(planned.text.contains(r#""a": {"command": "x", "args": []}"#), "{}", planned.text);
@@ -181,7 +182,7 @@ fn only_those_that_are_named_change_and_who_is_not_there_is_told() {
 #[test]
 fn files_that_say_nothing_to_change_are_told_as_what_they_are() {
     let why = |file: &str, text: &str| {
-        plan(Path::new(file), text, Deed::Import { seawall: "seawall", path: "" }, &[]).unwrap_err().to_string()
+        plan(Path::new(file), text, Deed::Install { seawall: "seawall", path: "" }, &[]).unwrap_err().to_string()
     };
     assert_eq!(why("m.json", "{}"), "m.json: lists no servers under \"mcpServers\"");
     assert!(
@@ -220,9 +221,9 @@ proptest::proptest! {
             .collect();
         let whole = serde_json::json!({"mcpServers": servers, "other": [1, {"command": "x"}]});
         let text = if is_pretty { serde_json::to_string_pretty(&whole) } else { serde_json::to_string(&whole) }.unwrap();
-        let imported = import("m.json", &text);
-        proptest::prop_assert_eq!(imported.changed(), servers.len());
-        let read: serde_json::Value = serde_json::from_str(&imported.text).unwrap();
+        let installed = install("m.json", &text);
+        proptest::prop_assert_eq!(installed.changed(), servers.len());
+        let read: serde_json::Value = serde_json::from_str(&installed.text).unwrap();
         for (name, server) in &servers {
             let now = &read["mcpServers"][name];
             let args: Vec<&serde_json::Value> = now["args"].as_array().unwrap().iter().collect();
@@ -232,7 +233,7 @@ proptest::proptest! {
             proptest::prop_assert!(args[at + 1..].iter().copied().eq(server["args"].as_array().unwrap()));
         }
         // A list that was empty is written as one in one line.
-        let back = done("m.json", &imported.text, Deed::Eject).text;
+        let back = done("m.json", &installed.text, Deed::Uninstall).text;
         proptest::prop_assert_eq!(back, text);
     }
 }

@@ -25,14 +25,14 @@ use super::words;
 #[derive(Clone, Copy, Debug)]
 pub enum Deed<'a> {
     /// Each server is started through a program.
-    Import {
+    Install {
         /// The program.
         seawall: &'a str,
         /// Where programs are looked for: the variable `PATH`.
         path: &'a str,
     },
     /// Each server is started by its own command again.
-    Eject,
+    Uninstall,
 }
 
 /// What becomes of the servers of a file, and the file as it will be.
@@ -164,14 +164,14 @@ fn is_ours(start: &Start<'_>) -> bool {
 /// How a server is to be started, or why it stays as it is.
 fn change(name: &str, start: &Start<'_>, deed: Deed<'_>, text: &str, format: Format) -> Result<Change, &'static str> {
     match (deed, is_ours(start)) {
-        (Deed::Import { .. }, true) => Err("starts through Seawall already"),
-        (Deed::Import { seawall, path }, false) => {
+        (Deed::Install { .. }, true) => Err("starts through Seawall already"),
+        (Deed::Install { seawall, path }, false) => {
             let named = name::fit(name).map(|name| ["--name".to_owned(), name]);
             let words = ["run".to_owned()].into_iter().chain(named.into_iter().flatten()).chain(["--".to_owned()]);
             Ok(Change::Behind(seawall.to_owned(), words.collect(), words::of(start.command(), path)))
         }
-        (Deed::Eject, false) => Err("does not start through Seawall"),
-        (Deed::Eject, true) => {
+        (Deed::Uninstall, false) => Err("does not start through Seawall"),
+        (Deed::Uninstall, true) => {
             let dashes = start.args().iter().position(|word| word.text() == Some("--"));
             let own = dashes.and_then(|at| Some((at + 2, start.args().get(at + 1)?.text()?)));
             let (gone, command) = own.ok_or("has no command of its own behind Seawall that could take its place")?;

@@ -12,16 +12,20 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// The places of a breaker that has just closed.
 #[derive(Debug)]
-pub(crate) struct Ramp {
+pub(crate) struct SlowStart {
     until: Moment,
     room: u32,
     taken: u32,
 }
 
-impl Ramp {
+impl SlowStart {
     /// Begins as the policy says, which may be not at all.
     pub(crate) fn begin(policy: &BreakerPolicy, now: Moment) -> Option<Self> {
-        (policy.ramp > 0).then(|| Self { until: now.plus(policy.cooldown.base), room: policy.ramp, taken: 0 })
+        (policy.slow_start > 0).then(|| Self {
+            until: now.plus(policy.cooldown.base),
+            room: policy.slow_start,
+            taken: 0,
+        })
     }
 
     pub(crate) fn is_over(&self, now: Moment) -> bool {

@@ -1,4 +1,4 @@
-//! `seawall import` and `seawall eject`: Seawall put before the servers of a client, and taken away again.
+//! `seawall install` and `seawall uninstall`: Seawall put before the servers of a client, and taken away again.
 
 use std::path::{Path, PathBuf};
 
@@ -7,14 +7,14 @@ use clap::Args;
 use super::given::variable;
 use super::{Ended, USAGE, out};
 use crate::check::reached::shell;
-use crate::config::adopt::file::Current;
-use crate::config::adopt::{Deed, Fate, Plan, Then, clients, plan};
+use crate::config::client_files::file::Current;
+use crate::config::client_files::{Deed, Fate, Plan, Then, clients, plan};
 use crate::runtime::log::plain;
 use crate::runtime::plural::counted;
 
 /// What both can be told.
 #[derive(Args, Debug)]
-pub(super) struct Adopt {
+pub(super) struct Target {
     /// A client by its name, or its MCP file
     #[arg(value_name = "CLIENT|FILE")]
     file: String,
@@ -26,55 +26,55 @@ pub(super) struct Adopt {
     server: Vec<String>,
 }
 
-/// What `import` can be told.
+/// What `install` can be told.
 #[derive(Args, Debug)]
-pub(super) struct Import {
+pub(super) struct Install {
     #[command(flatten)]
-    adopt: Adopt,
+    target: Target,
     /// What the client starts [default: the full path of this program]
     #[arg(long, value_name = "PROGRAM")]
     command: Option<String>,
 }
 
 /// Puts Seawall before the servers of a client.
-pub(super) fn import(import: &Import) -> Ended {
-    let command = import.command.clone().or_else(this_program);
+pub(super) fn install(install: &Install) -> Ended {
+    let command = install.command.clone().or_else(this_program);
     let command = command.ok_or((USAGE, "this program does not know its own path: give --command".to_owned()))?;
-    let given = import.command.as_ref().map(|command| format!(" --command {}", shell(command)));
+    let given = install.command.as_ref().map(|command| format!(" --command {}", shell(command)));
     run(
-        "import",
+        "install",
         &given.unwrap_or_default(),
-        &import.adopt,
-        Deed::Import { seawall: &command, path: &variable("PATH").unwrap_or_default() },
+        &install.target,
+        Deed::Install { seawall: &command, path: &variable("PATH").unwrap_or_default() },
     )
 }
 
 /// Takes it away again.
-pub(super) fn eject(adopt: &Adopt) -> Ended {
-    run("eject", "", adopt, Deed::Eject)
+pub(super) fn uninstall(target: &Target) -> Ended {
+    run("uninstall", "", target, Deed::Uninstall)
 }
 
-fn run(name: &str, given: &str, adopt: &Adopt, deed: Deed<'_>) -> Ended {
+fn run(name: &str, given: &str, target: &Target, deed: Deed<'_>) -> Ended {
     let home = variable("HOME").map(PathBuf::from);
-    let path = clients::file(&adopt.file, Path::new(""), home.as_deref()).map_err(|why| (USAGE, why))?;
+    let path = clients::file(&target.file, Path::new(""), home.as_deref()).map_err(|why| (USAGE, why))?;
     let wrong = |why: String| (USAGE, format!("{}: {why}", path.display()));
     let current = Current::read(&path).map_err(wrong)?;
-    let plan = plan(&path, current.text(), deed, &adopt.server).map_err(|problems| (USAGE, problems.to_string()))?;
-    out(shown(&path, &plan, deed, adopt.write).trim_end());
+    let plan = plan(&path, current.text(), deed, &target.server).map_err(|problems| (USAGE, problems.to_string()))?;
+    out(shown(&path, &plan, deed, target.write).trim_end());
     if plan.changed() == 0 {
         return Ok(());
     }
-    let (file, servers) = (shell(&adopt.file), adopt.server.iter().map(|name| format!(" --server {}", shell(name))));
+    let (file, servers) = (shell(&target.file), target.server.iter().map(|name| format!(" --server {}", shell(name))));
     let rest = format!("{file}{}", servers.collect::<String>());
-    if !adopt.write {
+    if !target.write {
         out(&format!("\nNothing is written yet. To write it: seawall {name} {rest}{given} --write"));
         return Ok(());
     }
     let copy = current.replace(&plan.text, plan.is_untouched).map_err(wrong)?;
     let copy = copy.display();
     out(&format!("\nWritten. The file as it was before Seawall: {copy}\nRestart the client for it to take effect."));
-    if name == "import" {
-        out(&format!("To undo it: seawall eject {rest} --write"));
+    if name == "install" {
+        out(&format!("To undo it: seawall uninstall {rest} --write"));
     }
     Ok(())
 }
@@ -83,10 +83,10 @@ fn run(name: &str, given: &str, adopt: &Adopt, deed: Deed<'_>) -> Ended {
 fn shown(path: &Path, plan: &Plan, deed: Deed<'_>, writes: bool) -> String {
     let (changed, all) = (plan.changed(), counted(plan.servers.len(), "server"));
     let does = match (deed, writes) {
-        (Deed::Import { .. }, false) => "would start through Seawall",
-        (Deed::Import { .. }, true) => "start through Seawall from now on",
-        (Deed::Eject, false) => "would start without Seawall again",
-        (Deed::Eject, true) => "start without Seawall again",
+        (Deed::Install { .. }, false) => "would start through Seawall",
+        (Deed::Install { .. }, true) => "start through Seawall from now on",
+        (Deed::Uninstall, false) => "would start without Seawall again",
+        (Deed::Uninstall, true) => "start without Seawall again",
     };
     let mut text = format!("{}: {changed} of {all} {does}\n", path.display());
     for Fate { name, project, line, then } in &plan.servers {

@@ -1,4 +1,4 @@
-//! Decides how servers are loaded: what stands under `[load]`.
+//! Decides how servers are loaded: what stands under `[startup]`.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const MOST: u32 = 20;
 
 /// How servers are loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LoadConfig {
+pub struct StartupConfig {
     /// Attempts of one load; 0 means 1.
     pub attempts: u32,
     /// The first pause between them.
@@ -25,7 +25,7 @@ pub struct LoadConfig {
     pub denied_text: Option<DeniedText>,
 }
 
-impl Default for LoadConfig {
+impl Default for StartupConfig {
     fn default() -> Self {
         Self {
             attempts: 3,
@@ -37,8 +37,8 @@ impl Default for LoadConfig {
 }
 
 /// Reads the section.
-pub(super) fn read(section: &Field<'_>, problems: &mut Problems) -> LoadConfig {
-    let mut load = LoadConfig::default();
+pub(super) fn read(section: &Field<'_>, problems: &mut Problems) -> StartupConfig {
+    let mut load = StartupConfig::default();
     for (key, value) in section.entries(problems) {
         match key {
             "attempts" => load.attempts = problems.keep(value.whole(MOST)).unwrap_or(load.attempts),

@@ -18,14 +18,14 @@ use super::handshake::Opening;
 use super::look::{Found, Missed};
 use super::{Failure, Link, Server};
 use crate::config::place;
-use crate::config::{LoadConfig, Transport};
+use crate::config::{StartupConfig, Transport};
 use crate::protocol::limits;
 use crate::upstream::call::Outlet;
 
 /// What is known of loading one server.
 #[derive(Debug)]
-pub struct Load {
-    config: LoadConfig,
+pub struct Startup {
+    config: StartupConfig,
     env: Env,
     state: Mutex<State>,
     late: Arc<Semaphore>,
@@ -62,9 +62,9 @@ pub enum Listing {
     Failed,
 }
 
-impl Load {
+impl Startup {
     /// As it is configured; nothing was tried.
-    pub fn new(config: LoadConfig, env: Env) -> Self {
+    pub fn new(config: StartupConfig, env: Env) -> Self {
         Self {
             config,
             env,
@@ -209,25 +209,25 @@ impl Load {
 impl Server {
     /// Opens a conversation; what belongs to no call goes to `general`.
     pub async fn open(&self, opening: &Opening, general: &Arc<dyn Outlet>) -> Result<Arc<Link>, Failure> {
-        self.load.began();
+        self.startup.began();
         // A process that dies at its start is not started three times within a second.
         let is_quick = self.reconnect.last().is_none() && !matches!(self.transport, Transport::Stdio { .. });
         let options = LoadOptions {
-            attempts: if is_quick { self.load.config.attempts } else { 1 },
+            attempts: if is_quick { self.startup.config.attempts } else { 1 },
             // The handshake has limits of its own.
             attempt_timeout: limits::HANDSHAKE * 4,
             timeout: limits::HANDSHAKE * 4,
-            ..self.load.options()
+            ..self.startup.options()
         };
         let tries = Tries { server: self, opening, general, link: Mutex::default(), last: Mutex::default() };
         // Boxed: a handshake takes much room, and the stack is small.
         let outcome = match Box::pin(load_step::<()>(&self.name, &tries, &options)).await {
             Ok(outcome) => outcome,
-            Err(invalid) => return Err(Failure::Unreachable(invalid.within("load").to_string())),
+            Err(invalid) => return Err(Failure::Unreachable(invalid.within("startup").to_string())),
         };
         match tries.link.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(link) => {
-                self.load.greeted();
+                self.startup.greeted();
                 Ok(link)
             }
             None => {
@@ -241,7 +241,7 @@ impl Server {
     /// Tries once to open a conversation in which the tools can be listed; it is over then.
     pub async fn list_once(&self, opening: &Opening) -> Result<Found, Signals> {
         let found = self.look(opening, limits::PAGES).await.map_err(|missed| self.missed(&missed))?;
-        self.load.worked();
+        self.startup.worked();
         Ok(found)
     }
 
@@ -255,7 +255,7 @@ impl Server {
 
     /// What a failure of this server means for its tools.
     pub fn missing(&self, failure: &Failure) -> ServerOutcome<()> {
-        let state = self.load.state();
+        let state = self.startup.state();
         let known = match failure {
             // Said of a conversation that could not be opened: how that failed says more.
             Failure::Starting(_) | Failure::Away { .. } | Failure::Unreachable(_) => state.failed.clone(),
@@ -268,7 +268,7 @@ impl Server {
             }
             failure => Classifier::new().classify_load(&self.told(failure)),
         });
-        if failed.disposition == Disposition::Transient && self.load.is_overdue(&state) {
+        if failed.disposition == Disposition::Transient && self.startup.is_overdue(&state) {
             let since = state.since.map(|since| since.elapsed()).unwrap_or_default();
             failed.disposition = Disposition::Permanent;
             failed.message = format!("not ready after {} s: {}", since.as_secs(), failed.message);
@@ -323,7 +323,7 @@ impl Tries<'_> {
             }
             Err(failure) => {
                 let signals = self.server.told(&failure);
-                self.server.load.failed(&signals, failure.is_final());
+                self.server.startup.failed(&signals, failure.is_final());
                 *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
                 Err(signals)
             }
