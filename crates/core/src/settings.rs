@@ -179,14 +179,15 @@ impl<T: Clone> Pipeline<T> {
         self.gatekeeper.ledger.in_flight.delivered(key, control.entry());
     }
 
-    /// The same call may have been executed before this process began, and its caller has not known that for `age`: it is held back
-    /// as one that became uncertain here.
-    pub fn note_uncertain(&self, tool: &Tool, call: &Call, age: Duration) {
+    /// The same call was `sent` so long ago by another process, and for `unknown` nobody has known what became of it: it is held
+    /// back as one that became uncertain here.
+    pub fn note_uncertain(&self, tool: &Tool, call: &Call, sent: Duration, unknown: Duration) {
         let key = self.keys.of(tool, call);
         let key = call.rejoin.as_ref().map_or(key, |rejoin| self.keys.scoped(key, &rejoin.scope));
-        if let Some(lasts) = tool.policy.uncertain_write_hold.filter(|lasts| *lasts > age) {
+        if let Some(lasts) = tool.policy.uncertain_write_hold.filter(|lasts| *lasts > unknown) {
             let uncertain = &self.gatekeeper.ledger.uncertain;
-            uncertain.note_before(age, key, (&call.caller, &call.session), &tool.server.name, lasts);
+            let lasts = lasts + sent.saturating_sub(unknown);
+            uncertain.note_before(sent, key, (&call.caller, &call.session), &tool.server.name, lasts);
         }
     }
 

@@ -116,10 +116,11 @@ impl Gateway {
         }
     }
 
-    /// Notes writes under way for the next gateway at the same `place`, where anything is kept.
-    pub fn note_writes(&self, place: &str) {
+    /// Notes writes under way for the next gateway at the same `place`, where anything is kept; `circumstances` are what else
+    /// decides what its servers show.
+    pub fn note_writes(&self, place: &str, circumstances: &str) {
         if let Some(folder) = self.all.memory.journal() {
-            self.all.journal.open(&folder, place);
+            self.all.journal.open(&folder, place, circumstances);
         }
     }
 

@@ -255,8 +255,11 @@ impl<T: Clone> Run<'_, T> {
 
     /// A copy for a client that waits for an identical call, and may give up before that is answered.
     pub(crate) fn copy_meanwhile(&self) -> Option<Outcome<T>> {
-        let cached = self.tool.policy.fallback.contains(&Fallback::Cached).then(|| self.cached(&self.timed_out()));
-        cached?.ok().map(|served| self.serve(served))
+        let stale = self.pipeline.stale_copy(self.tool, self.copy_key())?;
+        let is_allowed = self.tool.policy.fallback.contains(&Fallback::Cached);
+        let note = texts::cached_meanwhile(self.pipeline.style, self.tool.policy.kind, stale.age, stale.before_a_write);
+        let served = Served { age: Some(stale.age), ..served("cached", note, Body::Value(stale.value)) };
+        is_allowed.then(|| self.serve(served))
     }
 
     /// Whether the call would be answered with a copy if it failed now.

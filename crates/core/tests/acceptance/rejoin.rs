@@ -110,6 +110,9 @@ async fn a_read_that_is_asked_for_again_in_silence_is_answered_with_a_copy_befor
             _ => None,
         };
         assert_eq!((by, again.elapsed.as_secs()), expected, "{again:?}");
+        if let Outcome::Served(served) = &again.outcome {
+            assert_eq!(served.note, "Cached copy from 6 s ago; the live read has not been answered yet.");
+        }
         assert_eq!(world.executions(), 1 + u32::from(has_copy), "the server is not asked once more");
     }
 }
@@ -410,27 +413,62 @@ async fn an_answer_that_comes_later_than_a_silent_client_waits_is_kept_for_its_n
     assert_eq!(world.executions(), 2);
 }
 
+/// A read that its client asks for again after eight seconds, though the first still runs.
+async fn asks_again_in_silence(world: &World) {
+    let _silent = world.call("get_issue", call());
+    pass(secs(8)).await;
+    let again = call();
+    world.call("get_issue", again.clone()).await.unwrap();
+    world.delivered("get_issue", &again);
+    pass(secs(2)).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_when_a_client_known_to_give_up_in_silence_may_have_done_so_is_kept_for_its_repeat() {
-    for is_known in [true, false] {
+    // How often it was seen to, how long after the answer it asks again, and whether that is the same call.
+    for (seen, after, is_same) in [(2, 1, true), (2, 3, false), (1, 1, false), (0, 1, false)] {
         let world = World::new();
-        if is_known {
-            let (_silent, _repeat) = (world.call("get_issue", call()), pass(secs(4)).await);
-            world.call("get_issue", call()).await.unwrap();
+        for _ in 0..seen {
+            asks_again_in_silence(&world).await;
         }
-        // It gives up after four seconds, and asks again after the answer was written, for all one can see.
+        let before = world.executions();
         let silent = call();
         world.call("create_issue", silent.clone()).await.unwrap();
         world.delivered("create_issue", &silent);
-        pass(secs(3)).await;
+        pass(secs(after)).await;
         let again = call();
-        let expected = if is_known { ("done 2", Some(secs(3))) } else { ("done 2", None) };
-        assert_eq!(text(&world.call("create_issue", again.clone()).await.unwrap()), expected);
+        let answer = world.call("create_issue", again.clone()).await.unwrap();
+        assert_eq!(answer.rejoined.is_some(), is_same, "{seen} {after}");
+        assert_eq!(world.executions() - before, if is_same { 1 } else { 2 }, "{seen} {after}");
         world.delivered("create_issue", &again);
-        pass(secs(2)).await;
-        let third = world.call("create_issue", call()).await.unwrap();
-        assert_eq!(text(&third), ("done 3", None), "it has read the answer, and means another");
+        pass(secs(3)).await;
+        world.call("create_issue", call()).await.unwrap();
+        assert_eq!(
+            world.executions() - before,
+            if is_same { 2 } else { 3 },
+            "it has read the answer, and means another"
+        );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_read_before_a_write_is_no_answer_to_who_reads_after_it() {
+    let world = World::new();
+    for _ in 0..3 {
+        asks_again_in_silence(&world).await;
+    }
+    let read = call();
+    world.call("get_issue", read.clone()).await.unwrap();
+    world.delivered("get_issue", &read);
+    pass(secs(1)).await;
+    assert_eq!(world.call("get_issue", call()).await.unwrap().rejoined, None, "a read that was answered is over");
+
+    let _silent = world.call("get_issue", call());
+    pass(secs(2)).await;
+    world.call("create_issue", call()).await.unwrap();
+    let before = world.executions();
+    let after = world.call("get_issue", call()).await.unwrap();
+    assert_eq!((after.rejoined, world.executions() - before), (None, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -181,8 +181,8 @@ impl Carried {
         let written = asked.written.as_deref().unwrap_or_default();
         let journal = tool.policy().uncertain_write_hold.and(Some(&self.route.journal))?;
         let write = journal.write(rejoin, self.looker(), tool.name(), &asked.arguments, written)?;
-        if let Some(age) = write.left_behind() {
-            self.route.policies.pipeline.note_uncertain(tool, asked, age);
+        if let Some((sent, unknown)) = write.left_behind() {
+            self.route.policies.pipeline.note_uncertain(tool, asked, sent, unknown);
         }
         Some(write)
     }

@@ -22,7 +22,13 @@ use crate::upstream::mark;
 
 /// What is remembered stands in the store where there is one.
 pub(super) fn memory(config: &Config, is_off: bool) -> Memory {
-    Memory::new(memory_folder(config).filter(|_| !is_off))
+    let folder = memory_folder(config).filter(|_| !is_off);
+    if folder.is_none() && !is_off {
+        log::warn(
+            "neither XDG_STATE_HOME nor HOME is set: nothing is remembered, also no write that is under way when seawall is killed",
+        );
+    }
+    Memory::new(folder)
 }
 
 /// Where it stands.

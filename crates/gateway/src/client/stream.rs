@@ -95,9 +95,9 @@ impl Stream {
         has_room
     }
 
-    /// One answer of many on a stream for all of them: never given up.
-    pub fn say(&self, message: impl Into<Pieces>) {
-        self.push(message.into(), false, false);
+    /// One answer of many on a stream for all of them: never given up. Gives its place; 0 if nothing is said any more.
+    pub fn say(&self, message: impl Into<Pieces>) -> u64 {
+        self.push(message.into(), false, false)
     }
 
     /// The answer. Nothing can be said after it.
@@ -127,10 +127,10 @@ impl Stream {
         self.news.notify_waiters();
     }
 
-    fn push(&self, message: Pieces, last: bool, droppable: bool) {
+    fn push(&self, message: Pieces, last: bool, droppable: bool) -> u64 {
         let mut state = self.state();
         if state.ended {
-            return;
+            return 0;
         }
         state.places += 1;
         let place = state.places;
@@ -141,6 +141,7 @@ impl Stream {
         state.make_room();
         drop(state);
         self.news.notify_waiters();
+        place
     }
 
     /// A reader from after `place` on; a reader that was there before is turned away.

@@ -52,7 +52,7 @@ impl Listener {
         let tcp = TcpListener::bind(address).await?;
         let room = Room { largest: gateway.max_request, budget: Budget::new(limits::REQUEST_BYTES) };
         let folder = gateway.all().memory.sessions();
-        gateway.note_writes(&records::place(tcp.local_addr()?));
+        gateway.note_writes(&records::place(tcp.local_addr()?), "");
         let sessions = Arc::new(Sessions::new(&gateway, folder.as_deref(), tcp.local_addr()?));
         Ok(Self { gateway, guard, sessions, room, tcp })
     }

@@ -1,6 +1,7 @@
 //! One client on a pipe, in either era: the face of `run`, and of `serve --stdio`.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,8 +20,9 @@ use crate::protocol::build;
 use crate::protocol::hash;
 use crate::protocol::lines::{Line, Lines};
 use crate::protocol::names::Era;
+use crate::protocol::pieces::Pieces;
 use crate::protocol::{Kind, Message, Outline, Reject, limits};
-use crate::upstream::call::Call;
+use crate::upstream::call::{Call, Receipt};
 
 /// Who is at the other end, each time the program starts: whoever has the store's file.
 const ON_A_PIPE: &str = "pipe";
@@ -33,11 +35,12 @@ pub async fn serve(
     grace: Duration,
 ) {
     gateway.serve_one_client();
-    gateway.note_writes(&place(gateway));
+    gateway.note_writes(&place(gateway), &variables());
     let out = Arc::new(Stream::default());
     let session = Session::new(ON_A_PIPE, Arc::default(), Arc::clone(gateway.all()), Arc::clone(&out));
-    let writer = tokio::spawn(write(out.reader(0), output));
-    let face = Face { session, out, calls: TaskTracker::new() };
+    let receipts: Arc<Receipts> = Arc::default();
+    let writer = tokio::spawn(write(out.reader(0), output, Arc::clone(&receipts)));
+    let face = Face { session, out, receipts, calls: TaskTracker::new() };
     let mut lines = Lines::outlined(input, gateway.max_request);
     let draining = gateway.lifecycle.draining.clone();
     loop {
@@ -67,8 +70,29 @@ pub async fn serve(
     face.session.close().await;
 }
 
+/// Answers whose delivery somebody waits for, by their places on the stream: delivered is what the pipe has taken.
+#[derive(Default)]
+struct Receipts(Mutex<HashMap<u64, Arc<Receipt>>>);
+
+impl Receipts {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<u64, Arc<Receipt>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says an answer. Whoever writes it waits until it is noted.
+    fn say(&self, out: &Stream, answer: Pieces, receipt: Arc<Receipt>) {
+        let mut waiting = self.waiting();
+        waiting.insert(out.say(answer), receipt);
+    }
+
+    fn written(&self, place: u64) {
+        let receipt = self.waiting().remove(&place);
+        receipt.iter().for_each(|receipt| receipt.delivered());
+    }
+}
+
 /// Writes everything that is said, one line each.
-async fn write(mut reader: Reader, output: impl AsyncWrite + Unpin) {
+async fn write(mut reader: Reader, output: impl AsyncWrite + Unpin, receipts: Arc<Receipts>) {
     // What is small goes out in one piece, what is large as it is.
     let mut output = BufWriter::new(output);
     while let Next::Said(said) = reader.next().await {
@@ -83,27 +107,39 @@ async fn write(mut reader: Reader, output: impl AsyncWrite + Unpin) {
         if written.await.is_err() {
             return;
         }
+        receipts.written(said.place);
     }
 }
 
-/// Where the writes of a pipe are noted: at the place of its servers, whoever starts them.
+/// Where the writes of a pipe are noted: at the place of its servers, whoever starts them in this folder.
 fn place(gateway: &Gateway) -> String {
-    let servers: Vec<String> = gateway.servers.iter().map(|server| server.remembered_as()).collect();
+    let mut servers: Vec<String> = gateway.servers.iter().map(|server| server.remembered_as()).collect();
+    servers.push(std::env::current_dir().unwrap_or_default().display().to_string());
     format!("pipe-{}", hash::key(&servers.iter().map(|server| server.as_bytes()).collect::<Vec<_>>()))
+}
+
+/// The variables that its servers inherit, as a hash: another account or project may be in them.
+fn variables() -> String {
+    let mut variables: Vec<_> = std::env::vars_os().collect();
+    variables.sort();
+    let parts: Vec<&[u8]> =
+        variables.iter().flat_map(|(name, value)| [name.as_encoded_bytes(), value.as_encoded_bytes()]).collect();
+    hash::key(&parts)
 }
 
 struct Face {
     session: Arc<Session>,
     out: Arc<Stream>,
+    receipts: Arc<Receipts>,
     calls: TaskTracker,
 }
 
 impl Face {
     fn refuse(&self, untaken: &Untaken, outline: &Outline) {
         match untaken.tell(&self.session.route, outline) {
-            Told::Sender(answer) => self.out.say(answer),
+            Told::Sender(answer) => _ = self.out.say(answer),
             Told::Server(answer) => self.session.answered(answer),
-            Told::Nobody(error) => self.out.say(build::error(None, &error)),
+            Told::Nobody(error) => _ = self.out.say(build::error(None, &error)),
         }
     }
 
@@ -125,7 +161,8 @@ impl Face {
         if era == Era::Modern
             && let Err(error) = versions::check(&message)
         {
-            return self.out.say(build::error(message.id(), &error));
+            self.out.say(build::error(message.id(), &error));
+            return;
         }
         let (caller, outlet) = match era {
             Era::Legacy => (Caller::Legacy(Arc::clone(&session), Arc::clone(&out)), session.outlet(&out)),
@@ -141,17 +178,17 @@ impl Face {
         let Some(id) = call.request.id().cloned() else { return };
         let began = match session.calls().begin(&id, &call.cancel, call.request.raw().len()) {
             Ok(began) => began,
-            Err(error) => return self.out.say(build::error(Some(&id), &error)),
+            Err(error) => {
+                self.out.say(build::error(Some(&id), &error));
+                return;
+            }
         };
-        let receipt = Arc::clone(&call.receipt);
+        let (receipt, receipts) = (Arc::clone(&call.receipt), Arc::clone(&self.receipts));
         self.calls.spawn(async move {
             let answer = dispatch(&session.route, &caller, call).await;
             drop(began);
             if let Some(answer) = answer {
-                out.say(answer);
-                if out.is_read() {
-                    receipt.delivered();
-                }
+                receipts.say(&out, answer, receipt);
             }
         });
     }

@@ -111,6 +111,14 @@ impl Wrapped {
     pub(crate) fn close(&mut self) {
         self.stdin = None;
     }
+
+    /// Closes both ends, as a client does that is killed.
+    #[allow(dead_code, reason = "not every suite that shares this file has clients that die")]
+    pub(crate) fn die(&mut self) {
+        let nothing = std::process::Command::new("true").stdout(Stdio::piped()).spawn().unwrap().stdout.take().unwrap();
+        self.lines = BufReader::new(ChildStdout::from_std(nothing).unwrap()).lines();
+        self.stdin = None;
+    }
 }
 
 /// `seawall serve`, spoken to over HTTP.

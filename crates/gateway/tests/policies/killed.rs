@@ -12,10 +12,16 @@ use super::server::{End, Faulty, failure, text};
 
 /// A wrapper around the server, with all that is kept in `folder`.
 async fn wrapper(server: &Faulty, folder: &Path) -> Wrapped {
+    wrapper_in(server, folder, folder, "me").await
+}
+
+/// The same, started in another place and for another account.
+async fn wrapper_in(server: &Faulty, folder: &Path, cwd: &Path, account: &str) -> Wrapped {
     let config = folder.join("seawall.toml");
     std::fs::write(&config, server.config("", "")).unwrap();
     let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
     process.env("XDG_STATE_HOME", folder).args(["serve", "--stdio", "--config"]).arg(&config);
+    process.current_dir(cwd).env("ACCOUNT", account);
     let mut wrapper = Wrapped::start(process);
     wrapper.initialize(json!({})).await;
     wrapper.ask(1, "tools/list", json!({})).await;
@@ -29,7 +35,10 @@ fn write(id: i64) -> String {
 
 /// What another process gets that makes the same write.
 async fn repeated(server: &Faulty, folder: &Path) -> Value {
-    let mut wrapper = wrapper(server, folder).await;
+    written(wrapper(server, folder).await).await
+}
+
+async fn written(mut wrapper: Wrapped) -> Value {
     wrapper.send(&write(2)).await;
     let answer = wrapper.answer(&json!(2)).await.0;
     wrapper.close();
@@ -38,7 +47,10 @@ async fn repeated(server: &Faulty, folder: &Path) -> Value {
 }
 
 async fn look(server: &Faulty, folder: &Path) {
-    let mut wrapper = wrapper(server, folder).await;
+    looked(wrapper(server, folder).await).await;
+}
+
+async fn looked(mut wrapper: Wrapped) {
     let answer = wrapper.ask(2, "tools/call", json!({"name": "list_issues", "arguments": {}})).await;
     assert_eq!(text(&answer), "fine");
     wrapper.close();
@@ -121,4 +133,54 @@ async fn a_write_of_a_wrapper_whose_client_is_there_is_no_other_clients_affair()
     assert_eq!(text(&repeated(&server, folder.path()).await), "fine", "two clients, two intents");
     go.add_permits(1);
     assert_eq!(text(&first.answer(&json!(2)).await.0), "made");
+}
+
+#[tokio::test]
+async fn a_client_that_dies_or_gives_up_sooner_than_a_second_leaves_its_write_in_doubt_too() {
+    for dies in [true, false] {
+        let ((server, go), folder) = (holding().await, tempfile::TempDir::new().unwrap());
+        let mut first = wrapper(&server, folder.path()).await;
+        first.send(&write(2)).await;
+        until("the write runs", async || server.calls("create_issue") == 1).await;
+        if dies {
+            // Both of its ends close at once; the answer has nowhere to go.
+            first.die();
+        } else {
+            tokio::time::sleep(Duration::from_millis(400)).await;
+            first.close();
+        }
+        go.add_permits(1);
+        soon(first.child.wait()).await.unwrap();
+        let code = failure(&repeated(&server, folder.path()).await)["code"].clone();
+        assert_eq!((code, server.calls("create_issue")), (json!("WRITE_UNCERTAIN"), 1), "dies: {dies}");
+    }
+}
+
+#[tokio::test]
+async fn a_wrapper_that_was_there_before_knows_of_the_write_too_and_its_look_counts() {
+    let ((server, _go), folder) = (holding().await, tempfile::TempDir::new().unwrap());
+    let (mut first, mut second) = (wrapper(&server, folder.path()).await, wrapper(&server, folder.path()).await);
+    first.send(&write(2)).await;
+    until("the write runs", async || server.calls("create_issue") == 1).await;
+    first.child.kill().await.unwrap();
+    second.send(&write(3)).await;
+    let refused = second.answer(&json!(3)).await.0;
+    assert_eq!(failure(&refused)["code"], "WRITE_UNCERTAIN", "{refused}");
+    second.ask(4, "tools/call", json!({"name": "list_issues", "arguments": {}})).await;
+    assert_eq!(text(&repeated(&server, folder.path()).await), "fine", "it was looked at");
+}
+
+#[tokio::test]
+async fn a_server_in_another_folder_is_another_one_and_another_accounts_look_lifts_nothing() {
+    let ((server, _go), folder) = (holding().await, tempfile::TempDir::new().unwrap());
+    let elsewhere = tempfile::TempDir::new().unwrap();
+    let mut first = wrapper(&server, folder.path()).await;
+    first.send(&write(2)).await;
+    until("the write runs", async || server.calls("create_issue") == 1).await;
+    first.child.kill().await.unwrap();
+    looked(wrapper_in(&server, folder.path(), folder.path(), "bob").await).await;
+    let code = failure(&repeated(&server, folder.path()).await)["code"].clone();
+    assert_eq!(code, "WRITE_UNCERTAIN", "bob has seen his own");
+    let other = written(wrapper_in(&server, folder.path(), elsewhere.path(), "me").await).await;
+    assert_eq!(text(&other), "fine", "it is another project's");
 }

@@ -33,6 +33,7 @@ pub(super) struct Entry<T> {
     began: Moment,
     copy_key: CallKey,
     writes: u64,
+    is_replayable: bool,
     shares: bool,
     /// Whether its answer may be given to somebody who asks again.
     takes: bool,
@@ -45,6 +46,8 @@ pub(super) struct Entry<T> {
     asked: Moment,
     /// After how long a client that says nothing asked again, now or earlier: it may give up as silently as long after that.
     patience: Option<Duration>,
+    /// Its answer was written, and its client may have given up by then.
+    is_suspect: bool,
     /// How long this one has waited until it asked again without a word.
     silence: Option<Duration>,
     answered: Option<Answered<T>>,
@@ -104,6 +107,7 @@ impl<T: Clone> Entry<T> {
             began: now,
             copy_key: call.copy_key,
             writes: call.writes,
+            is_replayable: call.is_replayable,
             shares: call.shares,
             takes: call.rejoin.is_some_and(|rejoin| rejoin.takes),
             control: call.control.cloned(),
@@ -111,6 +115,7 @@ impl<T: Clone> Entry<T> {
             is_joined: false,
             asked: now,
             patience,
+            is_suspect: false,
             silence: None,
             answered: None,
         }
@@ -130,6 +135,9 @@ impl<T: Clone> Entry<T> {
     pub(super) fn meet(&mut self, call: &Entering<'_>, now: Moment) -> Meeting<T> {
         match &self.answered {
             _ if call.is_replayable && call.copy_key != self.copy_key => Meeting::Aside,
+            // What was read before a write is no answer to who reads after it.
+            Some(_) if call.is_replayable && call.writes != self.writes => Meeting::Over,
+            None if call.is_replayable && call.writes != self.writes => Meeting::Aside,
             Some(_) if call.is_intent => self.hand_on(call, now),
             Some(answered) => {
                 self.meet_answered(answered, call, now).inspect_taken(&mut self.is_joined, &mut self.asked, now)
@@ -189,6 +197,9 @@ impl<T: Clone> Entry<T> {
             return self.meet_question(answered, call, now);
         }
         let is_taken = answered.delivered.is_some_and(|at| now.since(at) >= rejoin.after);
+        if self.is_another_intent(now) {
+            return Meeting::Over;
+        }
         // One whose client is still there is being delivered right now: who asks already asks for another.
         let is_late = self.is_joined || self.is_left(rejoin.after, now);
         if self.is_expired(now) || is_taken || !is_late {
@@ -234,12 +245,19 @@ impl<T: Clone> Entry<T> {
     /// Whether whoever asked last may have given up since, without a word. How long it thought before it asked again is not
     /// known, so half of that time is enough.
     fn may_be_left(&self, now: Moment) -> bool {
-        self.patience.is_some_and(|patience| now.since(self.asked) >= patience / 2)
+        !self.is_replayable && self.patience.is_some_and(|patience| now.since(self.asked) >= patience / 2)
     }
 
     /// When a client that asked again without a word is answered at the latest, to be in time.
     pub(super) fn gives_up(&self) -> Option<Duration> {
         self.patience.map(|patience| patience / 2)
+    }
+
+    /// Whether whoever asks has read the answer and means another call: nobody asked again while it ran, and a client that gives up
+    /// without a word would have asked again by now.
+    fn is_another_intent(&self, now: Moment) -> bool {
+        let is_late = |patience: Duration| now.since(self.began) > patience + patience / 2;
+        self.is_suspect && !self.is_joined && self.patience.is_some_and(is_late)
     }
 
     /// Waits with the others.
@@ -265,6 +283,7 @@ impl<T: Clone> Entry<T> {
     /// The answer was delivered to one client; whether nobody else can mean it.
     pub(super) fn is_over_when_delivered(&mut self, now: Moment) -> bool {
         let (is_joined, may_be_left) = (self.is_joined, self.may_be_left(now));
+        self.is_suspect = may_be_left;
         let Some(answered) = self.answered.as_mut().filter(|_| !may_be_left) else { return false };
         answered.delivered.get_or_insert(now);
         // Several may have asked again at once; and a question is not the end.

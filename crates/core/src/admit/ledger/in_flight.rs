@@ -90,8 +90,9 @@ struct Entries<T> {
     empty: VecDeque<(CallKey, u64)>,
     bytes: usize,
     next: u64,
-    /// Callers that gave up without a word, and the least that they waited before they asked again.
-    silent: HashMap<Arc<str>, Duration>,
+    /// Callers that may have given up without a word, and the least that they waited before they asked again; known once it
+    /// was seen twice.
+    silent: HashMap<Arc<str>, (Duration, bool)>,
 }
 
 impl<T: Clone> InFlight<T> {
@@ -130,7 +131,8 @@ impl<T: Clone> InFlight<T> {
         let number = entries.next;
         entries.next += 1;
         note_number(call, number);
-        let known = call.rejoin.and_then(|rejoin| entries.silent.get(&rejoin.scope)).copied();
+        let silent = call.rejoin.and_then(|rejoin| entries.silent.get(&rejoin.scope));
+        let known = silent.filter(|(_, is_known)| *is_known).map(|(waited, _)| *waited);
         entries.calls.insert(call.key, Entry::new(number, call, known, now));
         Entered::Lead(Lead { in_flight: self, key: call.key, number })
     }
@@ -202,8 +204,10 @@ impl<T> Entries<T> {
         if self.silent.len() >= MOST_SILENT && !self.silent.contains_key(&rejoin.scope) {
             self.silent.clear();
         }
-        let least = self.silent.entry(Arc::clone(&rejoin.scope)).or_insert(waited);
-        *least = waited.min(*least);
+        match self.silent.get_mut(&rejoin.scope) {
+            Some((least, is_known)) => (*least, *is_known) = (waited.min(*least), true),
+            None => _ = self.silent.insert(Arc::clone(&rejoin.scope), (waited, false)),
+        }
     }
 
     fn remove(&mut self, key: CallKey) {

@@ -26,11 +26,21 @@ pub(crate) fn cached(
     if style.is_labelled() {
         return labelled(kind, Kind::Read, "Showing cached information may be stale.");
     }
-    let mut note = format!("Cached copy from {} ago; live read failed ({}).", age(old), why(failure));
-    if before_a_write {
-        note.push_str(" Calls made since may have changed what it shows.");
+    let note = format!("Cached copy from {} ago; live read failed ({}).", age(old), why(failure));
+    note + changed_since(before_a_write)
+}
+
+/// A copy for a client that asked again while the live read runs.
+pub(crate) fn cached_meanwhile(style: Style, kind: Option<Kind>, old: Duration, before_a_write: bool) -> String {
+    if style.is_labelled() {
+        return labelled(kind, Kind::Read, "Showing cached information may be stale.");
     }
-    note
+    let note = format!("Cached copy from {} ago; the live read has not been answered yet.", age(old));
+    note + changed_since(before_a_write)
+}
+
+fn changed_since(a_write: bool) -> &'static str {
+    if a_write { " Calls made since may have changed what it shows." } else { "" }
 }
 
 /// A simpler search.

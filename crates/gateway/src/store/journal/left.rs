@@ -23,16 +23,16 @@ pub(super) struct LeftWrite {
 }
 
 impl LeftWrite {
-    /// How long nobody has been there to be told what became of `call`. `None` if this is another write, if somebody is there,
+    /// How long ago `call` was sent, and for how long nobody has been there to be told what became of it. `None` if this is another write, if somebody is there,
     /// or has looked since.
-    pub(super) fn since(&self, call: u128) -> Option<Duration> {
+    pub(super) fn since(&self, call: u128) -> Option<(Duration, Duration)> {
         let slot = (self.call == call).then(|| self.slot())??;
         if slot.left == 0 && is_dead(&self.file) {
             // From now on, for all who ask.
             let _for_us_only = Slot { left: now(), ..slot }.write(&self.file, self.place);
-            return Some(Duration::ZERO);
+            return Some((age(slot.at), Duration::ZERO));
         }
-        (slot.left != 0).then(|| age(slot.left))
+        (slot.left != 0).then(|| (age(slot.at), age(slot.left)))
     }
 
     /// Somebody looked: that shows nothing of what a living process still has under way.
@@ -61,28 +61,32 @@ fn is_dead(file: &File) -> bool {
     }
 }
 
-/// What other processes noted in a folder. What concerns nobody any more is removed.
-pub(super) fn find(folder: &Path) -> io::Result<Vec<LeftWrite>> {
+/// How many other processes have a file in a folder, and what they noted. What concerns nobody any more is removed.
+pub(super) fn find(folder: &Path, own: &Path) -> io::Result<(usize, Vec<LeftWrite>)> {
     let entries = fs::read_dir(folder)?.flatten();
     let mut files: Vec<_> =
         entries.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect();
     files.sort();
-    let (files, drafts): (Vec<_>, Vec<_>) =
-        files.into_iter().rev().partition(|(_, path)| path.extension().is_some_and(|name| name == EXTENSION));
+    let (files, drafts): (Vec<_>, Vec<_>) = files
+        .into_iter()
+        .rev()
+        .filter(|(_, path)| path != own)
+        .partition(|(_, path)| path.extension().is_some_and(|name| name == EXTENSION));
     for (_, path) in drafts.iter().filter(|(written, _)| written.elapsed().is_ok_and(|age| age > LONGEST)) {
         let _others = fs::remove_file(path);
     }
-    let mut left = Vec::new();
+    let (mut others, mut left) = (0, Vec::new());
     for (number, (_, path)) in files.iter().enumerate() {
         let Ok(file) = OpenOptions::new().read(true).write(true).open(path).map(Arc::new) else { continue };
         let writes = read(&file);
         if (writes.is_empty() || number >= FILES) && is_dead(&file) {
             let _others = fs::remove_file(path);
         } else if number < FILES {
+            others += 1;
             left.extend(writes);
         }
     }
-    Ok(left)
+    Ok((others, left))
 }
 
 fn read(file: &Arc<File>) -> Vec<LeftWrite> {

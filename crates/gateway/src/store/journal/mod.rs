@@ -15,10 +15,10 @@ mod tests;
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use seawall::{Keys, Rejoin};
 use serde_json::Value;
@@ -34,14 +34,37 @@ pub struct Journal(OnceLock<Open>);
 
 #[derive(Debug)]
 struct Open {
+    folder: PathBuf,
     own: Slots,
-    left: Vec<LeftWrite>,
+    circumstances: String,
+    /// When the folder last changed in which this process was found to be alone.
+    alone: Mutex<Option<SystemTime>>,
 }
 
 impl Open {
-    fn new(folder: &Path) -> io::Result<Self> {
+    fn new(folder: &Path, circumstances: &str) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        Ok(Self { left: left::find(folder)?, own: Slots::new(folder)? })
+        let open = Self {
+            folder: folder.to_owned(),
+            own: Slots::new(folder)?,
+            circumstances: circumstances.to_owned(),
+            alone: Mutex::default(),
+        };
+        open.left();
+        Ok(open)
+    }
+
+    /// What other processes at this place have noted by now.
+    fn left(&self) -> Vec<LeftWrite> {
+        // Seldom there is another; and where nobody came since, there is none.
+        let changed = self.folder.metadata().and_then(|facts| facts.modified()).ok();
+        let mut alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+        if changed.is_some() && *alone == changed {
+            return Vec::new();
+        }
+        let (others, left) = left::find(&self.folder, self.own.path()).unwrap_or_default();
+        *alone = changed.filter(|_| others == 0);
+        left
     }
 }
 
@@ -55,15 +78,17 @@ pub struct Looker<'a> {
 }
 
 impl Looker<'_> {
-    fn number(&self) -> u128 {
-        u128::from_str_radix(&key(&[self.conversation.as_bytes(), self.server.as_bytes()]), 16).unwrap_or_default()
+    fn number(&self, open: &Open) -> u128 {
+        let parts = [self.conversation.as_bytes(), self.server.as_bytes(), open.circumstances.as_bytes()];
+        u128::from_str_radix(&key(&parts), 16).unwrap_or_default()
     }
 }
 
 impl Journal {
-    /// Opens the journal of a `place`, below `folder`: what processes at the same place left is known from now on.
-    pub fn open(&self, folder: &Path, place: &str) {
-        match Open::new(&folder.join(place)) {
+    /// Opens the journal of a `place`, below `folder`: what processes at the same place left is known from now on. Who was started with
+    /// other `circumstances` may look at something else, and lifts nothing by it.
+    pub fn open(&self, folder: &Path, place: &str, circumstances: &str) {
+        match Open::new(&folder.join(place), circumstances) {
             Ok(open) => _ = self.0.set(open),
             Err(error) => slots::warn(folder, &error),
         }
@@ -78,20 +103,23 @@ impl Journal {
         arguments: &Value,
         written: &str,
     ) -> Option<Arc<JournaledWrite>> {
-        self.0.get()?;
+        let open = self.0.get()?;
         // Under fixed keys, so that the next process finds it: whoever can make two calls that collide can make both.
         let call = Keys::fixed().key(&[&*rejoin.scope, looker.server, tool, written], arguments).number();
-        let (journal, who, patience) = (Arc::clone(self), looker.number(), rejoin.after);
+        let (journal, who, patience) = (Arc::clone(self), looker.number(open), rejoin.after);
         let (is_noted, is_known) = Default::default();
         Some(Arc::new(JournaledWrite { journal, call, who, patience, is_noted, is_known }))
     }
 
     /// Somebody has read from a server, and can know what became of writes there.
     pub fn looked(&self, looker: Looker<'_>) {
-        let Some(open) = self.0.get().filter(|open| !open.left.is_empty() || !open.own.is_empty()) else { return };
-        let who = looker.number();
-        open.own.looked(who);
-        open.left.iter().for_each(|left| left.looked(who));
+        let Some(open) = self.0.get() else { return };
+        let left = open.left();
+        if !left.is_empty() || !open.own.is_empty() {
+            let who = looker.number(open);
+            open.own.looked(who);
+            left.iter().for_each(|left| left.looked(who));
+        }
     }
 
     /// The client closed its end: what it had given up by then is other processes' affair from now on.
@@ -114,10 +142,11 @@ pub struct JournaledWrite {
 }
 
 impl JournaledWrite {
-    /// For how long nobody has known what became of the same write of another process, if that is so.
-    pub fn left_behind(&self) -> Option<Duration> {
+    /// How long ago the same write was sent by another process, and for how long nobody has known what became of it, if that
+    /// is so.
+    pub fn left_behind(&self) -> Option<(Duration, Duration)> {
         let open = self.journal.0.get()?;
-        open.left.iter().filter_map(|left| left.since(self.call)).min()
+        open.left().iter().filter_map(|left| left.since(self.call)).min()
     }
 
     /// It is about to be sent.

@@ -16,6 +16,8 @@ use crate::runtime::random::secret;
 pub(super) const SLOTS: usize = 4096;
 /// The bytes of a slot.
 pub(super) const SLOT: usize = 64;
+/// A script that asks and closes its end does so at once; a client that waited for longer than this has given up.
+const SCRIPT: Duration = Duration::from_millis(200);
 /// How the name of a file ends.
 pub(super) const EXTENSION: &str = "slots";
 
@@ -104,6 +106,10 @@ impl Slots {
         Ok(Self { path, file, used: Mutex::default() })
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.lock().writes.is_empty()
     }
@@ -157,7 +163,7 @@ impl Slots {
     pub(super) fn leave(&self) {
         let mut used = self.lock();
         let Used { writes, is_broken, .. } = &mut *used;
-        for write in writes.values_mut().filter(|write| age(write.slot.at) >= write.patience) {
+        for write in writes.values_mut().filter(|write| age(write.slot.at) >= SCRIPT.min(write.patience)) {
             write.slot.left = now();
             *is_broken |= write.slot.write(&self.file, write.place).is_err();
         }
