@@ -135,4 +135,5 @@ pub use state::{MemoryQueue, Server, Tool};
 /// The examples of the README are run too.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/library.md")]
 struct Readme;

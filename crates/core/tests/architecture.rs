@@ -46,28 +46,34 @@ fn every_link_in_the_documents_leads_somewhere() {
 }
 
 #[test]
-fn every_path_in_the_life_of_a_call_exists() {
-    let architecture = read(&root().join("ARCHITECTURE.md"));
-    let paths: Vec<&str> =
-        between(&architecture, "`", "`").into_iter().filter(|code| code.starts_with("crates/")).collect();
-
-    assert!(paths.len() > 10);
-    for path in paths {
-        assert!(root().join(path).exists(), "{path}");
+fn every_path_in_the_documents_for_newcomers_exists() {
+    for page in ["ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        let text = read(&root().join(page));
+        let paths: Vec<&str> =
+            between(&text, "`", "`").into_iter().filter(|code| code.starts_with("crates/")).collect();
+        assert!(paths.len() > 10, "{page}");
+        for path in paths {
+            assert!(root().join(path).exists(), "{page}: {path}");
+        }
     }
 }
 
 #[test]
-fn every_test_that_the_readme_names_exists() {
-    let readme = read(&root().join("README.md"));
-    let promises = readme.split("## What you can rely on").nth(1).unwrap().split("\n## ").next().unwrap();
-    let named: BTreeSet<&str> = between(promises, "`", "`").into_iter().filter(|name| name.contains('_')).collect();
+fn every_test_that_the_promises_name_exists() {
+    let promises = read(&root().join("docs/promises.md"));
+    let named: BTreeSet<&str> = between(&promises, "`", "`").into_iter().filter(|name| name.contains('_')).collect();
     let sources: String = files(&root().join("crates"), ".rs").iter().map(|path| read(path)).collect();
 
     assert!(named.len() >= 10);
     for name in named {
         assert!(sources.contains(&format!("fn {name}(")), "{name}");
     }
+}
+
+#[test]
+fn the_readme_is_short() {
+    let lines = read(&root().join("README.md")).lines().count();
+    assert!(lines <= 200, "{lines} lines");
 }
 
 #[test]
