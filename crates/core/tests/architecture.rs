@@ -172,24 +172,31 @@ fn nothing_is_left_undone() {
     }
 }
 
-/// The folders of the gateway in layers: a folder uses its own layer and those above it.
-const LAYERS: [&[&str]; 12] = [
-    &["protocol"],
-    &["config"],
-    &["runtime"],
-    &["store"],
-    &["upstream"],
-    &["client", "translate", "catalog", "policy", "gateway", "queue", "call"],
-    &["frontend"],
-    &["admin"],
-    &["check"],
-    &["remote"],
-    &["demo"],
-    &["cli"],
+/// The folders of the gateway in their order: a folder uses only those before it.
+const LAYERS: [&str; 19] = [
+    "protocol",
+    "config",
+    "runtime",
+    "store",
+    "upstream",
+    "client",
+    "translate",
+    "catalog",
+    "policy",
+    "route",
+    "call",
+    "queue",
+    "gateway",
+    "frontend",
+    "admin",
+    "check",
+    "remote",
+    "demo",
+    "cli",
 ];
 
 fn layer(folder: &str) -> Option<usize> {
-    LAYERS.iter().position(|layer| layer.contains(&folder))
+    LAYERS.iter().position(|layer| *layer == folder)
 }
 
 fn word(text: &str) -> &str {

@@ -7,19 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seawall::{Attempt, Cause, Disposition, Failure, Outcome, Queued, Sent, Signals, ToolError};
-use serde_json::{Value, json};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::call::dispatch::once;
 use crate::call::execute::{error_signals, is_passing};
-use crate::call::resources::Found;
 use crate::client::caller::Caller;
-use crate::gateway::Route;
 use crate::policy::registry::is_complete;
 use crate::protocol::build;
 use crate::protocol::edit::{Object, quoted};
 use crate::protocol::names::{CLIENT_CAPABILITIES, CLIENT_INFO, MODERN, PROTOCOL_VERSION};
 use crate::protocol::{Id, Kind, Message};
+use crate::route::Route;
 use crate::store::embedded::{Delivery, Leave, Store, deliver};
 use crate::translate::pool::own_info;
 use crate::upstream::Server;
@@ -28,7 +26,7 @@ use crate::upstream::reply::Refusal;
 
 /// Delivers to every server until the gateway goes down.
 pub fn start(route: &Arc<Route>, store: &Store) {
-    for server in &route.servers {
+    for server in &route.set.servers {
         let to = ToServer { route: Arc::clone(route), server: Arc::clone(server) };
         let (store, stop) = (store.clone(), route.lifecycle.draining.clone());
         route
@@ -150,19 +148,4 @@ fn request(call: &Queued) -> Result<Message, &'static str> {
     }
     let bytes = build::request(&Id::number(0), "tools/call", &params.json());
     Message::parse(bytes).map_err(|_| "the call cannot be written")
-}
-
-/// What became of a call, for the client that asked for it. Clients that cannot be told apart may read what any of them asked.
-pub async fn read(route: &Route, client: &Arc<str>, id: &str) -> Option<Found> {
-    let item = route.store.as_ref()?.item(id).await.ok().flatten()?;
-    if item.call.caller != **client {
-        return None;
-    }
-    let outcome: Option<Value> = item.outcome.as_deref().and_then(|json| serde_json::from_str(json).ok());
-    let told = json!({
-        "id": id, "server": item.call.server, "tool": item.call.tool, "state": item.state, "isError": item.is_error,
-        "attempts": item.attempts,
-        "enqueued": item.enqueued, "mayHaveExecuted": item.may_have_executed, "note": item.note, "result": outcome,
-    });
-    Some(told.into())
 }

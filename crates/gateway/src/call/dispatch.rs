@@ -1,10 +1,10 @@
 //! The path of a call: from the client that asked, to the server it is for, and back. Read this page first.
 //!
 //! 1. A call that comes while the gateway goes down is refused.
-//! 2. The handshake is answered from what the servers said (`catalog::hello`); what is ours is read here (`resources`).
-//! 3. With one server everything passes as it is; with several the call finds its server (`catalog`).
-//! 4. A list stays as it was while its server is away (`catalog::stable`); a tool, and all that reads, has a policy (`policy`).
-//! 5. Under its policy the call is tried, given up or rescued (`execute`); one whose client has gone may run on (`detached`).
+//! 2. The handshake is answered from what the servers said (`initialize`); what is ours is read here (`resources`).
+//! 3. With one server everything passes as it is; with several the call finds its server (`target`).
+//! 4. A list stays as it was while its server is away (`list`); a tool, and all that reads, has a policy (`policy`).
+//! 5. Under its policy the call is tried, given up or rescued (`execute`); one whose client has gone may run on (`client::detached`).
 //! 6. It goes out in the server's own era (`translate`), over a conversation that knows whose it is (`upstream`).
 //! 7. What comes back gets the client's id; what does not come back becomes an honest failure (`reply`).
 
@@ -15,13 +15,14 @@ use std::time::Duration;
 use crate::call::execute::carry;
 use crate::call::reply;
 use crate::call::resources;
-use crate::catalog;
+use crate::call::{initialize, list, target};
+use crate::catalog::cached_lists;
 use crate::client::caller::Caller;
-use crate::gateway::Route;
 use crate::policy::registry::ToolPolicy;
 use crate::protocol::names::Era;
 use crate::protocol::pieces::Pieces;
 use crate::protocol::{Kind, limits};
+use crate::route::Route;
 use crate::translate::{to_legacy, to_modern};
 use crate::upstream::call::Call;
 use crate::upstream::reply::{Refusal, Reply};
@@ -57,21 +58,21 @@ pub async fn dispatch(route: &Arc<Route>, caller: &Caller, call: Call) -> Option
 
 async fn reply(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
     match (call.request.method(), route.single()) {
-        ("initialize", _) => catalog::hello::initialize(route, caller, call).await,
+        ("initialize", _) => initialize::initialize(route, caller, call).await,
         ("resources/read", _) if resources::is_ours(&call.request) => resources::read(route, caller, call).await,
-        ("server/discover", None) => catalog::hello::discover(route, caller, call).await,
+        ("server/discover", None) => initialize::discover(route, caller, call).await,
         // Boxed, so that what is asked once does not take room in every call.
-        ("server/discover", Some(server)) => Box::pin(catalog::hello::discover_one(route, caller, server, call)).await,
+        ("server/discover", Some(server)) => Box::pin(initialize::discover_one(route, caller, server, call)).await,
         (_, Some(server)) => exchange(route, caller, server, call).await,
-        (_, None) => catalog::reply(route, caller, call).await,
+        (_, None) => target::reply(route, caller, call).await,
     }
 }
 
 /// One call to one server: its lists stay as they were while it is away, its tools and what it reads have policies.
 pub async fn exchange(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &Call) -> Reply {
     let request = &call.request;
-    if catalog::stable::is_list(request) {
-        let list = catalog::stable::list(route, caller, server, call).await?;
+    if cached_lists::is_list(request) {
+        let list = list::list(route, caller, server, call).await?;
         if request.method() == "tools/list" {
             route.policies.learn(&server.name, &request.field_text("cursor").unwrap_or_default(), &list, false);
         }
@@ -99,7 +100,7 @@ async fn policy(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call:
         return route.policies.method(&server.name, request.method()).cloned();
     }
     if !route.policies.has_heard_tools(&server.name) && server.reconnect.last().is_none() {
-        catalog::look_up_tools(route, caller, server, call).await;
+        target::look_up_tools(route, caller, server, call).await;
     }
     route.policies.call(&server.name, request)
 }

@@ -16,18 +16,19 @@ use seawall::{
 };
 use tokio::time::Instant;
 
-use crate::call::detached::{Detachable, Leaving, WaitingClient};
 use crate::call::dispatch::once;
 use crate::call::fallback;
 use crate::call::idle_timeout::Watched;
-use crate::catalog::stable::Asked;
-use crate::catalog::{look_up_tools, names};
+use crate::call::list::Asked;
+use crate::call::target::look_up_tools;
+use crate::catalog::names;
 use crate::client::caller::Caller;
+use crate::client::detached::{Detachable, Leaving, WaitingClient};
 use crate::config::layer::{OnAbandon, Own};
-use crate::gateway::Route;
 use crate::policy::registry::{Named, ToolPolicy};
 use crate::protocol::edit::{Object, quoted};
 use crate::protocol::{Kind, Message, arguments, limits, scan};
+use crate::route::Route;
 use crate::store::journal::{JournaledWrite, Looker, WriteEnd};
 use crate::upstream::call::Call;
 use crate::upstream::reply::with_body;
@@ -51,12 +52,11 @@ pub async fn carry(
     let (policies, policy, asked) = (&route.policies, Arc::clone(&carried.policy), Arc::clone(&carried.asked));
     call.receipt.want({
         let (policies, policy, asked) = (Arc::clone(policies), Arc::clone(&policy), Arc::clone(&asked));
-        let write = carried.write.clone();
-        move || {
-            policies.pipeline.delivered(&policy.tool, &asked);
-            write.iter().for_each(|write| write.delivered());
-        }
+        move || policies.pipeline.delivered(&policy.tool, &asked)
     });
+    if let Some(write) = carried.write.clone() {
+        call.receipt.want_taken(move || write.delivered());
+    }
     let learned = || route.client_limits.of(&rejoin.scope).filter(|_| rejoin.takes);
     let cap = own.client_timeout.or_else(learned).map(|cap| cap - (cap / 10).min(limits::CAP_MARGIN));
     let leaving = match own.on_abandon {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use seawall::{Body, Effect, Item, Served, ToolError};
 use serde_json::{Map, Value, json};
 
-use crate::call::resources::{QUEUE, address};
+use crate::client::results::{QUEUE, address};
 use crate::policy::registry::is_complete;
 use crate::protocol::content;
 use crate::protocol::content::text_block;

@@ -5,13 +5,13 @@ use std::time::Duration;
 use seawall::{Cause, Code, Effect, Failure, Report, Sent};
 
 use crate::catalog::names;
-use crate::gateway::Route;
 use crate::policy::registry::Policies;
 use crate::protocol::build;
 use crate::protocol::build::Error;
 use crate::protocol::names::{Era, SUBSCRIPTION_ID};
 use crate::protocol::pieces::Pieces;
 use crate::protocol::{Message, edit};
+use crate::route::Route;
 use crate::upstream::call::Call;
 use crate::upstream::reply::{Refusal, Reply};
 
@@ -30,7 +30,7 @@ fn does_not_fit(route: &Route, call: &Call, size: usize) -> Report {
     let public = call.request.field_text("name").unwrap_or_default();
     let found = match route.single() {
         Some(server) => Some((server, &*public)),
-        None => names::split(&route.servers, &public),
+        None => names::split(&route.set.servers, &public),
     };
     let (server, tool) = found.map_or(("", &*public), |(server, tool)| (server.name.as_str(), tool));
     let policy = route.policies.tool(server, tool).filter(|_| call.request.method() == "tools/call");

@@ -1,28 +1,19 @@
 //! Resources of our own, `seawall://<what>/<id>`: each only for the client whose it is.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use crate::client::caller::Caller;
-use crate::gateway::Route;
+use crate::client::results::{Found, QUEUE, RESULT, SCHEME};
 use crate::protocol::Message;
 use crate::protocol::build;
 use crate::protocol::build::Error;
 use crate::protocol::names::Era;
-use crate::queue;
+use crate::route::Route;
 use crate::upstream::call::Call;
 use crate::upstream::reply::answered;
 use crate::upstream::reply::{Refusal, Reply};
-
-const SCHEME: &str = "seawall://";
-/// What became of a call that waits for its server.
-pub const QUEUE: &str = "queue";
-/// A result that was too large to be passed on whole.
-pub const RESULT: &str = "result";
-
-/// The address of something.
-pub fn address(what: &str, id: &str) -> String {
-    format!("{SCHEME}{what}/{id}")
-}
 
 /// Whether a request is to read one of ours.
 pub fn is_ours(request: &Message) -> bool {
@@ -34,7 +25,7 @@ pub async fn read(route: &Route, caller: &Caller, call: &Call) -> Reply {
     let uri = call.request.field_text("uri").unwrap_or_default().into_owned();
     let client = caller.identity(&call.request);
     let found = match uri.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/')) {
-        Some((QUEUE, id)) => queue::read(route, &client, id).await,
+        Some((QUEUE, id)) => of_queue(route, &client, id).await,
         Some((RESULT, id)) => route.results.read(&client, id),
         _ => None,
     };
@@ -57,18 +48,17 @@ pub async fn read(route: &Route, caller: &Caller, call: &Call) -> Reply {
     answered(result.to_string().as_bytes())
 }
 
-/// What is to be read under an address.
-pub struct Found {
-    /// What kind of text it is.
-    pub mime: &'static str,
-    /// The text.
-    pub text: String,
-    /// Where it goes on.
-    pub next: Option<String>,
-}
-
-impl From<Value> for Found {
-    fn from(value: Value) -> Self {
-        Self { mime: "application/json", text: value.to_string(), next: None }
+/// What became of a call, for the client that asked for it. Clients that cannot be told apart may read what any of them asked.
+async fn of_queue(route: &Route, client: &Arc<str>, id: &str) -> Option<Found> {
+    let item = route.store.as_ref()?.item(id).await.ok().flatten()?;
+    if item.call.caller != **client {
+        return None;
     }
+    let outcome: Option<Value> = item.outcome.as_deref().and_then(|json| serde_json::from_str(json).ok());
+    let told = json!({
+        "id": id, "server": item.call.server, "tool": item.call.tool, "state": item.state, "isError": item.is_error,
+        "attempts": item.attempts,
+        "enqueued": item.enqueued, "mayHaveExecuted": item.may_have_executed, "note": item.note, "result": outcome,
+    });
+    Some(told.into())
 }

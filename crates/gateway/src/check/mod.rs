@@ -21,10 +21,13 @@ use tokio::time::Instant;
 
 use self::needs::Need;
 use self::trouble::Trouble;
+use crate::call::required;
 use crate::catalog::listed::Listed;
-use crate::catalog::{missing, quarantine, required, startup};
+use crate::catalog::quarantine;
+use crate::client::missing;
 use crate::config::Config;
 use crate::gateway::Gateway;
+use crate::policy::startup;
 use crate::protocol::names::Era;
 use crate::protocol::{limits, scan};
 use crate::upstream::look::{Found, Missed};

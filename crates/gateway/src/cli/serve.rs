@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::given::{tell_lacking, variable, warn};
 use super::{Ended, UNREACHABLE, USAGE};
 use crate::admin;
-use crate::catalog::required;
+use crate::call::required;
 use crate::config::Config;
 use crate::frontend::guard::Guard;
 use crate::frontend::http::Listener;

@@ -11,12 +11,11 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use crate::client::calls::Calls;
+use crate::client::server_set::ServerSet;
 use crate::client::stream::Stream;
-use crate::gateway::Route;
 use crate::protocol::edit;
 use crate::protocol::names::Era;
 use crate::protocol::{Id, Message, build, limits};
-use crate::translate::subscribe;
 use crate::upstream::call::Outlet;
 use crate::upstream::handshake::Opening;
 use crate::upstream::{Keeper, Link};
@@ -38,7 +37,7 @@ pub struct Session {
     /// Who the client is, if it brought a secret of its own; else empty. Another session of the same client has the same.
     pub identity: Arc<str>,
     /// The servers it sees.
-    pub route: Arc<Route>,
+    pub set: Arc<ServerSet>,
     /// What belongs to no call goes here: the GET stream, or stdout.
     pub general: Arc<Stream>,
     /// What it said in `initialize`.
@@ -71,13 +70,13 @@ enum Asked {
 }
 
 impl Session {
-    /// A session on `route` whose messages at large go to `general`. What waits in a store belongs to whoever asked for it,
+    /// A session that sees the servers of `set`, whose messages at large go to `general`. What waits in a store belongs to whoever asked for it,
     /// by this `id`, also after a restart.
-    pub fn new(id: &str, identity: Arc<str>, route: Arc<Route>, general: Arc<Stream>) -> Arc<Self> {
+    pub fn new(id: &str, identity: Arc<str>, set: Arc<ServerSet>, general: Arc<Stream>) -> Arc<Self> {
         Arc::new(Self {
             id: id.into(),
             identity,
-            route,
+            set,
             general,
             opening: OnceLock::new(),
             log_level: Mutex::default(),
@@ -114,7 +113,7 @@ impl Session {
     async fn ready(self: &Arc<Self>, link: &Arc<Link>) {
         match link.era() {
             Era::Legacy => link.initialized().await,
-            Era::Modern => subscribe::follow(self, link),
+            Era::Modern => self.set.conversations.follow(self, link),
         }
     }
 
@@ -276,8 +275,8 @@ impl Session {
     /// Gives up all conversations; those that another client may have are handed on, the rest is to be closed.
     fn give_up(&self) -> Vec<Arc<Keeper>> {
         let kept: Vec<_> = self.keepers.lock().unwrap_or_else(PoisonError::into_inner).drain().collect();
-        let own = kept.into_iter().filter(|(server, _)| !self.route.is_shared(server));
-        own.filter_map(|(_, kept)| self.route.warm.keep(kept)).collect()
+        let own = kept.into_iter().filter(|(server, _)| !self.set.is_shared(server));
+        own.filter_map(|(_, kept)| self.set.warm.keep(kept)).collect()
     }
 }
 

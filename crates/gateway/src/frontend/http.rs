@@ -18,10 +18,11 @@ use super::refused::{self, Told, Untaken};
 use super::respond::{self, Body};
 use super::sessions::Sessions;
 use super::{legacy, modern, records, versions};
-use crate::gateway::{Gateway, Route};
+use crate::gateway::Gateway;
 use crate::protocol::budget::Budget;
 use crate::protocol::names::Era;
 use crate::protocol::{Outline, Reject, header, limits};
+use crate::route::Route;
 use crate::runtime::log;
 
 /// A listener for clients.

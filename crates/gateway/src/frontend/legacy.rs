@@ -14,11 +14,11 @@ use crate::call::dispatch::dispatch;
 use crate::client::caller::Caller;
 use crate::client::event_id::Asked;
 use crate::client::stream::{Next, Stream};
-use crate::gateway::Route;
 use crate::protocol::build;
 use crate::protocol::build::Error;
 use crate::protocol::names::LEGACY;
 use crate::protocol::{Kind, Message, header, limits, sse};
+use crate::route::Route;
 use crate::upstream::call::Call;
 
 /// How soon a client may come back to a broken stream.
@@ -137,7 +137,7 @@ async fn request(session: &Arc<HttpSession>, message: Message, patience: Duratio
     let (owner, to) = (Arc::clone(session), Arc::clone(&stream));
     tokio::spawn(async move {
         let caller = Caller::Legacy(Arc::clone(&owner.session), Arc::clone(&to));
-        let answer = dispatch(&owner.session.route, &caller, call).await;
+        let answer = dispatch(&owner.route, &caller, call).await;
         drop(began);
         match answer {
             Some(answer) => to.answer(answer),
@@ -175,7 +175,7 @@ pub(super) fn get(sessions: &Sessions, parts: &Parts) -> Response<Body> {
     };
     let (name, stream, place) = match resumed {
         Resumed::Stream(name, stream, place) => (name, stream, place),
-        Resumed::Interrupted(asked) => return interrupted(&session.session.route, &asked),
+        Resumed::Interrupted(asked) => return interrupted(&session.route, &asked),
         Resumed::Nothing => return respond::refuse(StatusCode::NOT_FOUND, "there is no such event to go on from"),
     };
     let reader = match name.number {

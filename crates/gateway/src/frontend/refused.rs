@@ -10,10 +10,10 @@ use seawall::{Cause, Code, Failure, Report, Sent};
 
 use crate::catalog::names;
 use crate::client::event_id::Asked;
-use crate::gateway::Route;
 use crate::protocol::build;
 use crate::protocol::build::Error;
 use crate::protocol::{Message, Outline, Reject, limits};
+use crate::route::Route;
 
 /// Why a message is not taken.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl Untaken {
     fn report(&self, route: &Route, public: &str, message: String) -> Report {
         let (server, tool) = match route.single() {
             Some(server) => (server.name.clone(), public),
-            None => names::split(&route.servers, public)
+            None => names::split(&route.set.servers, public)
                 .map_or_else(|| (String::new(), public), |(server, tool)| (server.name.clone(), tool)),
         };
         let (code, cause, retry_after) = match self {

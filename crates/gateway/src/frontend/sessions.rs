@@ -14,8 +14,9 @@ use super::records::{SessionRecord, SessionRecords};
 use crate::client::event_id::{Asked, StreamName};
 use crate::client::session::Session;
 use crate::client::stream::Stream;
-use crate::gateway::{Gateway, Route};
+use crate::gateway::Gateway;
 use crate::protocol::limits;
+use crate::route::Route;
 use crate::runtime::log;
 use crate::runtime::random::secret;
 
@@ -23,6 +24,8 @@ use crate::runtime::random::secret;
 pub struct HttpSession {
     /// The session.
     pub session: Arc<Session>,
+    /// What it is a session on.
+    pub route: Arc<Route>,
     /// The path it was opened on; it is good for no other.
     pub path: String,
     /// Whether streams open with an event that says where they begin.
@@ -49,22 +52,30 @@ impl HttpSession {
     /// A session on a path, in a place of its own; `identity` is the name of whoever brought a secret, else empty.
     pub fn new(route: &Arc<Route>, path: &str, version: &str, identity: Arc<str>, place: OwnedSemaphorePermit) -> Self {
         // Never the same again: nobody else's.
-        let session = Session::new(&secret(), identity, Arc::clone(route), Stream::resumable(false));
-        Self::of(session, path, version, String::new(), place)
+        let session = Session::new(&secret(), identity, Arc::clone(&route.set), Stream::resumable(false));
+        Self::of(route, session, path, version, String::new(), place)
     }
 
     /// The session that a former self of this gateway had.
     fn restored(route: &Arc<Route>, record: &SessionRecord, place: OwnedSemaphorePermit) -> Self {
         let general = Stream::resumable(false);
-        let session = Session::new(&record.owner, record.identity.as_str().into(), Arc::clone(route), general);
+        let session = Session::new(&record.owner, record.identity.as_str().into(), Arc::clone(&route.set), general);
         session.go_on(record.initialize.get(), record.log_level.clone(), record.subscribed.clone());
         let version = session.asked_version();
-        Self::of(session, &record.path, &version, secret()[..8].to_owned(), place)
+        Self::of(route, session, &record.path, &version, secret()[..8].to_owned(), place)
     }
 
-    fn of(session: Arc<Session>, path: &str, version: &str, life: String, place: OwnedSemaphorePermit) -> Self {
+    fn of(
+        route: &Arc<Route>,
+        session: Arc<Session>,
+        path: &str,
+        version: &str,
+        life: String,
+        place: OwnedSemaphorePermit,
+    ) -> Self {
         Self {
             session,
+            route: Arc::clone(route),
             path: path.to_owned(),
             is_primed: version >= "2025-11-25",
             life,
@@ -103,7 +114,7 @@ impl HttpSession {
             let oldest = streams.iter().position(|(_, stream)| stream.is_done()).unwrap_or(0);
             streams.remove(oldest);
         }
-        self.session.route.pending.keep(stream);
+        self.route.pending.keep(stream);
         streams.push_back((number, Arc::clone(stream)));
         number
     }

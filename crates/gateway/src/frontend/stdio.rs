@@ -22,6 +22,7 @@ use crate::protocol::lines::{Line, Lines};
 use crate::protocol::names::Era;
 use crate::protocol::pieces::Pieces;
 use crate::protocol::{Kind, Message, Outline, Reject, limits};
+use crate::route::Route;
 use crate::upstream::call::{Call, Receipt};
 
 /// Who is at the other end, each time the program starts: whoever has the store's file.
@@ -37,10 +38,10 @@ pub async fn serve(
     gateway.serve_one_client();
     gateway.note_writes(&place(gateway), &variables());
     let out = Arc::new(Stream::default());
-    let session = Session::new(ON_A_PIPE, Arc::default(), Arc::clone(gateway.all()), Arc::clone(&out));
+    let session = Session::new(ON_A_PIPE, Arc::default(), Arc::clone(&gateway.all().set), Arc::clone(&out));
     let receipts: Arc<Receipts> = Arc::default();
     let writer = tokio::spawn(write(out.reader(0), output, Arc::clone(&receipts)));
-    let face = Face { session, out, receipts, calls: TaskTracker::new() };
+    let face = Face { route: Arc::clone(gateway.all()), session, out, receipts, calls: TaskTracker::new() };
     let mut lines = Lines::outlined(input, gateway.max_request);
     let draining = gateway.lifecycle.draining.clone();
     loop {
@@ -51,7 +52,7 @@ pub async fn serve(
         };
         let Some(read) = draining.run_until_cancelled(next).await else { break };
         let Ok(Some(line)) = read else {
-            face.session.route.journal.leave();
+            face.route.journal.leave();
             break;
         };
         if !face.out.is_read() {
@@ -81,13 +82,16 @@ impl Receipts {
 
     /// Says an answer. Whoever writes it waits until it is noted.
     fn say(&self, out: &Stream, answer: Pieces, receipt: Arc<Receipt>) {
+        if out.is_read() {
+            receipt.sent();
+        }
         let mut waiting = self.waiting();
         waiting.insert(out.say(answer), receipt);
     }
 
     fn written(&self, place: u64) {
         let receipt = self.waiting().remove(&place);
-        receipt.iter().for_each(|receipt| receipt.delivered());
+        receipt.iter().for_each(|receipt| receipt.taken());
     }
 }
 
@@ -128,6 +132,7 @@ fn variables() -> String {
 }
 
 struct Face {
+    route: Arc<Route>,
     session: Arc<Session>,
     out: Arc<Stream>,
     receipts: Arc<Receipts>,
@@ -136,7 +141,7 @@ struct Face {
 
 impl Face {
     fn refuse(&self, untaken: &Untaken, outline: &Outline) {
-        match untaken.tell(&self.session.route, outline) {
+        match untaken.tell(&self.route, outline) {
             Told::Sender(answer) => _ = self.out.say(answer),
             Told::Server(answer) => self.session.answered(answer),
             Told::Nobody(error) => _ = self.out.say(build::error(None, &error)),
@@ -184,8 +189,9 @@ impl Face {
             }
         };
         let (receipt, receipts) = (Arc::clone(&call.receipt), Arc::clone(&self.receipts));
+        let route = Arc::clone(&self.route);
         self.calls.spawn(async move {
-            let answer = dispatch(&session.route, &caller, call).await;
+            let answer = dispatch(&route, &caller, call).await;
             drop(began);
             if let Some(answer) = answer {
                 receipts.say(&out, answer, receipt);

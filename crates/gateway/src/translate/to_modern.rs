@@ -3,8 +3,6 @@
 
 use std::sync::{Arc, PoisonError};
 
-use bytes::Bytes;
-
 use super::subscribe;
 use crate::client::session::Session;
 use crate::client::stream::Stream;
@@ -12,7 +10,7 @@ use crate::protocol::build;
 use crate::protocol::build::Error;
 use crate::protocol::edit;
 use crate::protocol::edit::{Object, quoted};
-use crate::protocol::names::{CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, MODERN, PROTOCOL_VERSION};
+use crate::protocol::names::{CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION};
 use crate::protocol::{Kind, Message, limits, scan};
 use crate::upstream::call::Call;
 use crate::upstream::reply::{Refusal, Reply, answered, parsed, with_body};
@@ -94,18 +92,6 @@ fn modern_params(session: &Session, request: &Message) -> Vec<u8> {
         }
     });
     params.json()
-}
-
-/// The `_meta` of every modern request that is made for a client with these `initialize` params.
-pub fn meta(initialize: &[u8]) -> Bytes {
-    let params = Object::of(initialize);
-    let mut meta = Object::default();
-    meta.set(PROTOCOL_VERSION, quoted(MODERN));
-    meta.set(CLIENT_CAPABILITIES, params.get("capabilities").unwrap_or(b"{}"));
-    if let Some(info) = params.get("clientInfo") {
-        meta.set(CLIENT_INFO, info);
-    }
-    meta.json().into()
 }
 
 /// Puts the server's questions to the client, one by one, in the server's order.

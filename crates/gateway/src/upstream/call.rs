@@ -90,8 +90,11 @@ impl Call {
 /// Tells the ledger that the answer to a call was written to a client that is there to read it.
 #[derive(Default)]
 pub struct Receipt {
-    wanted: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    wanted: OnceLock<Told>,
+    taken: OnceLock<Told>,
 }
+
+type Told = Box<dyn Fn() + Send + Sync>;
 
 impl Receipt {
     /// Who wants to be told.
@@ -99,11 +102,26 @@ impl Receipt {
         let _once = self.wanted.set(Box::new(told));
     }
 
+    /// Who wants to be told once the client's end has taken it.
+    pub fn want_taken(&self, told: impl Fn() + Send + Sync + 'static) {
+        let _once = self.taken.set(Box::new(told));
+    }
+
+    /// The answer is on its way to a client that is there. Told before the client can have read it: what it asks next is another
+    /// call.
+    pub fn sent(&self) {
+        self.wanted.get().into_iter().for_each(|told| told());
+    }
+
+    /// The client's end has taken the answer.
+    pub fn taken(&self) {
+        self.taken.get().into_iter().for_each(|told| told());
+    }
+
     /// The answer was written.
     pub fn delivered(&self) {
-        if let Some(told) = self.wanted.get() {
-            told();
-        }
+        self.sent();
+        self.taken();
     }
 }
 

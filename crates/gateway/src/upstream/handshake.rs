@@ -16,9 +16,11 @@ use super::http::Http;
 use super::{Failure, Link, Server, Wire, beginning, child, sse, ws};
 use crate::config::{Secret, Transport};
 use crate::protocol::edit::Object;
+use crate::protocol::edit::quoted;
 use crate::protocol::hash;
 use crate::protocol::names;
 use crate::protocol::names::Era;
+use crate::protocol::names::{CLIENT_CAPABILITIES, CLIENT_INFO, MODERN, PROTOCOL_VERSION};
 use crate::protocol::server_info::Hello;
 use crate::protocol::{Kind, Message, limits, scan};
 use crate::upstream::call::Outlet;
@@ -258,4 +260,16 @@ fn header_map(headers: &[(http::HeaderName, Secret)]) -> Result<HeaderMap, Failu
         map.insert(name.clone(), value);
     }
     Ok(map)
+}
+
+/// The `_meta` of every modern request that is made for a client with these `initialize` params.
+pub fn meta(initialize: &[u8]) -> Bytes {
+    let params = Object::of(initialize);
+    let mut meta = Object::default();
+    meta.set(PROTOCOL_VERSION, quoted(MODERN));
+    meta.set(CLIENT_CAPABILITIES, params.get("capabilities").unwrap_or(b"{}"));
+    if let Some(info) = params.get("clientInfo") {
+        meta.set(CLIENT_INFO, info);
+    }
+    meta.json().into()
 }

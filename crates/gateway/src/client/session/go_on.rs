@@ -41,7 +41,7 @@ impl Session {
     /// Takes out the conversations with servers of its own, which are to be closed; the next call opens others.
     pub fn give_back(&self) -> Vec<Arc<Keeper>> {
         let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
-        keepers.extract_if(|server, _| !self.route.is_shared(server)).map(|(_, kept)| kept.keeper).collect()
+        keepers.extract_if(|server, _| !self.set.is_shared(server)).map(|(_, kept)| kept.keeper).collect()
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Session;
 use super::servers::is_listed;
-use crate::catalog::missing;
+use crate::client::missing;
 use crate::upstream::{Keeper, Server};
 
 /// How often it is looked whether something has changed about a server that is missing.

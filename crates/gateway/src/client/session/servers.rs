@@ -7,14 +7,12 @@ use bytes::Bytes;
 
 use super::Session;
 use super::warm::{Kept, Seat};
-use crate::catalog::{quarantine, stable};
 use crate::protocol::edit::{Object, quoted};
 use crate::protocol::names::Era;
 use crate::protocol::server_info::Hello;
-use crate::protocol::{Id, Message, build, limits};
-use crate::translate::to_modern;
-use crate::upstream::call::{Call, Nowhere, Outlet};
-use crate::upstream::handshake::Opening;
+use crate::protocol::{Message, build, limits};
+use crate::upstream::call::Outlet;
+use crate::upstream::handshake::{self, Opening};
 use crate::upstream::keeper::Prepare;
 use crate::upstream::startup::Listing;
 use crate::upstream::{Failure, Keeper, Link, Server};
@@ -23,7 +21,7 @@ impl Session {
     /// Takes what the client says in `initialize`; whether it had said nothing before.
     pub fn take_initialize(&self, initialize: &[u8]) -> bool {
         let initialize = Bytes::copy_from_slice(initialize);
-        let opening = Opening { prefer: Era::Legacy, meta: to_modern::meta(&initialize), initialize };
+        let opening = Opening { prefer: Era::Legacy, meta: handshake::meta(&initialize), initialize };
         self.opening.set(opening).is_ok()
     }
 
@@ -99,9 +97,9 @@ impl Session {
             let outlet = self.outlet(&self.general);
             let mut outlets = self.outlets.lock().unwrap_or_else(PoisonError::into_inner);
             outlets.insert(server.name.clone(), Arc::clone(&outlet));
-            Kept::new(server, opening, self.route.common(server, opening, &outlet), Arc::default())
+            Kept::new(server, opening, self.set.common(server, opening, &outlet), Arc::default())
         } else {
-            self.route.warm.take(server, opening).unwrap_or_else(|| own(server, opening))
+            self.set.warm.take(server, opening).unwrap_or_else(|| own(server, opening))
         };
         kept.seat.take(self);
         let keeper = Arc::clone(&kept.keeper);
@@ -116,8 +114,7 @@ impl Session {
         }
         self.ready(link).await;
         self.replay(link).await;
-        let (session, link, key) = (Arc::clone(self), Arc::clone(link), self.key(server));
-        tokio::spawn(async move { stable::compare(&session, &key, &link).await });
+        self.set.conversations.compare(self, self.key(server), link);
     }
 
     /// Tells the client to read again whatever the server can list.
@@ -171,20 +168,6 @@ impl Session {
             "resources/unsubscribe" => uris.retain(|known| *known != uri),
             _ => {}
         }
-    }
-
-    /// A list as the client would read it.
-    pub async fn list(self: &Arc<Self>, link: &Arc<Link>, method: &str) -> Option<Message> {
-        let server = self.route.servers.iter().find(|server| server.name == link.server)?;
-        let answer = match link.era() {
-            Era::Legacy => link.ask(method, b"{}").await.ok(),
-            Era::Modern => {
-                let request = Message::parse(build::request(&Id::number(0), method, b"{}")).ok()?;
-                let call = Call::new(request, Arc::new(Nowhere));
-                to_modern::exchange(self, &self.general, server, link, &call).await.ok()
-            }
-        };
-        answer.map(|answer| quarantine::cleaned(server, Era::Legacy, method, answer))
     }
 }
 

@@ -95,7 +95,7 @@ fn read(file: &Arc<File>) -> Vec<LeftWrite> {
     let slots = bytes[..length].as_chunks::<SLOT>().0.iter().enumerate();
     let noted = slots.filter_map(|(place, bytes)| Some((place, Slot::parse(bytes)?)));
     let recent = noted.filter(|(_, slot)| age(slot.at) < LONGEST);
-    let left = recent.map(|(place, slot)| LeftWrite { file: Arc::clone(file), place, call: slot.call });
+    let left = recent.map(|(place, slot)| (LeftWrite { file: Arc::clone(file), place, call: slot.call }, slot.left));
     // Whoever finds it first notes when.
-    left.inspect(|left| _ = left.since(left.call)).collect()
+    left.inspect(|(left, known)| _ = (*known == 0).then(|| left.since(left.call))).map(|(left, _)| left).collect()
 }

@@ -16,7 +16,7 @@ use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -107,8 +107,8 @@ impl Journal {
         // Under fixed keys, so that the next process finds it: whoever can make two calls that collide can make both.
         let call = Keys::fixed().key(&[&*rejoin.scope, looker.server, tool, written], arguments).number();
         let (journal, who, patience) = (Arc::clone(self), looker.number(open), rejoin.after);
-        let (is_noted, is_known) = Default::default();
-        Some(Arc::new(JournaledWrite { journal, call, who, patience, is_noted, is_known }))
+        let (number, is_known) = Default::default();
+        Some(Arc::new(JournaledWrite { journal, call, who, patience, number, is_known }))
     }
 
     /// Somebody has read from a server, and can know what became of writes there.
@@ -136,7 +136,8 @@ pub struct JournaledWrite {
     who: u128,
     /// How soon after it was sent nobody gives up.
     patience: Duration,
-    is_noted: AtomicBool,
+    /// Its number among those that were noted; 0 before that.
+    number: AtomicU64,
     /// It is known what became of it, and its client is to be told.
     is_known: AtomicBool,
 }
@@ -151,15 +152,19 @@ impl JournaledWrite {
 
     /// It is about to be sent.
     pub fn begin(&self) {
-        if let Some(open) = self.journal.0.get().filter(|_| !self.is_noted.swap(true, Ordering::Relaxed)) {
-            open.own.note(Slot::new(self.call, self.who), self.patience);
+        if let Some(open) = self.journal.0.get().filter(|_| !self.is_noted()) {
+            self.number.store(open.own.note(Slot::new(self.call, self.who), self.patience), Ordering::Relaxed);
         }
+    }
+
+    fn is_noted(&self) -> bool {
+        self.number.load(Ordering::Relaxed) != 0
     }
 
     /// It ended. One that was certainly not executed concerns nobody any more.
     pub fn ended(&self, end: WriteEnd) {
         self.is_known.store(end == WriteEnd::Answered, Ordering::Relaxed);
-        let Some(open) = self.journal.0.get().filter(|_| self.is_noted.load(Ordering::Relaxed)) else { return };
+        let Some(open) = self.journal.0.get().filter(|_| self.is_noted()) else { return };
         match end {
             WriteEnd::Answered => {}
             WriteEnd::NotExecuted => open.own.wipe(self.call),
@@ -170,7 +175,7 @@ impl JournaledWrite {
     /// Its answer was delivered.
     pub fn delivered(&self) {
         if let Some(open) = self.journal.0.get().filter(|_| self.is_known.load(Ordering::Relaxed)) {
-            open.own.delivered(self.call);
+            open.own.delivered(self.call, self.number.load(Ordering::Relaxed));
         }
     }
 }

@@ -82,11 +82,15 @@ struct Used {
     writes: HashMap<u128, NotedWrite>,
     free: Vec<usize>,
     end: usize,
+    /// How many were noted so far.
+    count: u64,
     is_broken: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct NotedWrite {
+    /// The how-manyth: the same call may be made again before the end of the first was told.
+    number: u64,
     place: usize,
     slot: Slot,
     /// How soon after it was sent nobody gives up.
@@ -114,15 +118,19 @@ impl Slots {
         self.lock().writes.is_empty()
     }
 
-    pub(super) fn note(&self, slot: Slot, patience: Duration) {
+    /// Notes a write; gives its number.
+    pub(super) fn note(&self, slot: Slot, patience: Duration) -> u64 {
         let mut used = self.lock();
+        used.count += 1;
+        let number = used.count;
         let place = used.place(slot.call);
         if let Err(error) = slot.write(&self.file, place)
             && !std::mem::replace(&mut used.is_broken, true)
         {
             warn(&self.path, &error);
         }
-        used.writes.insert(slot.call, NotedWrite { place, slot, patience, is_uncertain: false });
+        used.writes.insert(slot.call, NotedWrite { number, place, slot, patience, is_uncertain: false });
+        number
     }
 
     /// Nobody has to know of it any more.
@@ -135,8 +143,9 @@ impl Slots {
     }
 
     /// Its answer was written; but nobody reads what a pipe takes whose client has gone.
-    pub(super) fn delivered(&self, call: u128) {
-        let is_read = |write: &NotedWrite| write.slot.left == 0;
+    /// `number` is its own, or 0 for whoever got another's answer.
+    pub(super) fn delivered(&self, call: u128, number: u64) {
+        let is_read = |write: &NotedWrite| write.slot.left == 0 && (number == 0 || number == write.number);
         let is_over = self.lock().writes.get(&call).is_some_and(is_read);
         if is_over {
             self.wipe(call);

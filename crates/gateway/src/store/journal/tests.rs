@@ -108,8 +108,10 @@ fn slots_are_used_again_and_the_oldest_gives_way() {
     drop(journal);
     let next = opened(folder.path());
     assert!(write(&next, &(SLOTS + 9).to_string()).left_behind().is_some());
-    let known = (0..SLOTS + 10).filter(|number| write(&next, &number.to_string()).left_behind().is_some()).count();
-    assert_eq!(known, SLOTS);
+    let is_known = |number: usize| write(&next, &number.to_string()).left_behind().is_some();
+    assert_eq!((SLOTS..SLOTS + 10).filter(|number| is_known(*number)).count(), 10);
+    let others = (0..SLOTS).step_by(64);
+    assert!(others.clone().filter(|number| is_known(*number)).count() >= others.count() - 10);
 }
 
 #[test]

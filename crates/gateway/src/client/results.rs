@@ -5,10 +5,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::call::resources::{Found, RESULT, address};
 use crate::client::caller::Caller;
 use crate::protocol::edit;
 use crate::protocol::edit::Object;
@@ -17,6 +16,34 @@ use crate::runtime::random::secret;
 use crate::upstream::call::Call;
 use crate::upstream::reply::Reply;
 use crate::upstream::reply::answered;
+
+/// How addresses of our own begin.
+pub const SCHEME: &str = "seawall://";
+/// What became of a call that waits for its server.
+pub const QUEUE: &str = "queue";
+/// A result that was too large to be passed on whole.
+pub const RESULT: &str = "result";
+
+/// The address of something.
+pub fn address(what: &str, id: &str) -> String {
+    format!("{SCHEME}{what}/{id}")
+}
+
+/// What is to be read under an address.
+pub struct Found {
+    /// What kind of text it is.
+    pub mime: &'static str,
+    /// The text.
+    pub text: String,
+    /// Where it goes on.
+    pub next: Option<String>,
+}
+
+impl From<Value> for Found {
+    fn from(value: Value) -> Self {
+        Self { mime: "application/json", text: value.to_string(), next: None }
+    }
+}
 
 /// The results that can be read.
 #[derive(Default)]

@@ -7,17 +7,18 @@ use seawall::ServerOutcome;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::{missing, stable};
 use crate::call::dispatch::exchange;
+use crate::catalog::cached_lists;
 use crate::client::caller::Caller;
+use crate::client::missing;
 use crate::client::session::Session;
-use crate::gateway::Route;
 use crate::protocol::build;
 use crate::protocol::build::Error;
 use crate::protocol::edit::{Object, quoted};
 use crate::protocol::names::{Era, LEGACY};
 use crate::protocol::server_info::Hello;
 use crate::protocol::{Kind, limits, scan};
+use crate::route::Route;
 use crate::translate::pool;
 use crate::translate::pool::own_info;
 use crate::translate::to_legacy::discovered;
@@ -37,12 +38,12 @@ pub async fn initialize(route: &Arc<Route>, caller: &Caller, call: &Call) -> Rep
     if !session.take_initialize(call.request.body_json()) && session.is_greeted() {
         return Err(Error::new(build::INVALID_REQUEST, "this session is initialized already").into());
     }
-    let met = join_all(route.servers.iter().map(|server| meet(route, session, server))).await;
+    let met = join_all(route.set.servers.iter().map(|server| meet(route, session, server))).await;
     let is_refused = route.single().is_some() && matches!(met.as_slice(), [Met { refused: Some(_), .. }]);
     if !is_refused {
         session.greet();
     }
-    for (server, _) in route.servers.iter().zip(&met).filter(|(_, met)| met.missing.is_some()) {
+    for (server, _) in route.set.servers.iter().zip(&met).filter(|(_, met)| met.missing.is_some()) {
         session.lacks(server);
     }
     if let (Some(server), [met]) = (route.single(), met.as_slice()) {
@@ -136,7 +137,7 @@ async fn listed(
     let listing = tokio::time::timeout_at(limit, link.listed()).await.unwrap_or(Listing::UnderWay);
     let has_tools = matches!(listing, Listing::Done | Listing::Unasked);
     // What it listed last stands in: nothing is missing.
-    if has_tools || stable::known(&route.memory, key, era, "tools/list").is_some() {
+    if has_tools || cached_lists::known(&route.memory, key, era, "tools/list").is_some() {
         return Met::there(hello);
     }
     let starting = Failure::Starting(server.reconnect.wait());
@@ -199,7 +200,7 @@ fn expected(server: &Server, version: &str, met: &Met) -> Vec<u8> {
 }
 
 fn named(route: &Route, met: &[Met]) -> Vec<(String, Hello)> {
-    let pairs = route.servers.iter().zip(met);
+    let pairs = route.set.servers.iter().zip(met);
     pairs.filter_map(|(server, met)| Some((server.name.clone(), met.hello.clone()?))).collect()
 }
 
@@ -231,7 +232,7 @@ fn initialized(hello: Option<&Hello>, version: &str) -> Vec<u8> {
 
 /// `server/discover` on an endpoint with several servers.
 pub async fn discover(route: &Arc<Route>, _caller: &Caller, call: &Call) -> Reply {
-    let met = join_all(route.servers.iter().map(|server| meet_modern(route, server, call))).await;
+    let met = join_all(route.set.servers.iter().map(|server| meet_modern(route, server, call))).await;
     let hellos = named(route, &met);
     let mut merged = Object::default();
     merged.set("capabilities", capabilities(&hellos, &met).to_string());
@@ -298,7 +299,7 @@ fn instructions(route: &Route, met: &[Met], hellos: &[(String, Hello)]) -> Optio
         lines.extend(own.map(|text| format!("{name}: {text}")));
     }
     let outcomes = met.iter().filter_map(|met| met.missing.clone()).collect();
-    let denied = route.servers.first().map(|server| server.startup.denied_text()).unwrap_or_default();
+    let denied = route.set.servers.first().map(|server| server.startup.denied_text()).unwrap_or_default();
     lines.extend(missing::warnings(outcomes, denied).prompt);
     (!lines.is_empty()).then(|| lines.join("\n\n"))
 }

@@ -10,16 +10,17 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use serde_json::{Map, Value};
 
-use super::{missing, names, quarantine};
 use crate::call::dispatch::exchange;
+use crate::catalog::{names, quarantine};
 use crate::client::caller::Caller;
-use crate::gateway::Route;
+use crate::client::missing;
 use crate::protocol::build;
 use crate::protocol::build::Error;
 use crate::protocol::edit;
 use crate::protocol::edit::{Object, quoted};
 use crate::protocol::names::Era;
 use crate::protocol::{Kind, Message, limits, scan};
+use crate::route::Route;
 use crate::upstream::call::Call;
 use crate::upstream::reply::{Refusal, Reply};
 use crate::upstream::reply::{answered, with_body};
@@ -63,11 +64,11 @@ pub async fn merged(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
             Refusal::Wrong(Error::new(build::INVALID_PARAMS, "this cursor was not given out here; list from the start"))
         })?,
     };
-    let parts = join_all(route.servers.iter().map(|server| part(route, caller, server, call, key))).await;
+    let parts = join_all(route.set.servers.iter().map(|server| part(route, caller, server, call, key))).await;
     let mut seen = HashSet::new();
     let mut entries = Vec::new();
     let (mut troubles, mut quarantined) = (Map::new(), Map::new());
-    for (server, part) in route.servers.iter().zip(&parts) {
+    for (server, part) in route.set.servers.iter().zip(&parts) {
         troubles.extend(part.trouble().map(|trouble| (server.name.clone(), trouble)));
         if !part.quarantined.is_empty() {
             quarantined.insert(server.name.clone(), part.quarantined.clone().into());

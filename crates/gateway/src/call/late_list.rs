@@ -2,8 +2,9 @@
 
 use tokio_util::task::AbortOnDropHandle;
 
-use super::quarantine;
-use super::stable::{self, Asked};
+use crate::call::list::Asked;
+use crate::catalog::cached_lists;
+use crate::catalog::quarantine;
 use crate::client::caller::Caller;
 use crate::protocol::limits;
 use crate::upstream::look::holds_list;
@@ -16,12 +17,12 @@ pub fn go_on(asked: Asked, asking: AbortOnDropHandle<Reply>) {
         if let Ok(Ok(Ok(answer))) = tokio::time::timeout(limits::LIST_TIME, asking).await {
             let method = asked.call.request.method();
             let answer = quarantine::cleaned(&asked.server, asked.caller.era(), method, answer);
-            if holds_list(&answer, stable::part_of(method).1) && !stable::is_empty(method, &answer) {
-                let before = asked.route.memory.list(&asked.key, &stable::name(&asked.call.request));
-                let is_news = before.is_none_or(|before| !stable::is_same(method, &before, &answer));
+            if holds_list(&answer, cached_lists::part_of(method).1) && !cached_lists::is_empty(method, &answer) {
+                let before = asked.route.memory.list(&asked.key, &cached_lists::name(&asked.call.request));
+                let is_news = before.is_none_or(|before| !cached_lists::is_same(method, &before, &answer));
                 asked.keep(&answer);
                 if let (Caller::Legacy(session, _), true) = (&asked.caller, is_news) {
-                    session.general.notify(stable::changed(method));
+                    session.general.notify(cached_lists::changed(method));
                 }
             }
         }

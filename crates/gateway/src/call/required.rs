@@ -5,18 +5,17 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use seawall::{Connect, ServerOutcome, Signals, load_tools};
 
-use super::startup;
-use crate::gateway::Route;
+use crate::policy::startup;
 use crate::protocol::edit::{Object, quoted};
 use crate::protocol::names::{Era, LEGACY};
+use crate::route::Route;
 use crate::translate::pool::own_info;
-use crate::translate::to_modern;
 use crate::upstream::Server;
-use crate::upstream::handshake::Opening;
+use crate::upstream::handshake::{self, Opening};
 
 /// Loads the servers that are required, all at once; if one fails, why, in a line for each.
 pub async fn load(route: &Route) -> Result<(), String> {
-    let loads = route.servers.iter().filter(|server| server.required).map(async |server| {
+    let loads = route.set.servers.iter().filter(|server| server.required).map(async |server| {
         let connect = Listing { route, server, opening: opening() };
         let loaded = load_tools([server.name.as_str()], &connect, &server.startup.options()).await;
         match loaded {
@@ -54,5 +53,5 @@ pub fn opening() -> Opening {
     let mut params = Object::default();
     params.set("protocolVersion", quoted(LEGACY[0])).set("capabilities", "{}").set("clientInfo", own_info());
     let initialize = params.json();
-    Opening { prefer: Era::Legacy, meta: to_modern::meta(&initialize), initialize: initialize.into() }
+    Opening { prefer: Era::Legacy, meta: handshake::meta(&initialize), initialize: initialize.into() }
 }

@@ -11,10 +11,10 @@ use seawall::Question;
 
 use crate::call::dispatch::exchange;
 use crate::client::caller::Caller;
-use crate::gateway::Route;
 use crate::protocol::edit::Object;
 use crate::protocol::names::SUBSCRIPTION_ID;
 use crate::protocol::{Message, build, limits};
+use crate::route::Route;
 use crate::upstream::call::{Call, Outlet};
 use crate::upstream::reply::answered;
 use crate::upstream::reply::{Refusal, Reply};
@@ -29,7 +29,7 @@ pub async fn all(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
     let outlet =
         Arc::new(FirstAcknowledged { outlet: Arc::clone(&call.outlet), is_acknowledged: AtomicBool::new(false) });
     let call = Call { outlet, ..call.clone() };
-    join_all(route.servers.iter().map(|server| one(route, caller, server, &call))).await;
+    join_all(route.set.servers.iter().map(|server| one(route, caller, server, &call))).await;
     let id = call.request.id().map(|id| id.json().to_vec()).unwrap_or_default();
     let mut meta = Object::default();
     meta.set(SUBSCRIPTION_ID, id);

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::call::client_limits::ClientLimits;
+use crate::client::client_limits::ClientLimits;
 use crate::protocol::limits;
 use crate::upstream::call::Call;
 use crate::upstream::reply::Reply;

@@ -9,8 +9,9 @@ use std::time::Duration;
 use seawall::{Connect, Disposition, LoadOptions, Signals, load_tools};
 use tokio_util::sync::CancellationToken;
 
-use super::stable::{self, LISTS, WARM_UP};
-use super::{drift, quarantine};
+use crate::catalog::cached_lists;
+use crate::catalog::cached_lists::{LISTS, WARM_UP};
+use crate::catalog::{drift, quarantine};
 use crate::policy::registry::Policies;
 use crate::protocol::edit::Object;
 use crate::protocol::names::Era;
@@ -188,16 +189,16 @@ impl Startup {
     /// Keeps the pages of the list of tools; gives the notification about it if it is not what clients were shown.
     fn keep_tools(&self, pages: &[Message]) -> Vec<&'static str> {
         let (method, entries, notification) = LISTS[0];
-        let before = stable::known(&self.memory, &self.key, self.era, method);
+        let before = cached_lists::known(&self.memory, &self.key, self.era, method);
         let (mut name, mut changed) = (method.to_owned(), Vec::new());
         for page in pages {
-            let page = stable::fitted(self.era, page.body_json());
+            let page = cached_lists::fitted(self.era, page.body_json());
             let Ok(page) = answered(&page) else { return changed };
             let page = quarantine::cleaned(&self.server, self.era, method, page);
             if let Some(before) = before.as_ref().filter(|_| name == method)
-                && !stable::is_same(method, before, &page)
+                && !cached_lists::is_same(method, before, &page)
             {
-                stable::report(&self.server.name, method, drift::between(before, page.body_json(), entries));
+                cached_lists::report(&self.server.name, method, drift::between(before, page.body_json(), entries));
                 changed.push(notification);
             }
             self.memory.keep_list(&self.key, &name, page.body_json());
@@ -212,7 +213,7 @@ impl Startup {
     async fn keep_others(&self, link: &Arc<Link>) {
         for (method, entries, _) in LISTS.into_iter().skip(1) {
             let can = link.hello().is_some_and(|hello| hello.can(method.split('/').next().unwrap_or_default()));
-            if !can || stable::known(&self.memory, &self.key, self.era, method).is_some() {
+            if !can || cached_lists::known(&self.memory, &self.key, self.era, method).is_some() {
                 continue;
             }
             let mut params = Object::default();
@@ -223,7 +224,7 @@ impl Startup {
             if let Ok(Ok(answer)) = asked
                 && holds_list(&answer, entries)
             {
-                self.memory.keep_list(&self.key, method, &stable::fitted(self.era, answer.body_json()));
+                self.memory.keep_list(&self.key, method, &cached_lists::fitted(self.era, answer.body_json()));
             }
         }
     }

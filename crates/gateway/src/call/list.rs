@@ -14,16 +14,15 @@ use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{drift, late, missing, quarantine};
 use crate::call::execute;
+use crate::call::late_list;
+use crate::catalog::cached_lists::{WARM_UP, is_empty, known, name, part_of, report};
+use crate::catalog::{drift, quarantine};
 use crate::client::caller::Caller;
-use crate::client::session::Session;
-use crate::gateway::Route;
+use crate::client::missing;
 use crate::protocol::edit::Object;
-use crate::protocol::names::Era;
-use crate::protocol::{Message, build, limits, scan};
-use crate::runtime::log;
-use crate::store::catalog_cache::Memory;
+use crate::protocol::{Message, build, limits};
+use crate::route::Route;
 use crate::translate::pool;
 use crate::upstream::call::Call;
 use crate::upstream::look::holds_list;
@@ -31,30 +30,6 @@ use crate::upstream::reply::{Refusal, Reply};
 use crate::upstream::reply::{answered, with_body};
 use crate::upstream::startup::Listing;
 use crate::upstream::{Failure, Keeper, Link, Server, beginning};
-
-/// How long after its start an empty list of a server is not believed.
-pub const WARM_UP: Duration = Duration::from_secs(30);
-
-/// The lists, where their entries are, and what tells clients that they have changed.
-pub const LISTS: [(&str, &str, &str); 4] = [
-    ("tools/list", "tools", "notifications/tools/list_changed"),
-    ("prompts/list", "prompts", "notifications/prompts/list_changed"),
-    ("resources/list", "resources", "notifications/resources/list_changed"),
-    ("resources/templates/list", "resourceTemplates", "notifications/resources/list_changed"),
-];
-
-/// Whether a request asks for a list.
-pub fn is_list(request: &Message) -> bool {
-    LISTS.iter().any(|(method, ..)| *method == request.method())
-}
-
-/// The name of a list, or of one page of it.
-pub fn name(request: &Message) -> String {
-    match request.field_text("cursor") {
-        Some(cursor) => format!("{} {cursor}", request.method()),
-        None => request.method().to_owned(),
-    }
-}
 
 /// One list of one server, for one client.
 #[derive(Clone)]
@@ -195,11 +170,11 @@ impl Asked {
                 reply.unwrap_or_else(|_| Err(self.failed(Failure::Lost("its list could not be read".to_owned()))))
             }
             () = lost => {
-                late::go_on(self.clone(), asking);
+                late_list::go_on(self.clone(), asking);
                 Err(self.failed(Failure::Starting(self.server.reconnect.wait())))
             }
             () = tokio::time::sleep(patience) => {
-                late::go_on(self.clone(), asking);
+                late_list::go_on(self.clone(), asking);
                 Err(self.failed(Failure::Silent(patience)))
             }
         }
@@ -283,77 +258,5 @@ fn keep(route: &Route, key: &str, server: &str, request: &Message, answer: &Mess
     route.memory.keep_list(key, &name, answer.body_json());
     if request.method() == "tools/list" {
         route.policies.learn(server, &request.field_text("cursor").unwrap_or_default(), answer, true);
-    }
-}
-
-/// Tells the operator what has changed in a list.
-pub fn report(server: &str, list: &str, drift: Option<String>) {
-    if let Some(drift) = drift {
-        log::warn(&format!("{server}: {list} is not what it was: {drift}"));
-    }
-}
-
-/// The list that a method reads.
-pub fn part_of(method: &str) -> (&'static str, &'static str, &'static str) {
-    LISTS.into_iter().find(|(list, ..)| *list == method).unwrap_or(LISTS[0])
-}
-
-/// What tells a client to read a list again.
-pub fn changed(method: &str) -> bytes::Bytes {
-    build::notification(part_of(method).2, None)
-}
-
-/// Whether a list has nothing on it.
-pub fn is_empty(method: &str, answer: &Message) -> bool {
-    answer.field(part_of(method).1).is_none_or(|list| scan::elements(answer.raw(), list).is_empty())
-}
-
-/// Whether a list has the same entries as one that is remembered, in the same order.
-pub fn is_same(method: &str, before: &[u8], answer: &Message) -> bool {
-    let entries = part_of(method).1;
-    Object::of(before).get(entries) == answer.field_json(entries)
-}
-
-/// What clients of this kind and era were shown last; else what clients of any other kind were, in this era's words.
-pub fn known(memory: &Memory, key: &str, era: Era, name: &str) -> Option<Bytes> {
-    let of_any = || memory.list_of_any(key, name).map(|list| fitted(era, &list).into());
-    memory.list(key, name).or_else(of_any)
-}
-
-/// A list in the words of an era: only the modern one says how long an answer is good, and for whom.
-pub fn fitted(era: Era, list: &[u8]) -> Vec<u8> {
-    let mut result = Object::of(list);
-    let is_marked = ["resultType", "ttlMs", "cacheScope"].iter().any(|name| result.get(name).is_some());
-    match era {
-        // Byte for byte what the server said, wherever that can be.
-        Era::Legacy if !is_marked => return list.to_vec(),
-        Era::Legacy => result.remove("resultType").remove("ttlMs").remove("cacheScope"),
-        Era::Modern => result
-            .set_default("resultType", r#""complete""#)
-            .set_default("ttlMs", "0")
-            .set_default("cacheScope", r#""private""#),
-    };
-    result.json()
-}
-
-/// A server is back: if its lists of other things than tools are not what they were, the client is told, once. Its tools are
-/// compared at its startup.
-pub async fn compare(session: &Arc<Session>, key: &str, link: &Arc<Link>) {
-    let mut told = Vec::new();
-    for (method, entries, notification) in LISTS.into_iter().skip(1) {
-        let Some(before) = session.route.memory.list(key, method) else { continue };
-        let answer = session.list(link, method).await.filter(|answer| holds_list(answer, entries));
-        let Some(answer) = answer.filter(|answer| !is_same(method, &before, answer) && !is_empty(method, answer))
-        else {
-            continue;
-        };
-        report(&link.server, method, drift::between(&before, answer.body_json(), entries));
-        session.route.memory.keep_list(key, method, answer.body_json());
-        if !told.contains(&notification) {
-            told.push(notification);
-        }
-    }
-    for notification in told {
-        session.general.notify(build::notification(notification, None));
     }
 }

@@ -1,0 +1,148 @@
+//! Lists as they were last: what is kept of one, whether another is the same, and what a client is shown of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::catalog::drift;
+use crate::catalog::quarantine;
+use crate::client::server_set::Conversations;
+use crate::client::session::Session;
+use crate::protocol::edit::Object;
+use crate::protocol::names::Era;
+use crate::protocol::{Id, Message, build, scan};
+use crate::runtime::log;
+use crate::store::catalog_cache::Memory;
+use crate::translate::{subscribe, to_modern};
+use crate::upstream::Link;
+use crate::upstream::call::{Call, Nowhere};
+use crate::upstream::look::holds_list;
+
+/// How long after its start an empty list of a server is not believed.
+pub const WARM_UP: Duration = Duration::from_secs(30);
+
+/// The lists, where their entries are, and what tells clients that they have changed.
+pub const LISTS: [(&str, &str, &str); 4] = [
+    ("tools/list", "tools", "notifications/tools/list_changed"),
+    ("prompts/list", "prompts", "notifications/prompts/list_changed"),
+    ("resources/list", "resources", "notifications/resources/list_changed"),
+    ("resources/templates/list", "resourceTemplates", "notifications/resources/list_changed"),
+];
+
+/// Whether a request asks for a list.
+pub fn is_list(request: &Message) -> bool {
+    LISTS.iter().any(|(method, ..)| *method == request.method())
+}
+
+/// The name of a list, or of one page of it.
+pub fn name(request: &Message) -> String {
+    match request.field_text("cursor") {
+        Some(cursor) => format!("{} {cursor}", request.method()),
+        None => request.method().to_owned(),
+    }
+}
+
+/// Tells the operator what has changed in a list.
+pub fn report(server: &str, list: &str, drift: Option<String>) {
+    if let Some(drift) = drift {
+        log::warn(&format!("{server}: {list} is not what it was: {drift}"));
+    }
+}
+
+/// The list that a method reads.
+pub fn part_of(method: &str) -> (&'static str, &'static str, &'static str) {
+    LISTS.into_iter().find(|(list, ..)| *list == method).unwrap_or(LISTS[0])
+}
+
+/// What tells a client to read a list again.
+pub fn changed(method: &str) -> bytes::Bytes {
+    build::notification(part_of(method).2, None)
+}
+
+/// Whether a list has nothing on it.
+pub fn is_empty(method: &str, answer: &Message) -> bool {
+    answer.field(part_of(method).1).is_none_or(|list| scan::elements(answer.raw(), list).is_empty())
+}
+
+/// Whether a list has the same entries as one that is remembered, in the same order.
+pub fn is_same(method: &str, before: &[u8], answer: &Message) -> bool {
+    let entries = part_of(method).1;
+    Object::of(before).get(entries) == answer.field_json(entries)
+}
+
+/// What clients of this kind and era were shown last; else what clients of any other kind were, in this era's words.
+pub fn known(memory: &Memory, key: &str, era: Era, name: &str) -> Option<Bytes> {
+    let of_any = || memory.list_of_any(key, name).map(|list| fitted(era, &list).into());
+    memory.list(key, name).or_else(of_any)
+}
+
+/// A list in the words of an era: only the modern one says how long an answer is good, and for whom.
+pub fn fitted(era: Era, list: &[u8]) -> Vec<u8> {
+    let mut result = Object::of(list);
+    let is_marked = ["resultType", "ttlMs", "cacheScope"].iter().any(|name| result.get(name).is_some());
+    match era {
+        // Byte for byte what the server said, wherever that can be.
+        Era::Legacy if !is_marked => return list.to_vec(),
+        Era::Legacy => result.remove("resultType").remove("ttlMs").remove("cacheScope"),
+        Era::Modern => result
+            .set_default("resultType", r#""complete""#)
+            .set_default("ttlMs", "0")
+            .set_default("cacheScope", r#""private""#),
+    };
+    result.json()
+}
+
+/// A server is back: if its lists of other things than tools are not what they were, the client is told, once. Its tools are
+/// compared at its startup.
+async fn compare(memory: &Memory, session: &Arc<Session>, key: &str, link: &Arc<Link>) {
+    let mut told = Vec::new();
+    for (method, entries, notification) in LISTS.into_iter().skip(1) {
+        let Some(before) = memory.list(key, method) else { continue };
+        let answer = list(session, link, method).await.filter(|answer| holds_list(answer, entries));
+        let Some(answer) = answer.filter(|answer| !is_same(method, &before, answer) && !is_empty(method, answer))
+        else {
+            continue;
+        };
+        report(&link.server, method, drift::between(&before, answer.body_json(), entries));
+        memory.keep_list(key, method, answer.body_json());
+        if !told.contains(&notification) {
+            told.push(notification);
+        }
+    }
+    for notification in told {
+        session.general.notify(build::notification(notification, None));
+    }
+}
+
+/// A list as the client would read it.
+async fn list(session: &Arc<Session>, link: &Arc<Link>, method: &str) -> Option<Message> {
+    let server = session.set.servers.iter().find(|server| server.name == link.server)?;
+    let answer = match link.era() {
+        Era::Legacy => link.ask(method, b"{}").await.ok(),
+        Era::Modern => {
+            let request = Message::parse(build::request(&Id::number(0), method, b"{}")).ok()?;
+            let call = Call::new(request, Arc::new(Nowhere));
+            to_modern::exchange(session, &session.general, server, link, &call).await.ok()
+        }
+    };
+    answer.map(|answer| quarantine::cleaned(server, Era::Legacy, method, answer))
+}
+
+/// What is done with the conversations of sessions.
+#[derive(Debug)]
+pub struct Following {
+    /// What servers listed last.
+    pub memory: Arc<Memory>,
+}
+
+impl Conversations for Following {
+    fn follow(&self, session: &Arc<Session>, link: &Arc<Link>) {
+        subscribe::follow(session, link);
+    }
+
+    fn compare(&self, session: &Arc<Session>, key: String, link: &Arc<Link>) {
+        let (memory, session, link) = (Arc::clone(&self.memory), Arc::clone(session), Arc::clone(link));
+        tokio::spawn(async move { compare(&memory, &session, &key, &link).await });
+    }
+}
