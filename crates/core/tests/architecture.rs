@@ -222,6 +222,7 @@ fn a_folder_of_the_gateway_uses_only_folders_above_it() {
         }
         let own = layer(folder).unwrap_or_else(|| panic!("{folder} is in no layer: {LAYERS:?}"));
         let depth = place.iter().count() - usize::from(place.ends_with("mod.rs"));
+        assert!(!read(&path).contains("crate::{"), "{}: one folder to a line", place.display());
         for (number, line) in read(&path).lines().enumerate().filter(|(_, line)| !line.trim().starts_with("//")) {
             for used in folders_in(line, depth).into_iter().filter(|used| layer(used).is_some_and(|used| used > own)) {
                 wrong.push(format!("{}:{}: {folder} uses {used}", place.display(), number + 1));

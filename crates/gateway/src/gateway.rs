@@ -21,7 +21,7 @@ use crate::route::Route;
 use crate::runtime::lifecycle::Lifecycle;
 use crate::store::catalog_cache::Memory;
 use crate::store::embedded::Store;
-use crate::store::journal::Journal;
+use crate::store::journal::{Journal, JournalPlace};
 use crate::translate::pool::Pool;
 use crate::upstream::processes::Processes;
 use crate::upstream::{Server, client};
@@ -122,11 +122,10 @@ impl Gateway {
         }
     }
 
-    /// Notes writes under way for the next gateway at the same `place`, where anything is kept; `circumstances` are what else
-    /// decides what its servers show.
-    pub fn note_writes(&self, place: &str, circumstances: &str) {
+    /// Notes writes under way for the next process at the same place, which has this `name`, where anything is kept.
+    pub fn note_writes(&self, name: &str, place: JournalPlace) {
         if let Some(folder) = self.all.memory.journal() {
-            self.all.journal.open(&folder, place, circumstances);
+            self.all.journal.open(&folder.join(name), place);
         }
     }
 

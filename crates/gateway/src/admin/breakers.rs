@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::body::{self, Force, Wanted};
 use super::respond::{self, Answer};
-use crate::admin::telemetry::breakers::Covers;
-use crate::admin::telemetry::{Telemetry, breakers};
+use crate::admin::telemetry::Telemetry;
+use crate::admin::telemetry::breakers::{self, Covers};
 use crate::policy::explain::scope_word;
 use crate::policy::registry::Policies;
 use crate::protocol::limits;

@@ -13,9 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::call::execute::carry;
-use crate::call::reply;
-use crate::call::resources;
-use crate::call::{initialize, list, target};
+use crate::call::{initialize, list, reply, resources, target};
 use crate::catalog::cached_lists;
 use crate::client::caller::Caller;
 use crate::policy::registry::ToolPolicy;

@@ -31,8 +31,7 @@ use crate::protocol::{Kind, Message, arguments, limits, scan};
 use crate::route::Route;
 use crate::store::journal::{JournaledWrite, Looker, WriteEnd};
 use crate::upstream::call::Call;
-use crate::upstream::reply::with_body;
-use crate::upstream::reply::{Refusal, Reply};
+use crate::upstream::reply::{Refusal, Reply, with_body};
 use crate::upstream::{Failure, SendAgain, Server};
 
 /// One call, answered as its policy allows; or with what the same call of this client came to after it was given up.

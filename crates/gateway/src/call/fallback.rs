@@ -7,14 +7,11 @@ use serde_json::{Map, Value, json};
 
 use crate::client::results::{QUEUE, address};
 use crate::policy::registry::is_complete;
-use crate::protocol::content;
-use crate::protocol::content::text_block;
-use crate::protocol::edit;
-use crate::protocol::edit::Object;
+use crate::protocol::content::{self, text_block};
+use crate::protocol::edit::{self, Object};
 use crate::protocol::names::Era;
 use crate::protocol::{Kind, Message};
-use crate::upstream::reply::Reply;
-use crate::upstream::reply::answered;
+use crate::upstream::reply::{Reply, answered};
 
 /// The result of a fallback. Clients throw away a result that is no error and lacks what its tool's `schema` promises: where
 /// the tool has one and the fallback cannot keep to it, the result says that it is an error, so that it is read.

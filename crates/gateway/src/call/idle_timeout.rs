@@ -11,8 +11,7 @@ use tokio::time::Instant;
 use crate::protocol::edit::Object;
 use crate::protocol::{Message, build, limits};
 use crate::upstream::call::{Call, Outlet};
-use crate::upstream::reply::with_body;
-use crate::upstream::reply::{Refusal, Reply};
+use crate::upstream::reply::{Refusal, Reply, with_body};
 use crate::upstream::{Failure, Link};
 
 /// The token of progress that only we want to hear of.

@@ -3,8 +3,7 @@
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::call::list::Asked;
-use crate::catalog::cached_lists;
-use crate::catalog::quarantine;
+use crate::catalog::{cached_lists, quarantine};
 use crate::client::caller::Caller;
 use crate::protocol::limits;
 use crate::upstream::look::holds_list;

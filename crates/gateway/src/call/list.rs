@@ -14,8 +14,7 @@ use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::call::execute;
-use crate::call::late_list;
+use crate::call::{execute, late_list};
 use crate::catalog::cached_lists::{WARM_UP, is_empty, known, name, part_of, report};
 use crate::catalog::{drift, quarantine};
 use crate::client::caller::Caller;
@@ -26,8 +25,7 @@ use crate::route::Route;
 use crate::translate::pool;
 use crate::upstream::call::Call;
 use crate::upstream::look::holds_list;
-use crate::upstream::reply::{Refusal, Reply};
-use crate::upstream::reply::{answered, with_body};
+use crate::upstream::reply::{Refusal, Reply, answered, with_body};
 use crate::upstream::startup::Listing;
 use crate::upstream::{Failure, Keeper, Link, Server, beginning};
 

@@ -16,8 +16,7 @@ use crate::protocol::names::SUBSCRIPTION_ID;
 use crate::protocol::{Message, build, limits};
 use crate::route::Route;
 use crate::upstream::call::{Call, Outlet};
-use crate::upstream::reply::answered;
-use crate::upstream::reply::{Refusal, Reply};
+use crate::upstream::reply::{Refusal, Reply, answered};
 use crate::upstream::startup::Listing;
 use crate::upstream::{Link, Server};
 

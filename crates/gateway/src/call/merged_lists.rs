@@ -14,16 +14,13 @@ use crate::call::dispatch::exchange;
 use crate::catalog::{names, quarantine};
 use crate::client::caller::Caller;
 use crate::client::missing;
-use crate::protocol::build;
-use crate::protocol::build::Error;
-use crate::protocol::edit;
-use crate::protocol::edit::{Object, quoted};
+use crate::protocol::build::{self, Error};
+use crate::protocol::edit::{self, Object, quoted};
 use crate::protocol::names::Era;
 use crate::protocol::{Kind, Message, limits, scan};
 use crate::route::Route;
 use crate::upstream::call::Call;
-use crate::upstream::reply::{Refusal, Reply};
-use crate::upstream::reply::{answered, with_body};
+use crate::upstream::reply::{Refusal, Reply, answered, with_body};
 use crate::upstream::{Failure, Server, beginning};
 
 /// Entries of one page.

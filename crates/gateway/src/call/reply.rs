@@ -6,8 +6,7 @@ use seawall::{Cause, Code, Effect, Failure, Report, Sent};
 
 use crate::catalog::names;
 use crate::policy::registry::Policies;
-use crate::protocol::build;
-use crate::protocol::build::Error;
+use crate::protocol::build::{self, Error};
 use crate::protocol::names::{Era, SUBSCRIPTION_ID};
 use crate::protocol::pieces::Pieces;
 use crate::protocol::{Message, edit};

@@ -7,13 +7,11 @@ use serde_json::{Value, json};
 use crate::client::caller::Caller;
 use crate::client::results::{Found, QUEUE, RESULT, SCHEME};
 use crate::protocol::Message;
-use crate::protocol::build;
-use crate::protocol::build::Error;
+use crate::protocol::build::{self, Error};
 use crate::protocol::names::Era;
 use crate::route::Route;
 use crate::upstream::call::Call;
-use crate::upstream::reply::answered;
-use crate::upstream::reply::{Refusal, Reply};
+use crate::upstream::reply::{Refusal, Reply, answered};
 
 /// Whether a request is to read one of ours.
 pub fn is_ours(request: &Message) -> bool {

@@ -3,17 +3,16 @@
 use std::sync::Arc;
 
 use crate::call::dispatch::exchange;
+use crate::call::{listen, merged_lists};
+use crate::catalog::names;
 use crate::client::caller::Caller;
-use crate::protocol::build;
-use crate::protocol::build::Error;
-use crate::protocol::edit;
-use crate::protocol::edit::quoted;
+use crate::protocol::build::{self, Error};
+use crate::protocol::edit::{self, quoted};
 use crate::protocol::{Kind, Message, Span, limits, scan};
 use crate::route::Route;
 use crate::upstream::Server;
 use crate::upstream::call::{Call, Nowhere};
-use crate::upstream::reply::answered;
-use crate::upstream::reply::{Refusal, Reply};
+use crate::upstream::reply::{Refusal, Reply, answered};
 
 /// One call on an endpoint with several servers.
 pub async fn reply(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
@@ -21,7 +20,7 @@ pub async fn reply(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
     match request.method() {
         "ping" => answered(b"{}"),
         "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => {
-            super::merged_lists::merged(route, caller, call).await
+            merged_lists::merged(route, caller, call).await
         }
         "tools/call" | "prompts/get" => named(route, caller, call, request.field("name")).await,
         "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
@@ -29,7 +28,7 @@ pub async fn reply(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
         }
         "completion/complete" => complete(route, caller, call).await,
         "logging/setLevel" => everywhere(route, caller, call).await,
-        "subscriptions/listen" => super::listen::all(route, caller, call).await,
+        "subscriptions/listen" => listen::all(route, caller, call).await,
         method if method.starts_with("tasks/") && request.field("taskId").is_some() => {
             owned(route, caller, call, request.field_text("taskId").map(|task| task.into_owned())).await
         }
@@ -64,7 +63,7 @@ async fn named(route: &Arc<Route>, caller: &Caller, call: &Call, name: Option<Sp
     let Some((span, public)) = name.zip(public) else {
         return Err(Error::new(build::INVALID_PARAMS, "\"name\" is missing or not a string").into());
     };
-    let Some((server, own)) = crate::catalog::names::split(&route.set.servers, &public) else {
+    let Some((server, own)) = names::split(&route.set.servers, &public) else {
         let text = format!("unknown name {public:?}: names here are <server>__<name>; the lists tell them");
         return Err(Error::new(build::INVALID_PARAMS, text).into());
     };

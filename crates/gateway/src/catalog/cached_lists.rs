@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::catalog::drift;
-use crate::catalog::quarantine;
+use crate::catalog::{drift, quarantine};
 use crate::client::server_set::Conversations;
 use crate::client::session::Session;
 use crate::protocol::edit::Object;

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use crate::protocol::edit::Object;
-use crate::protocol::scan;
-use crate::protocol::scan::Span;
+use crate::protocol::scan::{self, Span};
 use crate::upstream::beginning;
 
 /// Names of one kind of change that are told; more are only counted.

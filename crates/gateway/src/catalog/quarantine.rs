@@ -7,8 +7,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use crate::protocol::edit;
-use crate::protocol::edit::Object;
+use crate::protocol::edit::{self, Object};
 use crate::protocol::names::Era;
 use crate::protocol::{Kind, Message, scan};
 use crate::runtime::plural::counted;

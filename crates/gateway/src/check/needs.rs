@@ -12,8 +12,7 @@ use tokio::net::TcpSocket;
 use super::holder;
 use crate::config::{Config, Problem};
 use crate::frontend::http;
-use crate::store::embedded;
-use crate::store::embedded::Trouble;
+use crate::store::embedded::{self, Trouble};
 
 /// How long a disk may take to say what is there.
 const DISK: Duration = Duration::from_secs(10);

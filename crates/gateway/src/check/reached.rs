@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::config::Transport;
-use crate::config::place;
+use crate::config::{Transport, place};
 use crate::upstream::Server;
 
 /// Letters of a word from which on it may be a key.

@@ -9,13 +9,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::client::caller::Caller;
-use crate::protocol::edit;
-use crate::protocol::edit::Object;
+use crate::protocol::edit::{self, Object};
 use crate::protocol::{Kind, Message, content, limits};
 use crate::runtime::random::secret;
 use crate::upstream::call::Call;
-use crate::upstream::reply::Reply;
-use crate::upstream::reply::answered;
+use crate::upstream::reply::{Reply, answered};
 
 /// How addresses of our own begin.
 pub const SCHEME: &str = "seawall://";

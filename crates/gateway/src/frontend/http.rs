@@ -24,6 +24,7 @@ use crate::protocol::names::Era;
 use crate::protocol::{Outline, Reject, header, limits};
 use crate::route::Route;
 use crate::runtime::log;
+use crate::store::journal::JournalPlace;
 
 /// A listener for clients.
 pub struct Listener {
@@ -53,7 +54,7 @@ impl Listener {
         let tcp = TcpListener::bind(address).await?;
         let room = Room { largest: gateway.max_request, budget: Budget::new(limits::REQUEST_BYTES) };
         let folder = gateway.all().memory.sessions();
-        gateway.note_writes(&records::place(tcp.local_addr()?), "");
+        gateway.note_writes(&records::place(tcp.local_addr()?), JournalPlace::ForOne);
         let sessions = Arc::new(Sessions::new(&gateway, folder.as_deref(), tcp.local_addr()?));
         Ok(Self { gateway, guard, sessions, room, tcp })
     }

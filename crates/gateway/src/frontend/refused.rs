@@ -10,8 +10,7 @@ use seawall::{Cause, Code, Failure, Report, Sent};
 
 use crate::catalog::names;
 use crate::client::event_id::Asked;
-use crate::protocol::build;
-use crate::protocol::build::Error;
+use crate::protocol::build::{self, Error};
 use crate::protocol::{Message, Outline, Reject, limits};
 use crate::route::Route;
 

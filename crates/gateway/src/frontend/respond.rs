@@ -14,8 +14,7 @@ use hyper::body::Frame;
 
 use crate::client::event_id::StreamName;
 use crate::client::stream::{Next, Reader, Said};
-use crate::protocol::build;
-use crate::protocol::build::Error;
+use crate::protocol::build::{self, Error};
 use crate::protocol::pieces::Pieces;
 use crate::protocol::{Id, limits, sse};
 

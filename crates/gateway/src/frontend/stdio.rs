@@ -16,13 +16,12 @@ use crate::client::caller::Caller;
 use crate::client::session::Session;
 use crate::client::stream::{Next, Reader, Stream};
 use crate::gateway::Gateway;
-use crate::protocol::build;
-use crate::protocol::hash;
 use crate::protocol::lines::{Line, Lines};
 use crate::protocol::names::Era;
 use crate::protocol::pieces::Pieces;
-use crate::protocol::{Kind, Message, Outline, Reject, limits};
+use crate::protocol::{Kind, Message, Outline, Reject, build, hash, limits};
 use crate::route::Route;
+use crate::store::journal::JournalPlace;
 use crate::upstream::call::{Call, Receipt};
 
 /// Who is at the other end, each time the program starts: whoever has the store's file.
@@ -36,7 +35,7 @@ pub async fn serve(
     grace: Duration,
 ) {
     gateway.serve_one_client();
-    gateway.note_writes(&place(gateway), &variables());
+    gateway.note_writes(&place(gateway), JournalPlace::ForMany(variables()));
     let out = Arc::new(Stream::default());
     let session = Session::new(ON_A_PIPE, Arc::default(), Arc::clone(&gateway.all().set), Arc::clone(&out));
     let receipts: Arc<Receipts> = Arc::default();

@@ -4,8 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::json;
 
-use crate::protocol::build;
-use crate::protocol::build::Error;
+use crate::protocol::build::{self, Error};
 use crate::protocol::names::{CLIENT_CAPABILITIES, Era, LEGACY, MODERN, PROTOCOL_VERSION};
 use crate::protocol::{Message, scan};
 

@@ -9,8 +9,7 @@ use std::time::Duration;
 use seawall::{Connect, Disposition, LoadOptions, Signals, load_tools};
 use tokio_util::sync::CancellationToken;
 
-use crate::catalog::cached_lists;
-use crate::catalog::cached_lists::{LISTS, WARM_UP};
+use crate::catalog::cached_lists::{self, LISTS, WARM_UP};
 use crate::catalog::{drift, quarantine};
 use crate::policy::registry::Policies;
 use crate::protocol::edit::Object;

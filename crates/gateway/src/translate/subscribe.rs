@@ -6,8 +6,7 @@ use seawall::Question;
 
 use crate::client::session::Session;
 use crate::client::stream::Stream;
-use crate::protocol::edit;
-use crate::protocol::edit::{Object, quoted};
+use crate::protocol::edit::{self, Object, quoted};
 use crate::protocol::names::{Era, SUBSCRIPTION_ID};
 use crate::protocol::{Id, Message, build, scan};
 use crate::upstream::Link;

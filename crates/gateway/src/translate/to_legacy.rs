@@ -9,15 +9,13 @@ use serde_json::json;
 use super::park::{Running, Step};
 use super::pool::Pool;
 use super::subscribe;
-use crate::protocol::build;
-use crate::protocol::build::Error;
+use crate::protocol::build::{self, Error};
 use crate::protocol::edit::{Object, quoted};
 use crate::protocol::names::{CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, MODERN, PROTOCOL_VERSION, SERVER_INFO};
 use crate::protocol::server_info::Hello;
 use crate::protocol::{Kind, Message};
 use crate::upstream::call::Call;
-use crate::upstream::reply::{Refusal, Reply};
-use crate::upstream::reply::{answered, with_body};
+use crate::upstream::reply::{Refusal, Reply, answered, with_body};
 use crate::upstream::{Failure, Link, Server};
 
 /// One call and its answer.

@@ -90,11 +90,9 @@ impl Call {
 /// Tells the ledger that the answer to a call was written to a client that is there to read it.
 #[derive(Default)]
 pub struct Receipt {
-    wanted: OnceLock<Told>,
-    taken: OnceLock<Told>,
+    wanted: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    taken: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
-
-type Told = Box<dyn Fn() + Send + Sync>;
 
 impl Receipt {
     /// Who wants to be told.

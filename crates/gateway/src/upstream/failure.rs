@@ -6,8 +6,7 @@ use seawall::{Code, Disposition};
 use serde_json::json;
 
 use crate::protocol::Reject;
-use crate::protocol::build;
-use crate::protocol::build::Error;
+use crate::protocol::build::{self, Error};
 
 /// What went wrong between us and a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -15,14 +15,10 @@ use tokio::time::Instant;
 use super::http::Http;
 use super::{Failure, Link, Server, Wire, beginning, child, sse, ws};
 use crate::config::{Secret, Transport};
-use crate::protocol::edit::Object;
-use crate::protocol::edit::quoted;
-use crate::protocol::hash;
-use crate::protocol::names;
-use crate::protocol::names::Era;
-use crate::protocol::names::{CLIENT_CAPABILITIES, CLIENT_INFO, MODERN, PROTOCOL_VERSION};
+use crate::protocol::edit::{Object, quoted};
+use crate::protocol::names::{self, CLIENT_CAPABILITIES, CLIENT_INFO, Era, MODERN, PROTOCOL_VERSION};
 use crate::protocol::server_info::Hello;
-use crate::protocol::{Kind, Message, limits, scan};
+use crate::protocol::{Kind, Message, hash, limits, scan};
 use crate::upstream::call::Outlet;
 
 /// What a client brings to a handshake.

@@ -10,8 +10,7 @@ use http::{HeaderName, HeaderValue};
 
 use super::Link;
 use super::link::Headers;
-use crate::protocol::build;
-use crate::protocol::build::Error;
+use crate::protocol::build::{self, Error};
 use crate::protocol::edit::Object;
 use crate::protocol::names::Era;
 use crate::protocol::{Id, Message, Span, header, limits, scan};

@@ -72,7 +72,7 @@ pub struct Server {
     /// Whether the start fails if it cannot be loaded.
     pub required: bool,
     /// What came of loading it.
-    pub startup: startup::Startup,
+    pub startup: startup::ServerStartup,
     /// When it is there.
     pub life: Life,
     /// What is known of it.
@@ -122,7 +122,7 @@ impl Server {
             name,
             shared,
             required,
-            startup: startup::Startup::new(startup, env),
+            startup: startup::ServerStartup::new(startup, env),
             mirror: Arc::default(),
             incidents: Arc::default(),
             life,

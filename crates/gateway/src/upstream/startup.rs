@@ -17,14 +17,13 @@ use tokio::time::Instant;
 use super::handshake::Opening;
 use super::look::{Found, Missed};
 use super::{Failure, Link, Server};
-use crate::config::place;
-use crate::config::{StartupConfig, Transport};
+use crate::config::{StartupConfig, Transport, place};
 use crate::protocol::limits;
 use crate::upstream::call::Outlet;
 
 /// What is known of loading one server.
 #[derive(Debug)]
-pub struct Startup {
+pub struct ServerStartup {
     config: StartupConfig,
     env: Env,
     state: Mutex<State>,
@@ -62,7 +61,7 @@ pub enum Listing {
     Failed,
 }
 
-impl Startup {
+impl ServerStartup {
     /// As it is configured; nothing was tried.
     pub fn new(config: StartupConfig, env: Env) -> Self {
         Self {

@@ -10,6 +10,9 @@ use tokio::sync::Semaphore;
 use super::kit::{Wrapped, soon, until};
 use super::server::{End, Faulty, failure, text};
 
+/// Longer than a script takes to close its end.
+const GIVES_UP: Duration = Duration::from_millis(300);
+
 /// A wrapper around the server, with all that is kept in `folder`.
 async fn wrapper(server: &Faulty, folder: &Path) -> Wrapped {
     wrapper_in(server, folder, folder, "me").await
@@ -94,7 +97,7 @@ async fn a_write_whose_client_closed_its_end_is_known_while_it_runs_and_after_it
     let mut first = wrapper(&server, folder.path()).await;
     first.send(&write(2)).await;
     until("the write runs", async || server.calls("create_issue") == 1).await;
-    tokio::time::sleep(Duration::from_millis(1100)).await;
+    tokio::time::sleep(GIVES_UP).await;
     first.close();
     until("it is known that the client has gone", async || {
         failure(&repeated(&server, folder.path()).await)["code"] == "WRITE_UNCERTAIN"
@@ -146,7 +149,7 @@ async fn a_client_that_dies_or_gives_up_sooner_than_a_second_leaves_its_write_in
             // Both of its ends close at once; the answer has nowhere to go.
             first.die();
         } else {
-            tokio::time::sleep(Duration::from_millis(400)).await;
+            tokio::time::sleep(GIVES_UP).await;
             first.close();
         }
         go.add_permits(1);

@@ -132,12 +132,12 @@ impl<T: Clone> Entry<T> {
     }
 
     /// What an identical call finds now.
-    pub(super) fn meet(&mut self, call: &Entering<'_>, now: Moment) -> Meeting<T> {
+    pub(super) fn meet(&mut self, call: &Entering<'_>, last_write: u64, now: Moment) -> Meeting<T> {
         match &self.answered {
             _ if call.is_replayable && call.copy_key != self.copy_key => Meeting::Aside,
-            // What was read before a write is no answer to who reads after it.
-            Some(_) if call.is_replayable && call.writes != self.writes => Meeting::Over,
-            None if call.is_replayable && call.writes != self.writes => Meeting::Aside,
+            // What was read before a write of the same caller is no answer to what it reads after it.
+            Some(_) if self.number < last_write => Meeting::Over,
+            None if self.number < last_write => Meeting::Aside,
             Some(_) if call.is_intent => self.hand_on(call, now),
             Some(answered) => {
                 self.meet_answered(answered, call, now).inspect_taken(&mut self.is_joined, &mut self.asked, now)

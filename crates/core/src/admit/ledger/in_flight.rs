@@ -25,8 +25,8 @@ const MOST_BYTES: usize = 32 << 20;
 /// Of how many that gave way it is remembered that they were there.
 const MOST_EMPTY: usize = 1000;
 
-/// Of how many callers it is remembered that they give up without a word; then all are learned anew.
-const MOST_SILENT: usize = 1000;
+/// Of how many callers something is remembered; then all are learned anew.
+const MOST_CALLERS: usize = 1000;
 
 /// What a call brings when it is entered.
 #[derive(Clone, Copy)]
@@ -37,6 +37,7 @@ pub(crate) struct Entering<'a> {
     /// The server's writes when the call began: who reads after a write does not share with one who asked before it.
     pub(crate) writes: u64,
     pub(crate) is_replayable: bool,
+    pub(crate) is_read: bool,
     /// Its answer may be shared with everybody of this caller who asks at the same time.
     pub(crate) shares: bool,
     pub(crate) rejoin: Option<&'a Rejoin>,
@@ -90,23 +91,42 @@ struct Entries<T> {
     empty: VecDeque<(CallKey, u64)>,
     bytes: usize,
     next: u64,
-    /// Callers that may have given up without a word, and the least that they waited before they asked again; known once it
-    /// was seen twice.
-    silent: HashMap<Arc<str>, (Duration, bool)>,
+    callers: HashMap<Arc<str>, CallerNotes>,
+    /// Everything with a smaller number was entered before callers were last forgotten.
+    forgotten: u64,
+}
+
+/// What is remembered of a caller that wrote, or asked again without a word.
+#[derive(Debug, Default)]
+struct CallerNotes {
+    /// Calls with a smaller number were entered before its last write.
+    last_write: u64,
+    /// The least that it waited before it asked again without a word.
+    waited: Option<Duration>,
+    /// That was seen twice: it may give up without a word.
+    is_silent: bool,
 }
 
 impl<T: Clone> InFlight<T> {
     pub(crate) fn new(weigh: fn(&T) -> usize, clock: Clock) -> Self {
-        let (calls, answered, empty, silent) = Default::default();
-        Self { entries: Mutex::new(Entries { calls, answered, empty, bytes: 0, next: 1, silent }), weigh, clock }
+        let (calls, answered, empty, callers) = Default::default();
+        let entries = Entries { calls, answered, empty, bytes: 0, next: 1, callers, forgotten: 0 };
+        Self { entries: Mutex::new(entries), weigh, clock }
     }
 
     /// Enters a call, or finds an identical one.
     pub(crate) fn enter(&self, call: &Entering<'_>) -> Entered<'_, T> {
         let now = self.clock.now();
         let mut entries = self.lock();
-        let Some(entry) = entries.calls.get_mut(&call.key) else { return self.lead(&mut entries, call, now) };
-        match entry.meet(call, now) {
+        if !call.is_read {
+            entries.note_write(call);
+        }
+        let Entries { calls, callers, forgotten, .. } = &mut *entries;
+        let Some(entry) = calls.get_mut(&call.key) else { return self.lead(&mut entries, call, now) };
+        let notes = call.rejoin.filter(|_| call.is_read).and_then(|rejoin| callers.get(&rejoin.scope));
+        // Of whom nothing is remembered any more, it may have written until then.
+        let last_write = notes.map_or(*forgotten, |notes| notes.last_write.max(*forgotten));
+        match entry.meet(call, if call.is_read { last_write } else { 0 }, now) {
             Meeting::Over => {
                 entries.remove(call.key);
                 self.lead(&mut entries, call, now)
@@ -131,8 +151,9 @@ impl<T: Clone> InFlight<T> {
         let number = entries.next;
         entries.next += 1;
         note_number(call, number);
-        let silent = call.rejoin.and_then(|rejoin| entries.silent.get(&rejoin.scope));
-        let known = silent.filter(|(_, is_known)| *is_known).map(|(waited, _)| *waited);
+        // Of a read nothing is kept that was answered, whoever asked for it.
+        let notes = call.rejoin.filter(|_| !call.is_replayable).and_then(|rejoin| entries.callers.get(&rejoin.scope));
+        let known = notes.filter(|notes| notes.is_silent).and_then(|notes| notes.waited);
         entries.calls.insert(call.key, Entry::new(number, call, known, now));
         Entered::Lead(Lead { in_flight: self, key: call.key, number })
     }
@@ -198,16 +219,26 @@ fn weight<T>(outcome: &Outcome<T>, weigh: fn(&T) -> usize) -> usize {
 }
 
 impl<T> Entries<T> {
+    /// What is remembered of the caller of a call that may be rejoined.
+    fn caller(&mut self, call: &Entering<'_>) -> Option<&mut CallerNotes> {
+        let scope = &call.rejoin?.scope;
+        if self.callers.len() >= MOST_CALLERS && !self.callers.contains_key(scope) {
+            self.callers.clear();
+            self.forgotten = self.next;
+        }
+        Some(self.callers.entry(Arc::clone(scope)).or_default())
+    }
+
     /// A caller that gave up without a word does so again: its next calls are taken for given up after as long.
     fn note_silence(&mut self, call: &Entering<'_>, waited: Option<Duration>) {
-        let (Some(rejoin), Some(waited)) = (call.rejoin, waited) else { return };
-        if self.silent.len() >= MOST_SILENT && !self.silent.contains_key(&rejoin.scope) {
-            self.silent.clear();
-        }
-        match self.silent.get_mut(&rejoin.scope) {
-            Some((least, is_known)) => (*least, *is_known) = (waited.min(*least), true),
-            None => _ = self.silent.insert(Arc::clone(&rejoin.scope), (waited, false)),
-        }
+        let Some((waited, notes)) = waited.zip(self.caller(call)) else { return };
+        notes.is_silent = notes.waited.is_some();
+        notes.waited = Some(notes.waited.map_or(waited, |least| waited.min(least)));
+    }
+
+    fn note_write(&mut self, call: &Entering<'_>) {
+        let next = self.next;
+        self.caller(call).into_iter().for_each(|notes| notes.last_write = next);
     }
 
     fn remove(&mut self, key: CallKey) {

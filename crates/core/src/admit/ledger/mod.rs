@@ -26,6 +26,7 @@ use super::{atomic, key, sync};
 use crate::attempt::deadline::within;
 use crate::model::answer::Outcome;
 use crate::model::duration::about;
+use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Failure, Sent};
 use crate::model::time::Clock;
 use crate::run::Run;
@@ -137,6 +138,7 @@ impl<T: Clone> Run<'_, T> {
             copy_key: self.copy_key(),
             writes: self.writes,
             is_replayable: policy.effect.is_replayable(),
+            is_read: policy.effect == Effect::ReadOnly,
             shares: policy.shares_answers(),
             rejoin: self.call.rejoin.as_ref(),
             control: self.call.control.as_ref(),

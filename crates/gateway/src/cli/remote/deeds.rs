@@ -16,8 +16,7 @@ use crate::protocol::sse::Decoder;
 use crate::remote::client::{Client, Trouble, encoded};
 use crate::remote::place::Place;
 use crate::remote::show;
-use crate::runtime::log;
-use crate::runtime::log::plain;
+use crate::runtime::log::{self, plain};
 
 /// Asks, and shows the answer.
 pub(in crate::cli) async fn run(remote: Remote) -> Ended {

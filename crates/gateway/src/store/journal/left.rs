@@ -20,6 +20,7 @@ pub(super) struct LeftWrite {
     file: Arc<File>,
     place: usize,
     call: u128,
+    who: u128,
 }
 
 impl LeftWrite {
@@ -37,7 +38,7 @@ impl LeftWrite {
 
     /// Somebody looked: that shows nothing of what a living process still has under way.
     pub(super) fn looked(&self, who: u128) {
-        if self.slot().is_some_and(|slot| slot.who == who) && is_dead(&self.file) {
+        if self.who == who && self.slot().is_some() && is_dead(&self.file) {
             let _stays = wipe(&self.file, self.place);
         }
     }
@@ -61,7 +62,7 @@ fn is_dead(file: &File) -> bool {
     }
 }
 
-/// How many other processes have a file in a folder, and what they noted. What concerns nobody any more is removed.
+/// How many other processes live, and what all of them noted. What concerns nobody any more is removed.
 pub(super) fn find(folder: &Path, own: &Path) -> io::Result<(usize, Vec<LeftWrite>)> {
     let entries = fs::read_dir(folder)?.flatten();
     let mut files: Vec<_> =
@@ -75,27 +76,29 @@ pub(super) fn find(folder: &Path, own: &Path) -> io::Result<(usize, Vec<LeftWrit
     for (_, path) in drafts.iter().filter(|(written, _)| written.elapsed().is_ok_and(|age| age > LONGEST)) {
         let _others = fs::remove_file(path);
     }
-    let (mut others, mut left) = (0, Vec::new());
+    let (mut living, mut left) = (0, Vec::new());
     for (number, (_, path)) in files.iter().enumerate() {
         let Ok(file) = OpenOptions::new().read(true).write(true).open(path).map(Arc::new) else { continue };
-        let writes = read(&file);
-        if (writes.is_empty() || number >= FILES) && is_dead(&file) {
+        let (writes, is_dead) = (read(&file), is_dead(&file));
+        living += usize::from(!is_dead);
+        if is_dead && (writes.is_empty() || number >= FILES) {
             let _others = fs::remove_file(path);
         } else if number < FILES {
-            others += 1;
             left.extend(writes);
         }
     }
-    Ok((others, left))
+    Ok((living, left))
 }
 
 fn read(file: &Arc<File>) -> Vec<LeftWrite> {
-    let mut bytes = vec![0; SLOTS * SLOT];
+    let size = file.metadata().map_or(0, |facts| usize::try_from(facts.len()).unwrap_or(usize::MAX));
+    let mut bytes = vec![0; size.min(SLOTS * SLOT)];
     let length = file.read_at(&mut bytes, 0).unwrap_or(0);
     let slots = bytes[..length].as_chunks::<SLOT>().0.iter().enumerate();
     let noted = slots.filter_map(|(place, bytes)| Some((place, Slot::parse(bytes)?)));
     let recent = noted.filter(|(_, slot)| age(slot.at) < LONGEST);
-    let left = recent.map(|(place, slot)| (LeftWrite { file: Arc::clone(file), place, call: slot.call }, slot.left));
+    let left = recent
+        .map(|(place, slot)| (LeftWrite { file: Arc::clone(file), place, call: slot.call, who: slot.who }, slot.left));
     // Whoever finds it first notes when.
     left.inspect(|(left, known)| _ = (*known == 0).then(|| left.since(left.call))).map(|(left, _)| left).collect()
 }

@@ -28,43 +28,61 @@ use self::slots::{Slot, Slots};
 use crate::protocol::hash::key;
 use crate::runtime::log;
 
+/// Two changes of a folder sooner than this after each other may have the same time.
+const SETTLED: Duration = Duration::from_secs(1);
+
 /// The writes under way in this process, and those that other ones left.
 #[derive(Debug, Default)]
-pub struct Journal(OnceLock<Open>);
+pub struct Journal(OnceLock<OpenJournal>);
 
 #[derive(Debug)]
-struct Open {
+struct OpenJournal {
     folder: PathBuf,
     own: Slots,
-    circumstances: String,
-    /// When the folder last changed in which this process was found to be alone.
-    alone: Mutex<Option<SystemTime>>,
+    /// Which processes may be at this place, and what else decides what their servers show.
+    place: JournalPlace,
+    seen: Mutex<Seen>,
 }
 
-impl Open {
-    fn new(folder: &Path, circumstances: &str) -> io::Result<Self> {
+/// Which processes may be at a place at the same time.
+#[derive(Clone, Debug)]
+pub enum JournalPlace {
+    /// One, and another only after it: those that listen on the same address.
+    ForOne,
+    /// Any number. Who was started with other circumstances may look at something else, and lifts nothing by it.
+    ForMany(String),
+}
+
+/// What others had noted when it was last looked, and when the folder had changed by then, if that says all.
+#[derive(Debug, Default)]
+struct Seen {
+    left: Arc<[LeftWrite]>,
+    changed: Option<SystemTime>,
+}
+
+impl OpenJournal {
+    fn new(folder: &Path, place: JournalPlace) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let open = Self {
-            folder: folder.to_owned(),
-            own: Slots::new(folder)?,
-            circumstances: circumstances.to_owned(),
-            alone: Mutex::default(),
-        };
-        open.left();
-        Ok(open)
+        let own = Slots::new(folder)?;
+        let (_, left) = left::find(folder, own.path())?;
+        let seen = Mutex::new(Seen { left: left.into(), changed: None });
+        Ok(Self { folder: folder.to_owned(), own, place, seen })
     }
 
     /// What other processes at this place have noted by now.
-    fn left(&self) -> Vec<LeftWrite> {
-        // Seldom there is another; and where nobody came since, there is none.
-        let changed = self.folder.metadata().and_then(|facts| facts.modified()).ok();
-        let mut alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
-        if changed.is_some() && *alone == changed {
-            return Vec::new();
+    fn left(&self) -> Arc<[LeftWrite]> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let JournalPlace::ForOne = self.place {
+            return Arc::clone(&seen.left);
         }
-        let (others, left) = left::find(&self.folder, self.own.path()).unwrap_or_default();
-        *alone = changed.filter(|_| others == 0);
-        left
+        // Where nobody came since, and nobody else lives, there is nothing new.
+        let changed = self.folder.metadata().and_then(|facts| facts.modified()).ok();
+        if changed.is_none() || seen.changed != changed {
+            let (living, left) = left::find(&self.folder, self.own.path()).unwrap_or_default();
+            let is_settled = |at: &SystemTime| at.elapsed().is_ok_and(|age| age > SETTLED);
+            *seen = Seen { left: left.into(), changed: changed.filter(|at| living == 0 && is_settled(at)) };
+        }
+        Arc::clone(&seen.left)
     }
 }
 
@@ -78,17 +96,20 @@ pub struct Looker<'a> {
 }
 
 impl Looker<'_> {
-    fn number(&self, open: &Open) -> u128 {
-        let parts = [self.conversation.as_bytes(), self.server.as_bytes(), open.circumstances.as_bytes()];
+    fn number(&self, place: &JournalPlace) -> u128 {
+        let circumstances = match place {
+            JournalPlace::ForOne => "",
+            JournalPlace::ForMany(circumstances) => circumstances,
+        };
+        let parts = [self.conversation.as_bytes(), self.server.as_bytes(), circumstances.as_bytes()];
         u128::from_str_radix(&key(&parts), 16).unwrap_or_default()
     }
 }
 
 impl Journal {
-    /// Opens the journal of a `place`, below `folder`: what processes at the same place left is known from now on. Who was started with
-    /// other `circumstances` may look at something else, and lifts nothing by it.
-    pub fn open(&self, folder: &Path, place: &str, circumstances: &str) {
-        match Open::new(&folder.join(place), circumstances) {
+    /// Opens the journal of a place, which has a `folder` of its own: what other processes there left is known from now on.
+    pub fn open(&self, folder: &Path, place: JournalPlace) {
+        match OpenJournal::new(folder, place) {
             Ok(open) => _ = self.0.set(open),
             Err(error) => slots::warn(folder, &error),
         }
@@ -106,7 +127,7 @@ impl Journal {
         let open = self.0.get()?;
         // Under fixed keys, so that the next process finds it: whoever can make two calls that collide can make both.
         let call = Keys::fixed().key(&[&*rejoin.scope, looker.server, tool, written], arguments).number();
-        let (journal, who, patience) = (Arc::clone(self), looker.number(open), rejoin.after);
+        let (journal, who, patience) = (Arc::clone(self), looker.number(&open.place), rejoin.after);
         let (number, is_known) = Default::default();
         Some(Arc::new(JournaledWrite { journal, call, who, patience, number, is_known }))
     }
@@ -116,7 +137,7 @@ impl Journal {
         let Some(open) = self.0.get() else { return };
         let left = open.left();
         if !left.is_empty() || !open.own.is_empty() {
-            let who = looker.number(open);
+            let who = looker.number(&open.place);
             open.own.looked(who);
             left.iter().for_each(|left| left.looked(who));
         }

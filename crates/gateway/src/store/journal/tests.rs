@@ -10,7 +10,7 @@ use super::*;
 
 fn opened(folder: &Path) -> Arc<Journal> {
     let journal: Arc<Journal> = Arc::default();
-    journal.open(folder, "here", "");
+    journal.open(&folder.join("here"), JournalPlace::ForMany(String::new()));
     journal
 }
 

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex};
 use redb::StorageBackend;
 use seawall::Rng;
 
-use crate::store::embedded::open;
-use crate::store::embedded::{Bounds, Store, Trouble};
+use crate::store::embedded::{Bounds, Store, Trouble, open};
 
 /// What a power cut can tear.
 const SECTOR: usize = 512;
