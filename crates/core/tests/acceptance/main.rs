@@ -30,6 +30,7 @@ mod restore;
 mod retry;
 mod second_chance;
 mod settings;
+mod silent;
 mod slow_start;
 mod steps;
 mod strangers;
