@@ -26,8 +26,8 @@ use rmcp::schemars::JsonSchema;
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt, transport::stdio};
 use seawall::{
-    Annotations, Attempt, CallerOptions, Disposition, Invalid, Rendering, Sent, Settings, Signals, ToolCaller,
-    ToolFacts, Transport, classify, parse_duration,
+    Annotations, Attempt, CallerOptions, Disposition, FailureSignals, Invalid, Rendering, Sent, Settings, ToolCaller,
+    ToolFacts, TransportFailure, classify, parse_duration,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -149,7 +149,7 @@ impl ServerHandler for IssueManager {
 /// What the tools do. Failures are returned as they are; what they mean is decided elsewhere.
 impl IssueManager {
     /// One try. A fallback may have changed the arguments, so only the attempt's own count.
-    async fn attempt(&self, attempt: Attempt) -> Result<Value, Signals> {
+    async fn attempt(&self, attempt: Attempt) -> Result<Value, FailureSignals> {
         let arguments = &attempt.arguments;
         let text = match attempt.tool() {
             "list_issues" => self.list_issues(read(arguments)?).await,
@@ -164,19 +164,19 @@ impl IssueManager {
         Ok(json!(CallToolResult::success(vec![ContentBlock::text(text)])))
     }
 
-    async fn list_issues(&self, asked: ListIssues) -> Result<String, Signals> {
+    async fn list_issues(&self, asked: ListIssues) -> Result<String, FailureSignals> {
         let query = json!({"state": asked.state, "per_page": asked.limit});
         let issues: Vec<Issue> = self.github(self.request(Method::GET, &asked.repository, &[]).query(&query)).await?;
         Ok(lines(&issues))
     }
 
-    async fn get_issue(&self, asked: GetIssue) -> Result<String, Signals> {
+    async fn get_issue(&self, asked: GetIssue) -> Result<String, FailureSignals> {
         let number = asked.issue_number.to_string();
         let issue: Issue = self.github(self.request(Method::GET, &asked.repository, &[&number])).await?;
         Ok(format!("{}\n\n{}", issue.line(), issue.body.as_deref().unwrap_or("No text.")))
     }
 
-    async fn create_issue(&self, asked: CreateIssue) -> Result<String, Signals> {
+    async fn create_issue(&self, asked: CreateIssue) -> Result<String, FailureSignals> {
         let fields = json!({
             "title": asked.title, "body": asked.body, "labels": asked.labels, "assignees": asked.assignees,
         });
@@ -185,7 +185,7 @@ impl IssueManager {
         Ok(format!("Created {}", issue.line()))
     }
 
-    async fn update_issue(&self, asked: UpdateIssue) -> Result<String, Signals> {
+    async fn update_issue(&self, asked: UpdateIssue) -> Result<String, FailureSignals> {
         let number = asked.issue_number.to_string();
         let fields = json!({
             "title": asked.title, "body": asked.body, "state": asked.state,
@@ -196,13 +196,13 @@ impl IssueManager {
         Ok(format!("Updated {}", issue.line()))
     }
 
-    async fn search_issues(&self, asked: SearchIssues) -> Result<String, Signals> {
+    async fn search_issues(&self, asked: SearchIssues) -> Result<String, FailureSignals> {
         let query = json!({"q": asked.query, "per_page": asked.limit});
         let found: Found = self.github(self.http.get(self.url(&["search", "issues"])).query(&query)).await?;
         Ok(lines(&found.items))
     }
 
-    async fn list_page(&self, asked: ListPage) -> Result<String, Signals> {
+    async fn list_page(&self, asked: ListPage) -> Result<String, FailureSignals> {
         let query = json!({
             "state": asked.state, "page": asked.page, "per_page": asked.per_page,
             "sort": asked.sort, "direction": asked.direction,
@@ -214,7 +214,7 @@ impl IssueManager {
     /// Labels one issue after another. What GitHub refuses for good is reported and the rest goes on; anything
     /// else ends the batch, and seawall does its items again one by one: adding a label twice adds it once. What ended it speaks
     /// of one request only; what was done before is said here, because nobody else knows.
-    async fn label_issues(&self, asked: LabelIssues) -> Result<String, Signals> {
+    async fn label_issues(&self, asked: LabelIssues) -> Result<String, FailureSignals> {
         let numbers = &asked.issue_numbers.0;
         let (mut done, mut refused) = (0, Vec::new());
         for number in numbers {
@@ -236,14 +236,14 @@ impl IssueManager {
     }
 
     /// Sends a request. Everything seawall needs to know about a failure is gathered here.
-    async fn github<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Signals> {
+    async fn github<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, FailureSignals> {
         let response = request.send().await.map_err(|error| unanswered(&error))?;
         let status = response.status();
         if status.is_success() {
             return response.json().await.map_err(|error| unanswered(&error));
         }
         let pause = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let signals = Signals::http(status.as_u16(), format!("GitHub API: {status}"))
+        let signals = FailureSignals::http(status.as_u16(), format!("GitHub API: {status}"))
             .with_body(response.text().await.unwrap_or_default());
         Err(signals.with_retry_after(pause.as_deref(), wall_clock()))
     }
@@ -263,13 +263,13 @@ impl IssueManager {
 }
 
 /// No usable answer came. Whether GitHub acted is unknown unless the connection was never made.
-fn unanswered(error: &reqwest::Error) -> Signals {
-    let mut signals = Signals::from_error(error);
+fn unanswered(error: &reqwest::Error) -> FailureSignals {
+    let mut signals = FailureSignals::from_error(error);
     if error.is_connect() {
         signals.sent = Sent::Never;
     }
     if error.is_decode() {
-        signals.transport = signals.transport.or(Some(Transport::Garbage));
+        signals.transport = signals.transport.or(Some(TransportFailure::Garbage));
     }
     signals
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::num::NonZeroU32;
 
 use rmcp::schemars::{self, JsonSchema, Schema, SchemaGenerator};
-use seawall::Signals;
+use seawall::FailureSignals;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -13,9 +13,9 @@ use serde_json::Value;
 const INVALID_PARAMS: i64 = -32602;
 
 /// Reads a tool's arguments, or says which of them is wrong.
-pub(crate) fn read<A: DeserializeOwned>(arguments: &Value) -> Result<A, Signals> {
+pub(crate) fn read<A: DeserializeOwned>(arguments: &Value) -> Result<A, FailureSignals> {
     serde_path_to_error::deserialize(arguments)
-        .map_err(|error| Signals::rpc(INVALID_PARAMS, format!("{}: {}", error.path(), error.inner())))
+        .map_err(|error| FailureSignals::rpc(INVALID_PARAMS, format!("{}: {}", error.path(), error.inner())))
 }
 
 #[derive(Deserialize, JsonSchema)]

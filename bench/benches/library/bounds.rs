@@ -2,8 +2,8 @@
 
 use std::num::NonZeroU32;
 
-use governor::{Quota, RateLimiter};
-use seawall::{Clock, Rate, RateLimit, SlotPolicy, Slots};
+use governor::Quota;
+use seawall::{Bulkhead, BulkheadPolicy, Clock, Rate, RateLimiter};
 use seawall_bench::{Ends, Group, Role, Setup, Subject};
 use tokio::sync::Semaphore;
 use tower::Layer;
@@ -16,7 +16,7 @@ const AT_A_TIME: u32 = 64;
 const PLENTY: u32 = 1_000_000_000;
 
 pub(crate) fn slots() -> Setup<Group> {
-    let slots = Slots::new(SlotPolicy::new(AT_A_TIME))?;
+    let slots = Bulkhead::new(BulkheadPolicy::new(AT_A_TIME))?;
     let semaphore = Semaphore::new(usize::try_from(AT_A_TIME)?);
     let trs = BulkheadLayer::builder().max_concurrent_calls(usize::try_from(AT_A_TIME)?).build()?;
     let subjects = vec![
@@ -34,8 +34,8 @@ pub(crate) fn slots() -> Setup<Group> {
 }
 
 pub(crate) fn rate_admitted() -> Setup<Group> {
-    let ours = RateLimit::new(Rate::per_second(PLENTY), &Clock::default())?;
-    let governor = RateLimiter::direct(Quota::per_second(NonZeroU32::try_from(PLENTY)?));
+    let ours = RateLimiter::new(Rate::per_second(PLENTY), &Clock::default())?;
+    let governor = governor::RateLimiter::direct(Quota::per_second(NonZeroU32::try_from(PLENTY)?));
     let subjects = vec![
         Subject::blocking(Role::Ours, "seawall RateLimit", Ends::Well, move || ours.check()),
         Subject::blocking(Role::Peer, "governor 0.10", Ends::Well, move || governor.check()),
@@ -45,8 +45,8 @@ pub(crate) fn rate_admitted() -> Setup<Group> {
 
 pub(crate) fn rate_rejected() -> Setup<Group> {
     let rate = Rate { count: 1, per: LONG, burst: 1 };
-    let ours = RateLimit::new(rate, &Clock::default())?;
-    let governor = RateLimiter::direct(Quota::per_hour(NonZeroU32::MIN));
+    let ours = RateLimiter::new(rate, &Clock::default())?;
+    let governor = governor::RateLimiter::direct(Quota::per_hour(NonZeroU32::MIN));
     let _ = (ours.check(), governor.check());
     let subjects = vec![
         Subject::blocking(Role::Ours, "seawall RateLimit", Ends::Refused, move || ours.check()),

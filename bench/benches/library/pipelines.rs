@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use seawall::{
-    BreakerPolicy, BudgetPolicy, CachePolicy, Call, Env, Pipeline, Policy, Preset, Rate, ServerPolicy, Settings,
-    Signals, SlotPolicy, Tiers, Tool, ToolFacts,
+    BreakerPolicy, BudgetPolicy, BulkheadPolicy, CachePolicy, Call, Env, FailureSignals, Pipeline, Policy, Preset,
+    Rate, ServerPolicy, Settings, Tiers, Tool, ToolFacts,
 };
 use seawall_bench::{Group, Role, Setup, Subject};
 use serde_json::json;
@@ -59,7 +59,7 @@ fn fresh() -> Policy {
 
 fn bounded_server() -> ServerPolicy {
     ServerPolicy {
-        slots: Some(SlotPolicy::new(64)),
+        slots: Some(BulkheadPolicy::new(64)),
         // One per nanosecond: nobody ever waits.
         rate: Some(Rate::per_second(1_000_000_000)),
         budget: BudgetPolicy::DEFAULT,
@@ -99,7 +99,7 @@ impl Line {
     /// From then on the loop guard has to find out whose failure it was; before, it knows that there is none.
     fn fail_once(&self) -> Setup<()> {
         let call = Call { retried_outside: true, ..Call::new(json!({})).in_session("yesterday") };
-        let send = |_| async { Err::<Arc<str>, _>(Signals::text("401 Unauthorized")) };
+        let send = |_| async { Err::<Arc<str>, _>(FailureSignals::text("401 Unauthorized")) };
         let runtime = Builder::new_current_thread().enable_time().build()?;
         runtime.block_on(self.pipeline.run(&self.tool, &call, send));
         Ok(())
@@ -120,7 +120,7 @@ impl Line {
             for _ in 0..calls {
                 *next = (*next + 1) % all.len();
                 let call = &all[*next];
-                let send = |_| async { Ok::<_, Signals>(answer.clone()) };
+                let send = |_| async { Ok::<_, FailureSignals>(answer.clone()) };
                 let answered = black_box(self.pipeline.run(&self.tool, call, send).await);
                 // An answer without an attempt would be one from the cache.
                 right += u64::from(answered.attempts == 1 && answered.value().is_some());

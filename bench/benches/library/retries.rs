@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable};
-use seawall::{Budget, BudgetPolicy, Effect, Env, Retried, Retry};
+use seawall::{BudgetPolicy, Effect, Env, Retried, Retry, RetryBudget};
 use seawall_bench::{Ends, Group, Role, Setup, Subject};
 use tower::Layer;
 use tower::retry::budget::{Budget as _, TpsBudget};
@@ -39,7 +39,7 @@ pub(crate) fn retries() -> Setup<Group> {
 
 pub(crate) fn with_a_budget() -> Setup<Group> {
     let env = Env::new();
-    let budget = Arc::new(Budget::new(BudgetPolicy::DEFAULT, &env.clock)?);
+    let budget = Arc::new(RetryBudget::new(BudgetPolicy::DEFAULT, &env.clock)?);
     let retry = Retry::new(Effect::ReadOnly).env(env).budget(budget);
     let budget = Arc::new(TpsBudget::new(Duration::from_secs(10), 10, 0.2));
     let tower = TowerRetry::new(Budgeted(budget), service());

@@ -4,18 +4,18 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 
-use crate::attempt::breaker::{Snapshot, Status};
+use crate::attempt::breaker::{BreakerSnapshot, BreakerStatus};
 use crate::model::answer::Answer;
 use crate::model::call::{Attempt, Call};
 use crate::model::effect::ToolFacts;
 use crate::model::invalid::Invalid;
 use crate::model::policy::{Policy, ServerPolicy};
 use crate::model::preset::{Preset, Tiers};
-use crate::model::signals::Signals;
+use crate::model::signals::FailureSignals;
 use crate::recover::chain::Step;
+use crate::registry::names::NameRegistry;
+use crate::registry::{Server, Tool};
 use crate::settings::{Pipeline, Settings};
-use crate::state::names::Names;
-use crate::state::{Server, Tool};
 
 /// How many names get a policy of their own on first use.
 const NAMES: usize = 1024;
@@ -33,7 +33,7 @@ pub struct ToolCaller<T> {
     preset: Preset,
     tiers: Tiers,
     server: Arc<Server>,
-    tools: Names<Tool>,
+    tools: NameRegistry<Tool>,
     others: Arc<Tool>,
 }
 
@@ -63,7 +63,7 @@ impl<T: Clone> ToolCaller<T> {
         let pipeline = Pipeline::new(settings)?;
         let server = pipeline.server(&server, policy)?;
         let others = pipeline.tool(server.name(), "others", preset.policy(&ToolFacts::named("others"), &tiers))?;
-        Ok(Self { pipeline, preset, tiers, server, tools: Names::new(NAMES), others })
+        Ok(Self { pipeline, preset, tiers, server, tools: NameRegistry::new(NAMES), others })
     }
 
     /// Gives a tool its policy: what is known of it first, then what `adjust` changes.
@@ -77,7 +77,7 @@ impl<T: Clone> ToolCaller<T> {
     /// Calls a tool. `send` makes one attempt and is asked again for each retry and fallback.
     pub async fn call<F>(&self, tool: &str, call: impl Into<Call>, send: impl Fn(Attempt) -> F) -> Answer<T>
     where
-        F: Future<Output = Result<T, Signals>>,
+        F: Future<Output = Result<T, FailureSignals>>,
     {
         self.call_with(tool, call, &[], send).await
     }
@@ -92,19 +92,19 @@ impl<T: Clone> ToolCaller<T> {
         send: impl Fn(Attempt) -> F,
     ) -> Answer<T>
     where
-        F: Future<Output = Result<T, Signals>>,
+        F: Future<Output = Result<T, FailureSignals>>,
     {
         let (tool, call) = (self.resolve(tool), call.into());
         self.pipeline.run_with(&tool, &call, own_steps, send).await
     }
 
     /// The state of a tool's breaker; asking does not make the tool known.
-    pub fn breaker_status(&self, tool: &str) -> Option<Snapshot> {
+    pub fn breaker_status(&self, tool: &str) -> Option<BreakerSnapshot> {
         self.tools.get(tool)?.breaker().map(|breaker| breaker.snapshot())
     }
 
     /// The state of every known tool's breaker.
-    pub fn all_breaker_status(&self) -> HashMap<Arc<str>, Status> {
+    pub fn all_breaker_status(&self) -> HashMap<Arc<str>, BreakerStatus> {
         self.tools.all().into_iter().filter_map(|(name, tool)| Some((name, tool.breaker()?.status()))).collect()
     }
 

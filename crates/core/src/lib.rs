@@ -27,7 +27,7 @@
 //!
 //! # Circuit breaker
 //! ```
-//! # use seawall::{BreakerPolicy, CircuitBreaker, Env, Guarded};
+//! # use seawall::{BreakerPolicy, CircuitBreaker, Env, GuardedError};
 //! # use std::time::Duration;
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Invalid> {
 //! let breaker = CircuitBreaker::new(BreakerPolicy::new(5, Duration::from_secs(1)), &Env::new())?;
@@ -35,7 +35,7 @@
 //!     let _ = breaker.call("flaky", || async { Err::<(), _>("fail") }).await;
 //! }
 //! let sixth = breaker.call("flaky", || async { Ok::<_, &str>("should not reach") }).await;
-//! assert!(matches!(sixth, Err(Guarded::Open(_))));
+//! assert!(matches!(sixth, Err(GuardedError::Open(_))));
 //! # Ok(()) }
 //! ```
 //!
@@ -83,34 +83,30 @@ mod report;
 
 mod caller;
 mod env;
-mod load;
-mod state;
+mod registry;
+mod startup;
 
-pub use admit::cache::{CachePolicy, Copies, Stale};
+pub use admit::cache::{CachePolicy, ResponseCache, StaleResponse};
 pub use admit::key::{CallKey, Keys};
 pub use admit::ledger::loops::{LoopGuard, LoopMode, LoopPolicy};
-pub use admit::rate::{Rate, RateLimit};
+pub use admit::rate_limiter::{Rate, RateLimiter};
 pub use attempt::backoff::{Backoff, Jitter};
 pub use attempt::breaker::{
-    Breaker, BreakerPolicy, CircuitBreaker, CircuitOpen, Cooldown, Guarded, Mode, Permit, Refused, SlowRule, Snapshot,
-    Status, WindowRule,
+    Breaker, BreakerMode, BreakerPolicy, BreakerRefusal, BreakerSnapshot, BreakerStatus, CircuitBreaker, CircuitOpen,
+    Cooldown, GuardedError, Permit, SlowRule, WindowRule,
 };
-pub use attempt::budget::{Budget, BudgetPolicy, Token};
+pub use attempt::budget::{BudgetPolicy, RetryBudget, RetryToken};
+pub use attempt::bulkhead::{Bulkhead, BulkheadFull, BulkheadPermit, BulkheadPolicy};
 pub use attempt::deadline::{Deadline, Elapsed, within};
 pub use attempt::hedge::HedgePolicy;
 pub use attempt::retry::{GaveUp, LimitedRetry, Retried, Retry, RetryPolicy};
-pub use attempt::slot::{Full, Slot, SlotPolicy, Slots};
 pub use caller::{CallerOptions, ToolCaller};
 pub use classify::{
     Classifier, Describe, Phrases, Prepared, Rule, Test, Verdict, built_in, classify, classify_load_error,
     says_too_many_items,
 };
 pub use env::Env;
-pub use load::{
-    Connect, DeniedText, LoadOptions, LoadReport, ServerOutcome, Warnings, legacy_denied_text, load_each, load_step,
-    load_tools,
-};
-pub use model::answer::{Answer, Body, Item, Outcome, Served, ToolError};
+pub use model::answer::{Answer, BatchItem, FallbackAnswer, FallbackBody, Outcome, ToolError};
 pub use model::call::{Attempt, Call, Rejoin};
 pub use model::control::{CallControl, Question};
 pub use model::duration::{parse_duration, parse_env_timeout};
@@ -121,16 +117,22 @@ pub use model::policy::{Fallback, Policy, Scope, ServerPolicy};
 pub use model::preset::{Preset, Tiers, debug_from_env};
 pub use model::rng::Rng;
 pub use model::siblings::Siblings;
-pub use model::signals::{Exit, Signals, Transport, parse_retry_after};
+pub use model::signals::{FailureSignals, ProcessExit, TransportFailure, parse_retry_after};
 pub use model::time::{Clock, Moment, whole_seconds};
-pub use model::tool_errors::{Content, ErrorMode, ErrorPattern, Find, LOOKED_AT, ToolErrors, Transient};
+pub use model::tool_errors::{Content, ErrorMatcher, ErrorMode, ErrorPattern, LOOKED_AT, ToolErrors, TransientErrors};
 pub use recover::chain::{ChainError, Chained, FallbackChain, Step};
 pub use recover::{page::previous_page, simplify::simplified, split::one_by_one};
+pub use registry::durable::{DurableQueue, EarlierWrite, NotQueued, Promise, QueuedWrite, WriteFate};
+pub use registry::{MemoryQueue, Server, Tool};
 pub use report::event::{Event, Events, Listener};
-pub use report::{Code, Debug, Format, Rendering, Report, Style, is_unseen, iso, quote, sanitize};
+pub use report::{
+    DebugDetails, ErrorCode, FailureReport, Format, Rendering, TextStyle, is_unseen, iso, quote, sanitize,
+};
 pub use settings::{Pipeline, Settings};
-pub use state::durable::{Durable, Earlier, Fate, NotQueued, Promise, Queued};
-pub use state::{MemoryQueue, Server, Tool};
+pub use startup::{
+    ConnectServer, DeniedText, LoadOptions, LoadReport, ServerOutcome, Warnings, legacy_denied_text, load_each,
+    load_step, load_tools,
+};
 
 /// The examples of the README are run too.
 #[cfg(doctest)]

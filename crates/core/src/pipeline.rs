@@ -11,11 +11,11 @@ use crate::admit::Admitted;
 use crate::admit::ledger::Entered;
 use crate::model::answer::{Answer, Outcome};
 use crate::model::call::{Attempt, Call};
-use crate::model::signals::Signals;
+use crate::model::signals::FailureSignals;
 use crate::recover::chain::Step;
+use crate::registry::Tool;
 use crate::run::Run;
 use crate::settings::Pipeline;
-use crate::state::Tool;
 
 impl<T: Clone> Pipeline<T> {
     /// Answers a call of `tool`. `send` makes one attempt and is asked again for each retry and fallback.
@@ -24,7 +24,7 @@ impl<T: Clone> Pipeline<T> {
     #[inline]
     pub fn run<F>(&self, tool: &Tool, call: &Call, send: impl Fn(Attempt) -> F) -> impl Future<Output = Answer<T>>
     where
-        F: Future<Output = Result<T, Signals>>,
+        F: Future<Output = Result<T, FailureSignals>>,
     {
         self.through_all_stages(tool, call, [], send)
     }
@@ -39,7 +39,7 @@ impl<T: Clone> Pipeline<T> {
         send: impl Fn(Attempt) -> F,
     ) -> impl Future<Output = Answer<T>>
     where
-        F: Future<Output = Result<T, Signals>>,
+        F: Future<Output = Result<T, FailureSignals>>,
     {
         self.through_all_stages(tool, call, own_steps, send)
     }
@@ -52,7 +52,7 @@ impl<T: Clone> Pipeline<T> {
         send: impl Fn(Attempt) -> F,
     ) -> Answer<T>
     where
-        F: Future<Output = Result<T, Signals>>,
+        F: Future<Output = Result<T, FailureSignals>>,
     {
         // Before the run, so that it is dropped after it: what a dropped call leaves uncertain is noted before others go on.
         let mut leading = None;

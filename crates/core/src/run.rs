@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::admit::Who;
+use crate::admit::CallerSession;
 use crate::admit::key::{CallKey, KeyCell};
 use crate::attempt::deadline::Deadline;
 use crate::classify::Classifier;
@@ -14,11 +14,11 @@ use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Failure};
 use crate::model::note::{Count, Flag, When};
 use crate::model::time::Moment;
+use crate::registry::Tool;
+use crate::registry::durable::QueuedWrite;
 use crate::report::event::Event;
-use crate::report::{Code, one_line};
+use crate::report::{ErrorCode, one_line};
 use crate::settings::Pipeline;
-use crate::state::Tool;
-use crate::state::durable::Queued;
 
 /// One call on its way. It is one task, so nobody else changes its notes meanwhile.
 pub(crate) struct Run<'a, T> {
@@ -176,7 +176,7 @@ impl<'a, T> Run<'a, T> {
         }
     }
 
-    pub(crate) fn who(&self) -> Who<'a> {
+    pub(crate) fn who(&self) -> CallerSession<'a> {
         (&self.call.caller, &self.call.session)
     }
 
@@ -190,7 +190,8 @@ impl<'a, T> Run<'a, T> {
             self.may_have_acted.set();
             self.note_cut(effect);
         }
-        let line = format!("attempt {attempt}: {} ({})", one_line(&failure.message), Code::of(failure.cause).as_str());
+        let line =
+            format!("attempt {attempt}: {} ({})", one_line(&failure.message), ErrorCode::of(failure.cause).as_str());
         self.causes.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     }
 
@@ -217,8 +218,8 @@ impl<'a, T> Run<'a, T> {
     }
 
     /// The call as it waits in a queue.
-    pub(crate) fn queued(&self) -> Queued {
-        Queued {
+    pub(crate) fn queued(&self) -> QueuedWrite {
+        QueuedWrite {
             server: self.tool.server.name.to_string(),
             tool: self.tool.name.to_string(),
             arguments: (*self.call.arguments).clone(),

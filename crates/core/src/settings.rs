@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 
 use crate::admit::Gatekeeper;
 use crate::admit::key::Keys;
-use crate::admit::rate::Rate;
+use crate::admit::rate_limiter::Rate;
 use serde_json::Value;
 
-use crate::attempt::breaker::{Breaker, BreakerPolicy, Mode};
+use crate::attempt::breaker::{Breaker, BreakerMode, BreakerPolicy};
 use crate::classify::Classifier;
 use crate::env::Env;
 use crate::model::call::Call;
@@ -18,11 +18,11 @@ use crate::model::effect::Effect;
 use crate::model::invalid::Invalid;
 use crate::model::policy::{Policy, Scope, ServerPolicy};
 use crate::model::tool_errors::Content;
+use crate::registry::durable::DurableQueue;
+use crate::registry::{Server, Tool};
 use crate::report::readers::Readers;
 use crate::report::tell::still_running;
-use crate::report::{Report, Style, tool_result};
-use crate::state::durable::Durable;
-use crate::state::{Server, Tool};
+use crate::report::{FailureReport, TextStyle, tool_result};
 
 /// Kept answers take this many bytes unless set.
 const KEPT_BYTES: u64 = 64 * 1024 * 1024;
@@ -43,7 +43,7 @@ pub struct Settings<T> {
     pub kept_bytes: u64,
     /// In whose words a copy is labelled. A failure is told in both: see [`crate::Report::message`] and
     /// [`crate::Report::classic`]; [`crate::Rendering`] chooses.
-    pub style: Style,
+    pub style: TextStyle,
     /// Whether failures always carry details.
     pub debug: bool,
     /// Whether a call may ask for details itself.
@@ -52,7 +52,7 @@ pub struct Settings<T> {
     pub wall_clock: Option<fn() -> SystemTime>,
     /// Where writes wait; without it none does. Whoever gives a store delivers what waits in it: clients
     /// are told that it will be tried.
-    pub durable: Option<Arc<dyn Durable>>,
+    pub durable: Option<Arc<dyn DurableQueue>>,
     /// The text of an answer that the tool marked as an error.
     pub error_text: fn(&T) -> Option<String>,
     /// What is looked at to find errors that a tool did not mark; asked only where a policy has patterns for them.
@@ -72,7 +72,7 @@ impl<T> Settings<T> {
             caller_rate: None,
             global_breaker: BreakerPolicy::default(),
             kept_bytes: KEPT_BYTES,
-            style: Style::Plain,
+            style: TextStyle::Plain,
             debug: false,
             debug_on_request: true,
             wall_clock: None,
@@ -110,22 +110,22 @@ pub struct Pipeline<T> {
     pub(crate) classifier: Classifier,
     pub(crate) gatekeeper: Gatekeeper<T>,
     pub(crate) keys: Keys,
-    pub(crate) style: Style,
+    pub(crate) style: TextStyle,
     debug: bool,
     debug_on_request: bool,
     pub(crate) wall_clock: Option<fn() -> SystemTime>,
-    pub(crate) durable: Option<Arc<dyn Durable>>,
+    pub(crate) durable: Option<Arc<dyn DurableQueue>>,
     pub(crate) error_text: fn(&T) -> Option<String>,
     pub(crate) content: fn(&T) -> Content,
     pub(crate) is_complete: fn(&T) -> bool,
     global: Arc<Breaker>,
     global_rules: BreakerPolicy,
-    known: RwLock<Known>,
+    known: RwLock<KnownServers>,
 }
 
 /// The servers, and the tools of each.
 #[derive(Default)]
-struct Known {
+struct KnownServers {
     servers: HashMap<Arc<str>, KnownServer>,
 }
 
@@ -197,7 +197,7 @@ impl<T: Clone> Pipeline<T> {
     }
 
     /// What is told of a call that takes longer than its client waits, and runs on.
-    pub fn still_running(&self, tool: &Tool, call: &Call) -> Report {
+    pub fn still_running(&self, tool: &Tool, call: &Call) -> FailureReport {
         still_running(format!("{}{}", call.prefix, tool.name), &tool.server.name)
     }
 }
@@ -240,7 +240,7 @@ impl<T> Pipeline<T> {
         let before = entry.tools.get(name).cloned();
         let same_breaker = |tool: &&Arc<Tool>| {
             // What an operator switched stays switched, whatever a server says of its tool now.
-            let is_switched = tool.breaker().is_some_and(|breaker| breaker.snapshot().mode != Mode::Auto);
+            let is_switched = tool.breaker().is_some_and(|breaker| breaker.snapshot().mode != BreakerMode::Auto);
             is_switched || (tool.policy.breaker == policy.breaker && tool.policy.scope == policy.scope)
         };
         let breaker = match before.as_ref().filter(same_breaker) {
@@ -263,7 +263,7 @@ impl<T> Pipeline<T> {
 
     /// Says who decides about a known tool from now on, however it is made known anew meanwhile; gives the tool as it is known
     /// now. `None` if there is none, or it has no breaker.
-    pub fn set_mode(&self, server: &str, name: &str, mode: Mode) -> Option<Arc<Tool>> {
+    pub fn set_mode(&self, server: &str, name: &str, mode: BreakerMode) -> Option<Arc<Tool>> {
         // Whoever makes it known anew looks at its switch alone: this comes before that, or finds what came of it.
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let tool = known.servers.get(server)?.tools.get(name)?;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that is surprised should stop")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -230,4 +230,28 @@ fn a_folder_of_the_gateway_uses_only_folders_above_it() {
         }
     }
     assert!(wrong.is_empty(), "a folder uses only those above it, in the order of {LAYERS:?}:\n{}", wrong.join("\n"));
+}
+
+/// The type that a line of code defines.
+fn defined(line: &str) -> Option<&str> {
+    let is_visible = |line: &&str| !line.starts_with(' ');
+    let line = Some(line).filter(is_visible)?;
+    let code = line.strip_prefix("pub").map_or(line, |rest| rest.split_once(' ').map_or("", |(_, code)| code));
+    ["struct ", "enum ", "trait ", "type "].iter().find_map(|kind| code.strip_prefix(kind)).map(word)
+}
+
+#[test]
+fn no_two_types_of_a_crate_have_one_name() {
+    for sources in ["crates/core/src", "crates/gateway/src"].map(|folder| root().join(folder)) {
+        let mut places = BTreeMap::<String, Vec<String>>::new();
+        for path in files(&sources, ".rs") {
+            for (number, line) in read(&path).lines().enumerate() {
+                let place = format!("{}:{}", path.strip_prefix(&sources).unwrap().display(), number + 1);
+                defined(line).into_iter().for_each(|name| places.entry(name.into()).or_default().push(place.clone()));
+            }
+        }
+        assert!(places.len() > 200);
+        places.retain(|_, places| places.len() > 1);
+        assert!(places.is_empty(), "{places:#?}");
+    }
 }

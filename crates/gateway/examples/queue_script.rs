@@ -11,8 +11,10 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
-use seawall::{Cause, Durable, Effect, Env, Failure, NotQueued, Queued, Sent};
-use seawall_gateway::store::embedded::{Bounds, Changed, Delivery, Leave, Next, State, Store, deliver};
+use seawall::{Cause, DurableQueue, Effect, Env, Failure, NotQueued, QueuedWrite, Sent};
+use seawall_gateway::store::embedded::{
+    Delivery, ItemChange, ItemState, NextItem, QueueBounds, QueueStore, SendPermit, deliver,
+};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -27,7 +29,8 @@ fn main() -> ExitCode {
         let hour = if what == "drain" { 1 } else { 0 };
         let today = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000 + 3600 * hour);
         let folder = folder.clone();
-        let opened = tokio::task::spawn_blocking(move || Store::open(Path::new(&folder), Bounds::default(), today));
+        let opened =
+            tokio::task::spawn_blocking(move || QueueStore::open(Path::new(&folder), QueueBounds::default(), today));
         let store = match opened.await {
             Err(_) => return ExitCode::FAILURE,
             Ok(Ok(store)) => store,
@@ -57,7 +60,7 @@ fn say(line: &str) {
 struct Server(File);
 
 impl Server {
-    fn execute(&self, call: &Queued) -> Result<String, Failure> {
+    fn execute(&self, call: &QueuedWrite) -> Result<String, Failure> {
         let line = format!("{}\n", call.arguments["n"]);
         let written = (&self.0).write_all(line.as_bytes());
         let maybe = |error: std::io::Error| Failure::local(Cause::Network, None, error.to_string());
@@ -74,7 +77,7 @@ impl Delivery for Server {
         std::future::pending().await
     }
 
-    async fn send(&self, call: Queued, leave: &Leave<'_>) -> Result<String, Failure> {
+    async fn send(&self, call: QueuedWrite, leave: &SendPermit<'_>) -> Result<String, Failure> {
         match leave.take().await {
             true => self.execute(&call),
             false => Err(Failure::local(Cause::Network, None, "its turn has passed")),
@@ -82,7 +85,7 @@ impl Delivery for Server {
     }
 }
 
-async fn run(store: &Store, server: &Server) {
+async fn run(store: &QueueStore, server: &Server) {
     let (mut last, mut dead) = (String::new(), String::new());
     for n in 0..50 {
         match (n % 5, n / 5 % 4) {
@@ -95,11 +98,11 @@ async fn run(store: &Store, server: &Server) {
             _ => {
                 // Said before it is asked for: a kill in between leaves either.
                 say(&format!("forgetting {last}"));
-                if store.forget(&last, true).await.is_ok_and(|changed| changed == Changed::Done) {
+                if store.forget(&last, true).await.is_ok_and(|changed| changed == ItemChange::Done) {
                     say(&format!("forgotten {last}"));
                 }
                 say(&format!("retrying {dead}"));
-                if store.retry(&dead, true).await.is_ok_and(|changed| changed == Changed::Done) {
+                if store.retry(&dead, true).await.is_ok_and(|changed| changed == ItemChange::Done) {
                     say(&format!("retried {dead}"));
                 }
             }
@@ -108,11 +111,11 @@ async fn run(store: &Store, server: &Server) {
 }
 
 /// 512 bytes of arguments, as a small write has.
-async fn speed(store: &Store) {
+async fn speed(store: &QueueStore) {
     for together in [1, 10, 100] {
         let (rounds, began) = (50, tokio::time::Instant::now());
         for _ in 0..rounds {
-            let call = || Queued { arguments: json!({ "text": "x".repeat(500) }), ..call(0, Effect::Write) };
+            let call = || QueuedWrite { arguments: json!({ "text": "x".repeat(500) }), ..call(0, Effect::Write) };
             join_all((0..together).map(|_| store.enqueue(call()))).await;
         }
         let each = began.elapsed().as_secs_f64() * 1000.0 / f64::from(rounds);
@@ -120,12 +123,12 @@ async fn speed(store: &Store) {
     }
 }
 
-fn call(n: u32, effect: Effect) -> Queued {
+fn call(n: u32, effect: Effect) -> QueuedWrite {
     let (server, tool, caller) = ("s".to_owned(), "append".to_owned(), String::new());
-    Queued { server, tool, arguments: json!({ "n": n }), caller, effect }
+    QueuedWrite { server, tool, arguments: json!({ "n": n }), caller, effect }
 }
 
-async fn enqueue(store: &Store, n: u32, effect: Effect) -> Option<String> {
+async fn enqueue(store: &QueueStore, n: u32, effect: Effect) -> Option<String> {
     match store.enqueue(call(n, effect)).await {
         Ok(id) => {
             say(&format!("kept {id} {n}"));
@@ -140,8 +143,8 @@ async fn enqueue(store: &Store, n: u32, effect: Effect) -> Option<String> {
 }
 
 /// One attempt on the first item; it fails without having been executed, after it, or works.
-async fn attempt(store: &Store, server: &Server, fails: Option<Sent>) -> Option<String> {
-    let Ok(Next::Due(id, item)) = store.begin("s").await else { return None };
+async fn attempt(store: &QueueStore, server: &Server, fails: Option<Sent>) -> Option<String> {
+    let Ok(NextItem::Due(id, item)) = store.begin("s").await else { return None };
     let end = match fails {
         Some(Sent::Never) => Err(Failure::local(Cause::Network, None, "refused")),
         Some(sent) => {
@@ -152,13 +155,13 @@ async fn attempt(store: &Store, server: &Server, fails: Option<Sent>) -> Option<
     };
     let is_delivered = end.is_ok();
     let settled = store.settle(&id, end, Duration::ZERO).await;
-    if is_delivered && settled.is_ok_and(|changed| changed == Changed::Done) {
+    if is_delivered && settled.is_ok_and(|changed| changed == ItemChange::Done) {
         say(&format!("delivered {id}"));
     }
     Some(id)
 }
 
-async fn drain(store: &Store, server: &Server) {
+async fn drain(store: &QueueStore, server: &Server) {
     show(store, "found").await;
     let (env, stop) = (Env::new(), CancellationToken::new());
     let mut changes = store.changes();
@@ -170,14 +173,14 @@ async fn drain(store: &Store, server: &Server) {
     show(store, "left").await;
 }
 
-async fn show(store: &Store, when: &str) {
+async fn show(store: &QueueStore, when: &str) {
     for brief in store.list().await.unwrap_or_default() {
         if let Ok(Some(item)) = store.item(&brief.id).await {
             let state = match item.state {
-                State::Waiting => "waiting",
-                State::Delivering => "delivering",
-                State::Delivered => "delivered",
-                State::Dead => "dead",
+                ItemState::Waiting => "waiting",
+                ItemState::Delivering => "delivering",
+                ItemState::Delivered => "delivered",
+                ItemState::Dead => "dead",
             };
             let note = item.note.unwrap_or_default();
             say(&format!("{when} {} {} {state} {note}", brief.id, item.call.arguments["n"]));

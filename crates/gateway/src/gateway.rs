@@ -4,27 +4,27 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use seawall::Durable;
+use seawall::DurableQueue;
 
-use crate::catalog::cached_lists::Following;
+use crate::catalog::cached_lists::CatalogHooks;
 use crate::client::client_limits::ClientLimits;
 use crate::client::detached::DetachedCalls;
 use crate::client::pending::PendingAnswers;
-use crate::client::results::Results;
-use crate::client::server_set::{Conversations, ServerSet, SharedConnections};
-use crate::client::session::warm::Warm;
+use crate::client::results::ResultStore;
+use crate::client::server_set::{ServerSet, SessionHooks, SharedConnections};
+use crate::client::session::warm::WarmConnections;
 use crate::config::Config;
-use crate::policy::registry::Policies;
+use crate::policy::registry::PolicyRegistry;
 use crate::policy::startup;
 use crate::queue;
 use crate::route::Route;
 use crate::runtime::lifecycle::Lifecycle;
-use crate::store::catalog_cache::Memory;
-use crate::store::embedded::Store;
+use crate::store::catalog_cache::CatalogCache;
+use crate::store::embedded::QueueStore;
 use crate::store::journal::{Journal, JournalPlace};
-use crate::translate::pool::Pool;
+use crate::translate::pool::ConnectionPool;
 use crate::upstream::processes::Processes;
-use crate::upstream::{Server, client};
+use crate::upstream::{Server, http_client};
 
 /// One gateway.
 pub struct Gateway {
@@ -42,12 +42,12 @@ pub struct Gateway {
 
 impl Gateway {
     /// A gateway as it is configured; servers start when the first client needs them.
-    pub fn new(config: &Config, memory: Memory, store: Option<Store>) -> std::io::Result<Arc<Self>> {
+    pub fn new(config: &Config, memory: CatalogCache, store: Option<QueueStore>) -> std::io::Result<Arc<Self>> {
         let memory = Arc::new(memory);
-        let durable = store.clone().map(|store| Arc::new(store) as Arc<dyn Durable>);
-        let policies = Arc::new(Policies::new(config, durable).map_err(std::io::Error::other)?);
+        let durable = store.clone().map(|store| Arc::new(store) as Arc<dyn DurableQueue>);
+        let policies = Arc::new(PolicyRegistry::new(config, durable).map_err(std::io::Error::other)?);
         let lifecycle = Arc::new(Lifecycle::default());
-        let http = client::Shared::default();
+        let http = http_client::SharedHttpClient::default();
         let processes = Arc::<Processes>::default();
         let settings = config.startup;
         let server = |config: &crate::config::ServerConfig| {
@@ -65,12 +65,13 @@ impl Gateway {
         servers.iter().for_each(|server| startup::recall(&memory, &policies, server));
         let names = || servers.iter().map(|server| server.name.clone());
         let shared: Arc<SharedConnections> = Arc::new(names().map(|name| (name, Default::default())).collect());
-        let pools: Arc<HashMap<String, Pool>> = Arc::new(names().map(|name| (name, Pool::default())).collect());
-        let conversations: Arc<dyn Conversations> = Arc::new(Following { memory: Arc::clone(&memory) });
-        let (detached, results): (DetachedCalls, Arc<Results>) = Default::default();
+        let pools: Arc<HashMap<String, ConnectionPool>> =
+            Arc::new(names().map(|name| (name, ConnectionPool::default())).collect());
+        let conversations: Arc<dyn SessionHooks> = Arc::new(CatalogHooks { memory: Arc::clone(&memory) });
+        let (detached, results): (DetachedCalls, Arc<ResultStore>) = Default::default();
         let client_limits: Arc<ClientLimits> = Arc::default();
         let pending = Arc::new(PendingAnswers::new(config.answer_memory));
-        let (warm, journal): (Arc<Warm>, Arc<Journal>) = Default::default();
+        let (warm, journal): (Arc<WarmConnections>, Arc<Journal>) = Default::default();
         let everywhere: Arc<[Arc<Server>]> = servers.iter().cloned().collect();
         let route = |servers: Vec<Arc<Server>>, is_prefixed| {
             let set = ServerSet {

@@ -6,27 +6,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use seawall::{Attempt, Cause, Disposition, Failure, Outcome, Queued, Sent, Signals, ToolError};
+use seawall::{Attempt, Cause, Disposition, Failure, FailureSignals, Outcome, QueuedWrite, Sent, ToolError};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::call::dispatch::once;
 use crate::call::execute::{error_signals, is_passing};
 use crate::client::caller::Caller;
 use crate::policy::registry::is_complete;
-use crate::protocol::edit::{Object, quoted};
+use crate::protocol::edit::{JsonObject, quoted};
 use crate::protocol::names::{CLIENT_CAPABILITIES, CLIENT_INFO, MODERN, PROTOCOL_VERSION};
-use crate::protocol::{Id, Kind, Message, build};
+use crate::protocol::{Id, Message, MessageKind, build};
 use crate::route::Route;
-use crate::store::embedded::{Delivery, Leave, Store, deliver};
+use crate::store::embedded::{Delivery, QueueStore, SendPermit, deliver};
 use crate::translate::pool::own_info;
 use crate::upstream::Server;
-use crate::upstream::call::{Call, Nowhere};
+use crate::upstream::call::{GatewayCall, NoClient};
 use crate::upstream::reply::Refusal;
 
 /// Delivers to every server until the gateway goes down.
-pub fn start(route: &Arc<Route>, store: &Store) {
+pub fn start(route: &Arc<Route>, store: &QueueStore) {
     for server in &route.set.servers {
-        let to = ToServer { route: Arc::clone(route), server: Arc::clone(server) };
+        let to = QueueDelivery { route: Arc::clone(route), server: Arc::clone(server) };
         let (store, stop) = (store.clone(), route.lifecycle.draining.clone());
         route
             .lifecycle
@@ -34,12 +34,12 @@ pub fn start(route: &Arc<Route>, store: &Store) {
     }
 }
 
-struct ToServer {
+struct QueueDelivery {
     route: Arc<Route>,
     server: Arc<Server>,
 }
 
-impl Delivery for ToServer {
+impl Delivery for QueueDelivery {
     type Turn = TaskTrackerToken;
 
     async fn ready(&self, tool: &str) -> TaskTrackerToken {
@@ -73,7 +73,7 @@ impl Delivery for ToServer {
         }
     }
 
-    async fn send(&self, call: Queued, leave: &Leave<'_>) -> Result<String, Failure> {
+    async fn send(&self, call: QueuedWrite, leave: &SendPermit<'_>) -> Result<String, Failure> {
         let policies = &self.route.policies;
         let known = policies.tool(&self.server.name, &call.tool);
         let known = known.ok_or_else(|| Failure::local(Cause::Unavailable, None, "its server is not there"))?;
@@ -81,14 +81,14 @@ impl Delivery for ToServer {
         let tool = known.tool.once(call.effect);
         let request = request(&call).map_err(|text| seawall::classify(&text.into()))?;
         let asked = seawall::Call { caller: call.caller.into(), ..seawall::Call::new(call.arguments) };
-        let call = Call::new(request, Arc::new(Nowhere));
+        let call = GatewayCall::new(request, Arc::new(NoClient));
         // It may be held up for long: by a pause, for a place, for its turn. Until then nothing was sent.
         let send = |attempt: Attempt| {
             let call = &call;
             async move {
                 match leave.take().await {
                     true => self.attempt(call, attempt.timeout).await.map_err(|signals| self.server.discreet(signals)),
-                    false => Err(Signals::text("its turn has passed").with_sent(Sent::Never)),
+                    false => Err(FailureSignals::text("its turn has passed").with_sent(Sent::Never)),
                 }
             }
         };
@@ -101,7 +101,7 @@ impl Delivery for ToServer {
     }
 }
 
-impl ToServer {
+impl QueueDelivery {
     /// What plainly is somebody's 503 is worth another attempt where that does no harm; every other error is the tool's own result.
     fn tool_error(&self, error: ToolError<Message>) -> Result<String, Failure> {
         let failure = error.report.failure;
@@ -111,21 +111,21 @@ impl ToServer {
         }
     }
 
-    async fn attempt(&self, call: &Call, limit: Duration) -> Result<Message, Signals> {
+    async fn attempt(&self, call: &GatewayCall, limit: Duration) -> Result<Message, FailureSignals> {
         let wait = self.server.reconnect.patience_within(limit);
         match once(&self.route, &Caller::Modern("".into()), &self.server, call, wait).await {
             Ok(answer) if is_passing(&answer) => Err(error_signals(&answer)),
             Ok(answer) => Ok(answer),
             Err(Refusal::Failed(_, failure)) => Err(failure.signals()),
-            Err(Refusal::Wrong(error)) => Err(Signals::rpc(error.code, error.message).with_sent(Sent::Never)),
-            Err(Refusal::Reported(report, _)) => Err(Signals::text(report.message)),
+            Err(Refusal::Wrong(error)) => Err(FailureSignals::rpc(error.code, error.message).with_sent(Sent::Never)),
+            Err(Refusal::Reported(report, _)) => Err(FailureSignals::text(report.message)),
         }
     }
 }
 
 /// What became of a call that was answered: the tool's own result, unless it is nobody's last word.
 fn outcome(answer: &Message, server: &Server) -> Result<String, Failure> {
-    if answer.kind() == Kind::Error {
+    if answer.kind() == MessageKind::Error {
         return Err(seawall::classify(&server.discreet(error_signals(answer))));
     }
     if !is_complete(answer) {
@@ -137,10 +137,10 @@ fn outcome(answer: &Message, server: &Server) -> Result<String, Failure> {
 }
 
 /// The call as a client of the modern era would make it.
-fn request(call: &Queued) -> Result<Message, &'static str> {
-    let mut meta = Object::default();
+fn request(call: &QueuedWrite) -> Result<Message, &'static str> {
+    let mut meta = JsonObject::default();
     meta.set(PROTOCOL_VERSION, quoted(MODERN)).set(CLIENT_CAPABILITIES, "{}").set(CLIENT_INFO, own_info());
-    let mut params = Object::default();
+    let mut params = JsonObject::default();
     params.set("name", quoted(&call.tool)).set("_meta", meta.json());
     if !call.arguments.is_null() {
         params.set("arguments", call.arguments.to_string());

@@ -7,15 +7,15 @@ use std::time::Duration;
 use crate::client::client_limits::ClientLimits;
 use crate::client::detached::DetachedCalls;
 use crate::client::pending::PendingAnswers;
-use crate::client::results::Results;
+use crate::client::results::ResultStore;
 use crate::client::server_set::ServerSet;
-use crate::policy::registry::Policies;
+use crate::policy::registry::PolicyRegistry;
 use crate::protocol::limits;
 use crate::runtime::lifecycle::Lifecycle;
-use crate::store::catalog_cache::Memory;
-use crate::store::embedded::Store;
+use crate::store::catalog_cache::CatalogCache;
+use crate::store::embedded::QueueStore;
 use crate::store::journal::Journal;
-use crate::translate::pool::Pool;
+use crate::translate::pool::ConnectionPool;
 use crate::upstream::Server;
 
 /// The servers that an endpoint offers.
@@ -27,25 +27,25 @@ pub struct Route {
     /// How the gateway ends.
     pub lifecycle: Arc<Lifecycle>,
     /// What the servers said last time.
-    pub memory: Arc<Memory>,
+    pub memory: Arc<CatalogCache>,
     /// How tools are treated.
-    pub policies: Arc<Policies>,
+    pub policies: Arc<PolicyRegistry>,
     /// The places for calls that run on without their clients.
     pub detached: DetachedCalls,
     /// What is known of how long clients wait.
     pub client_limits: Arc<ClientLimits>,
     /// Results that were too large for their clients.
-    pub results: Arc<Results>,
+    pub results: Arc<ResultStore>,
     /// Answers that wait for their clients to read them.
     pub pending: Arc<PendingAnswers>,
     /// Writes that wait for their server.
-    pub store: Option<Store>,
+    pub store: Option<QueueStore>,
     /// Writes under way, for the process after this one.
     pub journal: Arc<Journal>,
     /// All servers of the gateway, also those that are not on this route.
     pub(crate) everywhere: Arc<[Arc<Server>]>,
     /// The conversations that stateless clients use, per server.
-    pub(crate) pools: Arc<HashMap<String, Pool>>,
+    pub(crate) pools: Arc<HashMap<String, ConnectionPool>>,
     /// Which server a resource or a task belongs to, as far as it was seen.
     pub(crate) owners: Mutex<HashMap<String, String>>,
 }
@@ -65,7 +65,7 @@ impl Route {
     }
 
     /// The conversations that stateless clients use.
-    pub fn pool(&self, server: &Server) -> Option<&Pool> {
+    pub fn pool(&self, server: &Server) -> Option<&ConnectionPool> {
         self.pools.get(&server.name)
     }
 

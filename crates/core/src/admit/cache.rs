@@ -39,7 +39,7 @@ impl CachePolicy {
 
 /// A kept answer that is no longer fresh.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stale<T> {
+pub struct StaleResponse<T> {
     /// The answer.
     pub value: T,
     /// How old it is.
@@ -49,7 +49,7 @@ pub struct Stale<T> {
 }
 
 #[derive(Clone, Debug)]
-struct Copy<T> {
+struct CachedResponse<T> {
     value: T,
     at: Moment,
     /// How many writes the server had seen when the call began.
@@ -57,10 +57,10 @@ struct Copy<T> {
 }
 
 #[derive(Clone, Debug)]
-struct Weight<T>(fn(&T) -> usize);
+struct ResponseWeight<T>(fn(&T) -> usize);
 
-impl<T> Weighter<CallKey, Copy<T>> for Weight<T> {
-    fn weight(&self, _: &CallKey, copy: &Copy<T>) -> u64 {
+impl<T> Weighter<CallKey, CachedResponse<T>> for ResponseWeight<T> {
+    fn weight(&self, _: &CallKey, copy: &CachedResponse<T>) -> u64 {
         const OVERHEAD: usize = 64;
         u64::try_from((self.0)(&copy.value).saturating_add(OVERHEAD)).unwrap_or(u64::MAX)
     }
@@ -71,12 +71,12 @@ const MOST_BYTES: u64 = 1 << 40;
 
 /// The kept answers, bounded by their weight in bytes.
 #[derive(Debug)]
-pub struct Copies<T> {
-    copies: Cache<CallKey, Copy<T>, Weight<T>, AsItIs>,
+pub struct ResponseCache<T> {
+    copies: Cache<CallKey, CachedResponse<T>, ResponseWeight<T>, AsItIs>,
     clock: Clock,
 }
 
-impl<T: Clone> Copies<T> {
+impl<T: Clone> ResponseCache<T> {
     /// Room for `bytes` of answers, each weighed by `weigh`; 1 KiB to 1 TiB.
     pub fn new(bytes: u64, weigh: fn(&T) -> usize, clock: Clock) -> Result<Self, Invalid> {
         const TYPICAL: u64 = 1024;
@@ -87,7 +87,7 @@ impl<T: Clone> Copies<T> {
             return Err(Invalid::new("kept_bytes", format!("must not exceed {MOST_BYTES}")));
         }
         let items = usize::try_from(bytes / TYPICAL).unwrap_or(usize::MAX).clamp(16, 65_536);
-        let copies = Cache::with(items, bytes, Weight(weigh), AsItIs::default(), Default::default());
+        let copies = Cache::with(items, bytes, ResponseWeight(weigh), AsItIs::default(), Default::default());
         Ok(Self { copies, clock })
     }
 
@@ -106,7 +106,7 @@ impl<T: Clone> Copies<T> {
         if writes < newest && self.copies.peek(&key).is_some_and(|kept| kept.writes > writes) {
             return;
         }
-        self.copies.insert(key, Copy { value, at: now, writes });
+        self.copies.insert(key, CachedResponse { value, at: now, writes });
     }
 
     pub(crate) fn fresh_at(&self, now: Moment, key: CallKey, fresh: Duration, writes: u64) -> Option<T> {
@@ -115,10 +115,10 @@ impl<T: Clone> Copies<T> {
     }
 
     /// An answer not older than `stale`.
-    pub fn stale(&self, key: CallKey, stale: Duration, writes: u64) -> Option<Stale<T>> {
+    pub fn stale(&self, key: CallKey, stale: Duration, writes: u64) -> Option<StaleResponse<T>> {
         let copy = self.copies.get(&key)?;
         let age = self.clock.now().since(copy.at);
-        (age <= stale).then_some(Stale { value: copy.value, age, before_a_write: copy.writes != writes })
+        (age <= stale).then_some(StaleResponse { value: copy.value, age, before_a_write: copy.writes != writes })
     }
 
     /// How many answers are kept.
@@ -138,9 +138,9 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn copies(bytes: u64) -> (Copies<String>, Clock, CallKey) {
+    fn copies(bytes: u64) -> (ResponseCache<String>, Clock, CallKey) {
         let clock = Clock::manual();
-        (Copies::new(bytes, String::len, clock.clone()).unwrap(), clock, Keys::default().key(&[], &json!({})))
+        (ResponseCache::new(bytes, String::len, clock.clone()).unwrap(), clock, Keys::default().key(&[], &json!({})))
     }
 
     #[test]
@@ -153,7 +153,10 @@ mod tests {
         assert_eq!(copies.fresh(key, fresh, 0), Some("v".into()));
         clock.advance(Duration::from_secs(1));
         assert_eq!(copies.fresh(key, fresh, 0), None);
-        assert_eq!(copies.stale(key, stale, 0), Some(Stale { value: "v".into(), age: fresh, before_a_write: false }));
+        assert_eq!(
+            copies.stale(key, stale, 0),
+            Some(StaleResponse { value: "v".into(), age: fresh, before_a_write: false })
+        );
         clock.advance(stale);
         assert_eq!(copies.stale(key, stale, 0), None);
     }

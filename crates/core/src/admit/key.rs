@@ -10,7 +10,7 @@ use siphasher::sip128::{Hash128, Hasher128, SipHasher13};
 
 use super::halves::Halves;
 use crate::model::call::Call;
-use crate::state::Tool;
+use crate::registry::Tool;
 
 /// The identity of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -107,7 +107,7 @@ impl Keys {
 
     /// The key of a call of `parts` (server, tool, caller …) with `arguments`.
     pub fn key(&self, parts: &[&str], arguments: &Value) -> CallKey {
-        let mut writer = Writer { hasher: self.0, gathered: [0; GATHER], length: 0, depth: 0 };
+        let mut writer = CanonicalWriter { hasher: self.0, gathered: [0; GATHER], length: 0, depth: 0 };
         parts.iter().for_each(|part| writer.text(part));
         writer.value(arguments);
         writer.pass_on();
@@ -130,14 +130,14 @@ static OBJECTS_ARE_SORTED: LazyLock<bool> = LazyLock::new(|| {
 });
 
 /// Writes a value so that only its meaning matters.
-struct Writer {
+struct CanonicalWriter {
     hasher: SipHasher13,
     gathered: [u8; GATHER],
     length: usize,
     depth: usize,
 }
 
-impl Writer {
+impl CanonicalWriter {
     fn value(&mut self, value: &Value) {
         match value {
             Value::Null => self.byte(0),
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn members_that_come_unsorted_are_sorted_whatever_this_builds_objects_do() {
         let hash = |names: [&str; 3], are_sorted| {
-            let mut writer = Writer { hasher: SipHasher13::new(), gathered: [0; GATHER], length: 0, depth: 0 };
+            let mut writer = CanonicalWriter { hasher: SipHasher13::new(), gathered: [0; GATHER], length: 0, depth: 0 };
             let members = names.map(|name| (name.to_owned(), Value::from(name)));
             writer.members(members.iter().map(|(name, value)| (name, value)), are_sorted);
             writer.pass_on();
@@ -302,8 +302,8 @@ mod tests {
             assert_ne!(key(&json!({"x": 1}), depth), key(&json!({"x": 2}), depth), "{depth}");
         }
         let value = nest(json!({"x": [1, {"y": null}], "a": "b"}), 50);
-        let mut by_stack = Writer { hasher: keys.0, gathered: [0; GATHER], length: 0, depth: 0 };
-        let mut by_list = Writer { hasher: keys.0, gathered: [0; GATHER], length: 0, depth: 0 };
+        let mut by_stack = CanonicalWriter { hasher: keys.0, gathered: [0; GATHER], length: 0, depth: 0 };
+        let mut by_list = CanonicalWriter { hasher: keys.0, gathered: [0; GATHER], length: 0, depth: 0 };
         by_stack.value(&value);
         by_list.deep(&value);
         by_stack.pass_on();

@@ -2,12 +2,12 @@
 
 pub(crate) mod cache;
 mod ended;
+mod gcra;
 mod halves;
 pub(crate) mod key;
 pub(crate) mod ledger;
-pub(crate) mod rate;
-mod tat;
-pub(crate) mod turns;
+pub(crate) mod rate_limiter;
+pub(crate) mod rate_queue;
 
 use std::sync::{self, Arc, atomic};
 
@@ -20,15 +20,15 @@ use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Failure, QUEUE_IS_SILENT, Sent};
 use crate::model::invalid::Invalid;
 use crate::model::time::Clock;
+use crate::registry::durable::{EarlierWrite, NotQueued, WriteFate};
 use crate::report::event::Event;
 use crate::run::Run;
-use crate::state::durable::{Earlier, Fate, NotQueued};
 use ledger::in_flight::Following;
 use ledger::loops::LoopMode;
+pub(crate) use ledger::uncertain::CallerSession;
 use ledger::uncertain::HeldBack;
-pub(crate) use ledger::uncertain::Who;
 use ledger::{Leading, Ledger};
-use rate::{Rate, RateLimit};
+use rate_limiter::{Rate, RateLimiter};
 
 /// How a call leaves this stage.
 pub(crate) enum Admitted<'a, T> {
@@ -49,7 +49,7 @@ impl<T> Admitted<'_, T> {
 }
 
 /// What a call has to wait for before it is known how it leaves.
-pub(crate) enum HeldUp<T> {
+pub(crate) enum Wait<T> {
     /// An identical call is in flight.
     ByFlight(Following<T>),
     /// The same call was put into a queue, and may wait there.
@@ -60,7 +60,7 @@ pub(crate) enum HeldUp<T> {
 #[derive(Debug)]
 pub(crate) struct Gatekeeper<T> {
     pub(crate) ledger: Ledger<T>,
-    pub(crate) copies: cache::Copies<T>,
+    pub(crate) copies: cache::ResponseCache<T>,
     callers: Option<CallerRates>,
 }
 
@@ -73,13 +73,13 @@ impl<T: Clone> Gatekeeper<T> {
     ) -> Result<Self, Invalid> {
         Ok(Self {
             ledger: Ledger::new(weigh, clock),
-            copies: cache::Copies::new(kept_bytes, weigh, clock.clone())?,
+            copies: cache::ResponseCache::new(kept_bytes, weigh, clock.clone())?,
             callers: caller_rate.map(|rate| CallerRates::new(rate, clock)).transpose()?,
         })
     }
 
     /// Asks the five questions in order; a call that finds an identical one in flight or queued has to wait for it first.
-    pub(crate) fn admit<'a>(&'a self, run: &Run<'a, T>) -> Result<Admitted<'a, T>, HeldUp<T>> {
+    pub(crate) fn admit<'a>(&'a self, run: &Run<'a, T>) -> Result<Admitted<'a, T>, Wait<T>> {
         let policy = &run.tool.policy;
         // First: of a write that may have run, nobody may say that it was only tried too often.
         // Who says that a repeat is meant is not asked.
@@ -87,7 +87,7 @@ impl<T: Clone> Gatekeeper<T> {
             match self.ledger.uncertain.check(&run.call.session, || run.ledger_key()) {
                 Some(held) if !held.is_queued => return Ok(Admitted::refused(run.hold_back(&held))),
                 // Also one that was queued elsewhere, or so long ago that it is remembered there only.
-                held if held.is_some() || run.may_be_queued() => return Err(HeldUp::ByQueue),
+                held if held.is_some() || run.may_be_queued() => return Err(Wait::ByQueue),
                 _ => {}
             }
         }
@@ -101,7 +101,7 @@ impl<T: Clone> Gatekeeper<T> {
             }
             // One that may be rejoined is entered already.
             if run.call.rejoin.is_none() {
-                let leading = self.ledger.share(run).map_err(HeldUp::ByFlight)?;
+                let leading = self.ledger.share(run).map_err(Wait::ByFlight)?;
                 return Ok(self.within_rate(run, leading));
             }
         }
@@ -109,11 +109,11 @@ impl<T: Clone> Gatekeeper<T> {
     }
 
     /// Waits for what holds a call up.
-    pub(crate) async fn wait_for<'a>(&'a self, run: &Run<'a, T>, held: HeldUp<T>) -> Admitted<'a, T> {
+    pub(crate) async fn wait_for<'a>(&'a self, run: &Run<'a, T>, held: Wait<T>) -> Admitted<'a, T> {
         match held {
-            HeldUp::ByFlight(flight) => self.follow(run, flight).await,
+            Wait::ByFlight(flight) => self.follow(run, flight).await,
             // Boxed: it is rare.
-            HeldUp::ByQueue => Box::pin(self.look_into_queue(run)).await,
+            Wait::ByQueue => Box::pin(self.look_into_queue(run)).await,
         }
     }
 
@@ -183,7 +183,7 @@ impl<T: Clone> Run<'_, T> {
 
     /// Not sent, because the same call waits in the queue, is being sent from there, or left it lately. What was executed from
     /// there is held back as if it had just been uncertain: whoever repeats it does not know. `None`: it is sent.
-    fn meet_queued(&self, Earlier { id, fate }: &Earlier) -> Option<Failure> {
+    fn meet_queued(&self, EarlierWrite { id, fate }: &EarlierWrite) -> Option<Failure> {
         let queued = |sent, state| {
             let words = format!("the same call is queued as {id} and {state}");
             Some(Failure { sent, ..self.refuse(Cause::Queued, None, words) })
@@ -196,14 +196,16 @@ impl<T: Clone> Run<'_, T> {
                 .filter(|left| !left.is_zero())
         };
         match *fate {
-            Fate::Waits => queued(Sent::Never, "is not done yet"),
-            Fate::UnderWay => queued(Sent::Maybe, "is being tried"),
-            Fate::Executed(ago) => left(ago).map(|left| {
+            WriteFate::Waits => queued(Sent::Never, "is not done yet"),
+            WriteFate::UnderWay => queued(Sent::Maybe, "is being tried"),
+            WriteFate::Executed(ago) => left(ago).map(|left| {
                 let words = format!("the same call, queued as {id}, was executed {} ago", about(ago));
                 Failure { sent: Sent::Yes, ..self.refuse(Cause::Uncertain, Some(left), words) }
             }),
-            Fate::Uncertain(age) => left(age).map(|left| self.hold_back(&HeldBack { age, left, is_queued: false })),
-            Fate::NotExecuted => None,
+            WriteFate::Uncertain(age) => {
+                left(age).map(|left| self.hold_back(&HeldBack { age, left, is_queued: false }))
+            }
+            WriteFate::NotExecuted => None,
         }
     }
 
@@ -239,7 +241,7 @@ const CALLERS: usize = 10_000;
 struct CallerRates {
     rate: Rate,
     clock: Clock,
-    limits: Cache<Arc<str>, Arc<RateLimit>>,
+    limits: Cache<Arc<str>, Arc<RateLimiter>>,
 }
 
 impl CallerRates {
@@ -249,7 +251,7 @@ impl CallerRates {
     }
 
     fn check(&self, caller: &Arc<str>) -> Result<(), std::time::Duration> {
-        let limit = self.limits.get_or_insert_with(caller, || RateLimit::new(self.rate, &self.clock).map(Arc::new));
+        let limit = self.limits.get_or_insert_with(caller, || RateLimiter::new(self.rate, &self.clock).map(Arc::new));
         // The rate was checked when the pipeline was built.
         limit.map_or(Ok(()), |limit| limit.check())
     }

@@ -6,7 +6,7 @@
 //! is a place in a second, and its retry has taken it.
 
 use super::balance::{Balance, TOKEN};
-use crate::admit::rate::{Rate, RateLimit};
+use crate::admit::rate_limiter::{Rate, RateLimiter};
 use crate::model::invalid::{self, Invalid};
 use crate::model::time::Clock;
 
@@ -45,17 +45,17 @@ impl Default for BudgetPolicy {
 
 /// The retry budget of one server.
 #[derive(Debug)]
-pub struct Budget {
+pub struct RetryBudget {
     balance: Balance,
     deposit: u64,
-    floor: Option<RateLimit>,
+    floor: Option<RateLimiter>,
 }
 
-impl Budget {
+impl RetryBudget {
     /// A budget with nothing saved up yet.
     pub fn new(policy: BudgetPolicy, clock: &Clock) -> Result<Self, Invalid> {
         policy.validate()?;
-        let floor = policy.floor_rate().map(|rate| RateLimit::new(rate, clock)).transpose()?;
+        let floor = policy.floor_rate().map(|rate| RateLimiter::new(rate, clock)).transpose()?;
         // The share is validated to lie in 0..=1.
         let deposit = (policy.share * TOKEN as f64) as u64;
         Ok(Self { balance: Balance::new(0, u64::from(policy.saved) * TOKEN), deposit, floor })
@@ -67,13 +67,13 @@ impl Budget {
     }
 
     /// Takes a token for a retry that is about to be scheduled; `None` when none is left.
-    pub fn withdraw(&self) -> Option<Token<'_>> {
+    pub fn withdraw(&self) -> Option<RetryToken<'_>> {
         // Built only when granted: a token that is dropped unspent pays in.
         if self.balance.take() {
-            return Some(Token { budget: self, back_to: Some(Source::Saved) });
+            return Some(RetryToken { budget: self, back_to: Some(TokenSource::Saved) });
         }
         let floor = self.floor.as_ref().filter(|floor| floor.check().is_ok());
-        floor.map(|_| Token { budget: self, back_to: Some(Source::Floor) })
+        floor.map(|_| RetryToken { budget: self, back_to: Some(TokenSource::Floor) })
     }
 
     /// Whole retries saved up, beside the floor.
@@ -85,19 +85,19 @@ impl Budget {
 /// A retry that is paid for. Dropped (cancelled, or refused before it was sent), it goes back.
 #[derive(Debug)]
 #[must_use = "a token that is dropped goes back into the budget"]
-pub struct Token<'a> {
-    budget: &'a Budget,
-    back_to: Option<Source>,
+pub struct RetryToken<'a> {
+    budget: &'a RetryBudget,
+    back_to: Option<TokenSource>,
 }
 
 /// Where a token came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
+enum TokenSource {
     Saved,
     Floor,
 }
 
-impl Token<'_> {
+impl RetryToken<'_> {
     /// The retry failed: the token is gone.
     pub fn spend(mut self) {
         self.back_to = None;
@@ -105,15 +105,15 @@ impl Token<'_> {
 
     /// The retry worked: a saved token goes back, one of the floor was for this second.
     pub fn worked(mut self) {
-        self.back_to = self.back_to.filter(|source| *source == Source::Saved);
+        self.back_to = self.back_to.filter(|source| *source == TokenSource::Saved);
     }
 }
 
-impl Drop for Token<'_> {
+impl Drop for RetryToken<'_> {
     fn drop(&mut self) {
         match (self.back_to, &self.budget.floor) {
-            (Some(Source::Saved), _) => self.budget.balance.add(TOKEN),
-            (Some(Source::Floor), Some(floor)) => floor.give_back(),
+            (Some(TokenSource::Saved), _) => self.budget.balance.add(TOKEN),
+            (Some(TokenSource::Floor), Some(floor)) => floor.give_back(),
             _ => {}
         }
     }
@@ -124,9 +124,9 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn budget(share: f64, floor: u32, saved: u32) -> (Budget, Clock) {
+    fn budget(share: f64, floor: u32, saved: u32) -> (RetryBudget, Clock) {
         let clock = Clock::manual();
-        (Budget::new(BudgetPolicy { share, floor, saved }, &clock).unwrap(), clock)
+        (RetryBudget::new(BudgetPolicy { share, floor, saved }, &clock).unwrap(), clock)
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
         let (budget, _) = budget(0.2, 0, 100);
         (0..50).for_each(|_| budget.deposit());
 
-        let granted = (0..50).filter(|_| budget.withdraw().map(Token::spend).is_some()).count();
+        let granted = (0..50).filter(|_| budget.withdraw().map(RetryToken::spend).is_some()).count();
 
         assert_eq!(granted, 10);
     }
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn low_traffic_retries_from_the_floor() {
         let (budget, clock) = budget(0.2, 10, 100);
-        let granted = |n| (0..n).filter(|_| budget.withdraw().map(Token::spend).is_some()).count();
+        let granted = |n| (0..n).filter(|_| budget.withdraw().map(RetryToken::spend).is_some()).count();
 
         assert_eq!(granted(50), 10);
         clock.advance(Duration::from_millis(500));
@@ -173,15 +173,15 @@ mod tests {
     #[test]
     fn a_dropped_token_of_the_floor_goes_back_and_the_floor_grows_no_higher() {
         let (budget, clock) = budget(0.0, 10, 100);
-        let granted = || (0..50).filter(|_| budget.withdraw().map(Token::spend).is_some()).count();
-        let held: Vec<Token<'_>> = (0..10).filter_map(|_| budget.withdraw()).collect();
+        let granted = || (0..50).filter(|_| budget.withdraw().map(RetryToken::spend).is_some()).count();
+        let held: Vec<RetryToken<'_>> = (0..10).filter_map(|_| budget.withdraw()).collect();
         assert!((held.len(), budget.withdraw().is_none()) == (10, true));
 
         drop(held);
         assert_eq!((granted(), budget.saved()), (10, 0));
 
         clock.advance(Duration::from_secs(1));
-        let held: Vec<Token<'_>> = (0..10).filter_map(|_| budget.withdraw()).collect();
+        let held: Vec<RetryToken<'_>> = (0..10).filter_map(|_| budget.withdraw()).collect();
         clock.advance(Duration::from_secs(1));
         drop(held);
         assert_eq!(granted(), 10, "what time gave back is not given back twice");

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 
-use super::budget::{Budget, Token};
+use super::budget::{RetryBudget, RetryToken};
 use crate::model::invalid::{self, Invalid};
 
 /// When the second attempt starts.
@@ -73,9 +73,9 @@ impl Latencies {
 /// sent: from then on it is load in any case, and if it is refused here, it is none.
 pub(crate) async fn race<'b, T, E, S: Future<Output = Result<T, E>>>(
     delay: Duration,
-    budget: &'b Budget,
+    budget: &'b RetryBudget,
     first: impl Future<Output = Result<T, E>>,
-    second: impl FnOnce(Token<'b>) -> S,
+    second: impl FnOnce(RetryToken<'b>) -> S,
     is_final: impl Fn(&E) -> bool,
 ) -> Result<T, E> {
     let mut first = pin!(first);
@@ -104,7 +104,7 @@ mod tests {
 
     /// The same as a second attempt that is sent.
     async fn paid(
-        token: Token<'_>,
+        token: RetryToken<'_>,
         ms: u64,
         result: Result<&'static str, &'static str>,
     ) -> Result<&'static str, &'static str> {
@@ -112,8 +112,8 @@ mod tests {
         after(ms, result).await
     }
 
-    fn budget(floor: u32) -> Budget {
-        Budget::new(BudgetPolicy { floor, ..BudgetPolicy::DEFAULT }, &Clock::manual()).unwrap()
+    fn budget(floor: u32) -> RetryBudget {
+        RetryBudget::new(BudgetPolicy { floor, ..BudgetPolicy::DEFAULT }, &Clock::manual()).unwrap()
     }
 
     const DELAY: Duration = Duration::from_millis(100);

@@ -6,16 +6,16 @@ pub(crate) mod backoff;
 mod balance;
 pub(crate) mod breaker;
 pub(crate) mod budget;
+pub(crate) mod bulkhead;
 pub(crate) mod deadline;
 pub(crate) mod hedge;
 pub(crate) mod line;
 mod pause;
 pub(crate) mod retry;
+pub(crate) mod retry_after;
 pub(crate) mod silence;
-pub(crate) mod slot;
-pub(crate) mod until;
 pub(crate) mod watch;
-pub(crate) mod written;
+pub(crate) mod write_in_progress;
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -25,28 +25,28 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use serde_json::Value;
 
-use crate::admit::turns::Turns;
+use crate::admit::rate_queue::RateQueue;
 use crate::classify::says_too_many_items;
 use crate::model::call::Attempt;
-use crate::model::control::{CallControl, Lost};
+use crate::model::control::{CallControl, QuestionTime};
 use crate::model::duration::{about, seconds};
 use crate::model::effect::{Effect, Kind};
 use crate::model::failure::{Blame, Cause, Disposition, Failure, RATE_IS_USED_UP, Sent};
 use crate::model::policy::Scope;
-use crate::model::signals::Signals;
+use crate::model::signals::FailureSignals;
 use crate::model::time::{Clock, Moment};
 use crate::model::tool_errors::ErrorMode;
+use crate::registry::Tool;
 use crate::report::event::Event;
 use crate::report::without_credentials;
 use crate::run::Run;
-use crate::state::Tool;
-use breaker::{Breaker, Permit, Refused, Status};
-use budget::Token;
+use breaker::{Breaker, BreakerRefusal, BreakerStatus, Permit};
+use budget::RetryToken;
+use bulkhead::{Bulkhead, BulkheadPermit};
 use deadline::{Elapsed, within};
-use retry::{Failed, RetryPolicy, Rules, try_again};
-use slot::{Slot, Slots};
-use watch::Watch;
-use written::Written;
+use retry::{Failed, RetryLoop, RetryPolicy, try_again};
+use watch::AttemptWatch;
+use write_in_progress::WriteInProgress;
 
 /// What is said when a tool has no slot left, or its server.
 const OWN_TAKEN: &str = "all slots of this tool are taken";
@@ -56,7 +56,7 @@ const ALL_TAKEN: &str = "all slots are taken";
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Why an attempt gave no good answer; and the tool's own words where it answered with an error.
-pub(crate) type Missed<T> = Failed<Option<OwnWords<T>>>;
+pub(crate) type AttemptFailed<T> = Failed<Option<OwnWords<T>>>;
 
 /// A tool's own error that means a failure.
 #[derive(Clone, Debug)]
@@ -68,14 +68,14 @@ pub(crate) struct OwnWords<T> {
 
 impl<T: Clone> Run<'_, T> {
     /// Tries the call until it works or giving up is right.
-    pub(crate) async fn attempt<F>(&self, send: &impl Fn(Attempt) -> F) -> Result<T, Missed<T>>
+    pub(crate) async fn attempt<F>(&self, send: &impl Fn(Attempt) -> F) -> Result<T, AttemptFailed<T>>
     where
-        F: Future<Output = Result<T, Signals>>,
+        F: Future<Output = Result<T, FailureSignals>>,
     {
         self.tool.server.budget.deposit();
         let first = match self.tool.hedge_delay() {
             None if self.has_second_chance() => self.with_second_chance(self.started, send).await,
-            None => self.once(self.tool, &self.call.arguments, Part::Call, send).await,
+            None => self.once(self.tool, &self.call.arguments, AttemptRole::Call, send).await,
             Some(_) => self.hedged(send).await,
         };
         match first {
@@ -88,13 +88,17 @@ impl<T: Clone> Run<'_, T> {
         }
     }
 
-    async fn attempt_again<F>(&self, missed: Missed<T>, send: &impl Fn(Attempt) -> F) -> Result<T, Missed<T>>
+    async fn attempt_again<F>(
+        &self,
+        missed: AttemptFailed<T>,
+        send: &impl Fn(Attempt) -> F,
+    ) -> Result<T, AttemptFailed<T>>
     where
-        F: Future<Output = Result<T, Signals>>,
+        F: Future<Output = Result<T, FailureSignals>>,
     {
         let tool = self.tool;
         let once = RetryPolicy { attempts: 1, ..tool.policy.retry };
-        let rules = Rules {
+        let rules = RetryLoop {
             policy: if self.call.retried_outside { &once } else { &tool.policy.retry },
             effect: tool.policy.effect,
             deadline: self.deadline(),
@@ -111,17 +115,17 @@ impl<T: Clone> Run<'_, T> {
         }
     }
 
-    async fn hedged<F>(&self, send: &impl Fn(Attempt) -> F) -> Result<T, Missed<T>>
+    async fn hedged<F>(&self, send: &impl Fn(Attempt) -> F) -> Result<T, AttemptFailed<T>>
     where
-        F: Future<Output = Result<T, Signals>>,
+        F: Future<Output = Result<T, FailureSignals>>,
     {
-        let once = || self.once(self.tool, &self.call.arguments, Part::Call, send);
+        let once = || self.once(self.tool, &self.call.arguments, AttemptRole::Call, send);
         match self.tool.hedge_delay() {
             None if self.has_second_chance() => self.with_second_chance(self.env().clock.now(), send).await,
             None => once().await,
             Some(delay) => {
                 let budget = &self.tool.server.budget;
-                hedge::race(delay, budget, once(), |token| self.second(token, Part::Call, send), is_final).await
+                hedge::race(delay, budget, once(), |token| self.second(token, AttemptRole::Call, send), is_final).await
             }
         }
     }
@@ -136,11 +140,11 @@ impl<T: Clone> Run<'_, T> {
 
     /// One attempt, and if it is not answered by half of the time that is left, another beside it: who is only slow is still
     /// waited for, and who hangs takes no more than half of the time.
-    async fn with_second_chance<F>(&self, now: Moment, send: &impl Fn(Attempt) -> F) -> Result<T, Missed<T>>
+    async fn with_second_chance<F>(&self, now: Moment, send: &impl Fn(Attempt) -> F) -> Result<T, AttemptFailed<T>>
     where
-        F: Future<Output = Result<T, Signals>>,
+        F: Future<Output = Result<T, FailureSignals>>,
     {
-        let mut first = pin!(self.once(self.tool, &self.call.arguments, Part::Call, send));
+        let mut first = pin!(self.once(self.tool, &self.call.arguments, AttemptRole::Call, send));
         let half = self.deadline().remaining_at(now) / 2;
         match within(half, first.as_mut()).await {
             Ok(done) => done,
@@ -149,7 +153,7 @@ impl<T: Clone> Run<'_, T> {
             Err(_) => {
                 let budget = &self.tool.server.budget;
                 // Boxed: it is rare.
-                let second = |token| Box::pin(self.second(token, Part::Again, send));
+                let second = |token| Box::pin(self.second(token, AttemptRole::Again, send));
                 hedge::race(Duration::ZERO, budget, first, second, is_final).await
             }
         }
@@ -161,9 +165,14 @@ impl<T: Clone> Run<'_, T> {
     }
 
     /// The second attempt beside a slow one, which pays when it is sent.
-    async fn second<F>(&self, token: Token<'_>, part: Part, send: &impl Fn(Attempt) -> F) -> Result<T, Missed<T>>
+    async fn second<F>(
+        &self,
+        token: RetryToken<'_>,
+        part: AttemptRole,
+        send: &impl Fn(Attempt) -> F,
+    ) -> Result<T, AttemptFailed<T>>
     where
-        F: Future<Output = Result<T, Signals>>,
+        F: Future<Output = Result<T, FailureSignals>>,
     {
         let token = Mutex::new(Some(token));
         let paying = |attempt| {
@@ -181,15 +190,15 @@ impl<T: Clone> Run<'_, T> {
         &self,
         tool: &Tool,
         arguments: &Arc<Value>,
-        part: Part,
+        part: AttemptRole,
         send: &impl Fn(Attempt) -> F,
-    ) -> Result<T, Missed<T>>
+    ) -> Result<T, AttemptFailed<T>>
     where
-        F: Future<Output = Result<T, Signals>>,
+        F: Future<Output = Result<T, FailureSignals>>,
     {
         let local = |failure: Failure| Box::new((failure, None));
         peek(tool).map_err(|open| local(open.failure()))?;
-        self.keep_pause(tool, part == Part::Call).await.map_err(local)?;
+        self.keep_pause(tool, part == AttemptRole::Call).await.map_err(local)?;
         // Its own first: who waits for that takes none of the server's.
         let _own_slot = match free(tool.slots.as_deref()) {
             Ok(slot) => slot,
@@ -209,12 +218,13 @@ impl<T: Clone> Run<'_, T> {
         if limit.is_zero() {
             return Err(local(self.timed_out()));
         }
-        let permits = Permits::take(tool, limit).map_err(|open| local(open.failure()))?;
+        let permits = BreakerPermits::take(tool, limit).map_err(|open| local(open.failure()))?;
 
         let number = self.count_attempt();
         let attempt = Attempt { number, names: tool.names.clone(), arguments: arguments.clone(), timeout: limit };
-        let watch = Watch::start(self.env(), (&tool.server.name, &tool.name), number, tool.policy.hedge.is_some());
-        let written = Written::by(self, tool);
+        let watch =
+            AttemptWatch::start(self.env(), (&tool.server.name, &tool.name), number, tool.policy.hedge.is_some());
+        let written = WriteInProgress::by(self, tool);
         let mut running = pin!(send(attempt));
         let mut answered = within(limit, running.as_mut()).await;
         if let (Err(_), Some(control)) = (&answered, &self.call.control) {
@@ -235,9 +245,9 @@ impl<T: Clone> Run<'_, T> {
         if self.proves_little(tool, part, timed_out.then_some(limit)) {
             drop(permits);
         } else {
-            let is_spared = || part == Part::Call && result.as_ref().is_err_and(|missed| self.spares(missed));
+            let is_spared = || part == AttemptRole::Call && result.as_ref().is_err_and(|missed| self.spares(missed));
             permits.settle(tool, part, is_spared, &result);
-            if part == Part::FirstItem {
+            if part == AttemptRole::FirstItem {
                 self.first_item_spoke(result.as_ref().err().map(|missed| &missed.0));
             }
         }
@@ -251,19 +261,19 @@ impl<T: Clone> Run<'_, T> {
     /// Whether an attempt, which waited for `limit` in vain or was answered, says nothing of its server. Who was given little time proves
     /// little: a short deadline or a long line is not the server's doing. Unless those who were have waited long enough by now, together.
     #[inline]
-    fn proves_little(&self, tool: &Tool, part: Part, in_vain: Option<Duration>) -> bool {
+    fn proves_little(&self, tool: &Tool, part: AttemptRole, in_vain: Option<Duration>) -> bool {
         let Some(limit) = in_vain else {
             tool.silence.end();
             return false;
         };
-        let most = tool.policy.timeout / if part == Part::Call { self.ways } else { 1 };
+        let most = tool.policy.timeout / if part == AttemptRole::Call { self.ways } else { 1 };
         let usual = tool.policy.attempt_timeout.unwrap_or(most).min(most);
         let now = self.env().clock.now();
         limit < usual / 2 && !tool.silence.is_long(now.minus(limit), now, usual)
     }
 
     /// A tool's own error is an answer, unless it plainly carries an upstream failure or an operator's pattern finds one in it.
-    fn judge(&self, tool: &Tool, value: T) -> Result<T, Missed<T>> {
+    fn judge(&self, tool: &Tool, value: T) -> Result<T, AttemptFailed<T>> {
         let Some((failure, is_unmarked)) = self.own_failure(tool, &value) else { return Ok(value) };
         // Not repeated on the tool's word alone: only what may be repeated in any case.
         let failure = match tool.policy.effect.is_replayable() || failure.sent == Sent::Never {
@@ -291,23 +301,23 @@ impl<T: Clone> Run<'_, T> {
     }
 
     /// The limit that is told is the tool's own, unless its share of the time was over; a fallback's share is what was left for it.
-    fn no_answer(&self, tool: &Tool, part: Part, limit: Duration) -> Failure {
+    fn no_answer(&self, tool: &Tool, part: AttemptRole, limit: Duration) -> Failure {
         let told = match tool.policy.attempt_timeout {
             Some(own) if own == limit => seconds(own),
-            _ if part == Part::Call => seconds(self.timeout / self.ways),
+            _ if part == AttemptRole::Call => seconds(self.timeout / self.ways),
             _ => about(limit),
         };
         let message = format!("Tool '{}' exceeded timeout of {told}", tool.name);
         Failure { sent: Sent::Maybe, ..Failure::local(Cause::Timeout, None, message) }
     }
 
-    async fn wait_for_slot<'t>(&self, slots: &'t Slots, words: &str) -> Result<Slot<'t>, Failure> {
+    async fn wait_for_slot<'t>(&self, slots: &'t Bulkhead, words: &str) -> Result<BulkheadPermit<'t>, Failure> {
         self.note_wait();
         let full = |_| self.refuse(Cause::Overloaded, Some(Duration::from_secs(1)), words);
         slots.take(self.remaining()).await.map_err(full)
     }
 
-    async fn wait_for_turn(&self, turns: &Turns) -> Result<(), Failure> {
+    async fn wait_for_turn(&self, turns: &RateQueue) -> Result<(), Failure> {
         let used_up = |wait| self.refuse(Cause::RateLimited, Some(wait), RATE_IS_USED_UP);
         turns.take(self.remaining()).await.map_err(used_up)
     }
@@ -334,7 +344,7 @@ fn refuses_arguments(tool: &str, text: &str) -> bool {
 
 /// What an attempt is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum AttemptRole {
     /// The call itself.
     Call,
     /// The first item of a batch that failed: it shows whether the server is to blame or the batch.
@@ -350,20 +360,20 @@ pub(crate) enum Part {
 async fn wait_for_client<F: Future>(
     control: &CallControl,
     clock: &Clock,
-    permits: &Permits<'_>,
+    permits: &BreakerPermits<'_>,
     mut running: Pin<&mut F>,
 ) -> Result<F::Output, Elapsed> {
     let over_since = clock.now();
     loop {
         match control.lost_time() {
-            Lost::Open(most) => {
+            QuestionTime::Open(most) => {
                 permits.extend(most);
                 let answered = pin!(within(most, control.answered()));
                 if let Either::Left((answer, _)) = select(running.as_mut(), answered).await {
                     return Ok(answer);
                 }
             }
-            Lost::Answered(lost) => {
+            QuestionTime::Answered(lost) => {
                 let more = lost.saturating_sub(clock.now().since(over_since));
                 if more.is_zero() {
                     return Err(Elapsed);
@@ -378,7 +388,7 @@ async fn wait_for_client<F: Future>(
 }
 
 /// A slot, if there is one now or none is needed; else those to wait for.
-fn free(slots: Option<&Slots>) -> Result<Option<Slot<'_>>, &Slots> {
+fn free(slots: Option<&Bulkhead>) -> Result<Option<BulkheadPermit<'_>>, &Bulkhead> {
     slots.map(|slots| slots.try_take().ok_or(slots)).transpose()
 }
 
@@ -390,30 +400,30 @@ pub(crate) fn wait(tool: &Tool) -> Option<Duration> {
 
 /// Whether every breaker of the tool is closed.
 fn is_closed(tool: &Tool) -> bool {
-    let is_closed = |breaker: &Breaker| breaker.status() == Status::Closed;
+    let is_closed = |breaker: &Breaker| breaker.status() == BreakerStatus::Closed;
     tool.server.connection.as_ref().is_none_or(is_closed) && tool.breaker.as_deref().is_none_or(is_closed)
 }
 
 /// Whether another attempt cannot do better than one that ended like this.
-fn is_final<T>(missed: &Missed<T>) -> bool {
+fn is_final<T>(missed: &AttemptFailed<T>) -> bool {
     missed.0.disposition != Disposition::Transient
 }
 
 /// Refuses the tool if a breaker would.
-fn peek(tool: &Tool) -> Result<(), Refused<'_>> {
+fn peek(tool: &Tool) -> Result<(), BreakerRefusal<'_>> {
     tool.server.connection.as_ref().map_or(Ok(()), |breaker| breaker.peek())?;
     tool.breaker.as_ref().map_or(Ok(()), |breaker| breaker.peek())
 }
 
 /// Leave from every breaker that watches a tool. Dropped in silence, none of them concludes anything.
-struct Permits<'a> {
+struct BreakerPermits<'a> {
     own: Option<Permit<'a>>,
     connection: Option<Permit<'a>>,
 }
 
-impl<'a> Permits<'a> {
+impl<'a> BreakerPermits<'a> {
     /// A probe is waited for as long as its tool may take, however impatient its caller is.
-    fn take(tool: &'a Tool, limit: Duration) -> Result<Self, Refused<'a>> {
+    fn take(tool: &'a Tool, limit: Duration) -> Result<Self, BreakerRefusal<'a>> {
         let usual = tool.policy.attempt_timeout.unwrap_or(tool.policy.timeout);
         let lease = limit.max(usual).saturating_add(GRACE);
         let connection = tool.server.connection.as_ref().map(|breaker| breaker.admit_for(lease)).transpose()?;
@@ -427,7 +437,13 @@ impl<'a> Permits<'a> {
 
     /// Tells each breaker what concerns it: a tool's own error concerns the tool's breaker only, and the
     /// connection's breaker learns only whether the server could be reached.
-    fn settle<T>(self, tool: &Tool, part: Part, is_spared: impl Fn() -> bool, result: &Result<T, Missed<T>>) {
+    fn settle<T>(
+        self,
+        tool: &Tool,
+        part: AttemptRole,
+        is_spared: impl Fn() -> bool,
+        result: &Result<T, AttemptFailed<T>>,
+    ) {
         let (own, connection) = match result.as_ref().map_err(|missed| (&missed.0, &missed.1)) {
             Ok(_) => (None, None),
             // What an operator calls a failure counts for whoever shares the breaker; what we take for one, for its tool only.
@@ -440,7 +456,7 @@ impl<'a> Permits<'a> {
         let incident = result.as_ref().err().and_then(|missed| missed.0.incident);
         let is_probe = self.own.as_ref().is_some_and(Permit::is_probe);
         let own = own.map(|blame| match blame {
-            Blame::Server if part == Part::Again || (!is_probe && is_spared()) => Blame::Nobody,
+            Blame::Server if part == AttemptRole::Again || (!is_probe && is_spared()) => Blame::Nobody,
             blame => blame,
         });
         settle(self.own, own, incident);

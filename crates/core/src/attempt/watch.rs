@@ -8,7 +8,7 @@ use crate::model::time::Moment;
 use crate::report::event::Event;
 
 /// An attempt under way. Dropped, it was cancelled.
-pub(crate) struct Watch<'a> {
+pub(crate) struct AttemptWatch<'a> {
     env: &'a Env,
     /// Server and tool.
     names: (&'a str, &'a str),
@@ -16,7 +16,7 @@ pub(crate) struct Watch<'a> {
     since: Option<Moment>,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> AttemptWatch<'a> {
     /// `is_measured`: its time is wanted though nobody listens.
     pub(crate) fn start(env: &'a Env, names: (&'a str, &'a str), attempt: u32, is_measured: bool) -> Self {
         env.events.emit(|| Event::AttemptStarted { server: names.0.into(), tool: names.1.into(), attempt });
@@ -45,7 +45,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-impl Drop for Watch<'_> {
+impl Drop for AttemptWatch<'_> {
     fn drop(&mut self) {
         self.tell(Some(Cause::Cancelled));
     }

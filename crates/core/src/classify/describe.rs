@@ -6,12 +6,12 @@ use std::io;
 use super::Classifier;
 use crate::attempt::deadline::Elapsed;
 use crate::model::failure::Failure;
-use crate::model::signals::{Signals, Transport};
+use crate::model::signals::{FailureSignals, TransportFailure};
 
 /// An error that can tell what is known about it.
 pub trait Describe {
     /// The facts, for the classifier.
-    fn signals(&self) -> Signals;
+    fn signals(&self) -> FailureSignals;
 
     /// What the error means. Override only for errors whose type already says it.
     fn failure(&self, classifier: &Classifier) -> Failure {
@@ -19,38 +19,38 @@ pub trait Describe {
     }
 }
 
-impl Describe for Signals {
-    fn signals(&self) -> Signals {
+impl Describe for FailureSignals {
+    fn signals(&self) -> FailureSignals {
         self.clone()
     }
 }
 
 impl Describe for String {
-    fn signals(&self) -> Signals {
-        Signals::text(self.clone())
+    fn signals(&self) -> FailureSignals {
+        FailureSignals::text(self.clone())
     }
 }
 
 impl Describe for &str {
-    fn signals(&self) -> Signals {
-        Signals::text(*self)
+    fn signals(&self) -> FailureSignals {
+        FailureSignals::text(*self)
     }
 }
 
 impl Describe for io::Error {
-    fn signals(&self) -> Signals {
-        Signals::from_error(self)
+    fn signals(&self) -> FailureSignals {
+        FailureSignals::from_error(self)
     }
 }
 
 impl Describe for Elapsed {
-    fn signals(&self) -> Signals {
-        Signals::transport(Transport::Timeout, self.to_string())
+    fn signals(&self) -> FailureSignals {
+        FailureSignals::transport(TransportFailure::Timeout, self.to_string())
     }
 }
 
 impl Describe for Box<dyn Error + Send + Sync> {
-    fn signals(&self) -> Signals {
-        Signals::from_error(self.as_ref())
+    fn signals(&self) -> FailureSignals {
+        FailureSignals::from_error(self.as_ref())
     }
 }

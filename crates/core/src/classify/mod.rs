@@ -18,8 +18,8 @@ pub use too_large::says_too_many_items;
 
 use crate::model::failure::{Cause, Disposition, Failure, Sent};
 use crate::model::invalid::Invalid;
-use crate::model::signals::{LONGEST_PAUSE, Signals};
-use crate::model::tool_errors::Found;
+use crate::model::signals::{FailureSignals, LONGEST_PAUSE};
+use crate::model::tool_errors::FoundError;
 use crate::report::without_credentials;
 
 /// Classifies failures by the operator's rules, then by the built-in ones.
@@ -46,13 +46,13 @@ impl Classifier {
     }
 
     /// What a failed attempt of a call means.
-    pub fn classify(&self, signals: &Signals) -> Failure {
+    pub fn classify(&self, signals: &FailureSignals) -> Failure {
         let (verdict, status) = self.verdict(signals);
         failure(signals, verdict, verdict.disposition, status)
     }
 
     /// What a failed attempt to load a server means.
-    pub fn classify_load(&self, signals: &Signals) -> Failure {
+    pub fn classify_load(&self, signals: &FailureSignals) -> Failure {
         let (verdict, status) = self.verdict(signals);
         failure(signals, verdict, verdict.when_loading, status)
     }
@@ -60,7 +60,7 @@ impl Classifier {
     /// What a tool's own error result carries, if it plainly carries a transient upstream failure.
     /// Everything else a tool says is an answer, and an answer proves liveness.
     pub fn classify_soft(&self, text: &str) -> Option<Failure> {
-        let signals = Signals::text(text).with_sent(Sent::Yes);
+        let signals = FailureSignals::text(text).with_sent(Sent::Yes);
         let prepared = Prepared::new([text]);
         let status = prepared.status();
         let verdict = self.first(rules::soft(), &signals, status, &prepared)?.verdict;
@@ -69,8 +69,8 @@ impl Classifier {
     }
 
     /// What an error means that an operator's pattern found in an answer. Who may pass is retried; the rest is the caller's fault.
-    pub(crate) fn classify_found(&self, found: &Found<'_>) -> Failure {
-        let signals = Signals::text(&found.words).with_sent(Sent::Yes);
+    pub(crate) fn classify_found(&self, found: &FoundError<'_>) -> Failure {
+        let signals = FailureSignals::text(&found.words).with_sent(Sent::Yes);
         self.classify_soft(&found.words).unwrap_or_else(|| {
             let verdict = match found.may_pass {
                 true => Verdict::new(Cause::Misbehaved, Disposition::Transient),
@@ -81,11 +81,11 @@ impl Classifier {
     }
 
     /// Whether the text hides what happened, so that a load should probe once more.
-    pub(crate) fn is_opaque(&self, signals: &Signals) -> bool {
+    pub(crate) fn is_opaque(&self, signals: &FailureSignals) -> bool {
         rules::is_opaque(signals, &Prepared::new([signals.message.as_str()]))
     }
 
-    fn verdict(&self, signals: &Signals) -> (Verdict, Option<u16>) {
+    fn verdict(&self, signals: &FailureSignals) -> (Verdict, Option<u16>) {
         let text = Prepared::new([signals.message.as_str(), signals.body.as_deref().unwrap_or_default()]);
         // A code that blames the caller is a fact; a status in its text is not.
         let is_callers_fault = || rules::is_callers_fault(signals, &text);
@@ -100,7 +100,7 @@ impl Classifier {
     fn first<'a>(
         &'a self,
         rules: impl Iterator<Item = &'a Rule>,
-        signals: &Signals,
+        signals: &FailureSignals,
         status: Option<u16>,
         text: &Prepared,
     ) -> Option<&'a Rule> {
@@ -113,7 +113,7 @@ impl Classifier {
 /// they prove nothing: where they explain a refusal, the refusal is proof without them; where they let an attempt be
 /// repeated that its status or code alone would not let, nothing is proven any more. Nor is anything proven against
 /// somebody who knows that the server acted.
-fn proven(rule: &Rule, signals: &Signals, status: Option<u16>, text: &Prepared) -> Option<Sent> {
+fn proven(rule: &Rule, signals: &FailureSignals, status: Option<u16>, text: &Prepared) -> Option<Sent> {
     if signals.sent == Sent::Yes {
         return None;
     }
@@ -126,7 +126,7 @@ fn proven(rule: &Rule, signals: &Signals, status: Option<u16>, text: &Prepared) 
 }
 
 /// Whether what a test looks at is a fact, and not words. A text is one only if it consists of its status.
-fn is_fact(test: &Test, signals: &Signals) -> bool {
+fn is_fact(test: &Test, signals: &FailureSignals) -> bool {
     match test {
         Test::Status(..) => signals.status.is_some() || consists_of_status(signals),
         Test::Transport(_) | Test::Code(..) | Test::Exited | Test::InSession | Test::AsksToWait => true,
@@ -135,12 +135,12 @@ fn is_fact(test: &Test, signals: &Signals) -> bool {
 }
 
 /// The text as it came: an address or a name in it says more than the status does.
-fn consists_of_status(signals: &Signals) -> bool {
+fn consists_of_status(signals: &FailureSignals) -> bool {
     let is_read_whole = signals.message.len() <= text::READ;
     signals.code.is_none() && signals.body.is_none() && is_read_whole && status::is_all(&signals.message)
 }
 
-fn failure(signals: &Signals, verdict: Verdict, disposition: Disposition, status: Option<u16>) -> Failure {
+fn failure(signals: &FailureSignals, verdict: Verdict, disposition: Disposition, status: Option<u16>) -> Failure {
     Failure {
         cause: verdict.cause,
         disposition,
@@ -154,7 +154,7 @@ fn failure(signals: &Signals, verdict: Verdict, disposition: Disposition, status
 }
 
 /// The text of a failure. Where the transport says nothing either, nobody is left with an empty text.
-fn told(signals: &Signals) -> String {
+fn told(signals: &FailureSignals) -> String {
     let is_silent = signals.message.chars().all(|c| c.is_whitespace() || c.is_control());
     if is_silent && signals.transport.is_none() {
         return "no reason given".to_owned();
@@ -163,14 +163,14 @@ fn told(signals: &Signals) -> String {
 }
 
 /// What a failed attempt means, by the built-in rules.
-pub fn classify(signals: &Signals) -> Failure {
+pub fn classify(signals: &FailureSignals) -> Failure {
     Classifier::new().classify(signals)
 }
 
 /// Whether a server that failed to load with this text is starting, broken or closed to us.
 /// An explicit `status` outranks one that the text names; an ambiguous 403 is a denial.
 pub fn classify_load_error(message: &str, status: Option<u16>) -> Disposition {
-    let signals = Signals { status, ..Signals::text(message) };
+    let signals = FailureSignals { status, ..FailureSignals::text(message) };
     Classifier::new().classify_load(&signals).disposition
 }
 

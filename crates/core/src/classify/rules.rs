@@ -6,7 +6,7 @@ use super::text::{Prepared, is_blank};
 use super::words::{ANSWERED, OPAQUE, SOFT, WORDS};
 use crate::model::failure::{Cause, Disposition, Sent};
 use crate::model::invalid::Invalid;
-use crate::model::signals::{Signals, Transport};
+use crate::model::signals::{FailureSignals, TransportFailure};
 
 /// A list of phrases; see [`crate::classify::Prepared::says`].
 pub type Phrases = Cow<'static, [Cow<'static, str>]>;
@@ -15,7 +15,7 @@ pub type Phrases = Cow<'static, [Cow<'static, str>]>;
 #[derive(Clone, Debug)]
 pub enum Test {
     /// The transport failed in one of these ways.
-    Transport(&'static [Transport]),
+    Transport(&'static [TransportFailure]),
     /// The server's process ended.
     Exited,
     /// The HTTP status lies in this range.
@@ -114,7 +114,7 @@ impl Rule {
     }
 
     /// Whether every test holds. `status` is the explicit one or the one the text names.
-    pub fn fits(&self, signals: &Signals, status: Option<u16>, text: &Prepared) -> bool {
+    pub fn fits(&self, signals: &FailureSignals, status: Option<u16>, text: &Prepared) -> bool {
         self.tests.iter().all(|test| match test {
             Test::Transport(kinds) => signals.transport.is_some_and(|kind| kinds.contains(&kind)),
             Test::Exited => signals.exit.is_some(),
@@ -158,26 +158,34 @@ pub(super) use says;
 const FACTS: &[Rule] = &[
     rule(
         "nobody there",
-        &[Test::Transport(&[Transport::Refused, Transport::UnknownHost, Transport::Unreachable])],
+        &[Test::Transport(&[TransportFailure::Refused, TransportFailure::UnknownHost, TransportFailure::Unreachable])],
         Verdict::nobody_there(),
     ),
-    rule("lookup failed", &[Test::Transport(&[Transport::LookupFailed])], transient(Cause::Network).not_executed()),
-    rule("tls", &[Test::Transport(&[Transport::Tls])], permanent(Cause::Network).not_executed()),
-    rule("connect timeout", &[Test::Transport(&[Transport::ConnectTimeout])], transient(Cause::Timeout).not_executed()),
-    rule("no answer", &[Test::Transport(&[Transport::Timeout])], transient(Cause::Timeout)),
-    rule("connection lost", &[Test::Transport(&[Transport::Lost])], transient(Cause::Network)),
-    rule("garbage", &[Test::Transport(&[Transport::Garbage])], transient(Cause::Misbehaved)),
-    rule("starting", &[Test::Transport(&[Transport::Starting])], transient(Cause::Starting).not_executed()),
-    rule("away", &[Test::Transport(&[Transport::Away])], transient(Cause::Away).not_executed()),
-    rule("down", &[Test::Transport(&[Transport::Down])], permanent(Cause::Unavailable).not_executed()),
-    rule("given up", &[Test::Transport(&[Transport::GivenUp])], permanent(Cause::GivenUp).not_executed()),
+    rule(
+        "lookup failed",
+        &[Test::Transport(&[TransportFailure::LookupFailed])],
+        transient(Cause::Network).not_executed(),
+    ),
+    rule("tls", &[Test::Transport(&[TransportFailure::Tls])], permanent(Cause::Network).not_executed()),
+    rule(
+        "connect timeout",
+        &[Test::Transport(&[TransportFailure::ConnectTimeout])],
+        transient(Cause::Timeout).not_executed(),
+    ),
+    rule("no answer", &[Test::Transport(&[TransportFailure::Timeout])], transient(Cause::Timeout)),
+    rule("connection lost", &[Test::Transport(&[TransportFailure::Lost])], transient(Cause::Network)),
+    rule("garbage", &[Test::Transport(&[TransportFailure::Garbage])], transient(Cause::Misbehaved)),
+    rule("starting", &[Test::Transport(&[TransportFailure::Starting])], transient(Cause::Starting).not_executed()),
+    rule("away", &[Test::Transport(&[TransportFailure::Away])], transient(Cause::Away).not_executed()),
+    rule("down", &[Test::Transport(&[TransportFailure::Down])], permanent(Cause::Unavailable).not_executed()),
+    rule("given up", &[Test::Transport(&[TransportFailure::GivenUp])], permanent(Cause::GivenUp).not_executed()),
     rule(
         "session lost again",
-        &[Test::Transport(&[Transport::Forgetful])],
+        &[Test::Transport(&[TransportFailure::Forgetful])],
         permanent(Cause::SessionLost).not_executed(),
     ),
-    rule("busy", &[Test::Transport(&[Transport::Busy])], transient(Cause::Overloaded).not_executed()),
-    rule("left", &[Test::Transport(&[Transport::Left])], transient(Cause::Cancelled)),
+    rule("busy", &[Test::Transport(&[TransportFailure::Busy])], transient(Cause::Overloaded).not_executed()),
+    rule("left", &[Test::Transport(&[TransportFailure::Left])], transient(Cause::Cancelled)),
     rule("exited", &[Test::Exited], transient(Cause::Network)),
 ];
 
@@ -300,17 +308,17 @@ pub(crate) fn soft<'a>() -> impl Iterator<Item = &'a Rule> {
 }
 
 /// Whether the protocol itself says that the caller is at fault.
-pub(crate) fn is_callers_fault(signals: &Signals, text: &Prepared) -> bool {
+pub(crate) fn is_callers_fault(signals: &FailureSignals, text: &Prepared) -> bool {
     CALLERS_FAULT.iter().any(|rule| rule.fits(signals, None, text))
 }
 
 /// Whether a 401 or 403 says no in words.
-pub(crate) fn is_denied(signals: &Signals, status: Option<u16>, text: &Prepared) -> bool {
+pub(crate) fn is_denied(signals: &FailureSignals, status: Option<u16>, text: &Prepared) -> bool {
     DENIED.iter().any(|rule| rule.fits(signals, status, text))
 }
 
 /// Whether a text hides what happened, so that a probe should ask again.
-pub(crate) fn is_opaque(signals: &Signals, text: &Prepared) -> bool {
+pub(crate) fn is_opaque(signals: &FailureSignals, text: &Prepared) -> bool {
     let bare = signals.status.is_none() && signals.transport.is_none();
     bare && OPAQUE
         .iter()

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::model::failure::Sent;
-use crate::model::signals::{Exit, Transport};
+use crate::model::signals::{ProcessExit, TransportFailure};
 use std::time::Duration;
 
-fn cause(signals: Signals) -> (Cause, Disposition, Sent) {
+fn cause(signals: FailureSignals) -> (Cause, Disposition, Sent) {
     let failure = classify(&signals);
     (failure.cause, failure.disposition, failure.sent)
 }
@@ -14,36 +14,39 @@ fn cause(signals: Signals) -> (Cause, Disposition, Sent) {
 fn structured_signals_outrank_what_the_text_says() {
     use Disposition::*;
     for (signals, expected) in [
-        (Signals::transport(Transport::Refused, "503"), (Cause::Network, Transient, Sent::Never)),
-        (Signals::transport(Transport::Timeout, "HTTP 403"), (Cause::Timeout, Transient, Sent::Maybe)),
-        (Signals::http(422, "timeout must be positive"), (Cause::InvalidInput, Permanent, Sent::Maybe)),
-        (Signals::http(429, "x"), (Cause::RateLimited, Transient, Sent::Never)),
-        (Signals::http(503, "x"), (Cause::Misbehaved, Transient, Sent::Maybe)),
-        (Signals::http(504, "x"), (Cause::Timeout, Transient, Sent::Maybe)),
-        (Signals::http(444, "x"), (Cause::Cancelled, Transient, Sent::Maybe)),
-        (Signals::http(460, "x"), (Cause::Cancelled, Transient, Sent::Maybe)),
-        (Signals::http(499, "x"), (Cause::Cancelled, Transient, Sent::Maybe)),
-        (Signals::http(498, "x"), (Cause::InvalidInput, Permanent, Sent::Maybe)),
-        (Signals::http(401, "x"), (Cause::AuthExpired, Denied, Sent::Never)),
-        (Signals::rpc(-32602, "HTTP 503 timeout"), (Cause::InvalidInput, Permanent, Sent::Never)),
-        (Signals::rpc(-32602, "Unknown tool: get_timeout"), (Cause::UnknownTool, Permanent, Sent::Never)),
-        (Signals::rpc(-32602, "Tool frob not found"), (Cause::UnknownTool, Permanent, Sent::Never)),
-        (Signals::rpc(-32602, "Issue 7 not found"), (Cause::InvalidInput, Permanent, Sent::Never)),
+        (FailureSignals::transport(TransportFailure::Refused, "503"), (Cause::Network, Transient, Sent::Never)),
+        (FailureSignals::transport(TransportFailure::Timeout, "HTTP 403"), (Cause::Timeout, Transient, Sent::Maybe)),
+        (FailureSignals::http(422, "timeout must be positive"), (Cause::InvalidInput, Permanent, Sent::Maybe)),
+        (FailureSignals::http(429, "x"), (Cause::RateLimited, Transient, Sent::Never)),
+        (FailureSignals::http(503, "x"), (Cause::Misbehaved, Transient, Sent::Maybe)),
+        (FailureSignals::http(504, "x"), (Cause::Timeout, Transient, Sent::Maybe)),
+        (FailureSignals::http(444, "x"), (Cause::Cancelled, Transient, Sent::Maybe)),
+        (FailureSignals::http(460, "x"), (Cause::Cancelled, Transient, Sent::Maybe)),
+        (FailureSignals::http(499, "x"), (Cause::Cancelled, Transient, Sent::Maybe)),
+        (FailureSignals::http(498, "x"), (Cause::InvalidInput, Permanent, Sent::Maybe)),
+        (FailureSignals::http(401, "x"), (Cause::AuthExpired, Denied, Sent::Never)),
+        (FailureSignals::rpc(-32602, "HTTP 503 timeout"), (Cause::InvalidInput, Permanent, Sent::Never)),
+        (FailureSignals::rpc(-32602, "Unknown tool: get_timeout"), (Cause::UnknownTool, Permanent, Sent::Never)),
+        (FailureSignals::rpc(-32602, "Tool frob not found"), (Cause::UnknownTool, Permanent, Sent::Never)),
+        (FailureSignals::rpc(-32602, "Issue 7 not found"), (Cause::InvalidInput, Permanent, Sent::Never)),
         (
-            Signals::rpc(-32602, "Invalid params: 403 Forbidden, rate limit"),
+            FailureSignals::rpc(-32602, "Invalid params: 403 Forbidden, rate limit"),
             (Cause::InvalidInput, Permanent, Sent::Never),
         ),
-        (Signals::rpc(-32603, "boom"), (Cause::Misbehaved, Transient, Sent::Yes)),
-        (Signals::rpc(-32603, "GitHub API: 429 Too Many Requests"), (Cause::RateLimited, Transient, Sent::Yes)),
-        (Signals::rpc(-32001, "Request timed out"), (Cause::Timeout, Transient, Sent::Yes)),
-        (Signals::rpc(-32000, "Connection closed"), (Cause::Network, Transient, Sent::Yes)),
-        (Signals::exited(Exit::Signal(9), "x").with_sent(Sent::Never), (Cause::Network, Transient, Sent::Never)),
-        (Signals::http(404, "x").with_session(), (Cause::SessionLost, Transient, Sent::Never)),
+        (FailureSignals::rpc(-32603, "boom"), (Cause::Misbehaved, Transient, Sent::Yes)),
+        (FailureSignals::rpc(-32603, "GitHub API: 429 Too Many Requests"), (Cause::RateLimited, Transient, Sent::Yes)),
+        (FailureSignals::rpc(-32001, "Request timed out"), (Cause::Timeout, Transient, Sent::Yes)),
+        (FailureSignals::rpc(-32000, "Connection closed"), (Cause::Network, Transient, Sent::Yes)),
         (
-            Signals::http(400, "Bad Request: no valid session").with_session(),
+            FailureSignals::exited(ProcessExit::Signal(9), "x").with_sent(Sent::Never),
+            (Cause::Network, Transient, Sent::Never),
+        ),
+        (FailureSignals::http(404, "x").with_session(), (Cause::SessionLost, Transient, Sent::Never)),
+        (
+            FailureSignals::http(400, "Bad Request: no valid session").with_session(),
             (Cause::InvalidInput, Permanent, Sent::Maybe),
         ),
-        (Signals::transport(Transport::Forgetful, "x"), (Cause::SessionLost, Permanent, Sent::Never)),
+        (FailureSignals::transport(TransportFailure::Forgetful, "x"), (Cause::SessionLost, Permanent, Sent::Never)),
     ] {
         assert_eq!(cause(signals.clone()), expected, "{signals:?}");
     }
@@ -124,9 +127,9 @@ fn words_in_a_body_never_prove_that_nothing_ran() {
         "connect ECONNREFUSED",
     ];
     for status in 400..=599 {
-        let bare = classify(&Signals::http(status, "x"));
+        let bare = classify(&FailureSignals::http(status, "x"));
         for words in words {
-            for signals in [Signals::http(status, words), Signals::http(status, "x").with_body(words)] {
+            for signals in [FailureSignals::http(status, words), FailureSignals::http(status, "x").with_body(words)] {
                 for signals in [signals.clone(), signals.with_session()] {
                     let said = classify(&signals);
                     if said.cause == Cause::SessionLost {
@@ -140,12 +143,13 @@ fn words_in_a_body_never_prove_that_nothing_ran() {
             }
         }
     }
-    let proving = (400..=599).filter(|status| classify(&Signals::http(*status, "x")).sent == Sent::Never);
+    let proving = (400..=599).filter(|status| classify(&FailureSignals::http(*status, "x")).sent == Sent::Never);
     assert_eq!(
         proving.collect::<Vec<_>>(),
         [401, 403, 404, 405, 406, 407, 411, 413, 414, 415, 421, 425, 426, 429, 431]
     );
-    let repeated = (400..=599).filter(|status| classify(&Signals::http(*status, "x")).may_repeat(crate::Effect::Write));
+    let repeated =
+        (400..=599).filter(|status| classify(&FailureSignals::http(*status, "x")).may_repeat(crate::Effect::Write));
     assert_eq!(repeated.collect::<Vec<_>>(), [425, 429]);
 }
 
@@ -160,9 +164,9 @@ fn words_about_a_later_step_do_not_prove_that_nothing_ran() {
         "Issue #12 created; adding label failed: label not found",
     ] {
         assert_eq!(classify(&text.into()).sent, Sent::Maybe, "{text}");
-        assert_eq!(classify(&Signals::rpc(-32000, text)).sent, Sent::Yes, "{text}");
+        assert_eq!(classify(&FailureSignals::rpc(-32000, text)).sent, Sent::Yes, "{text}");
     }
-    let second_step = Signals::transport(Transport::Refused, "refused").with_sent(Sent::Yes);
+    let second_step = FailureSignals::transport(TransportFailure::Refused, "refused").with_sent(Sent::Yes);
     assert_eq!(classify(&second_step).sent, Sent::Yes);
 }
 
@@ -265,7 +269,7 @@ fn an_operators_rule_is_asked_first() {
 fn a_denial_in_words_outranks_an_operators_rule() {
     let hiccup = Verdict::new(Cause::Misbehaved, Disposition::Transient);
     let classifier = Classifier::new().with_rule(Rule::phrases("hiccup", ["gateway hiccup"], hiccup)).unwrap();
-    let forbidden = |body: &str| Signals::http(403, "Forbidden").with_body(body);
+    let forbidden = |body: &str| FailureSignals::http(403, "Forbidden").with_body(body);
 
     assert_eq!(classifier.classify(&forbidden("gateway hiccup")).disposition, Disposition::Transient);
     for body in
@@ -275,7 +279,7 @@ fn a_denial_in_words_outranks_an_operators_rule() {
         assert_eq!(classifier.classify_load(&forbidden(body)).disposition, Disposition::Denied, "{body}");
         assert_eq!(classifier.classify_soft(&format!("403 Forbidden: {body}")), None, "{body}");
     }
-    let expired = Signals::http(401, "Unauthorized").with_body("authorization failed: upstream call timeout");
+    let expired = FailureSignals::http(401, "Unauthorized").with_body("authorization failed: upstream call timeout");
     assert_eq!(cause(expired), (Cause::AuthExpired, Disposition::Denied, Sent::Never));
 }
 
@@ -283,17 +287,18 @@ fn a_denial_in_words_outranks_an_operators_rule() {
 fn nobody_is_believed_who_asks_for_more_than_a_day() {
     let day = Duration::from_secs(24 * 3600);
     for (asked, believed) in [(Duration::MAX, day), (day, day), (Duration::from_secs(1), Duration::from_secs(1))] {
-        let signals = Signals { retry_after: Some(asked), ..Signals::http(429, "x") };
+        let signals = FailureSignals { retry_after: Some(asked), ..FailureSignals::http(429, "x") };
         assert_eq!(classify(&signals).retry_after, Some(believed));
     }
 }
 
 #[test]
 fn github_throttling_dressed_as_403_is_a_rate_limit() {
-    let asks_to_wait = Signals { retry_after: Some(Duration::from_secs(60)), ..Signals::http(403, "Forbidden") };
+    let asks_to_wait =
+        FailureSignals { retry_after: Some(Duration::from_secs(60)), ..FailureSignals::http(403, "Forbidden") };
     assert_eq!(classify(&asks_to_wait).cause, Cause::RateLimited);
 
-    let in_words = Signals::http(403, "Forbidden").with_body("You have exceeded a secondary rate limit");
+    let in_words = FailureSignals::http(403, "Forbidden").with_body("You have exceeded a secondary rate limit");
     assert_eq!(classify(&in_words).cause, Cause::RateLimited);
 }
 
@@ -306,11 +311,11 @@ fn every_rule_has_its_own_name_and_can_fire() {
     assert_eq!(names.len(), count);
 
     for rule in built_in() {
-        let mut signals = Signals::default();
+        let mut signals = FailureSignals::default();
         for test in rule.tests.iter() {
             match test {
                 Test::Transport(kinds) => signals.transport = kinds.first().copied(),
-                Test::Exited => signals.exit = Some(Exit::Code(1)),
+                Test::Exited => signals.exit = Some(ProcessExit::Code(1)),
                 Test::Status(low, _) => signals.status = Some(*low),
                 Test::Code(low, _) => signals.code = Some(*low),
                 Test::InSession => signals.in_session = true,

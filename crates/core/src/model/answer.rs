@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::failure::Failure;
-use crate::report::Report;
+use crate::report::FailureReport;
 
 /// What became of a call.
 #[derive(Clone, Debug)]
@@ -33,9 +33,9 @@ pub enum Outcome<T> {
     /// The tool's own error that means a failure, where nothing better was found: its words, and what they mean.
     ToolError(Box<ToolError<T>>),
     /// A fallback's answer, to be labelled as such.
-    Served(Box<Served<T>>),
+    Served(Box<FallbackAnswer<T>>),
     /// No answer, and why.
-    Failed(Box<Report>),
+    Failed(Box<FailureReport>),
 }
 
 /// A tool's own error that stayed.
@@ -44,7 +44,7 @@ pub struct ToolError<T> {
     /// The tool's own answer.
     pub value: T,
     /// What it means.
-    pub report: Report,
+    pub report: FailureReport,
     /// The tool did not mark it as an error; a pattern of the operator did ([`crate::ToolErrors::patterns`]).
     pub is_unmarked: bool,
 }
@@ -58,7 +58,7 @@ impl<T> ToolError<T> {
 
 /// A fallback's answer.
 #[derive(Clone, Debug)]
-pub struct Served<T> {
+pub struct FallbackAnswer<T> {
     /// Which fallback: `cached`, `simplify`, `queue` …
     pub by: String,
     /// What it says about itself, for people and models.
@@ -68,23 +68,23 @@ pub struct Served<T> {
     /// The queue's number for it, where it was queued.
     pub id: Option<String>,
     /// The answer.
-    pub body: Body<T>,
+    pub body: FallbackBody<T>,
 }
 
 /// The substance of a fallback's answer.
 #[derive(Clone, Debug)]
-pub enum Body<T> {
+pub enum FallbackBody<T> {
     /// A tool's answer.
     Value(T),
     /// One answer for each item of a batch.
-    Items(Vec<Item<T>>),
+    Items(Vec<BatchItem<T>>),
     /// The note is all there is.
     Nothing,
 }
 
 /// What became of one item of a batch.
 #[derive(Clone, Debug)]
-pub struct Item<T> {
+pub struct BatchItem<T> {
     /// The item, as it stood in the arguments.
     pub input: Value,
     /// Its answer.
@@ -100,15 +100,15 @@ impl<T> Answer<T> {
             Outcome::Live(value) => Some(value),
             Outcome::ToolError(error) => Some(&error.value),
             Outcome::Served(served) => match &served.body {
-                Body::Value(value) => Some(value),
-                Body::Items(_) | Body::Nothing => None,
+                FallbackBody::Value(value) => Some(value),
+                FallbackBody::Items(_) | FallbackBody::Nothing => None,
             },
             Outcome::Failed(_) => None,
         }
     }
 
     /// Why there is no answer.
-    pub fn report(&self) -> Option<&Report> {
+    pub fn report(&self) -> Option<&FailureReport> {
         match &self.outcome {
             Outcome::Failed(report) => Some(report),
             Outcome::Live(_) | Outcome::ToolError(_) | Outcome::Served(_) => None,

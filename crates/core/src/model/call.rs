@@ -89,7 +89,7 @@ impl From<Value> for Call {
 
 /// A tool and its server.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub(crate) struct ToolNames {
     pub(crate) server: Arc<str>,
     pub(crate) tool: Arc<str>,
 }
@@ -103,7 +103,7 @@ pub struct Attempt {
     /// 1 for the first try of the call.
     pub number: u32,
     /// Whom to ask.
-    pub(crate) names: Arc<Names>,
+    pub(crate) names: Arc<ToolNames>,
     /// With these arguments.
     pub arguments: Arc<Value>,
     /// How long it may take before it is dropped.

@@ -16,12 +16,12 @@ const QUESTION_TIME: Duration = Duration::from_secs(600);
 pub struct CallControl {
     /// Most calls ask their client nothing, and then no clock is needed.
     clock: OnceLock<Clock>,
-    state: Mutex<State>,
+    state: Mutex<ControlState>,
     answered: Notify,
 }
 
 #[derive(Debug)]
-struct State {
+struct ControlState {
     /// How long the client may be waited for, over all questions together.
     question_time: Duration,
     /// Questions that the client has not answered, and since when there is one.
@@ -35,7 +35,7 @@ struct State {
     entry: u64,
 }
 
-impl Default for State {
+impl Default for ControlState {
     fn default() -> Self {
         let (since, asked) = (Moment::default(), Duration::ZERO);
         Self { question_time: QUESTION_TIME, open: 0, since, asked, is_last: false, has_left: false, entry: 0 }
@@ -43,7 +43,7 @@ impl Default for State {
 }
 
 impl CallControl {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ControlState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -83,21 +83,21 @@ impl CallControl {
     /// How long the client has been asked something, over all questions together.
     pub fn asked(&self) -> Duration {
         match self.lost_time() {
-            Lost::Open(left) => self.state().question_time.saturating_sub(left),
-            Lost::Answered(lost) => lost,
+            QuestionTime::Open(left) => self.state().question_time.saturating_sub(left),
+            QuestionTime::Answered(lost) => lost,
         }
     }
 
     /// The time that a call has lost to questions.
-    pub(crate) fn lost_time(&self) -> Lost {
-        let Some(now) = self.clock.get().map(Clock::now) else { return Lost::Answered(Duration::ZERO) };
+    pub(crate) fn lost_time(&self) -> QuestionTime {
+        let Some(now) = self.clock.get().map(Clock::now) else { return QuestionTime::Answered(Duration::ZERO) };
         let state = self.state();
         let open = if state.open > 0 { now.since(state.since) } else { Duration::ZERO };
         let asked = (state.asked + open).min(state.question_time);
         if state.open > 0 && asked < state.question_time {
-            return Lost::Open(state.question_time - asked);
+            return QuestionTime::Open(state.question_time - asked);
         }
-        Lost::Answered(asked)
+        QuestionTime::Answered(asked)
     }
 
     /// Waits until no question is open.
@@ -148,7 +148,7 @@ impl CallControl {
 }
 
 /// What a call has lost to questions.
-pub(crate) enum Lost {
+pub(crate) enum QuestionTime {
     /// A question is open, and may stay so for this long.
     Open(Duration),
     /// All are answered, or have had their time: this much, over all of them.

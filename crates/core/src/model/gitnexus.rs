@@ -1,7 +1,7 @@
 //! Decides what the `gitnexus` preset knows of GitNexus's tools: the nine of its browser server, the seventeen of npm `gitnexus` 1.6.12.
 
 use super::effect::Effect;
-use super::tool_errors::{ErrorMode, ErrorPattern, Find, ToolErrors, Transient};
+use super::tool_errors::{ErrorMatcher, ErrorMode, ErrorPattern, ToolErrors, TransientErrors};
 
 /// The tools that both have: a server without them is another one.
 pub(crate) const ANCHORS: [&str; 3] = ["context", "cypher", "impact"];
@@ -57,7 +57,7 @@ pub(crate) fn effect(name: &str) -> Option<Effect> {
 
 /// Its errors are objects in ordinary answers.
 pub(crate) fn tool_errors() -> ToolErrors {
-    let transient = Transient::Saying(PASSING.map(str::to_owned).into());
-    let pattern = ErrorPattern { find: Find::Json("error".to_owned()), transient, mode: ErrorMode::Fail };
+    let transient = TransientErrors::Saying(PASSING.map(str::to_owned).into());
+    let pattern = ErrorPattern { find: ErrorMatcher::Json("error".to_owned()), transient, mode: ErrorMode::Fail };
     ToolErrors { patterns: vec![pattern], ..ToolErrors::MARKED }
 }

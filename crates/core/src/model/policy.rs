@@ -8,12 +8,12 @@ use super::invalid::{self, Invalid};
 use super::tool_errors::ToolErrors;
 use crate::admit::cache::CachePolicy;
 use crate::admit::ledger::loops::LoopPolicy;
-use crate::admit::rate::Rate;
+use crate::admit::rate_limiter::Rate;
 use crate::attempt::breaker::BreakerPolicy;
 use crate::attempt::budget::BudgetPolicy;
+use crate::attempt::bulkhead::BulkheadPolicy;
 use crate::attempt::hedge::HedgePolicy;
 use crate::attempt::retry::RetryPolicy;
-use crate::attempt::slot::SlotPolicy;
 
 /// Everything that decides how calls of one tool are treated.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +28,7 @@ pub struct Policy {
     pub attempt_timeout: Option<Duration>,
     /// How many of its attempts run at a time, so that one slow tool does not take all slots of its server; `None`: as many as
     /// the server bears.
-    pub slots: Option<SlotPolicy>,
+    pub slots: Option<BulkheadPolicy>,
     /// How often to try.
     pub retry: RetryPolicy,
     /// When to stop trying; `None` turns the breaker off. A shared breaker follows the policy of those who
@@ -94,7 +94,7 @@ pub enum Fallback {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerPolicy {
     /// How many attempts run at a time.
-    pub slots: Option<SlotPolicy>,
+    pub slots: Option<BulkheadPolicy>,
     /// How many attempts start in a time; calls wait for their turn within their deadline.
     pub rate: Option<Rate>,
     /// How many retries it bears.

@@ -13,8 +13,8 @@ use crate::admit::ledger::loops::{LoopMode, LoopPolicy};
 use crate::attempt::backoff::Backoff;
 use crate::attempt::breaker::BreakerPolicy;
 use crate::attempt::retry::RetryPolicy;
-use crate::load::DeniedText;
-use crate::report::Style;
+use crate::report::TextStyle;
+use crate::startup::DeniedText;
 
 /// A named set of defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -145,11 +145,11 @@ impl Preset {
     }
 
     /// In whose words failures are told, unless that is set.
-    pub fn style(self) -> Style {
+    pub fn style(self) -> TextStyle {
         match self {
-            Preset::Default | Preset::Caipe => Style::Plain,
-            Preset::Blog => Style::Classic,
-            Preset::Gitnexus => Style::Gitnexus,
+            Preset::Default | Preset::Caipe => TextStyle::Plain,
+            Preset::Blog => TextStyle::Classic,
+            Preset::Gitnexus => TextStyle::Gitnexus,
         }
     }
 

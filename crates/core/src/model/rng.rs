@@ -4,10 +4,10 @@ use std::sync::{Mutex, PoisonError};
 
 /// Randomness for jitter. Cheap to share; read only when something already went wrong.
 #[derive(Debug)]
-pub struct Rng(Source);
+pub struct Rng(RngSource);
 
 #[derive(Debug)]
-enum Source {
+enum RngSource {
     Drawn(Mutex<fastrand::Rng>),
     Fixed(f64),
 }
@@ -15,24 +15,24 @@ enum Source {
 impl Rng {
     /// Seeded from the system's entropy.
     pub fn new() -> Self {
-        Self(Source::Drawn(Mutex::new(fastrand::Rng::new())))
+        Self(RngSource::Drawn(Mutex::new(fastrand::Rng::new())))
     }
 
     /// The same seed draws the same numbers.
     pub fn seeded(seed: u64) -> Self {
-        Self(Source::Drawn(Mutex::new(fastrand::Rng::with_seed(seed))))
+        Self(RngSource::Drawn(Mutex::new(fastrand::Rng::with_seed(seed))))
     }
 
     /// Always draws `unit`, brought into `[0, 1)`; shows the ends of a jitter range in tests.
     pub fn fixed(unit: f64) -> Self {
-        Self(Source::Fixed(unit.clamp(0.0, 1.0 - f64::EPSILON)))
+        Self(RngSource::Fixed(unit.clamp(0.0, 1.0 - f64::EPSILON)))
     }
 
     /// A number in `[0, 1)`.
     pub fn unit(&self) -> f64 {
         match &self.0 {
-            Source::Drawn(rng) => rng.lock().unwrap_or_else(PoisonError::into_inner).f64(),
-            Source::Fixed(unit) => *unit,
+            RngSource::Drawn(rng) => rng.lock().unwrap_or_else(PoisonError::into_inner).f64(),
+            RngSource::Fixed(unit) => *unit,
         }
     }
 }

@@ -8,7 +8,7 @@ use super::failure::Sent;
 
 /// How a connection failed, as the transport saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Transport {
+pub enum TransportFailure {
     /// Nothing listens there.
     Refused,
     /// The name does not exist.
@@ -45,7 +45,7 @@ pub enum Transport {
 
 /// How a server's process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Exit {
+pub enum ProcessExit {
     /// With this exit code.
     Code(i32),
     /// By this signal.
@@ -55,14 +55,14 @@ pub enum Exit {
 /// The facts of a failed attempt. Fill in what is known; the classifier ranks it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Signals {
+pub struct FailureSignals {
     /// The error text.
     pub message: String,
     /// How far the request got, for those who know it better than the rest tells. `Yes` is believed against any
     /// status or code: say it of a tool that has acted, not because bytes went out.
     pub sent: Sent,
     /// How the connection failed.
-    pub transport: Option<Transport>,
+    pub transport: Option<TransportFailure>,
     /// The HTTP status.
     pub status: Option<u16>,
     /// The response body, as far as it was read.
@@ -70,7 +70,7 @@ pub struct Signals {
     /// The JSON-RPC error code.
     pub code: Option<i64>,
     /// How the server's process ended.
-    pub exit: Option<Exit>,
+    pub exit: Option<ProcessExit>,
     /// How long the server asks to wait. It is not believed for more than a day.
     pub retry_after: Option<Duration>,
     /// The request belonged to a session the server had issued.
@@ -79,14 +79,14 @@ pub struct Signals {
     pub incident: Option<u64>,
 }
 
-impl Signals {
+impl FailureSignals {
     /// Only a text is known.
     pub fn text(message: impl Into<String>) -> Self {
         Self { message: message.into(), ..Self::default() }
     }
 
     /// The transport failed.
-    pub fn transport(transport: Transport, message: impl Into<String>) -> Self {
+    pub fn transport(transport: TransportFailure, message: impl Into<String>) -> Self {
         Self { transport: Some(transport), ..Self::text(message) }
     }
 
@@ -101,7 +101,7 @@ impl Signals {
     }
 
     /// The server's process ended.
-    pub fn exited(exit: Exit, message: impl Into<String>) -> Self {
+    pub fn exited(exit: ProcessExit, message: impl Into<String>) -> Self {
         Self { exit: Some(exit), ..Self::text(message) }
     }
 
@@ -160,43 +160,43 @@ impl Signals {
     }
 }
 
-impl From<&str> for Signals {
+impl From<&str> for FailureSignals {
     fn from(message: &str) -> Self {
         Self::text(message)
     }
 }
 
-impl From<String> for Signals {
+impl From<String> for FailureSignals {
     fn from(message: String) -> Self {
         Self::text(message)
     }
 }
 
-impl From<io::Error> for Signals {
+impl From<io::Error> for FailureSignals {
     fn from(error: io::Error) -> Self {
         Self::from_error(&error)
     }
 }
 
 /// The standard library tells a failed lookup only by its text.
-fn lookup_of(text: &str) -> Option<Transport> {
+fn lookup_of(text: &str) -> Option<TransportFailure> {
     let is_temporary = text.contains("Temporary failure");
-    let kind = if is_temporary { Transport::LookupFailed } else { Transport::UnknownHost };
+    let kind = if is_temporary { TransportFailure::LookupFailed } else { TransportFailure::UnknownHost };
     text.starts_with("failed to lookup address information").then_some(kind)
 }
 
 /// Only connecting is refused. A host can become unreachable, and time run out, while an answer is read too: whoever
 /// knows that it was the connecting that failed says so with [`Signals::with_sent`].
-fn transport_of(kind: io::ErrorKind) -> Option<Transport> {
+fn transport_of(kind: io::ErrorKind) -> Option<TransportFailure> {
     Some(match kind {
-        io::ErrorKind::ConnectionRefused => Transport::Refused,
-        io::ErrorKind::TimedOut => Transport::Timeout,
+        io::ErrorKind::ConnectionRefused => TransportFailure::Refused,
+        io::ErrorKind::TimedOut => TransportFailure::Timeout,
         io::ErrorKind::ConnectionReset
         | io::ErrorKind::ConnectionAborted
         | io::ErrorKind::NotConnected
         | io::ErrorKind::BrokenPipe
-        | io::ErrorKind::UnexpectedEof => Transport::Lost,
-        io::ErrorKind::InvalidData => Transport::Garbage,
+        | io::ErrorKind::UnexpectedEof => TransportFailure::Lost,
+        io::ErrorKind::InvalidData => TransportFailure::Garbage,
         _ => return None,
     })
 }
@@ -246,9 +246,9 @@ mod tests {
 
     #[test]
     fn an_io_error_deep_in_the_chain_is_found() {
-        let signals = Signals::from_error(&Wrapped(io::ErrorKind::ConnectionRefused.into()));
+        let signals = FailureSignals::from_error(&Wrapped(io::ErrorKind::ConnectionRefused.into()));
 
-        assert_eq!(signals.transport, Some(Transport::Refused));
+        assert_eq!(signals.transport, Some(TransportFailure::Refused));
         assert_eq!(signals.message, "request failed: connection refused");
     }
 
@@ -264,20 +264,20 @@ mod tests {
             (BrokenPipe, crate::Cause::Network, Sent::Maybe),
             (TimedOut, crate::Cause::Timeout, Sent::Maybe),
         ] {
-            let signals = Signals::from_error(&io::Error::from(kind));
+            let signals = FailureSignals::from_error(&io::Error::from(kind));
             let failure = crate::classify(&signals);
             assert_eq!((failure.cause, failure.sent), (cause, sent), "{kind:?}");
             assert_eq!(crate::classify(&signals.with_sent(Sent::Never)).sent, Sent::Never, "{kind:?} while connecting");
         }
-        assert_eq!(crate::classify(&Signals::from_error(&io::Error::from(AddrNotAvailable))).sent, Sent::Maybe);
-        let no_route = Signals::text("No route to host (os error 113)");
+        assert_eq!(crate::classify(&FailureSignals::from_error(&io::Error::from(AddrNotAvailable))).sent, Sent::Maybe);
+        let no_route = FailureSignals::text("No route to host (os error 113)");
         assert_eq!(crate::Classifier::new().classify_load(&no_route).disposition, crate::Disposition::Permanent);
     }
 
     #[test]
     fn what_only_the_source_says_is_heard() {
         let dns = io::Error::other("failed to lookup address information: Name or service not known");
-        let failure = crate::classify(&Signals::from_error(&Wrapped(dns)));
+        let failure = crate::classify(&FailureSignals::from_error(&Wrapped(dns)));
 
         assert_eq!((failure.cause, failure.sent), (crate::Cause::Network, Sent::Never));
     }

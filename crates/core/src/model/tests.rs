@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::counter::Anchor;
-use super::time::{Fast, nanos};
+use super::time::{FastClock, nanos};
 
 /// Four counts a nanosecond.
 fn anchor() -> Anchor {
@@ -60,7 +60,7 @@ fn who_was_interrupted_tells_nothing() {
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the clock is compared with the system's")]
 fn the_fast_clock_follows_the_systems_within_microseconds() {
-    let fast = Fast::new();
+    let fast = FastClock::new();
     let mut told = 0;
     while fast.began.elapsed() < Duration::from_millis(20) {
         let before = nanos(fast.began.elapsed());

@@ -51,46 +51,46 @@ pub fn whole_seconds(wait: Duration) -> u64 {
 
 /// A monotonic clock. Waiting always uses tokio's timer, whichever clock is read.
 #[derive(Clone, Debug)]
-pub struct Clock(Source);
+pub struct Clock(ClockSource);
 
 #[derive(Clone, Debug)]
-enum Source {
+enum ClockSource {
     Tokio(tokio::time::Instant),
-    Fast(Arc<Fast>),
+    Fast(Arc<FastClock>),
     Manual(Arc<AtomicU64>),
 }
 
 impl Clock {
     /// Follows tokio's clock, so that a paused runtime pauses every policy with it.
     pub fn tokio() -> Self {
-        Self(Source::Tokio(tokio::time::Instant::now()))
+        Self(ClockSource::Tokio(tokio::time::Instant::now()))
     }
 
     /// Follows the system's clock, read once a millisecond; in between the CPU's counter tells the time, which takes 10 ns
     /// instead of 25. Right within two microseconds, and within a millisecond where the counter misbehaves. It does not follow a paused
     /// tokio clock.
     pub fn fast() -> Self {
-        Self(Source::Fast(Arc::new(Fast::new())))
+        Self(ClockSource::Fast(Arc::new(FastClock::new())))
     }
 
     /// Moves only when [`Clock::advance`] is called; for tests of pieces that never wait.
     pub fn manual() -> Self {
-        Self(Source::Manual(Arc::new(AtomicU64::new(0))))
+        Self(ClockSource::Manual(Arc::new(AtomicU64::new(0))))
     }
 
     /// The current moment.
     #[inline]
     pub fn now(&self) -> Moment {
         match &self.0 {
-            Source::Tokio(origin) => Moment(nanos(origin.elapsed())),
-            Source::Fast(fast) => Moment(fast.nanos()),
-            Source::Manual(now) => Moment(now.load(Ordering::Relaxed)),
+            ClockSource::Tokio(origin) => Moment(nanos(origin.elapsed())),
+            ClockSource::Fast(fast) => Moment(fast.nanos()),
+            ClockSource::Manual(now) => Moment(now.load(Ordering::Relaxed)),
         }
     }
 
     /// Moves a manual clock forward; the other clocks move by themselves and ignore it.
     pub fn advance(&self, by: Duration) {
-        if let Source::Manual(now) = &self.0 {
+        if let ClockSource::Manual(now) = &self.0 {
             now.fetch_add(nanos(by), Ordering::Relaxed);
         }
     }
@@ -105,7 +105,7 @@ impl Default for Clock {
 
 /// The system's clock, and the counter that tells the time between two readings of it.
 #[derive(Debug)]
-pub(super) struct Fast {
+pub(super) struct FastClock {
     anchor: Anchor,
     counter: quanta::Clock,
     pub(super) began: Instant,
@@ -113,7 +113,7 @@ pub(super) struct Fast {
     reading: Mutex<()>,
 }
 
-impl Fast {
+impl FastClock {
     #[allow(clippy::disallowed_methods, reason = "this is where it is read")]
     pub(super) fn new() -> Self {
         let counter = quanta::Clock::new();
@@ -189,6 +189,6 @@ mod tests {
     #[test]
     fn tests_can_pause_time_and_so_the_default_clock_follows_tokio() {
         assert!(tokio_can_pause(), "a dependency of the tests asks for it");
-        assert!(matches!(Clock::default().0, Source::Tokio(_)));
+        assert!(matches!(Clock::default().0, ClockSource::Tokio(_)));
     }
 }

@@ -29,16 +29,16 @@ pub struct ToolErrors {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorPattern {
     /// By what they are known.
-    pub find: Find,
+    pub find: ErrorMatcher,
     /// Which of them may pass. The others are the caller's fault: not retried, and the server is not blamed.
-    pub transient: Transient,
+    pub transient: TransientErrors,
     /// What is done about them.
     pub mode: ErrorMode,
 }
 
 /// By what an error is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Find {
+pub enum ErrorMatcher {
     /// The answer is a JSON object, as its text or as structured content, that says something at this path (`error`, `status.error`).
     /// `null`, `false` and what is empty say nothing.
     Json(String),
@@ -48,7 +48,7 @@ pub enum Find {
 
 /// Which errors may pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Transient {
+pub enum TransientErrors {
     /// Those that plainly carry an upstream status.
     #[default]
     Plain,
@@ -79,7 +79,7 @@ pub struct Content {
 
 /// An error that a pattern found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Found<'a> {
+pub(crate) struct FoundError<'a> {
     pub(crate) pattern: &'a ErrorPattern,
     /// What it says.
     pub(crate) words: String,
@@ -102,7 +102,7 @@ impl ToolErrors {
     }
 
     /// The first error that a pattern finds.
-    pub(crate) fn find(&self, content: &Content) -> Option<Found<'_>> {
+    pub(crate) fn find(&self, content: &Content) -> Option<FoundError<'_>> {
         self.patterns.iter().find_map(|pattern| pattern.find(content))
     }
 }
@@ -110,38 +110,38 @@ impl ToolErrors {
 impl ErrorPattern {
     fn validate(&self) -> Result<(), Invalid> {
         let is_empty = match &self.find {
-            Find::Json(path) => path.split('.').any(str::is_empty),
-            Find::Text(text) => text.trim_start_matches('^').trim().is_empty(),
+            ErrorMatcher::Json(path) => path.split('.').any(str::is_empty),
+            ErrorMatcher::Text(text) => text.trim_start_matches('^').trim().is_empty(),
         };
         if is_empty {
             return Err(Invalid::new("tool_errors", "a pattern that is empty would fit every answer"));
         }
         match &self.transient {
-            Transient::Saying(phrases) if phrases.iter().any(|phrase| phrase.trim().is_empty()) => {
+            TransientErrors::Saying(phrases) if phrases.iter().any(|phrase| phrase.trim().is_empty()) => {
                 Err(Invalid::new("tool_errors", "transient must not hold an empty text; write true for every error"))
             }
             _ => Ok(()),
         }
     }
 
-    fn find(&self, content: &Content) -> Option<Found<'_>> {
+    fn find(&self, content: &Content) -> Option<FoundError<'_>> {
         let text = content.text.trim_start();
         let words = match &self.find {
-            Find::Json(path) => said_at(path, content)?,
-            Find::Text(pattern) => match pattern.strip_prefix('^') {
+            ErrorMatcher::Json(path) => said_at(path, content)?,
+            ErrorMatcher::Text(pattern) => match pattern.strip_prefix('^') {
                 Some(start) => begins_with(text, start),
                 None => contains(text, pattern),
             }
             .then(|| text.to_owned())?,
         };
         let may_pass = match &self.transient {
-            Transient::Plain => false,
-            Transient::Saying(phrases) => {
+            TransientErrors::Plain => false,
+            TransientErrors::Saying(phrases) => {
                 phrases.iter().any(|phrase| contains(&words, phrase) || contains(text, phrase))
             }
-            Transient::All => true,
+            TransientErrors::All => true,
         };
-        Some(Found { pattern: self, words: words.chars().take(KEPT).collect(), may_pass })
+        Some(FoundError { pattern: self, words: words.chars().take(KEPT).collect(), may_pass })
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn found(find: Find, transient: Transient, content: &Content) -> Option<(String, bool)> {
+    fn found(find: ErrorMatcher, transient: TransientErrors, content: &Content) -> Option<(String, bool)> {
         let errors =
             ToolErrors { marked: true, patterns: vec![ErrorPattern { find, transient, mode: ErrorMode::Fail }] };
         errors.find(content).map(|found| (found.words, found.may_pass))
@@ -191,8 +191,9 @@ mod tests {
 
     #[test]
     fn an_object_that_says_something_at_the_path_is_an_error() {
-        let at =
-            |path: &str, content: &Content| found(Find::Json(path.into()), Transient::Plain, content).map(|it| it.0);
+        let at = |path: &str, content: &Content| {
+            found(ErrorMatcher::Json(path.into()), TransientErrors::Plain, content).map(|it| it.0)
+        };
         let said = |words: &str| Some(words.to_owned());
         assert_eq!(at("error", &text(r#"{"error": "no such group"}"#)), said("no such group"));
         assert_eq!(at("error", &text("\n {\"error\": \"not ready\"}\n\n---\n**Next:** read")), said("not ready"));
@@ -220,7 +221,9 @@ mod tests {
 
     #[test]
     fn a_text_is_found_by_its_beginning_or_by_a_part() {
-        let by = |pattern: &str, said: &str| found(Find::Text(pattern.into()), Transient::Plain, &text(said)).is_some();
+        let by = |pattern: &str, said: &str| {
+            found(ErrorMatcher::Text(pattern.into()), TransientErrors::Plain, &text(said)).is_some()
+        };
         assert!(
             by("^Error:", "error: no such file")
                 && by("^Error:", "  Error: x")
@@ -232,28 +235,34 @@ mod tests {
 
     #[test]
     fn which_may_pass_is_said_by_words() {
-        let may_pass = |transient: Transient, said: &str| {
-            found(Find::Json("error".into()), transient, &text(said)).map(|it| it.1).unwrap()
+        let may_pass = |transient: TransientErrors, said: &str| {
+            found(ErrorMatcher::Json("error".into()), transient, &text(said)).map(|it| it.1).unwrap()
         };
-        let words = || Transient::Saying(vec!["retry later".into(), "not ready".into()]);
+        let words = || TransientErrors::Saying(vec!["retry later".into(), "not ready".into()]);
         assert!(may_pass(words(), r#"{"error": "LadybugDB Not Ready."}"#));
         assert!(may_pass(words(), r#"{"error": true, "hint": "Retry later"}"#));
         assert!(!may_pass(words(), r#"{"error": "no such group"}"#));
-        assert!(may_pass(Transient::All, r#"{"error": "no such group"}"#));
+        assert!(may_pass(TransientErrors::All, r#"{"error": "no such group"}"#));
     }
 
     #[test]
     fn patterns_that_would_fit_everything_are_refused() {
-        let check = |find: Find, transient: Transient| {
+        let check = |find: ErrorMatcher, transient: TransientErrors| {
             let pattern = ErrorPattern { find, transient, mode: ErrorMode::Fail };
             ToolErrors { marked: true, patterns: vec![pattern] }.validate().is_ok()
         };
-        assert!(check(Find::Json("a.b".into()), Transient::Plain) && check(Find::Text("^x".into()), Transient::All));
-        for empty in
-            [Find::Json(String::new()), Find::Json("a.".into()), Find::Text("^".into()), Find::Text(" ".into())]
-        {
-            assert!(!check(empty.clone(), Transient::Plain), "{empty:?}");
+        assert!(
+            check(ErrorMatcher::Json("a.b".into()), TransientErrors::Plain)
+                && check(ErrorMatcher::Text("^x".into()), TransientErrors::All)
+        );
+        for empty in [
+            ErrorMatcher::Json(String::new()),
+            ErrorMatcher::Json("a.".into()),
+            ErrorMatcher::Text("^".into()),
+            ErrorMatcher::Text(" ".into()),
+        ] {
+            assert!(!check(empty.clone(), TransientErrors::Plain), "{empty:?}");
         }
-        assert!(!check(Find::Text("x".into()), Transient::Saying(vec![String::new()])));
+        assert!(!check(ErrorMatcher::Text("x".into()), TransientErrors::Saying(vec![String::new()])));
     }
 }

@@ -11,23 +11,23 @@ use std::time::Duration;
 
 use super::{not_tried, skipping};
 use crate::attempt::breaker::{BreakerPolicy, CircuitBreaker};
-use crate::attempt::budget::Budget;
+use crate::attempt::budget::RetryBudget;
 use crate::attempt::deadline::{Deadline, within};
-use crate::attempt::retry::{RetryPolicy, Rules, try_until};
-use crate::attempt::watch::Watch;
+use crate::attempt::retry::{RetryLoop, RetryPolicy, try_until};
+use crate::attempt::watch::AttemptWatch;
 use crate::classify::{Classifier, Describe};
 use crate::env::Env;
 use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Failure};
 use crate::model::invalid::{self, Invalid};
 use crate::model::policy::MOST_STEPS;
-use crate::model::signals::Signals;
+use crate::model::signals::FailureSignals;
 use crate::model::time::millis;
+use crate::registry::durable::Promise;
 use crate::report::event::Event;
 use crate::report::one_line;
-use crate::state::durable::Promise;
 
-type Execute<T> = Box<dyn Fn() -> Promise<'static, Result<T, Signals>> + Send + Sync>;
+type Execute<T> = Box<dyn Fn() -> Promise<'static, Result<T, FailureSignals>> + Send + Sync>;
 /// How long a chain takes at most unless set: none of its steps can hang for ever.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -44,7 +44,7 @@ impl<T> Step<T> {
     /// A step called `name` that runs `execute`.
     pub fn new<F>(name: impl Into<String>, execute: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
-        F: Future<Output = Result<T, Signals>> + Send + 'static,
+        F: Future<Output = Result<T, FailureSignals>> + Send + 'static,
     {
         Self { name: name.into(), execute: Box::new(move || Box::pin(execute())), available: None }
     }
@@ -59,7 +59,7 @@ impl<T> Step<T> {
         self.available.as_ref().is_none_or(|available| available())
     }
 
-    pub(crate) async fn execute(&self) -> Result<T, Signals> {
+    pub(crate) async fn execute(&self) -> Result<T, FailureSignals> {
         (self.execute)().await
     }
 }
@@ -120,7 +120,7 @@ pub struct FallbackChain<T> {
     retry: RetryPolicy,
     effect: Effect,
     timeout: Duration,
-    budget: Option<Arc<Budget>>,
+    budget: Option<Arc<RetryBudget>>,
     classifier: Classifier,
     env: Env,
 }
@@ -158,7 +158,7 @@ impl<T> FallbackChain<T> {
     }
 
     /// One budget for the retries of all steps, which others may share.
-    pub fn budget(mut self, budget: Arc<Budget>) -> Self {
+    pub fn budget(mut self, budget: Arc<RetryBudget>) -> Self {
         self.budget = Some(budget);
         self
     }
@@ -216,7 +216,7 @@ impl<T> FallbackChain<T> {
 
     async fn try_step(&self, step: &Step<T>, deadline: Deadline, attempts: &mut u32) -> Result<T, Failure> {
         let breaker = self.breakers.breaker(&step.name);
-        let rules = Rules {
+        let rules = RetryLoop {
             policy: &self.retry,
             effect: self.effect,
             deadline,
@@ -231,7 +231,7 @@ impl<T> FallbackChain<T> {
             let number = *attempts;
             async move {
                 let permit = admitted?;
-                let watch = Watch::start(&self.env, names, number, false);
+                let watch = AttemptWatch::start(&self.env, names, number, false);
                 let result = match within(deadline.remaining(&self.env.clock), step.execute()).await {
                     Ok(result) => result,
                     Err(elapsed) => Err(elapsed.signals()),

@@ -12,19 +12,19 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use futures_util::stream::{self, StreamExt};
 use serde_json::Value;
 
-use super::{Skipped, budget_is_spent, served, split};
-use crate::attempt::budget::{Budget, Token};
-use crate::attempt::{Missed, Part};
+use super::{SkippedFallback, budget_is_spent, served, split};
+use crate::attempt::budget::{RetryBudget, RetryToken};
+use crate::attempt::{AttemptFailed, AttemptRole};
 use crate::classify::says_too_many_items;
-use crate::model::answer::{Body, Item, Served};
+use crate::model::answer::{BatchItem, FallbackAnswer, FallbackBody};
 use crate::model::call::Attempt;
 use crate::model::effect::Kind;
 use crate::model::failure::{Blame, Cause, Disposition, Failure, Sent};
 use crate::model::policy::{Fallback, Policy};
-use crate::model::signals::Signals;
+use crate::model::signals::FailureSignals;
+use crate::registry::Tool;
 use crate::report::{one_line, served as texts};
 use crate::run::Run;
-use crate::state::Tool;
 
 /// How many items of a batch are in flight at a time.
 const AT_A_TIME: usize = 4;
@@ -32,9 +32,15 @@ const AT_A_TIME: usize = 4;
 impl<T: Clone> Run<'_, T> {
     /// What a failure says of a whole batch at `tool`. A status is an answer to one request, and a batch may have made others
     /// before it: that nothing was done is proven by what was never sent, or said by whoever knows. A 413 speaks of the whole.
-    pub(crate) fn of_whole(&self, tool: &Tool, part: Part, arguments: &Value, signals: &Signals) -> Failure {
+    pub(crate) fn of_whole(
+        &self,
+        tool: &Tool,
+        part: AttemptRole,
+        arguments: &Value,
+        signals: &FailureSignals,
+    ) -> Failure {
         let mut failure = self.classifier().classify(signals);
-        let is_whole = tool.policy.kind == Some(Kind::Batch) && matches!(part, Part::Call | Part::Other);
+        let is_whole = tool.policy.kind == Some(Kind::Batch) && matches!(part, AttemptRole::Call | AttemptRole::Other);
         if !is_whole || split::is_single(arguments, argument_of(&tool.policy)) {
             return failure;
         }
@@ -47,7 +53,7 @@ impl<T: Clone> Run<'_, T> {
     }
 
     /// Whether what became of the whole batch will be followed by its first item at once, so that this can speak for both.
-    fn goes_on_by_items(&self, missed: &Missed<T>) -> bool {
+    fn goes_on_by_items(&self, missed: &AttemptFailed<T>) -> bool {
         let (failure, words) = &**missed;
         let Some(Fallback::OneByOne(argument)) = self.tool.policy.fallback.first() else { return false };
         words.is_none()
@@ -58,7 +64,7 @@ impl<T: Clone> Run<'_, T> {
     }
 
     /// Whether a breaker is spared what became of the whole batch, because its first item follows. Noted, for if it does not.
-    pub(crate) fn spares(&self, missed: &Missed<T>) -> bool {
+    pub(crate) fn spares(&self, missed: &AttemptFailed<T>) -> bool {
         let is_spared = self.goes_on_by_items(missed);
         if is_spared {
             self.spared().push(missed.0.incident);
@@ -91,32 +97,32 @@ impl<T: Clone> Run<'_, T> {
         argument: Option<&str>,
         failure: &Failure,
         send: &impl Fn(Attempt) -> F,
-    ) -> Result<Served<T>, Skipped>
+    ) -> Result<FallbackAnswer<T>, SkippedFallback>
     where
-        F: Future<Output = Result<T, Signals>>,
+        F: Future<Output = Result<T, FailureSignals>>,
     {
-        let items = split::one_by_one(&self.call.arguments, argument).ok_or(Skipped::Unavailable)?;
+        let items = split::one_by_one(&self.call.arguments, argument).ok_or(SkippedFallback::Unavailable)?;
         let of = items.len();
         let is_throttled = failure.cause == Cause::RateLimited;
         self.let_it_rest(failure).await?;
-        let (stopped, purse) = (OnceLock::new(), Purse::of(&self.tool.server.budget));
+        let (stopped, purse) = (OnceLock::new(), ItemBudget::of(&self.tool.server.budget));
         let going = (&stopped, &purse);
         let mut items = items.into_iter();
         let mut results = Vec::with_capacity(of);
         if let Some(first) = items.next() {
-            results.push(self.item(first, Part::FirstItem, going, send).await);
+            results.push(self.item(first, AttemptRole::FirstItem, going, send).await);
         }
         let at_a_time = if is_throttled { 1 } else { AT_A_TIME };
-        let rest = stream::iter(items).map(|item| self.item(item, Part::Again, going, send)).buffered(at_a_time);
+        let rest = stream::iter(items).map(|item| self.item(item, AttemptRole::Again, going, send)).buffered(at_a_time);
         results.extend(rest.collect::<Vec<_>>().await);
         let done = results.iter().filter(|item| item.result.is_ok()).count();
         let worst =
             results.iter().min_by_key(|item| !item.may_have_executed).and_then(|item| item.result.as_ref().err());
         match worst {
-            Some(failed) if done == 0 => Err(Skipped::Failed(failed.clone())),
+            Some(failed) if done == 0 => Err(SkippedFallback::Failed(failed.clone())),
             _ => {
                 let note = texts::one_by_one(self.pipeline.style, self.tool.policy.kind, done, of, failure);
-                Ok(served("split_batch", note, Body::Items(results)))
+                Ok(served("split_batch", note, FallbackBody::Items(results)))
             }
         }
     }
@@ -125,19 +131,19 @@ impl<T: Clone> Run<'_, T> {
     async fn item<F>(
         &self,
         (input, arguments): (Value, Value),
-        part: Part,
-        (stopped, purse): (&OnceLock<Failure>, &Purse<'_>),
+        part: AttemptRole,
+        (stopped, purse): (&OnceLock<Failure>, &ItemBudget<'_>),
         send: &impl Fn(Attempt) -> F,
-    ) -> Item<T>
+    ) -> BatchItem<T>
     where
-        F: Future<Output = Result<T, Signals>>,
+        F: Future<Output = Result<T, FailureSignals>>,
     {
         if self.is_last() {
             let words = "not sent, because the call was ended before it";
             let _first = stopped.set(Failure::local(Cause::Cancelled, None, words));
         }
         if let Some(reason) = stopped.get() {
-            return Item { input, result: Err(reason.clone()), may_have_executed: false };
+            return BatchItem { input, result: Err(reason.clone()), may_have_executed: false };
         }
         let result = match purse.has_token() {
             true => self.ask_paid(self.tool, part, arguments, send).await,
@@ -147,18 +153,19 @@ impl<T: Clone> Run<'_, T> {
         if failure.is_some_and(is_trouble) {
             purse.pay();
         }
-        let ends_it = |failure: &&Failure| is_refused(failure) || (part == Part::FirstItem && is_trouble(failure));
+        let ends_it =
+            |failure: &&Failure| is_refused(failure) || (part == AttemptRole::FirstItem && is_trouble(failure));
         if let Some(failure) = failure.filter(ends_it) {
             let words = format!("not sent, because an item before it failed: {}", one_line(&failure.message));
             let _first = stopped.set(Failure::local(failure.cause, failure.retry_after, words));
         }
         let may_have_executed = failure.is_some_and(|failure| failure.may_have_executed(self.tool.policy.effect));
-        Item { input, result, may_have_executed }
+        BatchItem { input, result, may_have_executed }
     }
 
     /// Waits as long as a server that is at its limit asks for, or else as before a retry. A pause that leaves no time for
     /// an item is not begun.
-    async fn let_it_rest(&self, failure: &Failure) -> Result<(), Skipped> {
+    async fn let_it_rest(&self, failure: &Failure) -> Result<(), SkippedFallback> {
         let (policy, env) = (&self.tool.policy.retry, self.env());
         let asked = failure.asked_pause().unwrap_or_default();
         let wait = match failure.cause {
@@ -166,13 +173,13 @@ impl<T: Clone> Run<'_, T> {
             _ => asked,
         };
         if asked > policy.longest_pause || !self.deadline().allows(wait, &env.clock) {
-            return Err(Skipped::Unavailable);
+            return Err(SkippedFallback::Unavailable);
         }
         if !wait.is_zero() {
             self.note_wait();
             tokio::time::sleep(wait).await;
         }
-        if self.is_last() { Err(Skipped::Unavailable) } else { Ok(()) }
+        if self.is_last() { Err(SkippedFallback::Unavailable) } else { Ok(()) }
     }
 }
 
@@ -185,13 +192,13 @@ fn argument_of(policy: &Policy) -> Option<&str> {
 }
 
 /// What the items are paid from: a token is at hand whenever one starts.
-struct Purse<'a> {
-    budget: &'a Budget,
-    token: Mutex<Option<Token<'a>>>,
+struct ItemBudget<'a> {
+    budget: &'a RetryBudget,
+    token: Mutex<Option<RetryToken<'a>>>,
 }
 
-impl<'a> Purse<'a> {
-    fn of(budget: &'a Budget) -> Self {
+impl<'a> ItemBudget<'a> {
+    fn of(budget: &'a RetryBudget) -> Self {
         Self { budget, token: Mutex::default() }
     }
 
@@ -209,7 +216,7 @@ impl<'a> Purse<'a> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Token<'a>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<RetryToken<'a>>> {
         self.token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

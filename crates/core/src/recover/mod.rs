@@ -17,28 +17,28 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::admit::cache::Stale;
+use crate::admit::cache::StaleResponse;
 use crate::admit::key::CallKey;
 use crate::attempt::deadline::within;
-use crate::attempt::written::Written;
-use crate::attempt::{OwnWords, Part};
+use crate::attempt::write_in_progress::WriteInProgress;
+use crate::attempt::{AttemptRole, OwnWords};
 use crate::classify::Describe;
-use crate::model::answer::{Body, Outcome, Served};
+use crate::model::answer::{FallbackAnswer, FallbackBody, Outcome};
 use crate::model::call::{Attempt, Call};
 use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Disposition, Failure, Sent};
 use crate::model::policy::{Fallback, Policy};
-use crate::model::signals::Signals;
+use crate::model::signals::FailureSignals;
+use crate::registry::Tool;
+use crate::registry::durable::NotQueued;
 use crate::report::event::Event;
 use crate::report::{served as texts, without_credentials};
 use crate::run::Run;
 use crate::settings::Pipeline;
-use crate::state::Tool;
-use crate::state::durable::NotQueued;
 use chain::{Step, warning};
 
 /// Why a fallback did not answer.
-enum Skipped {
+enum SkippedFallback {
     /// It has nothing to offer now.
     Unavailable,
     /// The time was up before it began.
@@ -47,9 +47,9 @@ enum Skipped {
     Failed(Failure),
 }
 
-impl From<Failure> for Skipped {
+impl From<Failure> for SkippedFallback {
     fn from(failure: Failure) -> Self {
-        Skipped::Failed(failure)
+        SkippedFallback::Failed(failure)
     }
 }
 
@@ -63,7 +63,7 @@ impl<T: Clone> Pipeline<T> {
         tool.policy.fallback.contains(&Fallback::Cached) && self.stale_copy(tool, key()).is_some()
     }
 
-    fn stale_copy(&self, tool: &Tool, key: CallKey) -> Option<Stale<T>> {
+    fn stale_copy(&self, tool: &Tool, key: CallKey) -> Option<StaleResponse<T>> {
         self.gatekeeper.copies.stale(key, tool.policy.cache.stale_if_error?, tool.server.writes())
     }
 }
@@ -80,7 +80,7 @@ impl<T: Clone> Run<'_, T> {
         warnings: &mut Vec<String>,
     ) -> Outcome<T>
     where
-        F: Future<Output = Result<T, Signals>>,
+        F: Future<Output = Result<T, FailureSignals>>,
     {
         warnings.push(self.first_warning(&failure));
         if self.must_be_told(&failure) {
@@ -93,15 +93,15 @@ impl<T: Clone> Run<'_, T> {
             // A server that has answered a write knows best what became of it.
             let is_answered = matches!(fallback, Fallback::Queue) && own_words.is_some();
             let answered = match is_answered || !fallback.mends(&failure) {
-                true => Err(Skipped::Unavailable),
+                true => Err(SkippedFallback::Unavailable),
                 false => self.fall_back(fallback, &failure, send).await,
             };
             self.blame_spared();
             match answered {
                 Ok(served) => return self.serve(served),
-                Err(Skipped::Unavailable) => warnings.push(skipping(&self.step_name(fallback.name()))),
-                Err(Skipped::NoTime) => warnings.push(not_tried(&self.step_name(fallback.name()))),
-                Err(Skipped::Failed(next)) => {
+                Err(SkippedFallback::Unavailable) => warnings.push(skipping(&self.step_name(fallback.name()))),
+                Err(SkippedFallback::NoTime) => warnings.push(not_tried(&self.step_name(fallback.name()))),
+                Err(SkippedFallback::Failed(next)) => {
                     warnings.push(warning(&self.step_name(fallback.name()), &next));
                     if self.must_be_told(&next) {
                         return self.fail(next);
@@ -115,9 +115,9 @@ impl<T: Clone> Run<'_, T> {
             self.begin_share(own_steps.len() - index);
             match self.own_step(step, &failure).await {
                 Ok(served) => return self.serve(served),
-                Err(Skipped::Unavailable) => warnings.push(skipping(&step.name)),
-                Err(Skipped::NoTime) => warnings.push(not_tried(&step.name)),
-                Err(Skipped::Failed(next)) => {
+                Err(SkippedFallback::Unavailable) => warnings.push(skipping(&step.name)),
+                Err(SkippedFallback::NoTime) => warnings.push(not_tried(&step.name)),
+                Err(SkippedFallback::Failed(next)) => {
                     warnings.push(warning(&step.name, &next));
                     if self.must_be_told(&next) {
                         return self.fail(next);
@@ -156,9 +156,9 @@ impl<T: Clone> Run<'_, T> {
         fallback: &Fallback,
         failure: &Failure,
         send: &impl Fn(Attempt) -> F,
-    ) -> Result<Served<T>, Skipped>
+    ) -> Result<FallbackAnswer<T>, SkippedFallback>
     where
-        F: Future<Output = Result<T, Signals>>,
+        F: Future<Output = Result<T, FailureSignals>>,
     {
         let (name, style, kind) = (fallback.name(), self.pipeline.style, self.tool.policy.kind);
         let hides_its_fate = matches!(fallback, Fallback::Text(_) | Fallback::Alternate { .. });
@@ -166,7 +166,7 @@ impl<T: Clone> Run<'_, T> {
         let writes_anew = asks_again || matches!(fallback, Fallback::Alternate { .. } | Fallback::Queue);
         let is_kept_whole = *fallback != Fallback::Queue || self.call.context.is_none();
         if (writes_anew && self.call.written.is_some()) || !is_kept_whole {
-            return Err(Skipped::Unavailable);
+            return Err(SkippedFallback::Unavailable);
         }
         if let Fallback::PreviousPage(argument) = fallback
             && let Some(copy) = self.copy_of_previous_page(argument.as_deref(), failure)
@@ -179,31 +179,32 @@ impl<T: Clone> Run<'_, T> {
         // Whoever cancelled a write that was not sent does not want it done later either.
         let is_over = (fallback.asks() && self.is_last()) || (*fallback == Fallback::Queue && self.was_cancelled());
         if (hides_its_fate && self.may_have_acted()) || (asks_again && must_wait) || is_over {
-            return Err(Skipped::Unavailable);
+            return Err(SkippedFallback::Unavailable);
         }
         if fallback.asks() && self.remaining().is_zero() {
-            return Err(Skipped::NoTime);
+            return Err(SkippedFallback::NoTime);
         }
         match fallback {
             Fallback::Cached => self.cached(failure),
-            Fallback::Text(text) => Ok(served(name, text.clone(), Body::Nothing)),
+            Fallback::Text(text) => Ok(served(name, text.clone(), FallbackBody::Nothing)),
             Fallback::Queue => self.queue(failure).await,
             Fallback::Simplify(argument) => self.simpler(argument.as_deref(), failure, send).await,
             Fallback::PreviousPage(argument) => {
-                let arguments =
-                    page::previous_page(&self.call.arguments, argument.as_deref()).ok_or(Skipped::Unavailable)?;
-                let value = self.ask(self.tool, Part::Again, arguments, send).await?;
-                Ok(served(name, texts::previous_page(style, kind, None, failure), Body::Value(value)))
+                let arguments = page::previous_page(&self.call.arguments, argument.as_deref())
+                    .ok_or(SkippedFallback::Unavailable)?;
+                let value = self.ask(self.tool, AttemptRole::Again, arguments, send).await?;
+                Ok(served(name, texts::previous_page(style, kind, None, failure), FallbackBody::Value(value)))
             }
             Fallback::Alternate { server, tool, map } => {
                 let is_elsewhere = **server != *self.tool.server.name;
                 // A pattern that names a tool for many may fit that tool too.
                 let is_other = is_elsewhere || **tool != *self.tool.name;
-                let other = self.pipeline.find(server, tool).filter(|_| is_other).ok_or(Skipped::Unavailable)?;
-                let value = self.ask(&other, Part::Other, mapped(&self.call.arguments, map), send).await?;
+                let other =
+                    self.pipeline.find(server, tool).filter(|_| is_other).ok_or(SkippedFallback::Unavailable)?;
+                let value = self.ask(&other, AttemptRole::Other, mapped(&self.call.arguments, map), send).await?;
                 let other =
                     if is_elsewhere { format!("{tool} of {server}") } else { format!("{}{tool}", self.call.prefix) };
-                Ok(served(name, texts::alternate(&other, &self.shown_name(), failure), Body::Value(value)))
+                Ok(served(name, texts::alternate(&other, &self.shown_name(), failure), FallbackBody::Value(value)))
             }
             Fallback::OneByOne(argument) => self.one_by_one(argument.as_deref(), failure, send).await,
         }
@@ -215,19 +216,19 @@ impl<T: Clone> Run<'_, T> {
         argument: Option<&str>,
         failure: &Failure,
         send: &impl Fn(Attempt) -> F,
-    ) -> Result<Served<T>, Skipped>
+    ) -> Result<FallbackAnswer<T>, SkippedFallback>
     where
-        F: Future<Output = Result<T, Signals>>,
+        F: Future<Output = Result<T, FailureSignals>>,
     {
-        let mut last = Skipped::Unavailable;
+        let mut last = SkippedFallback::Unavailable;
         for (query, arguments) in simplify::simplified(&self.call.arguments, argument) {
             if self.is_last() {
                 break;
             }
-            match self.ask(self.tool, Part::Again, arguments, send).await {
+            match self.ask(self.tool, AttemptRole::Again, arguments, send).await {
                 Ok(value) => {
                     let note = texts::simplified(self.pipeline.style, self.tool.policy.kind, &query, failure);
-                    return Ok(served("simplify", note, Body::Value(value)));
+                    return Ok(served("simplify", note, FallbackBody::Value(value)));
                 }
                 // What ends the search for an answer ends this one too.
                 Err(failed) if self.must_be_told(&failed) => return Err(failed.into()),
@@ -237,20 +238,20 @@ impl<T: Clone> Run<'_, T> {
         Err(last)
     }
 
-    fn cached(&self, failure: &Failure) -> Result<Served<T>, Skipped> {
-        let stale = self.pipeline.stale_copy(self.tool, self.copy_key()).ok_or(Skipped::Unavailable)?;
+    fn cached(&self, failure: &Failure) -> Result<FallbackAnswer<T>, SkippedFallback> {
+        let stale = self.pipeline.stale_copy(self.tool, self.copy_key()).ok_or(SkippedFallback::Unavailable)?;
         let note = texts::cached(self.pipeline.style, self.tool.policy.kind, stale.age, stale.before_a_write, failure);
-        Ok(Served { age: Some(stale.age), ..served("cached", note, Body::Value(stale.value)) })
+        Ok(FallbackAnswer { age: Some(stale.age), ..served("cached", note, FallbackBody::Value(stale.value)) })
     }
 
     /// The page before, as this caller saw it last: the server that failed need not be asked for it.
-    fn copy_of_previous_page(&self, argument: Option<&str>, failure: &Failure) -> Option<Served<T>> {
+    fn copy_of_previous_page(&self, argument: Option<&str>, failure: &Failure) -> Option<FallbackAnswer<T>> {
         let arguments = Arc::new(page::previous_page(&self.call.arguments, argument)?);
         let keys = &self.pipeline.keys;
         let key = keys.of_copy(keys.of(self.tool, &Call { arguments, ..self.call.clone() }), self.call);
         let stale = self.pipeline.stale_copy(self.tool, key)?;
         let note = texts::previous_page(self.pipeline.style, self.tool.policy.kind, Some(stale.age), failure);
-        Some(Served { age: Some(stale.age), ..served("previous_page", note, Body::Value(stale.value)) })
+        Some(FallbackAnswer { age: Some(stale.age), ..served("previous_page", note, FallbackBody::Value(stale.value)) })
     }
 
     /// A copy for a client that waits for an identical call, and may give up before that is answered.
@@ -258,7 +259,8 @@ impl<T: Clone> Run<'_, T> {
         let stale = self.pipeline.stale_copy(self.tool, self.copy_key())?;
         let is_allowed = self.tool.policy.fallback.contains(&Fallback::Cached);
         let note = texts::cached_meanwhile(self.pipeline.style, self.tool.policy.kind, stale.age, stale.before_a_write);
-        let served = Served { age: Some(stale.age), ..served("cached", note, Body::Value(stale.value)) };
+        let served =
+            FallbackAnswer { age: Some(stale.age), ..served("cached", note, FallbackBody::Value(stale.value)) };
         is_allowed.then(|| self.serve(served))
     }
 
@@ -267,11 +269,11 @@ impl<T: Clone> Run<'_, T> {
         self.pipeline.is_rescued(self.tool, || self.copy_key())
     }
 
-    async fn queue(&self, failure: &Failure) -> Result<Served<T>, Skipped> {
-        let durable = self.pipeline.durable.as_deref().ok_or(Skipped::Unavailable)?;
+    async fn queue(&self, failure: &Failure) -> Result<FallbackAnswer<T>, SkippedFallback> {
+        let durable = self.pipeline.durable.as_deref().ok_or(SkippedFallback::Unavailable)?;
         // What stays broken until a person acts would wait for ever.
         if failure.disposition != Disposition::Transient {
-            return Err(Skipped::Unavailable);
+            return Err(SkippedFallback::Unavailable);
         }
         // Noted first: also whoever leaves meanwhile may have it queued.
         let is_noted = self.note_queueing();
@@ -293,7 +295,7 @@ impl<T: Clone> Run<'_, T> {
         };
         let is_held = !self.tool.policy.effect.is_replayable() && self.tool.policy.uncertain_write_hold.is_some();
         let note = texts::queued(self.pipeline.style, &self.shown_name(), &id, is_held, failure);
-        Ok(Served { id: Some(id), ..served("queue", note, Body::Nothing) })
+        Ok(FallbackAnswer { id: Some(id), ..served("queue", note, FallbackBody::Nothing) })
     }
 
     /// Nobody knows whether the write is waiting in the store.
@@ -308,12 +310,12 @@ impl<T: Clone> Run<'_, T> {
     async fn ask<F>(
         &self,
         tool: &Tool,
-        part: Part,
+        part: AttemptRole,
         arguments: Value,
         send: &impl Fn(Attempt) -> F,
     ) -> Result<T, Failure>
     where
-        F: Future<Output = Result<T, Signals>>,
+        F: Future<Output = Result<T, FailureSignals>>,
     {
         let token = tool.server.budget.withdraw().ok_or_else(budget_is_spent)?;
         let before = self.attempts();
@@ -329,12 +331,12 @@ impl<T: Clone> Run<'_, T> {
     async fn ask_paid<F>(
         &self,
         tool: &Tool,
-        part: Part,
+        part: AttemptRole,
         arguments: Value,
         send: &impl Fn(Attempt) -> F,
     ) -> Result<T, Failure>
     where
-        F: Future<Output = Result<T, Signals>>,
+        F: Future<Output = Result<T, FailureSignals>>,
     {
         let value = self.once(tool, &Arc::new(arguments), part, send).await.map_err(|missed| missed.0)?;
         match self.error_text(&value) {
@@ -352,25 +354,25 @@ impl<T: Clone> Run<'_, T> {
         failure
     }
 
-    async fn own_step(&self, step: &Step<T>, failure: &Failure) -> Result<Served<T>, Skipped> {
+    async fn own_step(&self, step: &Step<T>, failure: &Failure) -> Result<FallbackAnswer<T>, SkippedFallback> {
         let hides_its_fate = self.may_have_acted();
         if hides_its_fate || self.is_last() || !step.is_available() {
-            return Err(Skipped::Unavailable);
+            return Err(SkippedFallback::Unavailable);
         }
         if self.remaining().is_zero() {
-            return Err(Skipped::NoTime);
+            return Err(SkippedFallback::NoTime);
         }
         // One budget for the whole chain: a step that works costs nothing, and those that fail are no more than it bears.
         let token = self.tool.server.budget.withdraw().ok_or_else(budget_is_spent)?;
         let value = self.execute(step).await.inspect_err(|_| token.spend())?;
         let short = step.name.strip_prefix(&format!("{}-", self.tool.name)).unwrap_or(&step.name);
-        Ok(served(short, texts::alternate(&step.name, &self.tool.name, failure), Body::Value(value)))
+        Ok(served(short, texts::alternate(&step.name, &self.tool.name, failure), FallbackBody::Value(value)))
     }
 
     async fn execute(&self, step: &Step<T>) -> Result<T, Failure> {
         let (number, effect) = (self.count_attempt(), self.tool.policy.effect);
         // What holds for a write of the tool itself holds for one that is made in its place.
-        let written = Written::by(self, self.tool);
+        let written = WriteInProgress::by(self, self.tool);
         let result = match within(self.remaining(), step.execute()).await {
             Ok(result) => result,
             Err(elapsed) => Err(elapsed.signals()),
@@ -384,7 +386,7 @@ impl<T: Clone> Run<'_, T> {
         }
     }
 
-    fn serve(&self, served: Served<T>) -> Outcome<T> {
+    fn serve(&self, served: FallbackAnswer<T>) -> Outcome<T> {
         self.emit(|server, tool| Event::FallbackServed { server, tool, step: served.by.clone() });
         Outcome::Served(Box::new(served))
     }
@@ -408,8 +410,8 @@ pub(crate) fn not_tried(step: &str) -> String {
     format!("{step}: not tried, no time was left")
 }
 
-fn served<T>(by: &str, note: String, body: Body<T>) -> Served<T> {
-    Served { by: by.to_owned(), note, age: None, id: None, body }
+fn served<T>(by: &str, note: String, body: FallbackBody<T>) -> FallbackAnswer<T> {
+    FallbackAnswer { by: by.to_owned(), note, age: None, id: None, body }
 }
 
 impl Policy {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::listening::{Listeners, Listening};
-use crate::attempt::breaker::Status;
+use crate::attempt::breaker::BreakerStatus;
 use crate::model::failure::{Cause, Disposition};
 use crate::model::time::millis;
 
@@ -77,9 +77,9 @@ pub enum Event {
         /// The breaker's name: a tool, a server, or `global`.
         name: String,
         /// Before.
-        from: Status,
+        from: BreakerStatus,
         /// After.
-        to: Status,
+        to: BreakerStatus,
     },
     /// An open breaker refused a call, or would have in shadow mode.
     BreakerRejected {
@@ -185,10 +185,10 @@ const QUEUE: usize = 1024;
 
 /// The stream of events. Clones feed the same listeners.
 #[derive(Clone, Debug)]
-pub struct Events(Arc<Stream>);
+pub struct Events(Arc<EventStream>);
 
 #[derive(Debug)]
-struct Stream {
+struct EventStream {
     sender: broadcast::Sender<Arc<Event>>,
     /// Only what is rare: retries and changes of breakers. Whoever wants no more costs calls that work nothing.
     rare: broadcast::Sender<Arc<Event>>,
@@ -200,7 +200,7 @@ impl Events {
     /// A stream without listeners.
     pub fn new() -> Self {
         let ((sender, _), (rare, _)) = (broadcast::channel(QUEUE), broadcast::channel(QUEUE));
-        Self(Arc::new(Stream { sender, rare, listeners: Listeners::default() }))
+        Self(Arc::new(EventStream { sender, rare, listeners: Listeners::default() }))
     }
 
     /// Listens from now on.
@@ -414,7 +414,11 @@ mod tests {
         };
         assert_eq!(retry.to_string(), "[Retry] Attempt 1/3 failed. Retrying in 1180ms. Error: 429");
 
-        let change = Event::BreakerChanged { name: "get_issue".into(), from: Status::HalfOpen, to: Status::Closed };
+        let change = Event::BreakerChanged {
+            name: "get_issue".into(),
+            from: BreakerStatus::HalfOpen,
+            to: BreakerStatus::Closed,
+        };
         assert_eq!(change.to_string(), "[CircuitBreaker] get_issue: half-open → closed");
     }
 }

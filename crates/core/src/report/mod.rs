@@ -14,7 +14,7 @@ pub use render::{Format, Rendering};
 pub(crate) use sanitize::{beginning, one_line, without_credentials};
 pub use sanitize::{is_unseen, quote, sanitize};
 pub use stamp::iso;
-pub use texts::Style;
+pub use texts::TextStyle;
 
 use std::sync::atomic;
 use std::time::{Duration, SystemTime};
@@ -31,7 +31,7 @@ pub(crate) use texts::served;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[non_exhaustive]
-pub enum Code {
+pub enum ErrorCode {
     /// No answer in time.
     Timeout,
     /// The breaker is open.
@@ -68,28 +68,28 @@ pub enum Code {
     InternalError,
 }
 
-impl Code {
+impl ErrorCode {
     /// The code of a failure's cause.
     pub fn of(cause: Cause) -> Self {
         match cause {
-            Cause::RateLimited => Code::RateLimited,
-            Cause::Timeout => Code::Timeout,
-            Cause::AuthExpired => Code::AuthRequired,
-            Cause::Denied | Cause::Refusal => Code::Denied,
-            Cause::InvalidInput => Code::ValidationError,
-            Cause::UnknownTool => Code::ToolNotFound,
-            Cause::Network | Cause::SessionLost => Code::ConnectionLost,
-            Cause::Misbehaved => Code::UpstreamError,
-            Cause::Loop => Code::LoopDetected,
-            Cause::Uncertain => Code::WriteUncertain,
-            Cause::Queued => Code::AlreadyQueued,
-            Cause::CircuitOpen => Code::CircuitOpen,
-            Cause::Overloaded => Code::Overloaded,
-            Cause::Starting => Code::ServerStarting,
-            Cause::Away => Code::ConnectionLost,
-            Cause::Unavailable => Code::ServerUnavailable,
-            Cause::GivenUp => Code::RetryExhausted,
-            Cause::Cancelled => Code::InternalError,
+            Cause::RateLimited => ErrorCode::RateLimited,
+            Cause::Timeout => ErrorCode::Timeout,
+            Cause::AuthExpired => ErrorCode::AuthRequired,
+            Cause::Denied | Cause::Refusal => ErrorCode::Denied,
+            Cause::InvalidInput => ErrorCode::ValidationError,
+            Cause::UnknownTool => ErrorCode::ToolNotFound,
+            Cause::Network | Cause::SessionLost => ErrorCode::ConnectionLost,
+            Cause::Misbehaved => ErrorCode::UpstreamError,
+            Cause::Loop => ErrorCode::LoopDetected,
+            Cause::Uncertain => ErrorCode::WriteUncertain,
+            Cause::Queued => ErrorCode::AlreadyQueued,
+            Cause::CircuitOpen => ErrorCode::CircuitOpen,
+            Cause::Overloaded => ErrorCode::Overloaded,
+            Cause::Starting => ErrorCode::ServerStarting,
+            Cause::Away => ErrorCode::ConnectionLost,
+            Cause::Unavailable => ErrorCode::ServerUnavailable,
+            Cause::GivenUp => ErrorCode::RetryExhausted,
+            Cause::Cancelled => ErrorCode::InternalError,
         }
     }
 
@@ -97,45 +97,45 @@ impl Code {
     pub fn is_retryable(self) -> bool {
         !matches!(
             self,
-            Code::RetryExhausted
-                | Code::AuthRequired
-                | Code::Denied
-                | Code::ServerUnavailable
-                | Code::LoopDetected
-                | Code::WriteUncertain
-                | Code::AlreadyQueued
-                | Code::ValidationError
-                | Code::ToolNotFound
+            ErrorCode::RetryExhausted
+                | ErrorCode::AuthRequired
+                | ErrorCode::Denied
+                | ErrorCode::ServerUnavailable
+                | ErrorCode::LoopDetected
+                | ErrorCode::WriteUncertain
+                | ErrorCode::AlreadyQueued
+                | ErrorCode::ValidationError
+                | ErrorCode::ToolNotFound
         )
     }
 
     /// As it is written on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
-            Code::Timeout => "TIMEOUT",
-            Code::CircuitOpen => "CIRCUIT_OPEN",
-            Code::ConnectionLost => "CONNECTION_LOST",
-            Code::RetryExhausted => "RETRY_EXHAUSTED",
-            Code::RateLimited => "RATE_LIMITED",
-            Code::Overloaded => "OVERLOADED",
-            Code::AuthRequired => "AUTH_REQUIRED",
-            Code::Denied => "DENIED",
-            Code::UpstreamError => "UPSTREAM_ERROR",
-            Code::ServerStarting => "SERVER_STARTING",
-            Code::ServerUnavailable => "SERVER_UNAVAILABLE",
-            Code::LoopDetected => "LOOP_DETECTED",
-            Code::WriteUncertain => "WRITE_UNCERTAIN",
-            Code::AlreadyQueued => "ALREADY_QUEUED",
-            Code::ValidationError => "VALIDATION_ERROR",
-            Code::ToolNotFound => "TOOL_NOT_FOUND",
-            Code::InternalError => "INTERNAL_ERROR",
+            ErrorCode::Timeout => "TIMEOUT",
+            ErrorCode::CircuitOpen => "CIRCUIT_OPEN",
+            ErrorCode::ConnectionLost => "CONNECTION_LOST",
+            ErrorCode::RetryExhausted => "RETRY_EXHAUSTED",
+            ErrorCode::RateLimited => "RATE_LIMITED",
+            ErrorCode::Overloaded => "OVERLOADED",
+            ErrorCode::AuthRequired => "AUTH_REQUIRED",
+            ErrorCode::Denied => "DENIED",
+            ErrorCode::UpstreamError => "UPSTREAM_ERROR",
+            ErrorCode::ServerStarting => "SERVER_STARTING",
+            ErrorCode::ServerUnavailable => "SERVER_UNAVAILABLE",
+            ErrorCode::LoopDetected => "LOOP_DETECTED",
+            ErrorCode::WriteUncertain => "WRITE_UNCERTAIN",
+            ErrorCode::AlreadyQueued => "ALREADY_QUEUED",
+            ErrorCode::ValidationError => "VALIDATION_ERROR",
+            ErrorCode::ToolNotFound => "TOOL_NOT_FOUND",
+            ErrorCode::InternalError => "INTERNAL_ERROR",
         }
     }
 }
 
 /// Details for people who look for the reason; only on request.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Debug {
+pub struct DebugDetails {
     /// When it failed, if anybody knows: see [`crate::Settings::wall_clock`].
     pub at: Option<SystemTime>,
     /// The arguments, with secrets removed.
@@ -150,9 +150,9 @@ pub struct Debug {
 
 /// Why a call has no answer.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Report {
+pub struct FailureReport {
     /// What a client can branch on.
-    pub code: Code,
+    pub code: ErrorCode,
     /// What a model or a person reads.
     pub message: String,
     /// How long to wait before the same call makes sense.
@@ -173,10 +173,10 @@ pub struct Report {
     /// The same message in the seeds' words.
     pub classic: String,
     /// Details, if they were asked for.
-    pub debug: Option<Debug>,
+    pub debug: Option<DebugDetails>,
 }
 
-impl Report {
+impl FailureReport {
     /// The value of `_meta["seawall/failure"]`.
     pub fn object(&self) -> Value {
         let mut object = json!({
@@ -202,7 +202,7 @@ impl Report {
     }
 
     /// What both objects show on request.
-    fn details(&self, debug: &Debug) -> Value {
+    fn details(&self, debug: &DebugDetails) -> Value {
         let mut details = json!({
             "tool": self.tool,
             "arguments": debug.arguments,
@@ -217,6 +217,6 @@ impl Report {
 
     /// Whether nothing but an explanation was left to give.
     pub fn is_degradation(&self) -> bool {
-        self.code == Code::CircuitOpen
+        self.code == ErrorCode::CircuitOpen
     }
 }

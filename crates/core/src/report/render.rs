@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::texts::Style;
-use super::{Code, Report};
-use crate::model::answer::{Answer, Body, Item, Outcome, Served, ToolError};
+use super::texts::TextStyle;
+use super::{ErrorCode, FailureReport};
+use crate::model::answer::{Answer, BatchItem, FallbackAnswer, FallbackBody, Outcome, ToolError};
 use crate::model::time::whole_seconds;
 
 /// What the text of a failure is.
@@ -21,7 +21,7 @@ pub enum Format {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rendering {
     /// In whose words.
-    pub style: Style,
+    pub style: TextStyle,
     /// As a sentence or as an object.
     pub format: Format,
     /// Whether failures carry `structuredContent`; not for tools that declare an `outputSchema`.
@@ -30,7 +30,7 @@ pub struct Rendering {
 
 impl Default for Rendering {
     fn default() -> Self {
-        Self { style: Style::Plain, format: Format::Text, structured: true }
+        Self { style: TextStyle::Plain, format: Format::Text, structured: true }
     }
 }
 
@@ -62,12 +62,12 @@ impl Answer<Value> {
         result
     }
 
-    fn served(&self, served: &Served<Value>) -> Value {
+    fn served(&self, served: &FallbackAnswer<Value>) -> Value {
         let mut result = match &served.body {
-            Body::Value(value) if value.is_object() => value.clone(),
-            Body::Value(value) => json!({"content": [{"type": "text", "text": value.to_string()}]}),
-            Body::Items(items) => items_result(items),
-            Body::Nothing => json!({"content": []}),
+            FallbackBody::Value(value) if value.is_object() => value.clone(),
+            FallbackBody::Value(value) => json!({"content": [{"type": "text", "text": value.to_string()}]}),
+            FallbackBody::Items(items) => items_result(items),
+            FallbackBody::Nothing => json!({"content": []}),
         };
         result["isError"] = false.into();
         let content = result["content"].as_array().cloned().unwrap_or_default();
@@ -93,7 +93,7 @@ impl Answer<Value> {
 }
 
 /// One line for each item, then each item's own content.
-fn items_result(items: &[Item<Value>]) -> Value {
+fn items_result(items: &[BatchItem<Value>]) -> Value {
     let mut content = Vec::new();
     for item in items {
         let line = match &item.result {
@@ -110,7 +110,7 @@ fn items_result(items: &[Item<Value>]) -> Value {
     json!({"content": content})
 }
 
-impl Report {
+impl FailureReport {
     /// The failure as an MCP tool result.
     pub fn to_tool_result(&self, rendering: Rendering) -> Value {
         let text = match rendering.format {
@@ -130,16 +130,16 @@ impl Report {
     }
 
     /// The failure in one text.
-    pub fn text(&self, style: Style) -> String {
+    pub fn text(&self, style: TextStyle) -> String {
         match style {
-            Style::Plain => self.message.clone(),
-            Style::Classic => self.classic.clone(),
-            Style::Gitnexus => self.gitnexus_message(),
+            TextStyle::Plain => self.message.clone(),
+            TextStyle::Classic => self.classic.clone(),
+            TextStyle::Gitnexus => self.gitnexus_message(),
         }
     }
 
     /// The failure as one object: `error`, `code`, `message`, `retryable`, `retryAfter`, and GitNexus's `suggestion` in its own style.
-    pub fn error_object(&self, style: Style) -> Value {
+    pub fn error_object(&self, style: TextStyle) -> Value {
         let mut object = Map::from_iter([
             ("error".to_owned(), true.into()),
             ("code".to_owned(), self.code.as_str().into()),
@@ -149,7 +149,7 @@ impl Report {
         if self.may_have_executed {
             object.insert("mayHaveExecuted".into(), true.into());
         }
-        if let (Style::Gitnexus, Some(suggestion)) = (style, self.suggestion()) {
+        if let (TextStyle::Gitnexus, Some(suggestion)) = (style, self.suggestion()) {
             object.insert("suggestion".into(), suggestion.into());
         }
         if let Some(wait) = self.retry_after {
@@ -163,30 +163,30 @@ impl Report {
 
     fn gitnexus_message(&self) -> String {
         match self.code {
-            Code::Timeout => self.failure.message.clone(),
-            Code::CircuitOpen => format!(
+            ErrorCode::Timeout => self.failure.message.clone(),
+            ErrorCode::CircuitOpen => format!(
                 "Circuit breaker open due to repeated failures. Will retry in {} seconds. Consider checking browser connection or graph status.",
                 whole_seconds(self.retry_after.unwrap_or_default())
             ),
-            Code::ConnectionLost => format!("Connection lost: {}", self.failure.message),
-            Code::ValidationError => "Invalid input parameters".to_owned(),
-            Code::ToolNotFound => format!("Tool '{}' not found", self.tool),
+            ErrorCode::ConnectionLost => format!("Connection lost: {}", self.failure.message),
+            ErrorCode::ValidationError => "Invalid input parameters".to_owned(),
+            ErrorCode::ToolNotFound => format!("Tool '{}' not found", self.tool),
             _ => self.failure.message.clone(),
         }
     }
 
     fn suggestion(&self) -> Option<&'static str> {
         match self.code {
-            Code::Timeout => Some(
+            ErrorCode::Timeout => Some(
                 "The operation took too long. Try again with a simpler query or check if the browser is responsive.",
             ),
-            Code::ConnectionLost => {
+            ErrorCode::ConnectionLost => {
                 Some("Ensure GitNexus is running in your browser. The connection will be retried automatically.")
             }
-            Code::RetryExhausted => Some(
+            ErrorCode::RetryExhausted => Some(
                 "Could not reconnect to GitNexus. Please restart the MCP server and ensure GitNexus is running in your browser.",
             ),
-            Code::InternalError => {
+            ErrorCode::InternalError => {
                 Some("This is an unexpected error. Please try again or report the issue if it persists.")
             }
             _ => None,

@@ -118,7 +118,7 @@ pub(crate) fn beginning(text: &str, most: usize) -> &str {
 /// beginning: whoever sends one decides how long it is, not how long we work on it.
 pub(crate) fn without_credentials(text: &str) -> String {
     let mut clean = String::with_capacity(text.len().min(MOST));
-    let mut next = Next::Plain;
+    let mut next = NextWord::Plain;
     for word in text.split_inclusive(char::is_whitespace) {
         if clean.len() > MOST {
             break;
@@ -138,7 +138,7 @@ pub(crate) fn without_credentials(text: &str) -> String {
 
 /// What a word says of the one that follows it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum NextWord {
     Plain,
     /// A secret, if there is a sign before it: `password = …`.
     Named,
@@ -154,24 +154,26 @@ const SCHEMES: &[&str] = &["bearer", "basic", "token", "digest", "negotiate"];
 const SIGNS: [char; 2] = [':', '='];
 const QUOTES: [char; 2] = ['"', '\''];
 
-impl Next {
+impl NextWord {
     /// What of this word may be shown, and what it says of the next.
-    fn shown(self, word: &str) -> (String, Next) {
+    fn shown(self, word: &str) -> (String, NextWord) {
         let hidden = || (REDACTED.to_owned(), announced(word));
         let value = word.trim_start_matches(SIGNS).trim_start_matches('>');
         match self {
-            Next::Secret => hidden(),
-            Next::SchemeOrSecret if is_scheme(word.trim_matches(QUOTES)) => (word.to_owned(), Next::Secret),
-            Next::SchemeOrSecret => hidden(),
-            Next::Named if word.starts_with(SIGNS) && value.is_empty() => (word.to_owned(), Next::Secret),
-            Next::NamedScheme if word.starts_with(SIGNS) && value.is_empty() => (word.to_owned(), Next::SchemeOrSecret),
-            Next::NamedScheme if word.starts_with(SIGNS) && is_scheme(value.trim_matches(QUOTES)) => {
-                (word.to_owned(), Next::Secret)
+            NextWord::Secret => hidden(),
+            NextWord::SchemeOrSecret if is_scheme(word.trim_matches(QUOTES)) => (word.to_owned(), NextWord::Secret),
+            NextWord::SchemeOrSecret => hidden(),
+            NextWord::Named if word.starts_with(SIGNS) && value.is_empty() => (word.to_owned(), NextWord::Secret),
+            NextWord::NamedScheme if word.starts_with(SIGNS) && value.is_empty() => {
+                (word.to_owned(), NextWord::SchemeOrSecret)
             }
-            Next::Named | Next::NamedScheme if word.starts_with(SIGNS) => {
-                (format!("{}{REDACTED}", &word[..word.len() - value.len()]), Next::Plain)
+            NextWord::NamedScheme if word.starts_with(SIGNS) && is_scheme(value.trim_matches(QUOTES)) => {
+                (word.to_owned(), NextWord::Secret)
             }
-            Next::Plain | Next::Named | Next::NamedScheme => {
+            NextWord::Named | NextWord::NamedScheme if word.starts_with(SIGNS) => {
+                (format!("{}{REDACTED}", &word[..word.len() - value.len()]), NextWord::Plain)
+            }
+            NextWord::Plain | NextWord::Named | NextWord::NamedScheme => {
                 (without_secrets(&without_userinfo(word)), announced(word))
             }
         }
@@ -183,7 +185,7 @@ fn is_scheme(word: &str) -> bool {
 }
 
 /// `Bearer`, `X-API-Key:`, `"password": `, `--token`: the next word is a secret. `password`: it is if a sign follows.
-fn announced(word: &str) -> Next {
+fn announced(word: &str) -> NextWord {
     // No name is longer; a long word's ending is enough.
     let ending = word.char_indices().rev().nth(LONGEST_NAME).map_or(word, |(start, _)| &word[start..]);
     let lower = ending.to_lowercase();
@@ -191,13 +193,13 @@ fn announced(word: &str) -> Next {
     let has_sign = ending.ends_with(SIGNS);
     let is_authorization = name.ends_with("authorization");
     if has_sign && is_secret(name) {
-        if is_authorization { Next::SchemeOrSecret } else { Next::Secret }
+        if is_authorization { NextWord::SchemeOrSecret } else { NextWord::Secret }
     } else if ["bearer", "basic"].iter().any(|scheme| lower.ends_with(scheme)) || is_option(ending) {
-        Next::Secret
+        NextWord::Secret
     } else if is_secret(name) {
-        if is_authorization { Next::NamedScheme } else { Next::Named }
+        if is_authorization { NextWord::NamedScheme } else { NextWord::Named }
     } else {
-        Next::Plain
+        NextWord::Plain
     }
 }
 

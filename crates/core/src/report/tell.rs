@@ -1,6 +1,6 @@
 //! Decides what is told of a call that ended: a report if it failed, an event in any case.
 
-use super::{Code, Debug, Report, Situation, sanitize};
+use super::{DebugDetails, ErrorCode, FailureReport, Situation, sanitize};
 use std::time::Duration;
 
 use crate::admit::ledger::Rejoined;
@@ -12,18 +12,18 @@ use crate::model::failure::{Cause, Disposition, Failure, Sent};
 use crate::model::policy::Scope;
 use crate::model::time::millis;
 use crate::recover::chain::warning;
+use crate::registry::Tool;
 use crate::report::event::Event;
 use crate::run::Run;
-use crate::state::Tool;
 
 /// What is told of a call that takes longer than its client waits, and runs on.
-pub(crate) fn still_running(tool: String, server: &str) -> Report {
+pub(crate) fn still_running(tool: String, server: &str) -> FailureReport {
     let note = format!(
         "{tool} is still running on {server}. Its result is kept: the identical call, made again, waits for it and does not execute it a second time."
     );
     let soon = Some(Duration::from_secs(1));
-    Report {
-        code: Code::Timeout,
+    FailureReport {
+        code: ErrorCode::Timeout,
         message: note.clone(),
         classic: note.clone(),
         retry_after: soon,
@@ -58,7 +58,7 @@ impl<T: Clone> Run<'_, T> {
         Outcome::ToolError(Box::new(ToolError { value: words.value, report, is_unmarked: words.is_unmarked }))
     }
 
-    fn report(&self, mut failure: Failure) -> Report {
+    fn report(&self, mut failure: Failure) -> FailureReport {
         let tool = self.tool;
         // A breaker that opened on the way tells when the same call makes sense again.
         if failure.retry_after.is_none() && failure.disposition == Disposition::Transient {
@@ -85,12 +85,12 @@ impl<T: Clone> Run<'_, T> {
             may_have_acted: self.may_have_acted(),
             cut: 0,
         };
-        Report {
-            code: Code::of(failure.cause),
+        FailureReport {
+            code: ErrorCode::of(failure.cause),
             message: situation.plain(),
             classic: situation.classic(),
             // Who must not repeat the call is not told when.
-            retry_after: failure.retry_after.filter(|_| Code::of(failure.cause).is_retryable()),
+            retry_after: failure.retry_after.filter(|_| ErrorCode::of(failure.cause).is_retryable()),
             tool: shown,
             server: tool.server.name.to_string(),
             attempts: self.attempts(),
@@ -124,8 +124,8 @@ impl<T: Clone> Run<'_, T> {
         }
     }
 
-    fn debug(&self) -> Option<Debug> {
-        self.pipeline.shows_debug(self.call.debug).then(|| Debug {
+    fn debug(&self) -> Option<DebugDetails> {
+        self.pipeline.shows_debug(self.call.debug).then(|| DebugDetails {
             at: self.pipeline.wall_clock.map(|now| now()),
             arguments: sanitize(&self.call.arguments),
             timeout: self.timeout,

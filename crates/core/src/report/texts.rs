@@ -9,7 +9,7 @@ pub(crate) mod served;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::Code;
+use super::ErrorCode;
 use super::sanitize::quote;
 use crate::model::duration::{about, age};
 use crate::model::effect::{Effect, Kind};
@@ -19,7 +19,7 @@ use crate::model::time::whole_seconds;
 
 /// Which words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Style {
+pub enum TextStyle {
     /// Plain and declarative.
     #[default]
     Plain,
@@ -29,10 +29,10 @@ pub enum Style {
     Gitnexus,
 }
 
-impl Style {
+impl TextStyle {
     /// Whether a fallback introduces itself with the article's label of the tool's kind.
     fn is_labelled(self) -> bool {
-        self != Style::Plain
+        self != TextStyle::Plain
     }
 }
 
@@ -250,7 +250,7 @@ impl Situation<'_> {
             _ if self.failure.retry_after.is_some() => self.in_seconds("The next real try is possible in", "."),
             _ => "A pause or another tool is likelier to help than another repeat.".to_owned(),
         };
-        let code = code_words(Code::of(self.failure.cause));
+        let code = code_words(ErrorCode::of(self.failure.cause));
         format!(
             "{} failed {} times with the same arguments (now: {code}, {}). {step}",
             self.tool,
@@ -380,7 +380,7 @@ fn shortened(text: &str, most: usize) -> Vec<String> {
     words
 }
 
-fn code_words(code: Code) -> String {
+fn code_words(code: ErrorCode) -> String {
     code.as_str().to_lowercase().replace('_', " ")
 }
 

@@ -5,7 +5,7 @@ use seawall::*;
 use serde_json::json;
 
 /// A report about an open breaker with `wait` left.
-async fn open_for(wait: std::time::Duration, settings: impl FnOnce(&mut Settings<String>)) -> Report {
+async fn open_for(wait: std::time::Duration, settings: impl FnOnce(&mut Settings<String>)) -> FailureReport {
     let env = env(0.0);
     let mut own = self::settings(&env);
     settings(&mut own);
@@ -35,7 +35,7 @@ async fn t10_degradation_is_told_in_the_seeds_words() {
 #[tokio::test(start_paused = true)]
 async fn t10_degradation_is_a_valid_tool_result() {
     let report = open_for(ms(12_001), |_| ()).await;
-    for style in [Style::Plain, Style::Classic, Style::Gitnexus] {
+    for style in [TextStyle::Plain, TextStyle::Classic, TextStyle::Gitnexus] {
         for format in [Format::Text, Format::Json] {
             for structured in [true, false] {
                 let result = report.to_tool_result(Rendering { style, format, structured });
@@ -70,7 +70,7 @@ async fn t10_the_answer_says_which_step_it_was_and_warns() {
 async fn t11_the_error_object_has_the_remaining_seconds() {
     let report = open_for(ms(12_001), |own| own.debug_on_request = false).await;
 
-    let object = report.error_object(Style::Gitnexus);
+    let object = report.error_object(TextStyle::Gitnexus);
     assert_eq!(
         object,
         json!({
@@ -90,12 +90,12 @@ async fn t11_the_error_object_has_the_remaining_seconds() {
 async fn t11_a_timeout_names_its_own_limit() {
     let options = CallerOptions { preset: Preset::Gitnexus, ..CallerOptions::default() };
     let caller = ToolCaller::with_options(settings(&env(0.0)), options).unwrap();
-    let hangs = |_| std::future::pending::<Result<String, Signals>>();
+    let hangs = |_| std::future::pending::<Result<String, FailureSignals>>();
 
     let (answer, elapsed) = timed(caller.call("cypher", nothing(), hangs)).await;
 
     assert_eq!(elapsed, secs(120));
-    let object = report(&answer).error_object(Style::Gitnexus);
+    let object = report(&answer).error_object(TextStyle::Gitnexus);
     assert_eq!(object["message"], "Tool 'cypher' exceeded timeout of 120s");
     assert_eq!((object["code"].as_str(), object["retryable"].as_bool()), (Some("TIMEOUT"), Some(true)));
 }
@@ -107,8 +107,8 @@ async fn t13_debug_shows_sanitized_arguments_when_asked() {
     assert_eq!(debug["arguments"], json!({"token": "[REDACTED]", "q": "y"}));
     assert_eq!((debug["timeoutMs"].as_u64(), debug["attempt"].as_u64()), (Some(60_000), Some(0)));
     assert_eq!((&debug["tool"], &debug["timestamp"]), (&json!("send_mail"), &json!("1970-01-01T00:00:01.500Z")));
-    assert_eq!(shown.error_object(Style::Plain)["details"]["timestamp"], debug["timestamp"]);
-    assert_eq!(shown.error_object(Style::Classic)["details"]["arguments"]["token"], "[REDACTED]");
+    assert_eq!(shown.error_object(TextStyle::Plain)["details"]["timestamp"], debug["timestamp"]);
+    assert_eq!(shown.error_object(TextStyle::Classic)["details"]["arguments"]["token"], "[REDACTED]");
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,6 +153,7 @@ async fn no_secret_of_the_arguments_or_of_an_error_reaches_a_failure() {
 
     let report = report(&answer);
     let texts = json!([report.message, report.classic, report.failure.message, answer.warnings]);
-    let shown = [report.object(), report.error_object(Style::Plain), report.error_object(Style::Gitnexus), texts];
+    let shown =
+        [report.object(), report.error_object(TextStyle::Plain), report.error_object(TextStyle::Gitnexus), texts];
     assert!(!serde_json::to_string(&shown).unwrap().contains("CANARY"), "{shown:?}");
 }

@@ -23,7 +23,7 @@ async fn circuit_breaker_opens_after_five_failures() {
 
     let sixth = breaker.call("flaky", || async { Ok::<_, &str>("should not reach") }).await;
 
-    assert!(matches!(sixth, Err(Guarded::Open(_))));
+    assert!(matches!(sixth, Err(GuardedError::Open(_))));
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,7 +11,7 @@ fn breaker(policy: BreakerPolicy) -> (Breaker, Env) {
     (Breaker::new("flaky", policy, &env).unwrap(), env)
 }
 
-async fn call(breaker: &Breaker, result: Result<(), &'static str>) -> Result<(), Guarded<&'static str>> {
+async fn call(breaker: &Breaker, result: Result<(), &'static str>) -> Result<(), GuardedError<&'static str>> {
     breaker.call(|| async { result }).await
 }
 
@@ -21,9 +21,9 @@ async fn fail(breaker: &Breaker, times: u32) {
     }
 }
 
-fn retry_after(result: Result<(), Guarded<&'static str>>) -> Duration {
+fn retry_after(result: Result<(), GuardedError<&'static str>>) -> Duration {
     match result {
-        Err(Guarded::Open(open)) => open.retry_after,
+        Err(GuardedError::Open(open)) => open.retry_after,
         other => panic!("not rejected: {other:?}"),
     }
 }
@@ -45,24 +45,27 @@ async fn t03_five_failures_open_and_thirty_seconds_later_one_of_fifty_probes() {
     let slow = || async {
         script.execute()?;
         tokio::time::sleep(ms(10)).await;
-        Ok::<_, Signals>(())
+        Ok::<_, FailureSignals>(())
     };
     let results = join_all((0..50).map(|_| breaker.call(slow))).await;
     assert_eq!(script.executions(), 1);
     assert_eq!(
         results
             .iter()
-            .filter(|result| matches!(result, Err(Guarded::Open(open)) if open.retry_after >= secs(1)))
+            .filter(|result| matches!(result, Err(GuardedError::Open(open)) if open.retry_after >= secs(1)))
             .count(),
         49
     );
-    assert_eq!(breaker.snapshot(), Snapshot { last_failure_ago: breaker.snapshot().last_failure_ago, ..closed(1, 1) });
+    assert_eq!(
+        breaker.snapshot(),
+        BreakerSnapshot { last_failure_ago: breaker.snapshot().last_failure_ago, ..closed(1, 1) }
+    );
 }
 
-fn closed(trips: u64, level: u32) -> Snapshot {
-    Snapshot {
-        status: Status::Closed,
-        mode: Mode::Auto,
+fn closed(trips: u64, level: u32) -> BreakerSnapshot {
+    BreakerSnapshot {
+        status: BreakerStatus::Closed,
+        mode: BreakerMode::Auto,
         failures: 0,
         last_failure_ago: None,
         remaining: None,
@@ -89,7 +92,7 @@ async fn t03_a_success_between_failures_starts_the_count_again() {
     call(&breaker, Ok(())).await.unwrap();
     fail(&breaker, 4).await;
 
-    assert_eq!(breaker.status(), Status::Closed);
+    assert_eq!(breaker.status(), BreakerStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,9 +104,9 @@ async fn t04_a_dropped_probe_gives_its_place_back() {
     let dropped = tokio::time::timeout(ms(10), breaker.call(std::future::pending::<Result<(), &str>>)).await;
     assert!(dropped.is_err());
 
-    assert_eq!(breaker.status(), Status::HalfOpen, "a cancelled probe decides nothing");
+    assert_eq!(breaker.status(), BreakerStatus::HalfOpen, "a cancelled probe decides nothing");
     assert_eq!(call(&breaker, Ok(())).await, Ok(()));
-    assert_eq!(breaker.status(), Status::Closed);
+    assert_eq!(breaker.status(), BreakerStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,7 +123,7 @@ async fn t04_a_probe_that_hangs_has_failed_when_its_lease_ends() {
     assert_eq!(breaker.admit().unwrap_err().retry_after, secs(28), "which opened it again two seconds ago");
 
     hung.well();
-    assert_eq!(breaker.status(), Status::Open, "what came too late does not close it");
+    assert_eq!(breaker.status(), BreakerStatus::Open, "what came too late does not close it");
     advance(secs(30)).await;
     assert_eq!(call(&breaker, Ok(())).await, Ok(()));
 }
@@ -144,17 +147,17 @@ async fn t04_calls_from_before_the_opening_neither_extend_nor_close_it() {
     assert!(stale.is_err());
     advance(secs(20)).await;
     let probe = breaker.admit().unwrap();
-    assert_eq!(breaker.status(), Status::HalfOpen);
+    assert_eq!(breaker.status(), BreakerStatus::HalfOpen);
     probe.well();
-    assert_eq!(breaker.status(), Status::Closed);
+    assert_eq!(breaker.status(), BreakerStatus::Closed);
 
     // Nor do they count for it, or end a row, once it is closed again.
     very_late.into_iter().for_each(Permit::badly);
-    assert_eq!((breaker.status(), breaker.snapshot().failures), (Status::Closed, 0));
+    assert_eq!((breaker.status(), breaker.snapshot().failures), (BreakerStatus::Closed, 0));
     fail(&breaker, 4).await;
     later_success.well();
     fail(&breaker, 1).await;
-    assert_eq!(breaker.status(), Status::Open);
+    assert_eq!(breaker.status(), BreakerStatus::Open);
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,9 +170,9 @@ async fn t05_successes_count_anew_in_every_half_open() {
     advance(secs(30)).await;
 
     call(&breaker, Ok(())).await.unwrap();
-    assert_eq!(breaker.status(), Status::HalfOpen);
+    assert_eq!(breaker.status(), BreakerStatus::HalfOpen);
     call(&breaker, Ok(())).await.unwrap();
-    assert_eq!(breaker.status(), Status::Closed);
+    assert_eq!(breaker.status(), BreakerStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -183,19 +186,19 @@ async fn t06_only_the_servers_faults_count() {
                 _ => drop(call(&breaker, Err(fault)).await.unwrap_err()),
             }
         }
-        assert_eq!((breaker.status(), breaker.snapshot().failures), (Status::Closed, 0), "{fault}");
+        assert_eq!((breaker.status(), breaker.snapshot().failures), (BreakerStatus::Closed, 0), "{fault}");
     }
 
     let (breaker, _) = breaker(BreakerPolicy::default());
     for _ in 0..5 {
         call(&breaker, Err("request timed out")).await.unwrap_err();
     }
-    assert_eq!(breaker.status(), Status::Open);
+    assert_eq!(breaker.status(), BreakerStatus::Open);
 }
 
 #[tokio::test(start_paused = true)]
 async fn t06_throttling_counts_only_if_the_policy_says_so() {
-    for (trip_on_429, status) in [(true, Status::Open), (false, Status::Closed)] {
+    for (trip_on_429, status) in [(true, BreakerStatus::Open), (false, BreakerStatus::Closed)] {
         let (breaker, _) = breaker(BreakerPolicy { trip_on_429, ..BreakerPolicy::default() });
         for _ in 0..5 {
             let _ = call(&breaker, Err("429 Too Many Requests")).await;
@@ -210,9 +213,9 @@ async fn t07_writes_open_at_three_for_a_minute_and_batches_at_two_for_two() {
         [("create_issue", 3, secs(60)), ("batch_label", 2, secs(120)), ("get_issue", 5, secs(30))]
     {
         let caller = caller(&env(0.0));
-        let down = Script::down(Signals::transport(Transport::Lost, "reset").with_sent(Sent::Yes));
+        let down = Script::down(FailureSignals::transport(TransportFailure::Lost, "reset").with_sent(Sent::Yes));
         for n in 0..10 {
-            if caller.breaker_status(tool).is_none_or(|breaker| breaker.status == Status::Closed) {
+            if caller.breaker_status(tool).is_none_or(|breaker| breaker.status == BreakerStatus::Closed) {
                 caller.call(tool, json!({ "n": n }), down.send()).await;
             }
         }
@@ -224,7 +227,7 @@ async fn t07_writes_open_at_three_for_a_minute_and_batches_at_two_for_two() {
 
 #[tokio::test(start_paused = true)]
 async fn t07_a_batch_is_never_retried() {
-    let script = Script::failing([Signals::http(429, "slow down"); 1]);
+    let script = Script::failing([FailureSignals::http(429, "slow down"); 1]);
     let answer = caller(&env(0.0)).call("batch_label", nothing(), script.send()).await;
 
     assert_eq!((answer.attempts, script.executions()), (1, 1));
@@ -267,11 +270,11 @@ async fn a_tool_that_fails_every_other_time_opens_by_rate() {
     let (breaker, _) = breaker(BreakerPolicy { window: Some(window), ..BreakerPolicy::default() });
 
     for n in 0..10 {
-        assert_eq!(breaker.status(), Status::Closed, "after {n} calls");
+        assert_eq!(breaker.status(), BreakerStatus::Closed, "after {n} calls");
         let _ = call(&breaker, if n % 2 == 0 { Ok(()) } else { Err("fail") }).await;
     }
 
-    assert_eq!(breaker.status(), Status::Open);
+    assert_eq!(breaker.status(), BreakerStatus::Open);
 }
 
 #[tokio::test(start_paused = true)]
@@ -286,7 +289,7 @@ async fn a_tool_that_answers_slowly_opens_by_slowness() {
         permit.well();
     }
 
-    assert_eq!(breaker.status(), Status::Open);
+    assert_eq!(breaker.status(), BreakerStatus::Open);
 }
 
 #[tokio::test(start_paused = true)]
@@ -296,7 +299,7 @@ async fn a_row_of_failures_is_forgotten_after_a_long_silence() {
     advance(secs(601)).await;
     fail(&breaker, 1).await;
 
-    assert_eq!((breaker.status(), breaker.snapshot().failures), (Status::Closed, 1));
+    assert_eq!((breaker.status(), breaker.snapshot().failures), (BreakerStatus::Closed, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -328,37 +331,41 @@ async fn failures_in_a_row_are_what_was_seen_also_while_open() {
     fail(&breaker, 2).await;
 
     let snapshot = breaker.snapshot();
-    assert_eq!((snapshot.status, snapshot.failures), (Status::Open, 2), "opened by the rate, not by five in a row");
+    assert_eq!(
+        (snapshot.status, snapshot.failures),
+        (BreakerStatus::Open, 2),
+        "opened by the rate, not by five in a row"
+    );
 
     breaker.restore(&snapshot);
     advance(secs(30)).await;
     fail(&breaker, 1).await;
-    assert_eq!((breaker.status(), breaker.snapshot().failures), (Status::Open, 3), "its probe failed too");
+    assert_eq!((breaker.status(), breaker.snapshot().failures), (BreakerStatus::Open, 3), "its probe failed too");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_operator_can_force_disable_and_shadow() {
     let (breaker, env) = breaker(BreakerPolicy::default());
-    breaker.set_mode(Mode::ForcedOpen);
-    assert_eq!(breaker.status(), Status::Open);
+    breaker.set_mode(BreakerMode::ForcedOpen);
+    assert_eq!(breaker.status(), BreakerStatus::Open);
     assert_eq!(retry_after(call(&breaker, Ok(())).await), secs(30));
     advance(secs(31)).await;
     assert!(call(&breaker, Ok(())).await.is_err(), "for ever");
 
-    breaker.set_mode(Mode::Disabled);
+    breaker.set_mode(BreakerMode::Disabled);
     fail(&breaker, 20).await;
-    assert_eq!((breaker.status(), breaker.snapshot().failures), (Status::Closed, 0));
+    assert_eq!((breaker.status(), breaker.snapshot().failures), (BreakerStatus::Closed, 0));
 
-    breaker.set_mode(Mode::Auto);
-    breaker.set_mode(Mode::Shadow);
+    breaker.set_mode(BreakerMode::Auto);
+    breaker.set_mode(BreakerMode::Shadow);
     let mut listener = env.events.subscribe();
     fail(&breaker, 20).await;
     let events = listener.drain();
     let would_reject =
         events.iter().filter(|event| matches!(***event, Event::BreakerRejected { shadow: true, .. })).count();
-    assert_eq!((breaker.status(), would_reject), (Status::Open, 15), "measured, and every call passed");
+    assert_eq!((breaker.status(), would_reject), (BreakerStatus::Open, 15), "measured, and every call passed");
 
-    breaker.set_mode(Mode::Auto);
+    breaker.set_mode(BreakerMode::Auto);
     assert_eq!(call(&breaker, Ok(())).await, Ok(()), "back to automatic starts closed");
 }
 
@@ -382,7 +389,7 @@ async fn a_snapshot_keeps_what_remains_not_a_date() {
     let (restored, _) = breaker(BreakerPolicy::default());
     restored.restore(&counting.snapshot());
     fail(&restored, 2).await;
-    assert_eq!(restored.status(), Status::Open);
+    assert_eq!(restored.status(), BreakerStatus::Open);
 }
 
 #[tokio::test(start_paused = true)]
@@ -397,11 +404,11 @@ async fn strangers_names_cannot_fill_the_registry_or_evict_an_open_breaker() {
     }
 
     assert!(breakers.all_status().len() <= 10);
-    assert_eq!(breakers.all_status().get("important"), Some(&Status::Open));
+    assert_eq!(breakers.all_status().get("important"), Some(&BreakerStatus::Open));
     assert_eq!(breakers.status("never-called"), None, "asking does not make a name known");
     assert!(!breakers.reset("never-called"));
     assert!(breakers.reset("important"));
-    assert_eq!(breakers.status("important").unwrap().status, Status::Closed);
+    assert_eq!(breakers.status("important").unwrap().status, BreakerStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -420,7 +427,7 @@ async fn strangers_names_cannot_make_a_breaker_forget_its_window_or_its_cooldown
     fail(3).await;
     stranger().await;
     fail(1).await;
-    assert_eq!(breakers.status("important").map(|breaker| breaker.status), Some(Status::Open));
+    assert_eq!(breakers.status("important").map(|breaker| breaker.status), Some(BreakerStatus::Open));
 
     advance(secs(30)).await;
     breakers.call("important", || async { Ok::<_, &str>(()) }).await.unwrap();
@@ -446,5 +453,5 @@ async fn a_reset_forgets_the_successes_of_the_window_too() {
     breaker.reset();
     fail(&breaker, 4).await;
 
-    assert_eq!(breaker.status(), Status::Open);
+    assert_eq!(breaker.status(), BreakerStatus::Open);
 }

@@ -6,9 +6,9 @@ use seawall::*;
 use serde_json::json;
 
 /// A server with four slots, a tool with `own` and one with none of its own.
-fn world(own: Option<SlotPolicy>) -> (Pipeline<String>, [std::sync::Arc<Tool>; 2]) {
+fn world(own: Option<BulkheadPolicy>) -> (Pipeline<String>, [std::sync::Arc<Tool>; 2]) {
     let pipeline = Pipeline::new(settings(&env(0.0))).unwrap();
-    let slots = Some(SlotPolicy::new(4));
+    let slots = Some(BulkheadPolicy::new(4));
     pipeline.server("s", ServerPolicy { slots, ..ServerPolicy::default() }).unwrap();
     let tool = |name: &str, slots| {
         let policy = Preset::Default.policy(&ToolFacts::named(name), &Tiers::default());
@@ -29,7 +29,7 @@ fn calls(number: u32) -> Vec<Call> {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_tool_with_slots_of_its_own_leaves_its_neighbours_room() {
-    let (pipeline, [slow, fast]) = world(Some(SlotPolicy { patience: secs(5), ..SlotPolicy::new(2) }));
+    let (pipeline, [slow, fast]) = world(Some(BulkheadPolicy { patience: secs(5), ..BulkheadPolicy::new(2) }));
     let calls = calls(8);
     let hung = join_all(calls.iter().map(|call| pipeline.run(&slow, call, |_| std::future::pending())));
     let neighbour = async {
@@ -49,9 +49,9 @@ async fn a_slow_tool_with_slots_of_its_own_leaves_its_neighbours_room() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_dropped_gives_back_its_slots_wherever_it_waits() {
     for (own, others) in [(1, 0), (1, 1), (2, 4)] {
-        let (pipeline, [slow, fast]) = world(Some(SlotPolicy::new(own)));
+        let (pipeline, [slow, fast]) = world(Some(BulkheadPolicy::new(own)));
         let (busy, call) = (calls(4), Call::new(nothing()));
-        let hang = |_| std::future::pending::<Result<String, Signals>>();
+        let hang = |_| std::future::pending::<Result<String, FailureSignals>>();
         {
             let neighbours = busy.iter().take(others).map(|call| pipeline.run(&fast, call, hang));
             let mut all = Box::pin(async { tokio::join!(join_all(neighbours), pipeline.run(&slow, &call, hang)) });
@@ -66,18 +66,18 @@ async fn a_call_that_is_dropped_gives_back_its_slots_wherever_it_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_keeps_its_slots_when_it_is_made_known_anew_and_shares_them_with_its_variants() {
-    let (pipeline, [slow, _]) = world(Some(SlotPolicy::new(1)));
+    let (pipeline, [slow, _]) = world(Some(BulkheadPolicy::new(1)));
     let call = Call::new(nothing());
-    let mut hung = Box::pin(pipeline.run(&slow, &call, |_| std::future::pending::<Result<String, Signals>>()));
+    let mut hung = Box::pin(pipeline.run(&slow, &call, |_| std::future::pending::<Result<String, FailureSignals>>()));
     assert!(futures_util::poll!(hung.as_mut()).is_pending());
 
     let again = pipeline.tool("s", "get_slow", Policy { timeout: secs(7), ..slow.policy().clone() }).unwrap();
     for tool in [&*again, &again.once(Effect::Write), &again.idempotent(), &again.renamed("get_other")] {
         assert_eq!(counts(tool)[0], (1, 0), "{}", tool.name());
     }
-    let wider = Policy { slots: Some(SlotPolicy::new(3)), ..slow.policy().clone() };
+    let wider = Policy { slots: Some(BulkheadPolicy::new(3)), ..slow.policy().clone() };
     assert_eq!(counts(&pipeline.tool("s", "get_slow", wider).unwrap())[0], (0, 0));
 
-    let bad = Policy { slots: Some(SlotPolicy::new(0)), ..slow.policy().clone() };
+    let bad = Policy { slots: Some(BulkheadPolicy::new(0)), ..slow.policy().clone() };
     assert_eq!(pipeline.tool("s", "get_slow", bad).unwrap_err().field, "slots.concurrency");
 }

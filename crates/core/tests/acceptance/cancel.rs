@@ -40,7 +40,7 @@ impl World {
         let events = env.events.subscribe();
         let pipeline = Pipeline::new(settings(&env)).unwrap();
         let server = ServerPolicy {
-            slots: Some(SlotPolicy { concurrency: 1, waiting: 4, patience: secs(30) }),
+            slots: Some(BulkheadPolicy { concurrency: 1, waiting: 4, patience: secs(30) }),
             rate: Some(Rate { count: 1, per: secs(1), burst: 1 }),
             budget,
             connection: Some(BreakerPolicy::new(1, secs(1))),
@@ -82,16 +82,16 @@ impl World {
 }
 
 /// Waits a little before and after its work.
-async fn slow(fail: bool) -> Result<String, Signals> {
+async fn slow(fail: bool) -> Result<String, FailureSignals> {
     tokio::task::yield_now().await;
     tokio::time::sleep(ms(300)).await;
-    if fail { Err(Signals::http(422, "no")) } else { Ok("ok".into()) }
+    if fail { Err(FailureSignals::http(422, "no")) } else { Ok("ok".into()) }
 }
 
 async fn drop_everywhere(
     adjust: fn(&mut Policy),
     suspect: bool,
-    send: impl Fn(Attempt) -> Pin<Box<dyn Future<Output = Result<String, Signals>>>>,
+    send: impl Fn(Attempt) -> Pin<Box<dyn Future<Output = Result<String, FailureSignals>>>>,
 ) -> usize {
     let [saved, floor] = BUDGETS.map(|budget| drop_at_every_poll(budget, adjust, suspect, &send));
     saved.await.min(floor.await)
@@ -101,7 +101,7 @@ async fn drop_at_every_poll(
     budget: BudgetPolicy,
     adjust: fn(&mut Policy),
     suspect: bool,
-    send: impl Fn(Attempt) -> Pin<Box<dyn Future<Output = Result<String, Signals>>>>,
+    send: impl Fn(Attempt) -> Pin<Box<dyn Future<Output = Result<String, FailureSignals>>>>,
 ) -> usize {
     for times in 0..500 {
         let mut world = World::new(budget, adjust);
@@ -135,7 +135,7 @@ async fn a_retried_call_dropped_at_any_await_leaves_nothing_taken() {
     let polls = drop_everywhere(tough, false, |attempt| {
         Box::pin(async move {
             let answer = slow(false).await;
-            if attempt.number < 2 { Err(Signals::http(429, "slow down")) } else { answer }
+            if attempt.number < 2 { Err(FailureSignals::http(429, "slow down")) } else { answer }
         })
     })
     .await;
@@ -146,7 +146,7 @@ async fn a_retried_call_dropped_at_any_await_leaves_nothing_taken() {
 async fn a_retry_dropped_in_its_pause_gives_back_its_token_of_the_floor_too() {
     let env = env(0.0);
     let policy = BudgetPolicy { share: 0.0, floor: 3, saved: 100 };
-    let budget = std::sync::Arc::new(Budget::new(policy, &env.clock).unwrap());
+    let budget = std::sync::Arc::new(RetryBudget::new(policy, &env.clock).unwrap());
     let retry = Retry::new(Effect::ReadOnly).env(env).budget(budget);
     let paused = || {
         let mut call = Box::pin(retry.call(|_| async { Err::<(), _>("503") }));

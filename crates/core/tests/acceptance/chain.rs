@@ -102,7 +102,7 @@ async fn a_step_that_hangs_is_cut_off_at_the_chains_deadline() {
 async fn one_budget_pays_for_the_retries_of_all_steps() {
     let steps = vec![failing("primary", "503"), failing("backup", "503"), working("last")];
     let budget = BudgetPolicy { share: 1.0, floor: 0, saved: 1 };
-    let budget = Arc::new(Budget::new(budget, &Clock::tokio()).unwrap());
+    let budget = Arc::new(RetryBudget::new(budget, &Clock::tokio()).unwrap());
     let chain = FallbackChain::in_env(steps, env(0.0)).unwrap().budget(budget.clone());
     let chain = chain.retry(RetryPolicy::new(3, Backoff::FALLBACK), Effect::ReadOnly).unwrap();
 
@@ -227,7 +227,7 @@ async fn own_steps_that_fail_are_no_more_than_the_budget_bears_and_those_that_wo
 
 #[tokio::test(start_paused = true)]
 async fn a_chain_without_a_limit_of_its_own_has_one_all_the_same() {
-    let hangs = || Step::new("hangs", std::future::pending::<Result<&str, Signals>>);
+    let hangs = || Step::new("hangs", std::future::pending::<Result<&str, FailureSignals>>);
     let then = Step::new("then", || async { Ok("answered") });
 
     let (result, elapsed) = timed(FallbackChain::new(vec![hangs(), then]).unwrap().run()).await;

@@ -4,7 +4,9 @@ use super::kit::*;
 use seawall::*;
 use serde_json::json;
 
-fn late(answer: &'static str) -> impl Fn(Attempt) -> std::pin::Pin<Box<dyn Future<Output = Result<String, Signals>>>> {
+fn late(
+    answer: &'static str,
+) -> impl Fn(Attempt) -> std::pin::Pin<Box<dyn Future<Output = Result<String, FailureSignals>>>> {
     move |_| {
         Box::pin(async move {
             tokio::time::sleep(secs(20)).await;
@@ -14,7 +16,7 @@ fn late(answer: &'static str) -> impl Fn(Attempt) -> std::pin::Pin<Box<dyn Futur
 }
 
 async fn rescued(tools: &ToolCaller<String>) -> String {
-    let answer = tools.call("get_issue", nothing(), Script::down(Signals::http(503, "down")).send()).await;
+    let answer = tools.call("get_issue", nothing(), Script::down(FailureSignals::http(503, "down")).send()).await;
     assert_eq!(served(&answer).by, "cached");
     answer.value().cloned().unwrap_or_default()
 }
@@ -39,7 +41,7 @@ async fn a_read_during_which_something_was_written_is_better_than_none_and_is_to
         tools.call("update_issue", nothing(), Script::healthy().send()).await
     };
     tokio::join!(tools.call("get_issue", nothing(), late("before the write")), write);
-    let answer = tools.call("get_issue", nothing(), Script::down(Signals::http(503, "down")).send()).await;
+    let answer = tools.call("get_issue", nothing(), Script::down(FailureSignals::http(503, "down")).send()).await;
     assert_eq!(answer.value().map(String::as_str), Some("before the write"));
     assert!(served(&answer).note.contains("Calls made since may have changed what it shows"), "{answer:?}");
 }

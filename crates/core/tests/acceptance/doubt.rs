@@ -4,8 +4,8 @@ use super::kit::*;
 use seawall::*;
 use serde_json::{Value, json};
 
-fn lost() -> Signals {
-    Signals::transport(Transport::Lost, "connection reset").with_sent(Sent::Yes)
+fn lost() -> FailureSignals {
+    FailureSignals::transport(TransportFailure::Lost, "connection reset").with_sent(Sent::Yes)
 }
 
 fn title(title: &str) -> Value {
@@ -34,7 +34,7 @@ async fn a_write_that_may_have_run_is_not_sent_again_before_somebody_looked() {
 
     let answer = tools.call("create_issue", title("a"), script.send()).await;
     let told = report(&answer);
-    assert_eq!((told.code, told.may_have_executed, told.attempts), (Code::WriteUncertain, true, 0));
+    assert_eq!((told.code, told.may_have_executed, told.attempts), (ErrorCode::WriteUncertain, true, 0));
     assert_eq!(told.retry_after, None, "it must not be repeated blindly, so nobody is told when");
     assert_eq!(
         told.message,
@@ -64,7 +64,7 @@ async fn after_a_while_the_same_write_is_sent_again_however_often_it_was_asked_f
 #[tokio::test(start_paused = true)]
 async fn only_an_answer_that_the_server_gives_now_is_a_look() {
     let (tools, script) = in_doubt().await;
-    let failed = tools.call("list_issues", nothing(), Script::down(Signals::http(503, "down")).send()).await;
+    let failed = tools.call("list_issues", nothing(), Script::down(FailureSignals::http(503, "down")).send()).await;
     assert_eq!(served(&failed).by, "cached");
     assert_eq!(repeated(&tools, &script).await, 1);
 
@@ -110,8 +110,8 @@ async fn other_callers_neither_look_for_this_one_nor_are_held_back_with_it() {
 #[tokio::test(start_paused = true)]
 async fn what_may_be_repeated_or_certainly_did_not_run_is_not_held_back() {
     for (name, failure) in [
-        ("create_issue", Signals::transport(Transport::Refused, "connection refused")),
-        ("create_issue", Signals::http(422, "title is missing").with_sent(Sent::Never)),
+        ("create_issue", FailureSignals::transport(TransportFailure::Refused, "connection refused")),
+        ("create_issue", FailureSignals::http(422, "title is missing").with_sent(Sent::Never)),
         ("get_issue", lost()),
     ] {
         let (tools, script) = (caller(&env(0.0)), Script::down(failure));
@@ -134,7 +134,7 @@ async fn a_write_whose_caller_left_while_it_ran_is_in_doubt_and_one_that_waited_
     assert_eq!(repeated(&tools, &script).await, 0);
 
     // This one was refused, and its caller left in the pause before the next attempt.
-    let busy = Script::failing([Signals::transport(Transport::Refused, "connection refused")]);
+    let busy = Script::failing([FailureSignals::transport(TransportFailure::Refused, "connection refused")]);
     let left = tokio::time::timeout(ms(10), tools.call("create_issue", title("b"), busy.send())).await;
     assert!(left.is_err());
     assert!(tools.call("create_issue", title("b"), busy.send()).await.value().is_some());
@@ -148,7 +148,7 @@ async fn a_batch_of_which_one_item_may_have_run_is_not_made_again_as_a_whole() {
         let _ = calls.execute();
         let ids = attempt.arguments["ids"].as_array().map_or(0, Vec::len);
         std::future::ready(match attempt.arguments["ids"][0].as_u64() {
-            _ if ids > 1 => Err(Signals::transport(Transport::Refused, "connection refused")),
+            _ if ids > 1 => Err(FailureSignals::transport(TransportFailure::Refused, "connection refused")),
             Some(3) => Err(lost()),
             _ => Ok("done".to_owned()),
         })
@@ -160,8 +160,8 @@ async fn a_batch_of_which_one_item_may_have_run_is_not_made_again_as_a_whole() {
     assert_eq!(calls.executions(), before);
 }
 
-fn refused() -> Signals {
-    Signals::transport(Transport::Refused, "connection refused")
+fn refused() -> FailureSignals {
+    FailureSignals::transport(TransportFailure::Refused, "connection refused")
 }
 
 #[tokio::test(start_paused = true)]
@@ -204,7 +204,7 @@ async fn a_write_whose_caller_left_while_a_step_of_its_own_ran_is_in_doubt() {
 
     assert_eq!(sent.executions(), 1);
     let held = tools.call_with("create_issue", title("a"), &slow, down.send()).await;
-    assert_eq!((report(&held).code, report(&held).may_have_executed), (Code::WriteUncertain, true));
+    assert_eq!((report(&held).code, report(&held).may_have_executed), (ErrorCode::WriteUncertain, true));
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,7 +219,7 @@ async fn whoever_is_held_back_for_another_sessions_write_can_look_for_himself() 
     look("b").await;
     assert!(create("b").await.value().is_some());
     let held = create("a").await;
-    assert_eq!((report(&held).code, script.executions()), (Code::WriteUncertain, 2), "a has not looked");
+    assert_eq!((report(&held).code, script.executions()), (ErrorCode::WriteUncertain, 2), "a has not looked");
     look("a").await;
     assert!(create("a").await.value().is_some());
 }

@@ -25,7 +25,7 @@ impl World {
         let pipeline = Pipeline::new(Settings { durable: Some(queue.clone()), ..settings(&env(0.0)) }).unwrap();
         for name in ["a", "b"] {
             let policy = ServerPolicy {
-                slots: Some(SlotPolicy { concurrency: 2, waiting: 8, patience: secs(30) }),
+                slots: Some(BulkheadPolicy { concurrency: 2, waiting: 8, patience: secs(30) }),
                 budget: BudgetPolicy { share: 1.0, floor: 0, saved: SAVED as u32 },
                 connection: Some(if name == "b" { BreakerPolicy::new(1, secs(1)) } else { BreakerPolicy::default() }),
                 ..ServerPolicy::default()
@@ -36,7 +36,7 @@ impl World {
         let facts = ToolFacts { effect: Some(effect), ..ToolFacts::named("do_it") };
         let mut policy = Preset::Default.policy(&facts, &Tiers::default());
         policy.breaker = Some(BreakerPolicy::new(1, secs(1)));
-        policy.slots = Some(SlotPolicy::new(2));
+        policy.slots = Some(BulkheadPolicy::new(2));
         let other = pipeline.tool("b", "do_it", policy.clone()).unwrap();
         for breaker in [other.breaker().unwrap(), other.server().connection().unwrap()] {
             breaker.admit().unwrap().badly();
@@ -68,10 +68,10 @@ impl World {
 }
 
 /// Fails the call itself slowly; whatever is asked after it works, slowly too.
-async fn second_works(attempt: Attempt) -> Result<String, Signals> {
+async fn second_works(attempt: Attempt) -> Result<String, FailureSignals> {
     tokio::task::yield_now().await;
     tokio::time::sleep(ms(1100)).await;
-    if attempt.number == 1 { Err(Signals::http(500, "boom")) } else { Ok("ok".into()) }
+    if attempt.number == 1 { Err(FailureSignals::http(500, "boom")) } else { Ok("ok".into()) }
 }
 
 /// Drops the call at every await until `by` has answered it: dropped earlier, it was on that way too.
@@ -151,7 +151,7 @@ async fn a_write_dropped_at_any_await_on_its_way_into_the_queue_is_made_once() {
         began.fetch_add(1, Ordering::SeqCst);
         async {
             tokio::time::sleep(ms(300)).await;
-            Err(Signals::transport(Transport::Refused, "connection refused"))
+            Err(FailureSignals::transport(TransportFailure::Refused, "connection refused"))
         }
     };
     let (mut queued, mut doubted) = (0, 0);

@@ -15,14 +15,14 @@ fn reads(env: &Env, adjust: impl FnOnce(&mut Policy)) -> Arc<ToolCaller<String>>
     }))
 }
 
-fn state(caller: &ToolCaller<String>) -> (Status, u64) {
+fn state(caller: &ToolCaller<String>) -> (BreakerStatus, u64) {
     caller.breaker_status("get_x").map(|breaker| (breaker.status, breaker.trips)).unwrap()
 }
 
 /// Answers after `time`.
 fn takes(
     time: Duration,
-) -> impl Fn(Attempt) -> std::pin::Pin<Box<dyn Future<Output = Result<String, Signals>> + Send>> {
+) -> impl Fn(Attempt) -> std::pin::Pin<Box<dyn Future<Output = Result<String, FailureSignals>> + Send>> {
     move |_| {
         Box::pin(async move {
             tokio::time::sleep(time).await;
@@ -44,14 +44,14 @@ async fn calls_from_before_an_outage_do_not_hide_it() {
     tokio::time::sleep(secs(10)).await;
 
     // Then the server refuses whatever is new, four times a second.
-    let down = Script::down(Signals::transport(Transport::Refused, "refused"));
+    let down = Script::down(FailureSignals::transport(TransportFailure::Refused, "refused"));
     for k in 0..40 {
         caller.call("get_x", json!({ "new": k }), down.send()).await;
         tokio::time::sleep(ms(251)).await;
     }
 
     assert!(down.executions() < 10, "{}", down.executions());
-    assert_eq!(state(&caller).0, Status::Open);
+    assert_eq!(state(&caller).0, BreakerStatus::Open);
     for read in long {
         assert!(read.await.unwrap().value().is_some());
     }
@@ -66,7 +66,7 @@ fn of_a_hundred_that_began_together_a_few_failures_open_nothing() {
         if number % 10 == 0 { permit.badly() } else { permit.well() }
     }
 
-    assert_eq!((breaker.status(), breaker.snapshot().failures), (Status::Closed, 0));
+    assert_eq!((breaker.status(), breaker.snapshot().failures), (BreakerStatus::Closed, 0));
 }
 
 #[test]
@@ -96,11 +96,11 @@ async fn a_probe_has_as_much_time_as_its_tool() {
     for k in 0..5 {
         tokio::time::sleep(secs(29)).await;
         let refused = caller.call("get_x", json!({ "other": k }), takes(secs(150))).await;
-        assert_eq!(report(&refused).code, Code::CircuitOpen);
+        assert_eq!(report(&refused).code, ErrorCode::CircuitOpen);
     }
 
     assert!(probe.await.unwrap().value().is_some());
-    assert_eq!(state(&caller), (Status::Closed, 1));
+    assert_eq!(state(&caller), (BreakerStatus::Closed, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,7 +125,7 @@ async fn a_probe_that_waits_for_a_person_is_not_taken_for_lost() {
     caller.call("get_x", json!({ "other": 1 }), takes(ms(1))).await;
 
     assert!(probe.await.unwrap().value().is_some());
-    assert_eq!(state(&caller), (Status::Closed, 1));
+    assert_eq!(state(&caller), (BreakerStatus::Closed, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,8 +147,8 @@ async fn an_impatient_probe_does_not_open_a_healthy_server_again() {
         }
     }
 
-    assert_eq!(report(&impatient.await.unwrap()).code, Code::Timeout);
-    assert_eq!(state(&caller), (Status::Closed, 1));
+    assert_eq!(report(&impatient.await.unwrap()).code, ErrorCode::Timeout);
+    assert_eq!(state(&caller), (BreakerStatus::Closed, 1));
 }
 
 /// Calls that each wait `each` for a server that hangs.
@@ -164,17 +164,17 @@ async fn wait_in_vain(caller: &Arc<ToolCaller<String>>, numbers: std::ops::Range
 async fn impatient_callers_find_out_together_that_a_server_hangs() {
     let caller = reads(&env(0.0), |_| ());
     for k in 0..15 {
-        assert_eq!(state(&caller).0, Status::Closed, "after {k}");
+        assert_eq!(state(&caller).0, BreakerStatus::Closed, "after {k}");
         wait_in_vain(&caller, k..k + 1, secs(25)).await;
     }
-    assert_eq!(state(&caller).0, Status::Open, "three of 25 s are as good as one of 60 s");
+    assert_eq!(state(&caller).0, BreakerStatus::Open, "three of 25 s are as good as one of 60 s");
 }
 
 #[tokio::test(start_paused = true)]
 async fn neither_a_crowd_of_impatient_callers_nor_a_few_now_and_then_are_evidence() {
     let caller = reads(&env(0.0), |_| ());
     wait_in_vain(&caller, 0..1000, ms(50)).await;
-    assert_eq!(state(&caller).0, Status::Closed);
+    assert_eq!(state(&caller).0, BreakerStatus::Closed);
 
     for k in 0..100 {
         wait_in_vain(&caller, k..k + 1, ms(50)).await;
@@ -198,15 +198,15 @@ async fn a_slow_probe_does_not_close_what_slowness_opened() {
     for k in 0..3 {
         caller.call("get_x", json!({ "k": k }), takes(secs(2))).await;
     }
-    assert_eq!(state(&caller), (Status::Open, 1));
+    assert_eq!(state(&caller), (BreakerStatus::Open, 1));
 
     tokio::time::sleep(secs(30)).await;
     caller.call("get_x", json!({ "k": 4 }), takes(secs(2))).await;
-    assert_eq!(state(&caller), (Status::Open, 2));
+    assert_eq!(state(&caller), (BreakerStatus::Open, 2));
 
     tokio::time::sleep(secs(30)).await;
     caller.call("get_x", json!({ "k": 5 }), takes(ms(20))).await;
-    assert_eq!(state(&caller).0, Status::Closed);
+    assert_eq!(state(&caller).0, BreakerStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -216,12 +216,12 @@ async fn our_own_rate_does_not_replace_the_servers_failure() {
     pipeline.server("s", ServerPolicy { rate, ..ServerPolicy::default() }).unwrap();
     let policy = Preset::Default.policy(&ToolFacts::named("get_x"), &Tiers::default());
     let tool = pipeline.tool("s", "get_x", Policy { fallback: vec![], ..policy }).unwrap();
-    let script = Script::down(Signals::http(500, "boom"));
+    let script = Script::down(FailureSignals::http(500, "boom"));
 
     let answer = pipeline.run(&tool, &Call::new(nothing()), script.send()).await;
 
     let report = report(&answer);
-    assert_eq!((script.executions(), report.code), (1, Code::UpstreamError), "{}", report.message);
+    assert_eq!((script.executions(), report.code), (1, ErrorCode::UpstreamError), "{}", report.message);
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,7 +229,7 @@ async fn those_who_were_asked_to_wait_equally_long_do_not_come_back_together() {
     for jitter in [Jitter::Full, Jitter::Symmetric(0.5), Jitter::Additive(0.5)] {
         let mut waits = Vec::new();
         for chance in [0.1, 0.4, 0.9] {
-            let asked = Signals { retry_after: Some(secs(20)), ..Signals::http(429, "slow down") };
+            let asked = FailureSignals { retry_after: Some(secs(20)), ..FailureSignals::http(429, "slow down") };
             let script = Script::failing([asked]);
             let policy = RetryPolicy::new(2, Backoff { jitter, ..Backoff::TOOL_CALL });
             let retry = Retry::new(Effect::ReadOnly).env(env(chance)).policy(policy).unwrap();

@@ -19,15 +19,15 @@ async fn t22_the_third_identical_call_is_answered_not_executed() {
     tools.call("poll", parse(r#"{"b": 2, "a": 1}"#), script.send()).await;
     let third = tools.call("poll", parse(r#"{"a": 1, "b": 2}"#), script.send()).await;
 
-    assert_eq!((report(&third).code, script.executions()), (Code::LoopDetected, 2));
+    assert_eq!((report(&third).code, script.executions()), (ErrorCode::LoopDetected, 2));
     let expected = "⚠️ Loop detected: \"poll\" was called repeatedly with the same inputs. Try a different query or break this into smaller steps.";
     assert_eq!(report(&third).classic, expected);
 }
 
 #[tokio::test(start_paused = true)]
 async fn t22_a_repeated_call_gets_a_warning_and_a_failing_one_an_error() {
-    let is_error = |report: &Report, structured| {
-        let result = report.to_tool_result(Rendering { style: Style::Classic, structured, ..Rendering::default() });
+    let is_error = |report: &FailureReport, structured| {
+        let result = report.to_tool_result(Rendering { style: TextStyle::Classic, structured, ..Rendering::default() });
         assert_eq!(result["_meta"]["seawall/failure"]["code"], "LOOP_DETECTED");
         result["isError"] == true
     };
@@ -45,7 +45,7 @@ async fn t22_a_repeated_call_gets_a_warning_and_a_failing_one_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_its_server_does_not_have_is_told_as_that() {
-    let gone = Script::down(Signals::rpc(-32602, "Tool get_issue not found"));
+    let gone = Script::down(FailureSignals::rpc(-32602, "Tool get_issue not found"));
     let answer = caller(&env(0.0)).call("get_issue", nothing(), gone.send()).await;
 
     let object = report(&answer).object();
@@ -53,7 +53,7 @@ async fn a_tool_that_its_server_does_not_have_is_told_as_that() {
         (&object["code"], &object["retryable"], gone.executions()),
         (&"TOOL_NOT_FOUND".into(), &false.into(), 1)
     );
-    assert_eq!(report(&answer).error_object(Style::Gitnexus)["message"], "Tool 'get_issue' not found");
+    assert_eq!(report(&answer).error_object(TextStyle::Gitnexus)["message"], "Tool 'get_issue' not found");
     assert!(report(&answer).message.contains("has no such tool"), "{}", report(&answer).message);
 }
 
@@ -82,7 +82,7 @@ async fn t22_by_default_only_failing_calls_are_loops() {
         tools.call("get_page", json!({"id": 9}), wrong.send()).await;
     }
     let fourth = tools.call("get_page", json!({"id": 9}), wrong.send()).await;
-    assert_eq!((report(&fourth).code, wrong.executions()), (Code::LoopDetected, 3));
+    assert_eq!((report(&fourth).code, wrong.executions()), (ErrorCode::LoopDetected, 3));
     assert!(report(&fourth).message.contains("failed 3 times"), "{}", report(&fourth).message);
 
     tools.call("list_pages", nothing(), snapshot.send()).await;
@@ -95,7 +95,10 @@ async fn t22_a_call_that_was_told_to_wait_is_no_loop() {
     let tools = caller(&env(0.0));
     open_breaker(&tools, "get_page").await;
     for _ in 0..5 {
-        assert_eq!(report(&tools.call("get_page", nothing(), Script::healthy().send()).await).code, Code::CircuitOpen);
+        assert_eq!(
+            report(&tools.call("get_page", nothing(), Script::healthy().send()).await).code,
+            ErrorCode::CircuitOpen
+        );
     }
     advance(secs(30)).await;
 
@@ -117,7 +120,7 @@ async fn t22_calls_that_fail_together_are_one_failure() {
     }
     let refused = tools.call("get_issue", nothing(), slow).await;
     assert!(report(&refused).message.contains("failed 3 times"), "{}", report(&refused).message);
-    assert_eq!((report(&refused).code, down.executions()), (Code::LoopDetected, 3));
+    assert_eq!((report(&refused).code, down.executions()), (ErrorCode::LoopDetected, 3));
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,7 +133,7 @@ async fn t22_a_tools_own_error_counts_as_failing() {
     for _ in 0..3 {
         assert_eq!(answer().await.value().map(String::as_str), Some("Error: 404"), "passed on unchanged");
     }
-    assert_eq!(report(&answer().await).code, Code::LoopDetected);
+    assert_eq!(report(&answer().await).code, ErrorCode::LoopDetected);
 }
 
 fn caching(env: &Env) -> ToolCaller<String> {
@@ -194,11 +197,11 @@ async fn t23_a_write_makes_what_was_read_before_it_unfresh() {
     tools.call("create_issue", nothing(), writes.send()).await;
     assert_eq!(read_all().await, 6);
 
-    let ambiguous = Script::down(Signals::transport(Transport::Timeout, "no answer"));
+    let ambiguous = Script::down(FailureSignals::transport(TransportFailure::Timeout, "no answer"));
     tools.call("create_issue", nothing(), ambiguous.send()).await;
     assert_eq!(read_all().await, 9, "a write that may have been executed counts too");
 
-    let refused = Script::down(Signals::transport(Transport::Refused, "refused"));
+    let refused = Script::down(FailureSignals::transport(TransportFailure::Refused, "refused"));
     tools.call("create_issue", nothing(), refused.send()).await;
     assert_eq!(read_all().await, 9, "one that certainly was not does not");
 }
@@ -266,16 +269,16 @@ async fn those_who_wait_for_a_failing_read_are_told_and_fall_back_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_left_or_could_not_try_again_does_not_fail_those_who_wait_with_it() {
-    let left = Signals::transport(Transport::Left, "its client left");
+    let left = FailureSignals::transport(TransportFailure::Left, "its client left");
     let short = Call::new(nothing()).within(secs(1));
     let once = Call { retried_outside: true, ..Call::new(nothing()) };
     let last = Call { control: Some(Arc::default()), ..Call::new(nothing()) };
     last.control.as_ref().unwrap().make_last();
     for (leader, failure) in [
         (Call::new(nothing()), left),
-        (short, Signals::http(503, "down")),
-        (once, Signals::http(503, "down")),
-        (last, Signals::http(503, "down")),
+        (short, FailureSignals::http(503, "down")),
+        (once, FailureSignals::http(503, "down")),
+        (last, FailureSignals::http(503, "down")),
     ] {
         let (tools, script) = (caching(&env(0.0)), Script::failing([failure.clone()]));
         let slow = |_| async {
@@ -295,7 +298,7 @@ async fn a_leader_that_left_or_could_not_try_again_does_not_fail_those_who_wait_
 #[tokio::test(start_paused = true)]
 async fn t22_a_call_that_its_client_left_is_no_loop() {
     let tools = caller(&env(0.0));
-    let left = Script::down(Signals::transport(Transport::Left, "its client left"));
+    let left = Script::down(FailureSignals::transport(TransportFailure::Left, "its client left"));
     for _ in 0..5 {
         tools.call("get_issue", json!({"n": 1}), left.send()).await;
     }

@@ -12,27 +12,27 @@ fn policy(name: &str) -> Policy {
 async fn a_server_that_is_starting_or_down_is_told_as_such_and_not_asked_again() {
     for (transport, reason, code, text) in [
         (
-            Transport::Starting,
+            TransportFailure::Starting,
             "",
-            Code::ServerStarting,
+            ErrorCode::ServerStarting,
             "gh__get_issue was not executed: gh is starting. The same call can be repeated in 4s.",
         ),
         (
-            Transport::Starting,
+            TransportFailure::Starting,
             "its process ended (exit status: 3)",
-            Code::ServerStarting,
+            ErrorCode::ServerStarting,
             "gh__get_issue was not executed: gh is starting (\"its process ended (exit status: 3)\"). The same call can be repeated in 4s.",
         ),
         (
-            Transport::Down,
+            TransportFailure::Down,
             "there is no program \"x\"",
-            Code::ServerUnavailable,
+            ErrorCode::ServerUnavailable,
             "gh__get_issue was not executed: gh is down (\"there is no program 'x'\"). It stays down until a person acts.",
         ),
         (
-            Transport::GivenUp,
+            TransportFailure::GivenUp,
             "Maximum reconnection attempts (20) reached",
-            Code::RetryExhausted,
+            ErrorCode::RetryExhausted,
             "gh__get_issue was not executed: gh is down (\"Maximum reconnection attempts (20) reached\"). It stays down until a person acts.",
         ),
     ] {
@@ -41,8 +41,8 @@ async fn a_server_that_is_starting_or_down_is_told_as_such_and_not_asked_again()
             .server("gh", ServerPolicy { connection: Some(BreakerPolicy::default()), ..Default::default() })
             .unwrap();
         let tool = pipeline.tool("gh", "get_issue", policy("get_issue")).unwrap();
-        let retry_after = (transport == Transport::Starting).then_some(std::time::Duration::from_secs(4));
-        let signals = Signals { retry_after, ..Signals::transport(transport, reason) };
+        let retry_after = (transport == TransportFailure::Starting).then_some(std::time::Duration::from_secs(4));
+        let signals = FailureSignals { retry_after, ..FailureSignals::transport(transport, reason) };
         let script = Script::down(signals);
         let call = Call { prefix: "gh__".into(), ..Call::new(nothing()) };
         for _ in 0..7 {
@@ -51,7 +51,7 @@ async fn a_server_that_is_starting_or_down_is_told_as_such_and_not_asked_again()
                 .await;
             let report = report(&answer);
             assert_eq!((report.code, report.message.as_str(), report.may_have_executed), (code, text, false));
-            assert_eq!(report.code.is_retryable(), code == Code::ServerStarting);
+            assert_eq!(report.code.is_retryable(), code == ErrorCode::ServerStarting);
         }
         assert_eq!(script.executions(), 7, "tried once each time, and never counted against the server");
     }
@@ -108,12 +108,12 @@ async fn a_call_whose_client_was_asked_has_the_time_of_the_questions_more_and_no
                     let _question = control.question();
                     tokio::time::sleep(secs(open)).await;
                 }
-                std::future::pending::<Result<String, Signals>>().await
+                std::future::pending::<Result<String, FailureSignals>>().await
             }
         };
         let answer = tokio::time::timeout(secs(10_000), pipeline.run(&tool, &call, send)).await.expect("for ever");
         let told = (report(&answer).code, answer.elapsed.as_secs());
-        assert_eq!(told, (Code::Timeout, ends), "{questions:?} {limit:?}");
+        assert_eq!(told, (ErrorCode::Timeout, ends), "{questions:?} {limit:?}");
     }
 }
 
@@ -124,12 +124,13 @@ async fn a_call_that_has_had_its_last_attempt_is_not_tried_again() {
     let tool = pipeline.tool("s", "get_x", policy("get_x")).unwrap();
     let held = Arc::new(CallControl::default());
     let call = Call { control: Some(held.clone()), ..Call::new(nothing()) };
-    let script = Script::down(Signals::transport(Transport::Lost, "connection reset").with_sent(Sent::Yes));
+    let script =
+        Script::down(FailureSignals::transport(TransportFailure::Lost, "connection reset").with_sent(Sent::Yes));
 
     held.make_last();
     let answer = pipeline.run(&tool, &call, script.send()).await;
 
-    assert_eq!((script.executions(), report(&answer).code), (1, Code::ConnectionLost));
+    assert_eq!((script.executions(), report(&answer).code), (1, ErrorCode::ConnectionLost));
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,7 +141,7 @@ async fn a_call_that_has_no_time_is_not_told_as_one_whose_server_could_not_be_re
         let answer = tools.call(tool, call, script.send()).await;
 
         let text = format!("{tool} was not executed: its time was up before its server was asked. Repeating is safe.");
-        assert_eq!((report(&answer).message.as_str(), report(&answer).code), (text.as_str(), Code::Timeout));
+        assert_eq!((report(&answer).message.as_str(), report(&answer).code), (text.as_str(), ErrorCode::Timeout));
         assert_eq!((report(&answer).may_have_executed, script.executions()), (false, 0));
     }
 }

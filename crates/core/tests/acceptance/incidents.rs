@@ -5,8 +5,8 @@ use futures_util::future::join_all;
 use seawall::*;
 use serde_json::json;
 
-fn lost(incident: u64) -> Signals {
-    Signals::transport(Transport::Lost, "its process ended").with_incident(incident)
+fn lost(incident: u64) -> FailureSignals {
+    FailureSignals::transport(TransportFailure::Lost, "its process ended").with_incident(incident)
 }
 
 /// Eight calls at a time, all ended by the same incident at their first attempt.
@@ -36,14 +36,14 @@ async fn a_death_that_ends_eight_writes_counts_once_and_none_is_tried_again() {
 
     assert!(answers.iter().all(|answer| report(answer).may_have_executed && answer.attempts == 1));
     let breaker = tools.breaker_status("create_issue").unwrap();
-    assert_eq!((breaker.status, breaker.failures), (Status::Closed, 1));
+    assert_eq!((breaker.status, breaker.failures), (BreakerStatus::Closed, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn three_deaths_in_a_row_open_the_breaker_of_a_write() {
     let tools = caller(&env(0.0));
 
-    for (incident, status) in [(1, Status::Closed), (2, Status::Closed), (3, Status::Open)] {
+    for (incident, status) in [(1, BreakerStatus::Closed), (2, BreakerStatus::Closed), (3, BreakerStatus::Open)] {
         struck_together(&tools, "create_issue", incident).await;
         assert_eq!(tools.breaker_status("create_issue").unwrap().status, status, "after {incident}");
     }
@@ -57,7 +57,7 @@ async fn the_connections_breaker_counts_incidents_too() {
     let policy = Preset::Default.policy(&ToolFacts::named("create_issue"), &Tiers::default());
     let tool = pipeline.tool("s", "create_issue", policy).unwrap();
 
-    for (incident, status) in [(1, Status::Closed), (1, Status::Closed), (2, Status::Open)] {
+    for (incident, status) in [(1, BreakerStatus::Closed), (1, BreakerStatus::Closed), (2, BreakerStatus::Open)] {
         let dies = |_| std::future::ready(Err::<String, _>(lost(incident)));
         pipeline.run(&tool, &Call::new(json!({ "incident": incident })), dies).await;
         assert_eq!(server.connection().unwrap().status(), status);

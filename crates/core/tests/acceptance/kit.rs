@@ -31,18 +31,18 @@ pub(crate) struct Script(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    failures: Vec<Signals>,
+    failures: Vec<FailureSignals>,
     for_ever: bool,
     executions: AtomicU32,
 }
 
 impl Script {
-    pub(crate) fn failing(failures: impl IntoIterator<Item = impl Into<Signals>>) -> Self {
+    pub(crate) fn failing(failures: impl IntoIterator<Item = impl Into<FailureSignals>>) -> Self {
         Self(Arc::new(Inner { failures: failures.into_iter().map(Into::into).collect(), ..Inner::default() }))
     }
 
     /// Fails with the same error again and again.
-    pub(crate) fn down(failure: impl Into<Signals>) -> Self {
+    pub(crate) fn down(failure: impl Into<FailureSignals>) -> Self {
         Self(Arc::new(Inner { failures: vec![failure.into()], for_ever: true, ..Inner::default() }))
     }
 
@@ -54,7 +54,7 @@ impl Script {
         self.0.executions.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn execute(&self) -> Result<String, Signals> {
+    pub(crate) fn execute(&self) -> Result<String, FailureSignals> {
         let n = self.0.executions.fetch_add(1, Ordering::SeqCst) as usize;
         let index = if self.0.for_ever { 0 } else { n };
         match self.0.failures.get(index) {
@@ -64,7 +64,7 @@ impl Script {
     }
 
     /// As the work of an attempt.
-    pub(crate) fn send(&self) -> impl Fn(Attempt) -> std::future::Ready<Result<String, Signals>> + use<> {
+    pub(crate) fn send(&self) -> impl Fn(Attempt) -> std::future::Ready<Result<String, FailureSignals>> + use<> {
         let script = self.clone();
         move |_| std::future::ready(script.execute())
     }
@@ -87,9 +87,9 @@ pub(crate) fn with_tool(own: Settings<String>, tool: &str, adjust: impl FnOnce(&
 
 /// Calls `tool` until its breaker is open.
 pub(crate) async fn open_breaker(caller: &ToolCaller<String>, tool: &str) {
-    let down = Script::down(Signals::transport(Transport::Lost, "connection reset").with_sent(Sent::Yes));
+    let down = Script::down(FailureSignals::transport(TransportFailure::Lost, "connection reset").with_sent(Sent::Yes));
     for n in 0..10 {
-        if caller.breaker_status(tool).is_some_and(|breaker| breaker.status == Status::Open) {
+        if caller.breaker_status(tool).is_some_and(|breaker| breaker.status == BreakerStatus::Open) {
             return;
         }
         caller.call(tool, json!({ "opening": n }), down.send()).await;
@@ -97,11 +97,11 @@ pub(crate) async fn open_breaker(caller: &ToolCaller<String>, tool: &str) {
     panic!("the breaker of {tool} does not open");
 }
 
-pub(crate) fn report(answer: &Answer<String>) -> &Report {
+pub(crate) fn report(answer: &Answer<String>) -> &FailureReport {
     answer.report().unwrap_or_else(|| panic!("not a failure: {answer:?}"))
 }
 
-pub(crate) fn served(answer: &Answer<String>) -> &Served<String> {
+pub(crate) fn served(answer: &Answer<String>) -> &FallbackAnswer<String> {
     match &answer.outcome {
         Outcome::Served(served) => served,
         other => panic!("not a fallback's answer: {other:?}"),

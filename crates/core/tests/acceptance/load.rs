@@ -12,7 +12,7 @@ use std::time::Duration;
 struct Fleet {
     scripts: HashMap<&'static str, Script>,
     hanging: Vec<&'static str>,
-    probe: Option<Signals>,
+    probe: Option<FailureSignals>,
     probed: Mutex<u32>,
 }
 
@@ -26,15 +26,15 @@ impl Fleet {
     }
 }
 
-impl Connect<String> for Fleet {
-    async fn connect(&self, server: &str) -> Result<Vec<String>, Signals> {
+impl ConnectServer<String> for Fleet {
+    async fn connect(&self, server: &str) -> Result<Vec<String>, FailureSignals> {
         if self.hanging.contains(&server) {
             std::future::pending::<()>().await;
         }
         self.scripts[server].execute().map(|_| vec![format!("{server}_tool")])
     }
 
-    async fn probe(&self, _: &str) -> Option<Signals> {
+    async fn probe(&self, _: &str) -> Option<FailureSignals> {
         *self.probed.lock().unwrap() += 1;
         self.probe.clone()
     }
@@ -131,7 +131,7 @@ async fn t15_a_cancelled_load_stops_everything() {
     let dropped = Mutex::new(0);
     let connect = |_: String| async {
         let _guard = Dropped(&dropped);
-        std::future::pending::<Result<Vec<String>, Signals>>().await
+        std::future::pending::<Result<Vec<String>, FailureSignals>>().await
     };
 
     let cut = tokio::time::timeout(secs(1), load_tools(["a", "b", "c"], &connect, &LoadOptions::default())).await;
@@ -199,8 +199,9 @@ fn t16_every_pinned_text_has_its_class() {
 #[test]
 fn t16_the_body_decides_an_ambiguous_403() {
     let classifier = Classifier::new();
-    let class =
-        |body: &str| classifier.classify_load(&Signals::http(403, "HTTP 403 Forbidden").with_body(body)).disposition;
+    let class = |body: &str| {
+        classifier.classify_load(&FailureSignals::http(403, "HTTP 403 Forbidden").with_body(body)).disposition
+    };
 
     for failed in [
         "Authorization service unavailable",
@@ -221,13 +222,16 @@ fn t16_the_body_decides_an_ambiguous_403() {
     ] {
         assert_eq!(class(denied), Disposition::Denied, "{denied}");
     }
-    let timed_out = Signals { transport: Some(Transport::Timeout), ..Signals::http(403, "HTTP 403 Forbidden") };
+    let timed_out = FailureSignals {
+        transport: Some(TransportFailure::Timeout),
+        ..FailureSignals::http(403, "HTTP 403 Forbidden")
+    };
     assert_eq!(classifier.classify_load(&timed_out).disposition, Disposition::Transient);
 }
 
 #[test]
 fn t16_a_lost_session_is_not_a_wrong_route() {
-    let at_initialize = Signals::http(404, "HTTP 404 Not Found");
+    let at_initialize = FailureSignals::http(404, "HTTP 404 Not Found");
     assert_eq!(classify(&at_initialize).cause, Cause::InvalidInput);
     assert_eq!(Classifier::new().classify_load(&at_initialize).disposition, Disposition::Permanent);
 
@@ -322,7 +326,7 @@ async fn t17_several_of_a_class_are_joined_and_none_is_nothing() {
 #[tokio::test(start_paused = true)]
 async fn an_error_that_hides_what_happened_is_probed_once() {
     let mut fleet = Fleet::with([("s", Script::down("Session terminated"))]);
-    fleet.probe = Some(Signals::http(404, "HTTP 404 Not Found from http://gw/mcp"));
+    fleet.probe = Some(FailureSignals::http(404, "HTTP 404 Not Found from http://gw/mcp"));
     let (report, _) = load(&fleet, &["s"], ms(0)).await;
     assert_eq!((report.outcomes[0].status(), fleet.asked("s")), ("permanent", 1));
     assert_eq!(report.failed_errors()["s"], "HTTP 404 Not Found from http://gw/mcp");
@@ -357,8 +361,8 @@ async fn bad_options_are_told_once_and_nobody_is_connected_to() {
 
 struct Panicky;
 
-impl Connect<String> for Panicky {
-    fn connect(&self, server: &str) -> impl Future<Output = Result<Vec<String>, Signals>> {
+impl ConnectServer<String> for Panicky {
+    fn connect(&self, server: &str) -> impl Future<Output = Result<Vec<String>, FailureSignals>> {
         assert_ne!(server, "at once", "no such server");
         let server = server.to_owned();
         async move {
@@ -372,7 +376,7 @@ impl Connect<String> for Panicky {
         }
     }
 
-    async fn probe(&self, _: &str) -> Option<Signals> {
+    async fn probe(&self, _: &str) -> Option<FailureSignals> {
         panic!("asked too much")
     }
 }
@@ -402,7 +406,7 @@ async fn a_panics_words_are_one_line_without_secrets() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_says_nothing_gives_no_reason() {
-    for silent in [Signals::text(" \n"), Signals::transport(Transport::Refused, "")] {
+    for silent in [FailureSignals::text(" \n"), FailureSignals::transport(TransportFailure::Refused, "")] {
         let connect = |_: String| std::future::ready(Err::<Vec<String>, _>(silent.clone()));
         let report = load_tools(["a"], &connect, &LoadOptions::default()).await.unwrap();
 

@@ -15,7 +15,7 @@ async fn words_about_a_later_step_do_not_repeat_or_queue_a_write() {
         "Issue #12 created; adding label failed: label not found",
     ] {
         let own = Settings { durable: Some(Arc::new(MemoryQueue::new(9))), ..settings(&env(0.0)) };
-        let script = Script::down(Signals::rpc(-32000, text));
+        let script = Script::down(FailureSignals::rpc(-32000, text));
         let answer = ToolCaller::new(own).unwrap().call("create_issue", nothing(), script.send()).await;
 
         assert_eq!((script.executions(), report(&answer).may_have_executed), (1, true), "{text}");
@@ -60,12 +60,12 @@ async fn an_id_in_a_tools_own_words_neither_repeats_it_nor_opens_its_breaker() {
 #[tokio::test(start_paused = true)]
 async fn who_says_that_it_has_acted_is_believed_whatever_the_status() {
     for second_step in [
-        Signals::http(429, "adding the labels was throttled"),
-        Signals::http(425, "too early for labels"),
-        Signals::http(404, "label missing"),
-        Signals::http(403, "no labels for you"),
-        Signals::rpc(-32602, "no such label"),
-        Signals::http(404, "session gone").with_session(),
+        FailureSignals::http(429, "adding the labels was throttled"),
+        FailureSignals::http(425, "too early for labels"),
+        FailureSignals::http(404, "label missing"),
+        FailureSignals::http(403, "no labels for you"),
+        FailureSignals::rpc(-32602, "no such label"),
+        FailureSignals::http(404, "session gone").with_session(),
     ] {
         let script = Script::down(second_step.with_sent(Sent::Yes));
         let answer = caller(&env(0.0)).call("create_issue", nothing(), script.send()).await;
@@ -74,7 +74,7 @@ async fn who_says_that_it_has_acted_is_believed_whatever_the_status() {
         assert_eq!((script.executions(), report.may_have_executed), (1, true), "{}", report.message);
         assert!(!report.message.contains("was not executed"), "{}", report.message);
     }
-    let throttled = Script::down(Signals::http(429, "slow down"));
+    let throttled = Script::down(FailureSignals::http(429, "slow down"));
     caller(&env(0.0)).call("create_issue", nothing(), throttled.send()).await;
     assert!(throttled.executions() > 1, "a plain 429 has not acted");
 }
@@ -112,8 +112,8 @@ fn a_long_text_does_not_stop_who_reads_it() {
     type Work = fn(String);
     let works: [(&str, Work); 5] = [
         ("sanitize", |text| drop(sanitize(&json!({ "q": text })))),
-        ("classify", |text| drop(classify(&Signals::text(text)))),
-        ("classify a body", |text| drop(classify(&Signals::http(500, "x").with_body(text)))),
+        ("classify", |text| drop(classify(&FailureSignals::text(text)))),
+        ("classify a body", |text| drop(classify(&FailureSignals::http(500, "x").with_body(text)))),
         ("classify_soft", |text| drop(Classifier::new().classify_soft(&text))),
         ("quote", |text| drop(quote(&text))),
     ];
@@ -133,12 +133,12 @@ fn a_long_text_does_not_stop_who_reads_it() {
 #[test]
 fn of_a_long_text_the_beginning_counts_and_no_secret_comes_out_of_its_middle() {
     let late = format!("{} 503 Service Unavailable", "lorem ipsum ".repeat(1000));
-    assert_eq!(classify(&Signals::text(late)).status, None);
+    assert_eq!(classify(&FailureSignals::text(late)).status, None);
     let early = format!("503 Service Unavailable {}", "é".repeat(9000));
-    let failure = classify(&Signals::text(early));
+    let failure = classify(&FailureSignals::text(early));
     assert!(failure.status == Some(503) && failure.message.len() <= 8192, "{}", failure.message.len());
     let and_more = format!("429{}issue #12 was created", " ".repeat(9000));
-    assert_eq!(classify(&Signals::text(and_more)).sent, Sent::Maybe, "not read whole, it proves nothing");
+    assert_eq!(classify(&FailureSignals::text(and_more)).sent, Sent::Maybe, "not read whole, it proves nothing");
 
     for length in [8000, 8180, 8192, 9000, 20_000] {
         let secret = "hunter2".repeat(length / 7);
@@ -148,8 +148,9 @@ fn of_a_long_text_the_beginning_counts_and_no_secret_comes_out_of_its_middle() {
             format!("token={secret} https://me:hunter2@h/"),
             format!("https://me:{secret}@host/x,https://me:{secret}@host/x"),
         ] {
-            let shown =
-                classify(&Signals::text(text.clone())).message + &quote(&text) + &sanitize(&json!(text)).to_string();
+            let shown = classify(&FailureSignals::text(text.clone())).message
+                + &quote(&text)
+                + &sanitize(&json!(text)).to_string();
             assert!(!shown.contains("hunter2"), "{length}: {shown}");
         }
     }
@@ -157,7 +158,7 @@ fn of_a_long_text_the_beginning_counts_and_no_secret_comes_out_of_its_middle() {
 
 #[tokio::test(start_paused = true)]
 async fn answers_and_cancellations_do_not_open_a_breaker() {
-    let status_after = async |failure: Signals| {
+    let status_after = async |failure: FailureSignals| {
         let breaker = CircuitBreaker::new(BreakerPolicy::new(5, secs(30)), &env(0.0)).unwrap();
         for _ in 0..100 {
             let _ = breaker.call("x", || async { Err::<(), _>(failure.clone()) }).await;
@@ -165,38 +166,38 @@ async fn answers_and_cancellations_do_not_open_a_breaker() {
         breaker.status("x").unwrap().status
     };
     for answer in [
-        Signals::rpc(4001, "Quota plan missing"),
-        Signals::rpc(0, "Nothing to do"),
-        Signals::rpc(-32100, "Duplicate title"),
-        Signals::rpc(-31999, "not your turn"),
-        Signals::text("AbortError: This operation was aborted"),
-        Signals::text("context canceled"),
-        Signals::text("Request was cancelled by the user"),
-        Signals::text("title must not be empty"),
-        Signals::text("'owner' is required"),
-        Signals::text("Repository acme/x does not exist"),
-        Signals::text("A label named bug already exists"),
-        Signals::text("ZodError: [ { code: 'invalid_type', path: ['limit'] } ]"),
-        Signals::http(499, "client closed request"),
+        FailureSignals::rpc(4001, "Quota plan missing"),
+        FailureSignals::rpc(0, "Nothing to do"),
+        FailureSignals::rpc(-32100, "Duplicate title"),
+        FailureSignals::rpc(-31999, "not your turn"),
+        FailureSignals::text("AbortError: This operation was aborted"),
+        FailureSignals::text("context canceled"),
+        FailureSignals::text("Request was cancelled by the user"),
+        FailureSignals::text("title must not be empty"),
+        FailureSignals::text("'owner' is required"),
+        FailureSignals::text("Repository acme/x does not exist"),
+        FailureSignals::text("A label named bug already exists"),
+        FailureSignals::text("ZodError: [ { code: 'invalid_type', path: ['limit'] } ]"),
+        FailureSignals::http(499, "client closed request"),
     ] {
-        assert_eq!(status_after(answer.clone()).await, Status::Closed, "{answer:?}");
+        assert_eq!(status_after(answer.clone()).await, BreakerStatus::Closed, "{answer:?}");
     }
     for fault in [
-        Signals::text("fail"),
-        Signals::rpc(-32603, "boom"),
-        Signals::rpc(-32000, "database is locked"),
-        Signals::rpc(-32000, "Connection closed"),
-        Signals::rpc(-32001, "Request timed out"),
-        Signals::rpc(4001, "upstream said: 503 Service Unavailable"),
+        FailureSignals::text("fail"),
+        FailureSignals::rpc(-32603, "boom"),
+        FailureSignals::rpc(-32000, "database is locked"),
+        FailureSignals::rpc(-32000, "Connection closed"),
+        FailureSignals::rpc(-32001, "Request timed out"),
+        FailureSignals::rpc(4001, "upstream said: 503 Service Unavailable"),
     ] {
-        assert_eq!(status_after(fault.clone()).await, Status::Open, "{fault:?}");
+        assert_eq!(status_after(fault.clone()).await, BreakerStatus::Open, "{fault:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_host_that_became_unreachable_may_have_acted() {
     for kind in [std::io::ErrorKind::HostUnreachable, std::io::ErrorKind::NetworkUnreachable] {
-        let script = Script::down(Signals::from(std::io::Error::from(kind)));
+        let script = Script::down(FailureSignals::from(std::io::Error::from(kind)));
         let answer = caller(&env(0.0)).call("create_issue", nothing(), script.send()).await;
         assert_eq!((script.executions(), report(&answer).may_have_executed), (1, true), "{kind:?}");
     }

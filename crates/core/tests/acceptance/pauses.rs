@@ -4,14 +4,14 @@ use super::kit::*;
 use seawall::*;
 use serde_json::json;
 
-fn busy(seconds: u64) -> Signals {
-    Signals { retry_after: Some(secs(seconds)), ..Signals::http(429, "slow down") }
+fn busy(seconds: u64) -> FailureSignals {
+    FailureSignals { retry_after: Some(secs(seconds)), ..FailureSignals::http(429, "slow down") }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_throttled_tool_is_alive() {
     let tools = caller(&env(0.0));
-    let throttled = Script::down(Signals::http(429, "slow down"));
+    let throttled = Script::down(FailureSignals::http(429, "slow down"));
     for n in 0..10 {
         tools.call("create_issue", json!({ "n": n }), throttled.send()).await;
     }
@@ -30,7 +30,7 @@ async fn while_a_pause_lasts_nobody_is_sent_to_be_refused_again() {
     let (answer, elapsed) = timed(call(2)).await;
 
     assert_eq!((elapsed, throttled.executions()), (secs(0), 1));
-    assert_eq!((report(&answer).code, report(&answer).retry_after), (Code::RateLimited, Some(secs(100))));
+    assert_eq!((report(&answer).code, report(&answer).retry_after), (ErrorCode::RateLimited, Some(secs(100))));
     assert_eq!(
         report(&answer).message,
         "create_issue was not executed: its server asked for a pause. The same call can be repeated in 100s."
@@ -111,7 +111,8 @@ async fn no_server_silences_a_tool_for_longer_than_the_policy_allows() {
 #[tokio::test(start_paused = true)]
 async fn a_503_that_names_a_time_is_heeded_too_and_still_counts() {
     let tools = caller(&env(0.0));
-    let down = Script::down(Signals { retry_after: Some(secs(120)), ..Signals::http(503, "maintenance") });
+    let down =
+        Script::down(FailureSignals { retry_after: Some(secs(120)), ..FailureSignals::http(503, "maintenance") });
 
     for n in 0..3 {
         tools.call("search_issues", json!({ "query": "x", "n": n }), down.send()).await;
@@ -137,7 +138,7 @@ async fn a_write_that_would_have_to_wait_too_long_is_queued() {
 async fn who_comes_back_after_a_pause_has_no_more_time_than_is_left() {
     // Whether the pause is waited for at once or as before a retry is chance here; the deadline is not.
     let tools = caller(&Env::new().with_rng(Rng::seeded(1)));
-    let pause = Signals { retry_after: Some(ms(59_900)), ..Signals::http(429, "slow down") };
+    let pause = FailureSignals { retry_after: Some(ms(59_900)), ..FailureSignals::http(429, "slow down") };
     for n in 0..50 {
         let tool = format!("get_{n}");
         let once = Call { retried_outside: true, ..Call::new(nothing()) };

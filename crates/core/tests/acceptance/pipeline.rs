@@ -24,8 +24,8 @@ async fn run(pipeline: &Pipeline<String>, tool: &Tool, script: &Script) -> Answe
     pipeline.run(tool, &call, script.send()).await
 }
 
-fn lost() -> Signals {
-    Signals::transport(Transport::Lost, "connection reset").with_sent(Sent::Yes)
+fn lost() -> FailureSignals {
+    FailureSignals::transport(TransportFailure::Lost, "connection reset").with_sent(Sent::Yes)
 }
 
 #[tokio::test(start_paused = true)]
@@ -42,7 +42,7 @@ async fn a_breaker_is_shared_as_its_scope_says() {
         for _ in 0..5 {
             run(&pipeline, &a, &Script::down(lost())).await;
         }
-        assert_eq!(a.breaker().unwrap().status(), Status::Open);
+        assert_eq!(a.breaker().unwrap().status(), BreakerStatus::Open);
 
         let passes = |answer: Answer<String>| answer.value().is_some();
         assert_eq!(passes(run(&pipeline, &b, &Script::healthy()).await), same_server, "{scope:?}");
@@ -61,18 +61,20 @@ async fn refused_connections_open_the_server_for_all_its_tools() {
     );
     let connection = || a.server().connection().unwrap().status();
 
-    for failure in
-        [Signals::http(500, "boom"), Signals::http(422, "no"), Signals::transport(Transport::Timeout, "slow")]
-    {
+    for failure in [
+        FailureSignals::http(500, "boom"),
+        FailureSignals::http(422, "no"),
+        FailureSignals::transport(TransportFailure::Timeout, "slow"),
+    ] {
         run(&pipeline, &b, &Script::down(failure)).await;
     }
-    assert_eq!(connection(), Status::Closed, "whoever answers is there, and slowness is the tool's own affair");
+    assert_eq!(connection(), BreakerStatus::Closed, "whoever answers is there, and slowness is the tool's own affair");
 
-    let refused = Script::down(Signals::transport(Transport::Refused, "refused"));
+    let refused = Script::down(FailureSignals::transport(TransportFailure::Refused, "refused"));
     run(&pipeline, &a, &refused).await;
-    assert_eq!((connection(), refused.executions()), (Status::Open, 3));
+    assert_eq!((connection(), refused.executions()), (BreakerStatus::Open, 3));
     let script = Script::healthy();
-    assert_eq!(report(&run(&pipeline, &b, &script).await).code, Code::CircuitOpen);
+    assert_eq!(report(&run(&pipeline, &b, &script).await).code, ErrorCode::CircuitOpen);
     assert_eq!(script.executions(), 0);
 }
 
@@ -90,12 +92,12 @@ async fn no_retry_is_begun_once_the_breaker_has_opened() {
 
 #[tokio::test(start_paused = true)]
 async fn the_whole_call_ends_at_its_deadline() {
-    let hangs = |_| std::future::pending::<Result<String, Signals>>();
+    let hangs = |_| std::future::pending::<Result<String, FailureSignals>>();
     let caller = with_tool(settings(&env(0.0)), "get_issue", |policy| policy.attempt_timeout = Some(secs(25)));
 
     let (answer, elapsed) = timed(caller.call("get_issue", nothing(), hangs)).await;
     assert_eq!((answer.attempts, elapsed), (3, secs(60)), "25 s + 1 s + 25 s + 2 s + the 7 s that are left");
-    assert_eq!(report(&answer).code, Code::Timeout);
+    assert_eq!(report(&answer).code, ErrorCode::Timeout);
 
     let (_, elapsed) = timed(caller.call("get_issue", Call::new(nothing()).within(secs(4)), hangs)).await;
     assert_eq!(elapsed, secs(4), "the client's own limit, if it is shorter");
@@ -156,13 +158,13 @@ async fn a_tools_own_error_never_counts_against_its_server() {
     pipeline.run(&tool, &Call::new(nothing()), soft).await;
 
     assert_eq!(tool.breaker().unwrap().snapshot().failures, 0);
-    assert_eq!(tool.server().connection().unwrap().status(), Status::Closed);
+    assert_eq!(tool.server().connection().unwrap().status(), BreakerStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_full_server_refuses_without_blaming_it() {
     let pipeline = pipeline(&env(0.0));
-    let slots = Some(SlotPolicy { concurrency: 2, waiting: 1, patience: secs(5) });
+    let slots = Some(BulkheadPolicy { concurrency: 2, waiting: 1, patience: secs(5) });
     pipeline.server("s", ServerPolicy { slots, ..ServerPolicy::default() }).unwrap();
     let once = |mut policy: Policy| {
         policy.retry.attempts = 1;
@@ -184,7 +186,10 @@ async fn a_full_server_refuses_without_blaming_it() {
     assert_eq!(most.into_inner(), 2);
     assert_eq!(answers.iter().filter(|answer| answer.value().is_some()).count(), 3);
     assert_eq!(
-        answers.iter().filter(|answer| answer.report().is_some_and(|report| report.code == Code::Overloaded)).count(),
+        answers
+            .iter()
+            .filter(|answer| answer.report().is_some_and(|report| report.code == ErrorCode::Overloaded))
+            .count(),
         2
     );
     assert_eq!(tool.breaker().unwrap().snapshot().failures, 0);
@@ -206,7 +211,7 @@ async fn calls_wait_for_the_servers_rate_within_their_deadline() {
 
     let elapsed: Vec<u64> = answers.iter().map(|answer| answer.elapsed.as_secs()).collect();
     assert_eq!(elapsed, [0, 10, 20, 0]);
-    assert_eq!(report(&answers[3]).code, Code::RateLimited);
+    assert_eq!(report(&answers[3]).code, ErrorCode::RateLimited);
     assert_eq!(report(&answers[3]).retry_after, Some(secs(30)));
     assert_eq!(script.executions(), 3);
 }
@@ -215,7 +220,7 @@ async fn calls_wait_for_the_servers_rate_within_their_deadline() {
 async fn whoever_is_refused_by_a_full_line_or_a_rate_is_told_of() {
     let env = env(0.0);
     let pipeline = pipeline(&env);
-    let slots = Some(SlotPolicy { concurrency: 1, waiting: 0, patience: secs(5) });
+    let slots = Some(BulkheadPolicy { concurrency: 1, waiting: 0, patience: secs(5) });
     let rate = Some(Rate { count: 1, per: secs(100), burst: 1 });
     pipeline.server("s", ServerPolicy { slots, rate, ..ServerPolicy::default() }).unwrap();
     let tool = pipeline.tool("s", "get_a", default_policy("get_a")).unwrap();
@@ -252,7 +257,7 @@ async fn one_callers_rate_does_not_touch_another() {
     for _ in 0..2 {
         assert!(ask("greedy").await.value().is_some());
     }
-    assert_eq!(report(&ask("greedy").await).code, Code::RateLimited);
+    assert_eq!(report(&ask("greedy").await).code, ErrorCode::RateLimited);
     assert!(ask("modest").await.value().is_some());
 }
 
@@ -348,7 +353,7 @@ fn bad_policies_name_their_field() {
 
     let server = |policy: ServerPolicy| pipeline.server("new", policy).unwrap_err().field;
     let good = ServerPolicy::default();
-    assert_eq!(server(ServerPolicy { slots: Some(SlotPolicy::new(0)), ..good.clone() }), "concurrency");
+    assert_eq!(server(ServerPolicy { slots: Some(BulkheadPolicy::new(0)), ..good.clone() }), "concurrency");
     assert_eq!(server(ServerPolicy { rate: Some(Rate::per_second(0)), ..good.clone() }), "rate.count");
     assert_eq!(
         server(ServerPolicy { budget: BudgetPolicy { share: 7.0, ..BudgetPolicy::DEFAULT }, ..good.clone() }),
@@ -400,13 +405,13 @@ async fn a_pause_that_a_server_asked_for_holds_however_a_call_is_treated() {
     let pipeline = pipeline(&env(0.0));
     pipeline.server("s", ServerPolicy::default()).unwrap();
     let tool = pipeline.tool("s", "create_issue", default_policy("create_issue")).unwrap();
-    let slow_down = Signals { retry_after: Some(secs(120)), ..Signals::http(429, "slow down") };
+    let slow_down = FailureSignals { retry_after: Some(secs(120)), ..FailureSignals::http(429, "slow down") };
     run(&pipeline, &tool.once(Effect::Write), &Script::down(slow_down)).await;
 
     for treated in [tool.idempotent(), tool.renamed("create_label"), tool.once(Effect::Write)] {
         let script = Script::healthy();
         let answer = run(&pipeline, &treated, &script).await;
-        assert_eq!((report(&answer).code, script.executions()), (Code::RateLimited, 0));
+        assert_eq!((report(&answer).code, script.executions()), (ErrorCode::RateLimited, 0));
     }
     tokio::time::advance(secs(121)).await;
     assert!(run(&pipeline, &tool, &Script::healthy()).await.value().is_some());
@@ -422,10 +427,10 @@ async fn a_call_that_is_made_once_is_tried_once_as_often_as_somebody_makes_it_an
     // The breaker of a write opens after three, and not the guard against loops, nor that against a write in doubt.
     let code = async || report(&pipeline.run(&once, &call, script.send()).await).code;
     for _ in 0..3 {
-        assert_eq!(code().await, Code::ConnectionLost);
+        assert_eq!(code().await, ErrorCode::ConnectionLost);
     }
-    assert_eq!((code().await, script.executions()), (Code::CircuitOpen, 3));
-    assert!(tool.breaker().is_some_and(|breaker| breaker.status() == Status::Open));
+    assert_eq!((code().await, script.executions()), (ErrorCode::CircuitOpen, 3));
+    assert!(tool.breaker().is_some_and(|breaker| breaker.status() == BreakerStatus::Open));
 }
 
 #[tokio::test(start_paused = true)]
@@ -437,7 +442,7 @@ async fn a_call_that_is_made_once_is_meant_also_after_one_that_may_have_run() {
     pipeline.run(&tool, &call, Script::down(lost()).send()).await;
     let script = Script::healthy();
 
-    assert_eq!(report(&pipeline.run(&tool, &call, script.send()).await).code, Code::WriteUncertain);
+    assert_eq!(report(&pipeline.run(&tool, &call, script.send()).await).code, ErrorCode::WriteUncertain);
     assert!(pipeline.run(&tool.once(Effect::Write), &call, script.send()).await.value().is_some());
     assert_eq!(script.executions(), 1);
 }

@@ -12,8 +12,8 @@ pub(crate) fn slow_queue(room: usize) -> Arc<Slow> {
     Arc::new(Slow(MemoryQueue::new(room)))
 }
 
-impl Durable for Slow {
-    fn enqueue(&self, item: Queued) -> Promise<'_, Result<String, NotQueued>> {
+impl DurableQueue for Slow {
+    fn enqueue(&self, item: QueuedWrite) -> Promise<'_, Result<String, NotQueued>> {
         Box::pin(async {
             let kept = self.0.enqueue(item).await;
             tokio::time::sleep(secs(1)).await;
@@ -21,11 +21,11 @@ impl Durable for Slow {
         })
     }
 
-    fn next<'a>(&'a self, server: &'a str) -> Promise<'a, Option<(String, Queued)>> {
+    fn next<'a>(&'a self, server: &'a str) -> Promise<'a, Option<(String, QueuedWrite)>> {
         self.0.next(server)
     }
 
-    fn find<'a>(&'a self, item: &'a Queued) -> Promise<'a, Result<Option<Earlier>, NotQueued>> {
+    fn find<'a>(&'a self, item: &'a QueuedWrite) -> Promise<'a, Result<Option<EarlierWrite>, NotQueued>> {
         self.0.find(item)
     }
 
@@ -45,7 +45,7 @@ fn with_queue(room: usize) -> (ToolCaller<String>, Arc<Slow>) {
 }
 
 fn down() -> Script {
-    Script::down(Signals::transport(Transport::Refused, "connection refused"))
+    Script::down(FailureSignals::transport(TransportFailure::Refused, "connection refused"))
 }
 
 #[tokio::test(start_paused = true)]
@@ -61,7 +61,7 @@ async fn a_write_that_waits_is_not_made_beside_it_once_its_server_is_back() {
         advance(secs(120)).await;
         let held = tools.call("create_issue", nothing(), back.send()).await;
         let told = report(&held);
-        assert_eq!((told.code, told.may_have_executed, told.attempts), (Code::AlreadyQueued, false, 0));
+        assert_eq!((told.code, told.may_have_executed, told.attempts), (ErrorCode::AlreadyQueued, false, 0));
         assert_eq!(
             told.message,
             "create_issue was not sent: the same call is queued as q1 and is not done yet. It will be tried from there."
@@ -72,7 +72,7 @@ async fn a_write_that_waits_is_not_made_beside_it_once_its_server_is_back() {
     // Whoever took it out may have made it: it is held back from now on, and not from when it was queued.
     assert!(queue.remove("q1").await);
     let held = tools.call("create_issue", nothing(), back.send()).await;
-    assert_eq!(report(&held).code, Code::WriteUncertain);
+    assert_eq!(report(&held).code, ErrorCode::WriteUncertain);
     advance(secs(60)).await;
     assert!(tools.call("create_issue", nothing(), back.send()).await.value().is_some());
 }
@@ -85,7 +85,7 @@ async fn a_write_whose_caller_left_while_it_was_queued_is_not_made_beside_it() {
 
     let back = Script::healthy();
     let held = tools.call("create_issue", nothing(), back.send()).await;
-    assert_eq!((report(&held).code, back.executions()), (Code::AlreadyQueued, 0));
+    assert_eq!((report(&held).code, back.executions()), (ErrorCode::AlreadyQueued, 0));
 
     // Once it left the queue it may have been made, and nobody looked since.
     assert!(queue.remove("q1").await);
@@ -120,7 +120,7 @@ async fn a_write_that_waits_is_not_made_beside_it_by_the_next_process_either() {
     let back = Script::healthy();
     let after = ToolCaller::new(Settings { durable: Some(queue.clone()), ..settings(&env(0.0)) }).unwrap();
     let held = after.call("create_issue", nothing(), back.send()).await;
-    assert_eq!((report(&held).code, back.executions()), (Code::AlreadyQueued, 0));
+    assert_eq!((report(&held).code, back.executions()), (ErrorCode::AlreadyQueued, 0));
     assert_eq!(
         report(&held).message,
         "create_issue was not sent: the same call is queued as q1 and is not done yet. It will be tried from there."
@@ -140,7 +140,7 @@ async fn a_write_that_waits_is_not_made_beside_it_however_many_wait_with_it() {
 
     let back = Script::healthy();
     let held = tools.call("create_issue", json!({"n": 0}), back.send()).await;
-    assert_eq!((report(&held).code, back.executions()), (Code::AlreadyQueued, 0));
+    assert_eq!((report(&held).code, back.executions()), (ErrorCode::AlreadyQueued, 0));
     assert!(report(&held).message.contains("queued as q1 "), "{held:?}");
 }
 
@@ -152,16 +152,16 @@ struct Silent {
     asked: std::sync::atomic::AtomicU32,
 }
 
-impl Durable for Silent {
-    fn enqueue(&self, _: Queued) -> Promise<'_, Result<String, NotQueued>> {
+impl DurableQueue for Silent {
+    fn enqueue(&self, _: QueuedWrite) -> Promise<'_, Result<String, NotQueued>> {
         Box::pin(async { Ok("q1".to_owned()) })
     }
 
-    fn next<'a>(&'a self, _: &'a str) -> Promise<'a, Option<(String, Queued)>> {
+    fn next<'a>(&'a self, _: &'a str) -> Promise<'a, Option<(String, QueuedWrite)>> {
         Box::pin(async { None })
     }
 
-    fn find<'a>(&'a self, _: &'a Queued) -> Promise<'a, Result<Option<Earlier>, NotQueued>> {
+    fn find<'a>(&'a self, _: &'a QueuedWrite) -> Promise<'a, Result<Option<EarlierWrite>, NotQueued>> {
         self.asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         match self.is_broken {
             true => Box::pin(async { Err(NotQueued::Unknown("the disk is gone".to_owned())) }),
@@ -187,7 +187,7 @@ async fn a_queue_that_does_not_say_whether_a_write_waits_is_told_as_such() {
         let held = tools.call("create_issue", nothing(), back.send()).await;
 
         let told = report(&held);
-        assert_eq!((told.code, told.may_have_executed, back.executions()), (Code::Overloaded, false, 0));
+        assert_eq!((told.code, told.may_have_executed, back.executions()), (ErrorCode::Overloaded, false, 0));
         let why = if is_broken { "the disk is gone" } else { "it did not answer in time" };
         let text = format!(
             "create_issue was not sent: the queue cannot tell whether the same call waits there ({why}). The same call can be repeated in 1s."

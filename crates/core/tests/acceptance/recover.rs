@@ -13,7 +13,7 @@ fn with_fallback(tool: &'static str, fallback: Vec<Fallback>, own: Settings<Stri
 }
 
 /// Fails for the arguments of the call itself and answers with any other arguments as a text.
-fn only_others(call: &Value) -> impl Fn(Attempt) -> std::future::Ready<Result<String, Signals>> {
+fn only_others(call: &Value) -> impl Fn(Attempt) -> std::future::Ready<Result<String, FailureSignals>> {
     let call = call.clone();
     move |attempt: Attempt| {
         std::future::ready(if *attempt.arguments == call {
@@ -43,7 +43,7 @@ async fn a_failed_read_is_answered_from_its_last_good_copy_with_its_age() {
 
     tools.reset_breaker("get_issue");
     let other = tools.call("get_issue", json!({"n": 2}), Script::down("422 invalid").send()).await;
-    assert_eq!(report(&other).code, Code::ValidationError, "nothing is served for another question");
+    assert_eq!(report(&other).code, ErrorCode::ValidationError, "nothing is served for another question");
 }
 
 #[tokio::test(start_paused = true)]
@@ -54,12 +54,12 @@ async fn a_copy_that_is_too_old_is_not_served() {
 
     let answer = tools.call("get_issue", nothing(), Script::down("503").send()).await;
 
-    assert_eq!(report(&answer).code, Code::UpstreamError);
+    assert_eq!(report(&answer).code, ErrorCode::UpstreamError);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_seeds_words_introduce_a_cached_copy_in_classic_style() {
-    let tools = ToolCaller::new(Settings { style: Style::Classic, ..settings(&env(0.0)) }).unwrap();
+    let tools = ToolCaller::new(Settings { style: TextStyle::Classic, ..settings(&env(0.0)) }).unwrap();
     tools.call("get_issue", nothing(), Script::healthy().send()).await;
 
     let answer = tools.call("get_issue", nothing(), Script::down("503").send()).await;
@@ -73,9 +73,9 @@ async fn denials_and_callers_faults_are_not_worked_around() {
     tools.call("get_issue", nothing(), Script::healthy().send()).await;
 
     for (text, code) in [
-        ("403 Forbidden", Code::Denied),
-        ("401 Unauthorized", Code::AuthRequired),
-        ("422 invalid", Code::ValidationError),
+        ("403 Forbidden", ErrorCode::Denied),
+        ("401 Unauthorized", ErrorCode::AuthRequired),
+        ("422 invalid", ErrorCode::ValidationError),
     ] {
         let own = [Step::new("backup", || async { Ok("leaked".to_owned()) })];
         let answer = tools.call_with("get_issue", nothing(), &own, Script::down(text).send()).await;
@@ -106,7 +106,7 @@ async fn simpler_queries_that_fail_too_are_no_further_evidence() {
     tools.call("search_issues", json!({"query": "a b c d"}), down.send()).await;
 
     let breaker = tools.breaker_status("search_issues").unwrap();
-    assert_eq!((down.executions(), breaker.failures, breaker.status), (3 + 2, 3, Status::Closed));
+    assert_eq!((down.executions(), breaker.failures, breaker.status), (3 + 2, 3, BreakerStatus::Closed));
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,12 +132,12 @@ async fn a_failed_page_is_answered_with_the_copy_of_the_one_before_also_behind_a
         assert_eq!((served(&answer).by.as_str(), answer.value().map(String::as_str)), ("previous_page", Some("ok")));
         assert!(served(&answer).age.is_some() && served(&answer).note.contains("a copy from"), "{answer:?}");
     }
-    assert_eq!(tools.breaker_status("list_issues").unwrap().status, Status::Open);
+    assert_eq!(tools.breaker_status("list_issues").unwrap().status, BreakerStatus::Open);
     assert_eq!(down.executions(), 5, "each call its attempts until the breaker opened, and none for the page before");
 
     let other = Call::new(json!({"page": 3})).by("somebody else");
     let answer = tools.call("list_issues", other, down.send()).await;
-    assert_eq!(report(&answer).code, Code::CircuitOpen, "a copy is its caller's own");
+    assert_eq!(report(&answer).code, ErrorCode::CircuitOpen, "a copy is its caller's own");
 }
 
 #[tokio::test(start_paused = true)]
@@ -145,13 +145,13 @@ async fn a_failed_batch_is_done_one_by_one_only_if_it_did_not_run() {
     let tools = caller(&env(0.0));
     let call = json!({"issue_numbers": [1, 2, 3], "labels": ["bug"]});
     let seen = Mutex::new(Vec::new());
-    let send = |failure: Signals| {
+    let send = |failure: FailureSignals| {
         let seen = &seen;
         move |attempt: Attempt| {
             let items = attempt.arguments["issue_numbers"].as_array().unwrap().clone();
             seen.lock().unwrap().push(items.len());
             std::future::ready(match items.as_slice() {
-                [one] if *one == json!(2) => Err(Signals::http(404, "no such issue")),
+                [one] if *one == json!(2) => Err(FailureSignals::http(404, "no such issue")),
                 [one] => Ok(one.to_string()),
                 _ => Err(failure.clone()),
             })
@@ -159,7 +159,7 @@ async fn a_failed_batch_is_done_one_by_one_only_if_it_did_not_run() {
     };
 
     // Of the items before it a status says nothing: that none was done is said by whoever knows.
-    let not_begun = Signals::http(429, "slow down").with_sent(Sent::Never);
+    let not_begun = FailureSignals::http(429, "slow down").with_sent(Sent::Never);
     let (answer, elapsed) = timed(tools.call("batch_label", call.clone(), send(not_begun))).await;
     assert_eq!(elapsed, secs(1), "a server at its limit is not asked again at once");
     let served = served(&answer);
@@ -167,12 +167,12 @@ async fn a_failed_batch_is_done_one_by_one_only_if_it_did_not_run() {
         served.note,
         "2 of 3 items succeeded one by one; the batch failed (429). The other one is listed with its reason."
     );
-    let Body::Items(items) = &served.body else { panic!("no items") };
+    let FallbackBody::Items(items) = &served.body else { panic!("no items") };
     assert_eq!(items.iter().map(|item| item.result.is_ok()).collect::<Vec<_>>(), [true, false, true]);
     assert_eq!(answer.attempts, 4);
 
     seen.lock().unwrap().clear();
-    let answer = tools.call("batch_label", call, send(Signals::http(500, "half done"))).await;
+    let answer = tools.call("batch_label", call, send(FailureSignals::http(500, "half done"))).await;
     assert!(report(&answer).may_have_executed);
     assert_eq!(*seen.lock().unwrap(), [3], "a batch that may have run in part is not run again");
 }
@@ -181,8 +181,8 @@ async fn a_failed_batch_is_done_one_by_one_only_if_it_did_not_run() {
 async fn batch(
     tools: &ToolCaller<String>,
     items: Value,
-    failure: Signals,
-    item: impl Fn(u64) -> Result<String, Signals>,
+    failure: FailureSignals,
+    item: impl Fn(u64) -> Result<String, FailureSignals>,
 ) -> (Answer<String>, Vec<Value>) {
     let (seen, in_flight) = (Mutex::new(Vec::new()), AtomicU32::new(0));
     let send = async |attempt: Attempt| {
@@ -203,8 +203,8 @@ async fn batch(
     (answer, seen)
 }
 
-fn slow_down(seconds: u64) -> Signals {
-    Signals { retry_after: Some(secs(seconds)), ..Signals::http(429, "slow down") }
+fn slow_down(seconds: u64) -> FailureSignals {
+    FailureSignals { retry_after: Some(secs(seconds)), ..FailureSignals::http(429, "slow down") }
 }
 
 #[tokio::test(start_paused = true)]
@@ -216,7 +216,7 @@ async fn the_items_of_a_throttled_batch_wait_go_one_at_a_time_and_stop_at_the_ne
 
     assert_eq!(elapsed, secs(5) + ms(2));
     assert_eq!(seen, [json!([1, 2, 3, 4]), json!([1]), json!([2])]);
-    let Body::Items(items) = &served(&answer).body else { panic!("no items") };
+    let FallbackBody::Items(items) = &served(&answer).body else { panic!("no items") };
     let fates: Vec<Result<&str, &str>> = items
         .iter()
         .map(|item| item.result.as_ref().map(String::as_str).map_err(|failure| failure.message.as_str()))
@@ -233,30 +233,34 @@ async fn a_batch_that_has_no_time_for_the_pause_says_so() {
     let ((answer, seen), elapsed) = timed(batch(&tools, json!([1, 2]), slow_down(60), |_| Ok("ok".into()))).await;
 
     assert_eq!((elapsed, seen.len()), (secs(0), 1));
-    assert_eq!((report(&answer).code, report(&answer).retry_after), (Code::RateLimited, Some(secs(60))));
+    assert_eq!((report(&answer).code, report(&answer).retry_after), (ErrorCode::RateLimited, Some(secs(60))));
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_batch_however_large_is_one_failure_and_its_first_item_tries_for_all() {
     let tools = with_tool(settings(&env(0.0)), "batch_label", |policy| policy.effect = Effect::Idempotent);
-    let down = || Signals::http(503, "down");
+    let down = || FailureSignals::http(503, "down");
 
     let (answer, seen) = batch(&tools, json!([1, 2, 3, 4, 5]), down(), |_| Err(down())).await;
 
-    assert_eq!(report(&answer).code, Code::UpstreamError);
+    assert_eq!(report(&answer).code, ErrorCode::UpstreamError);
     assert_eq!(seen.len(), 2, "the batch, and one item to see whether it was the batch");
     let breaker = tools.breaker_status("batch_label").unwrap();
-    assert_eq!((breaker.status, breaker.failures), (Status::Closed, 1));
+    assert_eq!((breaker.status, breaker.failures), (BreakerStatus::Closed, 1));
 
     batch(&tools, json!([6, 7]), down(), |_| Err(down())).await;
-    assert_eq!(tools.breaker_status("batch_label").unwrap().status, Status::Open, "two batches in a row open it");
+    assert_eq!(
+        tools.breaker_status("batch_label").unwrap().status,
+        BreakerStatus::Open,
+        "two batches in a row open it"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn batches_whose_items_work_say_nothing_against_the_server() {
     let tools = with_tool(settings(&env(0.0)), "batch_label", |policy| policy.effect = Effect::Idempotent);
     let large =
-        || async { batch(&tools, json!([1, 2, 3]), Signals::http(503, "too large"), |_| Ok("ok".into())).await };
+        || async { batch(&tools, json!([1, 2, 3]), FailureSignals::http(503, "too large"), |_| Ok("ok".into())).await };
 
     let answers = join_all((0..3).map(|_| large())).await;
 
@@ -267,8 +271,8 @@ async fn batches_whose_items_work_say_nothing_against_the_server() {
     open_breaker(&tools, "batch_label").await;
     advance(secs(120)).await;
     let (answer, seen) = large().await;
-    assert_eq!((report(&answer).code, seen.len()), (Code::UpstreamError, 1));
-    assert_eq!(tools.breaker_status("batch_label").unwrap().status, Status::Open);
+    assert_eq!((report(&answer).code, seen.len()), (ErrorCode::UpstreamError, 1));
+    assert_eq!(tools.breaker_status("batch_label").unwrap().status, BreakerStatus::Open);
 }
 
 #[tokio::test(start_paused = true)]
@@ -277,7 +281,7 @@ async fn items_that_work_or_are_wrong_cost_the_retry_budget_nothing() {
     let all: Vec<u64> = (1..=100).collect();
     let odd_are_wrong = |id| if id % 2 == 1 { Err("422 no such issue".into()) } else { Ok("done".to_owned()) };
 
-    let (answer, seen) = batch(&tools, json!(all), Signals::http(503, "too large"), odd_are_wrong).await;
+    let (answer, seen) = batch(&tools, json!(all), FailureSignals::http(503, "too large"), odd_are_wrong).await;
 
     assert_eq!(seen.len(), 1 + 100);
     assert!(served(&answer).note.starts_with("50 of 100 items succeeded"), "{}", served(&answer).note);
@@ -293,14 +297,14 @@ async fn items_that_a_server_fails_are_sent_only_as_long_as_its_retry_budget_pay
     for n in 0..3 {
         tools.call("get_issue", json!({ "n": n }), Script::healthy().send()).await;
     }
-    let down = || Signals::http(503, "down");
+    let down = || FailureSignals::http(503, "down");
     let only_the_first_works = |id| if id == 1 { Ok("done".to_owned()) } else { Err(down()) };
 
     let all: Vec<u64> = (1..=100).collect();
     let (answer, seen) = batch(&tools, json!(all), down(), only_the_first_works).await;
 
     assert_eq!(seen.len(), 1 + 1 + 4, "the batch, the first item, and four at a time until three tokens are spent");
-    let Body::Items(items) = &served(&answer).body else { panic!("no items") };
+    let FallbackBody::Items(items) = &served(&answer).body else { panic!("no items") };
     let last = items[99].result.as_ref().unwrap_err();
     assert_eq!(last.message, "not sent, because an item before it failed: the retry budget of the server is spent");
 }
@@ -312,7 +316,7 @@ async fn what_a_tool_says_of_one_item_does_not_keep_the_others_from_being_sent()
     let tools = with_tool(own, "batch_label", |policy| policy.effect = Effect::Idempotent);
     let first_is_wrong = |id| Ok(if id == 1 { "Error: no such issue".to_owned() } else { format!("{id} done") });
 
-    let (answer, seen) = batch(&tools, json!([1, 2, 3]), Signals::http(503, "down"), first_is_wrong).await;
+    let (answer, seen) = batch(&tools, json!([1, 2, 3]), FailureSignals::http(503, "down"), first_is_wrong).await;
 
     assert_eq!(seen.len(), 4);
     assert!(served(&answer).note.starts_with("2 of 3 items succeeded one by one"), "{}", served(&answer).note);
@@ -362,7 +366,7 @@ async fn a_write_is_queued_only_if_it_certainly_did_not_run() {
     let queue = Arc::new(MemoryQueue::new(10));
     let own = Settings { durable: Some(queue.clone()), ..settings(&env(0.0)) };
     let tools = ToolCaller::new(own).unwrap();
-    let refused = Script::down(Signals::transport(Transport::Refused, "connection refused"));
+    let refused = Script::down(FailureSignals::transport(TransportFailure::Refused, "connection refused"));
 
     let answer = tools.call("create_issue", json!({"title": "t"}), refused.send()).await;
     let served = served(&answer);
@@ -373,7 +377,7 @@ async fn a_write_is_queued_only_if_it_certainly_did_not_run() {
     );
     assert_eq!(queue.next("").await.unwrap().1.arguments, json!({"title": "t"}));
 
-    let ambiguous = Script::down(Signals::transport(Transport::Timeout, "no answer"));
+    let ambiguous = Script::down(FailureSignals::transport(TransportFailure::Timeout, "no answer"));
     let answer = tools.call("create_issue", json!({"title": "u"}), ambiguous.send()).await;
     assert!(report(&answer).may_have_executed);
     assert!(queue.remove("q1").await);
@@ -385,21 +389,21 @@ async fn no_step_of_the_callers_own_hides_a_write_that_may_have_run() {
     let backup = [Step::new("backup", || async { Ok("done elsewhere".to_owned()) })];
     let tools = caller(&env(0.0));
 
-    let ambiguous = Script::down(Signals::transport(Transport::Timeout, "no answer"));
+    let ambiguous = Script::down(FailureSignals::transport(TransportFailure::Timeout, "no answer"));
     let answer = tools.call_with("create_issue", nothing(), &backup, ambiguous.send()).await;
     assert!(report(&answer).may_have_executed);
 
-    let refused = Script::down(Signals::transport(Transport::Refused, "refused"));
+    let refused = Script::down(FailureSignals::transport(TransportFailure::Refused, "refused"));
     let answer = tools.call_with("create_issue", json!({"n": 2}), &backup, refused.send()).await;
     assert_eq!(answer.value().map(String::as_str), Some("done elsewhere"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_a_store_nothing_is_queued() {
-    let refused = Script::down(Signals::transport(Transport::Refused, "connection refused"));
+    let refused = Script::down(FailureSignals::transport(TransportFailure::Refused, "connection refused"));
     let answer = caller(&env(0.0)).call("create_issue", nothing(), refused.send()).await;
 
-    assert_eq!(report(&answer).code, Code::ConnectionLost);
+    assert_eq!(report(&answer).code, ErrorCode::ConnectionLost);
     assert!(!report(&answer).may_have_executed);
 }
 
@@ -417,7 +421,7 @@ async fn a_fixed_text_is_the_last_resort_but_never_hides_a_write() {
 
 #[tokio::test(start_paused = true)]
 async fn fallbacks_share_the_deadline_and_pay_from_the_budget() {
-    let hangs = |_| std::future::pending::<Result<String, Signals>>();
+    let hangs = |_| std::future::pending::<Result<String, FailureSignals>>();
     let tools = caller(&env(0.0));
     let (answer, elapsed) = timed(tools.call("search_issues", json!({"query": "a b c d"}), hangs)).await;
     assert_eq!((elapsed, answer.attempts), (secs(60), 2), "no time is left for simpler queries");
@@ -441,7 +445,7 @@ async fn a_fallbacks_answer_is_a_labelled_tool_result() {
     let live = tools.call("get_issue", nothing(), |_| std::future::ready(Ok(good.clone()))).await;
     assert_eq!(live.to_tool_result(Rendering::default()), good, "the server's own answer is passed on as it is");
 
-    let down = |_| std::future::ready(Err(Signals::http(503, "Service Unavailable")));
+    let down = |_| std::future::ready(Err(FailureSignals::http(503, "Service Unavailable")));
     let result = tools.call("get_issue", nothing(), down).await.to_tool_result(Rendering::default());
     assert_eq!(
         result,
@@ -460,7 +464,7 @@ async fn arguments_that_could_not_be_read_exactly_are_never_written_anew() {
     let own = Settings { durable: Some(Arc::new(MemoryQueue::new(9))), ..settings(&env(0.0)) };
     let pipeline = Pipeline::new(own).unwrap();
     pipeline.server("s", ServerPolicy::default()).unwrap();
-    let down = Script::down(Signals::transport(Transport::Refused, "connection refused"));
+    let down = Script::down(FailureSignals::transport(TransportFailure::Refused, "connection refused"));
     for name in ["create_issue", "search_issues", "list_issues", "batch_label"] {
         let policy = Preset::Default.policy(&ToolFacts::named(name), &Tiers::default());
         let tool = pipeline.tool("s", name, policy).unwrap();

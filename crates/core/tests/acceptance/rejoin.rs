@@ -45,7 +45,7 @@ impl World {
         &self,
         tool: &str,
         call: Call,
-        end: impl Fn(u32) -> Result<String, Signals> + Clone + Send + Sync + 'static,
+        end: impl Fn(u32) -> Result<String, FailureSignals> + Clone + Send + Sync + 'static,
     ) -> JoinHandle<Answer<String>> {
         let (pipeline, tool) = (self.pipeline.clone(), self.tool(tool));
         let (begun, done, most) = (self.begun.clone(), self.done.clone(), self.most.clone());
@@ -175,24 +175,25 @@ async fn an_answer_that_nobody_comes_for_is_forgotten_after_a_minute() {
 #[tokio::test(start_paused = true)]
 async fn a_write_that_may_have_run_is_uncertain_for_all_who_wait_with_it_and_for_the_next() {
     let world = World::new();
-    let lost = |_| Err(Signals::transport(Transport::Lost, "connection reset"));
+    let lost = |_| Err(FailureSignals::transport(TransportFailure::Lost, "connection reset"));
     let first = world.ends("create_issue", call(), lost);
     pass(secs(2)).await;
     let joined = world.call("create_issue", call());
-    assert_eq!(report(&first.await.unwrap()).code, Code::ConnectionLost);
+    assert_eq!(report(&first.await.unwrap()).code, ErrorCode::ConnectionLost);
     let told = joined.await.unwrap();
-    assert_eq!((report(&told).code, report(&told).may_have_executed), (Code::ConnectionLost, true));
+    assert_eq!((report(&told).code, report(&told).may_have_executed), (ErrorCode::ConnectionLost, true));
     let next = world.call("create_issue", call()).await.unwrap();
-    assert_eq!((report(&next).code, world.executions()), (Code::WriteUncertain, 1));
+    assert_eq!((report(&next).code, world.executions()), (ErrorCode::WriteUncertain, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_server_was_told_to_stop_never_answers_others_with_its_own_end() {
     let world = World::new();
-    for (tool, code) in [("create_issue", Some(Code::Timeout)), ("get_issue", None)] {
+    for (tool, code) in [("create_issue", Some(ErrorCode::Timeout)), ("get_issue", None)] {
         let stopped = call();
         let control = stopped.control.clone().unwrap();
-        let first = world.ends(tool, stopped, |_| Err(Signals::transport(Transport::Left, "it was cancelled")));
+        let first =
+            world.ends(tool, stopped, |_| Err(FailureSignals::transport(TransportFailure::Left, "it was cancelled")));
         pass(ms(100)).await;
         control.leave();
         control.make_last();
@@ -206,13 +207,13 @@ async fn a_call_whose_server_was_told_to_stop_never_answers_others_with_its_own_
         }
         first.await.unwrap();
         let next = world.call(tool, call()).await.unwrap();
-        assert_eq!(next.report().map(|report| report.code), code.map(|_| Code::WriteUncertain), "{tool}");
+        assert_eq!(next.report().map(|report| report.code), code.map(|_| ErrorCode::WriteUncertain), "{tool}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lead_that_is_dropped_leaves_its_write_uncertain_and_its_read_to_the_next() {
-    for (tool, code) in [("create_issue", Some(Code::WriteUncertain)), ("get_issue", None)] {
+    for (tool, code) in [("create_issue", Some(ErrorCode::WriteUncertain)), ("get_issue", None)] {
         let world = World::new();
         let first = world.call(tool, call());
         pass(secs(2)).await;
@@ -233,14 +234,14 @@ async fn callers_that_cannot_be_told_apart_get_nobodys_answer_and_write_nothing_
     pass(secs(2)).await;
     gone.control.as_ref().unwrap().leave();
     let refused = world.call("create_issue", anonymous()).await.unwrap();
-    assert_eq!((report(&refused).code, world.executions()), (Code::WriteUncertain, 1));
+    assert_eq!((report(&refused).code, world.executions()), (ErrorCode::WriteUncertain, 1));
     first.await.unwrap();
     assert_eq!(
         report(&refused).message,
         "create_issue was not sent: the same call was executed 0s ago, and its answer is gone. To execute it once more, the same call can be made again in 60s."
     );
     let refused = world.call("create_issue", anonymous()).await.unwrap();
-    assert_eq!((report(&refused).code, world.executions()), (Code::WriteUncertain, 1));
+    assert_eq!((report(&refused).code, world.executions()), (ErrorCode::WriteUncertain, 1));
 
     // Two that come at the same time are two.
     let world = World::new();
@@ -272,7 +273,7 @@ async fn who_cannot_wait_for_a_call_that_runs_is_told_that_it_runs() {
     assert_eq!(
         (report(&told).code, report(&told).message.as_str()),
         (
-            Code::Timeout,
+            ErrorCode::Timeout,
             "create_issue is still running on s. Its result is kept: the identical call, made again, waits for it and does not execute it a second time."
         )
     );
@@ -287,7 +288,7 @@ async fn a_second_intent_that_cannot_wait_is_not_sent_and_says_so() {
     let first = world.call("create_issue", call());
     pass(ms(100)).await;
     let told = world.call("create_issue", call().within(secs(3))).await.unwrap();
-    assert_eq!((report(&told).code, report(&told).may_have_executed), (Code::Overloaded, false));
+    assert_eq!((report(&told).code, report(&told).may_have_executed), (ErrorCode::Overloaded, false));
     first.await.unwrap();
     assert_eq!(world.executions(), 1);
 }
@@ -373,7 +374,11 @@ async fn who_waits_for_its_turn_joins_the_first_when_it_turns_out_that_its_clien
     pass(ms(300)).await;
     leave(&gone).make_last();
     let before = tokio::time::Instant::now();
-    assert_eq!(report(&second.await.unwrap()).code, Code::Timeout, "its server was told to stop, and may never answer");
+    assert_eq!(
+        report(&second.await.unwrap()).code,
+        ErrorCode::Timeout,
+        "its server was told to stop, and may never answer"
+    );
     assert!(before.elapsed() < secs(6), "{:?}", before.elapsed());
     assert_eq!(world.executions(), 1);
 }

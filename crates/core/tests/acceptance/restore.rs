@@ -12,9 +12,9 @@ fn fail(breaker: &Breaker, times: u32) {
     (0..times).for_each(|_| breaker.admit().unwrap().badly());
 }
 
-fn stored(status: Status, mode: Mode, failures: u32, ago: Option<Duration>) -> Snapshot {
-    let remaining = (status == Status::Open).then_some(secs(5));
-    Snapshot { status, mode, failures, last_failure_ago: ago, remaining, trips: 1, level: 0 }
+fn stored(status: BreakerStatus, mode: BreakerMode, failures: u32, ago: Option<Duration>) -> BreakerSnapshot {
+    let remaining = (status == BreakerStatus::Open).then_some(secs(5));
+    BreakerSnapshot { status, mode, failures, last_failure_ago: ago, remaining, trips: 1, level: 0 }
 }
 
 #[tokio::test(start_paused = true)]
@@ -30,20 +30,20 @@ async fn a_row_of_failures_is_as_old_after_a_restart_as_before() {
         (None, secs(601), false),
     ] {
         let breaker = breaker(&env(0.0));
-        breaker.restore(&stored(Status::Closed, Mode::Auto, 4, ago));
+        breaker.restore(&stored(BreakerStatus::Closed, BreakerMode::Auto, 4, ago));
         advance(then).await;
 
         fail(&breaker, 1);
 
-        assert_eq!(breaker.status() == Status::Open, opens, "{ago:?}, and {then:?} later");
+        assert_eq!(breaker.status() == BreakerStatus::Open, opens, "{ago:?}, and {then:?} later");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_of_what_was_restored_tells_the_same() {
-    for status in [Status::Closed, Status::Open] {
+    for status in [BreakerStatus::Closed, BreakerStatus::Open] {
         let breaker = breaker(&env(0.0));
-        let before = stored(status, Mode::Auto, 4, Some(secs(300)));
+        let before = stored(status, BreakerMode::Auto, 4, Some(secs(300)));
         breaker.restore(&before);
         assert_eq!(breaker.snapshot(), before);
 
@@ -54,13 +54,13 @@ async fn a_snapshot_of_what_was_restored_tells_the_same() {
 
 #[tokio::test(start_paused = true)]
 async fn restoring_tells_what_callers_meet_whoever_decides() {
-    use Status::{Closed, Open};
+    use BreakerStatus::{Closed, Open};
     for (status, mode, told) in [
-        (Closed, Mode::ForcedOpen, vec!["[CircuitBreaker] b: closed → open"]),
-        (Open, Mode::ForcedOpen, vec!["[CircuitBreaker] b: closed → open"]),
-        (Open, Mode::Auto, vec!["[CircuitBreaker] b: closed → open"]),
-        (Open, Mode::Disabled, vec![]),
-        (Closed, Mode::Auto, vec![]),
+        (Closed, BreakerMode::ForcedOpen, vec!["[CircuitBreaker] b: closed → open"]),
+        (Open, BreakerMode::ForcedOpen, vec!["[CircuitBreaker] b: closed → open"]),
+        (Open, BreakerMode::Auto, vec!["[CircuitBreaker] b: closed → open"]),
+        (Open, BreakerMode::Disabled, vec![]),
+        (Closed, BreakerMode::Auto, vec![]),
     ] {
         let env = env(0.0);
         let mut listener = env.events.subscribe();
@@ -77,7 +77,11 @@ async fn restoring_tells_what_callers_meet_whoever_decides() {
 async fn no_restored_cooldown_is_longer_than_the_longest() {
     let cooldown = Cooldown::growing(secs(30), secs(300));
     let breaker = Breaker::new("b", BreakerPolicy { cooldown, ..BreakerPolicy::default() }, &env(1.0)).unwrap();
-    let odd = Snapshot { remaining: Some(Duration::MAX), level: 40, ..stored(Status::Open, Mode::Auto, 5, None) };
+    let odd = BreakerSnapshot {
+        remaining: Some(Duration::MAX),
+        level: 40,
+        ..stored(BreakerStatus::Open, BreakerMode::Auto, 5, None)
+    };
 
     breaker.restore(&odd);
     assert_eq!(breaker.snapshot().remaining, Some(secs(300)));

@@ -55,7 +55,7 @@ async fn t01_a_callers_fault_is_tried_once_and_returned_unchanged() {
 
         let gave_up = result.unwrap_err();
         assert_eq!((script.executions(), gave_up.attempts, elapsed), (1, 1, Duration::ZERO), "{text}");
-        assert_eq!(gave_up.error, Signals::text(text));
+        assert_eq!(gave_up.error, FailureSignals::text(text));
     }
 }
 
@@ -88,7 +88,7 @@ async fn t02_an_open_breaker_inside_a_retry_is_asked_once() {
             .await;
 
             let gave_up = result.unwrap_err();
-            assert!(matches!(gave_up.error, Guarded::Open(_)), "{:?}", gave_up.error);
+            assert!(matches!(gave_up.error, GuardedError::Open(_)), "{:?}", gave_up.error);
             assert_eq!((asked, script.executions(), elapsed), (1, 0, Duration::ZERO), "{gave_up}");
             advance(ms(1)).await;
         }
@@ -98,7 +98,7 @@ async fn t02_an_open_breaker_inside_a_retry_is_asked_once() {
 
 #[tokio::test(start_paused = true)]
 async fn retry_after_is_waited_for_if_it_fits_and_told_if_not() {
-    let wait = |seconds| Signals { retry_after: Some(secs(seconds)), ..Signals::http(429, "slow down") };
+    let wait = |seconds| FailureSignals { retry_after: Some(secs(seconds)), ..FailureSignals::http(429, "slow down") };
 
     let (_, elapsed) = timed(retry(&env(0.0)).call(|_| std::future::ready(Script::failing([wait(7)]).execute()))).await;
     assert_eq!(elapsed, secs(7 + 7), "longer than the backoff of 1 s and 2 s");
@@ -122,15 +122,15 @@ async fn retry_after_is_waited_for_if_it_fits_and_told_if_not() {
 async fn write_is_not_retried_when_it_may_have_run() {
     let write = Retry::new(Effect::Write).env(env(0.0));
     for (signals, attempts) in [
-        (Signals::transport(Transport::Timeout, "no answer"), 1),
-        (Signals::transport(Transport::Lost, "reset"), 1),
-        (Signals::http(500, "boom"), 1),
-        (Signals::http(503, "boom"), 1),
-        (Signals::text("request timed out"), 1),
-        (Signals::transport(Transport::Refused, "refused"), 3),
-        (Signals::transport(Transport::UnknownHost, "dns"), 3),
-        (Signals::transport(Transport::ConnectTimeout, "connect"), 3),
-        (Signals::http(429, "slow down"), 3),
+        (FailureSignals::transport(TransportFailure::Timeout, "no answer"), 1),
+        (FailureSignals::transport(TransportFailure::Lost, "reset"), 1),
+        (FailureSignals::http(500, "boom"), 1),
+        (FailureSignals::http(503, "boom"), 1),
+        (FailureSignals::text("request timed out"), 1),
+        (FailureSignals::transport(TransportFailure::Refused, "refused"), 3),
+        (FailureSignals::transport(TransportFailure::UnknownHost, "dns"), 3),
+        (FailureSignals::transport(TransportFailure::ConnectTimeout, "connect"), 3),
+        (FailureSignals::http(429, "slow down"), 3),
     ] {
         let script = Script::down(signals.clone());
         let gave_up = write.call(|_| std::future::ready(script.execute())).await.unwrap_err();
@@ -140,8 +140,8 @@ async fn write_is_not_retried_when_it_may_have_run() {
 
 #[tokio::test(start_paused = true)]
 async fn what_an_earlier_attempt_may_have_done_is_not_forgotten() {
-    let refused = || Signals::transport(Transport::Refused, "refused");
-    let script = Script::failing([Signals::transport(Transport::Lost, "reset"), refused(), refused()]);
+    let refused = || FailureSignals::transport(TransportFailure::Refused, "refused");
+    let script = Script::failing([FailureSignals::transport(TransportFailure::Lost, "reset"), refused(), refused()]);
 
     let gave_up = Retry::new(Effect::Idempotent).env(env(0.0)).call(|_| std::future::ready(script.execute())).await;
 
@@ -153,7 +153,10 @@ async fn a_breaker_that_opens_during_a_pause_does_not_replace_the_failure() {
     let env = env(0.0);
     let breaker = Breaker::new("b", BreakerPolicy::new(2, secs(30)), &env).unwrap();
     let work = async {
-        retry(&env).call(|_| breaker.call(|| async { Err::<(), _>(Signals::http(503, "down")) })).await.unwrap_err()
+        retry(&env)
+            .call(|_| breaker.call(|| async { Err::<(), _>(FailureSignals::http(503, "down")) }))
+            .await
+            .unwrap_err()
     };
 
     let (gave_up, ()) = tokio::join!(work, async {
@@ -169,7 +172,7 @@ async fn a_breaker_that_opens_during_a_pause_does_not_replace_the_failure() {
 async fn a_retry_is_paid_when_it_is_scheduled_not_when_it_is_sent() {
     let env = env(0.0);
     let none = BudgetPolicy { share: 0.0, floor: 3, saved: 100 };
-    let budget = Arc::new(Budget::new(none, &env.clock).unwrap());
+    let budget = Arc::new(RetryBudget::new(none, &env.clock).unwrap());
     let retry = retry(&env).budget(budget);
 
     // A thousand calls fail at once; their retries sleep at the same time.
@@ -185,7 +188,7 @@ async fn a_retry_is_paid_when_it_is_scheduled_not_when_it_is_sent() {
 async fn a_failed_retry_is_spent_and_a_successful_one_costs_nothing() {
     let env = env(0.0);
     let all = BudgetPolicy { share: 1.0, floor: 0, saved: 2 };
-    let budget = Arc::new(Budget::new(all, &env.clock).unwrap());
+    let budget = Arc::new(RetryBudget::new(all, &env.clock).unwrap());
     let retry = retry(&env).budget(budget.clone());
     budget.deposit();
 
@@ -204,7 +207,7 @@ async fn a_failed_retry_is_spent_and_a_successful_one_costs_nothing() {
 }
 
 /// Hangs `times` times, then answers.
-fn hanging(times: u32) -> impl Fn(u32) -> std::pin::Pin<Box<dyn Future<Output = Result<u32, Signals>>>> {
+fn hanging(times: u32) -> impl Fn(u32) -> std::pin::Pin<Box<dyn Future<Output = Result<u32, FailureSignals>>>> {
     move |number| match number <= times {
         true => Box::pin(std::future::pending()),
         false => Box::pin(std::future::ready(Ok(number))),
@@ -254,13 +257,13 @@ fn with_breaker(env: &Env, failures: u32) -> (LimitedRetry, Arc<Breaker>) {
 async fn nobody_waits_for_a_breaker_that_his_own_failure_opened() {
     let env = env(0.0);
     let (retry, breaker) = with_breaker(&env, 2);
-    let script = Script::down(Signals::http(503, "down"));
+    let script = Script::down(FailureSignals::http(503, "down"));
 
     let (result, elapsed) = timed(retry.call(|_| std::future::ready(script.execute()))).await;
 
     let gave_up = result.unwrap_err();
     assert_eq!((script.executions(), gave_up.attempts, elapsed), (2, 2, secs(1)), "no pause after the second");
-    assert_eq!((breaker.status(), gave_up.failure.status), (Status::Open, Some(503)));
+    assert_eq!((breaker.status(), gave_up.failure.status), (BreakerStatus::Open, Some(503)));
 
     let (result, elapsed) = timed(retry.call(|_| std::future::ready(script.execute()))).await;
     let gave_up = result.unwrap_err();
@@ -278,7 +281,7 @@ async fn what_ended_well_or_by_the_callers_fault_opens_no_breaker() {
     retry.call(|_| async { Err::<(), _>("422 invalid") }).await.unwrap_err();
     retry.clone().timeout(secs(5)).unwrap().call(|_| async { Ok::<_, &str>(()) }).await.unwrap();
 
-    assert_eq!((breaker.status(), breaker.snapshot().failures), (Status::Closed, 0));
+    assert_eq!((breaker.status(), breaker.snapshot().failures), (BreakerStatus::Closed, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -304,9 +307,9 @@ async fn a_retry_that_is_dropped_gives_its_probe_back() {
     let gone = tokio::time::timeout(secs(1), retry.call(hanging(9))).await;
 
     assert!(gone.is_err());
-    assert_eq!(breaker.status(), Status::HalfOpen);
+    assert_eq!(breaker.status(), BreakerStatus::HalfOpen);
     breaker.admit().unwrap().well();
-    assert_eq!(breaker.status(), Status::Closed);
+    assert_eq!(breaker.status(), BreakerStatus::Closed);
 }
 
 #[test]

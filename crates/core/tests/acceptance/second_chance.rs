@@ -40,7 +40,7 @@ async fn a_read_that_hangs_is_asked_again_at_half_of_its_time_and_one_that_is_sl
 #[tokio::test(start_paused = true)]
 async fn a_write_that_hangs_is_asked_once() {
     let (answer, times) = called(&caller(&env(0.0)), "create_issue", NEVER, secs(1)).await;
-    assert_eq!((report(&answer).code, times), (Code::Timeout, 1));
+    assert_eq!((report(&answer).code, times), (ErrorCode::Timeout, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -55,12 +55,12 @@ async fn a_copy_that_is_held_is_served_when_the_second_half_is_spent_too() {
 async fn one_call_that_hangs_is_one_failure_however_often_it_was_asked() {
     let tools = caller(&env(0.0));
     for n in 0..5 {
-        let hang = |_| std::future::pending::<Result<String, Signals>>();
+        let hang = |_| std::future::pending::<Result<String, FailureSignals>>();
         let answer = tools.call("get_issue", json!({ "n": n }), hang).await;
-        assert_eq!(report(&answer).code, Code::Timeout, "call {n}: the breaker opens at five");
+        assert_eq!(report(&answer).code, ErrorCode::Timeout, "call {n}: the breaker opens at five");
     }
     let (answer, times) = called(&tools, "get_issue", NEVER, NEVER).await;
-    assert_eq!((report(&answer).code, times), (Code::CircuitOpen, 0));
+    assert_eq!((report(&answer).code, times), (ErrorCode::CircuitOpen, 0));
 }
 
 #[tokio::test(start_paused = true)]

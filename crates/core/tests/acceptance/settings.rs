@@ -114,27 +114,27 @@ fn budgets_rates_and_slots() {
     all_name("share", [-0.1, 1.1].map(|share| check(&BudgetPolicy { share, ..good })));
     counts(&good, |policy, count| policy.floor = count, check, "floor", 100_000);
     counts(&good, |policy, count| policy.saved = count, check, "saved", 1_000_000);
-    assert_eq!(field(Budget::new(BudgetPolicy { floor: u32::MAX, ..good }, &Clock::manual())), "floor");
+    assert_eq!(field(RetryBudget::new(BudgetPolicy { floor: u32::MAX, ..good }, &Clock::manual())), "floor");
     // No retries at all are a wish.
     assert_eq!(check(&BudgetPolicy { share: 0.0, floor: 0, saved: 0 }), Ok(()));
 
     let good = Rate::per_second(1);
-    let check = |rate: Rate| RateLimit::new(rate, &Clock::manual()).map(|_| ());
+    let check = |rate: Rate| RateLimiter::new(rate, &Clock::manual()).map(|_| ());
     all_name("count", [check(Rate { count: 0, ..good }), check(Rate { count: u32::MAX, burst: 1, ..good })]);
     all_name("burst", [0, 1_000_000_001, u32::MAX].map(|burst| check(Rate { burst, ..good })));
     all_name("per", [secs(0), Duration::MAX].map(|per| check(Rate { per, ..good })));
     // More at once than in the time: who was silent has saved it up.
     assert_eq!(check(Rate { burst: 1000, ..good }), Ok(()));
 
-    let good = SlotPolicy::new(8);
-    let check = SlotPolicy::validate;
+    let good = BulkheadPolicy::new(8);
+    let check = BulkheadPolicy::validate;
     counts(&good, |policy, count| policy.concurrency = count, check, "concurrency", 100_000);
     counts(&good, |policy, count| policy.waiting = count, check, "waiting", 1_000_000);
-    assert_eq!(field(Slots::new(SlotPolicy::new(0))), "concurrency");
-    all_name("patience", [check(&SlotPolicy { patience: Duration::MAX, ..good })]);
+    assert_eq!(field(Bulkhead::new(BulkheadPolicy::new(0))), "concurrency");
+    all_name("patience", [check(&BulkheadPolicy { patience: Duration::MAX, ..good })]);
     // Nobody waits, or not at all: whoever finds no slot is refused at once.
-    assert_eq!(check(&SlotPolicy { waiting: 0, patience: secs(0), ..good }), Ok(()));
-    assert_eq!(SlotPolicy::new(100_000).validate(), Ok(()));
+    assert_eq!(check(&BulkheadPolicy { waiting: 0, patience: secs(0), ..good }), Ok(()));
+    assert_eq!(BulkheadPolicy::new(100_000).validate(), Ok(()));
 }
 
 #[test]
@@ -146,11 +146,11 @@ fn copies_hedges_and_loops() {
     // A copy that answers for longer than it rescues does so until a write; then it rescues for as long as is said.
     assert_eq!(CachePolicy { fresh: Some(secs(60)), stale_if_error: Some(secs(1)) }.validate(), Ok(()));
     for bytes in [0, 1, 1023, (1 << 40) + 1, u64::MAX] {
-        assert_eq!(field(Copies::new(bytes, String::len, Clock::manual())), "kept_bytes");
+        assert_eq!(field(ResponseCache::new(bytes, String::len, Clock::manual())), "kept_bytes");
         assert_eq!(field(Pipeline::new(Settings { kept_bytes: bytes, ..settings(&env(0.0)) })), "kept_bytes");
     }
     for bytes in [1024, 1 << 40] {
-        assert!(Copies::new(bytes, String::len, Clock::manual()).is_ok());
+        assert!(ResponseCache::new(bytes, String::len, Clock::manual()).is_ok());
     }
 
     all_name("delay", [secs(0), Duration::MAX].map(|delay| HedgePolicy::After(delay).validate()));
@@ -183,7 +183,7 @@ fn rules_and_chains() {
     );
 
     let steps = |names: &[&str]| {
-        let step = |name: &&str| Step::new(*name, || async { Ok::<_, Signals>(()) });
+        let step = |name: &&str| Step::new(*name, || async { Ok::<_, FailureSignals>(()) });
         FallbackChain::new(names.iter().map(step).collect()).map(|_| ())
     };
     assert_eq!(steps(&[]).unwrap_err().to_string(), "steps: Fallback chain must have at least one step");
@@ -194,7 +194,7 @@ fn rules_and_chains() {
     let twice = steps(&["a", "b", "a"]).unwrap_err();
     assert_eq!(twice.to_string(), "steps[2]: is called \"a\" like one before it; give each step its own name");
 
-    let chain = || FallbackChain::new(vec![Step::new("a", || async { Ok::<_, Signals>(()) })]).unwrap();
+    let chain = || FallbackChain::new(vec![Step::new("a", || async { Ok::<_, FailureSignals>(()) })]).unwrap();
     assert_eq!(
         field(chain().retry(RetryPolicy { attempts: 0, ..RetryPolicy::default() }, Effect::Write)),
         "retry.attempts"
@@ -267,7 +267,7 @@ fn servers_and_pipelines() {
         adjust(&mut policy);
         Pipeline::new(settings(&env(0.0))).unwrap().server("s", policy).map(|_| ())
     };
-    all_name("concurrency", [server(&|policy| policy.slots = Some(SlotPolicy::new(0)))]);
+    all_name("concurrency", [server(&|policy| policy.slots = Some(BulkheadPolicy::new(0)))]);
     all_name("rate.count", [server(&|policy| policy.rate = Some(Rate::per_second(0)))]);
     all_name("budget.share", [server(&|policy| policy.budget.share = f64::NAN)]);
     all_name("budget.saved", [server(&|policy| policy.budget.saved = u32::MAX)]);

@@ -22,7 +22,7 @@ async fn fall_and_recover(breaker: &Breaker) {
     }
     advance(breaker.snapshot().remaining.unwrap()).await;
     breaker.admit().unwrap().well();
-    assert_eq!(breaker.status(), Status::Closed);
+    assert_eq!(breaker.status(), BreakerStatus::Closed);
 }
 
 fn slow_start(slow_start: u32) -> BreakerPolicy {
@@ -41,19 +41,24 @@ async fn of_a_hundred_callers_ten_pass_after_closing_and_twice_as_many_each_roun
     let mut listener = env.events.subscribe();
     let slow = || async {
         tokio::time::sleep(ms(10)).await;
-        Ok::<_, Signals>(())
+        Ok::<_, FailureSignals>(())
     };
 
     for expected in [10, 20, 40, 80, 100] {
         let results = join_all((0..CALLERS).map(|_| breaker.call(slow))).await;
 
         let passed = results.iter().filter(|result| result.is_ok()).count();
-        let refused =
-            results.iter().filter(|result| matches!(result, Err(Guarded::Open(open)) if open.retry_after == secs(1)));
+        let refused = results
+            .iter()
+            .filter(|result| matches!(result, Err(GuardedError::Open(open)) if open.retry_after == secs(1)));
         assert_eq!((passed, refused.count()), (expected, CALLERS - expected));
         let told = listener.drain();
         assert!(told.iter().all(|event| matches!(**event, Event::BreakerRejected { shadow: false, .. })), "{told:?}");
-        assert_eq!((told.len(), breaker.status()), (CALLERS - expected, Status::Closed), "all refusals are told");
+        assert_eq!(
+            (told.len(), breaker.status()),
+            (CALLERS - expected, BreakerStatus::Closed),
+            "all refusals are told"
+        );
     }
 }
 
@@ -79,7 +84,7 @@ async fn who_comes_one_by_one_never_notices_the_ramp() {
     }
 
     (0..5).for_each(|_| breaker.admit().unwrap().badly());
-    assert_eq!(breaker.status(), Status::Open, "failures count as usual");
+    assert_eq!(breaker.status(), BreakerStatus::Open, "failures count as usual");
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,8 +160,8 @@ async fn what_an_operator_or_a_restart_closes_takes_all_at_once() {
     let closings: [Closing; 3] = [
         |breaker| breaker.reset(),
         |breaker| {
-            breaker.set_mode(Mode::ForcedOpen);
-            breaker.set_mode(Mode::Auto);
+            breaker.set_mode(BreakerMode::ForcedOpen);
+            breaker.set_mode(BreakerMode::Auto);
         },
         |breaker| breaker.restore(&breaker.snapshot()),
     ];
@@ -175,7 +180,7 @@ async fn what_an_operator_or_a_restart_closes_takes_all_at_once() {
 async fn in_shadow_the_ramp_is_measured_and_all_pass() {
     let env = env(0.0);
     let breaker = recovered(BreakerPolicy::default(), &env).await;
-    breaker.set_mode(Mode::Shadow);
+    breaker.set_mode(BreakerMode::Shadow);
     let mut listener = env.events.subscribe();
 
     let under_way = storm(&breaker);
@@ -185,13 +190,13 @@ async fn in_shadow_the_ramp_is_measured_and_all_pass() {
     assert_eq!(told.len(), CALLERS - 10);
 
     // Who ends while it is disabled has ended all the same.
-    breaker.set_mode(Mode::Disabled);
+    breaker.set_mode(BreakerMode::Disabled);
     under_way.into_iter().for_each(drop);
     assert_eq!(storm(&breaker).len(), CALLERS);
-    breaker.set_mode(Mode::Shadow);
+    breaker.set_mode(BreakerMode::Shadow);
     let under_way = storm(&breaker);
     assert_eq!(listener.drain().len(), CALLERS - 10, "all ten places are free again");
-    breaker.set_mode(Mode::ForcedOpen);
+    breaker.set_mode(BreakerMode::ForcedOpen);
     assert_eq!(storm(&breaker).len(), 0);
     drop(under_way);
 }
@@ -209,7 +214,7 @@ async fn a_ramp_is_not_lost_for_a_strangers_name() {
 }
 
 /// Answers after `took`.
-async fn after(took: Duration, script: Script) -> Result<String, Signals> {
+async fn after(took: Duration, script: Script) -> Result<String, FailureSignals> {
     tokio::time::sleep(took).await;
     script.execute()
 }
@@ -241,5 +246,5 @@ async fn a_tool_whose_breaker_has_just_closed_is_not_stormed_and_who_is_refused_
         let refused = told.iter().filter(|event| matches!(***event, Event::BreakerRejected { shadow: false, .. }));
         assert_eq!(refused.count(), stood_in);
     }
-    assert_eq!(tools.breaker_status("get_issue").map(|breaker| breaker.status), Some(Status::Closed));
+    assert_eq!(tools.breaker_status("get_issue").map(|breaker| breaker.status), Some(BreakerStatus::Closed));
 }

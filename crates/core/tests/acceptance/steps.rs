@@ -20,9 +20,10 @@ fn only_what_reads_is_asked_with_other_arguments() {
 
 #[tokio::test(start_paused = true)]
 async fn a_denial_or_a_callers_fault_ends_the_search_with_simpler_queries() {
-    for (status, code) in [(403, Code::Denied), (401, Code::AuthRequired), (422, Code::ValidationError)] {
-        let down = || Signals::http(500, "boom");
-        let script = Script::failing([down(), down(), down(), Signals::http(status, "no")]);
+    for (status, code) in [(403, ErrorCode::Denied), (401, ErrorCode::AuthRequired), (422, ErrorCode::ValidationError)]
+    {
+        let down = || FailureSignals::http(500, "boom");
+        let script = Script::failing([down(), down(), down(), FailureSignals::http(status, "no")]);
 
         let call = json!({"query": "\"a b\" AND is:open c d e"});
         let answer = caller(&env(0.0)).call("search_issues", call, script.send()).await;
@@ -32,14 +33,14 @@ async fn a_denial_or_a_callers_fault_ends_the_search_with_simpler_queries() {
 }
 
 /// A call that is told with its `last` attempt that no other follows.
-fn ending_at(last: u32, arguments: Value) -> (Call, impl Fn(Attempt) -> Ready<Result<String, Signals>>) {
+fn ending_at(last: u32, arguments: Value) -> (Call, impl Fn(Attempt) -> Ready<Result<String, FailureSignals>>) {
     let held = Arc::new(CallControl::default());
     let call = Call { control: Some(held.clone()), ..Call::new(arguments) };
     let send = move |attempt: Attempt| {
         if attempt.number >= last {
             held.make_last();
         }
-        ready(Err(Signals::http(500, "boom")))
+        ready(Err(FailureSignals::http(500, "boom")))
     };
     (call, send)
 }
@@ -51,7 +52,7 @@ async fn no_fallback_sends_anything_after_the_last_attempt() {
     for last in [1, 4] {
         let (call, send) = ending_at(last, query());
         let answer = caller(&env(0.0)).call_with("search_issues", call, &own, send).await;
-        assert_eq!((answer.attempts, report(&answer).code), (last, Code::UpstreamError), "{:?}", answer.warnings);
+        assert_eq!((answer.attempts, report(&answer).code), (last, ErrorCode::UpstreamError), "{:?}", answer.warnings);
     }
     let tools = caller(&env(0.0));
     tools.call("search_issues", query(), Script::healthy().send()).await;
@@ -70,13 +71,13 @@ async fn no_fallback_sends_anything_after_the_last_attempt() {
     let tools = with_tool(settings(&env(0.0)), "batch_label", |policy| policy.effect = Effect::Idempotent);
     let (call, send) = batch(2);
     let answer = tools.call("batch_label", call, send).await;
-    let Body::Items(items) = &served(&answer).body else { panic!("no items") };
+    let FallbackBody::Items(items) = &served(&answer).body else { panic!("no items") };
     assert_eq!((answer.attempts, items[0].result.is_ok()), (2, true));
     let second = items[1].result.as_ref().unwrap_err();
     assert_eq!(second.message, "not sent, because the call was ended before it");
 }
 
-fn served_by(budget: BudgetPolicy, slots: Option<SlotPolicy>) -> Pipeline<String> {
+fn served_by(budget: BudgetPolicy, slots: Option<BulkheadPolicy>) -> Pipeline<String> {
     let pipeline = Pipeline::new(settings(&env(0.0))).unwrap();
     pipeline.server("s", ServerPolicy { budget, slots, ..ServerPolicy::default() }).unwrap();
     pipeline
@@ -96,7 +97,7 @@ async fn what_a_server_in_trouble_has_to_do_beside_is_paid_for_good_even_if_it_w
             let call = Call::new(json!({"query": format!("a{n} b c")}));
             let simpler_work = |attempt: Attempt| {
                 let is_full = attempt.number == 1;
-                ready(if is_full { Err(Signals::http(500, "boom")) } else { Ok("found".to_owned()) })
+                ready(if is_full { Err(FailureSignals::http(500, "boom")) } else { Ok("found".to_owned()) })
             };
             attempts += pipeline.run(&tool, &call, simpler_work).await.attempts;
         }
@@ -106,7 +107,7 @@ async fn what_a_server_in_trouble_has_to_do_beside_is_paid_for_good_even_if_it_w
 
 #[tokio::test(start_paused = true)]
 async fn a_second_attempt_that_is_refused_here_costs_nothing() {
-    let slots = |concurrency| Some(SlotPolicy { concurrency, waiting: 0, patience: secs(1) });
+    let slots = |concurrency| Some(BulkheadPolicy { concurrency, waiting: 0, patience: secs(1) });
     for (slots, left) in [(slots(1), 10), (slots(2), 0)] {
         let pipeline = served_by(BudgetPolicy { share: 1.0, floor: 0, saved: 10 }, slots);
         let policy = Preset::Default.policy(&ToolFacts::named("get_x"), &Tiers::default());
@@ -129,7 +130,7 @@ async fn a_second_attempt_that_was_sent_stays_paid_whoever_leaves() {
         let policy = Preset::Default.policy(&ToolFacts::named("get_x"), &Tiers::default());
         let tool = pipeline.tool("s", "get_x", Policy { hedge: Some(HedgePolicy::After(ms(100))), ..policy }).unwrap();
         let call = Call::new(nothing());
-        let hangs = |_| std::future::pending::<Result<String, Signals>>();
+        let hangs = |_| std::future::pending::<Result<String, FailureSignals>>();
         assert!(tokio::time::timeout(leaves_after, pipeline.run(&tool, &call, hangs)).await.is_err());
         assert_eq!(tool.server().budget().saved(), left);
     }
@@ -147,7 +148,7 @@ async fn a_fallback_that_is_refused_here_costs_nothing() {
     let to_open = Fallback::Alternate { server: "s".into(), tool: "get_x".into(), map: [].into() };
     let failing = Policy { fallback: vec![to_open], ..once("get_y") };
     let failing = pipeline.tool("other", "get_y", failing).unwrap();
-    let down = Script::down(Signals::http(500, "boom"));
+    let down = Script::down(FailureSignals::http(500, "boom"));
     for tool in [&open, &failing] {
         for n in 0..5 {
             pipeline.run(tool, &Call::new(json!({ "n": n })), down.send()).await;
@@ -166,7 +167,7 @@ async fn what_a_tool_says_to_a_fallback_is_quoted_without_credentials() {
     let tools = with_tool(own, "search_issues", |policy| policy.fallback = vec![Fallback::Simplify(None)]);
     let leaks = |attempt: Attempt| {
         let words = "Error: cannot reach https://me:hunter2@db/x\nwith token=sesame42";
-        ready(if attempt.number <= 3 { Err(Signals::http(500, "boom")) } else { Ok(words.to_owned()) })
+        ready(if attempt.number <= 3 { Err(FailureSignals::http(500, "boom")) } else { Ok(words.to_owned()) })
     };
     let answer = tools.call("search_issues", json!({"query": "a b c"}), leaks).await;
     let causes = &report(&answer).debug.as_ref().unwrap().causes;

@@ -57,7 +57,7 @@ async fn what_is_open_forced_or_under_way_makes_no_room() {
     for _ in 0..5 {
         fail(&breakers, "open").await;
     }
-    breakers.breaker("forced").set_mode(Mode::ForcedOpen);
+    breakers.breaker("forced").set_mode(BreakerMode::ForcedOpen);
     let mut under_way = Box::pin(breakers.call("busy", std::future::pending::<Result<(), &str>>));
     assert!(poll!(under_way.as_mut()).is_pending());
 
@@ -79,7 +79,7 @@ async fn fail_open(breakers: &CircuitBreaker, names: impl Iterator<Item = String
         for _ in 0..5 {
             fail(breakers, &name).await;
         }
-        assert_eq!(breakers.status(&name).map(|breaker| breaker.status), Some(Status::Open));
+        assert_eq!(breakers.status(&name).map(|breaker| breaker.status), Some(BreakerStatus::Open));
     }
 }
 
@@ -120,7 +120,7 @@ async fn a_name_that_its_owner_declared_has_its_own_breaker_however_many_strange
     for n in 0..3 * NAMES {
         work(&breakers, &format!("new-{n}")).await;
     }
-    assert_eq!(breakers.status("get_issue").map(|breaker| breaker.status), Some(Status::Open), "for good");
+    assert_eq!(breakers.status("get_issue").map(|breaker| breaker.status), Some(BreakerStatus::Open), "for good");
     assert_eq!(breakers.breaker("get_user").name(), "get_user");
 }
 
@@ -149,13 +149,17 @@ async fn a_grown_or_restored_cooldown_counts_in_full_before_a_breaker_makes_room
 
     let breakers = one_place(BreakerPolicy::default());
     let mut stored = breakers.breaker("held").snapshot();
-    stored =
-        Snapshot { status: Status::Open, remaining: Some(secs(20)), last_failure_ago: Some(secs(86_400)), ..stored };
+    stored = BreakerSnapshot {
+        status: BreakerStatus::Open,
+        remaining: Some(secs(20)),
+        last_failure_ago: Some(secs(86_400)),
+        ..stored
+    };
     breakers.breaker("held").restore(&stored);
     assert_eq!(gives_way(&breakers, [secs(20 + 600), ms(1)]).await, [false, true]);
 
     let breakers = one_place(BreakerPolicy::default());
-    breakers.breaker("held").restore(&Snapshot { mode: Mode::Shadow, ..stored });
+    breakers.breaker("held").restore(&BreakerSnapshot { mode: BreakerMode::Shadow, ..stored });
     assert_eq!(gives_way(&breakers, [secs(86_400), secs(86_400)]).await, [false, false], "an operator's wish stays");
 }
 
@@ -168,7 +172,7 @@ async fn a_half_open_breaker_makes_room_when_nobody_has_asked_it_for_long() {
     drop(breakers.breaker("held").admit().unwrap());
     advance(secs(600)).await;
     work(&breakers, "held").await;
-    assert_eq!(breakers.status("held").map(|breaker| breaker.status), Some(Status::HalfOpen));
+    assert_eq!(breakers.status("held").map(|breaker| breaker.status), Some(BreakerStatus::HalfOpen));
     assert_eq!(gives_way(&breakers, [secs(600), ms(1)]).await, [false, true]);
 
     // A probe that was lost has failed after two minutes, which opens it for half a minute more.
@@ -197,7 +201,7 @@ async fn tools_that_strangers_failed_open_and_left_make_room_for_tools() {
 
 #[tokio::test(start_paused = true)]
 async fn invented_names_do_not_take_a_tools_own_policy_and_breaker() {
-    for answer in [Ok("x".to_owned()), Err(Signals::text("Unknown tool"))] {
+    for answer in [Ok("x".to_owned()), Err(FailureSignals::text("Unknown tool"))] {
         let tools = caller(&env(0.0));
         for n in 0..NAMES {
             tools.call(&format!("get_invented_{n}"), nothing(), |_| async { answer.clone() }).await;
@@ -220,10 +224,10 @@ async fn a_tool_that_fails_pauses_or_was_made_known_is_not_forgotten_for_strange
     let tools = caller(&env(0.0));
     tools.tool(ToolFacts::named("made_known"), |policy| policy.retry.attempts = 1).unwrap();
     open_breaker(&tools, "get_open").await;
-    let limited = Signals { retry_after: Some(secs(3600)), ..Signals::http(429, "slow down") };
+    let limited = FailureSignals { retry_after: Some(secs(3600)), ..FailureSignals::http(429, "slow down") };
     tools.call("get_paused", nothing(), Script::down(limited).send()).await;
     let mut under_way =
-        Box::pin(tools.call("get_slow", nothing(), |_| std::future::pending::<Result<String, Signals>>()));
+        Box::pin(tools.call("get_slow", nothing(), |_| std::future::pending::<Result<String, FailureSignals>>()));
     assert!(poll!(under_way.as_mut()).is_pending());
 
     for n in 0..3 * NAMES {
@@ -245,7 +249,9 @@ async fn a_tool_that_fails_pauses_or_was_made_known_is_not_forgotten_for_strange
 async fn a_name_past_the_bound_shares_a_breaker_but_is_treated_as_what_it_is() {
     let tools = caller(&env(0.0));
     let all_fail = (0..NAMES).map(async |n| {
-        tools.call(&format!("get_invented_{n}"), nothing(), Script::down(Signals::http(500, "boom")).send()).await
+        tools
+            .call(&format!("get_invented_{n}"), nothing(), Script::down(FailureSignals::http(500, "boom")).send())
+            .await
     });
     join_all(all_fail).await;
 

@@ -12,8 +12,8 @@ fn dressed(adjust: impl FnOnce(&mut Policy), tool: &str) -> (ToolCaller<String>,
     let error_text = |text: &String| text.starts_with("Error").then(|| text.clone());
     let tools = ToolCaller::new(Settings { error_text, ..settings(&env) }).unwrap();
     let pattern = ErrorPattern {
-        find: Find::Json("error".into()),
-        transient: Transient::Saying(vec!["retry later".into()]),
+        find: ErrorMatcher::Json("error".into()),
+        transient: TransientErrors::Saying(vec!["retry later".into()]),
         mode: ErrorMode::Fail,
     };
     let errors = ToolErrors { marked: true, patterns: vec![pattern] };
@@ -46,14 +46,14 @@ async fn an_error_dressed_as_success_is_retried_counted_and_told() {
     let (answer, executions) = saying(&tools, "get_issue", 1, BUSY).await;
     assert_eq!((executions, tools.breaker_status("get_issue").unwrap().failures), (3, 3));
     let Outcome::ToolError(error) = &answer.outcome else { panic!("{answer:?}") };
-    assert_eq!((error.value.as_str(), error.report.code, error.is_told()), (BUSY, Code::UpstreamError, true));
+    assert_eq!((error.value.as_str(), error.report.code, error.is_told()), (BUSY, ErrorCode::UpstreamError, true));
     let found = events.drain().iter().filter(|event| matches!(***event, Event::ToolErrorFound { .. })).count();
     assert_eq!(found, 3, "one for each attempt");
 
     // The caller's own fault: passed on at once, and the server is well.
     let (answer, executions) = saying(&tools, "get_issue", 2, WRONG).await;
     let Outcome::ToolError(error) = &answer.outcome else { panic!("{answer:?}") };
-    assert_eq!((executions, error.report.code, error.is_told()), (1, Code::ValidationError, true));
+    assert_eq!((executions, error.report.code, error.is_told()), (1, ErrorCode::ValidationError, true));
     assert_eq!(tools.breaker_status("get_issue").unwrap().failures, 0, "an answer proves liveness");
 }
 
@@ -72,7 +72,7 @@ async fn an_error_dressed_as_success_is_never_kept_as_a_copy_and_a_copy_stands_i
     saying(&tools, "get_issue", 1, BUSY).await;
     tools.reset_breaker("get_issue");
     let down = tools.call("get_issue", json!({"n": 1}), Script::down("503").send()).await;
-    assert_eq!(report(&down).code, Code::UpstreamError, "an error is no copy");
+    assert_eq!(report(&down).code, ErrorCode::UpstreamError, "an error is no copy");
     tools.reset_breaker("get_issue");
 
     saying(&tools, "get_issue", 1, "issue 7").await;
@@ -105,5 +105,5 @@ async fn what_an_operator_calls_a_failure_counts_for_a_shared_breaker_too() {
         saying(&tools, "get_issue", n, BUSY).await;
     }
     let (answer, executions) = saying(&tools, "get_issue", 9, BUSY).await;
-    assert_eq!((report(&answer).code, executions), (Code::CircuitOpen, 0));
+    assert_eq!((report(&answer).code, executions), (ErrorCode::CircuitOpen, 0));
 }

@@ -22,7 +22,9 @@ fn to_b() -> Fallback {
 }
 
 /// Hangs on the servers named, and answers on others.
-fn hanging_on(servers: &'static [&'static str]) -> impl Fn(Attempt) -> Promise<'static, Result<String, Signals>> {
+fn hanging_on(
+    servers: &'static [&'static str],
+) -> impl Fn(Attempt) -> Promise<'static, Result<String, FailureSignals>> {
     move |attempt| {
         Box::pin(async move {
             if servers.contains(&attempt.server()) {
@@ -66,7 +68,7 @@ async fn of_a_step_whose_turn_never_came_that_is_said() {
     // It blocks its thread, so nothing can cut it off in time.
     let blocks = |_| async {
         advance(secs(61)).await;
-        Err(Signals::http(500, "boom"))
+        Err(FailureSignals::http(500, "boom"))
     };
     let answer = pipeline.run_with(&tool, &Call::new(nothing()), &own, blocks).await;
     let told = [

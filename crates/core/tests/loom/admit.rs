@@ -5,12 +5,12 @@ use loom::thread;
 use seawall::{CallKey, Keys};
 
 use super::halves::Halves;
-use super::{Clock, SECOND, marks, tat, uncertain};
+use super::{Clock, SECOND, gcra, marks, uncertain};
 
 #[test]
 fn the_last_place_of_a_rate_goes_to_one_of_two() {
     loom::model(|| {
-        let arrival = Arc::new(tat::Arrival::new(10, 10));
+        let arrival = Arc::new(gcra::Gcra::new(10, 10));
         let other = thread::spawn({
             let arrival = arrival.clone();
             move || arrival.book(0, 0).is_ok()
@@ -132,7 +132,7 @@ fn a_look_beside_a_new_doubt_ends_the_old_one_only() {
 #[test]
 fn a_place_given_back_beside_a_booking_takes_no_other_along() {
     loom::model(|| {
-        let arrival = Arc::new(tat::Arrival::new(10, 20));
+        let arrival = Arc::new(gcra::Gcra::new(10, 20));
         arrival.book(0, 0).unwrap();
         let other = thread::spawn({
             let arrival = arrival.clone();

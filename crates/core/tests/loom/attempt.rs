@@ -3,7 +3,7 @@
 use loom::sync::Arc;
 use loom::thread;
 
-use super::{Moment, SECOND, balance, line, silence, until};
+use super::{Moment, SECOND, balance, line, retry_after, silence};
 
 #[test]
 fn the_last_token_goes_to_one_of_two() {
@@ -39,7 +39,7 @@ fn deposits_of_two_threads_are_both_kept_up_to_the_cap() {
 #[test]
 fn a_longer_pause_beside_the_end_of_a_shorter_one_is_kept() {
     loom::model(|| {
-        let (pause, now) = (Arc::new(until::Pause::default()), Moment::default().plus(SECOND));
+        let (pause, now) = (Arc::new(retry_after::ServerPause::default()), Moment::default().plus(SECOND));
         pause.keep(now);
         let other = thread::spawn({
             let pause = pause.clone();
@@ -55,7 +55,7 @@ fn a_longer_pause_beside_the_end_of_a_shorter_one_is_kept() {
 #[test]
 fn of_two_pauses_at_once_the_longer_one_is_kept() {
     loom::model(|| {
-        let (pause, now) = (Arc::new(until::Pause::default()), Moment::default());
+        let (pause, now) = (Arc::new(retry_after::ServerPause::default()), Moment::default());
         let other = thread::spawn({
             let pause = pause.clone();
             move || pause.keep(now.plus(2 * SECOND))
@@ -70,9 +70,9 @@ fn of_two_pauses_at_once_the_longer_one_is_kept() {
 #[test]
 fn the_last_place_in_line_goes_to_one_of_two() {
     loom::model(|| {
-        let line = Arc::new(line::Line::default());
+        let line = Arc::new(line::WaitingLine::default());
         // Whoever got it stays.
-        let joins = |line: &line::Line| line.join_within(1).map(std::mem::forget).is_some();
+        let joins = |line: &line::WaitingLine| line.join_within(1).map(std::mem::forget).is_some();
         let other = thread::spawn({
             let line = line.clone();
             move || joins(&line)
@@ -87,7 +87,7 @@ fn the_last_place_in_line_goes_to_one_of_two() {
 #[test]
 fn who_has_left_a_line_is_not_counted_and_who_stands_in_it_is() {
     loom::model(|| {
-        let line = Arc::new(line::Line::default());
+        let line = Arc::new(line::WaitingLine::default());
         let other = thread::spawn({
             let line = line.clone();
             move || drop(line.join())

@@ -5,15 +5,15 @@ use loom::thread;
 
 use super::gate::Gate;
 use super::incident::Incident;
-use super::states::{Ended, States};
-use super::{BreakerPolicy, Clock, Mode, Moment, Rng, SECOND, Status, WindowRule, lease, stripe, tally};
+use super::states::{CallEnd, StateMachine};
+use super::{BreakerMode, BreakerPolicy, BreakerStatus, Clock, Moment, Rng, SECOND, WindowRule, lease, stripe, tally};
 
 fn gate(failures: u32) -> Arc<Gate> {
     let policy = BreakerPolicy::new(failures, SECOND);
-    Arc::new(Gate::new(States::new(policy, std::sync::Arc::new(Rng::fixed(0.0)))))
+    Arc::new(Gate::new(StateMachine::new(policy, std::sync::Arc::new(Rng::fixed(0.0)))))
 }
 
-fn status(gate: &Gate) -> Status {
+fn status(gate: &Gate) -> BreakerStatus {
     gate.look(|guarded| guarded.states.status())
 }
 
@@ -22,7 +22,7 @@ fn of_two_calls_after_the_cooldown_one_probes() {
     loom::model(|| {
         let (gate, clock) = (gate(1), Clock::manual());
         let ticket = gate.admit(&clock, SECOND).verdict.unwrap();
-        gate.record(&clock, ticket, Ended::Badly);
+        gate.record(&clock, ticket, CallEnd::Badly);
         clock.advance(SECOND);
 
         let other = thread::spawn({
@@ -40,18 +40,18 @@ fn a_probe_dropped_beside_an_admission_is_neither_lost_nor_doubled() {
     loom::model(|| {
         let (gate, clock) = (gate(1), Clock::manual());
         let ticket = gate.admit(&clock, SECOND).verdict.unwrap();
-        gate.record(&clock, ticket, Ended::Badly);
+        gate.record(&clock, ticket, CallEnd::Badly);
         clock.advance(SECOND);
         let probe = gate.admit(&clock, SECOND).verdict.unwrap();
 
         let other = thread::spawn({
             let (gate, clock) = (gate.clone(), clock.clone());
-            move || gate.record(&clock, probe, Ended::Unknown)
+            move || gate.record(&clock, probe, CallEnd::Unknown)
         });
         let here = gate.admit(&clock, SECOND).verdict;
         other.join().unwrap();
 
-        assert_eq!(status(&gate), Status::HalfOpen);
+        assert_eq!(status(&gate), BreakerStatus::HalfOpen);
         assert_eq!(gate.admit(&clock, SECOND).verdict.is_ok(), here.is_err(), "one place, taken once");
     });
 }
@@ -64,12 +64,12 @@ fn failures_of_two_threads_are_all_counted_and_open_once() {
 
         let other = thread::spawn({
             let (gate, clock) = (gate.clone(), clock.clone());
-            move || gate.record(&clock, tickets[0], Ended::Badly).is_some()
+            move || gate.record(&clock, tickets[0], CallEnd::Badly).is_some()
         });
-        let here = gate.record(&clock, tickets[1], Ended::Badly).is_some();
+        let here = gate.record(&clock, tickets[1], CallEnd::Badly).is_some();
 
         assert!(here ^ other.join().unwrap(), "exactly one transition is told");
-        assert_eq!(status(&gate), Status::Open);
+        assert_eq!(status(&gate), BreakerStatus::Open);
         assert!(gate.admit(&clock, SECOND).verdict.is_err(), "and seen by the next admission");
     });
 }
@@ -82,15 +82,15 @@ fn a_success_beside_a_failure_leaves_one_or_none_counted() {
 
         let other = thread::spawn({
             let (gate, clock) = (gate.clone(), clock.clone());
-            move || gate.record(&clock, tickets[0], Ended::Well)
+            move || gate.record(&clock, tickets[0], CallEnd::Well)
         });
-        gate.record(&clock, tickets[1], Ended::Badly);
+        gate.record(&clock, tickets[1], CallEnd::Badly);
         other.join().unwrap();
 
         assert!(gate.look(|guarded| guarded.states.failures()) <= 1);
         // Whoever comes after both sees the count: one more success clears it, one more failure may open.
         let ticket = gate.admit(&clock, SECOND).verdict.unwrap();
-        gate.record(&clock, ticket, Ended::Well);
+        gate.record(&clock, ticket, CallEnd::Well);
         assert_eq!(gate.look(|guarded| guarded.states.failures()), 0);
     });
 }
@@ -101,20 +101,20 @@ fn an_operators_switch_beside_an_admission_is_obeyed_after_it() {
         let (gate, clock) = (gate(1), Clock::manual());
         let other = thread::spawn({
             let gate = gate.clone();
-            move || gate.change(|guarded| guarded.mode = Mode::ForcedOpen)
+            move || gate.change(|guarded| guarded.mode = BreakerMode::ForcedOpen)
         });
         let _ = gate.admit(&clock, SECOND);
         other.join().unwrap();
 
         assert!(gate.admit(&clock, SECOND).verdict.is_err());
-        gate.change(|guarded| guarded.mode = Mode::Disabled);
+        gate.change(|guarded| guarded.mode = BreakerMode::Disabled);
         assert!(gate.admit(&clock, SECOND).verdict.is_ok());
     });
 }
 
-fn tally() -> Arc<tally::Tally> {
+fn tally() -> Arc<tally::SuccessCount> {
     let rule = WindowRule { length: 10 * SECOND, min_calls: 1, failure_rate: 0.5, slow: None };
-    Arc::new(tally::Tally::new(&rule))
+    Arc::new(tally::SuccessCount::new(&rule))
 }
 
 /// Loom's threads are one to the system, so each is told its stripe here.

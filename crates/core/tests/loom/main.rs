@@ -11,6 +11,8 @@ mod balance;
 mod counter;
 #[path = "../../src/attempt/breaker/gate.rs"]
 mod gate;
+#[path = "../../src/admit/gcra.rs"]
+mod gcra;
 #[path = "../../src/admit/halves.rs"]
 mod halves;
 #[path = "../../src/attempt/breaker/incident.rs"]
@@ -25,12 +27,14 @@ mod line;
 mod listening;
 #[path = "../../src/admit/ledger/marks.rs"]
 mod marks;
-#[path = "../../src/state/names.rs"]
+#[path = "../../src/registry/names.rs"]
 mod names;
 #[path = "../../src/attempt/breaker/policy.rs"]
 mod policy;
-#[path = "../../src/state/rest.rs"]
+#[path = "../../src/registry/rest.rs"]
 mod rest;
+#[path = "../../src/attempt/retry_after.rs"]
+mod retry_after;
 #[path = "../../src/model/rng.rs"]
 mod rng;
 #[path = "../../src/attempt/silence.rs"]
@@ -43,17 +47,13 @@ mod states;
 mod stripe;
 #[path = "../../src/attempt/breaker/tally.rs"]
 mod tally;
-#[path = "../../src/admit/tat.rs"]
-mod tat;
 #[path = "../../src/model/time.rs"]
 mod time;
 #[path = "../../src/admit/ledger/uncertain.rs"]
 mod uncertain;
-#[path = "../../src/attempt/until.rs"]
-mod until;
 #[path = "../../src/attempt/breaker/window.rs"]
 mod window;
-#[path = "../../src/state/writes.rs"]
+#[path = "../../src/registry/writes.rs"]
 mod writes;
 
 mod admit;
@@ -83,7 +83,7 @@ use std::time::Duration;
 use loom::sync::atomic;
 use policy::{BreakerPolicy, WindowRule};
 use rng::Rng;
-use seawall::{Mode, Status};
+use seawall::{BreakerMode, BreakerStatus};
 use time::{Clock, Moment, nanos};
 
 const SECOND: Duration = Duration::from_secs(1);

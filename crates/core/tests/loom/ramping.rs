@@ -6,15 +6,15 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::gate::Gate;
-use super::states::{Ended, States};
+use super::states::{CallEnd, StateMachine};
 use super::{BreakerPolicy, Clock, Rng, SECOND};
 
 /// Just closed again, with this many places.
 fn recovered(slow_start: u32) -> (Arc<Gate>, Clock) {
     let policy = BreakerPolicy { slow_start, ..BreakerPolicy::new(1, SECOND) };
-    let gate = Arc::new(Gate::new(States::new(policy, std::sync::Arc::new(Rng::fixed(0.0)))));
+    let gate = Arc::new(Gate::new(StateMachine::new(policy, std::sync::Arc::new(Rng::fixed(0.0)))));
     let clock = Clock::manual();
-    for (ended, then) in [(Ended::Badly, SECOND), (Ended::Well, Duration::ZERO)] {
+    for (ended, then) in [(CallEnd::Badly, SECOND), (CallEnd::Well, Duration::ZERO)] {
         let ticket = gate.admit(&clock, SECOND).verdict.unwrap();
         gate.record(&clock, ticket, ended);
         clock.advance(then);
@@ -44,7 +44,7 @@ fn an_attempt_dropped_beside_an_admission_to_a_ramp_frees_one_place() {
         let ticket = gate.admit(&clock, SECOND).verdict.unwrap();
         let other = thread::spawn({
             let (gate, clock) = (gate.clone(), clock.clone());
-            move || gate.record(&clock, ticket, Ended::Unknown)
+            move || gate.record(&clock, ticket, CallEnd::Unknown)
         });
         let here = gate.admit(&clock, SECOND).verdict;
         other.join().unwrap();
@@ -62,7 +62,7 @@ fn a_ramp_ends_for_both_who_come_after_it_and_for_who_is_still_under_way() {
         let other = thread::spawn({
             let (gate, clock) = (gate.clone(), clock.clone());
             move || {
-                gate.record(&clock, under_way, Ended::Well);
+                gate.record(&clock, under_way, CallEnd::Well);
                 gate.admit(&clock, SECOND).verdict.is_ok()
             }
         });

@@ -7,16 +7,16 @@ use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
 
 use super::listening::Listeners;
-use super::names::Names;
-use super::until::Pause;
-use super::writes::Writes;
+use super::names::NameRegistry;
+use super::retry_after::ServerPause;
+use super::writes::WriteCount;
 use super::{Moment, SECOND, rest};
 
 /// Freshness is a count that stands still since the answer was asked for.
 #[test]
 fn an_answer_asked_for_beside_a_write_is_fresh_only_if_it_shows_it() {
     loom::model(|| {
-        let (written, writes) = (Arc::new(AtomicBool::new(false)), Arc::new(Writes::default()));
+        let (written, writes) = (Arc::new(AtomicBool::new(false)), Arc::new(WriteCount::default()));
         let other = thread::spawn({
             let (written, writes) = (written.clone(), writes.clone());
             move || {
@@ -36,7 +36,7 @@ fn an_answer_asked_for_beside_a_write_is_fresh_only_if_it_shows_it() {
 #[test]
 fn no_answer_asked_for_between_two_writes_is_fresh_after_both() {
     loom::model(|| {
-        let writes = Arc::new(Writes::default());
+        let writes = Arc::new(WriteCount::default());
         let other = thread::spawn({
             let writes = writes.clone();
             move || writes.add()
@@ -51,7 +51,7 @@ fn no_answer_asked_for_between_two_writes_is_fresh_after_both() {
     });
 }
 
-type Known = Names<String>;
+type Known = NameRegistry<String>;
 
 /// Room for one more name; whoever holds what is known by the other keeps it.
 fn learn(names: &Known, name: &str) -> Option<Shared<String>> {
@@ -111,7 +111,7 @@ fn of_two_names_the_one_used_beside_another_use_outlives_the_other() {
 #[test]
 fn a_pause_that_another_keeps_before_it_lets_go_is_not_forgotten() {
     loom::model(|| {
-        let (pause, now) = (Arc::new(Pause::default()), Moment::default());
+        let (pause, now) = (Arc::new(ServerPause::default()), Moment::default());
         let other = thread::spawn({
             let pause = pause.clone();
             move || pause.keep(now.plus(SECOND))

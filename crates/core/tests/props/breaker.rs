@@ -145,11 +145,11 @@ impl Model {
         }
     }
 
-    fn status(&self) -> Status {
+    fn status(&self) -> BreakerStatus {
         match self.state {
-            State::Closed { .. } => Status::Closed,
-            State::Open { .. } => Status::Open,
-            State::HalfOpen { .. } => Status::HalfOpen,
+            State::Closed { .. } => BreakerStatus::Closed,
+            State::Open { .. } => BreakerStatus::Open,
+            State::HalfOpen { .. } => BreakerStatus::HalfOpen,
         }
     }
 }

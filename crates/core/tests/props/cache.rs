@@ -35,7 +35,7 @@ proptest! {
     #[test]
     fn copies_are_fresh_and_stale_when_the_model_says_so(ops in prop::collection::vec(op(), 1..200), fresh in 1..50u64, stale in 1..100u64) {
         let clock = Clock::manual();
-        let copies = Copies::new(1 << 20, |_: &usize| 8, clock.clone()).unwrap();
+        let copies = ResponseCache::new(1 << 20, |_: &usize| 8, clock.clone()).unwrap();
         let keys = Keys::default();
         let key = |n: u8| keys.key(&["server", "tool", "caller"], &json!({ "n": n }));
         let secs = Duration::from_secs;
@@ -57,7 +57,7 @@ proptest! {
                     let is_fresh = kept.filter(|kept| now - kept.at < fresh && kept.writes == writes);
                     prop_assert_eq!(copies.fresh(key(n), secs(fresh), writes), is_fresh.map(|kept| kept.value));
                     let is_stale = kept.filter(|kept| now - kept.at <= stale);
-                    let expected = is_stale.map(|kept| Stale { value: kept.value, age: secs(now - kept.at), before_a_write: kept.writes != writes });
+                    let expected = is_stale.map(|kept| StaleResponse { value: kept.value, age: secs(now - kept.at), before_a_write: kept.writes != writes });
                     prop_assert_eq!(copies.stale(key(n), secs(stale), writes), expected);
                 }
             }
@@ -66,7 +66,7 @@ proptest! {
 
     #[test]
     fn a_full_cache_forgets_but_never_lies(ops in prop::collection::vec((0..60u16, 1..5_000usize), 1..60)) {
-        let copies = Copies::new(20_000, |value: &(u16, usize)| value.1, Clock::manual()).unwrap();
+        let copies = ResponseCache::new(20_000, |value: &(u16, usize)| value.1, Clock::manual()).unwrap();
         let keys = Keys::default();
         let key = |n: u16| keys.key(&[], &json!(n));
         let mut last = HashMap::new();

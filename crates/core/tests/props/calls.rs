@@ -28,18 +28,18 @@ fn attempt() -> impl Strategy<Value = Try> {
     (ends, sent, prop_oneof![Just(0), 0..40_000u64]).prop_map(|(ends, sent, takes)| Try { ends, sent, takes })
 }
 
-fn signals(kind: u8, sent: Sent) -> Signals {
+fn signals(kind: u8, sent: Sent) -> FailureSignals {
     let signals = match kind {
-        0 => Signals::transport(Transport::Refused, "refused"),
-        1 => Signals::transport(Transport::Lost, "reset"),
-        2 => Signals::transport(Transport::Timeout, "slow"),
-        3 => Signals::http(429, "slow down"),
-        4 => Signals::http(503, "down"),
-        5 => Signals::http(422, "invalid"),
-        6 => Signals::http(403, "Forbidden"),
-        7 => Signals::text("request timed out"),
-        8 => Signals { retry_after: Some(Duration::from_secs(9)), ..Signals::http(429, "slow down") },
-        _ => Signals::exited(Exit::Signal(9), "killed"),
+        0 => FailureSignals::transport(TransportFailure::Refused, "refused"),
+        1 => FailureSignals::transport(TransportFailure::Lost, "reset"),
+        2 => FailureSignals::transport(TransportFailure::Timeout, "slow"),
+        3 => FailureSignals::http(429, "slow down"),
+        4 => FailureSignals::http(503, "down"),
+        5 => FailureSignals::http(422, "invalid"),
+        6 => FailureSignals::http(403, "Forbidden"),
+        7 => FailureSignals::text("request timed out"),
+        8 => FailureSignals { retry_after: Some(Duration::from_secs(9)), ..FailureSignals::http(429, "slow down") },
+        _ => FailureSignals::exited(ProcessExit::Signal(9), "killed"),
     };
     signals.with_sent(sent)
 }
@@ -136,7 +136,7 @@ async fn check(world: World) -> Result<(), TestCaseError> {
             prop_assert!(report.may_have_executed, "a failure hid that the write may have run: {:?}", report);
         }
         if !world.effect.is_replayable() && answer.report().is_some_and(|report| report.may_have_executed) {
-            let send = |_| -> std::future::Ready<Result<String, Signals>> { panic!("a blind repeat was sent") };
+            let send = |_| -> std::future::Ready<Result<String, FailureSignals>> { panic!("a blind repeat was sent") };
             let repeated = tools.call("tool", arguments, send).await;
             prop_assert!(repeated.value().is_none());
             repeats += 1;

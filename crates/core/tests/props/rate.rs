@@ -1,9 +1,9 @@
 //! The rate limit, and governor as its oracle.
 
+use governor::Quota;
 use governor::clock::FakeRelativeClock;
-use governor::{Quota, RateLimiter};
 use proptest::prelude::*;
-use seawall::{Clock, Rate, RateLimit};
+use seawall::{Clock, Rate, RateLimiter};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ proptest! {
         let cell = per / count;
         prop_assume!(!cell.is_zero());
         let clock = Clock::manual();
-        let ours = RateLimit::new(Rate { count, per, burst }, &clock).unwrap();
+        let ours = RateLimiter::new(Rate { count, per, burst }, &clock).unwrap();
         let theirs_clock = FakeRelativeClock::default();
         let quota = Quota::with_period(cell).unwrap().allow_burst(NonZeroU32::new(burst).unwrap());
-        let theirs = RateLimiter::direct_with_clock(quota, theirs_clock.clone());
+        let theirs = governor::RateLimiter::direct_with_clock(quota, theirs_clock.clone());
 
         for pause in pauses {
             let pause = Duration::from_micros(pause);
@@ -38,7 +38,7 @@ proptest! {
     ) {
         let clock = Clock::manual();
         let cell = Duration::from_millis(100);
-        let limit = RateLimit::new(Rate { count: 10, per: 10 * cell, burst }, &clock).unwrap();
+        let limit = RateLimiter::new(Rate { count: 10, per: 10 * cell, burst }, &clock).unwrap();
         let (mut now, mut starts) = (Duration::ZERO, Vec::new());
 
         for pause in pauses {

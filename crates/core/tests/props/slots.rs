@@ -25,9 +25,9 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-type Waiting<'a> = Pin<Box<dyn Future<Output = Result<Slot<'a>, Full>> + 'a>>;
+type Waiting<'a> = Pin<Box<dyn Future<Output = Result<BulkheadPermit<'a>, BulkheadFull>> + 'a>>;
 
-fn poll<'a>(waiting: &mut Waiting<'a>) -> Option<Result<Slot<'a>, Full>> {
+fn poll<'a>(waiting: &mut Waiting<'a>) -> Option<Result<BulkheadPermit<'a>, BulkheadFull>> {
     match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => Some(result),
         Poll::Pending => None,
@@ -68,7 +68,8 @@ impl Model {
 
 async fn check(ops: Vec<Op>, concurrency: u32, waiting: u32) -> Result<(), TestCaseError> {
     let patience = 1_000;
-    let slots = Slots::new(SlotPolicy { concurrency, waiting, patience: Duration::from_millis(patience) }).unwrap();
+    let slots =
+        Bulkhead::new(BulkheadPolicy { concurrency, waiting, patience: Duration::from_millis(patience) }).unwrap();
     let mut model = Model {
         concurrency: concurrency as usize,
         longest: waiting as usize,
@@ -77,7 +78,7 @@ async fn check(ops: Vec<Op>, concurrency: u32, waiting: u32) -> Result<(), TestC
         holding: 0,
         line: VecDeque::new(),
     };
-    let (mut held, mut line): (Vec<Slot<'_>>, Vec<Waiting<'_>>) = (Vec::new(), Vec::new());
+    let (mut held, mut line): (Vec<BulkheadPermit<'_>>, Vec<Waiting<'_>>) = (Vec::new(), Vec::new());
 
     for op in ops {
         match op {

@@ -9,7 +9,7 @@ proptest! {
 
     #[test]
     fn any_text_is_classified(text in any::<String>(), status in proptest::option::of(any::<u16>()), body in any::<String>()) {
-        let signals = Signals { status, ..Signals::text(text.clone()) }.with_body(body);
+        let signals = FailureSignals { status, ..FailureSignals::text(text.clone()) }.with_body(body);
         let failure = classify(&signals);
         prop_assert_eq!(failure.sent == Sent::Yes, false, "a text proves no execution");
         Classifier::new().classify_soft(&text);

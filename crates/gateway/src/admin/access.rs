@@ -11,17 +11,17 @@ use http::header::{AUTHORIZATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-use super::guesses::{GUESS_WAIT, Guess, Guesses};
-use super::respond::{self, Answer};
-use crate::admin::barred::{Barred, WRONG_TOKEN};
+use super::respond::{self, AdminResponse};
+use super::token_guesses::{GUESS_WAIT, TokenGuess, TokenGuesses};
+use crate::admin::errors::{AdminRefusal, WRONG_TOKEN};
 use crate::config::AdminConfig;
 
 /// Whether somebody may.
-pub(super) type May = Result<(), Refused>;
+pub(super) type AccessDecision = Result<(), AccessDenied>;
 
 /// Why somebody may not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum AccessDenied {
     /// Nothing was shown.
     NoKey,
     /// Something else was shown.
@@ -30,8 +30,8 @@ pub(super) enum Refused {
     NoToken,
 }
 
-impl Refused {
-    pub(super) fn answer(self) -> Answer {
+impl AccessDenied {
+    pub(super) fn answer(self) -> AdminResponse {
         match self {
             Self::NoKey => {
                 let mut answer = respond::error(StatusCode::UNAUTHORIZED, "Missing X-API-Key header");
@@ -44,7 +44,7 @@ impl Refused {
                 answer
             }
             Self::NoToken => respond::barred(
-                Barred::NoToken,
+                AdminRefusal::NoToken,
                 "this gateway has no admin token, so nothing can be changed here; set token under [admin]",
             ),
         }
@@ -53,51 +53,51 @@ impl Refused {
 
 /// Who may.
 #[derive(Debug)]
-pub(super) struct Access {
+pub(super) struct AdminAccess {
     key: [u8; 16],
     token: Option<u128>,
     is_local: bool,
-    guesses: Guesses,
+    guesses: TokenGuesses,
 }
 
-impl Access {
+impl AdminAccess {
     pub(super) fn new(admin: &AdminConfig) -> io::Result<Self> {
         let mut key = [0; 16];
         getrandom::fill(&mut key).map_err(io::Error::other)?;
         let mut access =
-            Self { key, token: None, is_local: admin.listen.ip().is_loopback(), guesses: Guesses::default() };
+            Self { key, token: None, is_local: admin.listen.ip().is_loopback(), guesses: TokenGuesses::default() };
         access.token = admin.token.as_ref().map(|token| access.hash(token.expose().as_bytes()));
         Ok(access)
     }
 
     /// Whether these headers may read.
-    pub(super) fn read(&self, headers: &HeaderMap) -> May {
+    pub(super) fn read(&self, headers: &HeaderMap) -> AccessDecision {
         if self.is_local { Ok(()) } else { self.change(headers) }
     }
 
     /// Whether these headers may change something.
-    pub(super) fn change(&self, headers: &HeaderMap) -> May {
-        let Some(token) = self.token else { return Err(Refused::NoToken) };
+    pub(super) fn change(&self, headers: &HeaderMap) -> AccessDecision {
+        let Some(token) = self.token else { return Err(AccessDenied::NoToken) };
         let mut shown = keys(headers).peekable();
         if shown.peek().is_none() {
-            return Err(Refused::NoKey);
+            return Err(AccessDenied::NoKey);
         }
-        if shown.any(|key| self.hash(key) == token) { Ok(()) } else { Err(Refused::WrongKey) }
+        if shown.any(|key| self.hash(key) == token) { Ok(()) } else { Err(AccessDenied::WrongKey) }
     }
 
     /// The answer, after a while if its sender keeps showing wrong tokens. Whoever shows the right one never waits.
-    pub(super) async fn slowed(&self, peer: IpAddr, answer: Answer) -> Answer {
-        if answer.extensions().get() != Some(&Refused::WrongKey) {
+    pub(super) async fn slowed(&self, peer: IpAddr, answer: AdminResponse) -> AdminResponse {
+        if answer.extensions().get() != Some(&AccessDenied::WrongKey) {
             return answer;
         }
         match self.guesses.wrong(peer) {
-            Guess::Few => answer,
-            Guess::Many(place) => {
+            TokenGuess::Few => answer,
+            TokenGuess::Many(place) => {
                 tokio::time::sleep(GUESS_WAIT).await;
                 drop(place);
                 answer
             }
-            Guess::TooMany => {
+            TokenGuess::TooMany => {
                 let mut answer = respond::error(StatusCode::TOO_MANY_REQUESTS, "too many wrong tokens; wait a while");
                 answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("60"));
                 answer
@@ -130,8 +130,8 @@ mod tests {
     use super::*;
     use crate::config::Secret;
 
-    fn access(listen: &str, token: Option<&str>) -> Access {
-        Access::new(&AdminConfig {
+    fn access(listen: &str, token: Option<&str>) -> AdminAccess {
+        AdminAccess::new(&AdminConfig {
             listen: listen.parse().unwrap(),
             token: token.map(Secret::new),
             lacking: Vec::new(),
@@ -155,15 +155,15 @@ mod tests {
             assert_eq!(access.change(&shown(headers)), Ok(()), "{headers:?}");
         }
         for (headers, why) in [
-            ([].as_slice(), Refused::NoKey),
-            (&[("authorization", "s3cret")], Refused::NoKey),
-            (&[("authorization", "Basic s3cret")], Refused::NoKey),
-            (&[("cookie", "s3cret")], Refused::NoKey),
-            (&[("authorization", "Bearer ")], Refused::WrongKey),
-            (&[("x-api-key", "")], Refused::WrongKey),
-            (&[("x-api-key", "s3cre")], Refused::WrongKey),
-            (&[("x-api-key", "s3crett")], Refused::WrongKey),
-            (&[("authorization", "Bearer S3CRET")], Refused::WrongKey),
+            ([].as_slice(), AccessDenied::NoKey),
+            (&[("authorization", "s3cret")], AccessDenied::NoKey),
+            (&[("authorization", "Basic s3cret")], AccessDenied::NoKey),
+            (&[("cookie", "s3cret")], AccessDenied::NoKey),
+            (&[("authorization", "Bearer ")], AccessDenied::WrongKey),
+            (&[("x-api-key", "")], AccessDenied::WrongKey),
+            (&[("x-api-key", "s3cre")], AccessDenied::WrongKey),
+            (&[("x-api-key", "s3crett")], AccessDenied::WrongKey),
+            (&[("authorization", "Bearer S3CRET")], AccessDenied::WrongKey),
         ] {
             assert_eq!(access.change(&shown(headers)), Err(why), "{headers:?}");
         }
@@ -173,15 +173,15 @@ mod tests {
     fn everybody_reads_on_loopback_and_nobody_else_without_the_token() {
         assert_eq!(access("[::1]:1", Some("s3cret")).read(&shown(&[])), Ok(()));
         let open = access("0.0.0.0:1", Some("s3cret"));
-        assert_eq!(open.read(&shown(&[])), Err(Refused::NoKey));
-        assert_eq!(open.read(&shown(&[("x-api-key", "x")])), Err(Refused::WrongKey));
+        assert_eq!(open.read(&shown(&[])), Err(AccessDenied::NoKey));
+        assert_eq!(open.read(&shown(&[("x-api-key", "x")])), Err(AccessDenied::WrongKey));
         assert_eq!(open.read(&shown(&[("x-api-key", "s3cret")])), Ok(()));
     }
 
     #[test]
     fn without_a_token_nothing_is_changed() {
         let access = access("127.0.0.1:1", None);
-        assert_eq!(access.change(&shown(&[("x-api-key", "")])), Err(Refused::NoToken));
+        assert_eq!(access.change(&shown(&[("x-api-key", "")])), Err(AccessDenied::NoToken));
         assert_eq!(access.read(&shown(&[])), Ok(()));
     }
 }

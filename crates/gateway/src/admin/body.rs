@@ -9,21 +9,21 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout_at};
 
-use super::respond::{self, Answer};
+use super::respond::{self, AdminResponse};
 use crate::frontend::body::throw_away;
 use crate::protocol::limits;
 
 /// How a breaker is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Force {
-    pub(super) state: Wanted,
+pub(super) struct ForcedState {
+    pub(super) state: BreakerWish,
 }
 
 /// What an operator wants of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Wanted {
+pub(super) enum BreakerWish {
     Open,
     Closed,
     Auto,
@@ -33,7 +33,7 @@ pub(super) enum Wanted {
 pub(super) async fn read<T: DeserializeOwned>(
     body: impl Body<Data = Bytes> + Unpin,
     allowed: &str,
-) -> Result<T, Box<Answer>> {
+) -> Result<T, Box<AdminResponse>> {
     let bytes = whole(body).await.map_err(|(status, why)| Box::new(respond::error(status, why)))?;
     let json = if bytes.trim_ascii().is_empty() { b"{}" } else { &*bytes };
     let wrong = |_| Box::new(respond::error(StatusCode::BAD_REQUEST, &format!("the body must be {allowed}")));

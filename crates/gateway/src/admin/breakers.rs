@@ -2,21 +2,21 @@
 
 use http::StatusCode;
 use hyper::body::Incoming;
-use seawall::{Breaker, Mode, Scope, Status};
+use seawall::{Breaker, BreakerMode, BreakerStatus, Scope};
 use serde_json::{Map, Value, json};
 
-use super::body::{self, Force, Wanted};
-use super::respond::{self, Answer};
+use super::body::{self, BreakerWish, ForcedState};
+use super::respond::{self, AdminResponse};
 use crate::admin::telemetry::Telemetry;
-use crate::admin::telemetry::breakers::{self, Covers};
+use crate::admin::telemetry::breakers::{self, BreakerScope};
 use crate::policy::explain::scope_word;
-use crate::policy::registry::Policies;
+use crate::policy::registry::PolicyRegistry;
 use crate::protocol::limits;
 use crate::runtime::log;
 use crate::runtime::plural::counted;
 
 /// All breakers, and the sums of what happened.
-pub(super) fn list(policies: &Policies, telemetry: &Telemetry) -> Answer {
+pub(super) fn list(policies: &PolicyRegistry, telemetry: &Telemetry) -> AdminResponse {
     let (mut states, mut details) = (Map::new(), Map::new());
     for (name, entry) in breakers::all(policies) {
         let Some(breaker) = entry.breaker() else { continue };
@@ -31,7 +31,7 @@ pub(super) fn list(policies: &Policies, telemetry: &Telemetry) -> Answer {
 fn detail(breaker: &Breaker, server: &str) -> Value {
     let snapshot = breaker.snapshot();
     // No time closes what an operator holds open.
-    let is_open = snapshot.mode == Mode::Auto && snapshot.status == Status::Open;
+    let is_open = snapshot.mode == BreakerMode::Auto && snapshot.status == BreakerStatus::Open;
     let remaining = snapshot.remaining.filter(|_| is_open);
     json!({
         "status": breaker.status(),
@@ -45,10 +45,10 @@ fn detail(breaker: &Breaker, server: &str) -> Value {
 }
 
 /// Closes a breaker.
-pub(super) fn reset(policies: &Policies, tool: &str) -> Answer {
+pub(super) fn reset(policies: &PolicyRegistry, tool: &str) -> AdminResponse {
     let breakers = breakers::all(policies);
     let Some(breaker) = breakers.get(tool).and_then(|entry| entry.breaker()) else { return unknown() };
-    if breaker.snapshot().mode == Mode::ForcedOpen {
+    if breaker.snapshot().mode == BreakerMode::ForcedOpen {
         let why =
             "an operator holds it open, and resetting it would not close it; POST …/force {\"state\": \"auto\"} does";
         return respond::error(StatusCode::CONFLICT, why);
@@ -59,17 +59,17 @@ pub(super) fn reset(policies: &Policies, tool: &str) -> Answer {
 }
 
 /// Holds a breaker open, lets every call pass it, or lets it decide again, as the body says.
-pub(super) async fn force(policies: &Policies, tool: &str, body: Incoming) -> Answer {
+pub(super) async fn force(policies: &PolicyRegistry, tool: &str, body: Incoming) -> AdminResponse {
     let allowed = r#"{"state": "open"}, {"state": "closed"} or {"state": "auto"}"#;
     let wanted = match body::read(body, allowed).await {
-        Ok(Force { state }) => state,
+        Ok(ForcedState { state }) => state,
         Err(wrong) => return *wrong,
     };
     let breakers = breakers::all(policies);
     let (mode, deed) = match wanted {
-        Wanted::Open => (Mode::ForcedOpen, "is held open by an operator"),
-        Wanted::Closed => (Mode::Disabled, "is left out by an operator"),
-        Wanted::Auto => (Mode::Auto, "decides by itself again, as an operator wants it"),
+        BreakerWish::Open => (BreakerMode::ForcedOpen, "is held open by an operator"),
+        BreakerWish::Closed => (BreakerMode::Disabled, "is left out by an operator"),
+        BreakerWish::Auto => (BreakerMode::Auto, "decides by itself again, as an operator wants it"),
     };
     let Some(entry) = breakers.get(tool).and_then(|entry| entry.force(policies, mode)) else { return unknown() };
     let (Some(breaker), Some(covers)) = (entry.breaker(), entry.covers(policies)) else { return unknown() };
@@ -85,7 +85,7 @@ pub(super) async fn force(policies: &Policies, tool: &str, body: Incoming) -> An
 }
 
 /// Whom a switch concerns beside the tool that was named.
-fn shared(Covers { scope, tools }: &Covers) -> String {
+fn shared(BreakerScope { scope, tools }: &BreakerScope) -> String {
     let by = match scope {
         Scope::Tool => return String::new(),
         Scope::Server => "its server",
@@ -94,6 +94,6 @@ fn shared(Covers { scope, tools }: &Covers) -> String {
     format!(" (shared by {by}: {})", counted(tools.len(), "tool"))
 }
 
-fn unknown() -> Answer {
+fn unknown() -> AdminResponse {
     respond::error(StatusCode::NOT_FOUND, "no breaker has this name; GET /resilience/breakers lists them")
 }

@@ -17,17 +17,17 @@ use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::Door;
-use super::path::Query;
-use super::respond::{self, Answer};
+use super::AdminServer;
+use super::path::QueryString;
+use super::respond::{self, AdminResponse};
 use crate::admin::telemetry::date::iso;
-use crate::admin::telemetry::ring::{Reader, Told, What};
+use crate::admin::telemetry::ring::{EventKind, RecordedEvent, RingReader};
 use crate::admin::telemetry::tell;
 use crate::protocol::{limits, sse};
 
 /// Begins to tell.
-pub(super) fn stream(door: &Arc<Door>, request: &Parts) -> Answer {
-    let reading = match Reading::begin(door, request) {
+pub(super) fn stream(door: &Arc<AdminServer>, request: &Parts) -> AdminResponse {
+    let reading = match EventReader::begin(door, request) {
         Ok(reading) => reading,
         Err(wrong) => return *wrong,
     };
@@ -45,22 +45,22 @@ pub(super) fn stream(door: &Arc<Door>, request: &Parts) -> Answer {
 }
 
 /// One who reads along.
-struct Reading {
-    door: Arc<Door>,
-    reader: Reader,
-    wanted: Wanted,
+struct EventReader {
+    door: Arc<AdminServer>,
+    reader: RingReader,
+    wanted: EventFilter,
     /// What was there before, and was not told yet.
     first: VecDeque<Bytes>,
     _place: OwnedSemaphorePermit,
 }
 
 /// Which events somebody wants.
-struct Wanted {
+struct EventFilter {
     tool: Option<String>,
     class: Option<String>,
 }
 
-impl Wanted {
+impl EventFilter {
     /// Classes are asked for in either case; what was missed concerns everybody.
     fn is(&self, told: &Value) -> bool {
         let is_tool = self.tool.as_ref().is_none_or(|tool| told["tool"] == **tool);
@@ -69,12 +69,12 @@ impl Wanted {
     }
 }
 
-impl Reading {
-    fn begin(door: &Arc<Door>, request: &Parts) -> Result<Self, Box<Answer>> {
-        let query = Query::read(&request.uri, &["tool", "class", "last"])?;
+impl EventReader {
+    fn begin(door: &Arc<AdminServer>, request: &Parts) -> Result<Self, Box<AdminResponse>> {
+        let query = QueryString::read(&request.uri, &["tool", "class", "last"])?;
         let last = query.number("last", limits::EVENTS)?;
         let text = |name| query.get(name).map(str::to_owned);
-        let wanted = Wanted { tool: text("tool"), class: text("class") };
+        let wanted = EventFilter { tool: text("tool"), class: text("class") };
         let full = |_| {
             let why = format!("{} others read along already", limits::EVENT_READERS);
             Box::new(respond::error(StatusCode::SERVICE_UNAVAILABLE, &why))
@@ -113,10 +113,10 @@ impl Reading {
     }
 
     /// What is told of an event, if it is wanted.
-    fn event(&self, Told { number, at, what }: &Told) -> Option<Bytes> {
+    fn event(&self, RecordedEvent { number, at, what }: &RecordedEvent) -> Option<Bytes> {
         let told = match what {
-            What::Event(event) => tell::told(event, &self.door.gateway.all().policies)?,
-            What::Shown(told) => told.clone(),
+            EventKind::Event(event) => tell::told(event, &self.door.gateway.all().policies)?,
+            EventKind::Shown(told) => told.clone(),
         };
         let mut told = Value::Object(told);
         if !self.wanted.is(&told) {
@@ -133,7 +133,7 @@ impl Reading {
     }
 }
 
-impl Door {
+impl AdminServer {
     /// The number in an id that was given in this life of the gateway.
     fn number(&self, id: &str) -> Option<u64> {
         let (life, number) = id.split_once('-')?;

@@ -3,16 +3,16 @@
 use http::StatusCode;
 use serde_json::json;
 
-use super::respond::{self, Answer};
+use super::respond::{self, AdminResponse};
 use crate::gateway::Gateway;
 
 /// Whoever can answer is alive.
-pub(super) fn alive() -> Answer {
+pub(super) fn alive() -> AdminResponse {
     respond::json(StatusCode::OK, &json!({"status": "ok"}))
 }
 
 /// Ready: every required server is loaded, and the gateway does not go down. Names are for those who may read.
-pub(super) fn ready(gateway: &Gateway, shows_names: bool) -> Answer {
+pub(super) fn ready(gateway: &Gateway, shows_names: bool) -> AdminResponse {
     if gateway.lifecycle.draining.is_cancelled() {
         return respond::json(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "draining"}));
     }

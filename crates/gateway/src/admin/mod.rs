@@ -4,11 +4,10 @@
 //! It is a listener of its own, with the guard and the limits of the one for clients.
 
 mod access;
-pub mod barred;
 mod body;
 mod breakers;
+pub mod errors;
 mod events;
-mod guesses;
 mod health;
 mod path;
 mod policy;
@@ -16,6 +15,7 @@ mod queue;
 mod respond;
 mod servers;
 pub mod telemetry;
+mod token_guesses;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -27,25 +27,25 @@ use hyper::body::Incoming;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-use self::access::Access;
-use self::respond::Answer;
+use self::access::AdminAccess;
+use self::respond::AdminResponse;
 use super::config::Config;
-use crate::admin::barred::Barred;
+use crate::admin::errors::AdminRefusal;
 use crate::admin::telemetry::{Telemetry, breakers as watched, scrape};
 use crate::catalog::names;
-use crate::frontend::connection::{self, Place, Places};
-use crate::frontend::guard::{Foreign, Guard};
+use crate::frontend::connection::{self, ConnectionLimit, ConnectionPermit};
+use crate::frontend::guard::{ForeignRequest, OriginGuard};
 use crate::gateway::Gateway;
 use crate::protocol::limits;
 use crate::runtime::random;
 
 /// A listener for operators.
-pub struct Listener {
-    door: Arc<Door>,
+pub struct AdminListener {
+    door: Arc<AdminServer>,
     tcp: TcpListener,
 }
 
-impl Listener {
+impl AdminListener {
     /// Binds where the configuration says, and counts from now on; nothing if it does not say where.
     pub async fn bind(gateway: &Arc<Gateway>, config: &Config) -> io::Result<Option<Self>> {
         let Some(admin) = &config.admin else { return Ok(None) };
@@ -53,12 +53,12 @@ impl Listener {
         let mut hosts = config.allowed_hosts.clone();
         // Whoever asks by address was not misled by a name.
         hosts.extend(Some(admin.listen.ip()).filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string()));
-        let guard = Guard { hosts, origins: config.allowed_origins.clone() };
-        let access = Access::new(admin)?;
+        let guard = OriginGuard { hosts, origins: config.allowed_origins.clone() };
+        let access = AdminAccess::new(admin)?;
         let telemetry = Telemetry::listen(&gateway.all().policies, &gateway.lifecycle);
         let readers = Arc::new(Semaphore::new(limits::EVENT_READERS));
         let life = random::secret().chars().take(8).collect();
-        let door = Door { gateway: Arc::clone(gateway), telemetry, guard, access, readers, life };
+        let door = AdminServer { gateway: Arc::clone(gateway), telemetry, guard, access, readers, life };
         Ok(Some(Self { door: Arc::new(door), tcp }))
     }
 
@@ -70,7 +70,7 @@ impl Listener {
     /// Serves while the gateway does, and while it drains: whoever watches it must see that.
     pub async fn serve(self) {
         let lifecycle = Arc::clone(&self.door.gateway.lifecycle);
-        let places = Places::new(limits::ADMIN_CONNECTIONS);
+        let places = ConnectionLimit::new(limits::ADMIN_CONNECTIONS);
         loop {
             let accepted = lifecycle.closing.run_until_cancelled(places.accept(&self.tcp));
             let Some(accepted) = accepted.await else { return };
@@ -81,19 +81,19 @@ impl Listener {
 }
 
 /// What every connection of the listener shares.
-struct Door {
+struct AdminServer {
     gateway: Arc<Gateway>,
     telemetry: Arc<Telemetry>,
-    guard: Guard,
-    access: Access,
+    guard: OriginGuard,
+    access: AdminAccess,
     /// Places for those who read events as they happen.
     readers: Arc<Semaphore>,
     /// Tells the events of this life of the gateway from those of another.
     life: String,
 }
 
-impl Door {
-    async fn connection(self: Arc<Self>, place: Place, tcp: TcpStream, peer: IpAddr) {
+impl AdminServer {
+    async fn connection(self: Arc<Self>, place: ConnectionPermit, tcp: TcpStream, peer: IpAddr) {
         let lifecycle = Arc::clone(&self.gateway.lifecycle);
         let answer = move |request| {
             let door = Arc::clone(&self);
@@ -105,9 +105,10 @@ impl Door {
         connection::serve(place, tcp, &lifecycle.closing, &lifecycle.ended, answer).await;
     }
 
-    async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Answer {
+    async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> AdminResponse {
         if let Err(foreign) = self.guard.check(request.uri(), request.headers()) {
-            let what = if matches!(foreign, Foreign::Host(_)) { Barred::Host } else { Barred::Origin };
+            let what =
+                if matches!(foreign, ForeignRequest::Host(_)) { AdminRefusal::Host } else { AdminRefusal::Origin };
             return respond::barred(what, foreign.why());
         }
         let (request, body) = request.into_parts();
@@ -131,7 +132,7 @@ impl Door {
     }
 
     /// What changes something names it in its path.
-    async fn change(&self, request: &Parts, path: &str, body: Incoming) -> Answer {
+    async fn change(&self, request: &Parts, path: &str, body: Incoming) -> AdminResponse {
         let policies = &self.gateway.all().policies;
         if let Some(tool) = path::between(path, "/resilience/breakers/", "/reset") {
             return self.deed(request, "POST", async { breakers::reset(policies, &tool) }).await;
@@ -151,7 +152,12 @@ impl Door {
         }
     }
 
-    fn get(&self, request: &Parts, may: access::May, answer: impl FnOnce() -> Answer) -> Answer {
+    fn get(
+        &self,
+        request: &Parts,
+        may: access::AccessDecision,
+        answer: impl FnOnce() -> AdminResponse,
+    ) -> AdminResponse {
         match (&request.method, may) {
             (&Method::GET | &Method::HEAD, Ok(())) => answer(),
             (&Method::GET | &Method::HEAD, Err(refused)) => refused.answer(),
@@ -160,7 +166,12 @@ impl Door {
     }
 
     /// The same where the answer takes its time.
-    async fn reading(&self, request: &Parts, may: access::May, answer: impl Future<Output = Answer>) -> Answer {
+    async fn reading(
+        &self,
+        request: &Parts,
+        may: access::AccessDecision,
+        answer: impl Future<Output = AdminResponse>,
+    ) -> AdminResponse {
         match (&request.method, may) {
             (&Method::GET | &Method::HEAD, Ok(())) => answer.await,
             _ => self.get(request, may, || respond::not_allowed("GET, HEAD")),
@@ -168,7 +179,12 @@ impl Door {
     }
 
     /// What changes something begins only if whoever asks for it may.
-    async fn deed(&self, request: &Parts, method: &'static str, deed: impl Future<Output = Answer>) -> Answer {
+    async fn deed(
+        &self,
+        request: &Parts,
+        method: &'static str,
+        deed: impl Future<Output = AdminResponse>,
+    ) -> AdminResponse {
         match (request.method == method, self.access.change(&request.headers)) {
             (true, Ok(())) => deed.await,
             (true, Err(refused)) => refused.answer(),
@@ -183,7 +199,7 @@ impl Door {
             tally.waiting + tally.delivering
         });
         let breakers = watched::all(&all.policies);
-        let now = scrape::Now { breakers, servers: servers::now(&self.gateway), queued };
+        let now = scrape::GatewaySnapshot { breakers, servers: servers::now(&self.gateway), queued };
         let is_single = all.policies.is_single();
         let shown = |server: &str, tool: &str| if is_single { tool.to_owned() } else { names::public(server, tool) };
         scrape::text(&self.telemetry.counts(), &now, shown)

@@ -2,15 +2,15 @@
 
 use http::{StatusCode, Uri};
 
-use super::respond::{self, Answer};
+use super::respond::{self, AdminResponse};
 
 /// What stands behind the `?`.
 #[derive(Debug)]
-pub(super) struct Query(Vec<(String, String)>);
+pub(super) struct QueryString(Vec<(String, String)>);
 
-impl Query {
+impl QueryString {
     /// Reads it; what is not among `allowed` is a mistake, and not nothing.
-    pub(super) fn read(uri: &Uri, allowed: &[&str]) -> Result<Self, Box<Answer>> {
+    pub(super) fn read(uri: &Uri, allowed: &[&str]) -> Result<Self, Box<AdminResponse>> {
         let pairs = uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
         let pair = |pair: &str| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -27,7 +27,7 @@ impl Query {
     }
 
     /// The value of a name as a whole number.
-    pub(super) fn number(&self, name: &str, default: usize) -> Result<usize, Box<Answer>> {
+    pub(super) fn number(&self, name: &str, default: usize) -> Result<usize, Box<AdminResponse>> {
         let wrong = |_| Box::new(respond::error(StatusCode::BAD_REQUEST, &format!("{name} must be a whole number")));
         self.get(name).map_or(Ok(default), |value| value.parse().map_err(wrong))
     }

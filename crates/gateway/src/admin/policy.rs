@@ -2,18 +2,18 @@
 
 use http::StatusCode;
 
-use super::respond::{self, Answer};
+use super::respond::{self, AdminResponse};
 use crate::gateway::Gateway;
-use crate::policy::explain::find::{Has, find, not_listed};
+use crate::policy::explain::find::{ServerTools, find, not_listed};
 
 /// One tool that a server has listed.
-pub(super) fn explained(gateway: &Gateway, tool: &str) -> Answer {
+pub(super) fn explained(gateway: &Gateway, tool: &str) -> AdminResponse {
     let all = gateway.all();
-    let has = |server: &std::sync::Arc<crate::upstream::Server>| Has {
+    let has = |server: &std::sync::Arc<crate::upstream::Server>| ServerTools {
         server: server.name.clone(),
         tools: Some(all.policies.listed(&server.name)),
     };
-    let known: Vec<Has> = gateway.servers.iter().map(has).collect();
+    let known: Vec<ServerTools> = gateway.servers.iter().map(has).collect();
     let found = find(tool, &known).map(|(at, tool)| {
         let server = &gateway.servers[at];
         let told = all.policies.explain(&server.name, &tool, server.life.reconnect.wait, all.store.is_some());

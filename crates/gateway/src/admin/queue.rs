@@ -9,34 +9,34 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::body;
-use super::path::Query;
-use super::respond::{self, Answer};
+use super::path::QueryString;
+use super::respond::{self, AdminResponse};
 use crate::gateway::Gateway;
 use crate::protocol::limits;
 use crate::runtime::log;
-use crate::store::embedded::{Brief, Changed, State, Store, Unkept, number};
+use crate::store::embedded::{ItemChange, ItemState, ItemSummary, NotDurable, QueueStore, number};
 
-const STATES: [(&str, State); 4] = [
-    ("waiting", State::Waiting),
-    ("delivering", State::Delivering),
-    ("delivered", State::Delivered),
-    ("dead", State::Dead),
+const STATES: [(&str, ItemState); 4] = [
+    ("waiting", ItemState::Waiting),
+    ("delivering", ItemState::Delivering),
+    ("delivered", ItemState::Delivered),
+    ("dead", ItemState::Dead),
 ];
 
 /// The queue, or why there is none.
-fn store(gateway: &Gateway) -> Result<&Store, Box<Answer>> {
+fn store(gateway: &Gateway) -> Result<&QueueStore, Box<AdminResponse>> {
     let none = || Box::new(respond::error(StatusCode::NOT_FOUND, "this gateway keeps no queue; [store] gives it one"));
     gateway.all().store.as_ref().ok_or_else(none)
 }
 
 /// The oldest items, a page at a time.
-pub(super) async fn list(gateway: &Gateway, uri: &Uri) -> Answer {
+pub(super) async fn list(gateway: &Gateway, uri: &Uri) -> AdminResponse {
     listed(gateway, uri).await.unwrap_or_else(|wrong| *wrong)
 }
 
-async fn listed(gateway: &Gateway, uri: &Uri) -> Result<Answer, Box<Answer>> {
+async fn listed(gateway: &Gateway, uri: &Uri) -> Result<AdminResponse, Box<AdminResponse>> {
     let store = store(gateway)?;
-    let query = Query::read(uri, &["after", "limit", "state"])?;
+    let query = QueryString::read(uri, &["after", "limit", "state"])?;
     let after =
         query.get("after").map(|id| number(id).ok_or_else(|| wrong("after must be the id of an item"))).transpose()?;
     let most = query.number("limit", limits::QUEUE_PAGE)?.clamp(1, limits::QUEUE_PAGE);
@@ -56,14 +56,14 @@ async fn listed(gateway: &Gateway, uri: &Uri) -> Result<Answer, Box<Answer>> {
 }
 
 /// The states that are asked for; all of them if none is named.
-fn states(asked: Option<&str>) -> Result<Vec<State>, Box<Answer>> {
+fn states(asked: Option<&str>) -> Result<Vec<ItemState>, Box<AdminResponse>> {
     let Some(asked) = asked else { return Ok(STATES.map(|(_, state)| state).to_vec()) };
     let state = |word: &str| STATES.iter().find(|(name, _)| *name == word).map(|(_, state)| *state);
     let unknown = || wrong("state must be waiting, delivering, delivered or dead, or several of them with commas");
     asked.split(',').map(|word| state(word).ok_or_else(unknown)).collect()
 }
 
-fn shown(gateway: &Gateway, mut item: Brief) -> Value {
+fn shown(gateway: &Gateway, mut item: ItemSummary) -> Value {
     let server = gateway.servers.iter().find(|server| server.name == item.server);
     let clean = |text: String| server.map_or_else(|| quote(&text), |server| server.without_secrets(&text));
     item.last_error = item.last_error.take().map(clean);
@@ -73,16 +73,16 @@ fn shown(gateway: &Gateway, mut item: Brief) -> Value {
 /// What a retry may say.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Retry {
+struct RetryRequest {
     even_if_executed: bool,
 }
 
 /// Sends an item as soon as its turn comes; a dead one waits again.
-pub(super) async fn retry(gateway: &Gateway, id: &str, body: Incoming) -> Answer {
+pub(super) async fn retry(gateway: &Gateway, id: &str, body: Incoming) -> AdminResponse {
     let asked = async {
         let store = store(gateway)?;
-        let Retry { even_if_executed } = body::read(body, r#"empty, or {"even_if_executed": true}"#).await?;
-        Ok::<_, Box<Answer>>((store, even_if_executed))
+        let RetryRequest { even_if_executed } = body::read(body, r#"empty, or {"even_if_executed": true}"#).await?;
+        Ok::<_, Box<AdminResponse>>((store, even_if_executed))
     };
     let (store, even_if_executed) = match asked.await {
         Ok(asked) => asked,
@@ -90,9 +90,9 @@ pub(super) async fn retry(gateway: &Gateway, id: &str, body: Incoming) -> Answer
     };
     let meant = if even_if_executed { ", even if it was executed" } else { "" };
     match store.retry(id, even_if_executed).await {
-        Ok(Changed::Done) => {
+        Ok(ItemChange::Done) => {
             log::line(&format!("an operator lets {id} be sent again{meant}"));
-            respond::json(StatusCode::OK, &json!({"status": State::Waiting, "id": id}))
+            respond::json(StatusCode::OK, &json!({"status": ItemState::Waiting, "id": id}))
         }
         other => refused(&other),
     }
@@ -101,16 +101,16 @@ pub(super) async fn retry(gateway: &Gateway, id: &str, body: Incoming) -> Answer
 /// What a drop may say.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Drop {
+struct DropRequest {
     even_if_delivered: bool,
 }
 
 /// Forgets an item.
-pub(super) async fn forget(gateway: &Gateway, id: &str, body: Incoming) -> Answer {
+pub(super) async fn forget(gateway: &Gateway, id: &str, body: Incoming) -> AdminResponse {
     let asked = async {
         let store = store(gateway)?;
-        let Drop { even_if_delivered } = body::read(body, r#"empty, or {"even_if_delivered": true}"#).await?;
-        Ok::<_, Box<Answer>>((store, even_if_delivered))
+        let DropRequest { even_if_delivered } = body::read(body, r#"empty, or {"even_if_delivered": true}"#).await?;
+        Ok::<_, Box<AdminResponse>>((store, even_if_delivered))
     };
     let (store, even_if_delivered) = match asked.await {
         Ok(asked) => asked,
@@ -118,11 +118,11 @@ pub(super) async fn forget(gateway: &Gateway, id: &str, body: Incoming) -> Answe
     };
     let meant = if even_if_delivered { ", and its result if there is one" } else { "" };
     match store.forget(id, even_if_delivered).await {
-        Ok(Changed::Done) => {
+        Ok(ItemChange::Done) => {
             log::line(&format!("an operator drops {id}{meant}"));
             respond::json(StatusCode::OK, &json!({"status": "dropped", "id": id}))
         }
-        Ok(made @ (Changed::NotNow(State::Delivered) | Changed::WentWrong)) => {
+        Ok(made @ (ItemChange::NotNow(ItemState::Delivered) | ItemChange::WentWrong)) => {
             let why = format!(
                 "{} until it is forgotten after a day; send {{\"even_if_delivered\": true}} if the result is meant to go",
                 is_made(made)
@@ -133,15 +133,17 @@ pub(super) async fn forget(gateway: &Gateway, id: &str, body: Incoming) -> Answe
     }
 }
 
-fn refused(end: &Result<Changed, Unkept>) -> Answer {
+fn refused(end: &Result<ItemChange, NotDurable>) -> AdminResponse {
     let not_now = |why| respond::error(StatusCode::CONFLICT, why);
     match end {
-        Ok(Changed::Unknown | Changed::Done) => {
+        Ok(ItemChange::Unknown | ItemChange::Done) => {
             respond::error(StatusCode::NOT_FOUND, "there is no such item; GET /resilience/queue lists them")
         }
-        Ok(Changed::NotNow(State::Delivering)) => not_now("it is being sent right now; what comes of it is known soon"),
-        Ok(made @ (Changed::NotNow(_) | Changed::WentWrong)) => not_now(is_made(*made)),
-        Ok(Changed::InDoubt) => not_now(
+        Ok(ItemChange::NotNow(ItemState::Delivering)) => {
+            not_now("it is being sent right now; what comes of it is known soon")
+        }
+        Ok(made @ (ItemChange::NotNow(_) | ItemChange::WentWrong)) => not_now(is_made(*made)),
+        Ok(ItemChange::InDoubt) => not_now(
             "it may have been executed, and sending it again may do it twice; look first, then send {\"even_if_executed\": true} if it is meant",
         ),
         Err(unkept) => failed(unkept),
@@ -149,9 +151,9 @@ fn refused(end: &Result<Changed, Unkept>) -> Answer {
 }
 
 /// What is said of a write that was delivered.
-fn is_made(how: Changed) -> &'static str {
+fn is_made(how: ItemChange) -> &'static str {
     match how {
-        Changed::WentWrong => {
+        ItemChange::WentWrong => {
             "it was delivered and answered with an error, so it is not sent again, and its client can read the answer"
         }
         _ => "it was made already, and its client can read the result",
@@ -159,7 +161,7 @@ fn is_made(how: Changed) -> &'static str {
 }
 
 /// The store did not work.
-fn failed(unkept: &Unkept) -> Answer {
+fn failed(unkept: &NotDurable) -> AdminResponse {
     let doubt = if unkept.is_certain { "nothing was changed" } else { "nobody knows yet whether it was done" };
     respond::error(
         StatusCode::SERVICE_UNAVAILABLE,
@@ -167,6 +169,6 @@ fn failed(unkept: &Unkept) -> Answer {
     )
 }
 
-fn wrong(why: &str) -> Box<Answer> {
+fn wrong(why: &str) -> Box<AdminResponse> {
     Box::new(respond::error(StatusCode::BAD_REQUEST, why))
 }

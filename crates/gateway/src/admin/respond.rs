@@ -10,10 +10,10 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{Either, Full};
 use serde_json::{Value, json};
 
-use crate::admin::barred::Barred;
+use crate::admin::errors::AdminRefusal;
 
 /// An answer: whole, or a stream of events.
-pub(super) type Answer = Response<Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>>;
+pub(super) type AdminResponse = Response<Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>>;
 
 /// A span of time as it is told.
 pub(super) fn millis(time: Duration) -> u64 {
@@ -30,33 +30,33 @@ pub(super) fn when(ago: Duration) -> Option<u64> {
 pub(super) const NOTHING_HERE: &str = "there is nothing here; there are /resilience/breakers, /resilience/servers, /resilience/queue, /resilience/events, /resilience/policy/TOOL, /metrics, /healthz and /readyz";
 
 /// JSON.
-pub(super) fn json(status: StatusCode, value: &Value) -> Answer {
+pub(super) fn json(status: StatusCode, value: &Value) -> AdminResponse {
     text(status, "application/json", value.to_string())
 }
 
 /// Why something is not done.
-pub(super) fn error(status: StatusCode, why: &str) -> Answer {
+pub(super) fn error(status: StatusCode, why: &str) -> AdminResponse {
     json(status, &json!({"error": why}))
 }
 
 /// Why somebody is not let in.
-pub(super) fn barred(what: Barred, why: &str) -> Answer {
+pub(super) fn barred(what: AdminRefusal, why: &str) -> AdminResponse {
     json(StatusCode::FORBIDDEN, &json!({"error": why, "refused": what}))
 }
 
 /// A method that a path does not know.
-pub(super) fn not_allowed(allowed: &'static str) -> Answer {
+pub(super) fn not_allowed(allowed: &'static str) -> AdminResponse {
     let mut answer = error(StatusCode::METHOD_NOT_ALLOWED, "this method is not used here");
     answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     answer
 }
 
 /// The text of a scrape.
-pub(super) fn metrics(scrape: String) -> Answer {
+pub(super) fn metrics(scrape: String) -> AdminResponse {
     text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", scrape)
 }
 
-fn text(status: StatusCode, kind: &'static str, body: String) -> Answer {
+fn text(status: StatusCode, kind: &'static str, body: String) -> AdminResponse {
     let mut answer = Response::new(Either::Left(Full::new(Bytes::from(body))));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();

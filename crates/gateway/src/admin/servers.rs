@@ -6,25 +6,26 @@ use http::StatusCode;
 use seawall::Tool;
 use serde_json::{Map, Value, json};
 
-use super::respond::{self, Answer};
-use crate::admin::telemetry::scrape::ServerNow;
+use super::respond::{self, AdminResponse};
+use crate::admin::telemetry::scrape::ServerSnapshot;
 use crate::gateway::Gateway;
-use crate::policy::registry::Named;
+use crate::policy::registry::PolicyName;
 use crate::runtime::log;
 use crate::upstream::Server;
-use crate::upstream::status::Seen;
+use crate::upstream::status::Observations;
 
 /// All servers.
-pub(super) fn list(gateway: &Gateway) -> Answer {
+pub(super) fn list(gateway: &Gateway) -> AdminResponse {
     let tools = gateway.all().policies.all();
     let told = |server: &Arc<Server>| (server.name.clone(), detail(server, &tools));
     let servers: Map<String, Value> = gateway.servers.iter().map(told).collect();
     respond::json(StatusCode::OK, &json!({"servers": servers}))
 }
 
-fn detail(server: &Server, all: &[(Named, Arc<Tool>)]) -> Value {
+fn detail(server: &Server, all: &[(PolicyName, Arc<Tool>)]) -> Value {
     let seen = server.status.seen();
-    let is_its = |(named, tool): &&(Named, Arc<Tool>)| *named == Named::Tool && tool.server().name() == server.name;
+    let is_its =
+        |(named, tool): &&(PolicyName, Arc<Tool>)| *named == PolicyName::Tool && tool.server().name() == server.name;
     let tools = all.iter().filter(is_its).count();
     // None of a server that nobody listed: that is not the same as one that has none.
     let tools = (tools > 0 || server.startup.is_loaded()).then_some(tools);
@@ -48,7 +49,7 @@ fn detail(server: &Server, all: &[(Named, Arc<Tool>)]) -> Value {
 }
 
 /// How it is with a server, in one word. One that can be greeted and not listed is not up.
-fn word(server: &Server, seen: &Seen) -> &'static str {
+fn word(server: &Server, seen: &Observations) -> &'static str {
     match (seen.word(), server.startup.status()) {
         ("up", None | Some("available")) => "up",
         ("up", Some(_)) if server.startup.is_unlisted() => "unlisted",
@@ -58,7 +59,7 @@ fn word(server: &Server, seen: &Seen) -> &'static str {
 }
 
 /// Starts a server anew, for whoever uses it; nobody's session ends.
-pub(super) fn restart(gateway: &Gateway, name: &str) -> Answer {
+pub(super) fn restart(gateway: &Gateway, name: &str) -> AdminResponse {
     let Some(server) = gateway.servers.iter().find(|server| server.name == name) else {
         return respond::error(StatusCode::NOT_FOUND, "there is no server of this name");
     };
@@ -68,12 +69,12 @@ pub(super) fn restart(gateway: &Gateway, name: &str) -> Answer {
 }
 
 /// Whether each is there. One that nobody uses rests, and is not missed.
-pub(super) fn now(gateway: &Gateway) -> Vec<ServerNow<'_>> {
+pub(super) fn now(gateway: &Gateway) -> Vec<ServerSnapshot<'_>> {
     let now = |server: &'_ Arc<Server>| {
         let seen = server.status.seen();
         let is_up = matches!(word(server, &seen), "up" | "starting" | "resting");
         (is_up, seen.restarts, server.startup.status())
     };
     let servers = gateway.servers.iter().map(|server| (server.name.as_str(), now(server)));
-    servers.map(|(name, (is_up, reconnects, load))| ServerNow { name, is_up, reconnects, load }).collect()
+    servers.map(|(name, (is_up, reconnects, load))| ServerSnapshot { name, is_up, reconnects, load }).collect()
 }

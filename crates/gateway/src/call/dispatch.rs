@@ -18,16 +18,16 @@ use crate::catalog::cached_lists;
 use crate::client::caller::Caller;
 use crate::policy::registry::ToolPolicy;
 use crate::protocol::names::Era;
-use crate::protocol::pieces::Pieces;
-use crate::protocol::{Kind, limits};
+use crate::protocol::pieces::TwoPieces;
+use crate::protocol::{MessageKind, limits};
 use crate::route::Route;
 use crate::translate::{to_legacy, to_modern};
-use crate::upstream::call::Call;
+use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::{Refusal, Reply};
-use crate::upstream::{Failure, SendAgain, Server};
+use crate::upstream::{SendAgain, Server, UpstreamFailure};
 
 /// One call and its answer, ready for the client. `None`: the client called it off and waits for nothing.
-pub async fn dispatch(route: &Arc<Route>, caller: &Caller, call: Call) -> Option<Pieces> {
+pub async fn dispatch(route: &Arc<Route>, caller: &Caller, call: GatewayCall) -> Option<TwoPieces> {
     if route.lifecycle.draining.is_cancelled() {
         return Some(reply::going_down(&call));
     }
@@ -54,7 +54,7 @@ pub async fn dispatch(route: &Arc<Route>, caller: &Caller, call: Call) -> Option
     Some(reply::to_client(route, caller.era(), &call, reply))
 }
 
-async fn reply(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
+async fn reply(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
     match (call.request.method(), route.single()) {
         ("initialize", _) => initialize::initialize(route, caller, call).await,
         ("resources/read", _) if resources::is_ours(&call.request) => resources::read(route, caller, call).await,
@@ -67,7 +67,7 @@ async fn reply(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
 }
 
 /// One call to one server: its lists stay as they were while it is away, its tools and what it reads have policies.
-pub async fn exchange(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &Call) -> Reply {
+pub async fn exchange(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &GatewayCall) -> Reply {
     let request = &call.request;
     if cached_lists::is_list(request) {
         let list = list::list(route, caller, server, call).await?;
@@ -92,7 +92,12 @@ pub async fn exchange(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>,
 
 /// The policy of what is called. A server that is well and whose tools were never listed is asked for them first: what it
 /// says of a tool decides whether it may be repeated.
-async fn policy(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &Call) -> Option<Arc<ToolPolicy>> {
+async fn policy(
+    route: &Arc<Route>,
+    caller: &Caller,
+    server: &Arc<Server>,
+    call: &GatewayCall,
+) -> Option<Arc<ToolPolicy>> {
     let request = &call.request;
     if request.method() != "tools/call" {
         return route.policies.method(&server.name, request.method()).cloned();
@@ -104,30 +109,38 @@ async fn policy(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call:
 }
 
 /// One call to one server, in the era it speaks, once it is there; `wait` is how long it is waited for.
-pub async fn once(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &Call, wait: Duration) -> Reply {
+pub async fn once(
+    route: &Arc<Route>,
+    caller: &Caller,
+    server: &Arc<Server>,
+    call: &GatewayCall,
+    wait: Duration,
+) -> Reply {
     let failed = |failure| Refusal::Failed(server.name.clone(), failure);
     match caller {
         Caller::Legacy(session, stream) => {
-            let keeper = session.keeper(server).map_err(failed)?;
-            let link = keeper.link(wait).await.map_err(Failure::before_sending).map_err(failed)?;
-            if link.era() == Era::Modern {
-                return to_modern::exchange(session, stream, server, &link, call).await;
+            let supervisor = session.supervisor(server).map_err(failed)?;
+            let connection =
+                supervisor.connection(wait).await.map_err(UpstreamFailure::before_sending).map_err(failed)?;
+            if connection.era() == Era::Modern {
+                return to_modern::exchange(session, stream, server, &connection, call).await;
             }
-            let answer = link.request(call).await.map_err(failed)?;
-            if answer.kind() == Kind::Result {
+            let answer = connection.request(call).await.map_err(failed)?;
+            if answer.kind() == MessageKind::Result {
                 session.note(server, &call.request);
             }
             Ok(answer)
         }
         Caller::Modern(_) => {
             let Some(pool) = route.pool(server) else {
-                return Err(failed(Failure::Unreachable("it is not on this route".to_owned())));
+                return Err(failed(UpstreamFailure::Unreachable("it is not on this route".to_owned())));
             };
-            let link = pool.link(server, call, wait).await.map_err(Failure::before_sending).map_err(failed)?;
-            let call = &server.mirror.settle(&link, call, server.sees_headers(&link)).await?;
-            match link.era() {
-                Era::Modern => link.request(call).await.map_err(failed),
-                Era::Legacy => to_legacy::exchange(server, pool, link, call).await,
+            let connection =
+                pool.connection(server, call, wait).await.map_err(UpstreamFailure::before_sending).map_err(failed)?;
+            let call = &server.mirror.settle(&connection, call, server.sees_headers(&connection)).await?;
+            match connection.era() {
+                Era::Modern => connection.request(call).await.map_err(failed),
+                Era::Legacy => to_legacy::exchange(server, pool, connection, call).await,
             }
         }
     }

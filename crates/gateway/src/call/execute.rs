@@ -11,28 +11,28 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, join_all};
 use seawall::{
-    Answer, Attempt, Body, Cause, Code, Disposition, Effect, Fallback, Outcome, Preset, Rejoin, Report, Sent, Signals,
-    Style, Transport, says_too_many_items,
+    Answer, Attempt, Cause, Disposition, Effect, ErrorCode, FailureReport, FailureSignals, Fallback, FallbackBody,
+    Outcome, Preset, Rejoin, Sent, TextStyle, TransportFailure, says_too_many_items,
 };
 use tokio::time::Instant;
 
 use crate::call::dispatch::once;
 use crate::call::fallback;
-use crate::call::idle_timeout::Watched;
-use crate::call::list::Asked;
+use crate::call::idle_timeout::IdleTimeout;
+use crate::call::list::ListRequest;
 use crate::call::target::look_up_tools;
 use crate::catalog::names;
 use crate::client::caller::Caller;
-use crate::client::detached::{Detachable, Leaving, WaitingClient};
-use crate::config::layer::{OnAbandon, Own};
-use crate::policy::registry::{Named, ToolPolicy};
-use crate::protocol::edit::{Object, quoted};
-use crate::protocol::{Kind, Message, arguments, limits, scan};
+use crate::client::detached::{Detachable, DisconnectAction, WaitingClient};
+use crate::config::layer::{GatewayPolicy, OnAbandon};
+use crate::policy::registry::{PolicyName, ToolPolicy};
+use crate::protocol::edit::{JsonObject, quoted};
+use crate::protocol::{Message, MessageKind, arguments, limits, scan};
 use crate::route::Route;
 use crate::store::journal::{JournaledWrite, Looker, WriteEnd};
-use crate::upstream::call::Call;
+use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::{Refusal, Reply, with_body};
-use crate::upstream::{Failure, SendAgain, Server};
+use crate::upstream::{SendAgain, Server, UpstreamFailure};
 
 /// One call, answered as its policy allows; or with what the same call of this client came to after it was given up.
 pub async fn carry(
@@ -40,45 +40,45 @@ pub async fn carry(
     caller: &Caller,
     server: &Arc<Server>,
     policy: Arc<ToolPolicy>,
-    call: &Call,
+    call: &GatewayCall,
 ) -> Reply {
-    let mut carried = Carried::new(route, caller, server, policy, call);
-    carried.others = carried.meet_others();
-    carried.write = carried.noted();
-    let own = carried.policy.own;
+    let mut execution = Execution::new(route, caller, server, policy, call);
+    execution.others = execution.meet_others();
+    execution.write = execution.noted();
+    let own = execution.policy.own;
     call.control.limit_questions(own.question_time);
-    let Some(rejoin) = carried.asked.rejoin.clone() else { return carried.run().await };
-    let (policies, policy, asked) = (&route.policies, Arc::clone(&carried.policy), Arc::clone(&carried.asked));
+    let Some(rejoin) = execution.asked.rejoin.clone() else { return execution.run().await };
+    let (policies, policy, asked) = (&route.policies, Arc::clone(&execution.policy), Arc::clone(&execution.asked));
     call.receipt.want({
         let (policies, policy, asked) = (Arc::clone(policies), Arc::clone(&policy), Arc::clone(&asked));
         move || policies.pipeline.delivered(&policy.tool, &asked)
     });
-    if let Some(write) = carried.write.clone() {
+    if let Some(write) = execution.write.clone() {
         call.receipt.want_taken(move || write.delivered());
     }
     let learned = || route.client_limits.of(&rejoin.scope).filter(|_| rejoin.takes);
     let cap = own.client_timeout.or_else(learned).map(|cap| cap - (cap / 10).min(limits::CAP_MARGIN));
     let leaving = match own.on_abandon {
-        _ if !rejoin.takes => Leaving::Ends,
-        OnAbandon::Finish => Leaving::RunsOn,
-        _ if own.client_timeout.is_some() => Leaving::RunsOn,
+        _ if !rejoin.takes => DisconnectAction::Ends,
+        OnAbandon::Finish => DisconnectAction::RunsOn,
+        _ if own.client_timeout.is_some() => DisconnectAction::RunsOn,
         // A write is waited for until it is known what became of it; a read that its server dropped is no loss.
         OnAbandon::Cancel | OnAbandon::Forget if policy.tool.policy().effect.is_replayable() => {
-            Leaving::IsCancelled(Some(limits::STOPPED_READ))
+            DisconnectAction::IsCancelled(Some(limits::STOPPED_READ))
         }
-        OnAbandon::Cancel | OnAbandon::Forget => Leaving::IsCancelled(None),
+        OnAbandon::Cancel | OnAbandon::Forget => DisconnectAction::IsCancelled(None),
     };
-    if leaving == Leaving::RunsOn {
+    if leaving == DisconnectAction::RunsOn {
         // Its server does not hear that the client has gone.
-        carried.call.cancel = Arc::default();
+        execution.call.cancel = Arc::default();
     }
     // A copy in time is worth more than the word that the call still runs.
     if let Some(cap) = cap.filter(|_| policies.pipeline.has_copy(&policy.tool, &asked)) {
-        Arc::make_mut(&mut carried.asked).timeout = Some(cap - cap / 20);
+        Arc::make_mut(&mut execution.asked).timeout = Some(cap - cap / 20);
     }
     let limits = Arc::clone(&route.client_limits);
     let client = WaitingClient { client: rejoin.scope, since: Instant::now(), shortest: rejoin.after, limits };
-    let work = Box::pin(async move { carried.run().await });
+    let work = Box::pin(async move { execution.run().await });
     let mut running = Detachable::new(work, call, leaving, &route.detached, client);
     let Some(cap) = cap else { return running.await };
     match tokio::time::timeout(cap, &mut running).await {
@@ -93,34 +93,34 @@ pub async fn carry(
 
 /// One list of a server, under the policy of its method; the server is waited for as long as `wait`. Who is not there is the
 /// catalog's matter: it is not asked again here, and its failure is passed on as it is.
-pub async fn list(asked: &Asked, wait: Duration) -> Reply {
-    let Asked { route, caller, server, call, .. } = asked;
+pub async fn list(asked: &ListRequest, wait: Duration) -> Reply {
+    let ListRequest { route, caller, server, call, .. } = asked;
     let Some(policy) = route.policies.method(&server.name, call.request.method()) else {
         return once(route, caller, server, call, wait).await;
     };
     let timeout = policy.tool.policy().timeout;
-    let carried = Carried::new(route, caller, server, Arc::clone(policy), call);
-    let reply = Carried { list_wait: Some(wait), ..carried }.run().await;
+    let execution = Execution::new(route, caller, server, Arc::clone(policy), call);
+    let reply = Execution { list_wait: Some(wait), ..execution }.run().await;
     reply.map_err(|refusal| match refusal {
-        Refusal::Reported(report, _) if report.code == Code::Timeout => {
-            Refusal::Failed(report.server, Failure::Silent(timeout))
+        Refusal::Reported(report, _) if report.code == ErrorCode::Timeout => {
+            Refusal::Failed(report.server, UpstreamFailure::Silent(timeout))
         }
         Refusal::Reported(report, _) => {
             let reason = "failed to give its list several times".to_owned();
             let retry_in = report.retry_after.unwrap_or_default();
-            Refusal::Failed(report.server, Failure::Away { reason, retry_in })
+            Refusal::Failed(report.server, UpstreamFailure::Away { reason, retry_in })
         }
         other => other,
     })
 }
 
 /// One call under its policy, and what every attempt of it knows.
-struct Carried {
+struct Execution {
     route: Arc<Route>,
     caller: Caller,
     server: Arc<Server>,
     policy: Arc<ToolPolicy>,
-    call: Call,
+    call: GatewayCall,
     asked: Arc<seawall::Call>,
     /// A list: how long its server is waited for.
     list_wait: Option<Duration>,
@@ -134,8 +134,14 @@ struct Carried {
     write: Option<Arc<JournaledWrite>>,
 }
 
-impl Carried {
-    fn new(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, policy: Arc<ToolPolicy>, call: &Call) -> Self {
+impl Execution {
+    fn new(
+        route: &Arc<Route>,
+        caller: &Caller,
+        server: &Arc<Server>,
+        policy: Arc<ToolPolicy>,
+        call: &GatewayCall,
+    ) -> Self {
         let request = &call.request;
         let raw = match request.method() {
             "tools/call" => request.field_json("arguments").unwrap_or_default(),
@@ -201,7 +207,7 @@ impl Carried {
             });
         }
         let has_looked = self.policy.tool.policy().effect == Effect::ReadOnly && !self.asked.session.is_empty();
-        if has_looked && matches!(outcome, Outcome::Live(answer) if answer.kind() == Kind::Result) {
+        if has_looked && matches!(outcome, Outcome::Live(answer) if answer.kind() == MessageKind::Result) {
             self.route.journal.looked(self.looker());
         }
     }
@@ -241,7 +247,8 @@ impl Carried {
             Some(answer) => answer,
             None => {
                 self.call.control.make_last();
-                let lost = |_| Refusal::Failed(self.server.name.clone(), Failure::Lost("the gateway ends".to_owned()));
+                let lost =
+                    |_| Refusal::Failed(self.server.name.clone(), UpstreamFailure::Lost("the gateway ends".to_owned()));
                 tokio::time::timeout(limits::LAST_ANSWER, run).await.map_err(lost)?
             }
         };
@@ -257,8 +264,8 @@ impl Carried {
             Outcome::Live(value) => self.fit(value),
             Outcome::ToolError(error) => fallback::tool_error(era, *error).and_then(|answer| self.fit(answer)),
             Outcome::Served(mut fallback) => {
-                if let Body::Value(value) = fallback.body {
-                    fallback.body = Body::Value(self.fit(value)?);
+                if let FallbackBody::Value(value) = fallback.body {
+                    fallback.body = FallbackBody::Value(self.fit(value)?);
                 }
                 let has_schema = policy.has_output_schema && self.is_listed();
                 fallback::result(era, &fallback, &answer.warnings, has_schema)
@@ -285,7 +292,7 @@ impl Carried {
     }
 
     /// One attempt; after one that fails, those who may stand in are known, if they are quick.
-    async fn send(&self, attempt: Attempt) -> Result<Message, Signals> {
+    async fn send(&self, attempt: Attempt) -> Result<Message, FailureSignals> {
         let (began, limit) = (Instant::now(), attempt.timeout);
         let server = self.route.find(attempt.server()).unwrap_or(&self.server);
         let sent = self.send_once(server, attempt).await.map_err(|signals| server.discreet(signals));
@@ -296,11 +303,11 @@ impl Carried {
         sent
     }
 
-    async fn send_once(&self, server: &Arc<Server>, attempt: Attempt) -> Result<Message, Signals> {
+    async fn send_once(&self, server: &Arc<Server>, attempt: Attempt) -> Result<Message, FailureSignals> {
         *self.words() = None;
-        let watched = Watched::over(&self.call, self.policy.own.idle_timeout.is_some());
+        let watched = IdleTimeout::over(&self.call, self.policy.own.idle_timeout.is_some());
         let ends = Instant::now().checked_add(attempt.timeout);
-        let call = Call { ends, ..self.as_attempted(&attempt, watched.call()?)? };
+        let call = GatewayCall { ends, ..self.as_attempted(&attempt, watched.call()?)? };
         self.write.iter().for_each(|write| write.begin());
         let reply = watched.run(self.policy.own.idle_timeout, self.ask(server, &call, attempt.timeout)).await;
         match reply {
@@ -316,20 +323,20 @@ impl Carried {
                 let signals = failure.signals();
                 *self.words() = Some(Err(Refusal::Failed(name, failure)));
                 let is_away = signals.sent == Sent::Never;
-                Err(if is_away { Signals::transport(Transport::Away, signals.message) } else { signals })
+                Err(if is_away { FailureSignals::transport(TransportFailure::Away, signals.message) } else { signals })
             }
             Err(Refusal::Failed(_, failure)) => Err(failure.signals()),
             Err(Refusal::Wrong(error)) => {
-                let signals = Signals::rpc(error.code, error.message.clone()).with_sent(Sent::Never);
+                let signals = FailureSignals::rpc(error.code, error.message.clone()).with_sent(Sent::Never);
                 *self.words() = self.is_own(&attempt).then_some(Err(Refusal::Wrong(error)));
                 Err(signals)
             }
-            Err(Refusal::Reported(report, _)) => Err(Signals::text(report.message)),
+            Err(Refusal::Reported(report, _)) => Err(FailureSignals::text(report.message)),
         }
     }
 
     /// Asks, and at once again if the server has certainly not looked at the request, but not with each attempt anew.
-    async fn ask(&self, server: &Arc<Server>, call: &Call, timeout: Duration) -> Reply {
+    async fn ask(&self, server: &Arc<Server>, call: &GatewayCall, timeout: Duration) -> Reply {
         let (begun, others) = (Instant::now(), SendAgain::default());
         let again = if Arc::ptr_eq(server, &self.server) { &self.again } else { &others };
         let mut is_away = server.reconnect.last().is_some();
@@ -359,14 +366,14 @@ impl Carried {
     }
 
     /// A server that was there and is away is a lost connection in GitNexus's words, with the time of the next try.
-    fn tell_as_gitnexus(&self, report: &mut Report) {
+    fn tell_as_gitnexus(&self, report: &mut FailureReport) {
         let is_away = report.failure.cause == Cause::Away;
-        if report.code == Code::ConnectionLost {
+        if report.code == ErrorCode::ConnectionLost {
             let next = self.server.reconnect.wait().max(Duration::from_secs(1));
             report.retry_after = report.retry_after.or(Some(next));
         }
         if is_away {
-            report.message = report.text(Style::Gitnexus);
+            report.message = report.text(TextStyle::Gitnexus);
         }
     }
 
@@ -374,7 +381,7 @@ impl Carried {
     fn has_too_many_items(&self, answer: &Message) -> bool {
         let is_batch = self.policy.tool.policy().kind == Some(seawall::Kind::Batch);
         is_batch
-            && answer.kind() == Kind::Error
+            && answer.kind() == MessageKind::Error
             && answer.field_text("message").is_some_and(|text| says_too_many_items(&text))
     }
 
@@ -384,7 +391,7 @@ impl Carried {
 
     /// Whether its server listed the tool, so that clients know what its results look like.
     fn is_listed(&self) -> bool {
-        self.route.policies.named(&self.server.name, self.policy.tool.name()) == Named::Tool
+        self.route.policies.named(&self.server.name, self.policy.tool.name()) == PolicyName::Tool
     }
 
     /// Whether an attempt asks what the client asked, and not what a fallback does.
@@ -395,21 +402,21 @@ impl Carried {
     }
 
     /// The call of an attempt: the client's own, or with what a fallback asks for.
-    fn as_attempted(&self, attempt: &Attempt, call: Call) -> Result<Call, Signals> {
+    fn as_attempted(&self, attempt: &Attempt, call: GatewayCall) -> Result<GatewayCall, FailureSignals> {
         if self.is_own(attempt) {
             return Ok(call);
         }
-        let mut params = Object::of(call.request.body_json());
+        let mut params = JsonObject::of(call.request.body_json());
         params.set("name", quoted(attempt.tool())).set("arguments", attempt.arguments.to_string());
         let request = with_body(&call.request, &params.json());
-        let request = request.map_err(|_| Signals::text("the arguments cannot be written"))?;
+        let request = request.map_err(|_| FailureSignals::text("the arguments cannot be written"))?;
         // What the client mirrored were other arguments.
-        Ok(Call { request, mirrored: None, ..call })
+        Ok(GatewayCall { request, mirrored: None, ..call })
     }
 }
 
 /// Whether the identical call made again is the same call, and whose. What carries a question's answer goes on with it.
-fn rejoin(caller: &Caller, own: &Own, request: &Message) -> Option<Rejoin> {
+fn rejoin(caller: &Caller, own: &GatewayPolicy, request: &Message) -> Option<Rejoin> {
     let is_call = request.method() == "tools/call";
     let is_kept = own.on_abandon != OnAbandon::Forget || own.client_timeout.is_some();
     let (scope, takes) = caller.rejoins(request, own.rejoin).filter(|_| is_call)?;
@@ -425,15 +432,16 @@ fn wants_debug(request: &Message) -> bool {
 
 /// Whether an answer is an error that may pass.
 pub fn is_passing(answer: &Message) -> bool {
-    answer.kind() == Kind::Error && seawall::classify(&error_signals(answer)).disposition == Disposition::Transient
+    answer.kind() == MessageKind::Error
+        && seawall::classify(&error_signals(answer)).disposition == Disposition::Transient
 }
 
 /// What a server's error says, and when it wants to be asked again.
 #[expect(clippy::disallowed_methods, reason = "a server may name the date when it wants to be asked again")]
-pub fn error_signals(answer: &Message) -> Signals {
+pub fn error_signals(answer: &Message) -> FailureSignals {
     let code = answer.field_json("code").and_then(|code| std::str::from_utf8(code).ok()?.parse().ok()).unwrap_or(0);
     let text = answer.field_text("message").unwrap_or_default();
-    let data = Object::of(answer.field_json("data").unwrap_or_default());
+    let data = JsonObject::of(answer.field_json("data").unwrap_or_default());
     // A number, or a text as the header has it: digits, or a date.
     let said = |name: &str| {
         let json = data.get(name)?;
@@ -443,7 +451,7 @@ pub fn error_signals(answer: &Message) -> Signals {
     let millis =
         || seawall::parse_retry_after(&(said("retryAfterMs")?.parse::<f64>().ok()? / 1000.0).to_string(), UNIX_EPOCH);
     let retry_after = seconds("retryAfter").or_else(|| seconds("retry_after")).or_else(millis);
-    Signals { retry_after, ..Signals::rpc(code, text) }
+    FailureSignals { retry_after, ..FailureSignals::rpc(code, text) }
 }
 
 #[cfg(test)]

@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use seawall::{Body, Effect, Item, Served, ToolError};
+use seawall::{BatchItem, Effect, FallbackAnswer, FallbackBody, ToolError};
 use serde_json::{Map, Value, json};
 
 use crate::client::results::{QUEUE, address};
 use crate::policy::registry::is_complete;
 use crate::protocol::content::{self, text_block};
-use crate::protocol::edit::{self, Object};
+use crate::protocol::edit::{self, JsonObject};
 use crate::protocol::names::Era;
-use crate::protocol::{Kind, Message};
+use crate::protocol::{Message, MessageKind};
 use crate::upstream::reply::{Reply, answered};
 
 /// The result of a fallback. Clients throw away a result that is no error and lacks what its tool's `schema` promises: where
 /// the tool has one and the fallback cannot keep to it, the result says that it is an error, so that it is read.
-pub fn result(era: Era, served: &Served<Message>, warnings: &[String], has_schema: bool) -> Reply {
+pub fn result(era: Era, served: &FallbackAnswer<Message>, warnings: &[String], has_schema: bool) -> Reply {
     let mut meta = Map::from_iter([("by".to_owned(), json!(served.by)), ("warnings".to_owned(), json!(warnings))]);
     if let Some(age) = served.age {
         meta.insert("age".to_owned(), age.as_secs().into());
@@ -26,20 +26,20 @@ pub fn result(era: Era, served: &Served<Message>, warnings: &[String], has_schem
         meta.insert("resource".to_owned(), json!(address(QUEUE, id)));
     }
     let mut result = match &served.body {
-        Body::Value(answer) => Object::of(answer.body_json()),
-        Body::Items(_) | Body::Nothing => Object::default(),
+        FallbackBody::Value(answer) => JsonObject::of(answer.body_json()),
+        FallbackBody::Items(_) | FallbackBody::Nothing => JsonObject::default(),
     };
     let mut blocks = vec![text_block(&served.note)];
     match &served.body {
-        Body::Value(answer) => blocks.extend(content::blocks(answer).map(<[u8]>::to_vec)),
-        Body::Items(items) => blocks.extend(items.iter().flat_map(item)),
-        Body::Nothing => {}
+        FallbackBody::Value(answer) => blocks.extend(content::blocks(answer).map(<[u8]>::to_vec)),
+        FallbackBody::Items(items) => blocks.extend(items.iter().flat_map(item)),
+        FallbackBody::Nothing => {}
     }
     result.set("content", edit::array(blocks.iter().map(Vec::as_slice)));
     if has_schema && served.by == "alternate" {
         result.remove("structuredContent");
     }
-    if let (true, Body::Items(items)) = (has_schema, &served.body) {
+    if let (true, FallbackBody::Items(items)) = (has_schema, &served.body) {
         together(items).into_iter().for_each(|all| _ = result.set("structuredContent", all.to_string()));
     }
     let is_unkept = has_schema && result.get("structuredContent").is_none();
@@ -50,8 +50,8 @@ pub fn result(era: Era, served: &Served<Message>, warnings: &[String], has_schem
 
 /// What the items of a batch came to, in the form in which frameworks wrap what is no object, if all did: texts one after the
 /// other, lists in one.
-fn together(items: &[Item<Message>]) -> Option<Value> {
-    let one = |item: &Item<Message>| {
+fn together(items: &[BatchItem<Message>]) -> Option<Value> {
+    let one = |item: &BatchItem<Message>| {
         let answer = item.result.as_ref().ok()?;
         let structured: Map<String, Value> = serde_json::from_slice(answer.field_json("structuredContent")?).ok()?;
         structured.get("result").filter(|_| structured.len() == 1).cloned()
@@ -72,10 +72,10 @@ fn together(items: &[Item<Message>]) -> Option<Value> {
 pub fn rejoined(era: Era, answer: Message, age: Duration, effect: Effect) -> Reply {
     let is_marked = answer.meta("seawall/served").is_some();
     // The question of a call that is under way is no answer yet.
-    if answer.kind() != Kind::Result || is_marked || !is_complete(&answer) {
+    if answer.kind() != MessageKind::Result || is_marked || !is_complete(&answer) {
         return Ok(answer);
     }
-    let mut result = Object::of(answer.body_json());
+    let mut result = JsonObject::of(answer.body_json());
     if effect != Effect::ReadOnly {
         let mut blocks = vec![text_block(REJOINED)];
         blocks.extend(content::blocks(&answer).map(<[u8]>::to_vec));
@@ -91,10 +91,10 @@ const REJOINED: &str =
 
 /// A tool's own error: its words as they are, and what they mean where it did not say so itself or attempts were spent.
 pub fn tool_error(era: Era, error: ToolError<Message>) -> Reply {
-    if !error.is_told() || error.value.kind() != Kind::Result {
+    if !error.is_told() || error.value.kind() != MessageKind::Result {
         return Ok(error.value);
     }
-    let mut result = Object::of(error.value.body_json());
+    let mut result = JsonObject::of(error.value.body_json());
     result.set("isError", "true");
     result.change("_meta", |own| {
         own.set("seawall/failure", error.report.object().to_string());
@@ -105,7 +105,7 @@ pub fn tool_error(era: Era, error: ToolError<Message>) -> Reply {
     answered(&result.json())
 }
 
-fn mark(result: &mut Object<'_>, era: Era, meta: Value) {
+fn mark(result: &mut JsonObject<'_>, era: Era, meta: Value) {
     result.change("_meta", |own| {
         own.set("seawall/served", meta.to_string());
     });
@@ -115,7 +115,7 @@ fn mark(result: &mut Object<'_>, era: Era, meta: Value) {
 }
 
 /// One line for an item of a batch, then its own blocks.
-fn item(item: &Item<Message>) -> Vec<Vec<u8>> {
+fn item(item: &BatchItem<Message>) -> Vec<Vec<u8>> {
     let input = &item.input;
     match &item.result {
         Ok(answer) => std::iter::once(text_block(&format!("{input}: ok")))
@@ -154,11 +154,11 @@ mod tests {
     fn items_that_all_succeeded_keep_to_the_schema_that_wraps_what_is_no_object() {
         let item = |structured: &str| {
             let text = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"content":[]{structured}}}}}"#);
-            Item { input: json!(1), result: Ok(Message::parse(text.into()).unwrap()), may_have_executed: false }
+            BatchItem { input: json!(1), result: Ok(Message::parse(text.into()).unwrap()), may_have_executed: false }
         };
-        let told = |items: Vec<Item<Message>>| {
+        let told = |items: Vec<BatchItem<Message>>| {
             let (by, note) = ("split_batch".to_owned(), "2 of 2".to_owned());
-            let served = Served { by, note, age: None, id: None, body: Body::Items(items) };
+            let served = FallbackAnswer { by, note, age: None, id: None, body: FallbackBody::Items(items) };
             let reply = result(Era::Legacy, &served, &[], true).unwrap();
             let result: Value = serde_json::from_slice(reply.body_json()).unwrap();
             (result["isError"].clone(), result["structuredContent"].clone())

@@ -4,15 +4,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use seawall::{CallControl, Question, Signals};
+use seawall::{CallControl, FailureSignals, Question};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::protocol::edit::Object;
+use crate::protocol::edit::JsonObject;
 use crate::protocol::{Message, build, limits};
-use crate::upstream::call::{Call, Outlet};
+use crate::upstream::call::{ClientSink, GatewayCall};
 use crate::upstream::reply::{Refusal, Reply, with_body};
-use crate::upstream::{Failure, Link};
+use crate::upstream::{Connection, UpstreamFailure};
 
 /// The token of progress that only we want to hear of.
 const OUR_TOKEN: &str = r#""seawall""#;
@@ -20,42 +20,42 @@ const OUR_TOKEN: &str = r#""seawall""#;
 const A_LITTLE: f64 = 1e-6;
 
 /// The way to a call's client, watched.
-pub struct Watched {
-    call: Call,
-    outlet: Arc<Watching>,
+pub struct IdleTimeout {
+    call: GatewayCall,
+    sink: Arc<WatchedSink>,
 }
 
-struct Watching {
-    inner: Arc<dyn Outlet>,
+struct WatchedSink {
+    inner: Arc<dyn ClientSink>,
     control: Arc<CallControl>,
-    heard: Mutex<Heard>,
+    heard: Mutex<LastMessage>,
     /// The progress is for us only.
     is_ours: bool,
 }
 
-struct Heard {
+struct LastMessage {
     at: Instant,
     /// How long the client had been asked something then.
     asked: Duration,
     progress: f64,
 }
 
-impl Watched {
+impl IdleTimeout {
     /// Watches a call; `needs_progress` asks the server for progress also if the client did not.
-    pub fn over(call: &Call, needs_progress: bool) -> Self {
-        let outlet = Watching {
-            inner: Arc::clone(&call.outlet),
+    pub fn over(call: &GatewayCall, needs_progress: bool) -> Self {
+        let sink = WatchedSink {
+            inner: Arc::clone(&call.sink),
             control: Arc::clone(&call.control),
-            heard: Mutex::new(Heard { at: Instant::now(), asked: call.control.asked(), progress: 0.0 }),
+            heard: Mutex::new(LastMessage { at: Instant::now(), asked: call.control.asked(), progress: 0.0 }),
             is_ours: needs_progress && call.request.meta("progressToken").is_none(),
         };
-        Self { call: call.clone(), outlet: Arc::new(outlet) }
+        Self { call: call.clone(), sink: Arc::new(sink) }
     }
 
     /// The call as it goes out.
-    pub fn call(&self) -> Result<Call, Signals> {
-        let mut call = Call { outlet: Arc::clone(&self.outlet) as Arc<dyn Outlet>, ..self.call.clone() };
-        if self.outlet.is_ours {
+    pub fn call(&self) -> Result<GatewayCall, FailureSignals> {
+        let mut call = GatewayCall { sink: Arc::clone(&self.sink) as Arc<dyn ClientSink>, ..self.call.clone() };
+        if self.sink.is_ours {
             call.request = with_token(&call.request)?;
         }
         Ok(call)
@@ -69,17 +69,17 @@ impl Watched {
         }
         let mut work = std::pin::pin!(work);
         loop {
-            let quiet = self.outlet.quiet();
+            let quiet = self.sink.quiet();
             if let Some(idle) = idle.filter(|idle| quiet >= *idle) {
-                return Err(Refusal::Failed(String::new(), Failure::Silent(idle)));
+                return Err(Refusal::Failed(String::new(), UpstreamFailure::Silent(idle)));
             }
             let left = idle.map_or(Duration::MAX, |idle| idle - quiet);
             let beat = if token.is_some() { limits::HEARTBEAT } else { Duration::MAX };
             match tokio::time::timeout(left.min(beat), work.as_mut()).await {
                 Ok(reply) => return reply,
                 Err(_) => {
-                    if let Some(token) = token.as_ref().filter(|_| self.outlet.quiet() >= limits::HEARTBEAT) {
-                        self.outlet.beat(token);
+                    if let Some(token) = token.as_ref().filter(|_| self.sink.quiet() >= limits::HEARTBEAT) {
+                        self.sink.beat(token);
                     }
                 }
             }
@@ -87,16 +87,16 @@ impl Watched {
     }
 }
 
-fn with_token(request: &Message) -> Result<Message, Signals> {
-    let mut params = Object::of(request.body_json());
+fn with_token(request: &Message) -> Result<Message, FailureSignals> {
+    let mut params = JsonObject::of(request.body_json());
     params.change("_meta", |meta| {
         meta.set("progressToken", OUR_TOKEN);
     });
-    with_body(request, &params.json()).map_err(|_| Signals::text("the request cannot be written"))
+    with_body(request, &params.json()).map_err(|_| FailureSignals::text("the request cannot be written"))
 }
 
-impl Watching {
-    fn heard(&self) -> std::sync::MutexGuard<'_, Heard> {
+impl WatchedSink {
+    fn heard(&self) -> std::sync::MutexGuard<'_, LastMessage> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -114,7 +114,7 @@ impl Watching {
             heard.progress += A_LITTLE;
             heard.progress
         };
-        let mut params = Object::default();
+        let mut params = JsonObject::default();
         params.set("progressToken", token).set("progress", json!(progress).to_string());
         params.set("message", r#""still waiting for the server""#);
         if let Ok(notification) = Message::parse(build::notification("notifications/progress", Some(&params.json()))) {
@@ -123,8 +123,8 @@ impl Watching {
     }
 }
 
-impl Outlet for Watching {
-    fn notify(&self, link: &Arc<Link>, notification: Message) {
+impl ClientSink for WatchedSink {
+    fn notify(&self, connection: &Arc<Connection>, notification: Message) {
         let is_progress = notification.method() == "notifications/progress";
         {
             let asked = self.control.asked();
@@ -134,13 +134,13 @@ impl Outlet for Watching {
             heard.progress = progress.and_then(|text| text.parse().ok()).unwrap_or(heard.progress);
         }
         if !(is_progress && self.is_ours) {
-            self.inner.notify(link, notification);
+            self.inner.notify(connection, notification);
         }
     }
 
-    fn ask(&self, link: &Arc<Link>, question: Message, _open: Option<Question>) {
+    fn ask(&self, connection: &Arc<Connection>, question: Message, _open: Option<Question>) {
         let open = self.inner.can_be_asked().then(|| self.control.question());
-        self.inner.ask(link, question, open);
+        self.inner.ask(connection, question, open);
     }
 
     fn say(&self, notification: Message) {

@@ -12,31 +12,31 @@ use crate::catalog::cached_lists;
 use crate::client::caller::Caller;
 use crate::client::missing;
 use crate::client::session::Session;
-use crate::protocol::build::{self, Error};
-use crate::protocol::edit::{Object, quoted};
+use crate::protocol::build::{self, RpcError};
+use crate::protocol::edit::{JsonObject, quoted};
 use crate::protocol::names::{Era, LEGACY};
-use crate::protocol::server_info::Hello;
-use crate::protocol::{Kind, limits, scan};
+use crate::protocol::server_info::ServerInfo;
+use crate::protocol::{MessageKind, limits, scan};
 use crate::route::Route;
 use crate::translate::pool::{self, own_info};
 use crate::translate::to_legacy::discovered;
-use crate::upstream::call::Call;
-use crate::upstream::handshake::Opening;
+use crate::upstream::call::GatewayCall;
+use crate::upstream::handshake::HandshakeParams;
 use crate::upstream::reply::{Refusal, Reply, answered, with_body};
-use crate::upstream::startup::Listing;
-use crate::upstream::{Failure, Link, Server};
+use crate::upstream::startup::ListingProgress;
+use crate::upstream::{Connection, Server, UpstreamFailure};
 
 /// `initialize` of a legacy client: opens a conversation with every server of the route.
-pub async fn initialize(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
+pub async fn initialize(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
     let Caller::Legacy(session, _) = caller else {
-        return Err(Error::new(build::METHOD_NOT_FOUND, "initialize is not part of this protocol revision").into());
+        return Err(RpcError::new(build::METHOD_NOT_FOUND, "initialize is not part of this protocol revision").into());
     };
     let asked = call.request.field_text("protocolVersion").unwrap_or_default().into_owned();
     if !session.take_initialize(call.request.body_json()) && session.is_greeted() {
-        return Err(Error::new(build::INVALID_REQUEST, "this session is initialized already").into());
+        return Err(RpcError::new(build::INVALID_REQUEST, "this session is initialized already").into());
     }
     let met = join_all(route.set.servers.iter().map(|server| meet(route, session, server))).await;
-    let is_refused = route.single().is_some() && matches!(met.as_slice(), [Met { refused: Some(_), .. }]);
+    let is_refused = route.single().is_some() && matches!(met.as_slice(), [Greeted { refused: Some(_), .. }]);
     if !is_refused {
         session.greet();
     }
@@ -45,15 +45,15 @@ pub async fn initialize(route: &Arc<Route>, caller: &Caller, call: &Call) -> Rep
     }
     if let (Some(server), [met]) = (route.single(), met.as_slice()) {
         let lines = instructions(route, std::slice::from_ref(met), &[]);
-        return match (&met.hello, &met.refused) {
+        return match (&met.info, &met.refused) {
             (_, Some(failure)) => Err(Refusal::Failed(server.name.clone(), failure.clone())),
-            (Some(hello), _) if hello.era == Era::Legacy => answered(&with_lines(&hello.result, lines)),
-            (Some(hello), _) => answered(&with_lines(&initialized(Some(hello), &agreed(&asked)), lines)),
+            (Some(info), _) if info.era == Era::Legacy => answered(&with_lines(&info.result, lines)),
+            (Some(info), _) => answered(&with_lines(&initialized(Some(info), &agreed(&asked)), lines)),
             (None, None) => answered(&expected(server, &agreed(&asked), met)),
         };
     }
-    let known: Vec<(String, Hello)> = named(route, &met);
-    let mut result = Object::default();
+    let known: Vec<(String, ServerInfo)> = named(route, &met);
+    let mut result = JsonObject::default();
     result.set("protocolVersion", quoted(&agreed(&asked)));
     result.set("capabilities", capabilities(&known, &met).to_string());
     result.set("serverInfo", own_info());
@@ -65,52 +65,52 @@ pub async fn initialize(route: &Arc<Route>, caller: &Caller, call: &Call) -> Rep
 
 /// What came of meeting a server.
 #[derive(Default)]
-struct Met {
+struct Greeted {
     /// What it says of itself, now or last.
-    hello: Option<Hello>,
+    info: Option<ServerInfo>,
     /// Why its tools are missing, if they are.
     missing: Option<ServerOutcome<()>>,
     /// It cannot be greeted, and trying again makes no sense.
-    refused: Option<Failure>,
+    refused: Option<UpstreamFailure>,
     /// Why it could not be greeted yet.
-    why: Option<Failure>,
+    why: Option<UpstreamFailure>,
 }
 
-impl Met {
+impl Greeted {
     /// A server that is there, or was.
-    fn there(hello: Hello) -> Self {
-        Self { hello: Some(hello), ..Self::default() }
+    fn there(info: ServerInfo) -> Self {
+        Self { info: Some(info), ..Self::default() }
     }
 
     /// A server that could not be greeted.
-    fn without(server: &Server, failure: Failure) -> Self {
+    fn without(server: &Server, failure: UpstreamFailure) -> Self {
         let missing = Some(server.missing(&failure));
         let refused = failure.is_final().then(|| failure.clone());
-        Self { hello: None, missing, refused, why: Some(failure) }
+        Self { info: None, missing, refused, why: Some(failure) }
     }
 }
 
 /// What a server says: now if it is there, as it said last if it is not, and if it never said anything, soon.
-async fn meet(route: &Route, session: &Arc<Session>, server: &Arc<Server>) -> Met {
-    let keeper = match session.keeper(server) {
-        Ok(keeper) => keeper,
-        Err(failure) => return Met::without(server, failure),
+async fn meet(route: &Route, session: &Arc<Session>, server: &Arc<Server>) -> Greeted {
+    let supervisor = match session.supervisor(server) {
+        Ok(supervisor) => supervisor,
+        Err(failure) => return Greeted::without(server, failure),
     };
-    keeper.begin();
-    let (key, asked) = (session.key(server), session.opening.get().map(Opening::version).unwrap_or_default());
-    if let Some(hello) = route.memory.hello(&key).filter(|_| keeper.now().is_none()) {
-        session.promise(server, hello.result.clone());
-        return Met::there(hello);
+    supervisor.begin();
+    let (key, asked) = (session.key(server), session.handshake.get().map(HandshakeParams::version).unwrap_or_default());
+    if let Some(info) = route.memory.info(&key).filter(|_| supervisor.now().is_none()) {
+        session.promise(server, info.result.clone());
+        return Greeted::there(info);
     }
-    let of_any = route.memory.hello_of_any(&key).map(|hello| in_version(hello, &agreed(&asked)));
+    let of_any = route.memory.server_info_of_any(&key).map(|info| in_version(info, &agreed(&asked)));
     // A server that has been away for as long as a handshake may take keeps nobody waiting: its tools are told when it is there.
     let wait = server.startup.patience(if of_any.is_some() { limits::GREETING_WAIT } else { limits::HANDSHAKE_WAIT });
-    let met = listed(route, server, &key, Era::Legacy, keeper.link(wait)).await;
-    match of_any.filter(|_| met.hello.is_none() && met.refused.is_none()) {
+    let met = listed(route, server, &key, Era::Legacy, supervisor.connection(wait)).await;
+    match of_any.filter(|_| met.info.is_none() && met.refused.is_none()) {
         None => met,
-        Some(hello) => {
-            session.promise(server, hello.result.clone());
-            Met::there(hello)
+        Some(info) => {
+            session.promise(server, info.result.clone());
+            Greeted::there(info)
         }
     }
 }
@@ -121,53 +121,53 @@ async fn listed(
     server: &Server,
     key: &str,
     era: Era,
-    opened: impl Future<Output = Result<Arc<Link>, Failure>>,
-) -> Met {
+    opened: impl Future<Output = Result<Arc<Connection>, UpstreamFailure>>,
+) -> Greeted {
     let limit = Instant::now() + limits::HANDSHAKE_WAIT;
-    let link = match unless_given_up(server, opened).await {
-        Ok(link) => link,
-        Err(failure) => return Met::without(server, failure),
+    let connection = match unless_given_up(server, opened).await {
+        Ok(connection) => connection,
+        Err(failure) => return Greeted::without(server, failure),
     };
-    let Some(hello) = link.hello().cloned() else {
-        return Met::without(server, Failure::Handshake("it said nothing".to_owned()));
+    let Some(info) = connection.info().cloned() else {
+        return Greeted::without(server, UpstreamFailure::Handshake("it said nothing".to_owned()));
     };
-    let listing = tokio::time::timeout_at(limit, link.listed()).await.unwrap_or(Listing::UnderWay);
-    let has_tools = matches!(listing, Listing::Done | Listing::Unasked);
+    let listing = tokio::time::timeout_at(limit, connection.listed()).await.unwrap_or(ListingProgress::UnderWay);
+    let has_tools = matches!(listing, ListingProgress::Done | ListingProgress::Unasked);
     // What it listed last stands in: nothing is missing.
     if has_tools || cached_lists::known(&route.memory, key, era, "tools/list").is_some() {
-        return Met::there(hello);
+        return Greeted::there(info);
     }
-    let starting = Failure::Starting(server.reconnect.wait());
-    Met { missing: Some(server.missing(&starting)), ..Met::there(hello) }
+    let starting = UpstreamFailure::Starting(server.reconnect.wait());
+    Greeted { missing: Some(server.missing(&starting)), ..Greeted::there(info) }
 }
 
 /// A conversation, if it comes to one: what trying again at once cannot help keeps nobody waiting.
 async fn unless_given_up(
     server: &Server,
-    link: impl Future<Output = Result<Arc<Link>, Failure>>,
-) -> Result<Arc<Link>, Failure> {
+    connection: impl Future<Output = Result<Arc<Connection>, UpstreamFailure>>,
+) -> Result<Arc<Connection>, UpstreamFailure> {
     tokio::select! {
         biased;
-        link = link => link,
-        () = server.startup.gave_up() => Err(Failure::Starting(server.reconnect.wait())),
+        connection = connection => connection,
+        () = server.startup.gave_up() => Err(UpstreamFailure::Starting(server.reconnect.wait())),
     }
 }
 
 /// What a server said to a client of another revision, as one of this revision reads it.
-fn in_version(hello: Hello, version: &str) -> Hello {
-    if hello.era == Era::Modern {
-        return hello;
+fn in_version(info: ServerInfo, version: &str) -> ServerInfo {
+    if info.era == Era::Modern {
+        return info;
     }
-    let mut result = Object::of(&hello.result);
+    let mut result = JsonObject::of(&info.result);
     result.set("protocolVersion", quoted(version));
     let result = result.json().into();
-    Hello { result, version: version.to_owned(), ..hello }
+    ServerInfo { result, version: version.to_owned(), ..info }
 }
 
 /// What a server says of itself, and the lines about it.
-fn with_lines(hello: &[u8], lines: Option<String>) -> Vec<u8> {
-    let Some(lines) = lines else { return hello.to_vec() };
-    let mut result = Object::of(hello);
+fn with_lines(info: &[u8], lines: Option<String>) -> Vec<u8> {
+    let Some(lines) = lines else { return info.to_vec() };
+    let mut result = JsonObject::of(info);
     let own = result.get("instructions").and_then(scan::text).map(|own| format!("{own}\n\n"));
     result.set("instructions", quoted(&format!("{}{lines}", own.unwrap_or_default())));
     // When its tools can be listed, the client is told.
@@ -180,8 +180,8 @@ fn with_lines(hello: &[u8], lines: Option<String>) -> Vec<u8> {
 }
 
 /// What a client is told of a server that never said anything yet: it may be able to do everything.
-fn expected(server: &Server, version: &str, met: &Met) -> Vec<u8> {
-    let mut result = Object::default();
+fn expected(server: &Server, version: &str, met: &Greeted) -> Vec<u8> {
+    let mut result = JsonObject::default();
     result.set("protocolVersion", quoted(version));
     let mut all = missing::capabilities();
     all.insert("completions".to_owned(), json!({}));
@@ -196,9 +196,9 @@ fn expected(server: &Server, version: &str, met: &Met) -> Vec<u8> {
     result.json()
 }
 
-fn named(route: &Route, met: &[Met]) -> Vec<(String, Hello)> {
+fn named(route: &Route, met: &[Greeted]) -> Vec<(String, ServerInfo)> {
     let pairs = route.set.servers.iter().zip(met);
-    pairs.filter_map(|(server, met)| Some((server.name.clone(), met.hello.clone()?))).collect()
+    pairs.filter_map(|(server, met)| Some((server.name.clone(), met.info.clone()?))).collect()
 }
 
 /// The client's revision if it is known, else the newest.
@@ -207,17 +207,17 @@ fn agreed(asked: &str) -> String {
 }
 
 /// What `initialize` says about a modern server.
-fn initialized(hello: Option<&Hello>, version: &str) -> Vec<u8> {
-    let field = |name| hello.and_then(|hello| hello.field(name));
-    let info =
-        field("_meta").and_then(|meta| Object::of(&meta).get(crate::protocol::names::SERVER_INFO).map(<[u8]>::to_vec));
+fn initialized(info: Option<&ServerInfo>, version: &str) -> Vec<u8> {
+    let field = |name| info.and_then(|info| info.field(name));
+    let info = field("_meta")
+        .and_then(|meta| JsonObject::of(&meta).get(crate::protocol::names::SERVER_INFO).map(<[u8]>::to_vec));
     let mut capabilities: Value =
         field("capabilities").and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_else(|| json!({}));
     // A modern server logs whenever it is asked to; a legacy client must be told that it may ask.
     if let Some(capabilities) = capabilities.as_object_mut() {
         capabilities.entry("logging").or_insert_with(|| json!({}));
     }
-    let mut result = Object::default();
+    let mut result = JsonObject::default();
     result.set("protocolVersion", quoted(version));
     result.set("capabilities", capabilities.to_string());
     result.set("serverInfo", info.unwrap_or_else(own_info));
@@ -228,51 +228,51 @@ fn initialized(hello: Option<&Hello>, version: &str) -> Vec<u8> {
 }
 
 /// `server/discover` on an endpoint with several servers.
-pub async fn discover(route: &Arc<Route>, _caller: &Caller, call: &Call) -> Reply {
+pub async fn discover(route: &Arc<Route>, _caller: &Caller, call: &GatewayCall) -> Reply {
     let met = join_all(route.set.servers.iter().map(|server| meet_modern(route, server, call))).await;
-    let hellos = named(route, &met);
-    let mut merged = Object::default();
-    merged.set("capabilities", capabilities(&hellos, &met).to_string());
+    let infos = named(route, &met);
+    let mut merged = JsonObject::default();
+    merged.set("capabilities", capabilities(&infos, &met).to_string());
     merged.set("serverInfo", own_info());
-    if let Some(text) = instructions(route, &met, &hellos) {
+    if let Some(text) = instructions(route, &met, &infos) {
         merged.set("instructions", quoted(&text));
     }
-    let hello = Hello { era: Era::Legacy, version: String::new(), result: merged.json().into() };
-    answered(&discovered(Some(&hello)))
+    let info = ServerInfo { era: Era::Legacy, version: String::new(), result: merged.json().into() };
+    answered(&discovered(Some(&info)))
 }
 
 /// `server/discover` of one server: its own answer, and a line about its tools if they cannot be had.
-pub async fn discover_one(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &Call) -> Reply {
+pub async fn discover_one(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &GatewayCall) -> Reply {
     let answer = exchange(route, caller, server, call).await?;
     let met = meet_modern(route, server, call).await;
-    match instructions(route, &[met], &[]).filter(|_| answer.kind() == Kind::Result) {
+    match instructions(route, &[met], &[]).filter(|_| answer.kind() == MessageKind::Result) {
         Some(lines) => with_body(&answer, &with_lines(answer.body_json(), Some(lines))),
         None => Ok(answer),
     }
 }
 
 /// What a server says to a client without a session.
-async fn meet_modern(route: &Route, server: &Arc<Server>, call: &Call) -> Met {
+async fn meet_modern(route: &Route, server: &Arc<Server>, call: &GatewayCall) -> Greeted {
     let Some(pool) = route.pool(server) else {
-        return Met::without(server, Failure::Unreachable("it is not on this route".to_owned()));
+        return Greeted::without(server, UpstreamFailure::Unreachable("it is not on this route".to_owned()));
     };
-    let key = pool::opening(call).key(server);
-    let of_any = route.memory.hello(&key).or_else(|| route.memory.hello_of_any(&key));
+    let key = pool::handshake(call).key(server);
+    let of_any = route.memory.info(&key).or_else(|| route.memory.server_info_of_any(&key));
     let wait = server.startup.patience(if of_any.is_some() { limits::GREETING_WAIT } else { limits::HANDSHAKE_WAIT });
-    let met = listed(route, server, &key, Era::Modern, pool.link(server, call, wait)).await;
-    match of_any.filter(|_| met.hello.is_none() && met.refused.is_none()) {
+    let met = listed(route, server, &key, Era::Modern, pool.connection(server, call, wait)).await;
+    match of_any.filter(|_| met.info.is_none() && met.refused.is_none()) {
         None => met,
-        Some(hello) => Met::there(hello),
+        Some(info) => Greeted::there(info),
     }
 }
 
 /// All that any server can do, and what one may be able to do whose tools are missing: its lists change when it is there.
-fn capabilities(hellos: &[(String, Hello)], met: &[Met]) -> Value {
-    let is_missing = |met: &Met| met.missing.is_some();
+fn capabilities(infos: &[(String, ServerInfo)], met: &[Greeted]) -> Value {
+    let is_missing = |met: &Greeted| met.missing.is_some();
     let mut merged = if met.iter().any(is_missing) { missing::capabilities() } else { Map::new() };
-    for (_, hello) in hellos {
+    for (_, info) in infos {
         let own: Option<Map<String, Value>> =
-            hello.field("capabilities").and_then(|json| serde_json::from_slice(&json).ok());
+            info.field("capabilities").and_then(|json| serde_json::from_slice(&json).ok());
         for (name, value) in own.unwrap_or_default() {
             let entry = merged.entry(name).or_insert_with(|| json!({}));
             if let (Some(entry), Some(value)) = (entry.as_object_mut(), value.as_object()) {
@@ -289,10 +289,10 @@ fn capabilities(hellos: &[(String, Hello)], met: &[Met]) -> Value {
 }
 
 /// Every server's own words under its name, and who is missing.
-fn instructions(route: &Route, met: &[Met], hellos: &[(String, Hello)]) -> Option<String> {
+fn instructions(route: &Route, met: &[Greeted], infos: &[(String, ServerInfo)]) -> Option<String> {
     let mut lines = Vec::new();
-    for (name, hello) in hellos {
-        let own = hello.field("instructions").and_then(|json| serde_json::from_slice::<String>(&json).ok());
+    for (name, info) in infos {
+        let own = info.field("instructions").and_then(|json| serde_json::from_slice::<String>(&json).ok());
         lines.extend(own.map(|text| format!("{name}: {text}")));
     }
     let outcomes = met.iter().filter_map(|met| met.missing.clone()).collect();

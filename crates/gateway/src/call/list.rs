@@ -19,19 +19,19 @@ use crate::catalog::cached_lists::{WARM_UP, is_empty, known, name, part_of, repo
 use crate::catalog::{drift, quarantine};
 use crate::client::caller::Caller;
 use crate::client::missing;
-use crate::protocol::edit::Object;
+use crate::protocol::edit::JsonObject;
 use crate::protocol::{Message, build, limits};
 use crate::route::Route;
 use crate::translate::pool;
-use crate::upstream::call::Call;
-use crate::upstream::look::holds_list;
+use crate::upstream::call::GatewayCall;
+use crate::upstream::probe::holds_list;
 use crate::upstream::reply::{Refusal, Reply, answered, with_body};
-use crate::upstream::startup::Listing;
-use crate::upstream::{Failure, Keeper, Link, Server, beginning};
+use crate::upstream::startup::ListingProgress;
+use crate::upstream::{Connection, ConnectionSupervisor, Server, UpstreamFailure, beginning};
 
 /// One list of one server, for one client.
 #[derive(Clone)]
-pub struct Asked {
+pub struct ListRequest {
     /// The way to the server.
     pub route: Arc<Route>,
     /// Who asks.
@@ -39,41 +39,43 @@ pub struct Asked {
     /// The server.
     pub server: Arc<Server>,
     /// What is asked.
-    pub call: Call,
+    pub call: GatewayCall,
     /// The name under which is remembered what the server says to clients like this one.
     pub key: String,
 }
 
 /// One list of one server: its own if it is there, else what it listed last.
-pub async fn list(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &Call) -> Reply {
-    let (key, keeper) = match caller {
-        Caller::Legacy(session, _) => (session.key(server), session.keeper(server).ok()),
-        Caller::Modern(_) => (pool::opening(call).key(server), None),
+pub async fn list(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &GatewayCall) -> Reply {
+    let (key, supervisor) = match caller {
+        Caller::Legacy(session, _) => (session.key(server), session.supervisor(server).ok()),
+        Caller::Modern(_) => (pool::handshake(call).key(server), None),
     };
     let (route, caller, server) = (Arc::clone(route), caller.clone(), Arc::clone(server));
-    let asked = Asked { route, caller, server, call: call.clone(), key };
+    let asked = ListRequest { route, caller, server, call: call.clone(), key };
     // One that rests is not started to say what it said last.
-    if keeper.as_ref().is_some_and(|keeper| keeper.is_resting())
+    if supervisor.as_ref().is_some_and(|supervisor| supervisor.is_resting())
         && let Some(list) = asked.known()
     {
         return answered(&list);
     }
     // Who said no is not asked again for a list.
-    if let Some(keeper) = keeper.as_ref().filter(|keeper| asked.server.startup.is_denied() && keeper.now().is_none()) {
-        let failure = keeper.starting();
+    if let Some(supervisor) =
+        supervisor.as_ref().filter(|supervisor| asked.server.startup.is_denied() && supervisor.now().is_none())
+    {
+        let failure = supervisor.starting();
         return asked.remembered(&failure).ok_or_else(|| asked.failed(failure));
     }
-    let link = match asked.at_startup(keeper.as_ref()).await {
+    let connection = match asked.at_startup(supervisor.as_ref()).await {
         ControlFlow::Break(reply) => return reply,
-        ControlFlow::Continue(link) => link,
+        ControlFlow::Continue(connection) => connection,
     };
-    match asked.ask(link).await {
-        Ok(answer) => asked.believed(keeper, answer).await,
+    match asked.ask(connection).await {
+        Ok(answer) => asked.believed(supervisor, answer).await,
         Err(refusal) => asked.without(refusal),
     }
 }
 
-impl Asked {
+impl ListRequest {
     /// What clients like this one were shown last; else what any other was.
     fn known(&self) -> Option<Bytes> {
         known(&self.route.memory, &self.key, self.caller.era(), &name(&self.call.request))
@@ -86,7 +88,10 @@ impl Asked {
 
     /// The answer of a server that is starting: what it listed last, at once; if it never listed anything, what the gateway's
     /// own listing brings. Else the conversation in which it can be asked, if there is one.
-    async fn at_startup(&self, keeper: Option<&Arc<Keeper>>) -> ControlFlow<Reply, Option<Arc<Link>>> {
+    async fn at_startup(
+        &self,
+        supervisor: Option<&Arc<ConnectionSupervisor>>,
+    ) -> ControlFlow<Reply, Option<Arc<Connection>>> {
         let is_known = self.known().is_some();
         let began = Instant::now();
         let patience = match self.patience() {
@@ -96,13 +101,13 @@ impl Asked {
         };
         let away = is_known || self.server.reconnect.last().is_some();
         let wait = if away { patience.min(limits::CATALOG_WAIT) } else { patience.min(limits::HANDSHAKE_WAIT) };
-        let link = match (keeper, self.route.pool(&self.server)) {
-            (Some(keeper), _) => keeper.link(wait).await,
-            (None, Some(pool)) => pool.link(&self.server, &self.call, wait).await,
+        let connection = match (supervisor, self.route.pool(&self.server)) {
+            (Some(supervisor), _) => supervisor.connection(wait).await,
+            (None, Some(pool)) => pool.connection(&self.server, &self.call, wait).await,
             (None, None) => return ControlFlow::Continue(None),
         };
-        let link = match link {
-            Ok(link) => link,
+        let connection = match connection {
+            Ok(connection) => connection,
             Err(failure) => {
                 return self
                     .remembered(&failure)
@@ -110,18 +115,18 @@ impl Asked {
             }
         };
         if self.call.request.method() != "tools/list" || self.call.request.field("cursor").is_some() {
-            return ControlFlow::Continue(Some(link));
+            return ControlFlow::Continue(Some(connection));
         }
-        let listing = tokio::time::timeout(patience.saturating_sub(began.elapsed()), link.listed()).await;
+        let listing = tokio::time::timeout(patience.saturating_sub(began.elapsed()), connection.listed()).await;
         match listing {
-            Ok(Listing::Done) if link.take_unread_list() => {
+            Ok(ListingProgress::Done) if connection.take_unread_list() => {
                 let list = self.route.memory.list(&self.key, &name(&self.call.request));
-                list.map_or(ControlFlow::Continue(Some(link)), |list| ControlFlow::Break(answered(&list)))
+                list.map_or(ControlFlow::Continue(Some(connection)), |list| ControlFlow::Break(answered(&list)))
             }
-            Ok(_) => ControlFlow::Continue(Some(link)),
+            Ok(_) => ControlFlow::Continue(Some(connection)),
             // It goes on, and who was told something else hears of it.
             Err(_) => {
-                let starting = Failure::Starting(Duration::ZERO);
+                let starting = UpstreamFailure::Starting(Duration::ZERO);
                 ControlFlow::Break(self.without(self.failed(starting)))
             }
         }
@@ -138,7 +143,7 @@ impl Asked {
             return Ok(list);
         }
         // A list that is only slow is told when it comes.
-        let is_slow = matches!(&refusal, Refusal::Failed(_, Failure::Silent(_)));
+        let is_slow = matches!(&refusal, Refusal::Failed(_, UpstreamFailure::Silent(_)));
         if let (Caller::Legacy(session, _), false) = (&self.caller, is_slow) {
             session.miss(&self.server);
         }
@@ -147,7 +152,7 @@ impl Asked {
 
     /// The server's own list. One that takes too long goes on behind the client's back; so does one whose conversation ends,
     /// where there is something else to answer.
-    async fn ask(&self, link: Option<Arc<Link>>) -> Reply {
+    async fn ask(&self, connection: Option<Arc<Connection>>) -> Reply {
         let Some(patience) = self.patience() else {
             return execute::list(self, limits::SERVER_WAIT).await;
         };
@@ -156,8 +161,8 @@ impl Asked {
         let mut asking = AbortOnDropHandle::new(tokio::spawn(async move { execute::list(&asked, wait).await }));
         let is_known = self.known().is_some();
         let lost = async move {
-            match link.filter(|_| is_known) {
-                Some(link) => link.over.cancelled().await,
+            match connection.filter(|_| is_known) {
+                Some(connection) => connection.over.cancelled().await,
                 None => std::future::pending().await,
             }
             tokio::time::sleep(limits::CATALOG_WAIT).await;
@@ -165,32 +170,32 @@ impl Asked {
         tokio::select! {
             biased;
             reply = &mut asking => {
-                reply.unwrap_or_else(|_| Err(self.failed(Failure::Lost("its list could not be read".to_owned()))))
+                reply.unwrap_or_else(|_| Err(self.failed(UpstreamFailure::Lost("its list could not be read".to_owned()))))
             }
             () = lost => {
                 late_list::go_on(self.clone(), asking);
-                Err(self.failed(Failure::Starting(self.server.reconnect.wait())))
+                Err(self.failed(UpstreamFailure::Starting(self.server.reconnect.wait())))
             }
             () = tokio::time::sleep(patience) => {
                 late_list::go_on(self.clone(), asking);
-                Err(self.failed(Failure::Silent(patience)))
+                Err(self.failed(UpstreamFailure::Silent(patience)))
             }
         }
     }
 
-    fn failed(&self, failure: Failure) -> Refusal {
+    fn failed(&self, failure: UpstreamFailure) -> Refusal {
         Refusal::Failed(self.server.name.clone(), failure)
     }
 
     /// What was listed last, with the word that the server is away.
-    fn remembered(&self, failure: &Failure) -> Option<Message> {
+    fn remembered(&self, failure: &UpstreamFailure) -> Option<Message> {
         self.marked(&self.server.missing(failure))
     }
 
     /// What was listed last, with the word what is wrong with the server.
     fn marked(&self, outcome: &ServerOutcome<()>) -> Option<Message> {
         let list = self.known()?;
-        let mut result = Object::of(&list);
+        let mut result = JsonObject::of(&list);
         let entry = missing::entry(&self.server, outcome);
         result.change("_meta", |meta| {
             meta.set(missing::SERVERS, json!({self.server.name.as_str(): entry}).to_string());
@@ -199,19 +204,19 @@ impl Asked {
     }
 
     /// Remembers an answer; gives the one to believe. One that is no list is a list that failed, unless the server has none.
-    async fn believed(&self, keeper: Option<Arc<Keeper>>, answer: Message) -> Reply {
+    async fn believed(&self, supervisor: Option<Arc<ConnectionSupervisor>>, answer: Message) -> Reply {
         let request = &self.call.request;
         let answer = quarantine::cleaned(&self.server, self.caller.era(), request.method(), answer);
         if !holds_list(&answer, part_of(request.method()).1) {
             return Ok(self.marked(&self.refused(&answer)).unwrap_or(answer));
         }
         if is_empty(request.method(), &answer) && request.field("cursor").is_none() {
-            let link = match (keeper, self.route.pool(&self.server)) {
-                (Some(keeper), _) => keeper.now(),
-                (None, Some(pool)) => pool.link(&self.server, &self.call, Duration::ZERO).await.ok(),
+            let connection = match (supervisor, self.route.pool(&self.server)) {
+                (Some(supervisor), _) => supervisor.now(),
+                (None, Some(pool)) => pool.connection(&self.server, &self.call, Duration::ZERO).await.ok(),
                 (None, None) => None,
             };
-            if link.is_some_and(|link| link.age() < WARM_UP) {
+            if connection.is_some_and(|connection| connection.age() < WARM_UP) {
                 return self.doubted(answer);
             }
         }

@@ -11,43 +11,42 @@ use seawall::Question;
 
 use crate::call::dispatch::exchange;
 use crate::client::caller::Caller;
-use crate::protocol::edit::Object;
+use crate::protocol::edit::JsonObject;
 use crate::protocol::names::SUBSCRIPTION_ID;
 use crate::protocol::{Message, build, limits};
 use crate::route::Route;
-use crate::upstream::call::{Call, Outlet};
+use crate::upstream::call::{ClientSink, GatewayCall};
 use crate::upstream::reply::{Refusal, Reply, answered};
-use crate::upstream::startup::Listing;
-use crate::upstream::{Link, Server};
+use crate::upstream::startup::ListingProgress;
+use crate::upstream::{Connection, Server};
 
 /// How soon a server is listened to again, at the least.
 const AGAIN: Duration = Duration::from_millis(250);
 
 /// Listens to every server until the client goes or all servers are done.
-pub async fn all(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
-    let outlet =
-        Arc::new(FirstAcknowledged { outlet: Arc::clone(&call.outlet), is_acknowledged: AtomicBool::new(false) });
-    let call = Call { outlet, ..call.clone() };
+pub async fn all(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
+    let sink = Arc::new(FirstAcknowledged { sink: Arc::clone(&call.sink), is_acknowledged: AtomicBool::new(false) });
+    let call = GatewayCall { sink, ..call.clone() };
     join_all(route.set.servers.iter().map(|server| one(route, caller, server, &call))).await;
     let id = call.request.id().map(|id| id.json().to_vec()).unwrap_or_default();
-    let mut meta = Object::default();
+    let mut meta = JsonObject::default();
     meta.set(SUBSCRIPTION_ID, id);
-    let mut result = Object::default();
+    let mut result = JsonObject::default();
     result.set("resultType", r#""complete""#).set("_meta", meta.json());
     answered(&result.json())
 }
 
 /// Listens to one server until it is done, or cannot be listened to; it may come later than the client.
-async fn one(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &Call) {
+async fn one(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &GatewayCall) {
     let mut is_missing = server.startup.is_missing();
     let draining = &route.lifecycle.draining;
     while let Some(pool) = route.pool(server) {
-        let link = draining.run_until_cancelled(pool.link(server, call, limits::SERVER_WAIT)).await;
-        match link {
+        let connection = draining.run_until_cancelled(pool.connection(server, call, limits::SERVER_WAIT)).await;
+        match connection {
             None => return,
-            Some(Ok(link)) => {
+            Some(Ok(connection)) => {
                 let listening = exchange(route, caller, server, call);
-                let ended = hearing(listening, appears(std::mem::take(&mut is_missing), &link, call)).await;
+                let ended = hearing(listening, appears(std::mem::take(&mut is_missing), &connection, call)).await;
                 if !matches!(ended, Err(Refusal::Failed(_, failure)) if !failure.is_final()) {
                     return;
                 }
@@ -70,50 +69,50 @@ async fn hearing(listening: impl Future<Output = Reply>, appears: impl Future<Ou
 }
 
 /// Waits until the tools of a server that was missing were listed.
-async fn appears(was_missing: bool, link: &Arc<Link>, call: &Call) {
+async fn appears(was_missing: bool, connection: &Arc<Connection>, call: &GatewayCall) {
     if !was_missing {
         return;
     }
-    let mut listing = link.watch_listing();
-    let is_there = |listing: &Listing| matches!(listing, Listing::Done | Listing::Unasked);
-    if matches!(link.over.run_until_cancelled(listing.wait_for(is_there)).await, Some(Ok(_))) {
-        appeared(link, call);
+    let mut listing = connection.watch_listing();
+    let is_there = |listing: &ListingProgress| matches!(listing, ListingProgress::Done | ListingProgress::Unasked);
+    if matches!(connection.over.run_until_cancelled(listing.wait_for(is_there)).await, Some(Ok(_))) {
+        appeared(connection, call);
     }
 }
 
 /// The tools of a server are there that were not there when the client began to listen.
-fn appeared(link: &Arc<Link>, call: &Call) {
-    let wanted = call.request.field_json("notifications").map(Object::of).unwrap_or_default();
+fn appeared(connection: &Arc<Connection>, call: &GatewayCall) {
+    let wanted = call.request.field_json("notifications").map(JsonObject::of).unwrap_or_default();
     let Some(id) = call.request.id().filter(|_| wanted.get("toolsListChanged") == Some(b"true")) else { return };
-    let mut params = Object::default();
+    let mut params = JsonObject::default();
     params.change("_meta", |meta| {
         meta.set(SUBSCRIPTION_ID, id.json().to_vec());
     });
     let changed = build::notification("notifications/tools/list_changed", Some(&params.json()));
     if let Ok(changed) = Message::parse(changed) {
-        call.outlet.notify(link, changed);
+        call.sink.notify(connection, changed);
     }
 }
 
 /// Lets the first acknowledgement through; the others say nothing new.
 struct FirstAcknowledged {
-    outlet: Arc<dyn Outlet>,
+    sink: Arc<dyn ClientSink>,
     is_acknowledged: AtomicBool,
 }
 
-impl Outlet for FirstAcknowledged {
-    fn notify(&self, link: &Arc<Link>, notification: Message) {
+impl ClientSink for FirstAcknowledged {
+    fn notify(&self, connection: &Arc<Connection>, notification: Message) {
         let is_acknowledgement = notification.method() == "notifications/subscriptions/acknowledged";
         if !is_acknowledgement || !self.is_acknowledged.swap(true, Ordering::AcqRel) {
-            self.outlet.notify(link, notification);
+            self.sink.notify(connection, notification);
         }
     }
 
-    fn ask(&self, link: &Arc<Link>, question: Message, open: Option<Question>) {
-        self.outlet.ask(link, question, open);
+    fn ask(&self, connection: &Arc<Connection>, question: Message, open: Option<Question>) {
+        self.sink.ask(connection, question, open);
     }
 
     fn is_open(&self) -> bool {
-        self.outlet.is_open()
+        self.sink.is_open()
     }
 }

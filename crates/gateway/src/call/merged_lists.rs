@@ -14,21 +14,21 @@ use crate::call::dispatch::exchange;
 use crate::catalog::{names, quarantine};
 use crate::client::caller::Caller;
 use crate::client::missing;
-use crate::protocol::build::{self, Error};
-use crate::protocol::edit::{self, Object, quoted};
+use crate::protocol::build::{self, RpcError};
+use crate::protocol::edit::{self, JsonObject, quoted};
 use crate::protocol::names::Era;
-use crate::protocol::{Kind, Message, limits, scan};
+use crate::protocol::{Message, MessageKind, limits, scan};
 use crate::route::Route;
-use crate::upstream::call::Call;
+use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::{Refusal, Reply, answered, with_body};
-use crate::upstream::{Failure, Server, beginning};
+use crate::upstream::{Server, UpstreamFailure, beginning};
 
 /// Entries of one page.
 const PAGE: usize = 1_000;
 
 /// What one server contributed.
 #[derive(Default)]
-struct Part {
+struct ListPart {
     entries: Vec<Bytes>,
     bytes: usize,
     ttl: Option<u64>,
@@ -40,7 +40,7 @@ struct Part {
     quarantined: Vec<Value>,
 }
 
-impl Part {
+impl ListPart {
     /// What a program is told about it.
     fn trouble(&self) -> Option<Value> {
         self.status.clone().or_else(|| self.left_out.as_deref().map(missing::partial))
@@ -48,7 +48,7 @@ impl Part {
 }
 
 /// The list of all servers.
-pub async fn merged(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
+pub async fn merged(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
     let (key, id) = match call.request.method() {
         "tools/list" => ("tools", "name"),
         "prompts/list" => ("prompts", "name"),
@@ -58,7 +58,10 @@ pub async fn merged(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
     let start = match call.request.field_text("cursor") {
         None => 0,
         Some(cursor) => cursor.strip_prefix("at-").and_then(|place| place.parse().ok()).ok_or_else(|| {
-            Refusal::Wrong(Error::new(build::INVALID_PARAMS, "this cursor was not given out here; list from the start"))
+            Refusal::Wrong(RpcError::new(
+                build::INVALID_PARAMS,
+                "this cursor was not given out here; list from the start",
+            ))
         })?,
     };
     let parts = join_all(route.set.servers.iter().map(|server| part(route, caller, server, call, key))).await;
@@ -83,10 +86,10 @@ fn page(
     key: &str,
     entries: &[Vec<u8>],
     start: usize,
-    parts: &[Part],
+    parts: &[ListPart],
     [troubles, quarantined]: [Map<String, Value>; 2],
 ) -> Vec<u8> {
-    let mut result = Object::default();
+    let mut result = JsonObject::default();
     let shown = entries.iter().skip(start).take(PAGE).map(Vec::as_slice);
     result.set(key, edit::array(shown));
     if start + PAGE < entries.len() {
@@ -116,7 +119,7 @@ fn public_entry(
     id: &str,
     seen: &mut HashSet<String>,
 ) -> Option<Vec<u8>> {
-    let mut object = Object::of(entry);
+    let mut object = JsonObject::of(entry);
     let own = object.get(id).and_then(scan::text)?.into_owned();
     if id == "name" {
         let public = names::public(&server.name, &own);
@@ -131,15 +134,15 @@ fn public_entry(
 }
 
 /// All pages of one server, within bounds of number and time.
-async fn part(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &Call, key: &str) -> Part {
-    let mut part = Part::default();
+async fn part(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &GatewayCall, key: &str) -> ListPart {
+    let mut part = ListPart::default();
     let pages = pages(route, caller, server, call, key, &mut part);
     let failed = match tokio::time::timeout(limits::LIST_TIME, pages).await {
         Ok(Ok(())) => return part,
         Ok(Err(Refusal::Failed(_, failure))) => server.missing(&failure),
         Ok(Err(Refusal::Reported(report, _))) => server.reported(report.failure.clone()),
         Ok(Err(Refusal::Wrong(error))) => server.refused(error.code, &beginning(&error.message)),
-        Err(_) => server.missing(&Failure::Silent(limits::LIST_TIME)),
+        Err(_) => server.missing(&UpstreamFailure::Silent(limits::LIST_TIME)),
     };
     part.status = Some(missing::entry(server, &failed));
     part
@@ -149,22 +152,22 @@ async fn pages(
     route: &Arc<Route>,
     caller: &Caller,
     server: &Arc<Server>,
-    call: &Call,
+    call: &GatewayCall,
     key: &str,
-    part: &mut Part,
+    part: &mut ListPart,
 ) -> Result<(), Refusal> {
     let mut cursors = HashSet::new();
-    let mut params = Object::of(call.request.body_json());
+    let mut params = JsonObject::of(call.request.body_json());
     params.remove("cursor");
     for _ in 0..limits::PAGES {
         let request = with_body(&call.request, &params.json())?;
-        let answer = exchange(route, caller, server, &Call { request, ..call.clone() }).await?;
-        if answer.kind() == Kind::Error {
+        let answer = exchange(route, caller, server, &GatewayCall { request, ..call.clone() }).await?;
+        if answer.kind() == MessageKind::Error {
             let code = answer.field_json("code").and_then(|code| serde_json::from_slice(code).ok());
             let text = answer.field_text("message").unwrap_or_default().into_owned();
             // A server that has no such things has none to list.
             let is_unknown = code == Some(build::METHOD_NOT_FOUND);
-            let error = Error::new(code.unwrap_or(build::INTERNAL_ERROR), text);
+            let error = RpcError::new(code.unwrap_or(build::INTERNAL_ERROR), text);
             return if is_unknown { Ok(()) } else { Err(error.into()) };
         }
         let told = |name| {
@@ -189,7 +192,7 @@ async fn pages(
 }
 
 /// Takes the entries of a page, as far as there is room; says what was left out.
-fn take(part: &mut Part, answer: &Message, key: &str) -> Option<String> {
+fn take(part: &mut ListPart, answer: &Message, key: &str) -> Option<String> {
     let mut left_out = None;
     for span in answer.field(key).map(|list| scan::elements(answer.raw(), list)).unwrap_or_default() {
         let bytes = part.bytes + span.end - span.start;

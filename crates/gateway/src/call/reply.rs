@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use seawall::{Cause, Code, Effect, Failure, Report, Sent};
+use seawall::{Cause, Effect, ErrorCode, Failure, FailureReport, Sent};
 
 use crate::catalog::names;
-use crate::policy::registry::Policies;
-use crate::protocol::build::{self, Error};
+use crate::policy::registry::PolicyRegistry;
+use crate::protocol::build::{self, RpcError};
 use crate::protocol::names::{Era, SUBSCRIPTION_ID};
-use crate::protocol::pieces::Pieces;
+use crate::protocol::pieces::TwoPieces;
 use crate::protocol::{Message, edit};
 use crate::route::Route;
-use crate::upstream::call::Call;
+use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::{Refusal, Reply};
 
 /// The answer to a call, under the client's id.
-pub fn to_client(route: &Route, era: Era, call: &Call, reply: Reply) -> Pieces {
+pub fn to_client(route: &Route, era: Era, call: &GatewayCall, reply: Reply) -> TwoPieces {
     let answer = written(&route.policies, era, call, reply);
     let size = answer.size();
     route.pending.hold(answer).unwrap_or_else(|| {
@@ -25,7 +25,7 @@ pub fn to_client(route: &Route, era: Era, call: &Call, reply: Reply) -> Pieces {
 }
 
 /// The failure that a call is whose answer is too much beside those that wait already.
-fn does_not_fit(route: &Route, call: &Call, size: usize) -> Report {
+fn does_not_fit(route: &Route, call: &GatewayCall, size: usize) -> FailureReport {
     let public = call.request.field_text("name").unwrap_or_default();
     let found = match route.single() {
         Some(server) => Some((server, &*public)),
@@ -47,8 +47,8 @@ fn does_not_fit(route: &Route, call: &Call, size: usize) -> Report {
     );
     let retry_after = Some(Duration::from_secs(1));
     let failure = Failure { sent: Sent::Yes, ..Failure::local(Cause::Overloaded, retry_after, message.clone()) };
-    Report {
-        code: Code::Overloaded,
+    FailureReport {
+        code: ErrorCode::Overloaded,
         classic: message.clone(),
         message,
         retry_after,
@@ -62,7 +62,7 @@ fn does_not_fit(route: &Route, call: &Call, size: usize) -> Report {
     }
 }
 
-fn written(policies: &Policies, era: Era, call: &Call, reply: Reply) -> Pieces {
+fn written(policies: &PolicyRegistry, era: Era, call: &GatewayCall, reply: Reply) -> TwoPieces {
     match reply {
         Ok(answer) => renamed(call, &answer),
         Err(Refusal::Wrong(error)) => build::error(call.request.id(), &error).into(),
@@ -80,28 +80,28 @@ fn written(policies: &Policies, era: Era, call: &Call, reply: Reply) -> Pieces {
 }
 
 /// A failure of what is no tool: an error of the protocol, with everything that is known of it.
-fn error(report: &Report) -> Error {
-    let code = if report.code == Code::Overloaded { build::OVERLOADED } else { build::SERVER_LOST };
-    Error::new(code, report.message.clone()).with(report.object())
+fn error(report: &FailureReport) -> RpcError {
+    let code = if report.code == ErrorCode::Overloaded { build::OVERLOADED } else { build::SERVER_LOST };
+    RpcError::new(code, report.message.clone()).with(report.object())
 }
 
 /// The answer to a call that comes too late.
-pub fn going_down(call: &Call) -> Pieces {
-    let error = Error::new(build::SHUTTING_DOWN, "the gateway is going down and takes no new calls; connect again");
+pub fn going_down(call: &GatewayCall) -> TwoPieces {
+    let error = RpcError::new(build::SHUTTING_DOWN, "the gateway is going down and takes no new calls; connect again");
     build::error(call.request.id(), &error).into()
 }
 
 /// The server's own bytes, but for the ids that are ours.
-fn renamed(call: &Call, answer: &Message) -> Pieces {
+fn renamed(call: &GatewayCall, answer: &Message) -> TwoPieces {
     let Some((span, id)) = answer.id_span().zip(call.request.id()) else {
         // An error about no request in particular: the server could not read it.
         let error = answer.field_text("message").map_or_else(String::new, |text| text.into_owned());
-        return build::error(call.request.id(), &Error::new(build::INTERNAL_ERROR, error)).into();
+        return build::error(call.request.id(), &RpcError::new(build::INTERNAL_ERROR, error)).into();
     };
     if call.request.method() == "subscriptions/listen"
         && let Some(meta) = answer.meta(SUBSCRIPTION_ID)
     {
         return edit::splice(answer.raw(), &mut [(span, id.json()), (meta, id.json())]).into();
     }
-    Pieces::replaced(answer.raw(), span, id.json())
+    TwoPieces::replaced(answer.raw(), span, id.json())
 }

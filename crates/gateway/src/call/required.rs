@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use seawall::{Connect, ServerOutcome, Signals, load_tools};
+use seawall::{ConnectServer, FailureSignals, ServerOutcome, load_tools};
 
 use crate::policy::startup;
-use crate::protocol::edit::{Object, quoted};
+use crate::protocol::edit::{JsonObject, quoted};
 use crate::protocol::names::{Era, LEGACY};
 use crate::route::Route;
 use crate::translate::pool::own_info;
 use crate::upstream::Server;
-use crate::upstream::handshake::{self, Opening};
+use crate::upstream::handshake::{self, HandshakeParams};
 
 /// Loads the servers that are required, all at once; if one fails, why, in a line for each.
 pub async fn load(route: &Route) -> Result<(), String> {
     let loads = route.set.servers.iter().filter(|server| server.required).map(async |server| {
-        let connect = Listing { route, server, opening: opening() };
+        let connect = ToolLookup { route, server, handshake: handshake() };
         let loaded = load_tools([server.name.as_str()], &connect, &server.startup.options()).await;
         match loaded {
             Ok(report) => report.outcomes.iter().filter_map(told).collect(),
@@ -34,24 +34,24 @@ fn told(outcome: &ServerOutcome<()>) -> Option<String> {
     Some(format!("the required server {name:?} did not load ({status}, {attempts} {times}): {error}"))
 }
 
-struct Listing<'a> {
+struct ToolLookup<'a> {
     route: &'a Route,
     server: &'a Arc<Server>,
-    opening: Opening,
+    handshake: HandshakeParams,
 }
 
-impl Connect<()> for Listing<'_> {
-    async fn connect(&self, _: &str) -> Result<Vec<()>, Signals> {
-        let found = self.server.list_once(&self.opening).await?;
-        startup::keep_found(&self.route.memory, &self.route.policies, self.server, &self.opening, &found);
+impl ConnectServer<()> for ToolLookup<'_> {
+    async fn connect(&self, _: &str) -> Result<Vec<()>, FailureSignals> {
+        let found = self.server.list_once(&self.handshake).await?;
+        startup::keep_found(&self.route.memory, &self.route.policies, self.server, &self.handshake, &found);
         Ok(Vec::new())
     }
 }
 
 /// How we shake hands for ourselves.
-pub fn opening() -> Opening {
-    let mut params = Object::default();
+pub fn handshake() -> HandshakeParams {
+    let mut params = JsonObject::default();
     params.set("protocolVersion", quoted(LEGACY[0])).set("capabilities", "{}").set("clientInfo", own_info());
     let initialize = params.json();
-    Opening { prefer: Era::Legacy, meta: handshake::meta(&initialize), initialize: initialize.into() }
+    HandshakeParams { prefer: Era::Legacy, meta: handshake::meta(&initialize), initialize: initialize.into() }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::client::caller::Caller;
-use crate::client::results::{Found, QUEUE, RESULT, SCHEME};
+use crate::client::results::{QUEUE, RESULT, ReadableResult, SCHEME};
 use crate::protocol::Message;
-use crate::protocol::build::{self, Error};
+use crate::protocol::build::{self, RpcError};
 use crate::protocol::names::Era;
 use crate::route::Route;
-use crate::upstream::call::Call;
+use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::{Refusal, Reply, answered};
 
 /// Whether a request is to read one of ours.
@@ -19,7 +19,7 @@ pub fn is_ours(request: &Message) -> bool {
 }
 
 /// Reads one.
-pub async fn read(route: &Route, caller: &Caller, call: &Call) -> Reply {
+pub async fn read(route: &Route, caller: &Caller, call: &GatewayCall) -> Reply {
     let uri = call.request.field_text("uri").unwrap_or_default().into_owned();
     let client = caller.identity(&call.request);
     let found = match uri.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/')) {
@@ -31,7 +31,7 @@ pub async fn read(route: &Route, caller: &Caller, call: &Call) -> Reply {
         let text = format!(
             "{uri} is not known here, or no longer; what is kept is kept for a while, for whoever asked for it"
         );
-        return Err(Refusal::Wrong(Error::new(build::INVALID_PARAMS, text)));
+        return Err(Refusal::Wrong(RpcError::new(build::INVALID_PARAMS, text)));
     };
     let content = json!({"uri": uri, "mimeType": found.mime, "text": found.text});
     let mut result = json!({"contents": [content]});
@@ -47,7 +47,7 @@ pub async fn read(route: &Route, caller: &Caller, call: &Call) -> Reply {
 }
 
 /// What became of a call, for the client that asked for it. Clients that cannot be told apart may read what any of them asked.
-async fn of_queue(route: &Route, client: &Arc<str>, id: &str) -> Option<Found> {
+async fn of_queue(route: &Route, client: &Arc<str>, id: &str) -> Option<ReadableResult> {
     let item = route.store.as_ref()?.item(id).await.ok().flatten()?;
     if item.call.caller != **client {
         return None;

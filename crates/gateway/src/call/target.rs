@@ -6,16 +6,16 @@ use crate::call::dispatch::exchange;
 use crate::call::{listen, merged_lists};
 use crate::catalog::names;
 use crate::client::caller::Caller;
-use crate::protocol::build::{self, Error};
+use crate::protocol::build::{self, RpcError};
 use crate::protocol::edit::{self, quoted};
-use crate::protocol::{Kind, Message, Span, limits, scan};
+use crate::protocol::{Message, MessageKind, Span, limits, scan};
 use crate::route::Route;
 use crate::upstream::Server;
-use crate::upstream::call::{Call, Nowhere};
+use crate::upstream::call::{GatewayCall, NoClient};
 use crate::upstream::reply::{Refusal, Reply, answered};
 
 /// One call on an endpoint with several servers.
-pub async fn reply(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
+pub async fn reply(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
     let request = &call.request;
     match request.method() {
         "ping" => answered(b"{}"),
@@ -35,20 +35,20 @@ pub async fn reply(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
         method => {
             let text =
                 format!("{method} is not known for several servers at once; use /mcp/<server> to reach one server");
-            Err(Error::new(build::METHOD_NOT_FOUND, text).into())
+            Err(RpcError::new(build::METHOD_NOT_FOUND, text).into())
         }
     }
 }
 
 /// Learns what a server says of its tools, for a client that calls one without having listed them; bounded in time.
-pub async fn look_up_tools(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &Call) {
-    let mut params = edit::Object::default();
+pub async fn look_up_tools(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &GatewayCall) {
+    let mut params = edit::JsonObject::default();
     if let (Caller::Modern(_), Some(meta)) = (caller, call.request.field_json("_meta")) {
         params.set("_meta", meta);
     }
     let request = build::request(&crate::protocol::Id::number(0), "tools/list", &params.json());
     let Ok(request) = Message::parse(request) else { return };
-    let list = Call { request, outlet: Arc::new(Nowhere), cancel: Arc::default(), ..call.clone() };
+    let list = GatewayCall { request, sink: Arc::new(NoClient), cancel: Arc::default(), ..call.clone() };
     // Only the first call waits for a server that is greeted and does not list.
     let patience = server.startup.patience(limits::LOOK_UP.min(server.reconnect.patience()));
     if patience.is_zero() {
@@ -58,14 +58,14 @@ pub async fn look_up_tools(route: &Arc<Route>, caller: &Caller, server: &Arc<Ser
 }
 
 /// A call by a public name: goes to its server under the server's own name for it.
-async fn named(route: &Arc<Route>, caller: &Caller, call: &Call, name: Option<Span>) -> Reply {
+async fn named(route: &Arc<Route>, caller: &Caller, call: &GatewayCall, name: Option<Span>) -> Reply {
     let public = name.and_then(|span| scan::text(span.of(call.request.raw())));
     let Some((span, public)) = name.zip(public) else {
-        return Err(Error::new(build::INVALID_PARAMS, "\"name\" is missing or not a string").into());
+        return Err(RpcError::new(build::INVALID_PARAMS, "\"name\" is missing or not a string").into());
     };
     let Some((server, own)) = names::split(&route.set.servers, &public) else {
         let text = format!("unknown name {public:?}: names here are <server>__<name>; the lists tell them");
-        return Err(Error::new(build::INVALID_PARAMS, text).into());
+        return Err(RpcError::new(build::INVALID_PARAMS, text).into());
     };
     let answer = exchange(route, caller, server, &renamed(call, span, own)?).await?;
     learn_task(route, server, &answer);
@@ -73,10 +73,10 @@ async fn named(route: &Arc<Route>, caller: &Caller, call: &Call, name: Option<Sp
 }
 
 /// The call under the server's own name for what it is about.
-fn renamed(call: &Call, span: Span, own: &str) -> Result<Call, Refusal> {
+fn renamed(call: &GatewayCall, span: Span, own: &str) -> Result<GatewayCall, Refusal> {
     let spliced = edit::splice(call.request.raw(), &mut [(span, quoted(own).as_bytes())]);
-    let request = Message::parse(spliced).map_err(|reject| Refusal::Wrong(Error::from(&reject)))?;
-    Ok(Call { request, ..call.clone() })
+    let request = Message::parse(spliced).map_err(|reject| Refusal::Wrong(RpcError::from(&reject)))?;
+    Ok(GatewayCall { request, ..call.clone() })
 }
 
 /// A task answers to the server that made it.
@@ -90,9 +90,9 @@ fn learn_task(route: &Route, server: &Server, answer: &Message) {
 }
 
 /// A call about something that one server has: the one that is known to, else the first that does not say no.
-async fn owned(route: &Arc<Route>, caller: &Caller, call: &Call, what: Option<String>) -> Reply {
+async fn owned(route: &Arc<Route>, caller: &Caller, call: &GatewayCall, what: Option<String>) -> Reply {
     let Some(what) = what else {
-        return Err(Error::new(build::INVALID_PARAMS, "the params do not say what it is about").into());
+        return Err(RpcError::new(build::INVALID_PARAMS, "the params do not say what it is about").into());
     };
     if let Some(server) = route.owner(&what) {
         return exchange(route, caller, server, call).await;
@@ -100,18 +100,18 @@ async fn owned(route: &Arc<Route>, caller: &Caller, call: &Call, what: Option<St
     let mut last = None;
     for server in &route.set.servers {
         match exchange(route, caller, server, call).await {
-            Ok(answer) if answer.kind() == Kind::Result => {
+            Ok(answer) if answer.kind() == MessageKind::Result => {
                 route.own(what, &server.name);
                 return Ok(answer);
             }
             other => last = Some(last.filter(|_| other.is_err()).unwrap_or(other)),
         }
     }
-    last.unwrap_or_else(|| Err(Error::new(build::INVALID_PARAMS, format!("no server has {what:?}")).into()))
+    last.unwrap_or_else(|| Err(RpcError::new(build::INVALID_PARAMS, format!("no server has {what:?}")).into()))
 }
 
 /// Completion: of a prompt by its public name, of a template by its owner.
-async fn complete(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
+async fn complete(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
     let request = &call.request;
     let reference = request.field("ref").map(|span| scan::members(request.raw(), span)).unwrap_or_default();
     let find = |name| reference.iter().find(|field| field.is(request.raw(), name)).map(|field| field.value);
@@ -123,15 +123,16 @@ async fn complete(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
 
 /// A call for every server that is there; whoever does not know it is not asked for more. The others are told when they
 /// come, so nobody waits for them.
-async fn everywhere(route: &Arc<Route>, caller: &Caller, call: &Call) -> Reply {
+async fn everywhere(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
     let is_there = |server: &&Arc<Server>| match caller {
-        Caller::Legacy(session, _) => session.links().iter().any(|link| link.server == server.name),
+        Caller::Legacy(session, _) => session.connections().iter().any(|connection| connection.server == server.name),
         Caller::Modern(_) => true,
     };
     let there: Vec<&Arc<Server>> = route.set.servers.iter().filter(is_there).collect();
     let answers =
         futures_util::future::join_all(there.iter().map(|server| exchange(route, caller, server, call))).await;
-    let is_known = answers.iter().any(|answer| answer.as_ref().is_ok_and(|answer| answer.kind() == Kind::Result));
+    let is_known =
+        answers.iter().any(|answer| answer.as_ref().is_ok_and(|answer| answer.kind() == MessageKind::Result));
     if let Caller::Legacy(session, _) = caller {
         session.set_log_level(&call.request);
     }

@@ -6,17 +6,17 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::catalog::{drift, quarantine};
-use crate::client::server_set::Conversations;
+use crate::client::server_set::SessionHooks;
 use crate::client::session::Session;
-use crate::protocol::edit::Object;
+use crate::protocol::edit::JsonObject;
 use crate::protocol::names::Era;
 use crate::protocol::{Id, Message, build, scan};
 use crate::runtime::log;
-use crate::store::catalog_cache::Memory;
+use crate::store::catalog_cache::CatalogCache;
 use crate::translate::{subscribe, to_modern};
-use crate::upstream::Link;
-use crate::upstream::call::{Call, Nowhere};
-use crate::upstream::look::holds_list;
+use crate::upstream::Connection;
+use crate::upstream::call::{GatewayCall, NoClient};
+use crate::upstream::probe::holds_list;
 
 /// How long after its start an empty list of a server is not believed.
 pub const WARM_UP: Duration = Duration::from_secs(30);
@@ -67,18 +67,18 @@ pub fn is_empty(method: &str, answer: &Message) -> bool {
 /// Whether a list has the same entries as one that is remembered, in the same order.
 pub fn is_same(method: &str, before: &[u8], answer: &Message) -> bool {
     let entries = part_of(method).1;
-    Object::of(before).get(entries) == answer.field_json(entries)
+    JsonObject::of(before).get(entries) == answer.field_json(entries)
 }
 
 /// What clients of this kind and era were shown last; else what clients of any other kind were, in this era's words.
-pub fn known(memory: &Memory, key: &str, era: Era, name: &str) -> Option<Bytes> {
+pub fn known(memory: &CatalogCache, key: &str, era: Era, name: &str) -> Option<Bytes> {
     let of_any = || memory.list_of_any(key, name).map(|list| fitted(era, &list).into());
     memory.list(key, name).or_else(of_any)
 }
 
 /// A list in the words of an era: only the modern one says how long an answer is good, and for whom.
 pub fn fitted(era: Era, list: &[u8]) -> Vec<u8> {
-    let mut result = Object::of(list);
+    let mut result = JsonObject::of(list);
     let is_marked = ["resultType", "ttlMs", "cacheScope"].iter().any(|name| result.get(name).is_some());
     match era {
         // Byte for byte what the server said, wherever that can be.
@@ -94,16 +94,16 @@ pub fn fitted(era: Era, list: &[u8]) -> Vec<u8> {
 
 /// A server is back: if its lists of other things than tools are not what they were, the client is told, once. Its tools are
 /// compared at its startup.
-async fn compare(memory: &Memory, session: &Arc<Session>, key: &str, link: &Arc<Link>) {
+async fn compare(memory: &CatalogCache, session: &Arc<Session>, key: &str, connection: &Arc<Connection>) {
     let mut told = Vec::new();
     for (method, entries, notification) in LISTS.into_iter().skip(1) {
         let Some(before) = memory.list(key, method) else { continue };
-        let answer = list(session, link, method).await.filter(|answer| holds_list(answer, entries));
+        let answer = list(session, connection, method).await.filter(|answer| holds_list(answer, entries));
         let Some(answer) = answer.filter(|answer| !is_same(method, &before, answer) && !is_empty(method, answer))
         else {
             continue;
         };
-        report(&link.server, method, drift::between(&before, answer.body_json(), entries));
+        report(&connection.server, method, drift::between(&before, answer.body_json(), entries));
         memory.keep_list(key, method, answer.body_json());
         if !told.contains(&notification) {
             told.push(notification);
@@ -115,14 +115,14 @@ async fn compare(memory: &Memory, session: &Arc<Session>, key: &str, link: &Arc<
 }
 
 /// A list as the client would read it.
-async fn list(session: &Arc<Session>, link: &Arc<Link>, method: &str) -> Option<Message> {
-    let server = session.set.servers.iter().find(|server| server.name == link.server)?;
-    let answer = match link.era() {
-        Era::Legacy => link.ask(method, b"{}").await.ok(),
+async fn list(session: &Arc<Session>, connection: &Arc<Connection>, method: &str) -> Option<Message> {
+    let server = session.set.servers.iter().find(|server| server.name == connection.server)?;
+    let answer = match connection.era() {
+        Era::Legacy => connection.ask(method, b"{}").await.ok(),
         Era::Modern => {
             let request = Message::parse(build::request(&Id::number(0), method, b"{}")).ok()?;
-            let call = Call::new(request, Arc::new(Nowhere));
-            to_modern::exchange(session, &session.general, server, link, &call).await.ok()
+            let call = GatewayCall::new(request, Arc::new(NoClient));
+            to_modern::exchange(session, &session.general, server, connection, &call).await.ok()
         }
     };
     answer.map(|answer| quarantine::cleaned(server, Era::Legacy, method, answer))
@@ -130,18 +130,18 @@ async fn list(session: &Arc<Session>, link: &Arc<Link>, method: &str) -> Option<
 
 /// What is done with the conversations of sessions.
 #[derive(Debug)]
-pub struct Following {
+pub struct CatalogHooks {
     /// What servers listed last.
-    pub memory: Arc<Memory>,
+    pub memory: Arc<CatalogCache>,
 }
 
-impl Conversations for Following {
-    fn follow(&self, session: &Arc<Session>, link: &Arc<Link>) {
-        subscribe::follow(session, link);
+impl SessionHooks for CatalogHooks {
+    fn follow(&self, session: &Arc<Session>, connection: &Arc<Connection>) {
+        subscribe::follow(session, connection);
     }
 
-    fn compare(&self, session: &Arc<Session>, key: String, link: &Arc<Link>) {
-        let (memory, session, link) = (Arc::clone(&self.memory), Arc::clone(session), Arc::clone(link));
-        tokio::spawn(async move { compare(&memory, &session, &key, &link).await });
+    fn compare(&self, session: &Arc<Session>, key: String, connection: &Arc<Connection>) {
+        let (memory, session, connection) = (Arc::clone(&self.memory), Arc::clone(session), Arc::clone(connection));
+        tokio::spawn(async move { compare(&memory, &session, &key, &connection).await });
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::protocol::edit::Object;
+use crate::protocol::edit::JsonObject;
 use crate::protocol::scan::{self, Span};
 use crate::upstream::beginning;
 
@@ -10,7 +10,7 @@ use crate::upstream::beginning;
 const NAMED: usize = 10;
 
 /// What something is called, and its text.
-type Entry = (String, Vec<u8>);
+type ListEntry = (String, Vec<u8>);
 
 /// What was added, removed and changed from one list to the next; nothing if both say the same.
 pub fn between(before: &[u8], after: &[u8], key: &str) -> Option<String> {
@@ -25,7 +25,7 @@ pub fn between(before: &[u8], after: &[u8], key: &str) -> Option<String> {
     (!told.is_empty()).then(|| told.join("; "))
 }
 
-fn told<'a>(what: &str, entries: impl Iterator<Item = &'a Entry>) -> Option<String> {
+fn told<'a>(what: &str, entries: impl Iterator<Item = &'a ListEntry>) -> Option<String> {
     let names: Vec<&str> = entries.map(|(name, _)| name.as_str()).collect();
     let shown: Vec<&str> = names.iter().take(NAMED).copied().collect();
     let more = names.len().saturating_sub(NAMED);
@@ -34,17 +34,17 @@ fn told<'a>(what: &str, entries: impl Iterator<Item = &'a Entry>) -> Option<Stri
 }
 
 /// The entries of a list by what each is called.
-fn entries(list: &[u8], key: &str) -> Vec<Entry> {
+fn entries(list: &[u8], key: &str) -> Vec<ListEntry> {
     let id = match key {
         "resources" => "uri",
         "resourceTemplates" => "uriTemplate",
         _ => "name",
     };
-    let list = Object::of(list).get(key).map(<[u8]>::to_vec).unwrap_or_default();
+    let list = JsonObject::of(list).get(key).map(<[u8]>::to_vec).unwrap_or_default();
     let spans = scan::elements(&list, Span { start: 0, end: list.len() });
     let entry = |span: Span| {
         let json = span.of(&list);
-        let name = Object::of(json).get(id).and_then(scan::text).map(|name| beginning(&name)).unwrap_or_default();
+        let name = JsonObject::of(json).get(id).and_then(scan::text).map(|name| beginning(&name)).unwrap_or_default();
         (name, json.to_vec())
     };
     spans.into_iter().map(entry).collect()

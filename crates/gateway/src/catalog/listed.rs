@@ -4,16 +4,16 @@ use seawall::{Annotations, Effect, Fallback, Policy, Siblings};
 use serde_json::Value;
 
 use super::schema;
-use crate::config::layer::Own;
-use crate::config::layers::{Hints, Rules, ServerRules};
-use crate::protocol::edit::Object;
+use crate::config::layer::GatewayPolicy;
+use crate::config::layers::{PolicyRules, ServerRules, ToolHints};
+use crate::protocol::edit::JsonObject;
 use crate::protocol::scan;
 
 /// What a server says of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedTool {
     /// What it says about repeating it, and about its results.
-    pub hints: Hints,
+    pub hints: ToolHints,
     /// The argument that holds the items of a batch.
     pub(crate) items: Option<String>,
     /// The argument by which the server knows a repeat.
@@ -22,16 +22,16 @@ pub struct Listed {
 
 /// How a tool is treated, once all is known of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Decided {
+pub struct ToolDecision {
     /// Its policy.
     pub policy: Policy,
     /// What the gateway alone knows.
-    pub own: Own,
+    pub own: GatewayPolicy,
     /// The argument by which its server knows a repeat, where calls that carry it may be repeated.
     pub key: Option<String>,
 }
 
-impl Listed {
+impl ListedTool {
     /// The tools of a list, each with what is said of it and what the others tell about it.
     pub fn read_all(raw: &[u8], entries: impl IntoIterator<Item = scan::Span>) -> Vec<(String, Self)> {
         let mut all: Vec<(String, Self)> = entries.into_iter().filter_map(|entry| Self::read(raw, entry)).collect();
@@ -46,7 +46,7 @@ impl Listed {
         let find = |name: &str| members.iter().find(|field| field.is(raw, name)).map(|field| field.value.of(raw));
         let annotations = find("annotations").map(annotations).unwrap_or_default();
         let has_output_schema = find("outputSchema").is_some_and(|schema| schema != b"null");
-        let hints = Hints { annotations, has_output_schema, ..Hints::default() };
+        let hints = ToolHints { annotations, has_output_schema, ..ToolHints::default() };
         let name = find("name").and_then(scan::text)?.into_owned();
         let schema: Value = serde_json::from_slice(find("inputSchema").unwrap_or_default()).unwrap_or_default();
         let (items, key) = (schema::items(&schema).map(str::to_owned), schema::key(&schema).map(str::to_owned));
@@ -54,11 +54,11 @@ impl Listed {
     }
 
     /// How the tool is treated.
-    pub fn decide(&self, rules: &Rules, server: &str, of_server: &ServerRules, name: &str) -> Decided {
+    pub fn decide(&self, rules: &PolicyRules, server: &str, of_server: &ServerRules, name: &str) -> ToolDecision {
         let (mut policy, own) = rules.tool(server, of_server, name, self.hints);
         self.name_items(&mut policy);
         let key = self.open_key(rules, server, of_server, name).filter(|_| policy.effect == Effect::Write);
-        Decided { policy, own, key: key.map(str::to_owned) }
+        ToolDecision { policy, own, key: key.map(str::to_owned) }
     }
 
     /// Tells the steps of a policy what the schema calls the items of a batch.
@@ -71,7 +71,7 @@ impl Listed {
     }
 
     /// The key. The schema is the server's word, like its annotations: it counts where those do.
-    fn open_key(&self, rules: &Rules, server: &str, of_server: &ServerRules, name: &str) -> Option<&str> {
+    fn open_key(&self, rules: &PolicyRules, server: &str, of_server: &ServerRules, name: &str) -> Option<&str> {
         let is_stated = rules.known(server, of_server, name, self.hints).facts.effect.is_some();
         self.key.as_deref().filter(|_| !of_server.distrust_annotations && !is_stated)
     }
@@ -79,7 +79,7 @@ impl Listed {
 
 /// The hints, each on its own: one that is not what it should be is none, and takes no other along.
 fn annotations(json: &[u8]) -> Annotations {
-    let all = Object::of(json);
+    let all = JsonObject::of(json);
     let hint = |name: &str| all.get(name).and_then(|json| serde_json::from_slice(json).ok());
     Annotations {
         read_only_hint: hint("readOnlyHint"),

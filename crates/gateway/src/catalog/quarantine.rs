@@ -7,9 +7,9 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use crate::protocol::edit::{self, Object};
+use crate::protocol::edit::{self, JsonObject};
 use crate::protocol::names::Era;
-use crate::protocol::{Kind, Message, scan};
+use crate::protocol::{Message, MessageKind, scan};
 use crate::runtime::plural::counted;
 use crate::upstream::reply::with_body;
 use crate::upstream::{Server, beginning};
@@ -23,7 +23,8 @@ const SHOWN: usize = 100;
 
 /// A list of tools without those that no client of this era can read; anything else as it is.
 pub fn cleaned(server: &Server, era: Era, method: &str, answer: Message) -> Message {
-    let Some(list) = answer.field("tools").filter(|_| method == "tools/list" && answer.kind() == Kind::Result) else {
+    let Some(list) = answer.field("tools").filter(|_| method == "tools/list" && answer.kind() == MessageKind::Result)
+    else {
         return answer;
     };
     let mut seen = HashSet::new();
@@ -47,7 +48,7 @@ pub fn cleaned(server: &Server, era: Era, method: &str, answer: Message) -> Mess
     if server.startup.note_quarantined(&text) {
         crate::runtime::log::warn(&text);
     }
-    let mut result = Object::of(answer.body_json());
+    let mut result = JsonObject::of(answer.body_json());
     result.set("tools", edit::array(kept));
     result.change("_meta", |meta| {
         meta.set(QUARANTINED, json!({server.name.as_str(): listed}).to_string());

@@ -10,13 +10,13 @@ const LOOKED_AT: usize = 20_000;
 
 /// A process.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Holder {
+pub(super) struct PortHolder {
     pid: u32,
     /// The name of its program, if that may be seen.
     program: String,
 }
 
-impl Holder {
+impl PortHolder {
     /// Whether it runs the same program as we.
     pub(super) fn is_ours(&self) -> bool {
         self.program == own_program()
@@ -41,7 +41,7 @@ fn program(pid: u32) -> String {
 }
 
 /// Who listens on an address.
-pub(super) fn of_port(address: SocketAddr) -> Option<Holder> {
+pub(super) fn of_port(address: SocketAddr) -> Option<PortHolder> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
     let sockets: Vec<String> =
         tables.iter().flat_map(|table| table.lines()).filter_map(|line| listening(line, address)).collect();
@@ -70,7 +70,7 @@ fn in_table(ip: IpAddr) -> String {
 }
 
 /// Whether somebody holds a lock on a file, and who.
-pub(super) fn of_lock(path: &Path) -> Option<Option<Holder>> {
+pub(super) fn of_lock(path: &Path) -> Option<Option<PortHolder>> {
     let (path, file) = (path.canonicalize().ok()?, fs::metadata(path).ok()?);
     let (major, minor) = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
     let name = format!("{major:02x}:{minor:02x}:{}", file.ino());
@@ -80,7 +80,7 @@ pub(super) fn of_lock(path: &Path) -> Option<Option<Holder>> {
 }
 
 /// The first process, other than this, that has a file which is meant.
-fn holding(is_meant: impl Fn(&Path) -> bool) -> Option<Holder> {
+fn holding(is_meant: impl Fn(&Path) -> bool) -> Option<PortHolder> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten().take(LOOKED_AT);
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let has_it = |pid: &u32| {
@@ -88,7 +88,7 @@ fn holding(is_meant: impl Fn(&Path) -> bool) -> Option<Holder> {
         files.filter_map(|file| fs::read_link(file.path()).ok()).any(|link| is_meant(&link))
     };
     let pid = pids.filter(|pid| *pid != std::process::id()).find(has_it)?;
-    Some(Holder { pid, program: program(pid) })
+    Some(PortHolder { pid, program: program(pid) })
 }
 
 #[cfg(test)]

@@ -19,10 +19,10 @@ use futures_util::StreamExt;
 use seawall::Cause;
 use tokio::time::Instant;
 
-use self::needs::Need;
-use self::trouble::Trouble;
+use self::needs::Requirement;
+use self::trouble::ServerTrouble;
 use crate::call::required;
-use crate::catalog::listed::Listed;
+use crate::catalog::listed::ListedTool;
 use crate::catalog::quarantine;
 use crate::client::missing;
 use crate::config::Config;
@@ -30,45 +30,45 @@ use crate::gateway::Gateway;
 use crate::policy::startup;
 use crate::protocol::names::Era;
 use crate::protocol::{limits, scan};
-use crate::upstream::look::{Found, Missed};
-use crate::upstream::status::Seen;
-use crate::upstream::{Failure, Server};
+use crate::upstream::probe::{ProbeFailed, ProbeResult};
+use crate::upstream::status::Observations;
+use crate::upstream::{Server, UpstreamFailure};
 
 /// What was found.
-pub struct Report {
+pub struct CheckReport {
     file: String,
-    servers: Vec<Checked>,
-    needs: Vec<Need>,
+    servers: Vec<CheckedServer>,
+    needs: Vec<Requirement>,
     warnings: Vec<String>,
     /// How it is, though nothing has to be done.
     notes: Vec<String>,
 }
 
 /// What was found of one server.
-struct Checked {
+struct CheckedServer {
     name: String,
     /// The command or the address, as it can be shown.
     way: String,
     took: Duration,
-    found: Result<Fine, Trouble>,
+    found: Result<HealthyServer, ServerTrouble>,
     warnings: Vec<String>,
 }
 
 /// A server that is well.
-struct Fine {
+struct HealthyServer {
     era: Era,
     version: String,
-    tools: Vec<(String, Listed)>,
+    tools: Vec<(String, ListedTool)>,
     /// Tools that no client could read, and why.
     broken: Vec<String>,
     bytes: usize,
 }
 
 /// One server, as it was looked at.
-type Looked = (Result<Found, Missed>, Duration);
+type ServerCheck = (Result<ProbeResult, ProbeFailed>, Duration);
 
 /// Looks at all servers of a gateway that serves nobody, at most so long at each; `progress` hears who is still waited for.
-pub async fn look(gateway: &Gateway, most: Duration, progress: impl Fn(&[&str])) -> Vec<Looked> {
+pub async fn look(gateway: &Gateway, most: Duration, progress: impl Fn(&[&str])) -> Vec<ServerCheck> {
     let mut waiting: Vec<&str> = gateway.servers.iter().map(|server| server.name.as_str()).collect();
     progress(&waiting);
     let looks = gateway.servers.iter().enumerate().map(async |(at, server)| (at, one(server, most).await));
@@ -83,29 +83,29 @@ pub async fn look(gateway: &Gateway, most: Duration, progress: impl Fn(&[&str]))
     looked.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-async fn one(server: &Server, most: Duration) -> Looked {
-    let (opening, began) = (required::opening(), Instant::now());
-    let look = server.look(&opening, limits::PAGES);
+async fn one(server: &Server, most: Duration) -> ServerCheck {
+    let (handshake, began) = (required::handshake(), Instant::now());
+    let look = server.look(&handshake, limits::PAGES);
     let found = tokio::time::timeout(most, look).await;
-    (found.unwrap_or(Err(Missed::Failed(Failure::Silent(most)))), began.elapsed())
+    (found.unwrap_or(Err(ProbeFailed::Failed(UpstreamFailure::Silent(most)))), began.elapsed())
 }
 
 /// Keeps what the servers listed; it is kept when this ends.
-pub async fn keep(gateway: &Gateway, looked: &[Looked]) {
+pub async fn keep(gateway: &Gateway, looked: &[ServerCheck]) {
     let route = gateway.all();
     for (server, (found, _)) in gateway.servers.iter().zip(looked) {
         // What another gateway remembers of a server that is away is no news of it.
         if let Ok(found) = found.as_ref()
             && remembered(found).is_none()
         {
-            startup::keep_found(&route.memory, &route.policies, server, &required::opening(), found);
+            startup::keep_found(&route.memory, &route.policies, server, &required::handshake(), found);
         }
     }
     route.memory.flush().await;
 }
 
 /// What follows from it, once everything has ended: how a process ended is known only then.
-pub fn report(config: &Config, gateway: &Gateway, needs: Vec<Need>, looked: Vec<Looked>) -> Report {
+pub fn report(config: &Config, gateway: &Gateway, needs: Vec<Requirement>, looked: Vec<ServerCheck>) -> CheckReport {
     let mut servers = Vec::new();
     for ((server, configured), (found, took)) in gateway.servers.iter().zip(&config.servers).zip(looked) {
         let seen = server.status.seen();
@@ -116,7 +116,7 @@ pub fn report(config: &Config, gateway: &Gateway, needs: Vec<Need>, looked: Vec<
             },
             Err(missed) => Err(trouble::of(server, &configured.transport, &missed, &seen)),
         };
-        servers.push(Checked {
+        servers.push(CheckedServer {
             name: server.name.clone(),
             way: reached::way(server, &configured.transport),
             took,
@@ -125,13 +125,13 @@ pub fn report(config: &Config, gateway: &Gateway, needs: Vec<Need>, looked: Vec<
         });
     }
     let file = config.source.as_ref().map(|file| file.display().to_string()).unwrap_or_default();
-    let mut report = Report { file, servers, needs, warnings: Vec::new(), notes: Vec::new() };
+    let mut report = CheckReport { file, servers, needs, warnings: Vec::new(), notes: Vec::new() };
     warn::add(config, &mut report);
     report
 }
 
 /// Another gateway in front of it answers from memory, and says so: the server itself is away.
-fn remembered(found: &Found) -> Option<(String, String)> {
+fn remembered(found: &ProbeResult) -> Option<(String, String)> {
     let told = found.pages.iter().find_map(|page| page.meta_json(missing::SERVERS))?;
     let told: serde_json::Value = serde_json::from_slice(told).ok()?;
     let (name, about) = told.as_object()?.iter().next()?;
@@ -139,9 +139,9 @@ fn remembered(found: &Found) -> Option<(String, String)> {
 }
 
 /// What a server listed, without what no client can read.
-fn fine(server: &Arc<Server>, found: &Found) -> Fine {
-    let (era, version) = found.hello.as_ref().map_or((Era::Legacy, ""), |hello| (hello.era, &hello.version));
-    let mut fine = Fine { era, version: version.to_owned(), tools: Vec::new(), broken: Vec::new(), bytes: 0 };
+fn fine(server: &Arc<Server>, found: &ProbeResult) -> HealthyServer {
+    let (era, version) = found.info.as_ref().map_or((Era::Legacy, ""), |info| (info.era, &info.version));
+    let mut fine = HealthyServer { era, version: version.to_owned(), tools: Vec::new(), broken: Vec::new(), bytes: 0 };
     for page in &found.pages {
         let page = quarantine::cleaned(server, era, "tools/list", page.clone());
         let told: serde_json::Value = page
@@ -155,13 +155,13 @@ fn fine(server: &Arc<Server>, found: &Found) -> Fine {
         let Some(list) = page.field("tools") else { continue };
         fine.bytes += list.end - list.start;
         let entries = scan::elements(page.raw(), list).into_iter();
-        fine.tools.extend(Listed::read_all(page.raw(), entries));
+        fine.tools.extend(ListedTool::read_all(page.raw(), entries));
     }
     fine.tools.truncate(limits::LISTED);
     fine
 }
 
-fn noise(seen: &Seen) -> Vec<String> {
+fn noise(seen: &Observations) -> Vec<String> {
     let lines = match seen.noise {
         0 => return Vec::new(),
         1 => "1 line on its stdout was no message and was skipped".to_owned(),
@@ -170,7 +170,7 @@ fn noise(seen: &Seen) -> Vec<String> {
     vec![format!("{lines}; its stdout belongs to MCP, let it log to stderr")]
 }
 
-impl Report {
+impl CheckReport {
     /// Whether every server is well, and the gateway has what it needs.
     pub fn is_well(&self) -> bool {
         self.has_all() && self.servers.iter().all(|server| server.found.is_ok())
@@ -183,7 +183,7 @@ impl Report {
     /// Whether nothing is wrong but credentials.
     pub fn is_only_closed(&self) -> bool {
         let troubles = || self.servers.iter().filter_map(|server| server.found.as_ref().err());
-        let is_closed = |trouble: &Trouble| matches!(trouble.cause, Cause::AuthExpired | Cause::Denied);
+        let is_closed = |trouble: &ServerTrouble| matches!(trouble.cause, Cause::AuthExpired | Cause::Denied);
         let unmet = || self.needs.iter().filter_map(|need| need.found.as_ref().err());
         !self.is_well() && troubles().all(is_closed) && unmet().all(|unmet| unmet.problem == needs::NO_TOKEN)
     }

@@ -12,7 +12,7 @@ use tokio::net::TcpSocket;
 use super::holder;
 use crate::config::{Config, Problem};
 use crate::frontend::http;
-use crate::store::embedded::{self, Trouble};
+use crate::store::embedded::{self, StoreTrouble};
 
 /// How long a disk may take to say what is there.
 const DISK: Duration = Duration::from_secs(10);
@@ -21,18 +21,18 @@ const DISK: Duration = Duration::from_secs(10);
 pub(super) const NO_TOKEN: &str = "no_token";
 
 /// Something that the gateway needs.
-pub struct Need {
+pub struct Requirement {
     /// The section of the configuration.
     pub(super) what: &'static str,
     /// The address or the folder.
     pub(super) at: String,
     /// That it is there, with what is worth knowing; or why it is not.
-    pub(super) found: Result<Option<String>, Unmet>,
+    pub(super) found: Result<Option<String>, UnmetRequirement>,
 }
 
 /// Why the gateway cannot have it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Unmet {
+pub(super) struct UnmetRequirement {
     /// In one word, for programs.
     pub(super) problem: &'static str,
     /// What is the matter.
@@ -41,7 +41,7 @@ pub(super) struct Unmet {
     pub(super) next: String,
 }
 
-impl Need {
+impl Requirement {
     /// What is worth knowing of what is there.
     pub(super) fn note(&self) -> Option<String> {
         let note = self.found.as_ref().ok()?.as_ref()?;
@@ -49,12 +49,12 @@ impl Need {
     }
 }
 
-fn unmet(problem: &'static str, text: impl Into<String>, next: impl Into<String>) -> Unmet {
-    Unmet { problem, text: text.into(), next: next.into() }
+fn unmet(problem: &'static str, text: impl Into<String>, next: impl Into<String>) -> UnmetRequirement {
+    UnmetRequirement { problem, text: text.into(), next: next.into() }
 }
 
 /// Looks at everything that `seawall serve` would open.
-pub async fn look(config: &Config) -> Vec<Need> {
+pub async fn look(config: &Config) -> Vec<Requirement> {
     let mut needs = Vec::new();
     let found = match http::refusal(config.listen) {
         Some(why) => Err(unmet("open_to_others", why, "Listen on 127.0.0.1.")),
@@ -62,38 +62,38 @@ pub async fn look(config: &Config) -> Vec<Need> {
     };
     let is_stated = config.rules.written.has(&["listen"]);
     let found = if is_stated { found } else { softened(found) };
-    needs.push(Need { what: "listen", at: config.listen.to_string(), found });
+    needs.push(Requirement { what: "listen", at: config.listen.to_string(), found });
     if let Some(admin) = &config.admin {
         let is_same = admin.listen.port() != 0 && admin.listen == config.listen;
         let found = match is_same {
             true => Err(unmet("taken", "clients connect there", "Give [admin] a listen of its own.")),
             false => address(admin.listen).and_then(|found| token(&admin.lacking).map_or(Ok(found), Err)),
         };
-        needs.push(Need { what: "admin", at: admin.listen.to_string(), found });
+        needs.push(Requirement { what: "admin", at: admin.listen.to_string(), found });
     }
     if let Some(folder) = config.store.clone() {
         let at = folder.display().to_string();
-        needs.push(Need { what: "store", at, found: in_time(move || store(&folder)).await });
+        needs.push(Requirement { what: "store", at, found: in_time(move || store(&folder)).await });
     }
     needs
 }
 
 /// Operators have a token that is not there.
-fn token(lacking: &[Problem]) -> Option<Unmet> {
+fn token(lacking: &[Problem]) -> Option<UnmetRequirement> {
     let told: Vec<String> = lacking.iter().map(ToString::to_string).collect();
     let next = "Set it where `seawall` is started; until then nothing can be changed there.";
     (!told.is_empty()).then(|| unmet(NO_TOKEN, told.join("; "), next))
 }
 
 /// Who did not say where to listen may never want to: a client may speak stdio to the gateway.
-fn softened(found: Result<Option<String>, Unmet>) -> Result<Option<String>, Unmet> {
+fn softened(found: Result<Option<String>, UnmetRequirement>) -> Result<Option<String>, UnmetRequirement> {
     found.or_else(|unmet| {
         Ok(Some(format!("`seawall serve` could not listen there, unless on stdio: {}. {}", unmet.text, unmet.next)))
     })
 }
 
 /// Whether an address can be listened on. It is taken for a moment, and never listened on.
-fn address(address: SocketAddr) -> Result<Option<String>, Unmet> {
+fn address(address: SocketAddr) -> Result<Option<String>, UnmetRequirement> {
     match bind(address) {
         Ok(()) => Ok(None),
         Err(error) if error.kind() == ErrorKind::AddrInUse => match holder::of_port(address) {
@@ -112,11 +112,11 @@ fn bind(address: SocketAddr) -> io::Result<()> {
     socket.bind(address)
 }
 
-fn taken(by: &str) -> Unmet {
+fn taken(by: &str) -> UnmetRequirement {
     unmet("taken", format!("{by} listens there"), "End it, or choose another port.")
 }
 
-fn unbound(error: &io::Error) -> Unmet {
+fn unbound(error: &io::Error) -> UnmetRequirement {
     let (problem, next) = match error.kind() {
         ErrorKind::PermissionDenied => ("no_permission", "Choose a port from 1024 on, which every user may have."),
         ErrorKind::AddrNotAvailable => {
@@ -129,18 +129,18 @@ fn unbound(error: &io::Error) -> Unmet {
 
 /// Asks the disk on a thread of its own: one that hangs holds up nobody but that.
 async fn in_time(
-    ask: impl FnOnce() -> Result<Option<String>, Unmet> + Send + 'static,
-) -> Result<Option<String>, Unmet> {
+    ask: impl FnOnce() -> Result<Option<String>, UnmetRequirement> + Send + 'static,
+) -> Result<Option<String>, UnmetRequirement> {
     let (tell, told) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || tell.send(ask()));
     let silent = || Err(unmet("timeout", "its disk does not answer", "Is it mounted?"));
     tokio::time::timeout(DISK, told).await.ok().and_then(Result::ok).unwrap_or_else(silent)
 }
 
-fn store(folder: &Path) -> Result<Option<String>, Unmet> {
+fn store(folder: &Path) -> Result<Option<String>, UnmetRequirement> {
     let next = "Give [store] a path that this user can write to.";
     let file = embedded::probe(folder).map_err(|trouble| match &trouble {
-        Trouble::Io { .. } => unmet("cannot_write", trouble.to_string(), next),
+        StoreTrouble::Io { .. } => unmet("cannot_write", trouble.to_string(), next),
         _ => unmet("damaged", trouble.to_string(), "Nothing is repaired or deleted by itself."),
     })?;
     match file.as_deref().and_then(holder::of_lock) {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::needs::Need;
-use super::{Checked, Fine, Report};
+use super::needs::Requirement;
+use super::{CheckReport, CheckedServer, HealthyServer};
 use crate::protocol::names::Era;
 use crate::runtime::log::plain;
 use crate::runtime::plural::counted;
@@ -13,7 +13,7 @@ use crate::runtime::plural::counted;
 /// Bytes of a list that are about one token.
 const TOKEN: usize = 4;
 
-impl Report {
+impl CheckReport {
     /// For people.
     pub fn text(&self) -> String {
         let mut lines = Vec::new();
@@ -55,12 +55,12 @@ impl Report {
         })
     }
 
-    fn fine(&self) -> impl Iterator<Item = &Fine> {
+    fn fine(&self) -> impl Iterator<Item = &HealthyServer> {
         self.servers.iter().filter_map(|server| server.found.as_ref().ok())
     }
 }
 
-impl Need {
+impl Requirement {
     fn json(&self) -> Value {
         let mut told = json!({"ok": self.found.is_ok(), "at": self.at});
         if let Err(unmet) = &self.found {
@@ -72,7 +72,7 @@ impl Need {
     }
 }
 
-impl Checked {
+impl CheckedServer {
     fn lines(&self) -> Vec<String> {
         let took = took(self.took);
         let (mark, mut lines) = match &self.found {
@@ -143,7 +143,8 @@ mod tests {
     fn a_server_cannot_speak_to_the_terminal_or_forge_a_line() {
         let warnings = vec!["names: frob\u{1b}]0;x\u{7}, a\n✓ b".to_owned()];
         let text =
-            Report { file: "f".to_owned(), servers: Vec::new(), needs: Vec::new(), warnings, notes: Vec::new() }.text();
+            CheckReport { file: "f".to_owned(), servers: Vec::new(), needs: Vec::new(), warnings, notes: Vec::new() }
+                .text();
         assert_eq!(text.lines().next(), Some("! names: frob\u{fffd}]0;x\u{fffd}, a\u{fffd}✓ b"));
     }
 }

@@ -1,18 +1,18 @@
 //! What keeps a server from being used, in words, and what to do about it.
 
-use seawall::{Cause, Classifier, Signals};
+use seawall::{Cause, Classifier, FailureSignals};
 
 use super::scheme;
 use crate::config::{Problem, Transport};
-use crate::upstream::look::Missed;
-use crate::upstream::status::Seen;
-use crate::upstream::{Failure, Server};
+use crate::upstream::probe::ProbeFailed;
+use crate::upstream::status::Observations;
+use crate::upstream::{Server, UpstreamFailure};
 
 /// The last lines of stderr that are shown.
 const LINES: usize = 8;
 
 /// What is wrong with a server.
-pub(super) struct Trouble {
+pub(super) struct ServerTrouble {
     /// In one word, for programs.
     pub(super) problem: &'static str,
     /// What happened.
@@ -28,20 +28,20 @@ pub(super) struct Trouble {
 }
 
 /// What a failed look means.
-pub(super) fn of(server: &Server, transport: &Transport, missed: &Missed, seen: &Seen) -> Trouble {
+pub(super) fn of(server: &Server, transport: &Transport, missed: &ProbeFailed, seen: &Observations) -> ServerTrouble {
     if let Transport::Incomplete { lacking } = transport {
         return trouble(server, incomplete(lacking), Cause::AuthExpired, seen);
     }
     let cause = cause(transport, missed);
     // What others said is told without secrets; our own words around it hold none, and have to stay readable.
     let missed = &match missed {
-        Missed::Failed(failure) => Missed::Failed(discreet(server, failure)),
-        Missed::Refused(code, text) => Missed::Refused(*code, server.hidden(text)),
+        ProbeFailed::Failed(failure) => ProbeFailed::Failed(discreet(server, failure)),
+        ProbeFailed::Refused(code, text) => ProbeFailed::Refused(*code, server.hidden(text)),
     };
     let words = match missed {
         _ if matches!(cause, Cause::AuthExpired | Cause::Denied) => closed(transport, cause, &signals(missed).message),
-        Missed::Failed(failure) => failed(transport, failure, seen),
-        Missed::Refused(code, text) => {
+        ProbeFailed::Failed(failure) => failed(transport, failure, seen),
+        ProbeFailed::Refused(code, text) => {
             let text = format!("it refused to list its tools: {text} ({code})");
             ("protocol", text, "Look at the server's own log.".to_owned())
         }
@@ -50,52 +50,56 @@ pub(super) fn of(server: &Server, transport: &Transport, missed: &Missed, seen: 
 }
 
 /// What it means to the library. Credentials do not start a program, whatever the system says of permission.
-fn cause(transport: &Transport, missed: &Missed) -> Cause {
+fn cause(transport: &Transport, missed: &ProbeFailed) -> Cause {
     let is_child = matches!(transport, Transport::Stdio { .. });
     match missed {
-        Missed::Failed(Failure::Unreachable(_) | Failure::Impossible(_)) if is_child => Cause::Network,
+        ProbeFailed::Failed(UpstreamFailure::Unreachable(_) | UpstreamFailure::Impossible(_)) if is_child => {
+            Cause::Network
+        }
         _ => Classifier::new().classify_load(&signals(missed)).cause,
     }
 }
 
 /// It answers, and is itself a gateway that only remembers one of its servers.
-pub(super) fn behind(server: &Server, name: &str, reason: &str, seen: &Seen) -> Trouble {
+pub(super) fn behind(server: &Server, name: &str, reason: &str, seen: &Observations) -> ServerTrouble {
     let text = format!("behind it, {name} is not there: {}", server.hidden(reason));
     let next = "Mend it where that gateway runs: `seawall check` there says more.".to_owned();
     trouble(server, ("behind", text, next), Cause::Network, seen)
 }
 
-fn trouble(server: &Server, (problem, text, next): Words, cause: Cause, seen: &Seen) -> Trouble {
+fn trouble(server: &Server, (problem, text, next): TroubleText, cause: Cause, seen: &Observations) -> ServerTrouble {
     let stderr = last_words(seen).iter().map(|line| server.hidden(line)).collect();
-    Trouble { problem, text, next, cause, exit: seen.last_exit.clone(), stderr }
+    ServerTrouble { problem, text, next, cause, exit: seen.last_exit.clone(), stderr }
 }
 
-fn signals(missed: &Missed) -> Signals {
+fn signals(missed: &ProbeFailed) -> FailureSignals {
     match missed {
-        Missed::Failed(failure) => failure.signals(),
-        Missed::Refused(code, text) => Signals::rpc(*code, text.as_str()),
+        ProbeFailed::Failed(failure) => failure.signals(),
+        ProbeFailed::Refused(code, text) => FailureSignals::rpc(*code, text.as_str()),
     }
 }
 
 /// The same failure, without secrets in what others said.
-fn discreet(server: &Server, failure: &Failure) -> Failure {
+fn discreet(server: &Server, failure: &UpstreamFailure) -> UpstreamFailure {
     let hidden = |text: &String| server.hidden(text);
     match failure {
-        Failure::Unreachable(why) => Failure::Unreachable(hidden(why)),
-        Failure::Impossible(why) => Failure::Impossible(hidden(why)),
-        Failure::Lost(why) => Failure::Lost(hidden(why)),
-        Failure::Handshake(why) => Failure::Handshake(hidden(why)),
-        Failure::Status { status, text, retry_after } => {
-            Failure::Status { status: *status, text: hidden(text), retry_after: retry_after.clone() }
+        UpstreamFailure::Unreachable(why) => UpstreamFailure::Unreachable(hidden(why)),
+        UpstreamFailure::Impossible(why) => UpstreamFailure::Impossible(hidden(why)),
+        UpstreamFailure::Lost(why) => UpstreamFailure::Lost(hidden(why)),
+        UpstreamFailure::Handshake(why) => UpstreamFailure::Handshake(hidden(why)),
+        UpstreamFailure::Status { status, text, retry_after } => {
+            UpstreamFailure::Status { status: *status, text: hidden(text), retry_after: retry_after.clone() }
         }
-        Failure::Away { reason, retry_in } => Failure::Away { reason: hidden(reason), retry_in: *retry_in },
-        Failure::Struck { failure, .. } => discreet(server, failure),
+        UpstreamFailure::Away { reason, retry_in } => {
+            UpstreamFailure::Away { reason: hidden(reason), retry_in: *retry_in }
+        }
+        UpstreamFailure::Struck { failure, .. } => discreet(server, failure),
         other => other.clone(),
     }
 }
 
 /// The end of what it said. It may have been started more than once: what it said again is told once.
-fn last_words(seen: &Seen) -> Vec<&str> {
+fn last_words(seen: &Observations) -> Vec<&str> {
     let mut lines: Vec<&str> = Vec::new();
     for line in seen.stderr.iter().rev() {
         if lines.len() < LINES && !lines.contains(&line.as_str()) {
@@ -106,16 +110,16 @@ fn last_words(seen: &Seen) -> Vec<&str> {
     lines
 }
 
-type Words = (&'static str, String, String);
+type TroubleText = (&'static str, String, String);
 
 /// What its configuration refers to is mostly a credential that nobody has set yet.
-fn incomplete(lacking: &[Problem]) -> Words {
+fn incomplete(lacking: &[Problem]) -> TroubleText {
     let told: Vec<String> = lacking.iter().map(ToString::to_string).collect();
     let next = "Set it where `seawall` is started; the other servers are used without it.".to_owned();
     ("incomplete", told.join("; "), next)
 }
 
-fn closed(transport: &Transport, cause: Cause, said: &str) -> Words {
+fn closed(transport: &Transport, cause: Cause, said: &str) -> TroubleText {
     let has_key = match transport {
         Transport::Stdio { .. } | Transport::Incomplete { .. } => false,
         Transport::Http { headers, .. } | Transport::Sse { headers, .. } | Transport::Ws { headers, .. } => {
@@ -133,29 +137,29 @@ fn closed(transport: &Transport, cause: Cause, said: &str) -> Words {
     (problem, format!("it wants other credentials: {said}"), next.to_owned())
 }
 
-fn failed(transport: &Transport, failure: &Failure, seen: &Seen) -> Words {
+fn failed(transport: &Transport, failure: &UpstreamFailure, seen: &Observations) -> TroubleText {
     let is_child = matches!(transport, Transport::Stdio { .. });
     let by_hand = "Run the command by hand and see what it says.";
     let log = "Look at the server's own log.";
     // A process that ended before it could be asked anything has ended all the same.
-    let has_ended = is_child && seen.last_exit.is_some() && matches!(failure, Failure::Unreachable(_));
-    let ended = has_ended.then(|| Failure::Lost(words_of(failure)));
+    let has_ended = is_child && seen.last_exit.is_some() && matches!(failure, UpstreamFailure::Unreachable(_));
+    let ended = has_ended.then(|| UpstreamFailure::Lost(words_of(failure)));
     let failure = ended.as_ref().unwrap_or(failure);
     let text = plain(failure, seen);
     if let Some((text, next)) = scheme::mistaken(transport, &words_of(failure)) {
         return ("scheme", text, next);
     }
     let (problem, next) = match failure {
-        Failure::Impossible(_) if transport.missing_folder().is_some() => (
+        UpstreamFailure::Impossible(_) if transport.missing_folder().is_some() => (
             "missing_folder",
             "Make it, or write another cwd; one that begins with no / is below the configuration's folder.",
         ),
-        Failure::Impossible(_) if is_child => {
+        UpstreamFailure::Impossible(_) if is_child => {
             ("missing_program", "Install it, or write its full path; programs are looked for in the PATH of `seawall`.")
         }
-        Failure::Unreachable(why) if is_child => return ("cannot_start", why.clone(), by_hand.to_owned()),
-        Failure::Unreachable(why) => unreachable(why),
-        Failure::Silent(_) | Failure::Lost(_) if seen.noise > 0 => {
+        UpstreamFailure::Unreachable(why) if is_child => return ("cannot_start", why.clone(), by_hand.to_owned()),
+        UpstreamFailure::Unreachable(why) => unreachable(why),
+        UpstreamFailure::Silent(_) | UpstreamFailure::Lost(_) if seen.noise > 0 => {
             let lines = match seen.noise {
                 1 => "1 line on its stdout is no message".to_owned(),
                 lines => format!("{lines} lines on its stdout are no messages"),
@@ -163,42 +167,44 @@ fn failed(transport: &Transport, failure: &Failure, seen: &Seen) -> Words {
             let next = "Is it an MCP server? It must write messages to stdout, its log to stderr.";
             return ("malformed", format!("{text}, and {lines}"), next.to_owned());
         }
-        Failure::Silent(_) if is_child => {
+        UpstreamFailure::Silent(_) if is_child => {
             ("timeout", "Run the command by hand: does it still install something, or wait for something?")
         }
-        Failure::Silent(_) => ("timeout", "Is it an MCP server, and is it busy?"),
-        Failure::Lost(_) if is_child => ("ended", by_hand),
-        Failure::Lost(_) => {
+        UpstreamFailure::Silent(_) => ("timeout", "Is it an MCP server, and is it busy?"),
+        UpstreamFailure::Lost(_) if is_child => ("ended", by_hand),
+        UpstreamFailure::Lost(_) => {
             let tls =
                 scheme::with_tls(transport).map(|scheme| format!(" If it speaks TLS, write {scheme}:// in its url."));
             return ("lost", text, format!("{log}{}", tls.unwrap_or_default()));
         }
-        Failure::Broken(_) => ("malformed", "Is it an MCP server, and is its type right?"),
-        Failure::Status { status: 400 | 404 | 405 | 406 | 415, .. } | Failure::Handshake(_) if !is_child => {
+        UpstreamFailure::Broken(_) => ("malformed", "Is it an MCP server, and is its type right?"),
+        UpstreamFailure::Status { status: 400 | 404 | 405 | 406 | 415, .. } | UpstreamFailure::Handshake(_)
+            if !is_child =>
+        {
             ("protocol", "Is the path of its url right? Many servers are at /mcp or /sse.")
         }
-        Failure::Handshake(_) => ("protocol", "Is it an MCP server?"),
-        Failure::Status { .. } => ("http", log),
+        UpstreamFailure::Handshake(_) => ("protocol", "Is it an MCP server?"),
+        UpstreamFailure::Status { .. } => ("http", log),
         _ => ("unreachable", log),
     };
     (problem, text, next.to_owned())
 }
 
 /// What others said in it.
-fn words_of(failure: &Failure) -> String {
+fn words_of(failure: &UpstreamFailure) -> String {
     match failure {
-        Failure::Unreachable(why) | Failure::Lost(why) | Failure::Handshake(why) => why.clone(),
-        Failure::Status { text, .. } => text.clone(),
+        UpstreamFailure::Unreachable(why) | UpstreamFailure::Lost(why) | UpstreamFailure::Handshake(why) => why.clone(),
+        UpstreamFailure::Status { text, .. } => text.clone(),
         _ => String::new(),
     }
 }
 
 /// A failure as a sentence; how a process ended is told once.
-fn plain(failure: &Failure, seen: &Seen) -> String {
+fn plain(failure: &UpstreamFailure, seen: &Observations) -> String {
     match (failure, &seen.last_exit) {
-        (Failure::Lost(_), Some(exit)) => format!("its process ended ({exit}) before it answered"),
-        (Failure::Lost(why), None) => format!("it was lost: {why}"),
-        (Failure::Impossible(why), _) => why.clone(),
+        (UpstreamFailure::Lost(_), Some(exit)) => format!("its process ended ({exit}) before it answered"),
+        (UpstreamFailure::Lost(why), None) => format!("it was lost: {why}"),
+        (UpstreamFailure::Impossible(why), _) => why.clone(),
         _ => format!("it {failure}"),
     }
 }

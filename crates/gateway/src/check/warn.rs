@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use seawall::{Annotations, Fallback, Ground};
 
-use super::needs::Need;
-use super::{Fine, Report};
-use crate::catalog::listed::Listed;
+use super::needs::Requirement;
+use super::{CheckReport, HealthyServer};
+use crate::catalog::listed::ListedTool;
 use crate::catalog::names;
 use crate::config::layers::glob;
 use crate::config::{Config, ServerConfig, Transport, nearest};
@@ -18,7 +18,7 @@ const LONGEST: usize = 64;
 const SHOWN: usize = 5;
 
 /// Adds what there is to say to each server, and of all together.
-pub(super) fn add(config: &Config, report: &mut Report) {
+pub(super) fn add(config: &Config, report: &mut CheckReport) {
     let is_prefixed = config.rules.prefix.is_used(report.servers.len());
     for (checked, configured) in report.servers.iter_mut().zip(&config.servers) {
         if let Ok(fine) = &checked.found {
@@ -26,7 +26,7 @@ pub(super) fn add(config: &Config, report: &mut Report) {
         }
     }
     report.warnings = config.warnings.iter().map(ToString::to_string).collect();
-    report.warnings.extend(report.needs.iter().filter_map(Need::note));
+    report.warnings.extend(report.needs.iter().filter_map(Requirement::note));
     report.warnings.extend(patterns(config, report));
     report.warnings.extend(alike(report, is_prefixed));
     report.warnings.extend(stand_ins(config, report));
@@ -47,7 +47,7 @@ fn processes(config: &Config) -> Option<String> {
     })
 }
 
-fn of_server(config: &Config, server: &ServerConfig, fine: &Fine, is_prefixed: bool) -> Vec<String> {
+fn of_server(config: &Config, server: &ServerConfig, fine: &HealthyServer, is_prefixed: bool) -> Vec<String> {
     let public = |name: &str| if is_prefixed { names::public(&server.name, name) } else { name.to_owned() };
     let mut warnings = Vec::new();
     let mut warn = |found: Vec<String>, text: &str| {
@@ -59,9 +59,9 @@ fn of_server(config: &Config, server: &ServerConfig, fine: &Fine, is_prefixed: b
     let names = || fine.tools.iter().map(|(name, _)| public(name));
     let long = names().filter(|name| name.chars().count() > LONGEST).collect();
     warn(long, "longer than 64 letters, which some clients refuse");
-    let is_bare = |(_, listed): &&(String, Listed)| listed.hints.annotations == Annotations::default();
-    let bare: Vec<&(String, Listed)> = fine.tools.iter().filter(is_bare).collect();
-    let is_unknown = |(name, listed): &(String, Listed)| {
+    let is_bare = |(_, listed): &&(String, ListedTool)| listed.hints.annotations == Annotations::default();
+    let bare: Vec<&(String, ListedTool)> = fine.tools.iter().filter(is_bare).collect();
+    let is_unknown = |(name, listed): &(String, ListedTool)| {
         let known = config.rules.known(&server.name, &server.rules, name, listed.hints);
         known.facts.judge_effect().1 == Ground::Unknown
     };
@@ -82,7 +82,7 @@ fn of_server(config: &Config, server: &ServerConfig, fine: &Fine, is_prefixed: b
 }
 
 /// Names that are the same to a client that puts `_` for what it does not know.
-fn alike(report: &Report, is_prefixed: bool) -> Option<String> {
+fn alike(report: &CheckReport, is_prefixed: bool) -> Option<String> {
     let mut seen: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for checked in &report.servers {
         for (name, _) in checked.found.iter().flat_map(|fine| &fine.tools) {
@@ -96,7 +96,7 @@ fn alike(report: &Report, is_prefixed: bool) -> Option<String> {
 }
 
 /// Patterns that fit no tool, where all is known that they could fit.
-fn patterns(config: &Config, report: &Report) -> Vec<String> {
+fn patterns(config: &Config, report: &CheckReport) -> Vec<String> {
     let mut warnings = Vec::new();
     for (pattern, _) in &config.rules.tools {
         let Some((of, tool)) = pattern.split_once('/') else { continue };
@@ -113,7 +113,7 @@ fn patterns(config: &Config, report: &Report) -> Vec<String> {
 }
 
 /// Tools that are to stand in for others, and that nobody has.
-fn stand_ins(config: &Config, report: &Report) -> Vec<String> {
+fn stand_ins(config: &Config, report: &CheckReport) -> Vec<String> {
     let rules = &config.rules;
     let of_servers = config.servers.iter().map(|server| &server.rules.layer);
     let layers = rules.kinds.iter().map(|(_, layer)| layer).chain([&rules.defaults]).chain(of_servers);
@@ -134,7 +134,7 @@ fn stand_ins(config: &Config, report: &Report) -> Vec<String> {
 }
 
 /// Writes that would wait if they could.
-fn queued(config: &Config, report: &Report) -> Option<String> {
+fn queued(config: &Config, report: &CheckReport) -> Option<String> {
     let mut count = 0;
     for (checked, server) in report.servers.iter().zip(&config.servers) {
         let tools = checked.found.as_ref().map(|fine| fine.tools.as_slice()).unwrap_or_default();
@@ -149,7 +149,7 @@ fn queued(config: &Config, report: &Report) -> Option<String> {
 }
 
 /// The tools of the servers that are meant; nothing if one of them could not be asked.
-fn tools(report: &Report, is_meant: impl Fn(&str) -> bool) -> Option<Vec<&str>> {
+fn tools(report: &CheckReport, is_meant: impl Fn(&str) -> bool) -> Option<Vec<&str>> {
     let mut names = Vec::new();
     for checked in report.servers.iter().filter(|checked| is_meant(&checked.name)) {
         names.extend(checked.found.as_ref().ok()?.tools.iter().map(|(name, _)| name.as_str()));

@@ -8,9 +8,9 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 
-use super::given::{located, variable};
-use super::serve::{Stop, end, memory};
-use super::{AUTH, Ended, UNREACHABLE, USAGE};
+use super::config_args::{located, variable};
+use super::serve::{StopSignals, end, memory};
+use super::{AUTH, CommandEnd, UNREACHABLE, USAGE};
 use crate::check;
 use crate::config;
 use crate::config::{Config, Problem};
@@ -19,7 +19,7 @@ use crate::runtime::log;
 
 /// What `check` can be told.
 #[derive(Args, Debug)]
-pub(super) struct Check {
+pub(super) struct CheckArgs {
     /// Seawall's own configuration, or a client's MCP file as it is
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -40,7 +40,7 @@ fn time(text: &str) -> Result<Duration, String> {
 }
 
 /// Looks at everything that is configured. What it says is its output; an exit code says how bad it is.
-pub(super) async fn run(asked: &Check) -> Ended {
+pub(super) async fn run(asked: &CheckArgs) -> CommandEnd {
     let path = located(asked.config.as_deref()).map_err(|why| (USAGE, why))?;
     let config = config::load(&path, &variable).map_err(|problems| {
         if asked.json {
@@ -67,9 +67,9 @@ fn told(problem: &Problem) -> serde_json::Value {
     json!({"file": file, "line": problem.line, "field": problem.field, "text": problem.text})
 }
 
-async fn report(config: &Config, asked: &Check) -> Result<check::Report, (u8, String)> {
+async fn report(config: &Config, asked: &CheckArgs) -> Result<check::CheckReport, (u8, String)> {
     let timeout = asked.timeout;
-    let mut stop = Stop::new()?;
+    let mut stop = StopSignals::new()?;
     // What servers say is part of the report, where it matters.
     log::hush(true);
     // A check makes no store: what is kept in one that is not there yet is kept by the first gateway.

@@ -4,19 +4,19 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::given::{configured, variable, warn};
+use super::config_args::{configured, variable, warn};
 use super::serve::memory_folder;
-use super::{Ended, USAGE};
-use crate::catalog::listed::Listed;
+use super::{CommandEnd, USAGE};
+use crate::catalog::listed::ListedTool;
 use crate::config::{Config, ServerConfig};
-use crate::policy::explain::find::{Has, find, not_listed};
-use crate::policy::explain::{Asked, explain};
+use crate::policy::explain::find::{ServerTools, find, not_listed};
+use crate::policy::explain::{ExplainQuery, explain};
 use crate::protocol::{Message, limits, scan};
 use crate::store::catalog_cache;
 
 /// What `explain` can be told.
 #[derive(Args, Debug)]
-pub(super) struct Explain {
+pub(super) struct ExplainArgs {
     /// The tool: server/tool, server__tool, or its own name where only one server has it
     #[arg(value_name = "TOOL")]
     tool: String,
@@ -29,16 +29,16 @@ pub(super) struct Explain {
 }
 
 /// Says how a tool is treated. Starts nothing and connects to nothing.
-pub(super) fn run(explain: &Explain) -> Ended {
+pub(super) fn run(explain: &ExplainArgs) -> CommandEnd {
     let config = configured(explain.config.as_deref()).map_err(|problems| (USAGE, problems))?;
     warn(&config);
     let folder = memory_folder(&config);
     let lists: Vec<_> = config.servers.iter().map(|server| listed(folder.as_deref(), server)).collect();
-    let has = |(server, list): (&ServerConfig, &List)| Has {
+    let has = |(server, list): (&ServerConfig, &KnownTools)| ServerTools {
         server: server.name.clone(),
         tools: list.as_ref().map(|tools| tools.iter().map(|(name, _)| name.clone()).collect()),
     };
-    let known: Vec<Has> = config.servers.iter().zip(&lists).map(has).collect();
+    let known: Vec<ServerTools> = config.servers.iter().zip(&lists).map(has).collect();
     let (at, tool) = find(&explain.tool, &known).map_err(|why| (USAGE, why))?;
     let mut told = self::explain(&asked(&config, at, &tool, lists[at].as_ref()));
     told.notes.extend(match lists[at] {
@@ -53,11 +53,16 @@ pub(super) fn run(explain: &Explain) -> Ended {
 }
 
 /// The tools that a server listed, with what it says of each.
-type List = Option<Vec<(String, Listed)>>;
+type KnownTools = Option<Vec<(String, ListedTool)>>;
 
-fn asked<'a>(config: &'a Config, at: usize, tool: &'a str, list: Option<&'a Vec<(String, Listed)>>) -> Asked<'a> {
+fn asked<'a>(
+    config: &'a Config,
+    at: usize,
+    tool: &'a str,
+    list: Option<&'a Vec<(String, ListedTool)>>,
+) -> ExplainQuery<'a> {
     let server = &config.servers[at];
-    Asked {
+    ExplainQuery {
         file: config.source.as_deref(),
         rules: &config.rules,
         server: &server.name,
@@ -73,13 +78,13 @@ fn asked<'a>(config: &'a Config, at: usize, tool: &'a str, list: Option<&'a Vec<
 }
 
 /// What a server listed when it was last seen, to whomever.
-fn listed(folder: Option<&Path>, server: &ServerConfig) -> List {
+fn listed(folder: Option<&Path>, server: &ServerConfig) -> KnownTools {
     let pages = catalog_cache::last_list(folder?, &server.transport.remembered_as(&server.name), "tools/list")?;
     let tools = |page: &bytes::Bytes| {
         let raw = [br#"{"jsonrpc":"2.0","id":0,"result":"#.as_slice(), page, b"}"].concat();
         let page = Message::parse(raw.into()).ok()?;
         let entries = scan::elements(page.raw(), page.field("tools")?);
-        Some(Listed::read_all(page.raw(), entries))
+        Some(ListedTool::read_all(page.raw(), entries))
     };
     Some(pages.iter().filter_map(tools).flatten().take(limits::LISTED).collect())
 }

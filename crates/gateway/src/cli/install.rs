@@ -4,17 +4,17 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::given::variable;
-use super::{Ended, USAGE, out};
+use super::config_args::variable;
+use super::{CommandEnd, USAGE, out};
 use crate::check::reached::shell;
-use crate::config::client_files::file::Current;
-use crate::config::client_files::{Deed, Fate, Plan, Then, clients, plan};
+use crate::config::client_files::file::ClientFile;
+use crate::config::client_files::{FileAction, FilePlan, PlannedServer, ServerFate, clients, plan};
 use crate::runtime::log::plain;
 use crate::runtime::plural::counted;
 
 /// What both can be told.
 #[derive(Args, Debug)]
-pub(super) struct Target {
+pub(super) struct ClientFileArgs {
     /// A client by its name, or its MCP file
     #[arg(value_name = "CLIENT|FILE")]
     file: String,
@@ -28,16 +28,16 @@ pub(super) struct Target {
 
 /// What `install` can be told.
 #[derive(Args, Debug)]
-pub(super) struct Install {
+pub(super) struct InstallArgs {
     #[command(flatten)]
-    target: Target,
+    target: ClientFileArgs,
     /// What the client starts [default: the full path of this program]
     #[arg(long, value_name = "PROGRAM")]
     command: Option<String>,
 }
 
 /// Puts Seawall before the servers of a client.
-pub(super) fn install(install: &Install) -> Ended {
+pub(super) fn install(install: &InstallArgs) -> CommandEnd {
     let command = install.command.clone().or_else(this_program);
     let command = command.ok_or((USAGE, "this program does not know its own path: give --command".to_owned()))?;
     let given = install.command.as_ref().map(|command| format!(" --command {}", shell(command)));
@@ -45,20 +45,20 @@ pub(super) fn install(install: &Install) -> Ended {
         "install",
         &given.unwrap_or_default(),
         &install.target,
-        Deed::Install { seawall: &command, path: &variable("PATH").unwrap_or_default() },
+        FileAction::Install { seawall: &command, path: &variable("PATH").unwrap_or_default() },
     )
 }
 
 /// Takes it away again.
-pub(super) fn uninstall(target: &Target) -> Ended {
-    run("uninstall", "", target, Deed::Uninstall)
+pub(super) fn uninstall(target: &ClientFileArgs) -> CommandEnd {
+    run("uninstall", "", target, FileAction::Uninstall)
 }
 
-fn run(name: &str, given: &str, target: &Target, deed: Deed<'_>) -> Ended {
+fn run(name: &str, given: &str, target: &ClientFileArgs, deed: FileAction<'_>) -> CommandEnd {
     let home = variable("HOME").map(PathBuf::from);
     let path = clients::file(&target.file, Path::new(""), home.as_deref()).map_err(|why| (USAGE, why))?;
     let wrong = |why: String| (USAGE, format!("{}: {why}", path.display()));
-    let current = Current::read(&path).map_err(wrong)?;
+    let current = ClientFile::read(&path).map_err(wrong)?;
     let plan = plan(&path, current.text(), deed, &target.server).map_err(|problems| (USAGE, problems.to_string()))?;
     out(shown(&path, &plan, deed, target.write).trim_end());
     if plan.changed() == 0 {
@@ -80,21 +80,21 @@ fn run(name: &str, given: &str, target: &Target, deed: Deed<'_>) -> Ended {
 }
 
 /// What becomes of each server. Its arguments are not shown: they may hold what nobody else should see.
-fn shown(path: &Path, plan: &Plan, deed: Deed<'_>, writes: bool) -> String {
+fn shown(path: &Path, plan: &FilePlan, deed: FileAction<'_>, writes: bool) -> String {
     let (changed, all) = (plan.changed(), counted(plan.servers.len(), "server"));
     let does = match (deed, writes) {
-        (Deed::Install { .. }, false) => "would start through Seawall",
-        (Deed::Install { .. }, true) => "start through Seawall from now on",
-        (Deed::Uninstall, false) => "would start without Seawall again",
-        (Deed::Uninstall, true) => "start without Seawall again",
+        (FileAction::Install { .. }, false) => "would start through Seawall",
+        (FileAction::Install { .. }, true) => "start through Seawall from now on",
+        (FileAction::Uninstall, false) => "would start without Seawall again",
+        (FileAction::Uninstall, true) => "start without Seawall again",
     };
     let mut text = format!("{}: {changed} of {all} {does}\n", path.display());
-    for Fate { name, project, line, then } in &plan.servers {
+    for ServerFate { name, project, line, then } in &plan.servers {
         let of = project.as_ref().map(|project| format!(" of {}", plain(project))).unwrap_or_default();
         let name = format!("{}{of}", plain(name));
         match then {
-            Then::Left(why) => text.push_str(&format!("\n{name} (line {line}) {why}\n")),
-            Then::Changed(from, words) => {
+            PlannedServer::Left(why) => text.push_str(&format!("\n{name} (line {line}) {why}\n")),
+            PlannedServer::Changed(from, words) => {
                 let to = words.iter().map(|word| shell(word)).collect::<Vec<_>>().join(" ");
                 let (from, to) = (plain(&shell(from)), plain(&to));
                 text.push_str(&format!("\n{name} (line {line})\n  - {from} …\n  + {to} …\n"));

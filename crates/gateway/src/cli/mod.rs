@@ -1,8 +1,8 @@
 //! The command line: what `seawall` can be told, and what it does then.
 
 mod check;
+mod config_args;
 mod explain;
-mod given;
 mod hint;
 mod install;
 mod remote;
@@ -42,33 +42,33 @@ enum Command {
         after_help = "Examples:\n  seawall run -- npx -y @modelcontextprotocol/server-everything\n  seawall run https://mcp.example/mcp\n\n\
                             In a client's configuration put `seawall run --` before the server's own command."
     )]
-    Run(Run),
+    Run(RunArgs),
     /// Serve all configured servers on one endpoint
     #[command(
         after_help = "Examples:\n  seawall serve --config seawall.toml\n  seawall serve --config ~/.cursor/mcp.json --listen 127.0.0.1:7332\n\n\
                             All servers are at /mcp, with tools named <server>__<tool> (of an only server as it names them, unless prefix = \"always\"); one server alone is at /mcp/<server>."
     )]
-    Serve(Serve),
+    Serve(ServeArgs),
     /// Look at everything that is configured: connects, lists, calls no tool
     #[command(
         after_help = "Examples:\n  seawall check\n  seawall check --config .mcp.json --json | jq '.servers[] | select(.ok | not)'\n\n\
                             Exit codes: 0 all servers are well, 1 the configuration is wrong, 3 only credentials are missing, 4 a server, or something that the gateway needs, is not there."
     )]
-    Check(check::Check),
+    Check(check::CheckArgs),
     /// Say how a tool is treated, and where each value comes from
     #[command(
         after_help = "Examples:\n  seawall explain github/create_issue\n  seawall explain github__create_issue --json | jq '.values.timeout'\n\n\
                             Starts nothing and connects to nothing: what a server says of its tools is known from when it was last used."
     )]
-    Explain(explain::Explain),
+    Explain(explain::ExplainArgs),
     /// Put Seawall before the servers of a client that is set up already
     #[command(after_help = "Examples:\n  seawall install cursor\n  seawall install .mcp.json --write\n\n\
                             Clients: claude-desktop, claude-code, codex, cursor, gemini, vscode, windsurf: the project's file where there is one, else yours.\n\
                             Only the commands change; everything else in the file stays as it is, and a copy of it is kept.")]
-    Install(install::Install),
+    Install(install::InstallArgs),
     /// Take Seawall away again: each server is started by its own command
     #[command(after_help = "Examples:\n  seawall uninstall cursor\n  seawall uninstall .mcp.json --write")]
-    Uninstall(install::Target),
+    Uninstall(install::ClientFileArgs),
     /// Write the JSON schema of the configuration, for editors
     #[command(after_help = "Examples:\n  seawall schema > seawall.schema.json\n\n\
                             With `#:schema ./seawall.schema.json` as its first line, editors complete and check a seawall.toml.")]
@@ -76,15 +76,15 @@ enum Command {
     /// See what Seawall does: faulty servers, the same calls direct and through Seawall, a table
     #[command(after_help = "Examples:\n  seawall demo\n  seawall demo --seed 7 --calls 200\n\n\
                             Nothing is needed and nothing is left behind. The same seed gives the same counts.")]
-    Demo(Demo),
+    Demo(DemoArgs),
     #[command(flatten)]
-    Remote(remote::Remote),
+    Remote(remote::RemoteCommand),
     /// Serve the faulty server of the demo on stdio (used by seawall itself)
     #[command(hide = true)]
     FaultyServer { folder: PathBuf },
     /// Become a server's process (used by seawall itself)
     #[command(hide = true)]
-    StartServer(StartServer),
+    StartServer(StartServerArgs),
     /// Outlive a gateway and end what it leaves behind (used by seawall itself)
     #[command(hide = true)]
     WatchGateway {
@@ -95,14 +95,14 @@ enum Command {
 }
 
 #[derive(Args, Debug)]
-struct StartServer {
+struct StartServerArgs {
     parent: u32,
     #[arg(last = true)]
     command: Vec<String>,
 }
 
 #[derive(Args, Debug)]
-struct Demo {
+struct DemoArgs {
     /// Where chance begins
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -115,7 +115,7 @@ struct Demo {
 }
 
 #[derive(Args, Debug)]
-struct Run {
+struct RunArgs {
     /// Seawall's own configuration, or a client's MCP file as it is
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -134,7 +134,7 @@ struct Run {
 }
 
 #[derive(Args, Debug)]
-struct Serve {
+struct ServeArgs {
     /// Seawall's own configuration, or a client's MCP file as it is
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -186,7 +186,7 @@ pub async fn run(cli: Cli) -> ExitCode {
     let is_gateway = matches!(cli.command, Command::Run(_) | Command::Serve(_));
     let ended = match cli.command {
         Command::StartServer(_) | Command::WatchGateway { .. } => Ok(()),
-        Command::Demo(Demo { seed, calls, pace }) => {
+        Command::Demo(DemoArgs { seed, calls, pace }) => {
             let played = demo::run(seed, calls, pace).await;
             played.map_err(|error| (UNREACHABLE, format!("the demo could not be played: {error}")))
         }
@@ -197,7 +197,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         }
         Command::Run(run) => {
             let no_memory = run.no_memory;
-            match given::wrapped(run) {
+            match config_args::wrapped(run) {
                 Ok(config) => on_stdio(&config, memory(&config, no_memory)).await,
                 Err(problems) => Err((USAGE, problems)),
             }
@@ -210,7 +210,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Explain(explain) => explain::run(&explain),
         Command::Install(install) => install::install(&install),
         Command::Uninstall(uninstall) => install::uninstall(&uninstall),
-        Command::Serve(serve) => match given::served(&serve) {
+        Command::Serve(serve) => match config_args::served(&serve) {
             Ok(config) if serve.stdio => on_stdio(&config, memory(&config, serve.no_memory)).await,
             Ok(config) => on_http(&config, memory(&config, serve.no_memory)).await,
             Err(problems) => Err((USAGE, problems)),
@@ -233,4 +233,4 @@ fn out(text: &str) {
 }
 
 /// How a command ended: well, or with an exit code and what to tell.
-type Ended = Result<(), (u8, String)>;
+type CommandEnd = Result<(), (u8, String)>;

@@ -1,21 +1,21 @@
 //! The commands that talk to a running gateway: what each can be told. What it then does is in `deeds`.
 
-mod deeds;
+mod actions;
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-pub(super) use self::deeds::run;
+pub(super) use self::actions::run;
 
 /// What can be asked of a running gateway.
 #[derive(Debug, Subcommand)]
-pub(super) enum Remote {
+pub(super) enum RemoteCommand {
     /// Show a running gateway at a glance
     #[command(after_help = "Examples:\n  seawall status\n  seawall status --config seawall.toml --json")]
     Status {
         #[command(flatten)]
-        at: At,
+        at: AdminArgs,
     },
     /// Show the breakers of a running gateway; reset one, hold it open, leave it out
     #[command(after_help = "Examples:\n  seawall breakers\n  seawall breakers reset github__get_issue\n  \
@@ -23,31 +23,31 @@ pub(super) enum Remote {
                             What is forced stays so until it is forced to auto, or the gateway ends.")]
     Breakers {
         #[command(flatten)]
-        at: At,
+        at: AdminArgs,
         #[command(subcommand)]
-        deed: Option<BreakerDeed>,
+        deed: Option<BreakerAction>,
     },
     /// Show the writes that wait for their server; send one at once, or drop it
     #[command(after_help = "Examples:\n  seawall queue\n  seawall queue retry q17\n  seawall queue drop q17")]
     Queue {
         #[command(flatten)]
-        at: At,
+        at: AdminArgs,
         #[command(subcommand)]
-        deed: Option<QueueDeed>,
+        deed: Option<QueueAction>,
     },
     /// Show the servers of a running gateway, or restart one
     #[command(after_help = "Examples:\n  seawall servers\n  seawall servers restart github")]
     Servers {
         #[command(flatten)]
-        at: At,
+        at: AdminArgs,
         #[command(subcommand)]
-        deed: Option<ServerDeed>,
+        deed: Option<ServerAction>,
     },
     /// Show what a server said last on stderr
     #[command(after_help = "Examples:\n  seawall logs github")]
     Logs {
         #[command(flatten)]
-        at: At,
+        at: AdminArgs,
         /// The server
         name: String,
     },
@@ -56,7 +56,7 @@ pub(super) enum Remote {
                             seawall tap --last 1000 --json")]
     Tap {
         #[command(flatten)]
-        at: At,
+        at: AdminArgs,
         /// Only this tool
         #[arg(long)]
         tool: Option<String>,
@@ -71,7 +71,7 @@ pub(super) enum Remote {
 
 /// Where the gateway is, and how its answer is shown.
 #[derive(Args, Debug)]
-pub(super) struct At {
+pub(super) struct AdminArgs {
     /// The gateway's configuration: its [admin] section says where it is
     #[arg(long, value_name = "FILE", global = true, conflicts_with = "admin")]
     config: Option<PathBuf>,
@@ -84,7 +84,7 @@ pub(super) struct At {
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum BreakerDeed {
+pub(super) enum BreakerAction {
     /// Close a breaker and forget its failures
     Reset {
         /// The tool, as `seawall breakers` shows it
@@ -99,19 +99,19 @@ pub(super) enum BreakerDeed {
         /// The tool, as `seawall breakers` shows it
         tool: String,
         /// open: no call passes; closed: every call passes; auto: it decides by itself
-        state: Forced,
+        state: ForcedArg,
     },
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum Forced {
+pub(super) enum ForcedArg {
     Open,
     Closed,
     Auto,
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum QueueDeed {
+pub(super) enum QueueAction {
     /// Show what waits, is being sent, or was given up
     List {
         /// Also what was made
@@ -140,7 +140,7 @@ pub(super) enum QueueDeed {
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum ServerDeed {
+pub(super) enum ServerAction {
     /// Start a server anew; its clients keep their sessions
     Restart {
         /// The server

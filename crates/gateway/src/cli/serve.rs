@@ -6,66 +6,71 @@ use std::time::{Duration, SystemTime};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::given::{tell_lacking, variable, warn};
-use super::{Ended, UNREACHABLE, USAGE};
+use super::config_args::{tell_lacking, variable, warn};
+use super::{CommandEnd, UNREACHABLE, USAGE};
 use crate::admin;
 use crate::call::required;
 use crate::config::Config;
-use crate::frontend::guard::Guard;
-use crate::frontend::http::Listener;
+use crate::frontend::guard::OriginGuard;
+use crate::frontend::http::HttpListener;
 use crate::frontend::stdio;
 use crate::gateway::Gateway;
 use crate::runtime::log;
-use crate::store::catalog_cache::Memory;
-use crate::store::embedded::{Bounds, Store, Trouble};
-use crate::upstream::mark;
+use crate::store::catalog_cache::CatalogCache;
+use crate::store::embedded::{QueueBounds, QueueStore, StoreTrouble};
+use crate::upstream::orphans;
 
 /// What is remembered stands in the store where there is one.
-pub(super) fn memory(config: &Config, is_off: bool) -> Memory {
+pub(super) fn memory(config: &Config, is_off: bool) -> CatalogCache {
     let folder = memory_folder(config).filter(|_| !is_off);
     if folder.is_none() && !is_off {
         log::warn(
             "neither XDG_STATE_HOME nor HOME is set: nothing is remembered, also no write that is under way when seawall is killed",
         );
     }
-    Memory::new(folder)
+    CatalogCache::new(folder)
 }
 
 /// Where it stands.
 pub(super) fn memory_folder(config: &Config) -> Option<PathBuf> {
     let folder = config.store.as_ref().map(|store| store.join("memory"));
-    folder.or_else(|| Memory::default_folder(&variable))
+    folder.or_else(|| CatalogCache::default_folder(&variable))
 }
 
-async fn gateway(config: &Config, memory: Memory, store: Option<Store>) -> Result<Arc<Gateway>, (u8, String)> {
+async fn gateway(
+    config: &Config,
+    memory: CatalogCache,
+    store: Option<QueueStore>,
+) -> Result<Arc<Gateway>, (u8, String)> {
     tell_lacking(config);
     let gateway = Gateway::new(config, memory, store)
         .map_err(|error| (UNREACHABLE, format!("cannot prepare connections: {error}")))?;
     // What a gateway that crashed has left behind goes; nobody waits for that.
-    gateway.lifecycle.spawn(mark::sweep());
+    gateway.lifecycle.spawn(orphans::sweep());
     Ok(gateway)
 }
 
 /// The store that the configuration names; one that cannot be read is told before anything starts.
 #[expect(clippy::disallowed_methods, reason = "what waits in the store expires by wall time")]
-async fn store(config: &Config) -> Result<Option<Store>, Trouble> {
+async fn store(config: &Config) -> Result<Option<QueueStore>, StoreTrouble> {
     let Some(folder) = config.store.clone() else { return Ok(None) };
-    let opened = tokio::task::spawn_blocking(move || Store::open(&folder, Bounds::default(), SystemTime::now())).await;
+    let opened =
+        tokio::task::spawn_blocking(move || QueueStore::open(&folder, QueueBounds::default(), SystemTime::now())).await;
     opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())).map(Some)
 }
 
-pub(super) async fn on_stdio(config: &Config, memory: Memory) -> Ended {
+pub(super) async fn on_stdio(config: &Config, memory: CatalogCache) -> CommandEnd {
     warn(config);
     // A client's server must not fail because another client's has the store, or the port.
     let store = match store(config).await {
-        Err(in_use @ Trouble::InUse { .. }) => {
+        Err(in_use @ StoreTrouble::InUse { .. }) => {
             log::warn(&format!("{in_use}; here no write waits for its server"));
             None
         }
         opened => opened.map_err(|trouble| (USAGE, trouble.to_string()))?,
     };
     let gateway = gateway(config, memory, store).await?;
-    let mut stop = Stop::new()?;
+    let mut stop = StopSignals::new()?;
     if let Err((_, why)) = open_admin(&gateway, config).await {
         log::warn(&why);
     }
@@ -80,15 +85,15 @@ pub(super) async fn on_stdio(config: &Config, memory: Memory) -> Ended {
     Ok(())
 }
 
-pub(super) async fn on_http(config: &Config, memory: Memory) -> Ended {
+pub(super) async fn on_http(config: &Config, memory: CatalogCache) -> CommandEnd {
     warn(config);
     let store = store(config).await.map_err(|trouble| (USAGE, trouble.to_string()))?;
     let gateway = gateway(config, memory, store).await?;
-    let mut stop = Stop::new()?;
+    let mut stop = StopSignals::new()?;
     open_admin(&gateway, config).await?;
     loaded_required(&gateway, &mut stop).await?;
-    let guard = Guard { hosts: config.allowed_hosts.clone(), origins: config.allowed_origins.clone() };
-    let listener = Listener::bind(Arc::clone(&gateway), config.listen, guard).await;
+    let guard = OriginGuard { hosts: config.allowed_hosts.clone(), origins: config.allowed_origins.clone() };
+    let listener = HttpListener::bind(Arc::clone(&gateway), config.listen, guard).await;
     let listener = listener.map_err(|error| (UNREACHABLE, format!("cannot listen on {}: {error}", config.listen)))?;
     let address = listener.address().unwrap_or(config.listen);
     let names: Vec<&str> = gateway.servers.iter().map(|server| server.name.as_str()).collect();
@@ -104,9 +109,9 @@ pub(super) async fn on_http(config: &Config, memory: Memory) -> Ended {
 }
 
 /// Lets operators in, if the configuration says where: before anything is loaded, so that they can see it load.
-async fn open_admin(gateway: &Arc<Gateway>, config: &Config) -> Ended {
+async fn open_admin(gateway: &Arc<Gateway>, config: &Config) -> CommandEnd {
     let Some(admin) = &config.admin else { return Ok(()) };
-    let bound = admin::Listener::bind(gateway, config).await;
+    let bound = admin::AdminListener::bind(gateway, config).await;
     let bound = bound.map_err(|error| (UNREACHABLE, format!("cannot listen on {} (admin): {error}", admin.listen)))?;
     if let Some(listener) = bound {
         log::line(&format!("admin at http://{}", listener.address().unwrap_or(admin.listen)));
@@ -116,7 +121,7 @@ async fn open_admin(gateway: &Arc<Gateway>, config: &Config) -> Ended {
 }
 
 /// What must be there is loaded before anybody is served.
-async fn loaded_required(gateway: &Gateway, stop: &mut Stop) -> Ended {
+async fn loaded_required(gateway: &Gateway, stop: &mut StopSignals) -> CommandEnd {
     let loaded = tokio::select! {
         loaded = required::load(gateway.all()) => loaded,
         () = stop.asked() => Err("stopped while the required servers were loaded".to_owned()),
@@ -141,13 +146,13 @@ pub(super) async fn end(gateway: &Gateway) {
 
 /// SIGTERM and SIGINT: the first asks, the second insists. SIGHUP, which asks others to read their configuration again, is
 /// told and changes nothing.
-pub(super) struct Stop {
+pub(super) struct StopSignals {
     hangup: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
 }
 
-impl Stop {
+impl StopSignals {
     pub(super) fn new() -> Result<Self, (u8, String)> {
         let listen = |kind| signal(kind).map_err(|error| (UNREACHABLE, format!("cannot listen for signals: {error}")));
         Ok(Self {

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use crate::client::session::Session;
-use crate::client::stream::Stream;
+use crate::client::stream::ClientStream;
 use crate::config::layer::Rejoining;
 use crate::protocol::Message;
-use crate::protocol::edit::Object;
+use crate::protocol::edit::JsonObject;
 use crate::protocol::names::{CLIENT_INFO, Era};
 
 /// Who asks.
 #[derive(Clone)]
 pub enum Caller {
     /// A session, on one of its streams.
-    Legacy(Arc<Session>, Arc<Stream>),
+    Legacy(Arc<Session>, Arc<ClientStream>),
     /// Somebody who says everything with each request; by what name, if it gave a secret of its own.
     Modern(Arc<str>),
 }
@@ -34,8 +34,8 @@ impl Caller {
         match (self, rejoin) {
             (_, Rejoining::Off) => None,
             (Self::Legacy(session, _), Rejoining::Caller) if !session.identity.is_empty() => {
-                let params = session.opening.get().map(|opening| opening.initialize.clone()).unwrap_or_default();
-                let info = Object::of(&params).get("clientInfo").unwrap_or_default().to_vec();
+                let params = session.handshake.get().map(|handshake| handshake.initialize.clone()).unwrap_or_default();
+                let info = JsonObject::of(&params).get("clientInfo").unwrap_or_default().to_vec();
                 Some((named(&session.identity, &info), true))
             }
             (Self::Legacy(session, _), _) => Some((Arc::clone(&session.id), true)),

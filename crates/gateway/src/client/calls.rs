@@ -6,41 +6,41 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use crate::protocol::{Id, Message, build, limits};
-use crate::upstream::call::Cancel;
+use crate::upstream::call::CallCancel;
 
 /// The calls of one client that are under way, by the client's own ids.
 #[derive(Debug, Default)]
-pub struct Calls {
-    open: Arc<Mutex<Open>>,
+pub struct ClientCalls {
+    open: Arc<Mutex<OpenCalls>>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
-    calls: HashMap<Id, Arc<Cancel>>,
+struct OpenCalls {
+    calls: HashMap<Id, Arc<CallCancel>>,
     bytes: usize,
 }
 
-impl Calls {
-    fn open(&self) -> MutexGuard<'_, Open> {
+impl ClientCalls {
+    fn open(&self) -> MutexGuard<'_, OpenCalls> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins a call of so many bytes; an id that is under way cannot begin again, and too much cannot be.
-    pub fn begin(&self, id: &Id, cancel: &Arc<Cancel>, bytes: usize) -> Result<Began, build::Error> {
+    pub fn begin(&self, id: &Id, cancel: &Arc<CallCancel>, bytes: usize) -> Result<CallInProgress, build::RpcError> {
         let mut open = self.open();
         if open.calls.contains_key(id) {
-            return Err(build::Error::new(build::INVALID_REQUEST, "this id is in use by a call that is under way"));
+            return Err(build::RpcError::new(build::INVALID_REQUEST, "this id is in use by a call that is under way"));
         }
         if open.calls.len() >= limits::CALLS {
-            return Err(build::Error::new(build::OVERLOADED, format!("over {} calls are under way", limits::CALLS)));
+            return Err(build::RpcError::new(build::OVERLOADED, format!("over {} calls are under way", limits::CALLS)));
         }
         if open.bytes + bytes > limits::CALL_BYTES {
             let text = format!("calls of over {} bytes are under way", limits::CALL_BYTES);
-            return Err(build::Error::new(build::OVERLOADED, text));
+            return Err(build::RpcError::new(build::OVERLOADED, text));
         }
         open.calls.insert(id.clone(), Arc::clone(cancel));
         open.bytes += bytes;
-        Ok(Began { open: Arc::clone(&self.open), id: id.clone(), bytes })
+        Ok(CallInProgress { open: Arc::clone(&self.open), id: id.clone(), bytes })
     }
 
     /// Whether none is under way.
@@ -66,13 +66,13 @@ impl Calls {
 
 /// A call under way; over when dropped.
 #[derive(Debug)]
-pub struct Began {
-    open: Arc<Mutex<Open>>,
+pub struct CallInProgress {
+    open: Arc<Mutex<OpenCalls>>,
     id: Id,
     bytes: usize,
 }
 
-impl Drop for Began {
+impl Drop for CallInProgress {
     fn drop(&mut self) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.calls.remove(&self.id);
@@ -86,13 +86,14 @@ mod tests {
 
     #[test]
     fn calls_under_way_are_bounded_in_number_and_in_bytes() {
-        let calls = Calls::default();
+        let calls = ClientCalls::default();
         let begin = |number, bytes| calls.begin(&Id::number(number), &Arc::default(), bytes);
-        let large: Vec<Began> = (0..16).map(|number| begin(number, limits::CALL_BYTES / 16).unwrap()).collect();
+        let large: Vec<CallInProgress> =
+            (0..16).map(|number| begin(number, limits::CALL_BYTES / 16).unwrap()).collect();
         assert_eq!(begin(16, 1).unwrap_err().message, "calls of over 67108864 bytes are under way");
         assert_eq!(begin(3, 1).unwrap_err().code, build::INVALID_REQUEST);
         drop(large);
-        let small: Vec<Began> = (0..1024).map(|number| begin(number, 100).unwrap()).collect();
+        let small: Vec<CallInProgress> = (0..1024).map(|number| begin(number, 100).unwrap()).collect();
         assert_eq!(begin(1024, 1).unwrap_err().message, "over 1024 calls are under way");
         drop(small);
         assert!(begin(0, 1).is_ok());

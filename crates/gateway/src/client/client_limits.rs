@@ -18,11 +18,11 @@ const MOST: usize = 1024;
 /// After how long clients gave up.
 #[derive(Debug, Default)]
 pub struct ClientLimits {
-    seen: Mutex<HashMap<Arc<str>, GivenUp>>,
+    seen: Mutex<HashMap<Arc<str>, ObservedTimeout>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct GivenUp {
+struct ObservedTimeout {
     after: Duration,
     at: Instant,
     /// It was the same time twice.
@@ -30,7 +30,7 @@ struct GivenUp {
 }
 
 impl ClientLimits {
-    fn seen(&self) -> MutexGuard<'_, HashMap<Arc<str>, GivenUp>> {
+    fn seen(&self) -> MutexGuard<'_, HashMap<Arc<str>, ObservedTimeout>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -50,11 +50,11 @@ impl ClientLimits {
         let former = seen.get(client).filter(|former| former.at.elapsed() < BELIEVED).copied();
         let now = match former {
             Some(former) if former.after.abs_diff(after) <= STRAYS => {
-                GivenUp { after: former.after.min(after), at, is_limit: true }
+                ObservedTimeout { after: former.after.min(after), at, is_limit: true }
             }
             // Who stops a call earlier than its limit has that limit all the same.
             Some(former) if former.is_limit && after < former.after => former,
-            _ => GivenUp { after, at, is_limit: false },
+            _ => ObservedTimeout { after, at, is_limit: false },
         };
         if seen.len() >= MOST && !seen.contains_key(client) {
             let oldest = seen.iter().min_by_key(|(_, given_up)| given_up.at).map(|(client, _)| Arc::clone(client));

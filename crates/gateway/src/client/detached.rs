@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::client::client_limits::ClientLimits;
 use crate::protocol::limits;
-use crate::upstream::call::Call;
+use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::Reply;
 
 /// The places for calls that run on without their clients.
@@ -27,7 +27,7 @@ impl Default for DetachedCalls {
 
 /// What is done with a call when its client goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leaving {
+pub enum DisconnectAction {
     /// It runs to its end.
     RunsOn,
     /// Its server is told to stop, and no attempt follows; an answer that comes all the same is waited for: this long, or
@@ -40,8 +40,8 @@ pub enum Leaving {
 /// A call that runs on when nobody waits for it any more.
 pub struct Detachable {
     work: Option<BoxFuture<'static, Reply>>,
-    call: Call,
-    leaving: Leaving,
+    call: GatewayCall,
+    leaving: DisconnectAction,
     places: DetachedCalls,
     /// Unless it was answered.
     client: Option<WaitingClient>,
@@ -63,8 +63,8 @@ impl Detachable {
     /// A call and its work, and what is done with it when its client goes.
     pub fn new(
         work: BoxFuture<'static, Reply>,
-        call: &Call,
-        leaving: Leaving,
+        call: &GatewayCall,
+        leaving: DisconnectAction,
         places: &DetachedCalls,
         client: WaitingClient,
     ) -> Self {
@@ -74,7 +74,7 @@ impl Detachable {
     /// Its client is told that it runs on.
     pub fn run_on(mut self) {
         self.client = None;
-        self.leaving = Leaving::RunsOn;
+        self.leaving = DisconnectAction::RunsOn;
     }
 }
 
@@ -100,9 +100,9 @@ impl Drop for Detachable {
             limits.gave_up(&client, since.elapsed(), shortest);
         }
         let limit = match self.leaving {
-            Leaving::Ends => return,
-            Leaving::RunsOn => Duration::MAX,
-            Leaving::IsCancelled(limit) => {
+            DisconnectAction::Ends => return,
+            DisconnectAction::RunsOn => Duration::MAX,
+            DisconnectAction::IsCancelled(limit) => {
                 self.call.control.make_last();
                 self.call.cancel.cancel(Default::default());
                 limit.unwrap_or(Duration::MAX)

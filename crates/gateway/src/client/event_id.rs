@@ -15,12 +15,12 @@ pub(crate) struct StreamName {
     /// The number of the stream; 0 is the one that belongs to no request.
     pub number: u64,
     /// The request that it answers.
-    pub request: Option<Asked>,
+    pub request: Option<StreamRequest>,
 }
 
 /// A request that is answered on a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct StreamRequest {
     pub id: Id,
     pub is_call: bool,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Asked {
 impl StreamName {
     /// The id of the event at a place.
     pub(crate) fn at(&self, place: u64) -> String {
-        format!("{self}{place}{}", Suffix(self.request.as_ref()))
+        format!("{self}{place}{}", EventSuffix(self.request.as_ref()))
     }
 
     /// The stream and the place that an id names.
@@ -52,17 +52,17 @@ impl fmt::Display for StreamName {
     }
 }
 
-struct Suffix<'a>(Option<&'a Asked>);
+struct EventSuffix<'a>(Option<&'a StreamRequest>);
 
-impl fmt::Display for Suffix<'_> {
+impl fmt::Display for EventSuffix<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(Asked { id, is_call }) = self.0 else { return Ok(()) };
+        let Some(StreamRequest { id, is_call }) = self.0 else { return Ok(()) };
         f.write_str(if *is_call { ".t" } else { ".r" })?;
         id.json().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-fn asked(text: &str) -> Option<Asked> {
+fn asked(text: &str) -> Option<StreamRequest> {
     let is_call = text.starts_with('t');
     let digits = text.strip_prefix(['t', 'r'])?.as_bytes();
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
@@ -70,7 +70,7 @@ fn asked(text: &str) -> Option<Asked> {
     // It came from a client: it goes back as JSON only if it is some.
     let is_json = serde_json::from_slice::<i64>(&json).is_ok() || serde_json::from_slice::<String>(&json).is_ok();
     let id = Id::new(json.into()).ok().filter(|_| is_json)?;
-    Some(Asked { id, is_call })
+    Some(StreamRequest { id, is_call })
 }
 
 #[cfg(test)]
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn an_id_is_read_as_it_was_written() {
-        let request = |id: &'static str, is_call| Some(Asked { id: Id::new(id.into()).unwrap(), is_call });
+        let request = |id: &'static str, is_call| Some(StreamRequest { id: Id::new(id.into()).unwrap(), is_call });
         for (name, written) in [
             (StreamName { life: String::new(), number: 0, request: None }, "0-7"),
             (StreamName { life: String::new(), number: 3, request: request("12", true) }, "3-7.t3132"),

@@ -6,10 +6,10 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::stream::Stream;
-use crate::protocol::budget::Budget;
+use super::stream::ClientStream;
+use crate::protocol::budget::ByteBudget;
 use crate::protocol::limits;
-use crate::protocol::pieces::Pieces;
+use crate::protocol::pieces::TwoPieces;
 
 /// Streams whose clients may leave that are remembered before those that are gone are looked for.
 const REMEMBERED: usize = 1024;
@@ -17,15 +17,15 @@ const REMEMBERED: usize = 1024;
 /// The answers that wait.
 #[derive(Debug)]
 pub struct PendingAnswers {
-    budget: Arc<Budget>,
+    budget: Arc<ByteBudget>,
     /// Streams that are kept for clients that may come back, the oldest first.
-    kept: Mutex<VecDeque<Weak<Stream>>>,
+    kept: Mutex<VecDeque<Weak<ClientStream>>>,
 }
 
 impl PendingAnswers {
     /// Answers of so many bytes may wait.
     pub fn new(limit: usize) -> Self {
-        Self { budget: Budget::new(limit), kept: Mutex::default() }
+        Self { budget: ByteBudget::new(limit), kept: Mutex::default() }
     }
 
     /// How many bytes may wait.
@@ -34,7 +34,7 @@ impl PendingAnswers {
     }
 
     /// The answer, held as long as anybody has it; `None` if it does not fit. Answers that nobody reads give way to it.
-    pub fn hold(&self, answer: Pieces) -> Option<Pieces> {
+    pub fn hold(&self, answer: TwoPieces) -> Option<TwoPieces> {
         let size = answer.size();
         // What is small is bounded by the number of calls.
         if size <= limits::COPIED {
@@ -46,7 +46,7 @@ impl PendingAnswers {
     }
 
     /// A stream is kept for a client that may come back to it.
-    pub fn keep(&self, stream: &Arc<Stream>) {
+    pub fn keep(&self, stream: &Arc<ClientStream>) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= REMEMBERED {
             kept.retain(|stream| stream.strong_count() > 0);
@@ -55,7 +55,7 @@ impl PendingAnswers {
     }
 
     /// Streams whose answer is there and is read by nobody.
-    fn oldest_left(&self) -> impl Iterator<Item = Arc<Stream>> {
+    fn oldest_left(&self) -> impl Iterator<Item = Arc<ClientStream>> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let left: Vec<_> = kept.iter().filter_map(Weak::upgrade).filter(|stream| stream.is_left()).collect();
         left.into_iter()
@@ -66,7 +66,7 @@ impl PendingAnswers {
 mod tests {
     use super::*;
 
-    fn answer(bytes: usize) -> Pieces {
+    fn answer(bytes: usize) -> TwoPieces {
         vec![b'x'; bytes].into()
     }
 
@@ -78,7 +78,7 @@ mod tests {
         assert!(pending.hold(answer(1 << 10)).is_some(), "what is small always fits");
         drop(first);
 
-        let left = Stream::resumable(true);
+        let left = ClientStream::resumable(true);
         pending.keep(&left);
         let reader = left.reader(0);
         left.answer(pending.hold(answer(700 << 10)).unwrap());

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::client::caller::Caller;
-use crate::protocol::edit::{self, Object};
-use crate::protocol::{Kind, Message, content, limits};
+use crate::protocol::edit::{self, JsonObject};
+use crate::protocol::{Message, MessageKind, content, limits};
 use crate::runtime::random::secret;
-use crate::upstream::call::Call;
+use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::{Reply, answered};
 
 /// How addresses of our own begin.
@@ -28,7 +28,7 @@ pub fn address(what: &str, id: &str) -> String {
 }
 
 /// What is to be read under an address.
-pub struct Found {
+pub struct ReadableResult {
     /// What kind of text it is.
     pub mime: &'static str,
     /// The text.
@@ -37,7 +37,7 @@ pub struct Found {
     pub next: Option<String>,
 }
 
-impl From<Value> for Found {
+impl From<Value> for ReadableResult {
     fn from(value: Value) -> Self {
         Self { mime: "application/json", text: value.to_string(), next: None }
     }
@@ -45,24 +45,24 @@ impl From<Value> for Found {
 
 /// The results that can be read.
 #[derive(Default)]
-pub struct Results {
-    kept: Mutex<VecDeque<Kept>>,
+pub struct ResultStore {
+    kept: Mutex<VecDeque<KeptResult>>,
 }
 
-struct Kept {
+struct KeptResult {
     name: String,
     client: Arc<str>,
     text: Arc<str>,
     at: Instant,
 }
 
-impl Results {
+impl ResultStore {
     /// The answer as it is, or what fits of it if it is larger than `limit`.
-    pub fn fit(&self, caller: &Caller, call: &Call, answer: Message, limit: usize) -> Reply {
-        if answer.kind() != Kind::Result || answer.raw().len() <= limit {
+    pub fn fit(&self, caller: &Caller, call: &GatewayCall, answer: Message, limit: usize) -> Reply {
+        if answer.kind() != MessageKind::Result || answer.raw().len() <= limit {
             return Ok(answer);
         }
-        let mut result = Object::of(answer.body_json());
+        let mut result = JsonObject::of(answer.body_json());
         let text = text(&answer, result.get("structuredContent"));
         let is_cut = text.len() > limit;
         let is_all_text = content::blocks(&answer).all(|block| content::text(block).is_some());
@@ -78,7 +78,7 @@ impl Results {
             let (head, tail) = (start(&text, limit * 2 / 3), end(&text, limit / 3));
             let blocks = [&*cut_note(&text, head, tail, &address), head, tail].map(content::text_block);
             let (client, at) = (caller.identity(&call.request), Instant::now());
-            self.keep(Kept { name, client, text: text.as_str().into(), at });
+            self.keep(KeptResult { name, client, text: text.as_str().into(), at });
             blocks.to_vec()
         } else {
             let note = format!(
@@ -94,7 +94,7 @@ impl Results {
         answered(&result.json())
     }
 
-    fn keep(&self, result: Kept) {
+    fn keep(&self, result: KeptResult) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push_back(result);
         let mut bytes: usize = kept.iter().map(|result| result.text.len()).sum();
@@ -104,12 +104,12 @@ impl Results {
     }
 
     /// A piece of a result, for the client whose it is: `<name>`, or from a byte on, `<name>?from=<byte>`.
-    pub fn read(&self, client: &Arc<str>, id: &str) -> Option<Found> {
+    pub fn read(&self, client: &Arc<str>, id: &str) -> Option<ReadableResult> {
         let (name, from) = id.split_once("?from=").unwrap_or((id, "0"));
         let text = {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.retain(|result| result.at.elapsed() < limits::RESULT_KEPT);
-            let is_it = |result: &&Kept| result.name == name && result.client == *client;
+            let is_it = |result: &&KeptResult| result.name == name && result.client == *client;
             Arc::clone(&kept.iter().find(is_it)?.text)
         };
         let from = from.parse().ok().filter(|from| *from <= text.len())?;
@@ -117,7 +117,7 @@ impl Results {
         let piece = start(rest, limits::RESULT_PIECE);
         let next = text.len() - rest.len() + piece.len();
         let next = (next < text.len()).then(|| format!("{}?from={next}", address(RESULT, name)));
-        Some(Found { mime: "text/plain", text: piece.to_owned(), next })
+        Some(ReadableResult { mime: "text/plain", text: piece.to_owned(), next })
     }
 }
 

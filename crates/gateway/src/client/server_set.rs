@@ -6,19 +6,19 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use seawall::Question;
 
 use super::session::Session;
-use super::session::warm::Warm;
+use super::session::warm::WarmConnections;
 use crate::protocol::Message;
-use crate::upstream::call::Outlet;
-use crate::upstream::handshake::Opening;
-use crate::upstream::keeper::Prepare;
-use crate::upstream::{Keeper, Link, Server};
+use crate::upstream::call::ClientSink;
+use crate::upstream::handshake::HandshakeParams;
+use crate::upstream::supervisor::PrepareConnection;
+use crate::upstream::{Connection, ConnectionSupervisor, Server};
 
 /// What the layers above do with a session's conversations.
-pub trait Conversations: Send + Sync {
+pub trait SessionHooks: Send + Sync {
     /// A modern server may speak by itself: the session hears what it says.
-    fn follow(&self, session: &Arc<Session>, link: &Arc<Link>);
+    fn follow(&self, session: &Arc<Session>, connection: &Arc<Connection>);
     /// A conversation was opened again: the client hears which lists are not what it was shown, which is known under `key`.
-    fn compare(&self, session: &Arc<Session>, key: String, link: &Arc<Link>);
+    fn compare(&self, session: &Arc<Session>, key: String, connection: &Arc<Connection>);
 }
 
 /// The servers that an endpoint offers to sessions.
@@ -26,9 +26,9 @@ pub struct ServerSet {
     /// In the order of the configuration.
     pub servers: Vec<Arc<Server>>,
     /// Children that wait for their next client.
-    pub warm: Arc<Warm>,
+    pub warm: Arc<WarmConnections>,
     pub(crate) shared: Arc<SharedConnections>,
-    pub(crate) conversations: Arc<dyn Conversations>,
+    pub(crate) conversations: Arc<dyn SessionHooks>,
 }
 
 pub(crate) type SharedConnections = HashMap<String, SharedConnection>;
@@ -36,8 +36,8 @@ pub(crate) type SharedConnections = HashMap<String, SharedConnection>;
 /// The one conversation that all clients of a server have.
 #[derive(Default)]
 pub(crate) struct SharedConnection {
-    keeper: OnceLock<Arc<Keeper>>,
-    everyone: Arc<Everyone>,
+    supervisor: OnceLock<Arc<ConnectionSupervisor>>,
+    everyone: Arc<SharedClients>,
 }
 
 impl ServerSet {
@@ -46,59 +46,65 @@ impl ServerSet {
         self.servers.iter().any(|known| known.name == server && known.shared)
     }
 
-    /// Who keeps the one conversation of a shared server; `outlet` hears what belongs to nobody in particular.
-    pub fn common(&self, server: &Arc<Server>, opening: &Opening, outlet: &Arc<dyn Outlet>) -> Arc<Keeper> {
+    /// Who keeps the one conversation of a shared server; `sink` hears what belongs to nobody in particular.
+    pub fn common(
+        &self,
+        server: &Arc<Server>,
+        handshake: &HandshakeParams,
+        sink: &Arc<dyn ClientSink>,
+    ) -> Arc<ConnectionSupervisor> {
         let open = || {
             let everyone = self.shared.get(&server.name).map(|common| Arc::clone(&common.everyone)).unwrap_or_default();
-            let prepare: Prepare = Box::new(|link| Box::pin(async move { link.initialized().await }));
-            Keeper::new(server, opening.clone(), everyone, prepare)
+            let prepare: PrepareConnection =
+                Box::new(|connection| Box::pin(async move { connection.initialized().await }));
+            ConnectionSupervisor::new(server, handshake.clone(), everyone, prepare)
         };
         let Some(common) = self.shared.get(&server.name) else { return open() };
-        common.everyone.join(outlet);
-        Arc::clone(common.keeper.get_or_init(open))
+        common.everyone.join(sink);
+        Arc::clone(common.supervisor.get_or_init(open))
     }
 
     /// Ends what no client owns.
     pub async fn close(&self) {
         self.warm.close().await;
-        for keeper in self.shared.values().filter_map(|shared| shared.keeper.get()) {
-            keeper.close().await;
+        for supervisor in self.shared.values().filter_map(|shared| shared.supervisor.get()) {
+            supervisor.close().await;
         }
     }
 }
 
 /// All clients that share a conversation.
 #[derive(Default)]
-struct Everyone {
-    outlets: Mutex<Vec<Weak<dyn Outlet>>>,
+struct SharedClients {
+    sinks: Mutex<Vec<Weak<dyn ClientSink>>>,
 }
 
-impl Everyone {
-    fn join(&self, outlet: &Arc<dyn Outlet>) {
-        let mut outlets = self.outlets.lock().unwrap_or_else(PoisonError::into_inner);
-        outlets.retain(|known| known.strong_count() > 0);
-        let is_known = outlets.iter().any(|known| std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(outlet)));
+impl SharedClients {
+    fn join(&self, sink: &Arc<dyn ClientSink>) {
+        let mut sinks = self.sinks.lock().unwrap_or_else(PoisonError::into_inner);
+        sinks.retain(|known| known.strong_count() > 0);
+        let is_known = sinks.iter().any(|known| std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(sink)));
         if !is_known {
-            outlets.push(Arc::downgrade(outlet));
+            sinks.push(Arc::downgrade(sink));
         }
     }
 
-    fn present(&self) -> Vec<Arc<dyn Outlet>> {
-        self.outlets.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
+    fn present(&self) -> Vec<Arc<dyn ClientSink>> {
+        self.sinks.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
     }
 }
 
-impl Outlet for Everyone {
-    fn notify(&self, link: &Arc<Link>, notification: Message) {
-        for outlet in self.present() {
-            outlet.notify(link, notification.clone());
+impl ClientSink for SharedClients {
+    fn notify(&self, connection: &Arc<Connection>, notification: Message) {
+        for sink in self.present() {
+            sink.notify(connection, notification.clone());
         }
     }
 
-    fn ask(&self, link: &Arc<Link>, question: Message, open: Option<Question>) {
+    fn ask(&self, connection: &Arc<Connection>, question: Message, open: Option<Question>) {
         match self.present().as_slice() {
-            [only] => only.ask(link, question, open),
-            _ => link.refuse(&question, "several clients share this server; it is not clear which one to ask"),
+            [only] => only.ask(connection, question, open),
+            _ => connection.refuse(&question, "several clients share this server; it is not clear which one to ask"),
         }
     }
 
@@ -106,13 +112,13 @@ impl Outlet for Everyone {
         self.present().len() <= 1
     }
 
-    fn listed(&self, link: &Arc<Link>, changed: &[&'static str]) {
-        for outlet in self.present() {
-            outlet.listed(link, changed);
+    fn listed(&self, connection: &Arc<Connection>, changed: &[&'static str]) {
+        for sink in self.present() {
+            sink.listed(connection, changed);
         }
     }
 
     fn is_open(&self) -> bool {
-        self.present().iter().any(|outlet| outlet.is_open())
+        self.present().iter().any(|sink| sink.is_open())
     }
 }

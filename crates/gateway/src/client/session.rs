@@ -10,15 +10,15 @@ use seawall::Question;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use crate::client::calls::Calls;
+use crate::client::calls::ClientCalls;
 use crate::client::server_set::ServerSet;
-use crate::client::stream::Stream;
+use crate::client::stream::ClientStream;
 use crate::protocol::names::Era;
 use crate::protocol::{Id, Message, build, edit, limits};
-use crate::upstream::call::Outlet;
-use crate::upstream::handshake::Opening;
-use crate::upstream::{Keeper, Link};
-use warm::Kept;
+use crate::upstream::call::ClientSink;
+use crate::upstream::handshake::HandshakeParams;
+use crate::upstream::{Connection, ConnectionSupervisor};
+use warm::WarmConnection;
 
 mod go_on;
 mod missing;
@@ -38,32 +38,32 @@ pub struct Session {
     /// The servers it sees.
     pub set: Arc<ServerSet>,
     /// What belongs to no call goes here: the GET stream, or stdout.
-    pub general: Arc<Stream>,
+    pub general: Arc<ClientStream>,
     /// What it said in `initialize`.
-    pub opening: OnceLock<Opening>,
+    pub handshake: OnceLock<HandshakeParams>,
     /// The log level it asked for, for servers that want to hear it with each request.
     pub log_level: Mutex<Option<String>>,
     /// Resources it subscribed to, per server.
     pub subscribed: Mutex<HashMap<String, Vec<String>>>,
     followers: Mutex<HashMap<String, AbortHandle>>,
     /// Kept here, one per server, so that shared conversations know who is still there.
-    outlets: Mutex<HashMap<String, Arc<dyn Outlet>>>,
+    sinks: Mutex<HashMap<String, Arc<dyn ClientSink>>>,
     greeted: AtomicBool,
     initialized: AtomicBool,
     promised: Mutex<HashMap<String, Option<Bytes>>>,
-    missing: Mutex<Vec<missing::Missing>>,
-    keepers: Mutex<HashMap<String, Kept>>,
-    calls: Calls,
-    asked: Mutex<HashMap<u64, Asked>>,
+    missing: Mutex<Vec<missing::MissingServer>>,
+    supervisors: Mutex<HashMap<String, WarmConnection>>,
+    calls: ClientCalls,
+    asked: Mutex<HashMap<u64, ClientQuestion>>,
     /// Questions of servers that were told that the handshake is over before the client said so.
-    early: Mutex<Vec<(Weak<Link>, Message)>>,
+    early: Mutex<Vec<(Weak<Connection>, Message)>>,
     next: AtomicU64,
 }
 
 /// A question that the client has not answered.
-enum Asked {
+enum ClientQuestion {
     /// A server's.
-    Server { link: Weak<Link>, id: Id, token: Option<Bytes>, _open: Option<Question> },
+    Server { connection: Weak<Connection>, id: Id, token: Option<Bytes>, _open: Option<Question> },
     /// Our own, on behalf of a modern server.
     Own(oneshot::Sender<Message>),
 }
@@ -71,30 +71,30 @@ enum Asked {
 impl Session {
     /// A session that sees the servers of `set`, whose messages at large go to `general`. What waits in a store belongs to whoever asked for it,
     /// by this `id`, also after a restart.
-    pub fn new(id: &str, identity: Arc<str>, set: Arc<ServerSet>, general: Arc<Stream>) -> Arc<Self> {
+    pub fn new(id: &str, identity: Arc<str>, set: Arc<ServerSet>, general: Arc<ClientStream>) -> Arc<Self> {
         Arc::new(Self {
             id: id.into(),
             identity,
             set,
             general,
-            opening: OnceLock::new(),
+            handshake: OnceLock::new(),
             log_level: Mutex::default(),
             subscribed: Mutex::default(),
             followers: Mutex::default(),
-            outlets: Mutex::default(),
+            sinks: Mutex::default(),
             greeted: AtomicBool::new(false),
             initialized: AtomicBool::new(false),
             promised: Mutex::default(),
             missing: Mutex::default(),
-            keepers: Mutex::default(),
-            calls: Calls::default(),
+            supervisors: Mutex::default(),
+            calls: ClientCalls::default(),
             asked: Mutex::default(),
             early: Mutex::default(),
             next: AtomicU64::new(1),
         })
     }
 
-    fn asked(&self) -> MutexGuard<'_, HashMap<u64, Asked>> {
+    fn asked(&self) -> MutexGuard<'_, HashMap<u64, ClientQuestion>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -104,15 +104,15 @@ impl Session {
     }
 
     /// The calls under way.
-    pub fn calls(&self) -> &Calls {
+    pub fn calls(&self) -> &ClientCalls {
         &self.calls
     }
 
     /// The handshake with the client is over: the server may speak by itself.
-    async fn ready(self: &Arc<Self>, link: &Arc<Link>) {
-        match link.era() {
-            Era::Legacy => link.initialized().await,
-            Era::Modern => self.set.conversations.follow(self, link),
+    async fn ready(self: &Arc<Self>, connection: &Arc<Connection>) {
+        match connection.era() {
+            Era::Legacy => connection.initialized().await,
+            Era::Modern => self.set.conversations.follow(self, connection),
         }
     }
 
@@ -123,19 +123,19 @@ impl Session {
         }
     }
 
-    fn keepers(&self) -> Vec<Arc<Keeper>> {
-        let keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
-        keepers.values().map(|kept| Arc::clone(&kept.keeper)).collect()
+    fn supervisors(&self) -> Vec<Arc<ConnectionSupervisor>> {
+        let supervisors = self.supervisors.lock().unwrap_or_else(PoisonError::into_inner);
+        supervisors.values().map(|kept| Arc::clone(&kept.supervisor)).collect()
     }
 
     /// The conversations that are open now.
-    pub fn links(&self) -> Vec<Arc<Link>> {
-        self.keepers().iter().filter_map(|keeper| keeper.now()).collect()
+    pub fn connections(&self) -> Vec<Arc<Connection>> {
+        self.supervisors().iter().filter_map(|supervisor| supervisor.now()).collect()
     }
 
     /// The way to this client over one of its streams.
-    pub fn outlet(self: &Arc<Self>, stream: &Arc<Stream>) -> Arc<dyn Outlet> {
-        Arc::new(to_client::ToClient { session: Arc::downgrade(self), stream: Arc::clone(stream) })
+    pub fn sink(self: &Arc<Self>, stream: &Arc<ClientStream>) -> Arc<dyn ClientSink> {
+        Arc::new(to_client::SessionSink { session: Arc::downgrade(self), stream: Arc::clone(stream) })
     }
 
     /// Takes the client's answer to a question, back to whoever asked.
@@ -143,13 +143,13 @@ impl Session {
         let Some(number) = answer.id().and_then(Id::as_number) else { return };
         let asked = self.asked().remove(&number);
         match asked {
-            Some(Asked::Server { link, id, .. }) => {
-                if let (Some(link), Some(span)) = (link.upgrade(), answer.id_span()) {
-                    link.note_private();
-                    link.tell_soon(edit::splice(answer.raw(), &mut [(span, id.json())]));
+            Some(ClientQuestion::Server { connection, id, .. }) => {
+                if let (Some(connection), Some(span)) = (connection.upgrade(), answer.id_span()) {
+                    connection.note_private();
+                    connection.tell_soon(edit::splice(answer.raw(), &mut [(span, id.json())]));
                 }
             }
-            Some(Asked::Own(reply)) => {
+            Some(ClientQuestion::Own(reply)) => {
                 let _gone = reply.send(answer);
             }
             None => {}
@@ -167,17 +167,17 @@ impl Session {
             }
             "notifications/initialized" => {
                 self.initialized.store(true, Ordering::SeqCst);
-                let links = self.links();
-                join_all(links.iter().map(|link| self.ready(link))).await;
+                let connections = self.connections();
+                join_all(connections.iter().map(|connection| self.ready(connection))).await;
                 self.ask_early();
-                self.keep_promises(&links);
+                self.keep_promises(&connections);
                 self.tell_missing();
             }
             "notifications/progress" => self.progressed(notification),
             _ => {
-                for link in self.links().iter().filter(|link| link.era() == Era::Legacy) {
-                    link.note_private();
-                    link.tell_soon(notification.raw().clone());
+                for connection in self.connections().iter().filter(|connection| connection.era() == Era::Legacy) {
+                    connection.note_private();
+                    connection.tell_soon(notification.raw().clone());
                 }
             }
         }
@@ -185,11 +185,11 @@ impl Session {
 
     /// Keeps a question for a client that is not ready to be asked; whether it is kept. A server is listed as soon as it is
     /// greeted, so it may ask sooner than its client expects.
-    fn holds_back(&self, link: &Arc<Link>, question: &Message) -> bool {
+    fn holds_back(&self, connection: &Arc<Connection>, question: &Message) -> bool {
         let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
         let is_early = !self.initialized.load(Ordering::SeqCst) && early.len() < EARLY;
         if is_early {
-            early.push((Arc::downgrade(link), question.clone()));
+            early.push((Arc::downgrade(connection), question.clone()));
         }
         is_early
     }
@@ -197,10 +197,10 @@ impl Session {
     /// The client is ready: it is asked what was kept for it.
     fn ask_early(self: &Arc<Self>) {
         let early = std::mem::take(&mut *self.early.lock().unwrap_or_else(PoisonError::into_inner));
-        let outlet = self.outlet(&self.general);
-        for (link, question) in early {
-            if let Some(link) = link.upgrade() {
-                outlet.ask(&link, question, None);
+        let sink = self.sink(&self.general);
+        for (connection, question) in early {
+            if let Some(connection) = connection.upgrade() {
+                sink.ask(&connection, question, None);
             }
         }
     }
@@ -210,22 +210,24 @@ impl Session {
         let Some(span) = notification.field("progressToken") else { return };
         let number = std::str::from_utf8(span.of(notification.raw())).ok().and_then(|text| text.parse::<u64>().ok());
         let found = number.and_then(|number| match self.asked().get(&number) {
-            Some(Asked::Server { link, token: Some(token), .. }) => Some((link.upgrade()?, token.clone())),
+            Some(ClientQuestion::Server { connection, token: Some(token), .. }) => {
+                Some((connection.upgrade()?, token.clone()))
+            }
             _ => None,
         });
-        if let Some((link, token)) = found {
-            link.tell_soon(edit::splice(notification.raw(), &mut [(span, &token)]));
+        if let Some((connection, token)) = found {
+            connection.tell_soon(edit::splice(notification.raw(), &mut [(span, &token)]));
         }
     }
 
     /// Asks the client something of our own, on one of its streams.
-    pub async fn ask(&self, stream: &Stream, method: &str, params: &[u8]) -> Option<Message> {
+    pub async fn ask(&self, stream: &ClientStream, method: &str, params: &[u8]) -> Option<Message> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
-        if !self.remember(number, Asked::Own(reply)) {
+        if !self.remember(number, ClientQuestion::Own(reply)) {
             return None;
         }
-        let forget = Forget { session: self, number };
+        let forget = ForgetQuestion { session: self, number };
         if !stream.ask(build::request(&Id::number(number), method, params)) {
             return None;
         }
@@ -234,7 +236,7 @@ impl Session {
         answer
     }
 
-    fn remember(&self, number: u64, asked: Asked) -> bool {
+    fn remember(&self, number: u64, asked: ClientQuestion) -> bool {
         let mut open = self.asked();
         if open.len() >= limits::CALLS {
             return false;
@@ -252,8 +254,8 @@ impl Session {
     /// Everything this client had is over. What it started and never used is kept for the next.
     pub async fn close(&self) {
         self.general.end();
-        for keeper in self.give_up() {
-            keeper.close().await;
+        for supervisor in self.give_up() {
+            supervisor.close().await;
         }
         self.calls.cancel_all();
     }
@@ -266,14 +268,14 @@ impl Session {
         }
         self.general.end();
         self.calls.cancel_all();
-        for keeper in self.give_up() {
-            tokio::spawn(async move { keeper.close_when_idle().await });
+        for supervisor in self.give_up() {
+            tokio::spawn(async move { supervisor.close_when_idle().await });
         }
     }
 
     /// Gives up all conversations; those that another client may have are handed on, the rest is to be closed.
-    fn give_up(&self) -> Vec<Arc<Keeper>> {
-        let kept: Vec<_> = self.keepers.lock().unwrap_or_else(PoisonError::into_inner).drain().collect();
+    fn give_up(&self) -> Vec<Arc<ConnectionSupervisor>> {
+        let kept: Vec<_> = self.supervisors.lock().unwrap_or_else(PoisonError::into_inner).drain().collect();
         let own = kept.into_iter().filter(|(server, _)| !self.set.is_shared(server));
         own.filter_map(|(_, kept)| self.set.warm.keep(kept)).collect()
     }
@@ -287,12 +289,12 @@ impl Drop for Session {
     }
 }
 
-struct Forget<'a> {
+struct ForgetQuestion<'a> {
     session: &'a Session,
     number: u64,
 }
 
-impl Drop for Forget<'_> {
+impl Drop for ForgetQuestion<'_> {
     fn drop(&mut self) {
         self.session.asked().remove(&self.number);
     }

@@ -10,24 +10,24 @@ use seawall::CallControl;
 use tokio::sync::Notify;
 
 use crate::protocol::limits;
-use crate::protocol::pieces::Pieces;
-use crate::upstream::call::{Call, Receipt};
+use crate::protocol::pieces::TwoPieces;
+use crate::upstream::call::{DeliveryReceipt, GatewayCall};
 
 /// One thing that a stream says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct StreamEvent {
     /// Its place in the stream, from 1.
     pub place: u64,
     /// The message.
-    pub message: Pieces,
+    pub message: TwoPieces,
     /// Whether it is the answer that ends the stream.
     pub last: bool,
     droppable: bool,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    kept: VecDeque<Said>,
+struct StreamState {
+    kept: VecDeque<StreamEvent>,
     /// Bytes in `kept`, and how many of them may be there only for a client that comes back.
     bytes: usize,
     keep: usize,
@@ -48,46 +48,46 @@ struct State {
 
 /// A stream of messages to one client.
 #[derive(Debug, Default)]
-pub struct Stream {
-    state: Mutex<State>,
+pub struct ClientStream {
+    state: Mutex<StreamState>,
     news: Notify,
     taken: Notify,
     /// The call whose answer ends it, where it is one call's.
-    call: OnceLock<(Arc<CallControl>, Arc<Receipt>)>,
+    call: OnceLock<(Arc<CallControl>, Arc<DeliveryReceipt>)>,
 }
 
 /// What a reader finds.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextEvent {
     /// A message.
-    Said(Said),
+    Said(StreamEvent),
     /// Nothing more will come.
     Ended,
 }
 
-impl Stream {
+impl ClientStream {
     /// A stream that a client can come back to; `pausable` if it may be hung up on.
     pub fn resumable(pausable: bool) -> Arc<Self> {
-        let state = State { keep: limits::KEPT_BYTES, pausable, ..State::default() };
+        let state = StreamState { keep: limits::KEPT_BYTES, pausable, ..StreamState::default() };
         Arc::new(Self { state: Mutex::new(state), ..Self::default() })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, StreamState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The answer to this call ends it: whoever reads the stream is the client of the call.
-    pub fn belongs_to(&self, call: &Call) {
+    pub fn belongs_to(&self, call: &GatewayCall) {
         let _once = self.call.set((Arc::clone(&call.control), Arc::clone(&call.receipt)));
     }
 
     /// A notification: given up when the client does not keep up.
-    pub fn notify(&self, message: impl Into<Pieces>) {
+    pub fn notify(&self, message: impl Into<TwoPieces>) {
         self.push(message.into(), false, true);
     }
 
     /// A question: not taken while too much waits, and never given up once it is.
-    pub fn ask(&self, message: impl Into<Pieces>) -> bool {
+    pub fn ask(&self, message: impl Into<TwoPieces>) -> bool {
         let has_room = self.state().has_room();
         if has_room {
             self.push(message.into(), false, false);
@@ -96,12 +96,12 @@ impl Stream {
     }
 
     /// One answer of many on a stream for all of them: never given up. Gives its place; 0 if nothing is said any more.
-    pub fn say(&self, message: impl Into<Pieces>) -> u64 {
+    pub fn say(&self, message: impl Into<TwoPieces>) -> u64 {
         self.push(message.into(), false, false)
     }
 
     /// The answer. Nothing can be said after it.
-    pub fn answer(&self, message: impl Into<Pieces>) {
+    pub fn answer(&self, message: impl Into<TwoPieces>) {
         self.push(message.into(), true, false);
     }
 
@@ -127,7 +127,7 @@ impl Stream {
         self.news.notify_waiters();
     }
 
-    fn push(&self, message: Pieces, last: bool, droppable: bool) -> u64 {
+    fn push(&self, message: TwoPieces, last: bool, droppable: bool) -> u64 {
         let mut state = self.state();
         if state.ended {
             return 0;
@@ -136,7 +136,7 @@ impl Stream {
         let place = state.places;
         state.bytes += message.size();
         state.unread += message.size();
-        state.kept.push_back(Said { place, message, last, droppable });
+        state.kept.push_back(StreamEvent { place, message, last, droppable });
         state.ended = last;
         state.make_room();
         drop(state);
@@ -145,23 +145,23 @@ impl Stream {
     }
 
     /// A reader from after `place` on; a reader that was there before is turned away.
-    pub fn reader(self: &Arc<Self>, place: u64) -> Reader {
+    pub fn reader(self: &Arc<Self>, place: u64) -> StreamReader {
         let number = self.state().begin();
         if let Some((control, _)) = self.call.get() {
             control.come_back();
         }
         self.news.notify_waiters();
-        Reader { stream: Arc::clone(self), number, place }
+        StreamReader { stream: Arc::clone(self), number, place }
     }
 
     /// A reader from after `place` on, or from where the last one was, unless there is one.
-    pub fn only_reader(self: &Arc<Self>, place: Option<u64>) -> Option<Reader> {
+    pub fn only_reader(self: &Arc<Self>, place: Option<u64>) -> Option<StreamReader> {
         let mut state = self.state();
         if state.reading {
             return None;
         }
         let (number, place) = (state.begin(), place.unwrap_or(state.read));
-        Some(Reader { stream: Arc::clone(self), number, place })
+        Some(StreamReader { stream: Arc::clone(self), number, place })
     }
 
     /// Waits until there is room for more, or nobody reads.
@@ -220,7 +220,7 @@ impl Stream {
     }
 }
 
-impl State {
+impl StreamState {
     /// Notes a new reader; gives its number.
     fn begin(&mut self) -> u64 {
         self.reader += 1;
@@ -262,20 +262,20 @@ impl State {
 
 /// One reading of a stream.
 #[derive(Debug)]
-pub struct Reader {
-    stream: Arc<Stream>,
+pub struct StreamReader {
+    stream: Arc<ClientStream>,
     number: u64,
     place: u64,
 }
 
-impl Reader {
+impl StreamReader {
     /// Everything up to this place was read, or is not asked for.
     pub fn place(&self) -> u64 {
         self.place
     }
 
     /// The next thing said; waits for it. Safe to drop while it waits.
-    pub async fn next(&mut self) -> Next {
+    pub async fn next(&mut self) -> NextEvent {
         loop {
             let stream = Arc::clone(&self.stream);
             let news = stream.news.notified();
@@ -289,10 +289,10 @@ impl Reader {
     }
 
     /// The next thing said, if it is there.
-    pub fn try_next(&mut self) -> Option<Next> {
+    pub fn try_next(&mut self) -> Option<NextEvent> {
         let mut state = self.stream.state();
         if state.reader != self.number {
-            return Some(Next::Ended);
+            return Some(NextEvent::Ended);
         }
         let next = state.kept.partition_point(|said| said.place <= self.place);
         if let Some(said) = state.kept.get(next).cloned() {
@@ -304,13 +304,13 @@ impl Reader {
             if let Some((_, receipt)) = self.stream.call.get().filter(|_| said.last) {
                 receipt.delivered();
             }
-            return Some(Next::Said(said));
+            return Some(NextEvent::Said(said));
         }
-        state.ended.then_some(Next::Ended)
+        state.ended.then_some(NextEvent::Ended)
     }
 }
 
-impl Drop for Reader {
+impl Drop for StreamReader {
     fn drop(&mut self) {
         let mut state = self.stream.state();
         if state.reader == self.number {
@@ -328,16 +328,16 @@ impl Drop for Reader {
 mod tests {
     use super::*;
 
-    fn text(next: Option<Next>) -> Option<(u64, String)> {
+    fn text(next: Option<NextEvent>) -> Option<(u64, String)> {
         match next? {
-            Next::Said(said) => Some((said.place, String::from_utf8(said.message.whole().to_vec()).unwrap())),
-            Next::Ended => Some((0, String::new())),
+            NextEvent::Said(said) => Some((said.place, String::from_utf8(said.message.whole().to_vec()).unwrap())),
+            NextEvent::Ended => Some((0, String::new())),
         }
     }
 
     #[test]
     fn a_client_that_comes_back_reads_on_from_where_it_was() {
-        let stream = Stream::resumable(true);
+        let stream = ClientStream::resumable(true);
         stream.notify("a");
         stream.notify("b");
         let mut first = stream.reader(0);
@@ -348,27 +348,27 @@ mod tests {
         stream.notify("too late");
 
         let mut second = stream.reader(1);
-        assert_eq!(first.try_next(), Some(Next::Ended));
+        assert_eq!(first.try_next(), Some(NextEvent::Ended));
         assert_eq!(text(second.try_next()), Some((2, "b".into())));
         assert_eq!(text(second.try_next()), Some((3, "c".into())));
-        assert_eq!(second.try_next(), Some(Next::Ended));
+        assert_eq!(second.try_next(), Some(NextEvent::Ended));
         assert!(stream.is_done());
     }
 
     #[test]
     fn an_answer_that_comes_right_after_a_pause_is_there_for_the_next_reader() {
-        let stream = Stream::resumable(true);
+        let stream = ClientStream::resumable(true);
         let mut first = stream.reader(0);
         stream.pause();
         stream.answer("late");
-        assert_eq!(first.try_next(), Some(Next::Ended));
+        assert_eq!(first.try_next(), Some(NextEvent::Ended));
         assert!(stream.is_over());
         assert_eq!(text(stream.reader(0).try_next()), Some((1, "late".to_owned())));
     }
 
     #[test]
     fn a_flood_gives_way_to_questions_and_the_answer() {
-        let stream = Stream::resumable(true);
+        let stream = ClientStream::resumable(true);
         stream.ask("question");
         for number in 0..10_000 {
             stream.notify(format!("{number}"));
@@ -389,7 +389,7 @@ mod tests {
 
     #[test]
     fn what_was_read_is_kept_for_a_while_only() {
-        let stream = Stream::resumable(true);
+        let stream = ClientStream::resumable(true);
         let mut reader = stream.reader(0);
         for number in 0..10_000 {
             stream.notify(format!("{number}"));

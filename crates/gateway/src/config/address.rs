@@ -2,12 +2,12 @@
 
 use http::{HeaderName, Uri};
 
-use super::problem::{Place, Problem};
-use super::raw::Kind;
+use super::problem::{ConfigPlace, Problem};
+use super::raw::TransportName;
 use super::{Secret, Transport};
 
 /// Reads a URL. It may hold a secret, so problems do not repeat it.
-pub(super) fn parse(place: &Place, text: &str) -> Result<Uri, Problem> {
+pub(super) fn parse(place: &ConfigPlace, text: &str) -> Result<Uri, Problem> {
     check(text).map_err(|error| place.problem(error))
 }
 
@@ -33,17 +33,19 @@ fn check(text: &str) -> Result<Uri, &'static str> {
 
 /// The transport to a URL: the stated one if it fits, else a guess.
 pub(super) fn transport(
-    stated: Option<Kind>,
+    stated: Option<TransportName>,
     url: Uri,
     headers: Vec<(HeaderName, Secret)>,
 ) -> Result<Transport, &'static str> {
     let is_ws = matches!(url.scheme_str(), Some("ws" | "wss"));
     let has_sse_path = url.path().split('/').any(|part| part == "sse");
     match stated {
-        Some(Kind::Ws) if !is_ws => Err("must start with ws:// or wss://, or its type be \"http\" or \"sse\""),
-        Some(Kind::Http | Kind::Sse) if is_ws => Err("must start with http:// or https://, or its type be \"ws\""),
-        Some(Kind::Http) => Ok(Transport::Http { url, headers, sse_fallback: false }),
-        Some(Kind::Sse) => Ok(Transport::Sse { url, headers }),
+        Some(TransportName::Ws) if !is_ws => Err("must start with ws:// or wss://, or its type be \"http\" or \"sse\""),
+        Some(TransportName::Http | TransportName::Sse) if is_ws => {
+            Err("must start with http:// or https://, or its type be \"ws\"")
+        }
+        Some(TransportName::Http) => Ok(Transport::Http { url, headers, sse_fallback: false }),
+        Some(TransportName::Sse) => Ok(Transport::Sse { url, headers }),
         _ if is_ws => Ok(Transport::Ws { url, headers }),
         _ if has_sse_path => Ok(Transport::Sse { url, headers }),
         _ => Ok(Transport::Http { url, headers, sse_fallback: true }),

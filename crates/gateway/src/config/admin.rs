@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use super::expand::Scope;
-use super::problem::{Place, Problem, Problems};
+use super::expand::Variables;
+use super::problem::{ConfigPlace, Problem, Problems};
 use super::settings::listen;
-use super::tree::{Field, Text};
+use super::tree::{ConfigField, ConfigString};
 use super::{Secret, suggest};
 
 const KEYS: [&str; 2] = ["listen", "token"];
@@ -23,13 +23,13 @@ pub struct AdminConfig {
 
 /// The section as it stands in the file.
 pub(super) struct RawAdmin {
-    place: Place,
+    place: ConfigPlace,
     listen: SocketAddr,
-    token: Option<Text>,
+    token: Option<ConfigString>,
 }
 
 /// Reads the section.
-pub(super) fn read(section: &Field<'_>, problems: &mut Problems) -> RawAdmin {
+pub(super) fn read(section: &ConfigField<'_>, problems: &mut Problems) -> RawAdmin {
     let listen_on = SocketAddr::from(([127, 0, 0, 1], 7333));
     let mut admin = RawAdmin { place: section.place.clone(), listen: listen_on, token: None };
     for (key, value) in section.entries(problems) {
@@ -48,7 +48,7 @@ pub(super) fn read(section: &Field<'_>, problems: &mut Problems) -> RawAdmin {
 impl RawAdmin {
     /// With its token filled in. Nobody else may reach it without one; on this machine a token that is not there yet means that
     /// nothing can be changed, and is no reason to serve nobody.
-    pub(super) fn resolve(self, scope: &Scope<'_>, problems: &mut Problems) -> Option<AdminConfig> {
+    pub(super) fn resolve(self, scope: &Variables<'_>, problems: &mut Problems) -> Option<AdminConfig> {
         let is_given = self.token.is_some();
         let is_local = self.listen.ip().is_loopback();
         let mut lacking = Vec::new();

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::problem::{Place, Problem, Problems};
-use super::settings::Settings;
-use super::{Config, Life, ServerConfig, Transport, address, name};
+use super::problem::{ConfigPlace, Problem, Problems};
+use super::settings::ServeSettings;
+use super::{Config, ServerConfig, ServerLifetime, Transport, address, name};
 use crate::config::layers::ServerRules;
 
 /// Programs that start another one, which is the server.
@@ -37,7 +37,7 @@ impl Config {
         let derived = name_of_command(&command);
         let mut words = command.into_iter();
         let Some(program) = words.next().filter(|program| !program.trim().is_empty()) else {
-            return Err(Place::named("command").problem("is empty; write: seawall run -- COMMAND [ARGS]").into());
+            return Err(ConfigPlace::named("command").problem("is empty; write: seawall run -- COMMAND [ARGS]").into());
         };
         let transport =
             Transport::Stdio { command: program, args: words.collect(), env: Vec::new(), cwd: None, inherit_env: true };
@@ -46,7 +46,7 @@ impl Config {
 
     /// One server that is reached by `url`, over the transport that a file would guess.
     pub fn for_url(name: Option<&str>, url: &str) -> Result<Self, Problems> {
-        let place = Place::named("url");
+        let place = ConfigPlace::named("url");
         let url = address::parse(&place, url)?;
         let host = url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let transport = address::transport(None, url, Vec::new()).map_err(|error| place.problem(error))?;
@@ -56,17 +56,17 @@ impl Config {
     fn for_one(stated: Option<&str>, derived: &str, transport: Transport) -> Result<Self, Problem> {
         let name = match stated {
             Some(stated) if name::is_valid(stated) => stated.to_owned(),
-            Some(_) => return Err(Place::named("name").problem(name::RULE)),
+            Some(_) => return Err(ConfigPlace::named("name").problem(name::RULE)),
             None => name::fit(derived).unwrap_or_else(|| "server".to_owned()),
         };
-        Ok(Settings::default().into_config(vec![ServerConfig {
+        Ok(ServeSettings::default().into_config(vec![ServerConfig {
             name,
             transport,
             filled: Vec::new(),
             shared: false,
             required: false,
             rules: ServerRules::default(),
-            life: Life::default(),
+            life: ServerLifetime::default(),
         }]))
     }
 }

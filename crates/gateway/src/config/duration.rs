@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use super::problem::Problem;
-use super::tree::{Field, Text};
+use super::tree::{ConfigField, ConfigString};
 
 /// A longer wait is a slip of units.
 pub(super) const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The duration that a field holds.
-pub(super) fn read(value: &Field<'_>) -> Result<Duration, Problem> {
-    let Text { place, text } = value.text()?;
+pub(super) fn read(value: &ConfigField<'_>) -> Result<Duration, Problem> {
+    let ConfigString { place, text } = value.text()?;
     parse(&text).map_err(|error| place.problem(error))
 }
 

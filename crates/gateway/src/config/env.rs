@@ -3,14 +3,14 @@
 
 use super::Secret;
 use super::env_file;
-use super::expand::Scope;
-use super::problem::{Place, Problem, Problems};
+use super::expand::Variables;
+use super::problem::{ConfigPlace, Problem, Problems};
 use super::raw::RawServer;
 use super::resolve;
 use super::source;
-use super::tree::Text;
+use super::tree::ConfigString;
 
-pub(super) fn resolve(raw: &RawServer, scope: &Scope<'_>, problems: &mut Problems) -> Vec<(String, Secret)> {
+pub(super) fn resolve(raw: &RawServer, scope: &Variables<'_>, problems: &mut Problems) -> Vec<(String, Secret)> {
     let mut env = Vec::new();
     for name in &raw.env_vars {
         if let Some(value) = scope.variable(&name.text) {
@@ -33,20 +33,20 @@ pub(super) fn resolve(raw: &RawServer, scope: &Scope<'_>, problems: &mut Problem
     env
 }
 
-fn variable(name: &str, text: &Text, scope: &Scope<'_>, problems: &mut Problems) -> Option<String> {
+fn variable(name: &str, text: &ConfigString, scope: &Variables<'_>, problems: &mut Problems) -> Option<String> {
     problems.keep(check_name(name, &text.place))?;
     let value = scope.expand(text, problems)?;
     problems.keep_filled(text.has_references(), resolve::without_nul(text, value))
 }
 
-fn read_file(file: &Text, scope: &Scope<'_>, problems: &mut Problems) -> Option<Vec<(String, String)>> {
+fn read_file(file: &ConfigString, scope: &Variables<'_>, problems: &mut Problems) -> Option<Vec<(String, String)>> {
     let path = scope.path(&scope.expand(file, problems)?);
     let variables = source::read_bounded(&path).and_then(|source| env_file::parse(&source.text));
     let lacking = |error| problems.lack(file.place.problem(format!("{} {error}", path.display())));
     variables.map_err(lacking).ok()
 }
 
-fn check_name(name: &str, place: &Place) -> Result<(), Problem> {
+fn check_name(name: &str, place: &ConfigPlace) -> Result<(), Problem> {
     if name.is_empty() || name.contains(['=', '\0']) {
         return Err(place.problem("is not a variable's name"));
     }

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf, absolute};
 
 use super::problem::Problems;
 use super::source::{self, LONGEST};
-use super::tree::Text;
+use super::tree::ConfigString;
 
 const FORMS: &str = "${VAR}, ${VAR:-default}, ${env:VAR}, ${file:PATH}, ${input:ID}, ${userHome}, \
     ${workspaceFolder}, ${workspaceFolderBasename} and ${pathSeparator}";
 
 /// Where the values come from.
-pub(super) struct Scope<'a> {
+pub(super) struct Variables<'a> {
     env: &'a dyn Fn(&str) -> Option<String>,
     folder: PathBuf,
     /// What was filled in and may be secret.
@@ -33,7 +33,7 @@ fn may_be_secret(name: &str) -> bool {
 }
 
 /// Why a `${…}` could not be filled in.
-enum Unfilled {
+enum UnfilledVariable {
     /// It says what it means, and that is not there.
     Lacking(String),
     /// It says nothing that could be there.
@@ -45,7 +45,7 @@ pub(super) fn home(env: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     ["HOME", "USERPROFILE"].into_iter().filter_map(env).find(|home| !home.is_empty())
 }
 
-impl<'a> Scope<'a> {
+impl<'a> Variables<'a> {
     pub(super) fn new(config: &Path, env: &'a dyn Fn(&str) -> Option<String>) -> Self {
         let config = absolute(config).unwrap_or_else(|_| config.to_owned());
         let folder = config.parent().unwrap_or(&config);
@@ -78,7 +78,7 @@ impl<'a> Scope<'a> {
     }
 
     /// The text with its `${…}` filled in; each that cannot be is a problem.
-    pub(super) fn expand(&self, text: &Text, problems: &mut Problems) -> Option<String> {
+    pub(super) fn expand(&self, text: &ConfigString, problems: &mut Problems) -> Option<String> {
         let before = problems.count();
         let mut expanded = String::new();
         let mut rest = text.text.as_str();
@@ -90,8 +90,8 @@ impl<'a> Scope<'a> {
             };
             match self.value(reference) {
                 Ok(value) => expanded.push_str(&value),
-                Err(Unfilled::Lacking(error)) => problems.lack(text.place.problem(error)),
-                Err(Unfilled::Malformed(error)) => problems.push(text.place.problem(error)),
+                Err(UnfilledVariable::Lacking(error)) => problems.lack(text.place.problem(error)),
+                Err(UnfilledVariable::Malformed(error)) => problems.push(text.place.problem(error)),
             }
             if expanded.len() > LONGEST {
                 problems.push(text.place.problem("becomes longer than 1 MiB"));
@@ -104,7 +104,7 @@ impl<'a> Scope<'a> {
     }
 
     /// What stands between `${` and `}`. What is no reference may be part of a secret, and is not repeated.
-    fn value(&self, reference: &str) -> Result<String, Unfilled> {
+    fn value(&self, reference: &str) -> Result<String, UnfilledVariable> {
         match reference {
             "userHome" => home(self.env).ok_or_else(|| lacking("the variable HOME is not set; set it")),
             "workspaceFolder" => Ok(self.folder.to_string_lossy().into_owned()),
@@ -123,7 +123,7 @@ impl<'a> Scope<'a> {
     }
 
     /// As in a shell, the default also stands in for a variable that is set to nothing.
-    fn env_value(&self, reference: &str) -> Result<String, Unfilled> {
+    fn env_value(&self, reference: &str) -> Result<String, UnfilledVariable> {
         let is_stated = reference.starts_with("env:");
         let reference = reference.strip_prefix("env:").unwrap_or(reference);
         let (name, default) = match reference.split_once(":-") {
@@ -133,7 +133,7 @@ impl<'a> Scope<'a> {
         let is_name = if is_stated { is_stated_name(name) } else { is_name(name) };
         if !is_name || default.is_some_and(|default| default.contains("${")) {
             let text = format!("has a ${{…}} that cannot be filled in; there are {FORMS}, and none within another");
-            return Err(Unfilled::Malformed(text));
+            return Err(UnfilledVariable::Malformed(text));
         }
         match (self.variable(name), default) {
             (Some(value), _) if !value.is_empty() && may_be_secret(name) => Ok(self.fill(value)),
@@ -146,14 +146,14 @@ impl<'a> Scope<'a> {
         }
     }
 
-    fn file(&self, path: &str) -> Result<String, Unfilled> {
+    fn file(&self, path: &str) -> Result<String, UnfilledVariable> {
         let file = self.path(path);
         let text = source::read_regular(&file).map_err(|error| lacking(format!("{} {error}", file.display())))?.text;
         Ok(self.fill(text.trim_end_matches(['\r', '\n']).to_owned()))
     }
 
     /// Nobody is asked: the gateway may have no terminal.
-    fn input(&self, id: &str) -> Result<String, Unfilled> {
+    fn input(&self, id: &str) -> Result<String, UnfilledVariable> {
         let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
         let name = format!("INPUT_{}", id.chars().map(upper).collect::<String>());
         self.variable(&name)
@@ -162,8 +162,8 @@ impl<'a> Scope<'a> {
     }
 }
 
-fn lacking(text: impl Into<String>) -> Unfilled {
-    Unfilled::Lacking(text.into())
+fn lacking(text: impl Into<String>) -> UnfilledVariable {
+    UnfilledVariable::Lacking(text.into())
 }
 
 fn is_name(name: &str) -> bool {

@@ -3,14 +3,14 @@
 use http::{HeaderName, HeaderValue};
 
 use super::Secret;
-use super::expand::Scope;
-use super::problem::{Place, Problem, Problems};
+use super::expand::Variables;
+use super::problem::{ConfigPlace, Problem, Problems};
 use super::raw::RawServer;
-use super::tree::Text;
+use super::tree::ConfigString;
 
-pub(super) fn resolve(raw: &RawServer, scope: &Scope<'_>, problems: &mut Problems) -> Vec<(HeaderName, Secret)> {
+pub(super) fn resolve(raw: &RawServer, scope: &Variables<'_>, problems: &mut Problems) -> Vec<(HeaderName, Secret)> {
     // The name, where it stands, the value, and whether that comes from outside the file.
-    let mut stated: Vec<(&str, &Place, String, bool)> = Vec::new();
+    let mut stated: Vec<(&str, &ConfigPlace, String, bool)> = Vec::new();
     for (name, text) in &raw.headers {
         let is_filled = text.has_references();
         stated.extend(scope.expand(text, problems).map(|value| (name.as_str(), &text.place, value, is_filled)));
@@ -35,7 +35,7 @@ pub(super) fn resolve(raw: &RawServer, scope: &Scope<'_>, problems: &mut Problem
 }
 
 /// The value of the variable that is named here. Some write the token itself, so the name is not repeated.
-fn named(variable: &Text, scope: &Scope<'_>, problems: &mut Problems) -> Option<String> {
+fn named(variable: &ConfigString, scope: &Variables<'_>, problems: &mut Problems) -> Option<String> {
     let value = scope.variable(&variable.text);
     if value.is_none() {
         problems.lack(variable.place.problem("names a variable that is not set; set it"));
@@ -43,11 +43,11 @@ fn named(variable: &Text, scope: &Scope<'_>, problems: &mut Problems) -> Option<
     value
 }
 
-fn header_name(name: &str, place: &Place) -> Result<HeaderName, Problem> {
+fn header_name(name: &str, place: &ConfigPlace) -> Result<HeaderName, Problem> {
     HeaderName::from_bytes(name.as_bytes()).map_err(|_| place.problem("is not a header's name"))
 }
 
-fn header_value(place: &Place, value: String) -> Result<Secret, Problem> {
+fn header_value(place: &ConfigPlace, value: String) -> Result<Secret, Problem> {
     match HeaderValue::from_str(&value) {
         Ok(_) => Ok(Secret::new(value)),
         Err(_) => Err(place.problem("has a value that no header can have: only printable ASCII, no line breaks")),

@@ -12,12 +12,12 @@ const SHORTEST: usize = 6;
 
 /// What a server may not be quoted with.
 #[derive(Clone, Default)]
-pub struct Secrets {
+pub struct SecretTexts {
     /// The longest first: one may be the beginning of another, and the rest of that must not be left.
     words: Vec<String>,
 }
 
-impl Secrets {
+impl SecretTexts {
     /// The secrets of a server: its variables and headers, what variables and files brought into its address or arguments, and
     /// what is not shown of its address.
     pub fn of(server: &ServerConfig) -> Self {
@@ -44,7 +44,7 @@ impl Secrets {
     }
 }
 
-impl fmt::Debug for Secrets {
+impl fmt::Debug for SecretTexts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }

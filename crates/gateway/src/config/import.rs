@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 use super::limit;
 use super::name;
-use super::own;
+use super::native;
 use super::problem::{Problem, Problems};
 use super::raw::{self, RawServer};
-use super::settings::{self, Settings};
-use super::source::Format;
-use super::tree::{Field, Text};
+use super::settings::{self, ServeSettings};
+use super::source::FileFormat;
+use super::tree::{ConfigField, ConfigString};
 
 /// How clients call the address of a server.
 pub(super) const ADDRESSES: [&str; 3] = ["url", "httpUrl", "serverUrl"];
@@ -25,9 +25,9 @@ pub(super) const PROJECTS: &str = "projects";
 pub(super) const SECTION: &str = "x-seawall";
 
 /// Under which key another client lists its servers; none if the file is Seawall's own.
-pub(super) fn list_key(root: &Field<'_>, format: Format) -> Option<&'static str> {
+pub(super) fn list_key(root: &ConfigField<'_>, format: FileFormat) -> Option<&'static str> {
     // VS Code's file has nothing but servers and inputs: with a setting of ours beside them it is ours.
-    let is_ours = format == Format::Toml || root.has_any(own::is_setting);
+    let is_ours = format == FileFormat::Toml || root.has_any(native::is_setting);
     if let Some(key) = ["mcpServers", "mcp_servers"].into_iter().find(|key| root.has(key)) {
         return Some(key);
     }
@@ -38,12 +38,12 @@ pub(super) fn list_key(root: &Field<'_>, format: Format) -> Option<&'static str>
 }
 
 pub(super) fn read(
-    root: &Field<'_>,
+    root: &ConfigField<'_>,
     list_key: &str,
     is_in_seconds: bool,
     problems: &mut Problems,
-) -> (Settings, Vec<RawServer>) {
-    let mut settings = Settings::default();
+) -> (ServeSettings, Vec<RawServer>) {
+    let mut settings = ServeSettings::default();
     let (mut servers, mut passed_over) = (None, Vec::new());
     for (key, value) in root.entries(problems) {
         match key {
@@ -51,7 +51,7 @@ pub(super) fn read(
             "mcpServers" | "mcp_servers" | "servers" => {
                 problems.push(value.place.problem(format!("{list_key} lists servers too; keep one of the two")));
             }
-            SECTION => settings = own::read_settings(&value, problems),
+            SECTION => settings = native::read_settings(&value, problems),
             PROJECTS => passed_over = of_projects(&value, list_key),
             _ if settings::keys().contains(&key) => {
                 problems.push(value.place.problem(format!("stands under \"{SECTION}\" in this kind of file")));
@@ -74,11 +74,11 @@ pub(super) fn read(
 }
 
 /// Servers that are there in one project only: a gateway is in none, so they are passed over, and that is told.
-fn of_projects(projects: &Field<'_>, list_key: &str) -> Vec<Problem> {
+fn of_projects(projects: &ConfigField<'_>, list_key: &str) -> Vec<Problem> {
     let told = &mut Problems::default();
     let mut passed_over = Vec::new();
     for (_, project) in if projects.is_table() { projects.entries(told) } else { Vec::new() } {
-        let Some(list) = project.find(list_key).filter(Field::is_table) else { continue };
+        let Some(list) = project.find(list_key).filter(ConfigField::is_table) else { continue };
         let names: Vec<&str> = list.entries(told).into_iter().map(|(name, _)| name).collect();
         if !names.is_empty() {
             let text = format!(
@@ -91,10 +91,10 @@ fn of_projects(projects: &Field<'_>, list_key: &str) -> Vec<Problem> {
     passed_over
 }
 
-fn read_servers(list: &Field<'_>, is_in_seconds: bool, problems: &mut Problems) -> Vec<RawServer> {
+fn read_servers(list: &ConfigField<'_>, is_in_seconds: bool, problems: &mut Problems) -> Vec<RawServer> {
     let before = problems.count();
     let entries = list.entries(problems);
-    let read = |(name, field): &(&str, Field<'_>)| read_server(name, field, is_in_seconds, problems);
+    let read = |(name, field): &(&str, ConfigField<'_>)| read_server(name, field, is_in_seconds, problems);
     let servers: Vec<_> = entries.iter().map(read).collect();
     let running: Vec<_> = servers.into_iter().filter(|server| !server.is_off).collect();
     if running.is_empty() && problems.count() == before {
@@ -108,7 +108,7 @@ fn read_servers(list: &Field<'_>, is_in_seconds: bool, problems: &mut Problems) 
     fit_names(running, problems)
 }
 
-fn read_server(name: &str, field: &Field<'_>, is_in_seconds: bool, problems: &mut Problems) -> RawServer {
+fn read_server(name: &str, field: &ConfigField<'_>, is_in_seconds: bool, problems: &mut Problems) -> RawServer {
     let mut found = Problems::default();
     let mut server = RawServer::new(name, &field.place);
     for (key, value) in field.entries(&mut found) {
@@ -129,7 +129,7 @@ fn read_server(name: &str, field: &Field<'_>, is_in_seconds: bool, problems: &mu
 }
 
 /// Takes over how long its own client lets its calls run.
-fn limit(server: &mut RawServer, field: &Field<'_>, is_in_seconds: bool, problems: &mut Problems) {
+fn limit(server: &mut RawServer, field: &ConfigField<'_>, is_in_seconds: bool, problems: &mut Problems) {
     let stated = |key: &str| field.find(key).filter(|value| !value.is_null()).map(|value| (key.to_owned(), value));
     let Some((key, value)) = stated("timeout").or_else(|| stated("tool_timeout_sec")) else { return };
     let limit = match key.as_str() {
@@ -143,7 +143,7 @@ fn limit(server: &mut RawServer, field: &Field<'_>, is_in_seconds: bool, problem
     }
 }
 
-fn set(server: &mut RawServer, key: &str, value: &Field<'_>, problems: &mut Problems) {
+fn set(server: &mut RawServer, key: &str, value: &ConfigField<'_>, problems: &mut Problems) {
     match key {
         "transport" => server.kind = problems.keep(raw::kind(value)),
         "httpUrl" => server.http_url = problems.keep(value.text()),
@@ -154,13 +154,13 @@ fn set(server: &mut RawServer, key: &str, value: &Field<'_>, problems: &mut Prob
         "http_headers" => server.headers.extend(value.pairs(problems)),
         "env_http_headers" => server.header_vars = value.pairs(problems),
         "bearer_token_env_var" => server.token_var = problems.keep(value.text()),
-        SECTION => own::read_server_section(server, value, problems),
+        SECTION => native::read_server_section(server, value, problems),
         _ => {}
     }
 }
 
 /// Codex names variables to pass on by a string, or by a table with a `name`.
-fn variable_names(value: &Field<'_>, problems: &mut Problems) -> Vec<Text> {
+fn variable_names(value: &ConfigField<'_>, problems: &mut Problems) -> Vec<ConfigString> {
     let mut names = Vec::new();
     for item in value.items(problems) {
         let name = if item.has("name") {

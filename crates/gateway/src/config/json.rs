@@ -3,15 +3,15 @@
 //! Strings and numbers are read by `serde_json`; only what it cannot give (lines, comments, keys that stand
 //! twice) is done here.
 
-use super::problem::{Place, Problem};
-use super::tree::{Node, Value};
+use super::problem::{ConfigPlace, Problem};
+use super::tree::{ConfigNode, ConfigValue};
 
 /// Deeper than any config, and shallow enough for every stack.
 const DEEPEST: usize = 64;
 
 /// The tree of a JSON text.
-pub(super) fn parse(text: &str) -> Result<Node, Problem> {
-    let mut reader = Reader { text, at: 0, line: 1 };
+pub(super) fn parse(text: &str) -> Result<ConfigNode, Problem> {
+    let mut reader = JsonReader { text, at: 0, line: 1 };
     reader.skip_blanks()?;
     let root = reader.value(0)?;
     reader.skip_blanks()?;
@@ -22,14 +22,14 @@ pub(super) fn parse(text: &str) -> Result<Node, Problem> {
 }
 
 /// `at` is always between two characters.
-struct Reader<'a> {
+struct JsonReader<'a> {
     text: &'a str,
     at: usize,
     line: usize,
 }
 
-impl<'a> Reader<'a> {
-    fn value(&mut self, depth: usize) -> Result<Node, Problem> {
+impl<'a> JsonReader<'a> {
+    fn value(&mut self, depth: usize) -> Result<ConfigNode, Problem> {
         if depth > DEEPEST {
             return Err(self.slip(&format!("values nest deeper than {DEEPEST}")));
         }
@@ -37,19 +37,19 @@ impl<'a> Reader<'a> {
         let value = match self.peek() {
             Some(b'{') => self.table(depth)?,
             Some(b'[') => self.list(depth)?,
-            Some(b'"') => Value::Text(self.string()?),
+            Some(b'"') => ConfigValue::Text(self.string()?),
             _ => self.word()?,
         };
-        Ok(Node { line, span: start..self.at, value })
+        Ok(ConfigNode { line, span: start..self.at, value })
     }
 
-    fn table(&mut self, depth: usize) -> Result<Value, Problem> {
+    fn table(&mut self, depth: usize) -> Result<ConfigValue, Problem> {
         self.at += 1;
         let mut entries = Vec::new();
         loop {
             self.skip_blanks()?;
             if self.take(b'}') {
-                return Ok(Value::Table(entries));
+                return Ok(ConfigValue::Table(entries));
             }
             let line = self.line;
             if self.peek() != Some(b'"') {
@@ -62,18 +62,18 @@ impl<'a> Reader<'a> {
             }
             self.skip_blanks()?;
             let node = self.value(depth + 1)?;
-            entries.push((key, Node { line, ..node }));
+            entries.push((key, ConfigNode { line, ..node }));
             self.separator(b'}')?;
         }
     }
 
-    fn list(&mut self, depth: usize) -> Result<Value, Problem> {
+    fn list(&mut self, depth: usize) -> Result<ConfigValue, Problem> {
         self.at += 1;
         let mut items = Vec::new();
         loop {
             self.skip_blanks()?;
             if self.take(b']') {
-                return Ok(Value::List(items));
+                return Ok(ConfigValue::List(items));
             }
             items.push(self.value(depth + 1)?);
             self.separator(b']')?;
@@ -106,14 +106,14 @@ impl<'a> Reader<'a> {
         Ok(text)
     }
 
-    fn word(&mut self) -> Result<Value, Problem> {
+    fn word(&mut self) -> Result<ConfigValue, Problem> {
         let rest = self.rest();
         let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c)).unwrap_or(rest.len());
         let word = &rest[..end];
         let value = match serde_json::from_str(word) {
-            Ok(serde_json::Value::Null) => Value::Null,
-            Ok(serde_json::Value::Bool(flag)) => Value::Flag(flag),
-            Ok(serde_json::Value::Number(_)) => Value::Number(word.to_owned()),
+            Ok(serde_json::Value::Null) => ConfigValue::Null,
+            Ok(serde_json::Value::Bool(flag)) => ConfigValue::Flag(flag),
+            Ok(serde_json::Value::Number(_)) => ConfigValue::Number(word.to_owned()),
             _ => {
                 return Err(
                     self.slip("expected a value: a string in double quotes, a number, true, false, null, [ or {")
@@ -156,6 +156,6 @@ impl<'a> Reader<'a> {
     }
 
     fn slip(&self, what: &str) -> Problem {
-        Place::line(self.line).problem(format!("not valid JSON: {what}"))
+        ConfigPlace::line(self.line).problem(format!("not valid JSON: {what}"))
     }
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use seawall::{
-    BreakerPolicy, Cooldown, Effect, Fallback, HedgePolicy, Jitter, Kind, LoopMode, Policy, Scope, ServerPolicy,
-    SlotPolicy, ToolErrors,
+    BreakerPolicy, BulkheadPolicy, Cooldown, Effect, Fallback, HedgePolicy, Jitter, Kind, LoopMode, Policy, Scope,
+    ServerPolicy, ToolErrors,
 };
 
 /// What `[defaults]`, `[kinds.K]`, `[servers.S.policy]` or `[tools."S/T"]` says.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Layer {
+pub struct PolicyLayer {
     /// The policy family.
     pub kind: Option<Kind>,
     /// What repeating the tool would do.
@@ -37,7 +37,7 @@ pub struct Layer {
     /// Which of the tool's own errors are failures.
     pub tool_errors: Option<ToolErrors>,
     /// What the gateway alone knows.
-    pub own: OwnLayer,
+    pub own: GatewayLayer,
 }
 
 /// `retry = { attempts, base, max, jitter }`.
@@ -94,7 +94,7 @@ pub struct LoopLayer {
 
 /// What the gateway alone knows of a tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct OwnLayer {
+pub struct GatewayLayer {
     /// The limit between two signs of life, progress included.
     pub idle_timeout: Option<Duration>,
     /// The client's own limit: before it, the call is answered with "still running".
@@ -137,7 +137,7 @@ pub enum Rejoining {
 
 /// What the gateway alone knows of a tool, resolved.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Own {
+pub struct GatewayPolicy {
     /// See [`OwnLayer`].
     pub idle_timeout: Option<Duration>,
     /// See [`OwnLayer`].
@@ -154,7 +154,7 @@ pub struct Own {
     pub max_result: Option<usize>,
 }
 
-impl Default for Own {
+impl Default for GatewayPolicy {
     fn default() -> Self {
         Self {
             idle_timeout: None,
@@ -168,12 +168,12 @@ impl Default for Own {
     }
 }
 
-impl Layer {
+impl PolicyLayer {
     /// Lays what it says over a policy.
-    pub fn apply(&self, policy: &mut Policy, own: &mut Own) {
+    pub fn apply(&self, policy: &mut Policy, own: &mut GatewayPolicy) {
         put(&mut policy.timeout, self.timeout);
         policy.attempt_timeout = self.attempt_timeout.or(policy.attempt_timeout);
-        put(&mut policy.slots, self.tool_concurrency.map(|count| (count > 0).then(|| SlotPolicy::new(count))));
+        put(&mut policy.slots, self.tool_concurrency.map(|count| (count > 0).then(|| BulkheadPolicy::new(count))));
         put(&mut policy.retry.attempts, self.retry.attempts);
         put(&mut policy.retry.backoff.base, self.retry.base);
         put(&mut policy.retry.backoff.max, self.retry.max);

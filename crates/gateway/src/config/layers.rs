@@ -4,39 +4,39 @@
 
 use seawall::{
     Annotations, BreakerPolicy, Effect, Fallback, HedgePolicy, Kind, LoopPolicy, Policy, Preset, ServerPolicy,
-    Siblings, Style, Tiers, ToolFacts,
+    Siblings, TextStyle, Tiers, ToolFacts,
 };
 
-use super::layer::{Layer, Own};
-use super::written::Written;
-use crate::config::prefix::Prefix;
+use super::layer::{GatewayPolicy, PolicyLayer};
+use super::written::WrittenLines;
+use crate::config::prefix::NamePrefix;
 
 /// Everything the configuration says about policies.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rules {
+pub struct PolicyRules {
     /// What everything starts from.
     pub preset: Preset,
     /// The timeouts of tools.
     pub tiers: Tiers,
     /// For all tools.
-    pub defaults: Layer,
+    pub defaults: PolicyLayer,
     /// For the tools of a kind.
-    pub kinds: Vec<(Kind, Layer)>,
+    pub kinds: Vec<(Kind, PolicyLayer)>,
     /// For tools by name: `server/tool`, with `*` for anything; globs first, then plain names.
-    pub tools: Vec<(String, Layer)>,
+    pub tools: Vec<(String, PolicyLayer)>,
     /// How failures are told.
-    pub messages: Messages,
+    pub messages: MessageStyle,
     /// How tools are called on the endpoint of all servers.
-    pub prefix: Prefix,
+    pub prefix: NamePrefix,
     /// Where all of it stands.
-    pub written: Written,
+    pub written: WrittenLines,
 }
 
 /// How failures are told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Messages {
+pub struct MessageStyle {
     /// In whose words; unless set, in the preset's.
-    pub style: Option<Style>,
+    pub style: Option<TextStyle>,
     /// Whether the text is the error object; unless set, as the preset has it.
     pub as_json: Option<bool>,
     /// Whether failures always carry details.
@@ -47,7 +47,7 @@ pub struct Messages {
 
 /// What is known of a tool from its server's list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Hints {
+pub struct ToolHints {
     /// What the server says repeating it would do.
     pub annotations: Annotations,
     /// Whether its results follow a schema of their own.
@@ -64,14 +64,14 @@ pub struct ServerRules {
     /// What its tools share.
     pub policy: ServerPolicy,
     /// `[servers.S.policy]`.
-    pub layer: Layer,
+    pub layer: PolicyLayer,
     /// Where all of it stands.
-    pub written: Written,
+    pub written: WrittenLines,
 }
 
 /// A place of the configuration that speaks of tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place<'a> {
+pub enum PolicyPlace<'a> {
     /// `[defaults]`.
     Defaults,
     /// `[kinds.K]`.
@@ -84,21 +84,21 @@ pub enum Place<'a> {
 
 /// What is known of a tool, and which places of the configuration state its kind and its effect.
 #[derive(Clone, Copy, Debug)]
-pub struct Known<'a> {
+pub struct KnownTool<'a> {
     /// What is known.
     pub facts: ToolFacts<'a>,
     /// Who states its kind.
-    pub kind: Option<Place<'a>>,
+    pub kind: Option<PolicyPlace<'a>>,
     /// Who states its effect.
-    pub effect: Option<Place<'a>>,
+    pub effect: Option<PolicyPlace<'a>>,
 }
 
-impl Rules {
+impl PolicyRules {
     /// The policy of a tool.
-    pub fn tool(&self, server: &str, own: &ServerRules, name: &str, hints: Hints) -> (Policy, Own) {
+    pub fn tool(&self, server: &str, own: &ServerRules, name: &str, hints: ToolHints) -> (Policy, GatewayPolicy) {
         let facts = self.known(server, own, name, hints).facts;
         let mut policy = self.preset.policy(&facts, &self.tiers);
-        let mut extra = Own::default();
+        let mut extra = GatewayPolicy::default();
         for (_, layer) in self.layers(server, own, name, policy.kind) {
             layer.apply(&mut policy, &mut extra);
         }
@@ -107,9 +107,9 @@ impl Rules {
     }
 
     /// What is known of a tool; its kind and effect as the operator states them, the nearest place first.
-    pub fn known<'a>(&'a self, server: &str, own: &'a ServerRules, name: &'a str, hints: Hints) -> Known<'a> {
+    pub fn known<'a>(&'a self, server: &str, own: &'a ServerRules, name: &'a str, hints: ToolHints) -> KnownTool<'a> {
         let nearest = |kind| self.layers(server, own, name, kind).into_iter().rev();
-        let mut known = Known {
+        let mut known = KnownTool {
             facts: ToolFacts {
                 name,
                 annotations: hints.annotations,
@@ -124,8 +124,9 @@ impl Rules {
         if let Some((place, layer)) = nearest(None).find(|(_, layer)| layer.kind.is_some()) {
             (known.facts.kind, known.kind) = (layer.kind, Some(place));
         }
-        let near =
-            nearest(None).filter(|(place, _)| *place != Place::Defaults).find(|(_, layer)| layer.effect.is_some());
+        let near = nearest(None)
+            .filter(|(place, _)| *place != PolicyPlace::Defaults)
+            .find(|(_, layer)| layer.effect.is_some());
         // What its kind says of its effect counts only where no nearer place says something.
         let stated = near.or_else(|| nearest(known.facts.kind()).find(|(_, layer)| layer.effect.is_some()));
         if let Some((place, layer)) = stated {
@@ -141,16 +142,16 @@ impl Rules {
         own: &'a ServerRules,
         name: &str,
         kind: Option<Kind>,
-    ) -> Vec<(Place<'a>, &'a Layer)> {
+    ) -> Vec<(PolicyPlace<'a>, &'a PolicyLayer)> {
         let fits = |pattern: &str| {
             pattern.split_once('/').is_some_and(|(servers, tools)| glob(servers, server) && glob(tools, name))
         };
         let of_kind =
-            self.kinds.iter().filter(|(of, _)| Some(*of) == kind).map(|(of, layer)| (Place::Kind(*of), layer));
+            self.kinds.iter().filter(|(of, _)| Some(*of) == kind).map(|(of, layer)| (PolicyPlace::Kind(*of), layer));
         let named = self.tools.iter().filter(|(pattern, _)| fits(pattern));
-        let named = named.map(|(pattern, layer)| (Place::Tools(pattern.as_str()), layer));
-        let all = std::iter::once((Place::Defaults, &self.defaults));
-        all.chain(of_kind).chain([(Place::Server, &own.layer)]).chain(named).collect()
+        let named = named.map(|(pattern, layer)| (PolicyPlace::Tools(pattern.as_str()), layer));
+        let all = std::iter::once((PolicyPlace::Defaults, &self.defaults));
+        all.chain(of_kind).chain([(PolicyPlace::Server, &own.layer)]).chain(named).collect()
     }
 
     /// Whether the text of a failure is the error object: the seed of this preset had nothing else.
@@ -164,9 +165,9 @@ impl Rules {
     }
 
     /// In whose words failures are told. GitNexus's stay with its preset.
-    pub fn style(&self) -> Style {
+    pub fn style(&self) -> TextStyle {
         match self.messages.style {
-            Some(Style::Classic) if self.preset == Preset::Gitnexus => Style::Gitnexus,
+            Some(TextStyle::Classic) if self.preset == Preset::Gitnexus => TextStyle::Gitnexus,
             Some(style) => style,
             None => self.preset.style(),
         }
@@ -179,7 +180,7 @@ impl Rules {
         let facts = ToolFacts { kind: Some(Kind::Read), effect: Some(effect), ..ToolFacts::named(method) };
         let mut policy = self.preset.policy(&facts, &self.tiers);
         for layer in [&self.defaults, &own.layer] {
-            layer.apply(&mut policy, &mut Own::default());
+            layer.apply(&mut policy, &mut GatewayPolicy::default());
         }
         // It is treated like a tool that reads, and is none.
         (policy.kind, policy.slots) = (None, None);
@@ -248,8 +249,11 @@ mod tests {
     use super::super::layer::{BreakerLayer, CacheLayer, RetryLayer};
     use super::*;
 
-    fn attempts(attempts: u32) -> Layer {
-        Layer { retry: RetryLayer { attempts: Some(attempts), ..RetryLayer::default() }, ..Layer::default() }
+    fn attempts(attempts: u32) -> PolicyLayer {
+        PolicyLayer {
+            retry: RetryLayer { attempts: Some(attempts), ..RetryLayer::default() },
+            ..PolicyLayer::default()
+        }
     }
 
     #[test]
@@ -271,9 +275,9 @@ mod tests {
 
     #[test]
     fn the_nearest_place_wins_and_says_only_what_it_says() {
-        let mut rules = Rules { defaults: attempts(9), ..Rules::default() };
+        let mut rules = PolicyRules { defaults: attempts(9), ..PolicyRules::default() };
         let mut own = ServerRules::default();
-        let tool = |rules: &Rules, own: &ServerRules| rules.tool("gh", own, "get_issue", Hints::default()).0;
+        let tool = |rules: &PolicyRules, own: &ServerRules| rules.tool("gh", own, "get_issue", ToolHints::default()).0;
         assert_eq!(tool(&rules, &own).retry.attempts, 9);
         rules.kinds.push((Kind::Read, attempts(8)));
         rules.kinds.push((Kind::Write, attempts(1)));
@@ -284,14 +288,16 @@ mod tests {
         rules.tools.push(("gh/get_issue".to_owned(), attempts(5)));
         let policy = tool(&rules, &own);
         assert_eq!((policy.retry.attempts, policy.retry.backoff.base), (5, Duration::from_secs(1)));
-        assert_eq!(rules.tool("other", &ServerRules::default(), "get_x", Hints::default()).0.retry.attempts, 6);
+        assert_eq!(rules.tool("other", &ServerRules::default(), "get_x", ToolHints::default()).0.retry.attempts, 6);
     }
 
     #[test]
     fn an_effect_that_is_stated_for_a_kind_or_for_all_holds_where_none_is_stated_nearer() {
-        let effect = |effect| Layer { effect: Some(effect), ..Layer::default() };
-        let mut rules = Rules { defaults: effect(Effect::Destructive), ..Rules::default() };
-        let of = |rules: &Rules, name: &str| rules.tool("gh", &ServerRules::default(), name, Hints::default()).0.effect;
+        let effect = |effect| PolicyLayer { effect: Some(effect), ..PolicyLayer::default() };
+        let mut rules = PolicyRules { defaults: effect(Effect::Destructive), ..PolicyRules::default() };
+        let of = |rules: &PolicyRules, name: &str| {
+            rules.tool("gh", &ServerRules::default(), name, ToolHints::default()).0.effect
+        };
         assert_eq!((of(&rules, "create_issue"), of(&rules, "batch_tag")), (Effect::Destructive, Effect::Destructive));
         rules.kinds.push((Kind::Batch, effect(Effect::Idempotent)));
         assert_eq!((of(&rules, "create_issue"), of(&rules, "batch_tag")), (Effect::Destructive, Effect::Idempotent));
@@ -301,31 +307,33 @@ mod tests {
 
     #[test]
     fn the_operators_effect_and_kind_come_first_and_distrust_only_narrows() {
-        let mut rules = Rules::default();
-        let reads = Hints {
+        let mut rules = PolicyRules::default();
+        let reads = ToolHints {
             annotations: Annotations { read_only_hint: Some(true), ..Annotations::default() },
-            ..Hints::default()
+            ..ToolHints::default()
         };
         let own = ServerRules::default();
         assert_eq!(rules.tool("s", &own, "frob", reads).0.effect, Effect::ReadOnly);
         let distrust = ServerRules { distrust_annotations: true, ..ServerRules::default() };
         assert_eq!(rules.tool("s", &distrust, "frob", reads).0.effect, Effect::Write);
-        rules.tools.push(("s/frob".to_owned(), Layer { effect: Some(Effect::Destructive), ..Layer::default() }));
+        rules
+            .tools
+            .push(("s/frob".to_owned(), PolicyLayer { effect: Some(Effect::Destructive), ..PolicyLayer::default() }));
         assert_eq!(rules.tool("s", &own, "frob", reads).0.effect, Effect::Destructive);
     }
 
     #[test]
     fn what_is_said_of_all_tools_leaves_out_those_it_would_harm() {
         let cache = CacheLayer { ttl: Some(Duration::from_secs(5)), stale_if_error: None };
-        let all = Layer {
+        let all = PolicyLayer {
             cache,
             hedge: Some(Some(seawall::HedgePolicy::Quantile(0.95))),
             fallback: Some(vec![Fallback::Cached, Fallback::PreviousPage(None), Fallback::Queue]),
             breaker: BreakerLayer { failures: Some(0), ..BreakerLayer::default() },
-            ..Layer::default()
+            ..PolicyLayer::default()
         };
-        let rules = Rules { defaults: all, ..Rules::default() };
-        let policy = |name| rules.tool("s", &ServerRules::default(), name, Hints::default()).0;
+        let rules = PolicyRules { defaults: all, ..PolicyRules::default() };
+        let policy = |name| rules.tool("s", &ServerRules::default(), name, ToolHints::default()).0;
         let (read, write) = (policy("get_x"), policy("create_x"));
         assert_eq!((read.validate(), write.validate()), (Ok(()), Ok(())));
         assert_eq!((read.cache.fresh.is_some(), write.cache.fresh.is_some()), (true, false));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::duration::LONGEST;
 use super::problem::Problems;
-use super::tree::Field;
+use super::tree::ConfigField;
 
 /// Up to here a bare number may be seconds: clients that mean those offer an hour at most.
 const UNCLEAR: f64 = 3600.0;
@@ -13,7 +13,7 @@ const UNCLEAR: f64 = 3600.0;
 const IN_SECONDS: &str = "cline_mcp_settings.json";
 
 /// A limit over the calls of one server, and its line.
-type Limit = (Duration, usize);
+type ServerLimit = (Duration, usize);
 
 /// Whether a bare number in this file is in seconds.
 pub(super) fn is_in_seconds(file: &Path) -> bool {
@@ -21,7 +21,7 @@ pub(super) fn is_in_seconds(file: &Path) -> bool {
 }
 
 /// Reads `timeout`, whose unit depends on the client.
-pub(super) fn of_calls(value: &Field<'_>, is_in_seconds: bool, problems: &mut Problems) -> Option<Limit> {
+pub(super) fn of_calls(value: &ConfigField<'_>, is_in_seconds: bool, problems: &mut Problems) -> Option<ServerLimit> {
     match value.number() {
         Ok(number) if is_in_seconds => seconds(number, value, problems),
         Ok(number) if number > UNCLEAR => seconds(number / 1000.0, value, problems),
@@ -34,14 +34,14 @@ pub(super) fn of_calls(value: &Field<'_>, is_in_seconds: bool, problems: &mut Pr
 }
 
 /// Reads a limit whose name says that it is in seconds.
-pub(super) fn in_seconds(value: &Field<'_>, problems: &mut Problems) -> Option<Limit> {
+pub(super) fn in_seconds(value: &ConfigField<'_>, problems: &mut Problems) -> Option<ServerLimit> {
     match value.number() {
         Ok(number) => seconds(number, value, problems),
         Err(_) => passed_over(value, "is not a number, so it is passed over", problems),
     }
 }
 
-fn seconds(number: f64, value: &Field<'_>, problems: &mut Problems) -> Option<Limit> {
+fn seconds(number: f64, value: &ConfigField<'_>, problems: &mut Problems) -> Option<ServerLimit> {
     if number.is_nan() || number <= 0.0 {
         return passed_over(value, "is no time, so it is passed over", problems);
     }
@@ -52,7 +52,7 @@ fn seconds(number: f64, value: &Field<'_>, problems: &mut Problems) -> Option<Li
     Some((time, value.place.own_line().unwrap_or_default()))
 }
 
-fn passed_over(value: &Field<'_>, why: &str, problems: &mut Problems) -> Option<Limit> {
+fn passed_over(value: &ConfigField<'_>, why: &str, problems: &mut Problems) -> Option<ServerLimit> {
     problems.warn(value.place.problem(format!("{why}; say timeout = \"60s\" under x-seawall.policy of this server")));
     None
 }

@@ -4,20 +4,20 @@
 
 use super::problem::Problems;
 use super::suggest;
-use super::tree::{Field, Text};
+use super::tree::{ConfigField, ConfigString};
 use crate::config::layers::glob;
 
 /// What the policies of a file may count on.
-struct There<'a> {
+struct KnownNames<'a> {
     servers: Vec<&'a str>,
     has_store: bool,
 }
 
 /// Looks at the settings in `section` and at the `servers` of a file. What else is wrong there is told elsewhere.
-pub(super) fn check(section: &Field<'_>, servers: &Field<'_>, problems: &mut Problems) {
+pub(super) fn check(section: &ConfigField<'_>, servers: &ConfigField<'_>, problems: &mut Problems) {
     let told = &mut Problems::default();
     let listed = servers.entries(told);
-    let there = There { servers: listed.iter().map(|(name, _)| *name).collect(), has_store: section.has("store") };
+    let there = KnownNames { servers: listed.iter().map(|(name, _)| *name).collect(), has_store: section.has("store") };
     for (key, value) in section.entries(told) {
         match key {
             "defaults" => there.look_at(&value, problems),
@@ -40,9 +40,9 @@ pub(super) fn check(section: &Field<'_>, servers: &Field<'_>, problems: &mut Pro
     }
 }
 
-impl There<'_> {
+impl KnownNames<'_> {
     /// Looks at the fallbacks of one policy.
-    fn look_at(&self, table: &Field<'_>, problems: &mut Problems) {
+    fn look_at(&self, table: &ConfigField<'_>, problems: &mut Problems) {
         let told = &mut Problems::default();
         let steps = table.entries(told).into_iter().filter(|(key, _)| *key == "fallback");
         for step in steps.flat_map(|(_, list)| list.items(&mut Problems::default())) {
@@ -51,7 +51,7 @@ impl There<'_> {
             }
             let other = if step.is_table() { step.entries(told) } else { Vec::new() };
             let other = other.into_iter().find(|(key, _)| *key == "tool").and_then(|(_, tool)| tool.text().ok());
-            let Some(Text { place, text }) = other else { continue };
+            let Some(ConfigString { place, text }) = other else { continue };
             if let Some((server, _)) = text.split_once('/').filter(|(server, _)| !self.servers.contains(server)) {
                 problems.push(place.problem(self.no_server(server)));
             }

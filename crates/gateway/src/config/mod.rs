@@ -20,7 +20,7 @@ pub mod layers;
 mod limit;
 mod mentions;
 mod name;
-mod own;
+mod native;
 pub mod place;
 mod policy;
 pub mod prefix;
@@ -52,19 +52,19 @@ use std::time::Duration;
 use http::{HeaderName, Uri};
 
 pub use self::admin::AdminConfig;
-pub use self::hide::Secrets;
-use self::problem::Place;
+pub use self::hide::SecretTexts;
+use self::problem::ConfigPlace;
 pub use self::problem::{Problem, Problems};
-pub use self::reconnect::Reconnecting;
+pub use self::reconnect::ReconnectConfig;
 pub use self::secret::Secret;
 pub use self::startup::StartupConfig;
 pub use self::suggest::nearest;
-use crate::config::layers::{Rules, ServerRules};
+use crate::config::layers::{PolicyRules, ServerRules};
 use crate::protocol::hash;
 
-use self::expand::Scope;
-use self::source::Format;
-use self::tree::{Field, Node};
+use self::expand::Variables;
+use self::source::FileFormat;
+use self::tree::{ConfigField, ConfigNode};
 
 /// The JSON schema of Seawall's own file, for editors.
 pub const SCHEMA: &str = include_str!("schema.json");
@@ -89,7 +89,7 @@ pub struct Config {
     /// Further `Origin` values to answer to, in lower case.
     pub allowed_origins: Vec<String>,
     /// How tools are treated.
-    pub rules: Rules,
+    pub rules: PolicyRules,
     /// How servers are loaded.
     pub startup: StartupConfig,
     /// The folder of what must survive: writes that wait for their server.
@@ -118,12 +118,12 @@ pub struct ServerConfig {
     /// How its tools are treated.
     pub rules: ServerRules,
     /// When it is there.
-    pub life: Life,
+    pub life: ServerLifetime,
 }
 
 /// When a server is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Life {
+pub struct ServerLifetime {
     /// It is started by the first call, not by the client's handshake, if what it says is remembered.
     pub lazy: bool,
     /// It is stopped when no call came for so long, and started again by the next.
@@ -131,13 +131,13 @@ pub struct Life {
     /// A child that its client left before it used it is kept for the next client for so long.
     pub keep_warm: Duration,
     /// How it is tried again when it is away.
-    pub reconnect: Reconnecting,
+    pub reconnect: ReconnectConfig,
 }
 
-impl Default for Life {
+impl Default for ServerLifetime {
     fn default() -> Self {
         let keep_warm = Duration::from_secs(60);
-        Self { lazy: false, idle_stop: None, keep_warm, reconnect: Reconnecting::default() }
+        Self { lazy: false, idle_stop: None, keep_warm, reconnect: ReconnectConfig::default() }
     }
 }
 
@@ -291,10 +291,10 @@ pub fn find(explicit: Option<&Path>, env: &dyn Fn(&str) -> Option<String>) -> Op
     [Some(PathBuf::from("seawall.toml")), at_home].into_iter().flatten().find(|path| path.try_exists().unwrap_or(true))
 }
 
-fn parsed(text: &str, format: Format, problems: &mut Problems) -> Option<Node> {
+fn parsed(text: &str, format: FileFormat, problems: &mut Problems) -> Option<ConfigNode> {
     match format {
-        Format::Json => problems.keep(json::parse(text)),
-        Format::Toml => toml::parse(text, problems),
+        FileFormat::Json => problems.keep(json::parse(text)),
+        FileFormat::Toml => toml::parse(text, problems),
     }
 }
 
@@ -307,18 +307,18 @@ fn read_text(
 ) -> Option<Config> {
     let format = problems.keep(source::format(path, text))?;
     let root = parsed(text, format, problems)?;
-    let root = Field::root(&root);
+    let root = ConfigField::root(&root);
     let list_key = import::list_key(&root, format);
-    let list = root.find(list_key.unwrap_or("servers")).filter(Field::is_table);
+    let list = root.find(list_key.unwrap_or("servers")).filter(ConfigField::is_table);
     let (mut settings, raw) = match list_key {
         Some(key) => import::read(&root, key, limit::is_in_seconds(path), problems),
-        None => own::read(&root, needs_servers, problems),
+        None => native::read(&root, needs_servers, problems),
     };
     let section = if list_key.is_some() { root.find(import::SECTION) } else { Some(root) };
     if let (true, Some(section), Some(servers)) = (needs_servers, section, list) {
         mentions::check(&section, &servers, problems);
     }
-    let scope = Scope::new(path, env);
+    let scope = Variables::new(path, env);
     let servers = raw.into_iter().filter_map(|server| resolve::server(server, &scope, problems)).collect();
     let store = settings.store.as_ref().and_then(|path| scope.expand(path, problems)).map(|path| scope.path(&path));
     let admin = settings.take_admin(&scope, problems);
@@ -331,7 +331,7 @@ impl Config {
     /// What variables say: they are nearer to whoever starts the gateway than its file is.
     pub fn take_env(&mut self, env: &dyn Fn(&str) -> Option<String>) -> Result<(), Problem> {
         let tiers = std::mem::take(&mut self.rules.tiers).from_env(env);
-        self.rules.tiers = tiers.map_err(|invalid| Place::named(&invalid.field).problem(invalid.problem))?;
+        self.rules.tiers = tiers.map_err(|invalid| ConfigPlace::named(&invalid.field).problem(invalid.problem))?;
         self.rules.messages.debug |= seawall::debug_from_env(env);
         Ok(())
     }

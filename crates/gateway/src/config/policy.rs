@@ -2,14 +2,14 @@
 //!
 //! Every key and value is checked here, where its line is known; so is what is said as a whole, laid over a tool that reads.
 
-use seawall::{Effect, Fallback, HedgePolicy, Kind, LoopMode, Preset, Scope, SlotPolicy, Tiers, ToolFacts};
+use seawall::{BulkheadPolicy, Effect, Fallback, HedgePolicy, Kind, LoopMode, Preset, Scope, Tiers, ToolFacts};
 
 use super::problem::{Problem, Problems};
 use super::reconnect::{some_time, time};
-use super::tree::{Field, Text};
+use super::tree::{ConfigField, ConfigString};
 use super::{duration, suggest, tool_errors};
 use crate::config::layer::{
-    BreakerLayer, CacheLayer, Layer, LoopLayer, OnAbandon, Own, OwnLayer, Rejoining, RetryLayer,
+    BreakerLayer, CacheLayer, GatewayLayer, GatewayPolicy, LoopLayer, OnAbandon, PolicyLayer, Rejoining, RetryLayer,
 };
 
 const KEYS: [&str; 20] = [
@@ -36,9 +36,9 @@ const KEYS: [&str; 20] = [
 ];
 
 /// Reads what one table says.
-pub(super) fn read(table: &Field<'_>, problems: &mut Problems) -> Layer {
+pub(super) fn read(table: &ConfigField<'_>, problems: &mut Problems) -> PolicyLayer {
     let before = problems.count();
-    let mut layer = Layer::default();
+    let mut layer = PolicyLayer::default();
     for (key, value) in table.entries(problems) {
         match key {
             "kind" => layer.kind = problems.keep(kind(&value)),
@@ -65,12 +65,12 @@ pub(super) fn read(table: &Field<'_>, problems: &mut Problems) -> Layer {
 }
 
 /// What a tool that only reads would get: whatever is out of bounds is told with its name.
-fn check(layer: &Layer, table: &Field<'_>, problems: &mut Problems) {
+fn check(layer: &PolicyLayer, table: &ConfigField<'_>, problems: &mut Problems) {
     let effect = layer.effect.unwrap_or(Effect::ReadOnly);
     let facts = ToolFacts { kind: layer.kind, effect: Some(effect), ..ToolFacts::named("tool") };
     let mut policy = Preset::Default.policy(&facts, &Tiers::default());
     let is_effect_stated = layer.effect.is_some();
-    layer.apply(&mut policy, &mut Own::default());
+    layer.apply(&mut policy, &mut GatewayPolicy::default());
     if !is_effect_stated {
         // Which of these steps a tool can take is seen when its effect is known.
         policy.fallback.retain(|step| !matches!(step, Fallback::Queue));
@@ -88,13 +88,13 @@ fn check(layer: &Layer, table: &Field<'_>, problems: &mut Problems) {
 }
 
 /// Calls of one tool at a time; none is no limit.
-fn concurrency(value: &Field<'_>) -> Result<u32, Problem> {
+fn concurrency(value: &ConfigField<'_>) -> Result<u32, Problem> {
     let count = value.count()?;
-    let checked = if count == 0 { Ok(()) } else { SlotPolicy::new(count).validate() };
+    let checked = if count == 0 { Ok(()) } else { BulkheadPolicy::new(count).validate() };
     checked.map(|()| count).map_err(|invalid| value.place.problem(invalid.problem))
 }
 
-fn own(own: &mut OwnLayer, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {
+fn own(own: &mut GatewayLayer, key: &str, value: &ConfigField<'_>, problems: &mut Problems) -> bool {
     match key {
         "idle_timeout" => own.idle_timeout = problems.keep(some_time(value)),
         "client_timeout" => own.client_timeout = problems.keep(some_time(value)),
@@ -129,7 +129,7 @@ const KINDS: [(&str, Kind); 5] = [
 ];
 
 /// A kind by its name.
-pub(super) fn kind(value: &Field<'_>) -> Result<Kind, Problem> {
+pub(super) fn kind(value: &ConfigField<'_>) -> Result<Kind, Problem> {
     one_of(value, &KINDS)
 }
 
@@ -139,8 +139,8 @@ pub(super) fn kind_of_key(key: &str) -> Option<Kind> {
 }
 
 /// One of a few words.
-pub(super) fn one_of<T: Copy>(value: &Field<'_>, known: &[(&str, T)]) -> Result<T, Problem> {
-    let Text { place, text } = value.text()?;
+pub(super) fn one_of<T: Copy>(value: &ConfigField<'_>, known: &[(&str, T)]) -> Result<T, Problem> {
+    let ConfigString { place, text } = value.text()?;
     let found = known.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
     found.ok_or_else(|| {
         let names: Vec<String> = known.iter().map(|(name, _)| format!("{name:?}")).collect();
@@ -148,7 +148,7 @@ pub(super) fn one_of<T: Copy>(value: &Field<'_>, known: &[(&str, T)]) -> Result<
     })
 }
 
-fn retry(table: &Field<'_>, problems: &mut Problems) -> RetryLayer {
+fn retry(table: &ConfigField<'_>, problems: &mut Problems) -> RetryLayer {
     let mut layer = RetryLayer::default();
     for (key, value) in table.entries(problems) {
         match key {
@@ -165,7 +165,7 @@ fn retry(table: &Field<'_>, problems: &mut Problems) -> RetryLayer {
 const SCOPES: [(&str, Scope); 3] = [("tool", Scope::Tool), ("server", Scope::Server), ("global", Scope::Global)];
 
 /// Reads a breaker's settings.
-pub(super) fn breaker(table: &Field<'_>, problems: &mut Problems) -> BreakerLayer {
+pub(super) fn breaker(table: &ConfigField<'_>, problems: &mut Problems) -> BreakerLayer {
     let mut layer = BreakerLayer::default();
     for (key, value) in table.entries(problems) {
         match key {
@@ -185,7 +185,7 @@ pub(super) fn breaker(table: &Field<'_>, problems: &mut Problems) -> BreakerLaye
     layer
 }
 
-fn cache(table: &Field<'_>, problems: &mut Problems) -> CacheLayer {
+fn cache(table: &ConfigField<'_>, problems: &mut Problems) -> CacheLayer {
     let mut layer = CacheLayer::default();
     for (key, value) in table.entries(problems) {
         match key {
@@ -197,7 +197,7 @@ fn cache(table: &Field<'_>, problems: &mut Problems) -> CacheLayer {
     layer
 }
 
-fn loops(table: &Field<'_>, problems: &mut Problems) -> LoopLayer {
+fn loops(table: &ConfigField<'_>, problems: &mut Problems) -> LoopLayer {
     let modes = [("failures", LoopMode::Failures), ("calls", LoopMode::Calls), ("off", LoopMode::Off)];
     let mut layer = LoopLayer::default();
     for (key, value) in table.entries(problems) {
@@ -212,8 +212,8 @@ fn loops(table: &Field<'_>, problems: &mut Problems) -> LoopLayer {
 }
 
 /// `"p95"`, a duration, or `"off"`.
-fn hedge(value: &Field<'_>) -> Result<Option<HedgePolicy>, Problem> {
-    let Text { place, text } = value.text()?;
+fn hedge(value: &ConfigField<'_>) -> Result<Option<HedgePolicy>, Problem> {
+    let ConfigString { place, text } = value.text()?;
     if text == "off" {
         return Ok(None);
     }
@@ -228,7 +228,7 @@ fn hedge(value: &Field<'_>) -> Result<Option<HedgePolicy>, Problem> {
     }
 }
 
-fn fallback(list: &Field<'_>, problems: &mut Problems) -> Vec<Fallback> {
+fn fallback(list: &ConfigField<'_>, problems: &mut Problems) -> Vec<Fallback> {
     let items = list.items(problems);
     items
         .iter()
@@ -237,9 +237,9 @@ fn fallback(list: &Field<'_>, problems: &mut Problems) -> Vec<Fallback> {
 }
 
 /// A step by its name.
-fn word(item: &Field<'_>, problems: &mut Problems) -> Option<Fallback> {
+fn word(item: &ConfigField<'_>, problems: &mut Problems) -> Option<Fallback> {
     let known = ["cached", "simplify", "previous_page", "split_batch", "queue"];
-    let Text { place, text } = problems.keep(item.text())?;
+    let ConfigString { place, text } = problems.keep(item.text())?;
     let step = match text.as_str() {
         "cached" => Fallback::Cached,
         "simplify" => Fallback::Simplify(None),
@@ -259,7 +259,7 @@ fn word(item: &Field<'_>, problems: &mut Problems) -> Option<Fallback> {
 }
 
 /// A step with settings: another tool, a text, or the argument that a step works on.
-fn table_step(item: &Field<'_>, problems: &mut Problems) -> Option<Fallback> {
+fn table_step(item: &ConfigField<'_>, problems: &mut Problems) -> Option<Fallback> {
     let mut step = None;
     let mut map = None;
     for (key, value) in item.entries(problems) {
@@ -267,7 +267,7 @@ fn table_step(item: &Field<'_>, problems: &mut Problems) -> Option<Fallback> {
             map = Some(value.pairs(problems).into_iter().map(|(theirs, ours)| (theirs, ours.text)).collect());
             continue;
         }
-        let Some(Text { place, text }) = problems.keep(value.text()) else { continue };
+        let Some(ConfigString { place, text }) = problems.keep(value.text()) else { continue };
         let read = match (key, text.split_once('/')) {
             ("tool", Some((server, tool))) if !server.is_empty() && !tool.is_empty() => {
                 Ok(Fallback::Alternate { server: server.to_owned(), tool: tool.to_owned(), map: [].into() })

@@ -2,7 +2,7 @@
 
 /// Whether the names on an endpoint have their server before them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Prefix {
+pub enum NamePrefix {
     /// Where there are several servers: an only server keeps its names, which change when a second one is configured.
     #[default]
     Auto,
@@ -10,7 +10,7 @@ pub enum Prefix {
     Always,
 }
 
-impl Prefix {
+impl NamePrefix {
     /// Whether so many servers have their names before those of their tools.
     pub fn is_used(self, servers: usize) -> bool {
         servers > 1 || self == Self::Always

@@ -32,7 +32,7 @@ pub struct Problems {
 
 /// Where something stands: the way to it, and its line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ConfigPlace {
     path: String,
     line: Option<usize>,
 }
@@ -40,7 +40,7 @@ pub(super) struct Place {
 impl Problem {
     /// A problem with the file as a whole.
     pub(super) fn of_file(text: impl Into<String>) -> Self {
-        Place::default().problem(text)
+        ConfigPlace::default().problem(text)
     }
 }
 
@@ -148,7 +148,7 @@ impl fmt::Display for Problems {
     }
 }
 
-impl Place {
+impl ConfigPlace {
     /// A place outside any file, such as an argument of the command line.
     pub(super) fn named(path: &str) -> Self {
         Self { path: path.to_owned(), line: None }

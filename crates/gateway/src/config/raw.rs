@@ -2,33 +2,33 @@
 
 use std::time::Duration;
 
-use super::problem::{Place, Problem, Problems};
-use super::tree::{Field, Text};
+use super::problem::{ConfigPlace, Problem, Problems};
+use super::tree::{ConfigField, ConfigString};
 use super::{duration, reconnect};
 use crate::config::layers::ServerRules;
 
 /// A server before its variables are filled in.
 #[derive(Default)]
 pub(super) struct RawServer {
-    pub(super) place: Place,
+    pub(super) place: ConfigPlace,
     pub(super) name: String,
-    pub(super) kind: Option<Kind>,
-    pub(super) command: Option<Text>,
-    pub(super) args: Vec<Text>,
+    pub(super) kind: Option<TransportName>,
+    pub(super) command: Option<ConfigString>,
+    pub(super) args: Vec<ConfigString>,
     /// A variable without a text is one that must not be set.
-    pub(super) env: Vec<(String, Option<Text>)>,
+    pub(super) env: Vec<(String, Option<ConfigString>)>,
     /// Names of variables to pass on.
-    pub(super) env_vars: Vec<Text>,
-    pub(super) env_file: Option<Text>,
-    pub(super) cwd: Option<Text>,
-    pub(super) url: Option<Text>,
+    pub(super) env_vars: Vec<ConfigString>,
+    pub(super) env_file: Option<ConfigString>,
+    pub(super) cwd: Option<ConfigString>,
+    pub(super) url: Option<ConfigString>,
     /// A URL that is known to be for streamable HTTP.
-    pub(super) http_url: Option<Text>,
-    pub(super) headers: Vec<(String, Text)>,
+    pub(super) http_url: Option<ConfigString>,
+    pub(super) headers: Vec<(String, ConfigString)>,
     /// Headers whose values stand in the named variables.
-    pub(super) header_vars: Vec<(String, Text)>,
+    pub(super) header_vars: Vec<(String, ConfigString)>,
     /// The variable with the bearer token.
-    pub(super) token_var: Option<Text>,
+    pub(super) token_var: Option<ConfigString>,
     pub(super) shared: bool,
     pub(super) required: bool,
     /// How its tools are treated.
@@ -37,7 +37,7 @@ pub(super) struct RawServer {
     pub(super) idle_stop: Option<Duration>,
     pub(super) keep_warm: Option<Duration>,
     /// Where its own client says how long it may start.
-    pub(super) start_limit: Option<Place>,
+    pub(super) start_limit: Option<ConfigPlace>,
     pub(super) is_off: bool,
     /// A field had to be left out: that one is missing is no news.
     pub(super) is_partial: bool,
@@ -45,7 +45,7 @@ pub(super) struct RawServer {
 
 /// A transport by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TransportName {
     Stdio,
     Http,
     Sse,
@@ -53,12 +53,12 @@ pub(super) enum Kind {
 }
 
 impl RawServer {
-    pub(super) fn new(name: &str, place: &Place) -> Self {
+    pub(super) fn new(name: &str, place: &ConfigPlace) -> Self {
         Self { name: name.to_owned(), place: place.clone(), ..Self::default() }
     }
 
     /// Takes over a field that all files spell alike; false if `key` is none.
-    pub(super) fn set(&mut self, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {
+    pub(super) fn set(&mut self, key: &str, value: &ConfigField<'_>, problems: &mut Problems) -> bool {
         match key {
             "command" => self.command = problems.keep(value.text()),
             "args" => self.args = value.texts(problems),
@@ -75,7 +75,7 @@ impl RawServer {
     }
 
     /// Takes over a field that only Seawall knows; false if `key` is none.
-    pub(super) fn set_ours(&mut self, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {
+    pub(super) fn set_ours(&mut self, key: &str, value: &ConfigField<'_>, problems: &mut Problems) -> bool {
         match key {
             "shared" => self.shared = problems.keep(value.flag()).unwrap_or_default(),
             "required" => self.required = problems.keep(value.flag()).unwrap_or_default(),
@@ -89,19 +89,19 @@ impl RawServer {
 }
 
 /// A transport as its name is spelled here and there.
-pub(super) fn kind(value: &Field<'_>) -> Result<Kind, Problem> {
-    let Text { place, text } = value.text()?;
+pub(super) fn kind(value: &ConfigField<'_>) -> Result<TransportName, Problem> {
+    let ConfigString { place, text } = value.text()?;
     match text.to_ascii_lowercase().as_str() {
         // `local` is how the Copilot CLI writes it.
-        "stdio" | "local" => Ok(Kind::Stdio),
-        "http" | "streamable-http" | "streamable_http" | "streamablehttp" => Ok(Kind::Http),
-        "sse" => Ok(Kind::Sse),
-        "ws" | "websocket" => Ok(Kind::Ws),
+        "stdio" | "local" => Ok(TransportName::Stdio),
+        "http" | "streamable-http" | "streamable_http" | "streamablehttp" => Ok(TransportName::Http),
+        "sse" => Ok(TransportName::Sse),
+        "ws" | "websocket" => Ok(TransportName::Ws),
         _ => Err(place.problem(format!("{text:?} is not a type; write \"stdio\", \"http\", \"sse\" or \"ws\""))),
     }
 }
 
-fn variables(value: &Field<'_>, problems: &mut Problems) -> Vec<(String, Option<Text>)> {
+fn variables(value: &ConfigField<'_>, problems: &mut Problems) -> Vec<(String, Option<ConfigString>)> {
     let entries = value.entries(problems);
     entries.iter().filter_map(|(key, field)| Some(((*key).to_owned(), problems.keep(field.variable())?))).collect()
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use super::duration;
 use super::problem::{Problem, Problems};
 use super::suggest;
-use super::tree::{Field, Text};
+use super::tree::{ConfigField, ConfigString};
 use crate::protocol::limits;
 
 /// How a server that is away is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reconnecting {
+pub struct ReconnectConfig {
     /// The first delay; each is twice the one before.
     pub base: Duration,
     /// The longest delay.
@@ -21,7 +21,7 @@ pub struct Reconnecting {
     pub wait: Duration,
 }
 
-impl Default for Reconnecting {
+impl Default for ReconnectConfig {
     fn default() -> Self {
         let (base, max) = (Duration::from_millis(500), Duration::from_secs(60));
         Self { base, max, attempts: None, wait: limits::SERVER_WAIT }
@@ -31,8 +31,8 @@ impl Default for Reconnecting {
 const KEYS: [&str; 4] = ["base", "max", "attempts", "wait"];
 
 /// Reads `[reconnect]`.
-pub(super) fn read(section: &Field<'_>, problems: &mut Problems) -> Reconnecting {
-    let mut read = Reconnecting::default();
+pub(super) fn read(section: &ConfigField<'_>, problems: &mut Problems) -> ReconnectConfig {
+    let mut read = ReconnectConfig::default();
     let before = problems.count();
     for (key, value) in section.entries(problems) {
         match key {
@@ -53,13 +53,13 @@ pub(super) fn read(section: &Field<'_>, problems: &mut Problems) -> Reconnecting
 }
 
 /// A duration.
-pub(super) fn time(value: &Field<'_>) -> Result<Duration, Problem> {
-    let Text { place, text } = value.text()?;
+pub(super) fn time(value: &ConfigField<'_>) -> Result<Duration, Problem> {
+    let ConfigString { place, text } = value.text()?;
     duration::parse(&text).map_err(|error| place.problem(error))
 }
 
 /// A time that is not nothing: without any pause a server would be started again and again.
-pub(super) fn some_time(value: &Field<'_>) -> Result<Duration, Problem> {
+pub(super) fn some_time(value: &ConfigField<'_>) -> Result<Duration, Problem> {
     match time(value)? {
         Duration::ZERO => Err(value.place.problem("must not be zero")),
         time => Ok(time),

@@ -2,21 +2,21 @@
 
 use super::address;
 use super::env;
-use super::expand::Scope;
+use super::expand::Variables;
 use super::headers;
 use super::problem::{Problem, Problems};
-use super::raw::{Kind, RawServer};
-use super::tree::Text;
+use super::raw::{RawServer, TransportName};
+use super::tree::ConfigString;
 use super::words;
-use super::{Life, Secret, ServerConfig, Transport};
+use super::{Secret, ServerConfig, ServerLifetime, Transport};
 
 /// The server with everything filled in; nothing if its file is wrong. What its file refers to and is not there costs this
 /// server only: the others are none the worse for it.
-pub(super) fn server(raw: RawServer, scope: &Scope<'_>, problems: &mut Problems) -> Option<ServerConfig> {
+pub(super) fn server(raw: RawServer, scope: &Variables<'_>, problems: &mut Problems) -> Option<ServerConfig> {
     let mut found = Problems::default();
     scope.take_filled();
     let transport = match raw.kind {
-        Some(Kind::Stdio) => stdio(&raw, scope, &mut found),
+        Some(TransportName::Stdio) => stdio(&raw, scope, &mut found),
         None if raw.command.is_some() => stdio(&raw, scope, &mut found),
         _ => remote(&raw, scope, &mut found),
     };
@@ -24,13 +24,13 @@ pub(super) fn server(raw: RawServer, scope: &Scope<'_>, problems: &mut Problems)
     let transport = if lacking.is_empty() { transport } else { Some(Transport::Incomplete { lacking }) };
     problems.append(found);
     let RawServer { name, shared, required, rules, lazy, idle_stop, keep_warm, .. } = raw;
-    let life = Life::default();
-    let life = Life { lazy, idle_stop, keep_warm: keep_warm.unwrap_or(life.keep_warm), ..life };
+    let life = ServerLifetime::default();
+    let life = ServerLifetime { lazy, idle_stop, keep_warm: keep_warm.unwrap_or(life.keep_warm), ..life };
     let filled = scope.take_filled().into_iter().map(Secret::new).collect();
     Some(ServerConfig { name, transport: transport?, filled, shared, required, rules, life })
 }
 
-fn stdio(raw: &RawServer, scope: &Scope<'_>, problems: &mut Problems) -> Option<Transport> {
+fn stdio(raw: &RawServer, scope: &Variables<'_>, problems: &mut Problems) -> Option<Transport> {
     let Some(command) = &raw.command else {
         return missing(raw, "needs a command", problems);
     };
@@ -57,10 +57,10 @@ fn stdio(raw: &RawServer, scope: &Scope<'_>, problems: &mut Problems) -> Option<
     })
 }
 
-fn remote(raw: &RawServer, scope: &Scope<'_>, problems: &mut Problems) -> Option<Transport> {
-    let stated = raw.kind.or(raw.http_url.is_some().then_some(Kind::Http));
+fn remote(raw: &RawServer, scope: &Variables<'_>, problems: &mut Problems) -> Option<Transport> {
+    let stated = raw.kind.or(raw.http_url.is_some().then_some(TransportName::Http));
     let url = match stated {
-        Some(Kind::Http) => raw.http_url.as_ref().or(raw.url.as_ref()),
+        Some(TransportName::Http) => raw.http_url.as_ref().or(raw.url.as_ref()),
         _ => raw.url.as_ref().or(raw.http_url.as_ref()),
     };
     let Some(text) = url else {
@@ -83,12 +83,12 @@ fn missing(raw: &RawServer, needs: &str, problems: &mut Problems) -> Option<Tran
 }
 
 /// A text that a process can be started with.
-fn word(text: &Text, scope: &Scope<'_>, problems: &mut Problems) -> Option<String> {
+fn word(text: &ConfigString, scope: &Variables<'_>, problems: &mut Problems) -> Option<String> {
     let expanded = scope.expand(text, problems)?;
     problems.keep_filled(text.has_references(), without_nul(text, expanded))
 }
 
-pub(super) fn without_nul(text: &Text, expanded: String) -> Result<String, Problem> {
+pub(super) fn without_nul(text: &ConfigString, expanded: String) -> Result<String, Problem> {
     if expanded.contains('\0') {
         return Err(text.place.problem("has a NUL character, which no process can be given"));
     }

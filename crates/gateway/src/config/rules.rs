@@ -1,13 +1,13 @@
 //! Decides what the file says about policies as a whole: preset, timeouts, layers, and how failures are told.
 
-use seawall::{Preset, Rate, Scope, SlotPolicy, Style};
+use seawall::{BulkheadPolicy, Preset, Rate, Scope, TextStyle};
 
 use super::problem::{Problem, Problems};
 use super::reconnect::some_time;
-use super::tree::{Field, Text};
+use super::tree::{ConfigField, ConfigString};
 use super::{policy, suggest};
-use crate::config::layer::{BreakerLayer, Layer};
-use crate::config::layers::{Rules, ServerRules};
+use crate::config::layer::{BreakerLayer, PolicyLayer};
+use crate::config::layers::{PolicyRules, ServerRules};
 
 /// The keys [`set`] knows.
 pub(super) const KEYS: [&str; 6] = ["preset", "timeouts", "defaults", "kinds", "tools", "messages"];
@@ -17,7 +17,7 @@ const MOST_CALLS: u32 = 999_999_999;
 pub(super) const SERVER_KEYS: [&str; 5] = ["trust_annotations", "concurrency", "rate", "hint", "policy"];
 
 /// Takes over one setting; false if `key` is none.
-pub(super) fn set(rules: &mut Rules, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {
+pub(super) fn set(rules: &mut PolicyRules, key: &str, value: &ConfigField<'_>, problems: &mut Problems) -> bool {
     match key {
         "preset" => {
             let known = [
@@ -53,14 +53,14 @@ pub(super) fn set(rules: &mut Rules, key: &str, value: &Field<'_>, problems: &mu
     true
 }
 
-fn timeouts(rules: &mut Rules, table: &Field<'_>, problems: &mut Problems) {
+fn timeouts(rules: &mut PolicyRules, table: &ConfigField<'_>, problems: &mut Problems) {
     for (key, value) in table.entries(problems) {
         let tiers = &mut rules.tiers;
         match key {
             "quick" => tiers.quick = problems.keep(some_time(&value)).unwrap_or(tiers.quick),
             "heavy" => tiers.heavy = problems.keep(some_time(&value)).unwrap_or(tiers.heavy),
             "heavy_tools" => {
-                let names = value.texts(problems).into_iter().map(|Text { text, .. }| text);
+                let names = value.texts(problems).into_iter().map(|ConfigString { text, .. }| text);
                 tiers.heavy_tools = Some(names.collect());
             }
             _ => problems.push(value.place.problem(suggest::unknown(key, &["quick", "heavy", "heavy_tools"]))),
@@ -69,7 +69,7 @@ fn timeouts(rules: &mut Rules, table: &Field<'_>, problems: &mut Problems) {
 }
 
 /// Plain names are nearer than globs, wherever they stand in the file.
-fn tools(rules: &mut Rules, table: &Field<'_>, problems: &mut Problems) {
+fn tools(rules: &mut PolicyRules, table: &ConfigField<'_>, problems: &mut Problems) {
     for (pattern, field) in table.entries(problems) {
         if !pattern.contains('/') {
             let text =
@@ -82,7 +82,7 @@ fn tools(rules: &mut Rules, table: &Field<'_>, problems: &mut Problems) {
 }
 
 /// Reads what holds for some tools of a server. They may share its breaker, and cannot each say how that one is.
-fn of_some_tools(table: &Field<'_>, problems: &mut Problems) -> Layer {
+fn of_some_tools(table: &ConfigField<'_>, problems: &mut Problems) -> PolicyLayer {
     let layer = policy::read(table, problems);
     if let Some(scope @ (Scope::Server | Scope::Global)) = layer.breaker.scope {
         let place = if scope == Scope::Server { "[servers.NAME.policy] or [defaults]" } else { "[defaults]" };
@@ -92,7 +92,7 @@ fn of_some_tools(table: &Field<'_>, problems: &mut Problems) -> Layer {
 }
 
 /// A shared breaker is set where all who share it are meant.
-fn only_shared(layer: &Layer, table: &Field<'_>, place: &str, problems: &mut Problems) {
+fn only_shared(layer: &PolicyLayer, table: &ConfigField<'_>, place: &str, problems: &mut Problems) {
     let says_nothing_else = BreakerLayer { scope: layer.breaker.scope, ..BreakerLayer::default() };
     let is_off = layer.breaker.failures == Some(0);
     if let Some(breaker) = table.find("breaker").filter(|_| layer.breaker != says_nothing_else && !is_off) {
@@ -100,12 +100,12 @@ fn only_shared(layer: &Layer, table: &Field<'_>, place: &str, problems: &mut Pro
     }
 }
 
-fn messages(rules: &mut Rules, table: &Field<'_>, problems: &mut Problems) {
+fn messages(rules: &mut PolicyRules, table: &ConfigField<'_>, problems: &mut Problems) {
     for (key, value) in table.entries(problems) {
         let messages = &mut rules.messages;
         match key {
             "style" => {
-                let known = [("plain", Style::Plain), ("classic", Style::Classic)];
+                let known = [("plain", TextStyle::Plain), ("classic", TextStyle::Classic)];
                 messages.style = problems.keep(policy::one_of(&value, &known));
             }
             "format" => {
@@ -123,12 +123,12 @@ fn messages(rules: &mut Rules, table: &Field<'_>, problems: &mut Problems) {
 }
 
 /// Takes over one setting of a server; false if `key` is none.
-pub(super) fn set_server(rules: &mut ServerRules, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {
+pub(super) fn set_server(rules: &mut ServerRules, key: &str, value: &ConfigField<'_>, problems: &mut Problems) -> bool {
     value.note(key, &mut rules.written);
     match key {
         "trust_annotations" => rules.distrust_annotations = problems.keep(value.flag()) == Some(false),
         "concurrency" => {
-            let slots = value.count().map(SlotPolicy::new);
+            let slots = value.count().map(BulkheadPolicy::new);
             let checked = slots.and_then(|slots| {
                 let checked = slots.validate().map(|()| slots);
                 checked.map_err(|invalid| value.place.problem(invalid.problem))
@@ -136,7 +136,7 @@ pub(super) fn set_server(rules: &mut ServerRules, key: &str, value: &Field<'_>, 
             rules.policy.slots = problems.keep(checked);
         }
         "rate" => rules.policy.rate = problems.keep(rate(value)),
-        "hint" => rules.policy.hint = problems.keep(value.text()).map(|Text { text, .. }| text),
+        "hint" => rules.policy.hint = problems.keep(value.text()).map(|ConfigString { text, .. }| text),
         "policy" => {
             rules.layer = policy::read(value, problems);
             if rules.layer.breaker.scope == Some(Scope::Global) {
@@ -149,8 +149,8 @@ pub(super) fn set_server(rules: &mut ServerRules, key: &str, value: &Field<'_>, 
 }
 
 /// `"20/s"`, `"100/m"`, `"1000/h"`.
-fn rate(value: &Field<'_>) -> Result<Rate, Problem> {
-    let Text { place, text } = value.text()?;
+fn rate(value: &ConfigField<'_>) -> Result<Rate, Problem> {
+    let ConfigString { place, text } = value.text()?;
     let unreadable =
         || place.problem(format!("{text:?} is no rate; write for example \"20/s\", \"100/m\" or \"1000/h\""));
     let (count, unit) = text.split_once('/').ok_or_else(unreadable)?;

@@ -4,14 +4,15 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::admin::{self, RawAdmin};
-use super::expand::Scope;
+use super::expand::Variables;
 use super::problem::{Problem, Problems};
-use super::tree::{Field, Text};
+use super::tree::{ConfigField, ConfigString};
 use super::{
-    AdminConfig, Config, Reconnecting, ServerConfig, StartupConfig, duration, reconnect, rules, size, startup, suggest,
+    AdminConfig, Config, ReconnectConfig, ServerConfig, StartupConfig, duration, reconnect, rules, size, startup,
+    suggest,
 };
-use crate::config::layers::Rules;
-use crate::config::prefix::Prefix;
+use crate::config::layers::PolicyRules;
+use crate::config::prefix::NamePrefix;
 use crate::protocol::limits;
 
 /// The keys [`Settings::set`] knows, beside those about policies.
@@ -35,7 +36,7 @@ pub(super) fn keys() -> Vec<&'static str> {
     [&OWN[..], &rules::KEYS].concat()
 }
 
-pub(super) struct Settings {
+pub(super) struct ServeSettings {
     listen: SocketAddr,
     grace: Duration,
     max_request: usize,
@@ -44,13 +45,13 @@ pub(super) struct Settings {
     allowed_hosts: Vec<String>,
     allowed_origins: Vec<String>,
     startup: StartupConfig,
-    pub(super) rules: Rules,
-    reconnect: Reconnecting,
-    pub(super) store: Option<Text>,
+    pub(super) rules: PolicyRules,
+    reconnect: ReconnectConfig,
+    pub(super) store: Option<ConfigString>,
     admin: Option<RawAdmin>,
 }
 
-impl Default for Settings {
+impl Default for ServeSettings {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 7332)),
@@ -61,17 +62,17 @@ impl Default for Settings {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             startup: StartupConfig::default(),
-            rules: Rules::default(),
-            reconnect: Reconnecting::default(),
+            rules: PolicyRules::default(),
+            reconnect: ReconnectConfig::default(),
             store: None,
             admin: None,
         }
     }
 }
 
-impl Settings {
+impl ServeSettings {
     /// Takes over one setting; false if `key` is none.
-    pub(super) fn set(&mut self, key: &str, value: &Field<'_>, problems: &mut Problems) -> bool {
+    pub(super) fn set(&mut self, key: &str, value: &ConfigField<'_>, problems: &mut Problems) -> bool {
         value.note(key, &mut self.rules.written);
         match key {
             "listen" => self.listen = problems.keep(listen(value)).unwrap_or(self.listen),
@@ -100,7 +101,7 @@ impl Settings {
     }
 
     /// Where operators come in, with what the environment says.
-    pub(super) fn take_admin(&mut self, scope: &Scope<'_>, problems: &mut Problems) -> Option<AdminConfig> {
+    pub(super) fn take_admin(&mut self, scope: &Variables<'_>, problems: &mut Problems) -> Option<AdminConfig> {
         self.admin.take()?.resolve(scope, problems)
     }
 
@@ -141,22 +142,22 @@ impl Settings {
     }
 }
 
-pub(super) fn listen(value: &Field<'_>) -> Result<SocketAddr, Problem> {
-    let Text { place, text } = value.text()?;
+pub(super) fn listen(value: &ConfigField<'_>) -> Result<SocketAddr, Problem> {
+    let ConfigString { place, text } = value.text()?;
     text.parse().map_err(|_| place.problem(format!("{text:?} is not an address; write it like \"127.0.0.1:7332\"")))
 }
 
-fn prefix(value: &Field<'_>) -> Result<Prefix, Problem> {
-    let Text { place, text } = value.text()?;
+fn prefix(value: &ConfigField<'_>) -> Result<NamePrefix, Problem> {
+    let ConfigString { place, text } = value.text()?;
     match text.as_str() {
-        "auto" => Ok(Prefix::Auto),
-        "always" => Ok(Prefix::Always),
+        "auto" => Ok(NamePrefix::Auto),
+        "always" => Ok(NamePrefix::Always),
         _ => Err(place.problem(format!("{text:?} is neither \"auto\" nor \"always\""))),
     }
 }
 
 /// `[store] path = "…"`.
-fn store(section: &Field<'_>, problems: &mut Problems) -> Option<Text> {
+fn store(section: &ConfigField<'_>, problems: &mut Problems) -> Option<ConfigString> {
     let mut path = None;
     for (key, value) in section.entries(problems) {
         match key {
@@ -171,10 +172,10 @@ fn store(section: &Field<'_>, problems: &mut Problems) -> Option<Text> {
     path
 }
 
-type Check = fn(&str) -> Result<(), &'static str>;
+type CheckName = fn(&str) -> Result<(), &'static str>;
 
-fn names(value: &Field<'_>, check: Check, problems: &mut Problems) -> Vec<String> {
-    let name = |Text { place, text }: Text| match check(&text) {
+fn names(value: &ConfigField<'_>, check: CheckName, problems: &mut Problems) -> Vec<String> {
+    let name = |ConfigString { place, text }: ConfigString| match check(&text) {
         Ok(()) => Ok(text.to_ascii_lowercase()),
         Err(error) => Err(place.problem(error)),
     };

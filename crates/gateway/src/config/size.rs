@@ -1,11 +1,11 @@
 //! Decides how a number of bytes is spelled: `"512KiB" "16MiB"`.
 
 use super::problem::Problem;
-use super::tree::{Field, Text};
+use super::tree::{ConfigField, ConfigString};
 
 /// The number of bytes that a field holds, within bounds.
-pub(super) fn read(value: &Field<'_>, least: usize, most: usize) -> Result<usize, Problem> {
-    let Text { place, text } = value.text()?;
+pub(super) fn read(value: &ConfigField<'_>, least: usize, most: usize) -> Result<usize, Problem> {
+    let ConfigString { place, text } = value.text()?;
     parse(&text, least, most).map_err(|error| place.problem(error))
 }
 

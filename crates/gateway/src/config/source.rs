@@ -13,29 +13,29 @@ use super::problem::Problem;
 pub(super) const LONGEST: usize = 1024 * 1024;
 
 /// A file's text, without a byte order mark.
-pub(super) struct Source {
+pub(super) struct ConfigText {
     pub(super) text: String,
     pub(super) others_can_write: bool,
 }
 
 /// The syntax of a config file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum FileFormat {
     Json,
     Toml,
 }
 
-pub(super) fn read(path: &Path) -> Result<Source, Problem> {
+pub(super) fn read(path: &Path) -> Result<ConfigText, Problem> {
     read_bounded(path).map_err(Problem::of_file)
 }
 
 /// The file's text, or what is wrong with it in words that fit after a name.
-pub(super) fn read_bounded(path: &Path) -> Result<Source, String> {
+pub(super) fn read_bounded(path: &Path) -> Result<ConfigText, String> {
     let unreadable = |error| format!("cannot be read: {error}");
     read_file(File::open(path).map_err(unreadable)?)
 }
 
-fn read_file(file: File) -> Result<Source, String> {
+fn read_file(file: File) -> Result<ConfigText, String> {
     let unreadable = |error| format!("cannot be read: {error}");
     // What is checked is what is read: both ask the open file, not its name.
     let others_can_write = others_can_write(&file.metadata().map_err(unreadable)?);
@@ -48,11 +48,11 @@ fn read_file(file: File) -> Result<Source, String> {
     if text.starts_with('\u{feff}') {
         text.remove(0);
     }
-    Ok(Source { text, others_can_write })
+    Ok(ConfigText { text, others_can_write })
 }
 
 /// The same of a file that is meant to hold one value: only a regular file does. A pipe would be waited for, a device has no end.
-pub(super) fn read_regular(path: &Path) -> Result<Source, String> {
+pub(super) fn read_regular(path: &Path) -> Result<ConfigText, String> {
     let unreadable = |error| format!("cannot be read: {error}");
     let not_regular = || "is not a regular file; name a file that holds the value".to_owned();
     // Opened so that nothing is waited for; what is opened is asked what it is.
@@ -70,14 +70,14 @@ pub(super) fn read_regular(path: &Path) -> Result<Source, String> {
 }
 
 /// By its name, else by its first character.
-pub(super) fn format(path: &Path, text: &str) -> Result<Format, Problem> {
+pub(super) fn format(path: &Path, text: &str) -> Result<FileFormat, Problem> {
     let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
     match extension.as_deref() {
-        Some("toml") => Ok(Format::Toml),
-        Some("json" | "jsonc" | "json5") => Ok(Format::Json),
+        Some("toml") => Ok(FileFormat::Toml),
+        Some("json" | "jsonc" | "json5") => Ok(FileFormat::Json),
         Some("yaml" | "yml") => Err(Problem::of_file("this version does not read YAML yet; write TOML or JSON")),
-        _ if text.trim_start().starts_with(['{', '/']) => Ok(Format::Json),
-        _ => Ok(Format::Toml),
+        _ if text.trim_start().starts_with(['{', '/']) => Ok(FileFormat::Json),
+        _ => Ok(FileFormat::Toml),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use seawall::DeniedText;
 
 use super::problem::{Problem, Problems};
-use super::tree::{Field, Text};
+use super::tree::{ConfigField, ConfigString};
 use super::{duration, suggest};
 
 const KEYS: [&str; 4] = ["attempts", "backoff", "max_starting", "denied_text"];
@@ -37,7 +37,7 @@ impl Default for StartupConfig {
 }
 
 /// Reads the section.
-pub(super) fn read(section: &Field<'_>, problems: &mut Problems) -> StartupConfig {
+pub(super) fn read(section: &ConfigField<'_>, problems: &mut Problems) -> StartupConfig {
     let mut load = StartupConfig::default();
     for (key, value) in section.entries(problems) {
         match key {
@@ -51,8 +51,8 @@ pub(super) fn read(section: &Field<'_>, problems: &mut Problems) -> StartupConfi
     load
 }
 
-fn denied_text(value: &Field<'_>) -> Result<DeniedText, Problem> {
-    let Text { place, text } = value.text()?;
+fn denied_text(value: &ConfigField<'_>) -> Result<DeniedText, Problem> {
+    let ConfigString { place, text } = value.text()?;
     match text.as_str() {
         "diagnostic" => Ok(DeniedText::Diagnostic),
         "legacy" => Ok(DeniedText::Legacy),

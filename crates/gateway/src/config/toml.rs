@@ -3,55 +3,55 @@
 use ::toml::Spanned;
 use ::toml::de::{DeInteger, DeTable, DeValue};
 
-use super::problem::{Place, Problems};
-use super::tree::{Node, Value};
+use super::problem::{ConfigPlace, Problems};
+use super::tree::{ConfigNode, ConfigValue};
 
 /// The tree of a TOML text; every slip of its syntax is a problem.
-pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
+pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<ConfigNode> {
     let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-    let lines = Lines(starts);
+    let lines = LineStarts(starts);
     let (root, errors) = DeTable::parse_recoverable(text);
     let mut slips: Vec<_> =
         errors.iter().map(|error| (lines.of(error.span().map_or(0, |span| span.start)), error.message())).collect();
     slips.dedup();
     for (line, message) in &slips {
-        problems.push(Place::line(*line).problem(format!("not valid TOML: {message}")));
+        problems.push(ConfigPlace::line(*line).problem(format!("not valid TOML: {message}")));
     }
-    slips.is_empty().then(|| Node { line: 1, span: 0..text.len(), value: table(root.get_ref(), &lines) })
+    slips.is_empty().then(|| ConfigNode { line: 1, span: 0..text.len(), value: table(root.get_ref(), &lines) })
 }
 
 /// Where each line starts.
-struct Lines(Vec<usize>);
+struct LineStarts(Vec<usize>);
 
-impl Lines {
+impl LineStarts {
     fn of(&self, at: usize) -> usize {
         self.0.partition_point(|start| *start <= at)
     }
 }
 
-fn table(table: &DeTable<'_>, lines: &Lines) -> Value {
+fn table(table: &DeTable<'_>, lines: &LineStarts) -> ConfigValue {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     let entry = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
-        let node = Node { line: lines.of(key.span().start), ..node(value, lines) };
+        let node = ConfigNode { line: lines.of(key.span().start), ..node(value, lines) };
         (AsRef::<str>::as_ref(key.get_ref()).to_owned(), node)
     };
-    Value::Table(entries.into_iter().map(entry).collect())
+    ConfigValue::Table(entries.into_iter().map(entry).collect())
 }
 
-fn node(value: &Spanned<DeValue<'_>>, lines: &Lines) -> Node {
-    Node { line: lines.of(value.span().start), span: value.span(), value: convert(value.get_ref(), lines) }
+fn node(value: &Spanned<DeValue<'_>>, lines: &LineStarts) -> ConfigNode {
+    ConfigNode { line: lines.of(value.span().start), span: value.span(), value: convert(value.get_ref(), lines) }
 }
 
 /// The parser bounds how deep values nest, so this recursion is bounded too.
-fn convert(value: &DeValue<'_>, lines: &Lines) -> Value {
+fn convert(value: &DeValue<'_>, lines: &LineStarts) -> ConfigValue {
     match value {
-        DeValue::String(text) => Value::Text(text.to_string()),
-        DeValue::Integer(number) => Value::Number(decimal(number)),
-        DeValue::Float(number) => Value::Number(number.as_str().to_owned()),
-        DeValue::Boolean(flag) => Value::Flag(*flag),
-        DeValue::Datetime(_) => Value::Date,
-        DeValue::Array(items) => Value::List(items.iter().map(|item| node(item, lines)).collect()),
+        DeValue::String(text) => ConfigValue::Text(text.to_string()),
+        DeValue::Integer(number) => ConfigValue::Number(decimal(number)),
+        DeValue::Float(number) => ConfigValue::Number(number.as_str().to_owned()),
+        DeValue::Boolean(flag) => ConfigValue::Flag(*flag),
+        DeValue::Datetime(_) => ConfigValue::Date,
+        DeValue::Array(items) => ConfigValue::List(items.iter().map(|item| node(item, lines)).collect()),
         DeValue::Table(entries) => table(entries, lines),
     }
 }

@@ -2,16 +2,16 @@
 //!
 //! `true`, `false`, or a list of patterns: `{ json = "error" }` or `{ text = "^Error:" }`, each with `transient` and `mode`.
 
-use seawall::{ErrorMode, ErrorPattern, Find, ToolErrors, Transient};
+use seawall::{ErrorMatcher, ErrorMode, ErrorPattern, ToolErrors, TransientErrors};
 
 use super::problem::{Problem, Problems};
-use super::tree::{Field, Text};
+use super::tree::{ConfigField, ConfigString};
 use super::{policy, suggest};
 
 const KEYS: [&str; 4] = ["json", "text", "transient", "mode"];
 
 /// Reads the setting.
-pub(super) fn read(value: &Field<'_>, problems: &mut Problems) -> Option<ToolErrors> {
+pub(super) fn read(value: &ConfigField<'_>, problems: &mut Problems) -> Option<ToolErrors> {
     if !value.is_list() {
         let flag = value.flag().map_err(|_| value.place.problem("must be true, false, or a list of patterns"));
         return problems.keep(flag).map(|on| if on { ToolErrors::MARKED } else { ToolErrors::NONE });
@@ -21,13 +21,13 @@ pub(super) fn read(value: &Field<'_>, problems: &mut Problems) -> Option<ToolErr
     Some(ToolErrors { patterns, ..ToolErrors::MARKED })
 }
 
-fn pattern(item: &Field<'_>, problems: &mut Problems) -> Option<ErrorPattern> {
+fn pattern(item: &ConfigField<'_>, problems: &mut Problems) -> Option<ErrorPattern> {
     let before = problems.count();
-    let (mut finds, mut transient, mut mode) = (Vec::new(), Transient::default(), ErrorMode::default());
+    let (mut finds, mut transient, mut mode) = (Vec::new(), TransientErrors::default(), ErrorMode::default());
     for (key, value) in item.entries(problems) {
         match key {
-            "json" => finds.extend(problems.keep(path(&value)).map(Find::Json)),
-            "text" => finds.extend(problems.keep(words(&value)).map(Find::Text)),
+            "json" => finds.extend(problems.keep(path(&value)).map(ErrorMatcher::Json)),
+            "text" => finds.extend(problems.keep(words(&value)).map(ErrorMatcher::Text)),
             "transient" => transient = may_pass(&value, problems),
             "mode" => {
                 let modes = [("fail", ErrorMode::Fail), ("count", ErrorMode::Count)];
@@ -46,8 +46,8 @@ fn pattern(item: &Field<'_>, problems: &mut Problems) -> Option<ErrorPattern> {
 }
 
 /// A path within an object: names with dots between them.
-fn path(value: &Field<'_>) -> Result<String, Problem> {
-    let Text { place, text } = value.text()?;
+fn path(value: &ConfigField<'_>) -> Result<String, Problem> {
+    let ConfigString { place, text } = value.text()?;
     match text.split('.').any(str::is_empty) {
         true => Err(place.problem(format!("{text:?} is no path; write for example \"error\" or \"status.error\""))),
         false => Ok(text),
@@ -55,8 +55,8 @@ fn path(value: &Field<'_>) -> Result<String, Problem> {
 }
 
 /// What a text contains, or behind a `^` begins with.
-fn words(value: &Field<'_>) -> Result<String, Problem> {
-    let Text { place, text } = value.text()?;
+fn words(value: &ConfigField<'_>) -> Result<String, Problem> {
+    let ConfigString { place, text } = value.text()?;
     match text.chars().all(|letter| letter.is_whitespace() || letter == '^') {
         true => Err(place.problem("must not be empty: it would fit every answer")),
         false => Ok(text),
@@ -64,12 +64,12 @@ fn words(value: &Field<'_>) -> Result<String, Problem> {
 }
 
 /// `true`, `false`, or the words of those that may pass.
-fn may_pass(value: &Field<'_>, problems: &mut Problems) -> Transient {
+fn may_pass(value: &ConfigField<'_>, problems: &mut Problems) -> TransientErrors {
     if !value.is_list() {
         let flag = value.flag().map_err(|_| value.place.problem("must be true, false, or a list of words"));
-        return if problems.keep(flag) == Some(true) { Transient::All } else { Transient::Plain };
+        return if problems.keep(flag) == Some(true) { TransientErrors::All } else { TransientErrors::Plain };
     }
     let words = value.items(problems);
     let words = words.iter().filter_map(|word| problems.keep(self::words(word)));
-    Transient::Saying(words.collect())
+    TransientErrors::Saying(words.collect())
 }

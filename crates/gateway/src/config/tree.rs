@@ -3,75 +3,75 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::problem::{Place, Problem, Problems};
-use crate::config::written::{Written, below};
+use super::problem::{ConfigPlace, Problem, Problems};
+use crate::config::written::{WrittenLines, below};
 
 /// A value, and the line of its key, or of itself where it has none.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Node {
+pub(super) struct ConfigNode {
     pub(super) line: usize,
     /// The bytes of the value itself.
     pub(super) span: Range<usize>,
-    pub(super) value: Value,
+    pub(super) value: ConfigValue,
 }
 
 /// What JSON and TOML can say. Numbers stay as they are written.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
+pub(super) enum ConfigValue {
     Null,
     Flag(bool),
     Number(String),
     Date,
     Text(String),
-    List(Vec<Node>),
+    List(Vec<ConfigNode>),
     /// In the order of the file, with what stands there twice.
-    Table(Vec<(String, Node)>),
+    Table(Vec<(String, ConfigNode)>),
 }
 
-impl Node {
+impl ConfigNode {
     /// What stands under a key, in the order of the file.
-    pub(super) fn under<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a Node> {
-        let entries = if let Value::Table(entries) = &self.value { entries.as_slice() } else { &[] };
+    pub(super) fn under<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a ConfigNode> {
+        let entries = if let ConfigValue::Table(entries) = &self.value { entries.as_slice() } else { &[] };
         entries.iter().filter(move |(name, _)| name == key).map(|(_, node)| node)
     }
 
     /// The text that it is, if it is one.
     pub(super) fn text(&self) -> Option<&str> {
-        if let Value::Text(text) = &self.value { Some(text) } else { None }
+        if let ConfigValue::Text(text) = &self.value { Some(text) } else { None }
     }
 
     /// Its items, if it is a list.
-    pub(super) fn items(&self) -> Option<&[Node]> {
-        if let Value::List(items) = &self.value { Some(items) } else { None }
+    pub(super) fn items(&self) -> Option<&[ConfigNode]> {
+        if let ConfigValue::List(items) = &self.value { Some(items) } else { None }
     }
 }
 
 /// A value and the way to it.
-pub(super) struct Field<'a> {
-    pub(super) place: Place,
-    value: &'a Value,
+pub(super) struct ConfigField<'a> {
+    pub(super) place: ConfigPlace,
+    value: &'a ConfigValue,
 }
 
 /// A text and the way to it.
-pub(super) struct Text {
-    pub(super) place: Place,
+pub(super) struct ConfigString {
+    pub(super) place: ConfigPlace,
     pub(super) text: String,
 }
 
-impl Text {
+impl ConfigString {
     /// Whether some of it stands outside the file.
     pub(super) fn has_references(&self) -> bool {
         self.text.contains("${")
     }
 }
 
-impl<'a> Field<'a> {
-    pub(super) fn root(node: &'a Node) -> Self {
-        Self { place: Place::default(), value: &node.value }
+impl<'a> ConfigField<'a> {
+    pub(super) fn root(node: &'a ConfigNode) -> Self {
+        Self { place: ConfigPlace::default(), value: &node.value }
     }
 
     pub(super) fn is_null(&self) -> bool {
-        *self.value == Value::Null
+        *self.value == ConfigValue::Null
     }
 
     pub(super) fn has(&self, key: &str) -> bool {
@@ -79,35 +79,35 @@ impl<'a> Field<'a> {
     }
 
     /// What stands under a key.
-    pub(super) fn find(&self, key: &str) -> Option<Field<'a>> {
-        let Value::Table(entries) = self.value else { return None };
+    pub(super) fn find(&self, key: &str) -> Option<ConfigField<'a>> {
+        let ConfigValue::Table(entries) = self.value else { return None };
         let (_, node) = entries.iter().find(|(name, _)| name == key)?;
-        Some(Field { place: self.place.key(key, node.line), value: &node.value })
+        Some(ConfigField { place: self.place.key(key, node.line), value: &node.value })
     }
 
     pub(super) fn has_any(&self, is_wanted: impl Fn(&str) -> bool) -> bool {
-        matches!(self.value, Value::Table(entries) if entries.iter().any(|(name, _)| is_wanted(name)))
+        matches!(self.value, ConfigValue::Table(entries) if entries.iter().any(|(name, _)| is_wanted(name)))
     }
 
     pub(super) fn flag(&self) -> Result<bool, Problem> {
         match self.value {
-            Value::Flag(flag) => Ok(*flag),
+            ConfigValue::Flag(flag) => Ok(*flag),
             _ => Err(self.wrong("true or false")),
         }
     }
 
     pub(super) fn is_list(&self) -> bool {
-        matches!(self.value, Value::List(_))
+        matches!(self.value, ConfigValue::List(_))
     }
 
     pub(super) fn is_table(&self) -> bool {
-        matches!(self.value, Value::Table(_))
+        matches!(self.value, ConfigValue::Table(_))
     }
 
     /// A whole number that is not negative.
     pub(super) fn count(&self) -> Result<u32, Problem> {
         match self.value {
-            Value::Number(number) => whole(number)
+            ConfigValue::Number(number) => whole(number)
                 .ok_or_else(|| self.place.problem(format!("must be a whole number from 0 to {}", u32::MAX))),
             _ => Err(self.wrong("a whole number")),
         }
@@ -116,50 +116,52 @@ impl<'a> Field<'a> {
     /// A number.
     pub(super) fn number(&self) -> Result<f64, Problem> {
         match self.value {
-            Value::Number(number) => number.parse().map_err(|_| self.place.problem("must be a number")),
+            ConfigValue::Number(number) => number.parse().map_err(|_| self.place.problem("must be a number")),
             _ => Err(self.wrong("a number")),
         }
     }
 
-    pub(super) fn text(&self) -> Result<Text, Problem> {
+    pub(super) fn text(&self) -> Result<ConfigString, Problem> {
         match self.value {
-            Value::Text(text) => Ok(Text { place: self.place.clone(), text: text.clone() }),
+            ConfigValue::Text(text) => Ok(ConfigString { place: self.place.clone(), text: text.clone() }),
             _ => Err(self.wrong("a string")),
         }
     }
 
     /// A whole number up to `most`.
     pub(super) fn whole(&self, most: u32) -> Result<u32, Problem> {
-        let Value::Number(text) = self.value else { return Err(self.wrong("a whole number")) };
+        let ConfigValue::Number(text) = self.value else { return Err(self.wrong("a whole number")) };
         let number = whole(text).filter(|number| *number <= most);
         number.ok_or_else(|| self.place.problem(format!("must be a whole number from 0 to {most}, not {text}")))
     }
 
     /// The text of a variable: numbers and flags are written out, null is no text.
-    pub(super) fn variable(&self) -> Result<Option<Text>, Problem> {
+    pub(super) fn variable(&self) -> Result<Option<ConfigString>, Problem> {
         let text = match self.value {
-            Value::Null => return Ok(None),
-            Value::Text(text) | Value::Number(text) => text.clone(),
-            Value::Flag(flag) => flag.to_string(),
+            ConfigValue::Null => return Ok(None),
+            ConfigValue::Text(text) | ConfigValue::Number(text) => text.clone(),
+            ConfigValue::Flag(flag) => flag.to_string(),
             _ => return Err(self.wrong("a string, a number, true or false")),
         };
-        Ok(Some(Text { place: self.place.clone(), text }))
+        Ok(Some(ConfigString { place: self.place.clone(), text }))
     }
 
     /// The items of a list; what is no list is a problem and has none.
-    pub(super) fn items(&self, problems: &mut Problems) -> Vec<Field<'a>> {
-        let Value::List(nodes) = self.value else {
+    pub(super) fn items(&self, problems: &mut Problems) -> Vec<ConfigField<'a>> {
+        let ConfigValue::List(nodes) = self.value else {
             problems.push(self.wrong("a list"));
             return Vec::new();
         };
-        let item =
-            |(index, node): (usize, &'a Node)| Field { place: self.place.item(index, node.line), value: &node.value };
+        let item = |(index, node): (usize, &'a ConfigNode)| ConfigField {
+            place: self.place.item(index, node.line),
+            value: &node.value,
+        };
         nodes.iter().enumerate().map(item).collect()
     }
 
     /// The entries of a table, each key once; what is no table is a problem and has none.
-    pub(super) fn entries(&self, problems: &mut Problems) -> Vec<(&'a str, Field<'a>)> {
-        let Value::Table(nodes) = self.value else {
+    pub(super) fn entries(&self, problems: &mut Problems) -> Vec<(&'a str, ConfigField<'a>)> {
+        let ConfigValue::Table(nodes) = self.value else {
             problems.push(self.wrong("a table"));
             return Vec::new();
         };
@@ -168,7 +170,7 @@ impl<'a> Field<'a> {
         for (key, node) in nodes {
             let place = self.place.key(key, node.line);
             match lines.insert(key, node.line) {
-                None => entries.push((key.as_str(), Field { place, value: &node.value })),
+                None => entries.push((key.as_str(), ConfigField { place, value: &node.value })),
                 Some(first) => problems.push(place.problem(format!("stands on line {first} already; keep one"))),
             }
         }
@@ -176,19 +178,19 @@ impl<'a> Field<'a> {
     }
 
     /// A list of texts.
-    pub(super) fn texts(&self, problems: &mut Problems) -> Vec<Text> {
+    pub(super) fn texts(&self, problems: &mut Problems) -> Vec<ConfigString> {
         let items = self.items(problems);
         items.iter().filter_map(|item| problems.keep(item.text())).collect()
     }
 
     /// A table of texts.
-    pub(super) fn pairs(&self, problems: &mut Problems) -> Vec<(String, Text)> {
+    pub(super) fn pairs(&self, problems: &mut Problems) -> Vec<(String, ConfigString)> {
         let entries = self.entries(problems);
         entries.iter().filter_map(|(key, field)| Some(((*key).to_owned(), problems.keep(field.text())?))).collect()
     }
 
     /// Notes the lines of all keys below, each under the way that leads to it.
-    pub(super) fn note(&self, key: &str, written: &mut Written) {
+    pub(super) fn note(&self, key: &str, written: &mut WrittenLines) {
         if let (way, Some(line)) = (below("", key), self.place.own_line()) {
             note(&way, line, self.value, written);
         }
@@ -196,13 +198,13 @@ impl<'a> Field<'a> {
 
     fn wrong(&self, wanted: &str) -> Problem {
         let found = match self.value {
-            Value::Null => "null",
-            Value::Flag(_) => "true or false",
-            Value::Number(_) => "a number",
-            Value::Date => "a date",
-            Value::Text(_) => "a string",
-            Value::List(_) => "a list",
-            Value::Table(_) => "a table",
+            ConfigValue::Null => "null",
+            ConfigValue::Flag(_) => "true or false",
+            ConfigValue::Number(_) => "a number",
+            ConfigValue::Date => "a date",
+            ConfigValue::Text(_) => "a string",
+            ConfigValue::List(_) => "a list",
+            ConfigValue::Table(_) => "a table",
         };
         self.place.problem(format!("must be {wanted}, not {found}"))
     }
@@ -215,9 +217,9 @@ fn whole(text: &str) -> Option<u32> {
 }
 
 /// Files nest only so deep, so this recursion is bounded too.
-fn note(way: &str, line: usize, value: &Value, written: &mut Written) {
+fn note(way: &str, line: usize, value: &ConfigValue, written: &mut WrittenLines) {
     written.note(way.to_owned(), line);
-    if let Value::Table(entries) = value {
+    if let ConfigValue::Table(entries) = value {
         entries.iter().for_each(|(key, node)| note(&below(way, key), node.line, &node.value, written));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// The lines of one part of a file: of all its settings, or of one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenLines {
     /// The way to this part, as the file spells it; empty for the whole file.
     pub at: String,
     lines: BTreeMap<String, usize>,
@@ -12,7 +12,7 @@ pub struct Written {
     elsewhere: BTreeMap<String, (String, usize)>,
 }
 
-impl Written {
+impl WrittenLines {
     /// Notes the line of a key.
     pub fn note(&mut self, way: String, line: usize) {
         self.lines.insert(way, line);
@@ -63,12 +63,12 @@ mod tests {
 
     #[test]
     fn a_value_is_found_by_its_way_or_by_the_table_around_it() {
-        let mut written = Written { at: "x-seawall".to_owned(), ..Written::default() };
+        let mut written = WrittenLines { at: "x-seawall".to_owned(), ..WrittenLines::default() };
         written.note(joined(&["tools", "gh/*"]), 3);
         written.note(joined(&["tools", "gh/*", "retry", "base"]), 5);
         let line = |key| written.line(&["tools", "gh/*", "retry", key]);
         assert_eq!((line("base"), line("max"), written.line(&["defaults"])), (Some(5), Some(3), None));
         assert_eq!(written.heading(&["tools", "gh/*"]), "[x-seawall.tools.\"gh/*\"]");
-        assert_eq!(Written::default().heading(&["kinds", "write"]), "[kinds.write]");
+        assert_eq!(WrittenLines::default().heading(&["kinds", "write"]), "[kinds.write]");
     }
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::client::{Client, Told};
+use super::client::{ClientAnswer, DemoClient};
 use super::faults::drawn;
 use super::faulty::{APPEND, WRITTEN, arguments};
 use super::verdict::{Verdict, judge};
@@ -28,7 +28,7 @@ pub struct Task {
 
 /// What came of it; and how many calls brought nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Came {
+pub enum TaskResult {
     /// An answer that can be used.
     Useful {
         /// Calls before it that brought nothing.
@@ -71,41 +71,41 @@ pub fn tasks(seed: u64, count: u64) -> Vec<Task> {
 }
 
 /// Does one task.
-pub async fn work(client: &Client, task: &Task, patience: Duration) -> Came {
+pub async fn work(client: &DemoClient, task: &Task, patience: Duration) -> TaskResult {
     let arguments = arguments(task.tool, task.number);
     let mut wasted = 0;
     loop {
         let told = client.call(task.tool, &arguments, patience).await;
         let is_failed = match judge(&told, task.tool, task.number) {
-            Verdict::Useful { by } => return Came::Useful { wasted, is_stand_in: by.is_some() },
-            Verdict::Queued => return Came::Useful { wasted, is_stand_in: true },
-            Verdict::Wrong(_) => return Came::Wrong { wasted: wasted + 1 },
+            Verdict::Useful { by } => return TaskResult::Useful { wasted, is_stand_in: by.is_some() },
+            Verdict::Queued => return TaskResult::Useful { wasted, is_stand_in: true },
+            Verdict::Wrong(_) => return TaskResult::Wrong { wasted: wasted + 1 },
             Verdict::Dark => false,
             Verdict::Failed(failed) => {
                 let can_be_repeated = failed.is_retryable != Some(false) && failed.retry_after.is_none();
                 match failed.may_have_executed == Some(true) && task.tool == APPEND {
                     false if can_be_repeated => {}
                     true => match is_written(client, task.number, patience).await {
-                        Some(true) => return Came::Useful { wasted: wasted + 1, is_stand_in: false },
+                        Some(true) => return TaskResult::Useful { wasted: wasted + 1, is_stand_in: false },
                         Some(false) if can_be_repeated => {}
-                        Some(false) | None => return Came::Failed { wasted: wasted + 1 },
+                        Some(false) | None => return TaskResult::Failed { wasted: wasted + 1 },
                     },
-                    false => return Came::Failed { wasted: wasted + 1 },
+                    false => return TaskResult::Failed { wasted: wasted + 1 },
                 }
                 true
             }
         };
         wasted += 1;
         if wasted > REPEATS {
-            return if is_failed { Came::Failed { wasted } } else { Came::Dark { wasted } };
+            return if is_failed { TaskResult::Failed { wasted } } else { TaskResult::Dark { wasted } };
         }
     }
 }
 
 /// Looks whether a write took effect; a copy of an older answer does not count.
-async fn is_written(client: &Client, number: u64, patience: Duration) -> Option<bool> {
+async fn is_written(client: &DemoClient, number: u64, patience: Duration) -> Option<bool> {
     let told = client.call("read_note", &arguments("read_note", number), patience).await;
-    let Told::Message(message) = &told else { return None };
+    let ClientAnswer::Message(message) = &told else { return None };
     let is_live = judge(&told, "read_note", number) == Verdict::Useful { by: None };
     is_live.then(|| message["result"]["content"][0]["text"].as_str().is_some_and(|text| text.ends_with(WRITTEN)))
 }

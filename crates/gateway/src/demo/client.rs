@@ -21,7 +21,7 @@ use tokio::sync::{Mutex, oneshot};
 
 /// What a client was told.
 #[derive(Clone, Debug)]
-pub enum Told {
+pub enum ClientAnswer {
     /// This message.
     Message(Value),
     /// An HTTP status that is no answer.
@@ -34,7 +34,7 @@ pub enum Told {
 
 /// The way to a server.
 #[derive(Clone, Debug)]
-pub enum Way {
+pub enum ServerRoute {
     /// A URL.
     Web(String),
     /// A program with its arguments, spoken to over pipes.
@@ -42,8 +42,8 @@ pub enum Way {
 }
 
 /// A client.
-pub struct Client {
-    way: Way,
+pub struct DemoClient {
+    way: ServerRoute,
     next: AtomicU64,
     http: Http<HttpConnector, Full<Bytes>>,
     /// The session on HTTP.
@@ -52,20 +52,20 @@ pub struct Client {
     child: Mutex<Option<Arc<Piped>>>,
 }
 
-impl Client {
+impl DemoClient {
     /// A client that has not begun yet.
-    pub fn new(way: Way) -> Self {
+    pub fn new(way: ServerRoute) -> Self {
         let http = Http::builder(TokioExecutor::new()).build_http();
         Self { way, next: AtomicU64::new(1), http, session: Mutex::default(), child: Mutex::default() }
     }
 
     /// Calls a tool, and tells the server if the answer does not come in time.
-    pub async fn call(&self, tool: &str, arguments: &Value, patience: Duration) -> Told {
+    pub async fn call(&self, tool: &str, arguments: &Value, patience: Duration) -> ClientAnswer {
         self.ask("tools/call", json!({"name": tool, "arguments": arguments}), patience).await
     }
 
     /// Asks anything.
-    pub async fn ask(&self, method: &str, params: Value, patience: Duration) -> Told {
+    pub async fn ask(&self, method: &str, params: Value, patience: Duration) -> ClientAnswer {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         match tokio::time::timeout(patience, self.exchange(&request)).await {
@@ -73,38 +73,38 @@ impl Client {
             Err(_) => {
                 let params = json!({"requestId": id, "reason": "it takes too long"});
                 let _told = tokio::time::timeout(patience, self.tell("notifications/cancelled", params)).await;
-                Told::Silence
+                ClientAnswer::Silence
             }
         }
     }
 
     /// Calls a tool, and when the answer does not come in time says nothing of that: the request goes on, its answer is dropped when
     /// it comes. So do clients that have a limit and send no cancel, as the Python SDK 1.x.
-    pub async fn call_and_leave(self: &Arc<Self>, tool: &str, arguments: &Value, patience: Duration) -> Told {
+    pub async fn call_and_leave(self: &Arc<Self>, tool: &str, arguments: &Value, patience: Duration) -> ClientAnswer {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let params = json!({"name": tool, "arguments": arguments});
         let request = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
         let client = Arc::clone(self);
         let exchange = tokio::spawn(async move {
             // Nobody waits for ever, not even who no longer listens.
-            tokio::time::timeout(LONGEST, client.exchange(&request)).await.unwrap_or(Told::Silence)
+            tokio::time::timeout(LONGEST, client.exchange(&request)).await.unwrap_or(ClientAnswer::Silence)
         });
         match tokio::time::timeout(patience, exchange).await {
-            Ok(told) => told.unwrap_or(Told::Silence),
-            Err(_) => Told::Silence,
+            Ok(told) => told.unwrap_or(ClientAnswer::Silence),
+            Err(_) => ClientAnswer::Silence,
         }
     }
 
     async fn tell(&self, method: &str, params: Value) {
         let notification = json!({"jsonrpc": "2.0", "method": method, "params": params});
         match &self.way {
-            Way::Web(url) => {
+            ServerRoute::Web(url) => {
                 let session = self.session.lock().await.clone();
                 if let Some(session) = session {
                     let _said = self.post(url, Some(&session), &notification).await;
                 }
             }
-            Way::Program(_) => {
+            ServerRoute::Program(_) => {
                 let child = self.child.lock().await.clone();
                 if let Some(child) = child {
                     child.send(&notification).await;
@@ -113,48 +113,48 @@ impl Client {
         }
     }
 
-    async fn exchange(&self, request: &Value) -> Told {
+    async fn exchange(&self, request: &Value) -> ClientAnswer {
         match &self.way {
-            Way::Web(url) => {
+            ServerRoute::Web(url) => {
                 let session = match self.begun(url).await {
                     Ok(session) => session,
                     Err(told) => return told,
                 };
                 let (told, _) = self.post(url, Some(&session), request).await;
-                if matches!(told, Told::Status(404 | 400) | Told::Lost(_)) {
+                if matches!(told, ClientAnswer::Status(404 | 400) | ClientAnswer::Lost(_)) {
                     // The next call begins anew.
                     self.session.lock().await.take_if(|current| *current == session);
                 }
                 told
             }
-            Way::Program(program) => match self.started(program).await {
+            ServerRoute::Program(program) => match self.started(program).await {
                 Ok(child) => child.ask(request).await,
                 Err(told) => told,
             },
         }
     }
 
-    async fn begun(&self, url: &str) -> Result<Arc<str>, Told> {
+    async fn begun(&self, url: &str) -> Result<Arc<str>, ClientAnswer> {
         let mut session = self.session.lock().await;
         if let Some(session) = session.as_ref() {
             return Ok(Arc::clone(session));
         }
-        let (told, given) = self.post(url, None, &hello()).await;
-        let Told::Message(_) = told else { return Err(told) };
+        let (told, given) = self.post(url, None, &info()).await;
+        let ClientAnswer::Message(_) = told else { return Err(told) };
         let fresh: Arc<str> = given.unwrap_or_default().into();
         self.post(url, Some(&fresh), &initialized()).await;
         Ok(Arc::clone(session.insert(fresh)))
     }
 
     /// One POST: what was told, and the session that was given.
-    async fn post(&self, url: &str, session: Option<&str>, message: &Value) -> (Told, Option<String>) {
+    async fn post(&self, url: &str, session: Option<&str>, message: &Value) -> (ClientAnswer, Option<String>) {
         let mut request = Request::post(url)
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "application/json, text/event-stream");
         if let Some(session) = session {
             request = request.header("mcp-protocol-version", VERSION).header("mcp-session-id", session);
         }
-        let lost = |error: &dyn std::fmt::Display| (Told::Lost(error.to_string()), None);
+        let lost = |error: &dyn std::fmt::Display| (ClientAnswer::Lost(error.to_string()), None);
         let request = match request.body(Full::new(Bytes::from(message.to_string()))) {
             Ok(request) => request,
             Err(error) => return lost(&error),
@@ -170,17 +170,17 @@ impl Client {
             Err(error) => return lost(&error),
         };
         let found = found(&body, &message["id"]);
-        (found.map_or(Told::Status(status), Told::Message), given)
+        (found.map_or(ClientAnswer::Status(status), ClientAnswer::Message), given)
     }
 
-    async fn started(&self, program: &[String]) -> Result<Arc<Piped>, Told> {
+    async fn started(&self, program: &[String]) -> Result<Arc<Piped>, ClientAnswer> {
         let mut child = self.child.lock().await;
         if let Some(running) = child.as_ref().filter(|child| child.is_alive()) {
             return Ok(Arc::clone(running));
         }
-        let fresh = Piped::start(program).map_err(|error| Told::Lost(error.to_string()))?;
-        let told = fresh.ask(&hello()).await;
-        let Told::Message(_) = told else { return Err(told) };
+        let fresh = Piped::start(program).map_err(|error| ClientAnswer::Lost(error.to_string()))?;
+        let told = fresh.ask(&info()).await;
+        let ClientAnswer::Message(_) = told else { return Err(told) };
         fresh.send(&initialized()).await;
         Ok(Arc::clone(child.insert(fresh)))
     }
@@ -190,7 +190,7 @@ const VERSION: &str = "2025-11-25";
 /// How long a request goes on that nobody waits for.
 const LONGEST: Duration = Duration::from_secs(10);
 
-fn hello() -> Value {
+fn info() -> Value {
     let params =
         json!({"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "agent", "version": "1"}});
     json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
@@ -210,13 +210,13 @@ fn found(body: &[u8], id: &Value) -> Option<Value> {
     events.filter_map(|data| serde_json::from_str::<Value>(data).ok()).find(|message| message["id"] == *id)
 }
 
-type Waiting = Arc<Plain<Option<HashMap<u64, oneshot::Sender<Value>>>>>;
+type AwaitedAnswers = Arc<Plain<Option<HashMap<u64, oneshot::Sender<Value>>>>>;
 
 /// A child on pipes.
 struct Piped {
     stdin: Mutex<ChildStdin>,
     /// Who waits for which answer; `None` once the child is gone.
-    waiting: Waiting,
+    waiting: AwaitedAnswers,
     _child: Child,
 }
 
@@ -229,7 +229,7 @@ impl Piped {
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(std::io::ErrorKind::BrokenPipe.into());
         };
-        let waiting: Waiting = Arc::new(Plain::new(Some(HashMap::new())));
+        let waiting: AwaitedAnswers = Arc::new(Plain::new(Some(HashMap::new())));
         let heard = Arc::clone(&waiting);
         tokio::spawn(async move {
             let mut lines = BufReader::new(stdout).lines();
@@ -252,13 +252,13 @@ impl Piped {
         stdin.write_all(format!("{message}\n").as_bytes()).await.is_ok() && stdin.flush().await.is_ok()
     }
 
-    async fn ask(&self, request: &Value) -> Told {
+    async fn ask(&self, request: &Value) -> ClientAnswer {
         let (tell, told) = oneshot::channel();
         if let (Some(waiting), Some(id)) = (lock(&self.waiting).as_mut(), request["id"].as_u64()) {
             waiting.insert(id, tell);
         }
         self.send(request).await;
-        told.await.map_or_else(|_| Told::Lost("the server's process ended".to_owned()), Told::Message)
+        told.await.map_or_else(|_| ClientAnswer::Lost("the server's process ended".to_owned()), ClientAnswer::Message)
     }
 }
 

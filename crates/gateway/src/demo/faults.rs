@@ -79,7 +79,7 @@ impl Strike {
 
 /// Everything that goes wrong with a server at the moment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Plan {
+pub struct FaultPlan {
     /// Where chance begins.
     pub seed: u64,
     /// What strikes calls; a call is struck by one at most.
@@ -90,7 +90,7 @@ pub struct Plan {
     pub is_away: bool,
 }
 
-impl Plan {
+impl FaultPlan {
     /// Nothing but these strikes.
     pub fn of(seed: u64, strikes: impl Into<Vec<Strike>>) -> Self {
         Self { seed, strikes: strikes.into(), ..Self::default() }
@@ -125,9 +125,9 @@ mod tests {
 
     #[test]
     fn the_same_calls_meet_the_same_faults_and_about_as_many_as_were_asked_for() {
-        let plan = Plan::of(7, [Strike::once(Fault::Hang, 10), Strike::once(Fault::Unavailable, 20)]);
+        let plan = FaultPlan::of(7, [Strike::once(Fault::Hang, 10), Strike::once(Fault::Unavailable, 20)]);
         let hit = |seed, fault| {
-            let plan = Plan { seed, ..plan.clone() };
+            let plan = FaultPlan { seed, ..plan.clone() };
             (0..1000).filter(|number| plan.fault("read_note", *number, 1) == Some(fault)).collect::<Vec<u64>>()
         };
         assert_eq!(hit(7, Fault::Hang), hit(7, Fault::Hang));
@@ -136,12 +136,12 @@ mod tests {
         assert!((160..240).contains(&hit(7, Fault::Unavailable).len()));
         let struck = hit(7, Fault::Hang)[0];
         assert_eq!(plan.fault("read_note", struck, 2), None, "only the first attempt is struck");
-        assert_eq!(Plan::of(7, [Strike::always(Fault::Hang)]).fault("read_note", struck, 99), Some(Fault::Hang));
+        assert_eq!(FaultPlan::of(7, [Strike::always(Fault::Hang)]).fault("read_note", struck, 99), Some(Fault::Hang));
     }
 
     #[test]
     fn a_strike_that_takes_chances_lets_no_call_fail_for_ever() {
-        let plan = Plan::of(7, [Strike::any(Fault::Unavailable, 20)]);
+        let plan = FaultPlan::of(7, [Strike::any(Fault::Unavailable, 20)]);
         for number in 0..100 {
             assert!((1..20).any(|attempt| plan.fault("read_note", number, attempt).is_none()), "{number}");
         }

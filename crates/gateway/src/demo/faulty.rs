@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::faults::{Fault, ListFault, Plan};
-use super::world::{Entry, World};
+use super::faults::{Fault, FaultPlan, ListFault};
+use super::world::{LedgerEntry, World};
 
 /// How late a slow answer comes.
 pub const SLOW: Duration = Duration::from_millis(400);
@@ -87,8 +87,8 @@ impl Faulty {
         let tool = asked["params"]["name"].as_str().unwrap_or_default();
         let arguments = &asked["params"]["arguments"];
         let number = number(tool, arguments);
-        let attempt = self.world.note(Entry::Seen, tool, number);
-        let plan: Plan = self.world.plan();
+        let attempt = self.world.note(LedgerEntry::Seen, tool, number);
+        let plan: FaultPlan = self.world.plan();
         let failed = |text: &str| {
             Ending::Answer(answer(asked, json!({"content": [{"type": "text", "text": text}], "isError": true})))
         };
@@ -105,10 +105,10 @@ impl Faulty {
             Some(Fault::Refused) => return failed(&format!("There is no note {number}.")),
             Some(Fault::Slow | Fault::DieAfter | Fault::Reset | Fault::Noise) | None => {}
         }
-        self.world.note(Entry::Done, tool, number);
+        self.world.note(LedgerEntry::Done, tool, number);
         let text = match tool {
             "export_notes" => format!("{} {}", truth(tool, number), "x".repeat(LARGE)),
-            "read_note" if self.world.count(Entry::Done, APPEND, number) > 0 => {
+            "read_note" if self.world.count(LedgerEntry::Done, APPEND, number) > 0 => {
                 format!("{} {WRITTEN}", truth(tool, number))
             }
             _ => truth(tool, number),

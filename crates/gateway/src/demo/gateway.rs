@@ -10,21 +10,26 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use super::client::Way;
+use super::client::ServerRoute;
 
 /// How long it may take to start.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A running gateway.
-pub struct Gateway {
+pub struct DemoGateway {
     child: Child,
     address: String,
     opened: Arc<AtomicU64>,
 }
 
-impl Gateway {
+impl DemoGateway {
     /// Starts one before these servers; its file goes into `folder`, and so does its memory if it has one.
-    pub async fn start(folder: &Path, settings: &str, servers: &[(&str, &Way)], remembers: bool) -> io::Result<Self> {
+    pub async fn start(
+        folder: &Path,
+        settings: &str,
+        servers: &[(&str, &ServerRoute)],
+        remembers: bool,
+    ) -> io::Result<Self> {
         let file = folder.join("seawall.toml");
         std::fs::write(&file, config(settings, servers))?;
         let mut command = Command::new(std::env::current_exe()?);
@@ -73,12 +78,12 @@ impl Gateway {
     }
 }
 
-fn config(settings: &str, servers: &[(&str, &Way)]) -> String {
+fn config(settings: &str, servers: &[(&str, &ServerRoute)]) -> String {
     let mut text = format!("listen = \"127.0.0.1:0\"\ngrace = \"100ms\"\n{settings}\n");
     for (name, way) in servers {
         let way = match way {
-            Way::Web(url) => format!("url = {url:?}\ntype = \"http\"\n"),
-            Way::Program(program) => {
+            ServerRoute::Web(url) => format!("url = {url:?}\ntype = \"http\"\n"),
+            ServerRoute::Program(program) => {
                 let (name, arguments) = program.split_first().map_or(("", &[][..]), |(name, rest)| (name, rest));
                 format!("command = {name:?}\nargs = {arguments:?}\n")
             }

@@ -23,14 +23,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use agent::{Came, Task};
-use client::{Client, Way};
-use faults::{Fault, Plan, Strike};
+use agent::{Task, TaskResult};
+use client::{DemoClient, ServerRoute};
+use faults::{Fault, FaultPlan, Strike};
 use faulty::{APPEND, Faulty};
-use gateway::Gateway;
+use gateway::DemoGateway;
 use show::{Progress, Row};
 use web::Web;
-use world::{Entry, World};
+use world::{LedgerEntry, World};
 
 /// How long the agent waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -75,7 +75,7 @@ impl Servers {
             std::fs::create_dir_all(&folder).map(|()| Arc::new(World::new(&folder)))
         };
         let (notes, board) = (world("notes")?, world("board")?);
-        notes.set(&Plan::of(
+        notes.set(&FaultPlan::of(
             seed,
             [
                 Strike::once(Fault::DieBefore, 5),
@@ -90,27 +90,27 @@ impl Servers {
         Ok(Self { notes, board, web })
     }
 
-    fn notes(&self) -> io::Result<Way> {
+    fn notes(&self) -> io::Result<ServerRoute> {
         let program = std::env::current_exe()?.to_string_lossy().into_owned();
         let folder = self.notes.folder().to_string_lossy().into_owned();
-        Ok(Way::Program(vec![program, "faulty-server".to_owned(), folder]))
+        Ok(ServerRoute::Program(vec![program, "faulty-server".to_owned(), folder]))
     }
 
-    fn board(&self) -> Way {
-        Way::Web(self.web.url.clone())
+    fn board(&self) -> ServerRoute {
+        ServerRoute::Web(self.web.url.clone())
     }
 
     /// How often the ledger says that a task was done again that must be done once.
     fn duplicates(&self, task: &Task) -> u64 {
         let world = if task.is_notes { &self.notes } else { &self.board };
-        let done = if task.tool == APPEND { world.count(Entry::Done, task.tool, task.number) } else { 0 };
+        let done = if task.tool == APPEND { world.count(LedgerEntry::Done, task.tool, task.number) } else { 0 };
         u64::from(done.saturating_sub(1))
     }
 }
 
 /// What the server on HTTP does to calls while it is there.
-fn storm(seed: u64) -> Plan {
-    Plan::of(
+fn storm(seed: u64) -> FaultPlan {
+    FaultPlan::of(
         seed,
         [
             Strike::once(Fault::Throttled, 12),
@@ -134,18 +134,19 @@ async fn play(
     let mut ways = (servers.notes()?, servers.board());
     let mut running = None;
     if is_guarded {
-        let gateway = Gateway::start(folder, &settings(pace), &[("notes", &ways.0), ("board", &ways.1)], false).await?;
-        ways = (Way::Web(gateway.url("notes")), Way::Web(gateway.url("board")));
+        let gateway =
+            DemoGateway::start(folder, &settings(pace), &[("notes", &ways.0), ("board", &ways.1)], false).await?;
+        ways = (ServerRoute::Web(gateway.url("notes")), ServerRoute::Web(gateway.url("board")));
         running = Some(gateway);
     }
-    let (notes, board) = (Client::new(ways.0), Client::new(ways.1));
+    let (notes, board) = (DemoClient::new(ways.0), DemoClient::new(ways.1));
     let tasks = agent::tasks(seed, calls);
     let outage = calls / 2..calls * 7 / 10;
     let begun = Instant::now();
     let mut row = Row::default();
     for (place, task) in (0..).zip(&tasks) {
         if place == outage.start {
-            servers.board.set(&Plan::of(seed, [Strike::always(Fault::Unavailable)]))?;
+            servers.board.set(&FaultPlan::of(seed, [Strike::always(Fault::Unavailable)]))?;
         } else if place == outage.end {
             servers.board.set(&storm(seed))?;
             tokio::time::sleep(AFTERWARDS * pace).await;
@@ -162,24 +163,24 @@ async fn play(
 }
 
 impl Row {
-    fn add(&mut self, came: &Came, duplicates: u64) {
+    fn add(&mut self, came: &TaskResult, duplicates: u64) {
         self.duplicates += duplicates;
         match came {
-            Came::Useful { wasted, .. } if duplicates > 0 => self.wasted += wasted,
-            Came::Useful { wasted, is_stand_in } => {
+            TaskResult::Useful { wasted, .. } if duplicates > 0 => self.wasted += wasted,
+            TaskResult::Useful { wasted, is_stand_in } => {
                 self.useful += 1;
                 self.stand_ins += u64::from(*is_stand_in);
                 self.wasted += wasted;
             }
-            Came::Failed { wasted } => {
+            TaskResult::Failed { wasted } => {
                 self.failed += 1;
                 self.wasted += wasted;
             }
-            Came::Dark { wasted } => {
+            TaskResult::Dark { wasted } => {
                 self.dark += 1;
                 self.wasted += wasted;
             }
-            Came::Wrong { wasted } => {
+            TaskResult::Wrong { wasted } => {
                 self.wrong += 1;
                 self.wasted += wasted;
             }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::client::Told;
+use super::client::ClientAnswer;
 use super::faulty::truth;
 
 /// What an answer is worth.
@@ -16,7 +16,7 @@ pub enum Verdict {
     /// The call is kept and will be made later.
     Queued,
     /// It failed, and the answer says so.
-    Failed(Failed),
+    Failed(FailureText),
     /// There was no answer: the agent cannot know what happened.
     Dark,
     /// It seems to be a success and is none.
@@ -25,7 +25,7 @@ pub enum Verdict {
 
 /// What a failure tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Failed {
+pub struct FailureText {
     /// Its code, if it has one of Seawall's.
     pub code: Option<String>,
     /// Whether the call may have been executed, if that is said.
@@ -37,11 +37,11 @@ pub struct Failed {
 }
 
 /// Judges what came of a call.
-pub fn judge(told: &Told, tool: &str, number: u64) -> Verdict {
+pub fn judge(told: &ClientAnswer, tool: &str, number: u64) -> Verdict {
     let message = match told {
-        Told::Message(message) => message,
-        Told::Status(_) => return Verdict::Failed(Failed::default()),
-        Told::Lost(_) | Told::Silence => return Verdict::Dark,
+        ClientAnswer::Message(message) => message,
+        ClientAnswer::Status(_) => return Verdict::Failed(FailureText::default()),
+        ClientAnswer::Lost(_) | ClientAnswer::Silence => return Verdict::Dark,
     };
     let result = &message["result"];
     if message.get("error").is_some() || result["isError"] == true {
@@ -67,9 +67,9 @@ pub fn judge(told: &Told, tool: &str, number: u64) -> Verdict {
     Verdict::Wrong(message.to_string().chars().take(300).collect())
 }
 
-fn failed(result: &Value) -> Failed {
+fn failed(result: &Value) -> FailureText {
     let said = &result["_meta"]["seawall/failure"];
-    Failed {
+    FailureText {
         code: said["code"].as_str().map(str::to_owned),
         may_have_executed: said["mayHaveExecuted"].as_bool(),
         is_retryable: said["retryable"].as_bool(),
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn only_the_true_answer_and_a_labelled_stand_in_are_useful() {
-        let verdict = |result: Value| judge(&Told::Message(json!({"result": result})), "read_note", 7);
+        let verdict = |result: Value| judge(&ClientAnswer::Message(json!({"result": result})), "read_note", 7);
         let text = |text: &str| json!([{"type": "text", "text": text}]);
         assert_eq!(verdict(json!({"content": text("read_note 7: done.")})), Verdict::Useful { by: None });
         assert!(matches!(verdict(json!({"content": text("read_note 8: done.")})), Verdict::Wrong(_)));
@@ -93,6 +93,6 @@ mod tests {
         let failed = verdict(json!({"isError": true, "content": text("no"), "_meta": {"seawall/failure": failure}}));
         let Verdict::Failed(failed) = failed else { panic!("{failed:?}") };
         assert_eq!((failed.code.as_deref(), failed.may_have_executed), (Some("TIMEOUT"), Some(true)));
-        assert_eq!(judge(&Told::Silence, "read_note", 7), Verdict::Dark);
+        assert_eq!(judge(&ClientAnswer::Silence, "read_note", 7), Verdict::Dark);
     }
 }

@@ -31,7 +31,7 @@ pub struct Web {
 }
 
 /// One life of a server.
-struct Life {
+struct ServerLife {
     server: Faulty,
     sessions: Mutex<HashSet<String>>,
     next: AtomicU64,
@@ -73,7 +73,7 @@ async fn live(server: Faulty, first: TcpListener, address: SocketAddr) {
             continue;
         };
         lives += 1;
-        let life = Arc::new(Life {
+        let life = Arc::new(ServerLife {
             server: server.clone(),
             sessions: Mutex::default(),
             next: AtomicU64::new(lives << 32),
@@ -89,7 +89,7 @@ async fn live(server: Faulty, first: TcpListener, address: SocketAddr) {
 }
 
 /// Takes connections until the server dies (true) or goes away (false).
-async fn accept(life: &Arc<Life>, listener: TcpListener) -> bool {
+async fn accept(life: &Arc<ServerLife>, listener: TcpListener) -> bool {
     let mut look = tokio::time::interval(LOOK);
     loop {
         tokio::select! {
@@ -114,18 +114,18 @@ async fn accept(life: &Arc<Life>, listener: TcpListener) -> bool {
 }
 
 /// A request: its first line and headers in lower case, and the message in it.
-struct Asked {
+struct WebRequest {
     head: String,
     message: Value,
 }
 
-impl Asked {
+impl WebRequest {
     fn session(&self) -> Option<&str> {
         self.head.lines().find_map(|line| line.strip_prefix("mcp-session-id:")).map(str::trim)
     }
 }
 
-impl Life {
+impl ServerLife {
     fn sessions(&self) -> MutexGuard<'_, HashSet<String>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -208,7 +208,7 @@ fn response(status: u16, headers: &str, body: &str) -> Vec<u8> {
 }
 
 /// The next request; `None` when the client has gone.
-async fn read(tcp: &mut TcpStream, unread: &mut Vec<u8>) -> std::io::Result<Option<Asked>> {
+async fn read(tcp: &mut TcpStream, unread: &mut Vec<u8>) -> std::io::Result<Option<WebRequest>> {
     loop {
         if let Some(end) = unread.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4) {
             let head = String::from_utf8_lossy(&unread[..end]).to_ascii_lowercase();
@@ -217,7 +217,7 @@ async fn read(tcp: &mut TcpStream, unread: &mut Vec<u8>) -> std::io::Result<Opti
             if unread.len() >= whole {
                 let message = serde_json::from_slice(&unread[end..whole]).unwrap_or_default();
                 unread.drain(..whole);
-                return Ok(Some(Asked { head, message }));
+                return Ok(Some(WebRequest { head, message }));
             }
         }
         if unread.len() > REQUEST || tcp.read_buf(unread).await? == 0 {

@@ -8,18 +8,18 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::faults::Plan;
+use super::faults::FaultPlan;
 
 /// One server's world.
 #[derive(Debug)]
 pub struct World {
     folder: PathBuf,
-    counts: Mutex<Counts>,
+    counts: Mutex<LedgerCounts>,
 }
 
 /// The ledger as far as it was read.
 #[derive(Debug, Default)]
-struct Counts {
+struct LedgerCounts {
     read: u64,
     lines: HashMap<String, u32>,
     /// What was written since the plan changed.
@@ -31,18 +31,18 @@ const CHANGE: &str = "plan";
 
 /// What a ledger says of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum LedgerEntry {
     /// An attempt arrived.
     Seen,
     /// It was executed.
     Done,
 }
 
-impl Entry {
+impl LedgerEntry {
     fn word(self) -> &'static str {
         match self {
-            Entry::Seen => "seen",
-            Entry::Done => "done",
+            LedgerEntry::Seen => "seen",
+            LedgerEntry::Done => "done",
         }
     }
 }
@@ -59,13 +59,13 @@ impl World {
     }
 
     /// What goes wrong now; nothing if nobody has said so.
-    pub fn plan(&self) -> Plan {
+    pub fn plan(&self) -> FaultPlan {
         let text = fs::read(self.folder.join("plan")).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
     }
 
     /// From now on this goes wrong.
-    pub fn set(&self, plan: &Plan) -> io::Result<()> {
+    pub fn set(&self, plan: &FaultPlan) -> io::Result<()> {
         let fresh = self.folder.join("plan.new");
         fs::write(&fresh, serde_json::to_vec(plan)?)?;
         fs::rename(fresh, self.folder.join("plan"))?;
@@ -73,7 +73,7 @@ impl World {
     }
 
     /// Writes down what happened to a call, and says how often that is since the plan changed.
-    pub fn note(&self, entry: Entry, tool: &str, number: u64) -> u32 {
+    pub fn note(&self, entry: LedgerEntry, tool: &str, number: u64) -> u32 {
         let line = format!("{} {tool} {number}", entry.word());
         let mut counts = self.counts();
         let _lost = self.write(&line);
@@ -87,20 +87,20 @@ impl World {
     }
 
     /// How often this happened to a call.
-    pub fn count(&self, entry: Entry, tool: &str, number: u64) -> u32 {
+    pub fn count(&self, entry: LedgerEntry, tool: &str, number: u64) -> u32 {
         let mut counts = self.counts();
         self.read_on(&mut counts);
         counts.lines.get(&format!("{} {tool} {number}", entry.word())).copied().unwrap_or(0)
     }
 
     /// How often this happened to all calls of all tools.
-    pub fn total(&self, entry: Entry) -> u64 {
+    pub fn total(&self, entry: LedgerEntry) -> u64 {
         let mut counts = self.counts();
         self.read_on(&mut counts);
         counts.lines.iter().filter(|(line, _)| line.starts_with(entry.word())).map(|(_, count)| u64::from(*count)).sum()
     }
 
-    fn counts(&self) -> MutexGuard<'_, Counts> {
+    fn counts(&self) -> MutexGuard<'_, LedgerCounts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -109,7 +109,7 @@ impl World {
     }
 
     /// Reads what was written since, by this process or another.
-    fn read_on(&self, counts: &mut Counts) {
+    fn read_on(&self, counts: &mut LedgerCounts) {
         let mut text = String::new();
         let read = fs::File::open(self.ledger()).and_then(|mut file| {
             file.seek(SeekFrom::Start(counts.read))?;

@@ -10,9 +10,9 @@ use http_body_util::BodyExt;
 use hyper::body::Body as HttpBody;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::refused::Untaken;
+use super::refused::RefusedMessage;
 use super::respond::{self, Body};
-use crate::protocol::budget::Budget;
+use crate::protocol::budget::ByteBudget;
 use crate::protocol::outline::Outliner;
 use crate::protocol::{Outline, Reject, limits, lines};
 
@@ -23,11 +23,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// How large a body may be, and how much all of them together.
 #[derive(Clone, Debug)]
-pub(super) struct Room {
+pub(super) struct BodyLimits {
     /// The largest body.
     pub largest: usize,
     /// What large bodies take from, for as long as they are held.
-    pub budget: Arc<Budget>,
+    pub budget: Arc<ByteBudget>,
 }
 
 /// Why there is no body to work on.
@@ -36,7 +36,7 @@ pub(super) enum NoBody {
     /// It did not come as it should.
     Broken(Box<Response<Body>>),
     /// It is not kept; this much is known of it.
-    Untaken(Untaken, Outline),
+    Untaken(RefusedMessage, Outline),
 }
 
 /// Why a body is not even begun, if so.
@@ -52,20 +52,20 @@ pub(super) fn unreadable(headers: &HeaderMap) -> Option<Response<Body>> {
 }
 
 /// Reads a body within limits of size and time. One that is too large is still read, for the sake of its id.
-pub(super) async fn read(mut body: impl HttpBody<Data = Bytes> + Unpin, room: &Room) -> Result<Bytes, NoBody> {
-    let mut pace = Pace { begun: Instant::now(), taken: 0 };
+pub(super) async fn read(mut body: impl HttpBody<Data = Bytes> + Unpin, room: &BodyLimits) -> Result<Bytes, NoBody> {
+    let mut pace = BodyPace { begun: Instant::now(), taken: 0 };
     let mut whole = BytesMut::new();
     let mut share = room.budget.share();
     while let Some(data) = pace.next(&mut body).await? {
         if whole.len() + data.len() > room.largest {
-            let untaken = Untaken::Rejected(Reject::Size(room.largest));
+            let untaken = RefusedMessage::Rejected(Reject::Size(room.largest));
             return Err(discard(untaken, [whole.freeze(), data], body, pace).await);
         }
         if whole.is_empty() && body.is_end_stream() && data.len() <= limits::COPIED {
             return Ok(data);
         }
         if whole.len() + data.len() > limits::COPIED && !share.grow(data.len()) {
-            return Err(discard(Untaken::Crowded, [whole.freeze(), data], body, pace).await);
+            return Err(discard(RefusedMessage::Crowded, [whole.freeze(), data], body, pace).await);
         }
         whole.extend_from_slice(&data);
     }
@@ -73,12 +73,12 @@ pub(super) async fn read(mut body: impl HttpBody<Data = Bytes> + Unpin, room: &R
 }
 
 /// How fast a body comes.
-struct Pace {
+struct BodyPace {
     begun: Instant,
     taken: usize,
 }
 
-impl Pace {
+impl BodyPace {
     /// The next piece of a body, within its time.
     async fn next(&mut self, body: &mut (impl HttpBody<Data = Bytes> + Unpin)) -> Result<Option<Bytes>, NoBody> {
         let broken = |status, text| Err(NoBody::Broken(Box::new(respond::refuse(status, text))));
@@ -102,10 +102,10 @@ impl Pace {
 
 /// Reads the rest of a body that is not kept, as far as it makes sense, to learn whose answer is waited for.
 async fn discard(
-    untaken: Untaken,
+    untaken: RefusedMessage,
     before: [Bytes; 2],
     mut body: impl HttpBody<Data = Bytes> + Unpin,
-    mut pace: Pace,
+    mut pace: BodyPace,
 ) -> NoBody {
     let mut outliner = Outliner::default();
     before.iter().for_each(|piece| outliner.feed(piece));
@@ -157,8 +157,8 @@ mod tests {
         })))
     }
 
-    fn room(largest: usize, all: usize) -> Room {
-        Room { largest, budget: Budget::new(all) }
+    fn room(largest: usize, all: usize) -> BodyLimits {
+        BodyLimits { largest, budget: ByteBudget::new(all) }
     }
 
     async fn refused(body: impl HttpBody<Data = Bytes> + Unpin) -> (String, Duration) {
@@ -206,13 +206,13 @@ mod tests {
         let body = || http_body_util::Full::new(Bytes::from(call.clone()));
         let first = read(body(), &room).await.unwrap();
         assert_eq!(first, call);
-        let NoBody::Untaken(Untaken::Crowded, outline) = read(body(), &room).await.unwrap_err() else {
+        let NoBody::Untaken(RefusedMessage::Crowded, outline) = read(body(), &room).await.unwrap_err() else {
             panic!("it is the second of two that do not fit");
         };
         assert_eq!(outline.id.unwrap().json(), "7");
         drop(first);
         let message = crate::protocol::Message::parse(read(body(), &room).await.unwrap()).unwrap();
-        let Err(NoBody::Untaken(Untaken::Crowded, _)) = read(body(), &room).await else { panic!("it is held") };
+        let Err(NoBody::Untaken(RefusedMessage::Crowded, _)) = read(body(), &room).await else { panic!("it is held") };
         drop(message);
         read(body(), &room).await.unwrap();
     }

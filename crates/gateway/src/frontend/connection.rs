@@ -17,37 +17,37 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::idle::{Activity, Watched};
+use super::idle::{ConnectionActivity, WatchedConnection};
 use crate::protocol::limits;
 
 /// The places of a listener. When they run out, a connection that has not sent one whole request gives way, the oldest
 /// first: who opens connections and says nothing keeps nobody out.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct ConnectionLimit {
     room: Arc<Semaphore>,
     /// Connections that may not have sent a whole request yet, the oldest first.
-    silent: Mutex<VecDeque<Weak<Activity>>>,
+    silent: Mutex<VecDeque<Weak<ConnectionActivity>>>,
 }
 
 /// What a connection is served in: one of so many, until it is dropped or has to give way.
 #[derive(Debug)]
-pub(crate) struct Place {
-    activity: Arc<Activity>,
+pub(crate) struct ConnectionPermit {
+    activity: Arc<ConnectionActivity>,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.activity.leave();
     }
 }
 
-impl Places {
+impl ConnectionLimit {
     pub(crate) fn new(count: usize) -> Self {
         Self { room: Arc::new(Semaphore::new(count)), silent: Mutex::default() }
     }
 
     /// The next connection, whose it is, and its place, if there is one for it.
-    pub(crate) async fn accept(&self, tcp: &TcpListener) -> Option<(TcpStream, SocketAddr, Place)> {
+    pub(crate) async fn accept(&self, tcp: &TcpListener) -> Option<(TcpStream, SocketAddr, ConnectionPermit)> {
         match tcp.accept().await {
             Ok((tcp, peer)) => {
                 let _slower = tcp.set_nodelay(true);
@@ -63,7 +63,7 @@ impl Places {
     }
 
     /// A place, if there is one, or one that has to give way.
-    pub(super) fn place(&self) -> Option<Place> {
+    pub(super) fn place(&self) -> Option<ConnectionPermit> {
         let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
         let permit = Arc::clone(&self.room).try_acquire_owned().ok().or_else(|| {
             let oldest = std::iter::from_fn(|| silent.pop_front()).filter_map(|silent| silent.upgrade());
@@ -75,16 +75,16 @@ impl Places {
         if silent.len() >= 2 * limits::CONNECTIONS {
             silent.retain(|silent| silent.upgrade().is_some_and(|activity| !activity.has_begun()));
         }
-        let activity = Activity::new(permit);
+        let activity = ConnectionActivity::new(permit);
         silent.push_back(Arc::downgrade(&activity));
-        Some(Place { activity })
+        Some(ConnectionPermit { activity })
     }
 }
 
 /// Answers the requests of a connection until it is over. After `last` it finishes what it began and takes no more; at
 /// `end` it ends.
 pub(crate) async fn serve<B, F>(
-    place: Place,
+    place: ConnectionPermit,
     io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     last: &CancellationToken,
     end: &CancellationToken,
@@ -107,7 +107,7 @@ pub(crate) async fn serve<B, F>(
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits::HEADER_TIME).max_buf_size(64 << 10);
     // No pings: their answers would look like use.
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(limits::STREAMS);
-    let io = Watched { io, activity: Arc::clone(&activity) };
+    let io = WatchedConnection { io, activity: Arc::clone(&activity) };
     let connection = builder.serve_connection(TokioIo::new(io), service);
     tokio::pin!(connection);
     tokio::select! {

@@ -7,7 +7,7 @@ use http::{HeaderMap, Uri};
 
 /// What a listener answers to.
 #[derive(Clone, Debug, Default)]
-pub struct Guard {
+pub struct OriginGuard {
     /// Further host names, with or without port, in lower case.
     pub hosts: Vec<String>,
     /// Further origins, in lower case.
@@ -16,14 +16,14 @@ pub struct Guard {
 
 /// What about a request is not ours, and what is said of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Foreign {
+pub enum ForeignRequest {
     /// The name it was sent to.
     Host(&'static str),
     /// The page it comes from.
     Origin(&'static str),
 }
 
-impl Foreign {
+impl ForeignRequest {
     /// What is said of it.
     pub fn why(self) -> &'static str {
         let (Self::Host(why) | Self::Origin(why)) = self;
@@ -31,27 +31,29 @@ impl Foreign {
     }
 }
 
-impl Guard {
+impl OriginGuard {
     /// Why a request may not pass, if so.
-    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Foreign> {
+    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ForeignRequest> {
         let hosts: Vec<_> = headers.get_all(HOST).iter().map(|host| host.to_str().unwrap_or_default()).collect();
         if hosts.len() > 1 {
-            return Err(Foreign::Host("several Host headers"));
+            return Err(ForeignRequest::Host("several Host headers"));
         }
         // The request line, or the pseudo-header of HTTP/2, may name one too: whoever goes by either must see ours.
         let mut said = hosts.into_iter().chain(uri.authority().map(|authority| authority.as_str())).peekable();
         if said.peek().is_none() {
-            return Err(Foreign::Host("no Host header"));
+            return Err(ForeignRequest::Host("no Host header"));
         }
         if !said.all(|host| self.is_our_host(host)) {
-            return Err(Foreign::Host("this Host is not served here; add it to allowed_hosts if it is yours"));
+            return Err(ForeignRequest::Host("this Host is not served here; add it to allowed_hosts if it is yours"));
         }
         let mut origins = headers.get_all(ORIGIN).iter();
         match (origins.next(), origins.next()) {
             (None, _) => Ok(()),
-            (Some(_), Some(_)) => Err(Foreign::Origin("several Origin headers")),
+            (Some(_), Some(_)) => Err(ForeignRequest::Origin("several Origin headers")),
             (Some(origin), None) if origin.to_str().is_ok_and(|origin| self.is_our_origin(origin)) => Ok(()),
-            _ => Err(Foreign::Origin("this Origin is not welcome here; add it to allowed_origins if it is yours")),
+            _ => {
+                Err(ForeignRequest::Origin("this Origin is not welcome here; add it to allowed_origins if it is yours"))
+            }
         }
     }
 
@@ -95,7 +97,7 @@ mod tests {
         for origin in origin {
             headers.append(ORIGIN, origin.parse().unwrap());
         }
-        let guard = Guard { hosts: vec!["mcp.example".into()], origins: vec!["https://app.example".into()] };
+        let guard = OriginGuard { hosts: vec!["mcp.example".into()], origins: vec!["https://app.example".into()] };
         guard.check(&Uri::from_static("/mcp"), &headers).is_ok()
     }
 

@@ -11,15 +11,15 @@ use hyper::body::Incoming;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 
-use super::body::{self, NoBody, Room};
-use super::connection::{self, Place, Places};
-use super::guard::Guard;
-use super::refused::{self, Told, Untaken};
+use super::body::{self, BodyLimits, NoBody};
+use super::connection::{self, ConnectionLimit, ConnectionPermit};
+use super::guard::OriginGuard;
+use super::refused::{self, RefusedId, RefusedMessage};
 use super::respond::{self, Body};
 use super::sessions::Sessions;
 use super::{legacy, modern, records, versions};
 use crate::gateway::Gateway;
-use crate::protocol::budget::Budget;
+use crate::protocol::budget::ByteBudget;
 use crate::protocol::names::Era;
 use crate::protocol::{Outline, Reject, header, limits};
 use crate::route::Route;
@@ -27,11 +27,11 @@ use crate::runtime::log;
 use crate::store::journal::JournalPlace;
 
 /// A listener for clients.
-pub struct Listener {
+pub struct HttpListener {
     gateway: Arc<Gateway>,
-    guard: Guard,
+    guard: OriginGuard,
     sessions: Arc<Sessions>,
-    room: Room,
+    room: BodyLimits,
     tcp: TcpListener,
 }
 
@@ -45,14 +45,14 @@ pub fn refusal(address: SocketAddr) -> Option<String> {
     })
 }
 
-impl Listener {
+impl HttpListener {
     /// Binds an address. One that others can reach needs authentication, which is not there yet.
-    pub async fn bind(gateway: Arc<Gateway>, address: SocketAddr, guard: Guard) -> io::Result<Self> {
+    pub async fn bind(gateway: Arc<Gateway>, address: SocketAddr, guard: OriginGuard) -> io::Result<Self> {
         if let Some(why) = refusal(address) {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
         let tcp = TcpListener::bind(address).await?;
-        let room = Room { largest: gateway.max_request, budget: Budget::new(limits::REQUEST_BYTES) };
+        let room = BodyLimits { largest: gateway.max_request, budget: ByteBudget::new(limits::REQUEST_BYTES) };
         let folder = gateway.all().memory.sessions();
         gateway.note_writes(&records::place(tcp.local_addr()?), JournalPlace::ForOne);
         let sessions = Arc::new(Sessions::new(&gateway, folder.as_deref(), tcp.local_addr()?));
@@ -67,9 +67,9 @@ impl Listener {
     /// Serves until the gateway drains; then lets every connection finish what it began.
     pub async fn serve(self) {
         let draining = self.gateway.lifecycle.draining.clone();
-        let places = Places::new(limits::CONNECTIONS);
+        let places = ConnectionLimit::new(limits::CONNECTIONS);
         let face =
-            Arc::new(Face { gateway: self.gateway, guard: self.guard, sessions: self.sessions, room: self.room });
+            Arc::new(HttpServer { gateway: self.gateway, guard: self.guard, sessions: self.sessions, room: self.room });
         let mut sweep = tokio::time::interval(limits::SESSION_LOOK.min(face.gateway.session_idle / 4));
         loop {
             tokio::select! {
@@ -90,14 +90,14 @@ impl Listener {
 }
 
 /// What every connection of a listener shares.
-struct Face {
+struct HttpServer {
     gateway: Arc<Gateway>,
-    guard: Guard,
+    guard: OriginGuard,
     sessions: Arc<Sessions>,
-    room: Room,
+    room: BodyLimits,
 }
 
-impl Face {
+impl HttpServer {
     fn sweep(&self) {
         // Answers that nobody came for: their memory is given back although no call makes room.
         self.gateway.all().policies.pipeline.sweep();
@@ -106,20 +106,24 @@ impl Face {
             tokio::spawn(async move { session.session.close().await });
         }
         for session in self.sessions.idle_for(self.gateway.session_idle) {
-            let keepers = session.session.give_back();
-            if !keepers.is_empty() {
+            let supervisors = session.session.give_back();
+            if !supervisors.is_empty() {
                 let idle = self.gateway.session_idle;
                 log::line(&format!(
                     "a session was idle for {idle:?}: its servers are stopped; its next call starts them"
                 ));
             }
-            for keeper in keepers {
-                tokio::spawn(async move { keeper.close().await });
+            for supervisor in supervisors {
+                tokio::spawn(async move { supervisor.close().await });
             }
         }
     }
 
-    async fn connection(self: Arc<Self>, place: Place, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+    async fn connection(
+        self: Arc<Self>,
+        place: ConnectionPermit,
+        io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    ) {
         let lifecycle = Arc::clone(&self.gateway.lifecycle);
         let answer = move |request| {
             let face = Arc::clone(&self);
@@ -164,24 +168,24 @@ impl Face {
     }
 
     /// Answers what is not taken. Where somebody waits for it, HTTP is content: clients end their session over its errors.
-    fn refuse(&self, route: &Route, parts: &Parts, untaken: &Untaken, outline: &Outline) -> Response<Body> {
+    fn refuse(&self, route: &Route, parts: &Parts, untaken: &RefusedMessage, outline: &Outline) -> Response<Body> {
         let told = untaken.tell(route, outline);
         let is_first = outline.method.as_deref() == Some("initialize") && !parts.headers.contains_key(header::SESSION);
-        let needs_session = !outline.is_modern && !is_first && !matches!(told, Told::Nobody(_));
+        let needs_session = !outline.is_modern && !is_first && !matches!(told, RefusedId::Nobody(_));
         let session = match needs_session.then(|| legacy::find(&self.sessions, parts, outline.id.as_ref())).transpose()
         {
             Ok(session) => session,
             Err(response) => return *response,
         };
         match (told, session) {
-            (Told::Sender(answer), _) => respond::json(StatusCode::OK, answer),
-            (Told::Server(answer), Some(session)) => {
+            (RefusedId::Sender(answer), _) => respond::json(StatusCode::OK, answer),
+            (RefusedId::Server(answer), Some(session)) => {
                 session.session.answered(answer);
                 respond::empty(StatusCode::ACCEPTED)
             }
-            (Told::Server(_), None) => respond::refuse(StatusCode::BAD_REQUEST, "nobody asked for this answer"),
-            (Told::Nobody(error), _) => {
-                let is_large = matches!(untaken, Untaken::Rejected(Reject::Size(_)));
+            (RefusedId::Server(_), None) => respond::refuse(StatusCode::BAD_REQUEST, "nobody asked for this answer"),
+            (RefusedId::Nobody(error), _) => {
+                let is_large = matches!(untaken, RefusedMessage::Rejected(Reject::Size(_)));
                 let status = if is_large { StatusCode::PAYLOAD_TOO_LARGE } else { StatusCode::BAD_REQUEST };
                 respond::error(status, None, &error)
             }
@@ -209,13 +213,15 @@ mod tests {
     /// A connection to a listener without servers that answer, and when it was opened.
     fn connected() -> (DuplexStream, Instant) {
         let config = Config::for_command(None, vec!["none".to_owned()]).unwrap();
-        let (gateway, sessions) =
-            (Gateway::new(&config, crate::store::catalog_cache::Memory::default(), None).unwrap(), Arc::default());
-        let room = Room { largest: limits::FROM_CLIENT, budget: Budget::new(limits::REQUEST_BYTES) };
+        let (gateway, sessions) = (
+            Gateway::new(&config, crate::store::catalog_cache::CatalogCache::default(), None).unwrap(),
+            Arc::default(),
+        );
+        let room = BodyLimits { largest: limits::FROM_CLIENT, budget: ByteBudget::new(limits::REQUEST_BYTES) };
         let (near, far) = tokio::io::duplex(1024);
         tokio::spawn(
-            Arc::new(Face { gateway, guard: Guard::default(), sessions, room })
-                .connection(Places::new(1).place().unwrap(), far),
+            Arc::new(HttpServer { gateway, guard: OriginGuard::default(), sessions, room })
+                .connection(ConnectionLimit::new(1).place().unwrap(), far),
         );
         (near, Instant::now())
     }

@@ -16,14 +16,14 @@ use crate::protocol::limits;
 
 /// What happens on a connection.
 #[derive(Debug)]
-pub(super) struct Activity {
-    state: Mutex<State>,
+pub(super) struct ConnectionActivity {
+    state: Mutex<IdleState>,
     /// It has to give way to others.
     gives_way: Notify,
 }
 
 #[derive(Debug)]
-struct State {
+struct IdleState {
     /// Requests that are being worked on.
     busy: usize,
     /// When the connection has to be given up, unless a request is being worked on.
@@ -33,24 +33,24 @@ struct State {
     place: Option<OwnedSemaphorePermit>,
 }
 
-impl Activity {
+impl ConnectionActivity {
     /// A connection that has just been opened.
     pub(super) fn new(place: OwnedSemaphorePermit) -> Arc<Self> {
         let until = Instant::now() + limits::HEADER_TIME;
-        let state = State { busy: 0, until, has_begun: false, place: Some(place) };
+        let state = IdleState { busy: 0, until, has_begun: false, place: Some(place) };
         Arc::new(Self { state: Mutex::new(state), gives_way: Notify::new() })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, IdleState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A request is there; it is worked on until the guard is dropped.
-    pub(super) fn begin(self: &Arc<Self>) -> Busy {
+    pub(super) fn begin(self: &Arc<Self>) -> BusyConnection {
         let mut state = self.state();
         state.busy += 1;
         state.has_begun = true;
-        Busy { activity: Arc::clone(self) }
+        BusyConnection { activity: Arc::clone(self) }
     }
 
     /// Bytes went in or out. They count only after the first request: until then there is one limit for all of them.
@@ -104,11 +104,11 @@ impl Activity {
 
 /// A request that is being worked on.
 #[derive(Debug)]
-pub(super) struct Busy {
-    activity: Arc<Activity>,
+pub(super) struct BusyConnection {
+    activity: Arc<ConnectionActivity>,
 }
 
-impl Drop for Busy {
+impl Drop for BusyConnection {
     fn drop(&mut self) {
         let mut state = self.activity.state();
         state.busy -= 1;
@@ -117,12 +117,12 @@ impl Drop for Busy {
 }
 
 /// A connection that notes when it is used.
-pub(super) struct Watched<T> {
+pub(super) struct WatchedConnection<T> {
     pub(super) io: T,
-    pub(super) activity: Arc<Activity>,
+    pub(super) activity: Arc<ConnectionActivity>,
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for WatchedConnection<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.io).poll_read(cx, buffer))?;
         self.activity.moved();
@@ -130,7 +130,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for WatchedConnection<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.io).poll_write(cx, bytes))?;
         self.activity.moved();

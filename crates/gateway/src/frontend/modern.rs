@@ -7,28 +7,28 @@ use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
 use seawall::Question;
 
-use super::respond::{self, Body, Events};
+use super::respond::{self, Body, EventFormat};
 use super::versions;
 use crate::call::dispatch::dispatch;
 use crate::client::caller::Caller;
-use crate::client::stream::{Next, Stream};
-use crate::protocol::build::{self, Error};
-use crate::protocol::pieces::Pieces;
-use crate::protocol::{Kind, Message, hash, header, limits};
+use crate::client::stream::{ClientStream, NextEvent};
+use crate::protocol::build::{self, RpcError};
+use crate::protocol::pieces::TwoPieces;
+use crate::protocol::{Message, MessageKind, hash, header, limits};
 use crate::route::Route;
-use crate::upstream::Link;
-use crate::upstream::call::{Call, Outlet};
+use crate::upstream::Connection;
+use crate::upstream::call::{ClientSink, GatewayCall};
 use crate::upstream::http::named;
 
 /// One POST.
 pub(super) async fn post(route: &Arc<Route>, parts: &Parts, message: Message) -> Response<Body> {
     match message.kind() {
-        Kind::Notification => respond::empty(StatusCode::ACCEPTED),
-        Kind::Result | Kind::Error => respond::refuse(
+        MessageKind::Notification => respond::empty(StatusCode::ACCEPTED),
+        MessageKind::Result | MessageKind::Error => respond::refuse(
             StatusCode::BAD_REQUEST,
             "a client of this protocol revision is asked nothing, so it has nothing to answer",
         ),
-        Kind::Request => match mirrors(&parts.headers, &message).and_then(|()| versions::check(&message)) {
+        MessageKind::Request => match mirrors(&parts.headers, &message).and_then(|()| versions::check(&message)) {
             Ok(()) => request(route, parts, message).await,
             Err(error) => respond::error(bad_status(error.code), message.id(), &error),
         },
@@ -36,18 +36,18 @@ pub(super) async fn post(route: &Arc<Route>, parts: &Parts, message: Message) ->
 }
 
 async fn request(route: &Arc<Route>, parts: &Parts, message: Message) -> Response<Body> {
-    let stream = Arc::new(Stream::default());
+    let stream = Arc::new(ClientStream::default());
     let params = parts.headers.iter().filter(|(name, _)| name.as_str().starts_with(header::PARAM_PREFIX));
     let client = client(&parts.headers);
-    let call = Call {
+    let call = GatewayCall {
         client: Arc::clone(&client),
         mirrored: Some(params.map(|(name, value)| (name.clone(), value.clone())).collect()),
-        ..Call::new(message, Arc::new(OnStream { stream: Arc::clone(&stream) }))
+        ..GatewayCall::new(message, Arc::new(RequestStreamSink { stream: Arc::clone(&stream) }))
     };
     stream.belongs_to(&call);
     let (route, to) = (Arc::clone(route), Arc::clone(&stream));
     let caller = Caller::Modern(client);
-    let mut work: respond::Work = Box::pin(async move {
+    let mut work: respond::StreamedCall = Box::pin(async move {
         match dispatch(&route, &caller, call).await {
             Some(answer) => to.answer(answer),
             None => to.end(),
@@ -62,12 +62,12 @@ async fn request(route: &Arc<Route>, parts: &Parts, message: Message) -> Respons
     };
     let work = Some(work).filter(|_| !is_over);
     match first {
-        Some(Next::Said(said)) if said.last => respond::json(status(&said.message), said.message),
-        Some(Next::Ended) => respond::empty(StatusCode::ACCEPTED),
-        Some(Next::Said(said)) => {
-            respond::stream(Events { reader, first: Some(said), work, number: None, priming: None })
+        Some(NextEvent::Said(said)) if said.last => respond::json(status(&said.message), said.message),
+        Some(NextEvent::Ended) => respond::empty(StatusCode::ACCEPTED),
+        Some(NextEvent::Said(said)) => {
+            respond::stream(EventFormat { reader, first: Some(said), work, number: None, priming: None })
         }
-        None => respond::stream(Events { reader, first: None, work, number: None, priming: None }),
+        None => respond::stream(EventFormat { reader, first: None, work, number: None, priming: None }),
     }
 }
 
@@ -77,15 +77,15 @@ pub(super) fn client(headers: &HeaderMap) -> Arc<str> {
 }
 
 /// What the headers say must be what the body says: whoever looks at one of them only must see the same call.
-fn mirrors(headers: &HeaderMap, request: &Message) -> Result<(), Error> {
+fn mirrors(headers: &HeaderMap, request: &Message) -> Result<(), RpcError> {
     let version = versions::stated(request)?;
     mirror(headers, header::VERSION, Some(&version))?;
     mirror(headers, header::METHOD, Some(request.method()))?;
     mirror(headers, header::NAME, named(request).as_deref())
 }
 
-fn mirror(headers: &HeaderMap, name: &str, body: Option<&str>) -> Result<(), Error> {
-    let wrong = |text: String| Err(Error::new(build::HEADER_MISMATCH, text));
+fn mirror(headers: &HeaderMap, name: &str, body: Option<&str>) -> Result<(), RpcError> {
+    let wrong = |text: String| Err(RpcError::new(build::HEADER_MISMATCH, text));
     let mut values = headers.get_all(name).iter();
     let value = values.next();
     if values.next().is_some() {
@@ -104,14 +104,14 @@ fn bad_status(code: i64) -> StatusCode {
 }
 
 /// The status of an answer: some errors have one of their own.
-fn status(answer: &Pieces) -> StatusCode {
+fn status(answer: &TwoPieces) -> StatusCode {
     let begins_with_error =
         |piece: &Bytes| memchr::memmem::find(&piece[..piece.len().min(4096)], b"\"error\"").is_some();
     if !answer.parts().into_iter().any(begins_with_error) {
         return StatusCode::OK;
     }
     let Ok(message) = Message::parse(answer.whole()) else { return StatusCode::OK };
-    if message.kind() != Kind::Error {
+    if message.kind() != MessageKind::Error {
         return StatusCode::OK;
     }
     match message.field_json("code") {
@@ -122,12 +122,12 @@ fn status(answer: &Pieces) -> StatusCode {
 }
 
 /// The way to a modern client: the stream of its own request.
-pub(super) struct OnStream {
-    pub(super) stream: Arc<Stream>,
+pub(super) struct RequestStreamSink {
+    pub(super) stream: Arc<ClientStream>,
 }
 
-impl Outlet for OnStream {
-    fn notify(&self, _link: &Arc<Link>, notification: Message) {
+impl ClientSink for RequestStreamSink {
+    fn notify(&self, _link: &Arc<Connection>, notification: Message) {
         self.stream.notify(notification.raw().clone());
     }
 
@@ -135,8 +135,8 @@ impl Outlet for OnStream {
         self.stream.notify(notification.into_raw());
     }
 
-    fn ask(&self, link: &Arc<Link>, question: Message, _open: Option<Question>) {
-        link.refuse(&question, "a client of this protocol revision cannot be asked anything");
+    fn ask(&self, connection: &Arc<Connection>, question: Message, _open: Option<Question>) {
+        connection.refuse(&question, "a client of this protocol revision cannot be asked anything");
     }
 
     fn is_open(&self) -> bool {

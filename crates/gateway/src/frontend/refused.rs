@@ -6,17 +6,17 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use seawall::{Cause, Code, Failure, Report, Sent};
+use seawall::{Cause, ErrorCode, Failure, FailureReport, Sent};
 
 use crate::catalog::names;
-use crate::client::event_id::Asked;
-use crate::protocol::build::{self, Error};
+use crate::client::event_id::StreamRequest;
+use crate::protocol::build::{self, RpcError};
 use crate::protocol::{Message, Outline, Reject, limits};
 use crate::route::Route;
 
 /// Why a message is not taken.
 #[derive(Debug)]
-pub(super) enum Untaken {
+pub(super) enum RefusedMessage {
     /// It is not one that is taken here.
     Rejected(Reject),
     /// Too much of others is held already.
@@ -24,29 +24,29 @@ pub(super) enum Untaken {
 }
 
 /// Whom a message was for that was not taken.
-pub(super) enum Told {
+pub(super) enum RefusedId {
     /// Its sender waits for this answer.
     Sender(Bytes),
     /// A server waits for the sender's answer, and gets this instead.
     Server(Message),
     /// Nobody waits that could be told.
-    Nobody(Error),
+    Nobody(RpcError),
 }
 
 /// The message that bytes are, or what can be told of them.
-pub(super) fn parsed(bytes: Bytes) -> Result<Message, (Untaken, Outline)> {
-    Message::parse(bytes.clone()).map_err(|reject| (Untaken::Rejected(reject), Outline::of(&bytes)))
+pub(super) fn parsed(bytes: Bytes) -> Result<Message, (RefusedMessage, Outline)> {
+    Message::parse(bytes.clone()).map_err(|reject| (RefusedMessage::Rejected(reject), Outline::of(&bytes)))
 }
 
-impl Untaken {
+impl RefusedMessage {
     /// What is told of it, and whom.
-    pub(super) fn tell(&self, route: &Route, outline: &Outline) -> Told {
+    pub(super) fn tell(&self, route: &Route, outline: &Outline) -> RefusedId {
         let error = self.error();
         // What is no JSON may be anything; only if it is one object from end to end its id is one.
         let is_readable = outline.is_whole || !matches!(self, Self::Rejected(Reject::Syntax(_) | Reject::Utf8(_)));
-        let Some(id) = outline.id.as_ref().filter(|_| is_readable) else { return Told::Nobody(error) };
+        let Some(id) = outline.id.as_ref().filter(|_| is_readable) else { return RefusedId::Nobody(error) };
         if outline.is_answer {
-            return Message::parse(build::error(Some(id), &error)).map_or(Told::Nobody(error), Told::Server);
+            return Message::parse(build::error(Some(id), &error)).map_or(RefusedId::Nobody(error), RefusedId::Server);
         }
         match self.of_a_call(outline).filter(|_| outline.method.as_deref() == Some("tools/call")) {
             Some(text) => {
@@ -55,16 +55,16 @@ impl Untaken {
                 if outline.is_modern {
                     result["resultType"] = "complete".into();
                 }
-                Told::Sender(build::result(id, result.to_string().as_bytes()))
+                RefusedId::Sender(build::result(id, result.to_string().as_bytes()))
             }
-            None => Told::Sender(build::error(Some(id), &error)),
+            None => RefusedId::Sender(build::error(Some(id), &error)),
         }
     }
 
-    fn error(&self) -> Error {
+    fn error(&self) -> RpcError {
         match self {
-            Self::Rejected(reject) => Error::from(reject),
-            Self::Crowded => Error::new(build::OVERLOADED, crowded()),
+            Self::Rejected(reject) => RpcError::from(reject),
+            Self::Crowded => RpcError::new(build::OVERLOADED, crowded()),
         }
     }
 
@@ -92,17 +92,17 @@ impl Untaken {
         }
     }
 
-    fn report(&self, route: &Route, public: &str, message: String) -> Report {
+    fn report(&self, route: &Route, public: &str, message: String) -> FailureReport {
         let (server, tool) = match route.single() {
             Some(server) => (server.name.clone(), public),
             None => names::split(&route.set.servers, public)
                 .map_or_else(|| (String::new(), public), |(server, tool)| (server.name.clone(), tool)),
         };
         let (code, cause, retry_after) = match self {
-            Self::Rejected(_) => (Code::ValidationError, Cause::InvalidInput, None),
-            Self::Crowded => (Code::Overloaded, Cause::Overloaded, Some(Duration::from_secs(1))),
+            Self::Rejected(_) => (ErrorCode::ValidationError, Cause::InvalidInput, None),
+            Self::Crowded => (ErrorCode::Overloaded, Cause::Overloaded, Some(Duration::from_secs(1))),
         };
-        Report {
+        FailureReport {
             code,
             classic: message.clone(),
             failure: Failure::local(cause, retry_after, message.clone()),
@@ -119,14 +119,14 @@ impl Untaken {
 }
 
 /// The answer to a request that was under way when a former self of this gateway ended.
-pub(super) fn interrupted(route: &Route, asked: &Asked) -> Bytes {
+pub(super) fn interrupted(route: &Route, asked: &StreamRequest) -> Bytes {
     let text =
         "The gateway was restarted while this was under way. It may have been executed: check before you repeat it.";
     if !asked.is_call {
-        return build::error(Some(&asked.id), &Error::new(build::SERVER_LOST, text));
+        return build::error(Some(&asked.id), &RpcError::new(build::SERVER_LOST, text));
     }
-    let report = Report {
-        code: Code::ConnectionLost,
+    let report = FailureReport {
+        code: ErrorCode::ConnectionLost,
         message: text.to_owned(),
         classic: text.to_owned(),
         retry_after: None,

@@ -13,9 +13,9 @@ use http_body_util::{BodyExt, Either, Full, StreamBody};
 use hyper::body::Frame;
 
 use crate::client::event_id::StreamName;
-use crate::client::stream::{Next, Reader, Said};
-use crate::protocol::build::{self, Error};
-use crate::protocol::pieces::Pieces;
+use crate::client::stream::{NextEvent, StreamEvent, StreamReader};
+use crate::protocol::build::{self, RpcError};
+use crate::protocol::pieces::TwoPieces;
 use crate::protocol::{Id, limits, sse};
 
 /// The body of every response.
@@ -25,7 +25,7 @@ pub(super) type Body = Either<Full<Data>, UnsyncBoxBody<Data, Infallible>>;
 type Data = Chain<Bytes, Bytes>;
 
 /// One message as JSON.
-pub(super) fn json(status: StatusCode, message: impl Into<Pieces>) -> Response<Body> {
+pub(super) fn json(status: StatusCode, message: impl Into<TwoPieces>) -> Response<Body> {
     let mut response = Response::new(Either::Left(Full::new(message.into().into_buf())));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -34,32 +34,32 @@ pub(super) fn json(status: StatusCode, message: impl Into<Pieces>) -> Response<B
 
 /// A status without a body.
 pub(super) fn empty(status: StatusCode) -> Response<Body> {
-    let mut response = Response::new(Either::Left(Full::new(Pieces::default().into_buf())));
+    let mut response = Response::new(Either::Left(Full::new(TwoPieces::default().into_buf())));
     *response.status_mut() = status;
     response
 }
 
 /// An error about a request.
-pub(super) fn error(status: StatusCode, id: Option<&Id>, error: &Error) -> Response<Body> {
+pub(super) fn error(status: StatusCode, id: Option<&Id>, error: &RpcError) -> Response<Body> {
     json(status, build::error(id, error))
 }
 
 /// An error about a request that could not be read.
 pub(super) fn refuse(status: StatusCode, text: &str) -> Response<Body> {
-    error(status, None, &Error::new(build::INVALID_REQUEST, text))
+    error(status, None, &RpcError::new(build::INVALID_REQUEST, text))
 }
 
 /// What keeps a streamed call going: it is polled with the stream and dropped with it.
-pub(super) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(super) type StreamedCall = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// How events are written.
-pub(super) struct Events {
+pub(super) struct EventFormat {
     /// What is read.
-    pub reader: Reader,
+    pub reader: StreamReader,
     /// What was read already.
-    pub first: Option<Said>,
+    pub first: Option<StreamEvent>,
     /// The call, where the stream is its only life.
-    pub work: Option<Work>,
+    pub work: Option<StreamedCall>,
     /// How its events are named, where a client may come back to it.
     pub number: Option<StreamName>,
     /// The event that opens the stream, where the revision knows one.
@@ -67,29 +67,29 @@ pub(super) struct Events {
 }
 
 /// A piece of a stream.
-struct Piece {
-    data: Pieces,
+struct BodyPiece {
+    data: TwoPieces,
     /// Whether the end of the event is still to come.
     is_open: bool,
     /// Whether the stream ends with this event.
     is_last: bool,
 }
 
-impl From<Bytes> for Piece {
+impl From<Bytes> for BodyPiece {
     fn from(data: Bytes) -> Self {
         Self { data: data.into(), is_open: false, is_last: false }
     }
 }
 
 /// A stream of events.
-pub(super) fn stream(events: Events) -> Response<Body> {
+pub(super) fn stream(events: EventFormat) -> Response<Body> {
     let frames = unfold((Some(events), None::<bool>), |(events, end)| async move {
         if let Some(is_last) = end {
-            let frame = Frame::data(Pieces::from(Bytes::from_static(sse::END)).into_buf());
+            let frame = Frame::data(TwoPieces::from(Bytes::from_static(sse::END)).into_buf());
             return Some((Ok::<_, Infallible>(frame), (events.filter(|_| !is_last), None)));
         }
         let mut events = events?;
-        let Piece { data, is_open, is_last } = events.next().await?;
+        let BodyPiece { data, is_open, is_last } = events.next().await?;
         let goes_on = is_open || !is_last;
         Some((Ok(Frame::data(data.into_buf())), (goes_on.then_some(events), is_open.then_some(is_last))))
     });
@@ -101,9 +101,9 @@ pub(super) fn stream(events: Events) -> Response<Body> {
     response
 }
 
-impl Events {
+impl EventFormat {
     /// The next piece of the stream.
-    async fn next(&mut self) -> Option<Piece> {
+    async fn next(&mut self) -> Option<BodyPiece> {
         if let Some(priming) = self.priming.take() {
             return Some(priming.into());
         }
@@ -122,21 +122,21 @@ impl Events {
                 // First: a server that talks without pause would else keep its own answer from being taken.
                 () = work => self.work = None,
                 next = self.reader.next() => return match next {
-                    Next::Said(said) => Some(self.event(&said)),
-                    Next::Ended => None,
+                    NextEvent::Said(said) => Some(self.event(&said)),
+                    NextEvent::Ended => None,
                 },
                 () = tokio::time::sleep(limits::KEEP_ALIVE) => return Some(Bytes::from_static(sse::COMMENT).into()),
             }
         }
     }
 
-    fn event(&self, said: &Said) -> Piece {
+    fn event(&self, said: &StreamEvent) -> BodyPiece {
         let id = self.number.as_ref().map(|name| name.at(said.place));
         let is_open = said.message.size() > limits::COPIED;
         let data = match is_open {
             true => sse::large_event(id.as_deref(), &said.message),
             false => sse::event(id.as_deref(), &said.message).into(),
         };
-        Piece { data, is_open, is_last: said.last }
+        BodyPiece { data, is_open, is_last: said.last }
     }
 }

@@ -11,9 +11,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::records::{SessionRecord, SessionRecords};
-use crate::client::event_id::{Asked, StreamName};
+use crate::client::event_id::{StreamName, StreamRequest};
 use crate::client::session::Session;
-use crate::client::stream::Stream;
+use crate::client::stream::ClientStream;
 use crate::gateway::Gateway;
 use crate::protocol::limits;
 use crate::route::Route;
@@ -32,18 +32,18 @@ pub struct HttpSession {
     pub is_primed: bool,
     /// Which life of the session this is: empty until a gateway went on with one of its former self.
     life: String,
-    streams: Mutex<VecDeque<(u64, Arc<Stream>)>>,
+    streams: Mutex<VecDeque<(u64, Arc<ClientStream>)>>,
     next: AtomicU64,
     used: Mutex<Instant>,
     _place: OwnedSemaphorePermit,
 }
 
 /// What an event id leads to.
-pub(super) enum Resumed {
+pub(super) enum ResumedStream {
     /// A stream, from a place on.
-    Stream(StreamName, Arc<Stream>, u64),
+    Stream(StreamName, Arc<ClientStream>, u64),
     /// The stream of a request that was under way when a former self of this gateway ended.
-    Interrupted(Asked),
+    Interrupted(StreamRequest),
     /// Nothing.
     Nothing,
 }
@@ -52,13 +52,13 @@ impl HttpSession {
     /// A session on a path, in a place of its own; `identity` is the name of whoever brought a secret, else empty.
     pub fn new(route: &Arc<Route>, path: &str, version: &str, identity: Arc<str>, place: OwnedSemaphorePermit) -> Self {
         // Never the same again: nobody else's.
-        let session = Session::new(&secret(), identity, Arc::clone(&route.set), Stream::resumable(false));
+        let session = Session::new(&secret(), identity, Arc::clone(&route.set), ClientStream::resumable(false));
         Self::of(route, session, path, version, String::new(), place)
     }
 
     /// The session that a former self of this gateway had.
     fn restored(route: &Arc<Route>, record: &SessionRecord, place: OwnedSemaphorePermit) -> Self {
-        let general = Stream::resumable(false);
+        let general = ClientStream::resumable(false);
         let session = Session::new(&record.owner, record.identity.as_str().into(), Arc::clone(&route.set), general);
         session.go_on(record.initialize.get(), record.log_level.clone(), record.subscribed.clone());
         let version = session.asked_version();
@@ -88,8 +88,8 @@ impl HttpSession {
 
     /// What is kept of it for a restarted gateway.
     fn record(&self) -> Option<SessionRecord> {
-        let opening = self.session.opening.get()?;
-        let initialize = RawValue::from_string(String::from_utf8(opening.initialize.to_vec()).ok()?).ok()?;
+        let handshake = self.session.handshake.get()?;
+        let initialize = RawValue::from_string(String::from_utf8(handshake.initialize.to_vec()).ok()?).ok()?;
         let mut record = SessionRecord::new(&self.path, &self.session.id, &self.session.identity, initialize);
         record.log_level.clone_from(&self.session.log_level.lock().unwrap_or_else(PoisonError::into_inner));
         let subscribed = self.session.subscribed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,17 +97,17 @@ impl HttpSession {
         Some(record)
     }
 
-    fn streams(&self) -> MutexGuard<'_, VecDeque<(u64, Arc<Stream>)>> {
+    fn streams(&self) -> MutexGuard<'_, VecDeque<(u64, Arc<ClientStream>)>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How the events of one of its streams are named.
-    pub(super) fn name(&self, number: u64, request: Option<Asked>) -> StreamName {
+    pub(super) fn name(&self, number: u64, request: Option<StreamRequest>) -> StreamName {
         StreamName { life: self.life.clone(), number, request }
     }
 
     /// Keeps a stream for a client that may come back to it; gives its number. The oldest that is done gives way.
-    pub fn keep(&self, stream: &Arc<Stream>) -> u64 {
+    pub fn keep(&self, stream: &Arc<ClientStream>) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut streams = self.streams();
         if streams.len() >= limits::KEPT_STREAMS {
@@ -133,19 +133,19 @@ impl HttpSession {
 
     /// What an event id leads to. One of a former life of the session is not a dead end: the stream that belongs to no
     /// request goes on from here, and a request that was under way is answered.
-    pub(super) fn resume(&self, event: &str) -> Resumed {
-        let Some((name, place)) = StreamName::read(event) else { return Resumed::Nothing };
+    pub(super) fn resume(&self, event: &str) -> ResumedStream {
+        let Some((name, place)) = StreamName::read(event) else { return ResumedStream::Nothing };
         let is_now = name.life == self.life;
         if name.number == 0 {
             let place = if is_now { place } else { 0 };
-            return Resumed::Stream(self.name(0, None), Arc::clone(&self.session.general), place);
+            return ResumedStream::Stream(self.name(0, None), Arc::clone(&self.session.general), place);
         }
         let known =
             self.streams().iter().find(|(known, _)| *known == name.number).map(|(_, stream)| Arc::clone(stream));
         match (known.filter(|stream| is_now && !stream.is_forgotten()), &name.request) {
-            (Some(stream), _) => Resumed::Stream(name, stream, place),
-            (None, Some(asked)) if !is_now => Resumed::Interrupted(asked.clone()),
-            (None, _) => Resumed::Nothing,
+            (Some(stream), _) => ResumedStream::Stream(name, stream, place),
+            (None, Some(asked)) if !is_now => ResumedStream::Interrupted(asked.clone()),
+            (None, _) => ResumedStream::Nothing,
         }
     }
 
@@ -166,11 +166,11 @@ impl HttpSession {
 pub struct Sessions {
     open: Mutex<HashMap<String, Arc<HttpSession>>>,
     places: Arc<Semaphore>,
-    kept: Option<Arc<Kept>>,
+    kept: Option<Arc<SessionStore>>,
 }
 
 /// Where sessions are kept for a restarted gateway, and what they are restored with.
-struct Kept {
+struct SessionStore {
     records: SessionRecords,
     gateway: Arc<Gateway>,
 }
@@ -187,7 +187,7 @@ impl Sessions {
         let Some(folder) = folder else { return Self::default() };
         match SessionRecords::open(folder, address, now()) {
             Ok(records) => {
-                let kept = Kept { records, gateway: Arc::clone(gateway) };
+                let kept = SessionStore { records, gateway: Arc::clone(gateway) };
                 Self { kept: Some(Arc::new(kept)), ..Self::default() }
             }
             Err(error) => {

@@ -8,21 +8,21 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufWriter};
 use tokio_util::task::TaskTracker;
 
-use super::modern::OnStream;
-use super::refused::{self, Told, Untaken};
+use super::modern::RequestStreamSink;
+use super::refused::{self, RefusedId, RefusedMessage};
 use super::versions;
 use crate::call::dispatch::dispatch;
 use crate::client::caller::Caller;
 use crate::client::session::Session;
-use crate::client::stream::{Next, Reader, Stream};
+use crate::client::stream::{ClientStream, NextEvent, StreamReader};
 use crate::gateway::Gateway;
-use crate::protocol::lines::{Line, Lines};
+use crate::protocol::lines::{LineReader, PipeLine};
 use crate::protocol::names::Era;
-use crate::protocol::pieces::Pieces;
-use crate::protocol::{Kind, Message, Outline, Reject, build, hash, limits};
+use crate::protocol::pieces::TwoPieces;
+use crate::protocol::{Message, MessageKind, Outline, Reject, build, hash, limits};
 use crate::route::Route;
 use crate::store::journal::JournalPlace;
-use crate::upstream::call::{Call, Receipt};
+use crate::upstream::call::{DeliveryReceipt, GatewayCall};
 
 /// Who is at the other end, each time the program starts: whoever has the store's file.
 const ON_A_PIPE: &str = "pipe";
@@ -36,12 +36,12 @@ pub async fn serve(
 ) {
     gateway.serve_one_client();
     gateway.note_writes(&place(gateway), JournalPlace::ForMany(variables()));
-    let out = Arc::new(Stream::default());
+    let out = Arc::new(ClientStream::default());
     let session = Session::new(ON_A_PIPE, Arc::default(), Arc::clone(&gateway.all().set), Arc::clone(&out));
-    let receipts: Arc<Receipts> = Arc::default();
+    let receipts: Arc<WriteReceipts> = Arc::default();
     let writer = tokio::spawn(write(out.reader(0), output, Arc::clone(&receipts)));
-    let face = Face { route: Arc::clone(gateway.all()), session, out, receipts, calls: TaskTracker::new() };
-    let mut lines = Lines::outlined(input, gateway.max_request);
+    let face = StdioServer { route: Arc::clone(gateway.all()), session, out, receipts, calls: TaskTracker::new() };
+    let mut lines = LineReader::outlined(input, gateway.max_request);
     let draining = gateway.lifecycle.draining.clone();
     loop {
         // A client that takes no answers is not read either.
@@ -58,9 +58,11 @@ pub async fn serve(
             break;
         }
         match line {
-            Line::Whole(line) if line.iter().all(u8::is_ascii_whitespace) => {}
-            Line::Whole(line) => face.take(line).await,
-            Line::TooLong(outline) => face.refuse(&Untaken::Rejected(Reject::Size(gateway.max_request)), &outline),
+            PipeLine::Whole(line) if line.iter().all(u8::is_ascii_whitespace) => {}
+            PipeLine::Whole(line) => face.take(line).await,
+            PipeLine::TooLong(outline) => {
+                face.refuse(&RefusedMessage::Rejected(Reject::Size(gateway.max_request)), &outline)
+            }
         }
     }
     face.calls.close();
@@ -72,15 +74,15 @@ pub async fn serve(
 
 /// Answers whose delivery somebody waits for, by their places on the stream: delivered is what the pipe has taken.
 #[derive(Default)]
-struct Receipts(Mutex<HashMap<u64, Arc<Receipt>>>);
+struct WriteReceipts(Mutex<HashMap<u64, Arc<DeliveryReceipt>>>);
 
-impl Receipts {
-    fn waiting(&self) -> MutexGuard<'_, HashMap<u64, Arc<Receipt>>> {
+impl WriteReceipts {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<u64, Arc<DeliveryReceipt>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says an answer. Whoever writes it waits until it is noted.
-    fn say(&self, out: &Stream, answer: Pieces, receipt: Arc<Receipt>) {
+    fn say(&self, out: &ClientStream, answer: TwoPieces, receipt: Arc<DeliveryReceipt>) {
         if out.is_read() {
             receipt.sent();
         }
@@ -95,10 +97,10 @@ impl Receipts {
 }
 
 /// Writes everything that is said, one line each.
-async fn write(mut reader: Reader, output: impl AsyncWrite + Unpin, receipts: Arc<Receipts>) {
+async fn write(mut reader: StreamReader, output: impl AsyncWrite + Unpin, receipts: Arc<WriteReceipts>) {
     // What is small goes out in one piece, what is large as it is.
     let mut output = BufWriter::new(output);
-    while let Next::Said(said) = reader.next().await {
+    while let NextEvent::Said(said) = reader.next().await {
         let line = said.message.one_line();
         let written = async {
             for piece in line.parts() {
@@ -130,20 +132,20 @@ fn variables() -> String {
     hash::key(&parts)
 }
 
-struct Face {
+struct StdioServer {
     route: Arc<Route>,
     session: Arc<Session>,
-    out: Arc<Stream>,
-    receipts: Arc<Receipts>,
+    out: Arc<ClientStream>,
+    receipts: Arc<WriteReceipts>,
     calls: TaskTracker,
 }
 
-impl Face {
-    fn refuse(&self, untaken: &Untaken, outline: &Outline) {
+impl StdioServer {
+    fn refuse(&self, untaken: &RefusedMessage, outline: &Outline) {
         match untaken.tell(&self.route, outline) {
-            Told::Sender(answer) => _ = self.out.say(answer),
-            Told::Server(answer) => self.session.answered(answer),
-            Told::Nobody(error) => _ = self.out.say(build::error(None, &error)),
+            RefusedId::Sender(answer) => _ = self.out.say(answer),
+            RefusedId::Server(answer) => self.session.answered(answer),
+            RefusedId::Nobody(error) => _ = self.out.say(build::error(None, &error)),
         }
     }
 
@@ -153,9 +155,9 @@ impl Face {
             Err((untaken, outline)) => return self.refuse(&untaken, &outline),
         };
         match message.kind() {
-            Kind::Request => self.request(message),
-            Kind::Notification => self.session.notified(&message).await,
-            Kind::Result | Kind::Error => self.session.answered(message),
+            MessageKind::Request => self.request(message),
+            MessageKind::Notification => self.session.notified(&message).await,
+            MessageKind::Result | MessageKind::Error => self.session.answered(message),
         }
     }
 
@@ -168,17 +170,18 @@ impl Face {
             self.out.say(build::error(message.id(), &error));
             return;
         }
-        let (caller, outlet) = match era {
-            Era::Legacy => (Caller::Legacy(Arc::clone(&session), Arc::clone(&out)), session.outlet(&out)),
-            Era::Modern => {
-                (Caller::Modern(Arc::clone(&session.id)), Arc::new(OnStream { stream: Arc::clone(&out) }) as Arc<_>)
-            }
+        let (caller, sink) = match era {
+            Era::Legacy => (Caller::Legacy(Arc::clone(&session), Arc::clone(&out)), session.sink(&out)),
+            Era::Modern => (
+                Caller::Modern(Arc::clone(&session.id)),
+                Arc::new(RequestStreamSink { stream: Arc::clone(&out) }) as Arc<_>,
+            ),
         };
         // Before the next line is read: requests run beside each other, and a client need not wait for the answer.
         if era == Era::Legacy && message.method() == "initialize" {
             session.take_initialize(message.body_json());
         }
-        let call = Call::new(message, outlet);
+        let call = GatewayCall::new(message, sink);
         let Some(id) = call.request.id().cloned() else { return };
         let began = match session.calls().begin(&id, &call.cancel, call.request.raw().len()) {
             Ok(began) => began,

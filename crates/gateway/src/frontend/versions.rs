@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::json;
 
-use crate::protocol::build::{self, Error};
+use crate::protocol::build::{self, RpcError};
 use crate::protocol::names::{CLIENT_CAPABILITIES, Era, LEGACY, MODERN, PROTOCOL_VERSION};
 use crate::protocol::{Message, scan};
 
@@ -20,27 +20,27 @@ pub(super) fn era(message: &Message, header: Option<&str>) -> Era {
 }
 
 /// The revision that a modern request says it is made in.
-pub(super) fn stated(request: &Message) -> Result<Cow<'_, str>, Error> {
+pub(super) fn stated(request: &Message) -> Result<Cow<'_, str>, RpcError> {
     request.meta_json(PROTOCOL_VERSION).and_then(scan::text).ok_or_else(|| missing(PROTOCOL_VERSION))
 }
 
 /// Whether a modern request is one that can be taken.
-pub(super) fn check(request: &Message) -> Result<(), Error> {
+pub(super) fn check(request: &Message) -> Result<(), RpcError> {
     let version = stated(request)?;
     if version != MODERN {
         let data = json!({"supported": [MODERN], "requested": version});
-        return Err(Error::new(build::UNSUPPORTED_VERSION, "unsupported protocol version").with(data));
+        return Err(RpcError::new(build::UNSUPPORTED_VERSION, "unsupported protocol version").with(data));
     }
     if request.meta_json(CLIENT_CAPABILITIES).is_none_or(|json| json.first() != Some(&b'{')) {
         return Err(missing(CLIENT_CAPABILITIES));
     }
     if REMOVED.contains(&request.method()) {
         let text = format!("{} is not part of protocol revision {MODERN}", request.method());
-        return Err(Error::new(build::METHOD_NOT_FOUND, text));
+        return Err(RpcError::new(build::METHOD_NOT_FOUND, text));
     }
     Ok(())
 }
 
-fn missing(name: &str) -> Error {
-    Error::new(build::INVALID_PARAMS, format!("params._meta[\"{name}\"] is missing"))
+fn missing(name: &str) -> RpcError {
+    RpcError::new(build::INVALID_PARAMS, format!("params._meta[\"{name}\"] is missing"))
 }

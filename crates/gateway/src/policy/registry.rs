@@ -13,43 +13,43 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use seawall::{
-    BreakerPolicy, Durable, Env, Event, Format, Invalid, Pipeline, Policy, Rendering, Scope, Settings, Tool,
+    BreakerPolicy, DurableQueue, Env, Event, Format, Invalid, Pipeline, Policy, Rendering, Scope, Settings, Tool,
 };
 
 use tokio::sync::watch;
 
-use crate::catalog::listed::{Decided, Listed};
-use crate::config::layer::Own;
-use crate::config::layers::{Rules, ServerRules};
-use crate::config::{Config, Secrets};
-use crate::policy::explain::{Asked, Explained, explain};
-use crate::protocol::edit::Object;
-use crate::protocol::{Kind, Message, content, limits, scan};
+use crate::catalog::listed::{ListedTool, ToolDecision};
+use crate::config::layer::GatewayPolicy;
+use crate::config::layers::{PolicyRules, ServerRules};
+use crate::config::{Config, SecretTexts};
+use crate::policy::explain::{ExplainQuery, ExplainedTool, explain};
+use crate::protocol::edit::JsonObject;
+use crate::protocol::{Message, MessageKind, content, limits, scan};
 
 /// How a tool is treated.
 pub struct ToolPolicy {
     /// Its policy and its state, as the library knows it.
     pub tool: Arc<Tool>,
     /// What the gateway alone knows.
-    pub own: Own,
+    pub own: GatewayPolicy,
     /// Whether its results follow a schema of their own, so that ours must not stand in their place.
     pub has_output_schema: bool,
     /// How calls are treated that carry a key by which the server knows a repeat; and the argument that holds it.
     keyed: Option<(String, Arc<ToolPolicy>)>,
     /// What its server says of it.
-    listed: Listed,
+    listed: ListedTool,
 }
 
 impl ToolPolicy {
     /// How something is treated that has no keys.
-    pub fn new(tool: Arc<Tool>, own: Own, has_output_schema: bool) -> Self {
-        Self { tool, own, has_output_schema, keyed: None, listed: Listed::default() }
+    pub fn new(tool: Arc<Tool>, own: GatewayPolicy, has_output_schema: bool) -> Self {
+        Self { tool, own, has_output_schema, keyed: None, listed: ListedTool::default() }
     }
 
     /// How this very call is treated.
     fn for_call(self: Arc<Self>, request: &Message) -> Arc<Self> {
         let Some((argument, keyed)) = &self.keyed else { return self };
-        let arguments = Object::of(request.field_json("arguments").unwrap_or_default());
+        let arguments = JsonObject::of(request.field_json("arguments").unwrap_or_default());
         let is_given = arguments.get(argument).and_then(scan::text).is_some_and(|key| !key.is_empty());
         if is_given { Arc::clone(keyed) } else { self }
     }
@@ -57,7 +57,7 @@ impl ToolPolicy {
 
 /// What a server means by a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Named {
+pub enum PolicyName {
     /// A tool that it listed.
     Tool,
     /// A method of the protocol.
@@ -67,12 +67,12 @@ pub enum Named {
 }
 
 /// The policies of all tools.
-pub struct Policies {
+pub struct PolicyRegistry {
     /// The stages of a call.
     pub pipeline: Pipeline<Message>,
     env: Env,
-    rules: Rules,
-    servers: HashMap<String, Known>,
+    rules: PolicyRules,
+    servers: HashMap<String, ServerPolicies>,
     /// The file that all of it was read from.
     source: Option<PathBuf>,
     /// How many changes of breakers were told.
@@ -80,7 +80,7 @@ pub struct Policies {
 }
 
 /// One server's tools.
-struct Known {
+struct ServerPolicies {
     rules: ServerRules,
     tools: RwLock<HashMap<String, Arc<ToolPolicy>>>,
     others: Arc<ToolPolicy>,
@@ -109,13 +109,13 @@ const REPEATABLE: [&str; 10] = [
     "logging/setLevel",
 ];
 
-impl Policies {
+impl PolicyRegistry {
     /// The policies that a configuration asks for; writes may wait in `durable`.
-    pub fn new(config: &Config, durable: Option<Arc<dyn Durable>>) -> Result<Self, Invalid> {
+    pub fn new(config: &Config, durable: Option<Arc<dyn DurableQueue>>) -> Result<Self, Invalid> {
         let rules = config.rules.clone();
         let env = Env::new();
-        let secrets: HashMap<String, Secrets> =
-            config.servers.iter().map(|server| (server.name.clone(), Secrets::of(server))).collect();
+        let secrets: HashMap<String, SecretTexts> =
+            config.servers.iter().map(|server| (server.name.clone(), SecretTexts::of(server))).collect();
         let breaker_changes = Arc::new(watch::Sender::new(0));
         let changes = Arc::clone(&breaker_changes);
         env.events
@@ -143,15 +143,15 @@ impl Policies {
         for server in &config.servers {
             let within = |error: Invalid| error.within(&server.name);
             pipeline.server(&server.name, rules.server(&server.rules)).map_err(within)?;
-            let others = resolve(&pipeline, &rules, &server.name, &server.rules, OTHERS, Listed::default());
+            let others = resolve(&pipeline, &rules, &server.name, &server.rules, OTHERS, ListedTool::default());
             let mut methods = HashMap::new();
             for method in REPEATABLE {
                 let tool = pipeline
                     .tool(&server.name, method, sharing(rules.method(&server.rules, method)))
                     .map_err(within)?;
-                methods.insert(method, Arc::new(ToolPolicy::new(tool, Own::default(), false)));
+                methods.insert(method, Arc::new(ToolPolicy::new(tool, GatewayPolicy::default(), false)));
             }
-            let known = Known {
+            let known = ServerPolicies {
                 rules: server.rules.clone(),
                 tools: RwLock::default(),
                 others: Arc::new(others.map_err(within)?),
@@ -166,7 +166,7 @@ impl Policies {
     }
 
     /// What the configuration says about policies.
-    pub fn rules(&self) -> &Rules {
+    pub fn rules(&self) -> &PolicyRules {
         &self.rules
     }
 
@@ -176,26 +176,26 @@ impl Policies {
     }
 
     /// What a server means by a name.
-    pub fn named(&self, server: &str, name: &str) -> Named {
-        let Some(known) = self.servers.get(server) else { return Named::Unknown };
+    pub fn named(&self, server: &str, name: &str) -> PolicyName {
+        let Some(known) = self.servers.get(server) else { return PolicyName::Unknown };
         if known.tools.read().unwrap_or_else(PoisonError::into_inner).contains_key(name) {
-            Named::Tool
+            PolicyName::Tool
         } else if known.methods.contains_key(name) {
-            Named::Method
+            PolicyName::Method
         } else {
-            Named::Unknown
+            PolicyName::Unknown
         }
     }
 
     /// How everything is treated: the tools that were listed, then the methods, then the names that nobody listed.
-    pub fn all(&self) -> Vec<(Named, Arc<Tool>)> {
+    pub fn all(&self) -> Vec<(PolicyName, Arc<Tool>)> {
         let mut tools = Vec::new();
         let mut rest = Vec::new();
         for known in self.servers.values() {
             let listed = known.tools.read().unwrap_or_else(PoisonError::into_inner);
-            tools.extend(listed.values().map(|policy| (Named::Tool, Arc::clone(&policy.tool))));
-            rest.extend(known.methods.values().map(|policy| (Named::Method, Arc::clone(&policy.tool))));
-            rest.push((Named::Unknown, Arc::clone(&known.others.tool)));
+            tools.extend(listed.values().map(|policy| (PolicyName::Tool, Arc::clone(&policy.tool))));
+            rest.extend(known.methods.values().map(|policy| (PolicyName::Method, Arc::clone(&policy.tool))));
+            rest.push((PolicyName::Unknown, Arc::clone(&known.others.tool)));
         }
         tools.append(&mut rest);
         tools
@@ -239,7 +239,7 @@ impl Policies {
         }
         let entries = list.map(|list| scan::elements(answer.raw(), list)).unwrap_or_default();
         let rules = known.rules(is_heard);
-        for (name, listed) in Listed::read_all(answer.raw(), entries.into_iter().take(limits::LISTED)) {
+        for (name, listed) in ListedTool::read_all(answer.raw(), entries.into_iter().take(limits::LISTED)) {
             // A tool with a name that means something else here is treated like one that was never listed.
             if name == OTHERS || known.methods.contains_key(&*name) {
                 continue;
@@ -283,11 +283,11 @@ impl Policies {
     }
 
     /// How a listed tool is treated, and why; a call waits as long as `wait` for its server.
-    pub fn explain(&self, server: &str, tool: &str, wait: Duration, has_store: bool) -> Option<Explained> {
+    pub fn explain(&self, server: &str, tool: &str, wait: Duration, has_store: bool) -> Option<ExplainedTool> {
         let known = self.servers.get(server)?;
         let policy = known.tools.read().unwrap_or_else(PoisonError::into_inner).get(tool).cloned()?;
         let is_heard = known.is_heard.load(Ordering::Acquire);
-        Some(explain(&Asked {
+        Some(explain(&ExplainQuery {
             file: self.source.as_deref(),
             rules: &self.rules,
             server,
@@ -307,7 +307,7 @@ impl Policies {
     }
 }
 
-impl Known {
+impl ServerPolicies {
     /// What holds for the server: what is only remembered of its tools may forbid repeats, never allow them.
     fn rules(&self, is_heard: bool) -> ServerRules {
         let distrust_annotations = self.rules.distrust_annotations || !is_heard;
@@ -326,7 +326,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// The tools of a server that the configuration names. What it does not say of them is nobody's word yet: they may write.
 fn stated(
     pipeline: &Pipeline<Message>,
-    rules: &Rules,
+    rules: &PolicyRules,
     server: &str,
     of_server: &ServerRules,
 ) -> Result<HashMap<String, Arc<ToolPolicy>>, Invalid> {
@@ -335,7 +335,7 @@ fn stated(
     // A name that means something else here is treated like one that nobody knows.
     let is_tool = |tool: &str| !tool.contains('*') && tool != OTHERS && !REPEATABLE.contains(&tool);
     for (_, tool) in named.filter(|(of, tool)| *of == server && is_tool(tool)) {
-        let mut listed = Listed::default();
+        let mut listed = ListedTool::default();
         listed.hints.annotations.read_only_hint = Some(false);
         listed.hints.has_output_schema = true;
         stated.insert(tool.to_owned(), Arc::new(resolve(pipeline, rules, server, of_server, tool, listed)?));
@@ -345,13 +345,13 @@ fn stated(
 
 fn resolve(
     pipeline: &Pipeline<Message>,
-    rules: &Rules,
+    rules: &PolicyRules,
     server: &str,
     of_server: &ServerRules,
     name: &str,
-    listed: Listed,
+    listed: ListedTool,
 ) -> Result<ToolPolicy, Invalid> {
-    let Decided { policy, own, key } = listed.decide(rules, server, of_server, name);
+    let ToolDecision { policy, own, key } = listed.decide(rules, server, of_server, name);
     let has_output_schema = listed.hints.has_output_schema;
     let tool = pipeline.tool(server, name, sharing(policy))?;
     let keyed = key.map(|key| (key, Arc::new(ToolPolicy::new(Arc::new(tool.idempotent()), own, has_output_schema))));
@@ -371,11 +371,11 @@ fn sharing(policy: Policy) -> Policy {
 
 /// Whether an answer is the end of its call and not a question back to the client.
 pub fn is_complete(answer: &Message) -> bool {
-    answer.kind() == Kind::Result && answer.field_text("resultType").is_none_or(|kind| kind == "complete")
+    answer.kind() == MessageKind::Result && answer.field_text("resultType").is_none_or(|kind| kind == "complete")
 }
 
 /// What an operator wants to read while it happens. The error is in the server's own words.
-fn log(event: &Event, secrets: &HashMap<String, Secrets>) {
+fn log(event: &Event, secrets: &HashMap<String, SecretTexts>) {
     match event {
         Event::RetryScheduled { server, .. } => {
             let text = event.to_string();
@@ -392,10 +392,10 @@ mod tests {
 
     use super::*;
 
-    fn policies(tools: &[(&str, crate::config::layer::Layer)]) -> Policies {
+    fn policies(tools: &[(&str, crate::config::layer::PolicyLayer)]) -> PolicyRegistry {
         let mut config = Config::for_command(Some("s"), vec!["none".to_owned()]).unwrap();
         config.rules.tools = tools.iter().map(|(pattern, layer)| ((*pattern).to_owned(), layer.clone())).collect();
-        Policies::new(&config, None).unwrap()
+        PolicyRegistry::new(&config, None).unwrap()
     }
 
     fn list(hint: &str) -> Message {
@@ -447,7 +447,7 @@ mod tests {
 
     #[test]
     fn what_the_configuration_says_of_a_tool_holds_before_anybody_listed_it() {
-        let layer = crate::config::layer::Layer { timeout: Some(Duration::from_secs(2)), ..Default::default() };
+        let layer = crate::config::layer::PolicyLayer { timeout: Some(Duration::from_secs(2)), ..Default::default() };
         let policies = policies(&[("s/get_x", layer.clone()), ("t/get_y", layer.clone()), ("s/resources/read", layer)]);
         let known = |name: &str| {
             let policy = policies.tool("s", name).unwrap();
@@ -455,7 +455,7 @@ mod tests {
         };
         assert_eq!(known("get_x"), (Duration::from_secs(2), Effect::Write), "its name alone proves nothing yet");
         assert_eq!(known("get_y"), (Duration::from_secs(60), Effect::Write));
-        assert_eq!(policies.named("s", "get_x"), Named::Unknown);
+        assert_eq!(policies.named("s", "get_x"), PolicyName::Unknown);
         let read = policies.method("s", "resources/read").unwrap();
         let known = policies.pipeline.find("s", "resources/read").unwrap();
         assert!(Arc::ptr_eq(&read.tool, &known), "a method stays what it is");

@@ -6,22 +6,22 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use seawall::{Connect, Disposition, LoadOptions, Signals, load_tools};
+use seawall::{ConnectServer, Disposition, FailureSignals, LoadOptions, load_tools};
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::cached_lists::{self, LISTS, WARM_UP};
 use crate::catalog::{drift, quarantine};
-use crate::policy::registry::Policies;
-use crate::protocol::edit::Object;
+use crate::policy::registry::PolicyRegistry;
+use crate::protocol::edit::JsonObject;
 use crate::protocol::names::Era;
 use crate::protocol::{Message, limits, scan};
 use crate::runtime::log;
-use crate::store::catalog_cache::Memory;
-use crate::upstream::handshake::Opening;
-use crate::upstream::look::{self, Found, holds_list};
+use crate::store::catalog_cache::CatalogCache;
+use crate::upstream::handshake::HandshakeParams;
+use crate::upstream::probe::{self, ProbeResult, holds_list};
 use crate::upstream::reply::answered;
-use crate::upstream::startup::Listing;
-use crate::upstream::{Link, Server, WhenGreeted};
+use crate::upstream::startup::ListingProgress;
+use crate::upstream::{Connection, GreetedHook, Server};
 
 /// How long after one another a server is asked again that listed nothing at its start.
 const AGAIN: [Duration; 5] = [
@@ -33,28 +33,28 @@ const AGAIN: [Duration; 5] = [
 ];
 
 /// What is done with every conversation once the server was greeted in it.
-pub fn when_greeted(memory: &Arc<Memory>, policies: &Arc<Policies>) -> WhenGreeted {
+pub fn when_greeted(memory: &Arc<CatalogCache>, policies: &Arc<PolicyRegistry>) -> GreetedHook {
     let (memory, policies) = (Arc::clone(memory), Arc::clone(policies));
-    Box::new(move |server, opening, link| {
-        link.note_listing(Listing::UnderWay);
-        let prefer = link.client_era();
-        let key = Opening { prefer, ..opening.clone() }.key(server);
-        let startup = Startup {
+    Box::new(move |server, handshake, connection| {
+        connection.note_listing(ListingProgress::UnderWay);
+        let prefer = connection.client_era();
+        let key = HandshakeParams { prefer, ..handshake.clone() }.key(server);
+        let startup = ConnectionStartup {
             memory: Arc::clone(&memory),
             policies: Arc::clone(&policies),
             server: Arc::clone(server),
-            opening: opening.clone(),
+            handshake: handshake.clone(),
             era: prefer,
             key,
         };
-        let (link, over) = (Arc::downgrade(link), link.over.clone());
-        tokio::spawn(async move { startup.run(&link, &over).await });
+        let (connection, over) = (Arc::downgrade(connection), connection.over.clone());
+        tokio::spawn(async move { startup.run(&connection, &over).await });
     })
 }
 
 /// What a server listed last says what its tools are, until it is heard: a server that is away is not one whose tools nobody
 /// knows.
-pub fn recall(memory: &Memory, policies: &Policies, server: &Server) {
+pub fn recall(memory: &CatalogCache, policies: &PolicyRegistry, server: &Server) {
     for (cursor, page) in memory.pages_of_any(&server.remembered_as(), "tools/list") {
         if let Ok(page) = answered(&page) {
             policies.learn(&server.name, &cursor, &page, false);
@@ -64,22 +64,22 @@ pub fn recall(memory: &Memory, policies: &Policies, server: &Server) {
 
 /// Keeps what one look at a server found, for whoever comes.
 pub fn keep_found(
-    memory: &Arc<Memory>,
-    policies: &Arc<Policies>,
+    memory: &Arc<CatalogCache>,
+    policies: &Arc<PolicyRegistry>,
     server: &Arc<Server>,
-    opening: &Opening,
-    found: &Found,
+    handshake: &HandshakeParams,
+    found: &ProbeResult,
 ) {
-    let startup = Startup {
+    let startup = ConnectionStartup {
         memory: Arc::clone(memory),
         policies: Arc::clone(policies),
         server: Arc::clone(server),
-        opening: opening.clone(),
+        handshake: handshake.clone(),
         era: Era::Legacy,
-        key: opening.key(server),
+        key: handshake.key(server),
     };
-    if let Some(hello) = &found.hello {
-        memory.keep_hello(&startup.key, hello);
+    if let Some(info) = &found.info {
+        memory.keep_server_info(&startup.key, info);
     }
     if count(&found.pages) > 0 {
         startup.keep_tools(&found.pages);
@@ -87,38 +87,38 @@ pub fn keep_found(
 }
 
 /// The startup of one conversation.
-struct Startup {
-    memory: Arc<Memory>,
-    policies: Arc<Policies>,
+struct ConnectionStartup {
+    memory: Arc<CatalogCache>,
+    policies: Arc<PolicyRegistry>,
     server: Arc<Server>,
-    opening: Opening,
+    handshake: HandshakeParams,
     /// The era of the clients.
     era: Era,
     key: String,
 }
 
-impl Startup {
+impl ConnectionStartup {
     /// Lists until that works, makes no sense, or the conversation is over. It is held only while it is used.
-    async fn run(&self, weak: &Weak<Link>, over: &CancellationToken) {
+    async fn run(&self, weak: &Weak<Connection>, over: &CancellationToken) {
         let mut options = self.server.startup.options();
         for round in 1.. {
-            let Some(link) = weak.upgrade().filter(|link| link.is_alive()) else { return };
-            if let Some(hello) = link.hello() {
-                self.memory.keep_hello(&self.key, hello);
+            let Some(connection) = weak.upgrade().filter(|connection| connection.is_alive()) else { return };
+            if let Some(info) = connection.info() {
+                self.memory.keep_server_info(&self.key, info);
             }
-            link.initialized().await;
-            match self.load(&link, &options).await {
-                Ok(pages) => return self.loaded(link, pages, over).await,
+            connection.initialized().await;
+            match self.load(&connection, &options).await {
+                Ok(pages) => return self.loaded(connection, pages, over).await,
                 // The next conversation begins anew.
-                Err(_) if !link.is_alive() => return,
+                Err(_) if !connection.is_alive() => return,
                 Err(disposition) => {
-                    link.note_listing(Listing::Failed);
+                    connection.note_listing(ListingProgress::Failed);
                     if disposition == Disposition::Denied {
                         return;
                     }
                 }
             }
-            drop(link);
+            drop(connection);
             options.attempts = 1;
             let pause = tokio::time::sleep(self.server.reconnect.pause(round));
             if over.run_until_cancelled(pause).await.is_none() {
@@ -128,9 +128,9 @@ impl Startup {
     }
 
     /// One load: the pages of the list of tools, or what it means that there are none.
-    async fn load(&self, link: &Arc<Link>, options: &LoadOptions) -> Result<Vec<Message>, Disposition> {
-        let has_tools = link.hello().is_none_or(|hello| hello.can("tools"));
-        let tries = Tries { startup: self, link, has_tools, pages: Mutex::default() };
+    async fn load(&self, connection: &Arc<Connection>, options: &LoadOptions) -> Result<Vec<Message>, Disposition> {
+        let has_tools = connection.info().is_none_or(|info| info.can("tools"));
+        let tries = LoadAttempts { startup: self, connection, has_tools, pages: Mutex::default() };
         let report = load_tools([self.server.name.as_str()], &tries, options).await;
         let Some(outcome) = report.ok().and_then(|report| report.outcomes.into_iter().next()) else {
             return Err(Disposition::Permanent);
@@ -139,7 +139,7 @@ impl Startup {
             return Ok(tries.pages.into_inner().unwrap_or_else(PoisonError::into_inner));
         };
         // One that was lost meanwhile says so itself.
-        if link.is_alive() {
+        if connection.is_alive() {
             self.server.startup.unlisted(failure.clone(), outcome.attempts);
             let (name, status, error) = (&self.server.name, outcome.status(), outcome.error().unwrap_or_default());
             log::line(&format!("{name}: its tools could not be listed ({status}): {error}"));
@@ -149,29 +149,31 @@ impl Startup {
     }
 
     /// The server is available. An empty list of one that has only just started is not believed yet.
-    async fn loaded(&self, link: Arc<Link>, pages: Vec<Message>, over: &CancellationToken) {
-        let is_doubtful = !pages.is_empty() && count(&pages) == 0 && link.age() < WARM_UP;
+    async fn loaded(&self, connection: Arc<Connection>, pages: Vec<Message>, over: &CancellationToken) {
+        let is_doubtful = !pages.is_empty() && count(&pages) == 0 && connection.age() < WARM_UP;
         let changed = if is_doubtful { Vec::new() } else { self.keep_tools(&pages) };
         self.server.startup.worked();
-        link.note_listing(Listing::Done);
-        link.announce_lists(&changed);
-        self.keep_others(&link).await;
-        let weak = Arc::downgrade(&link);
-        drop(link);
+        connection.note_listing(ListingProgress::Done);
+        connection.announce_lists(&changed);
+        self.keep_others(&connection).await;
+        let weak = Arc::downgrade(&connection);
+        drop(connection);
         if is_doubtful {
             self.ask_again(&weak, over, pages).await;
         }
     }
 
     /// Asks a server again that listed nothing at its start, until it lists something or has had its time.
-    async fn ask_again(&self, weak: &Weak<Link>, over: &CancellationToken, mut pages: Vec<Message>) {
+    async fn ask_again(&self, weak: &Weak<Connection>, over: &CancellationToken, mut pages: Vec<Message>) {
         let before = self.memory.list(&self.key, "tools/list").is_some();
         for pause in AGAIN {
             if over.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
                 return;
             }
-            let Some(link) = weak.upgrade() else { return };
-            let asked = tokio::time::timeout(limits::LIST_TIME, look::pages(&link, &self.opening, limits::PAGES)).await;
+            let Some(connection) = weak.upgrade() else { return };
+            let asked =
+                tokio::time::timeout(limits::LIST_TIME, probe::pages(&connection, &self.handshake, limits::PAGES))
+                    .await;
             if let Ok(Ok(listed)) = asked {
                 pages = listed;
             }
@@ -179,7 +181,7 @@ impl Startup {
                 let changed = self.keep_tools(&pages);
                 // Clients that read the empty list must hear of this one, also if nothing was remembered.
                 let changed = if before { changed } else { vec![LISTS[0].2] };
-                return link.announce_lists(&changed);
+                return connection.announce_lists(&changed);
             }
         }
         self.keep_tools(&pages);
@@ -209,17 +211,17 @@ impl Startup {
     }
 
     /// Reads the other lists that nobody has read yet, once, so that they are there for whoever comes.
-    async fn keep_others(&self, link: &Arc<Link>) {
+    async fn keep_others(&self, connection: &Arc<Connection>) {
         for (method, entries, _) in LISTS.into_iter().skip(1) {
-            let can = link.hello().is_some_and(|hello| hello.can(method.split('/').next().unwrap_or_default()));
+            let can = connection.info().is_some_and(|info| info.can(method.split('/').next().unwrap_or_default()));
             if !can || cached_lists::known(&self.memory, &self.key, self.era, method).is_some() {
                 continue;
             }
-            let mut params = Object::default();
-            if link.era() == Era::Modern {
-                params.set("_meta", &self.opening.meta[..]);
+            let mut params = JsonObject::default();
+            if connection.era() == Era::Modern {
+                params.set("_meta", &self.handshake.meta[..]);
             }
-            let asked = tokio::time::timeout(limits::LIST_TIME, link.ask_for_all(method, &params.json())).await;
+            let asked = tokio::time::timeout(limits::LIST_TIME, connection.ask_for_all(method, &params.json())).await;
             if let Ok(Ok(answer)) = asked
                 && holds_list(&answer, entries)
             {
@@ -236,20 +238,20 @@ fn count(pages: &[Message]) -> usize {
 }
 
 /// The attempts of one load.
-struct Tries<'a> {
-    startup: &'a Startup,
-    link: &'a Arc<Link>,
+struct LoadAttempts<'a> {
+    startup: &'a ConnectionStartup,
+    connection: &'a Arc<Connection>,
     has_tools: bool,
     pages: Mutex<Vec<Message>>,
 }
 
-impl Connect<()> for Tries<'_> {
-    async fn connect(&self, _: &str) -> Result<Vec<()>, Signals> {
+impl ConnectServer<()> for LoadAttempts<'_> {
+    async fn connect(&self, _: &str) -> Result<Vec<()>, FailureSignals> {
         if !self.has_tools {
             return Ok(Vec::new());
         }
-        let Startup { server, opening, .. } = self.startup;
-        match look::pages(self.link, opening, limits::PAGES).await {
+        let ConnectionStartup { server, handshake, .. } = self.startup;
+        match probe::pages(self.connection, handshake, limits::PAGES).await {
             Ok(pages) => {
                 let tools = vec![(); count(&pages)];
                 *self.pages.lock().unwrap_or_else(PoisonError::into_inner) = pages;

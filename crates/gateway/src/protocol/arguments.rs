@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Message;
-use super::edit::Object;
+use super::edit::JsonObject;
 
 /// The arguments, for keys and fallbacks; and as they are written, if two that are read alike may not be the same. What
 /// is sent are the client's own bytes in any case.
@@ -27,7 +27,7 @@ pub fn context(request: &Message) -> Option<Arc<str>> {
     if request.method() != "tools/call" {
         return None;
     }
-    let (params, mut said) = (Object::of(request.body_json()), Vec::new());
+    let (params, mut said) = (JsonObject::of(request.body_json()), Vec::new());
     let mut say = |name: &str, json: &[u8]| {
         said.extend_from_slice(name.as_bytes());
         said.push(b' ');
@@ -39,7 +39,7 @@ pub fn context(request: &Message) -> Option<Arc<str>> {
     for name in params.names().filter(|name| !is_known(name)) {
         say(&name, params.get(&name).unwrap_or_default());
     }
-    let meta = Object::of(params.get("_meta").unwrap_or(b"{}"));
+    let meta = JsonObject::of(params.get("_meta").unwrap_or(b"{}"));
     let is_about_the_message =
         |name: &str| ABOUT_THE_MESSAGE.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     for name in meta.names().filter(|name| !is_about_the_message(name)) {

@@ -7,20 +7,20 @@ use bytes::Bytes;
 
 /// How many bytes may be held, and how many are.
 #[derive(Debug)]
-pub struct Budget {
+pub struct ByteBudget {
     limit: usize,
     held: AtomicUsize,
 }
 
-impl Budget {
+impl ByteBudget {
     /// A budget of so many bytes.
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { limit, held: AtomicUsize::new(0) })
     }
 
     /// A share that holds nothing yet.
-    pub fn share(self: &Arc<Self>) -> Share {
-        Share { budget: Arc::clone(self), bytes: 0 }
+    pub fn share(self: &Arc<Self>) -> BudgetShare {
+        BudgetShare { budget: Arc::clone(self), bytes: 0 }
     }
 
     /// How many bytes may be held.
@@ -31,12 +31,12 @@ impl Budget {
 
 /// Bytes that are held under a budget; given back when dropped.
 #[derive(Debug)]
-pub struct Share {
-    budget: Arc<Budget>,
+pub struct BudgetShare {
+    budget: Arc<ByteBudget>,
     bytes: usize,
 }
 
-impl Share {
+impl BudgetShare {
     /// Takes so many more, or none if they do not fit.
     pub fn grow(&mut self, by: usize) -> bool {
         let fits = |held: usize| held.checked_add(by).filter(|held| *held <= self.budget.limit);
@@ -49,22 +49,22 @@ impl Share {
 
     /// Bytes that hold this share for as long as anybody holds them.
     pub fn hold(self, bytes: Bytes) -> Bytes {
-        Bytes::from_owner(Held { bytes, _share: self })
+        Bytes::from_owner(CountedBytes { bytes, _share: self })
     }
 }
 
-impl Drop for Share {
+impl Drop for BudgetShare {
     fn drop(&mut self) {
         self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
-struct Held {
+struct CountedBytes {
     bytes: Bytes,
-    _share: Share,
+    _share: BudgetShare,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for CountedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_not_taken_and_what_is_let_go_is_given_back() {
-        let budget = Budget::new(100);
+        let budget = ByteBudget::new(100);
         let (mut first, mut second) = (budget.share(), budget.share());
         assert!(first.grow(60) && second.grow(40));
         assert!(!second.grow(1) && !second.grow(usize::MAX));

@@ -35,7 +35,7 @@ pub fn result(id: &Id, result: &[u8]) -> Bytes {
 }
 
 /// An answer with an error.
-pub fn error(id: Option<&Id>, error: &Error) -> Bytes {
+pub fn error(id: Option<&Id>, error: &RpcError) -> Bytes {
     let id = id.map_or(b"null".as_slice(), |id| id.json().as_ref());
     let mut body = json!({"code": error.code, "message": error.message});
     if let Some(data) = &error.data {
@@ -65,7 +65,7 @@ pub fn notification(method: &str, params: Option<&[u8]>) -> Bytes {
 /// A JSON-RPC error that we answer with.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
-pub struct Error {
+pub struct RpcError {
     /// The code.
     pub code: i64,
     /// What happened and what to do next.
@@ -74,7 +74,7 @@ pub struct Error {
     pub data: Option<Value>,
 }
 
-impl Error {
+impl RpcError {
     /// An error without data.
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
@@ -88,7 +88,7 @@ impl Error {
     }
 }
 
-impl From<&Reject> for Error {
+impl From<&Reject> for RpcError {
     fn from(reject: &Reject) -> Self {
         let code = match reject {
             Reject::Syntax(_) | Reject::Utf8(_) => PARSE_ERROR,

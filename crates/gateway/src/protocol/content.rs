@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use seawall::{Content, LOOKED_AT};
 use serde_json::json;
 
-use super::{Kind, Message, scan};
+use super::{Message, MessageKind, scan};
 
 /// The blocks of an answer, each as it is.
 pub fn blocks(answer: &Message) -> impl Iterator<Item = &[u8]> {
@@ -41,7 +41,7 @@ pub fn looked_at(answer: &Message) -> Content {
 
 /// The text of an answer that is an error: the protocol's, or one that the tool itself marked.
 pub fn error_text(answer: &Message) -> Option<String> {
-    if answer.kind() == Kind::Error {
+    if answer.kind() == MessageKind::Error {
         return Some(answer.field_text("message").unwrap_or_default().into_owned());
     }
     if answer.field_json("isError") != Some(b"true") {

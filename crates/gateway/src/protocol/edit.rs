@@ -30,19 +30,19 @@ pub fn one_line(raw: &Bytes) -> Bytes {
 }
 
 /// A key with its quotes, and a value.
-type Member<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+type EditedMember<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
 /// An object whose members can be set and removed; what is not touched keeps its text and its place.
 #[derive(Clone, Debug, Default)]
-pub struct Object<'a> {
-    members: Vec<Member<'a>>,
+pub struct JsonObject<'a> {
+    members: Vec<EditedMember<'a>>,
 }
 
-impl<'a> Object<'a> {
+impl<'a> JsonObject<'a> {
     /// The members of an object's text; none if it is no object.
     pub fn of(json: &'a [u8]) -> Self {
         let fields = scan::members(json, Span { start: 0, end: json.len() });
-        let member = |field: &scan::Field| (Cow::from(field.key.of(json)), Cow::from(field.value.of(json)));
+        let member = |field: &scan::ScannedMember| (Cow::from(field.key.of(json)), Cow::from(field.value.of(json)));
         Self { members: fields.iter().map(member).collect() }
     }
 
@@ -80,9 +80,9 @@ impl<'a> Object<'a> {
     }
 
     /// Changes a member that is itself an object, made if it is not there.
-    pub fn change(&mut self, name: &str, change: impl FnOnce(&mut Object<'_>)) -> &mut Self {
+    pub fn change(&mut self, name: &str, change: impl FnOnce(&mut JsonObject<'_>)) -> &mut Self {
         let before = self.get(name).unwrap_or_default().to_vec();
-        let mut inner = Object::of(&before);
+        let mut inner = JsonObject::of(&before);
         change(&mut inner);
         let after = inner.json();
         self.set(name, after)

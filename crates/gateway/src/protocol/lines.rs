@@ -10,7 +10,7 @@ use super::outline::{Outline, Outliner};
 
 /// What came down the pipe.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Line {
+pub enum PipeLine {
     /// A whole line, without its end.
     Whole(Bytes),
     /// A line over the limit, which was thrown away. Said once: when the limit is passed, or at the end of the line if its
@@ -20,7 +20,7 @@ pub enum Line {
 
 /// Cuts a stream of bytes into lines.
 #[derive(Debug)]
-pub struct Lines<R> {
+pub struct LineReader<R> {
     from: R,
     limit: usize,
     buffer: BytesMut,
@@ -32,7 +32,7 @@ pub struct Lines<R> {
     outliner: Option<Outliner>,
 }
 
-impl<R: AsyncRead + Unpin> Lines<R> {
+impl<R: AsyncRead + Unpin> LineReader<R> {
     /// Lines of at most `limit` bytes.
     pub fn new(from: R, limit: usize) -> Self {
         let (buffer, outliner) = (BytesMut::new(), None);
@@ -45,20 +45,20 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 
     /// The next line; `None` at the end. Safe to drop while it waits: nothing read is lost.
-    pub async fn next(&mut self) -> io::Result<Option<Line>> {
+    pub async fn next(&mut self) -> io::Result<Option<PipeLine>> {
         loop {
             if let Some(end) = memchr::memchr(b'\n', &self.buffer[self.seen..]) {
                 let line = self.take(self.seen + end);
                 self.seen = 0;
                 let was_skipping = std::mem::take(&mut self.skipping);
                 if !was_skipping && line.len() <= self.limit {
-                    return Ok(Some(Line::Whole(line)));
+                    return Ok(Some(PipeLine::Whole(line)));
                 }
                 if !was_skipping {
                     self.outliner = Some(Outliner::default());
                 }
                 if let Some(outline) = self.outline(&line, true) {
-                    return Ok(Some(Line::TooLong(outline)));
+                    return Ok(Some(PipeLine::TooLong(outline)));
                 }
                 continue;
             }
@@ -70,7 +70,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                     self.outliner = Some(Outliner::default());
                 }
                 if let Some(outline) = self.outline(&part, false) {
-                    return Ok(Some(Line::TooLong(outline)));
+                    return Ok(Some(PipeLine::TooLong(outline)));
                 }
             }
             self.buffer.reserve(16 << 10);
@@ -78,9 +78,9 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 let rest = self.buffer.split().freeze();
                 self.seen = 0;
                 if std::mem::take(&mut self.skipping) {
-                    return Ok(self.outline(&rest, true).map(Line::TooLong));
+                    return Ok(self.outline(&rest, true).map(PipeLine::TooLong));
                 }
-                return Ok((!rest.is_empty()).then_some(Line::Whole(rest)));
+                return Ok((!rest.is_empty()).then_some(PipeLine::Whole(rest)));
             }
         }
     }

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::scan::{self, Field, Reject, Span};
+use super::scan::{self, Reject, ScannedMember, Span};
 use super::{Id, limits};
 
 /// The four things a message can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MessageKind {
     /// Asks for an answer.
     Request,
     /// Asks for nothing.
@@ -27,14 +27,14 @@ const PARTS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"
 #[derive(Clone, Debug)]
 pub struct Message {
     raw: Bytes,
-    kind: Kind,
+    kind: MessageKind,
     id: Option<(Id, Span)>,
     method: Option<Bytes>,
     /// `params`, `result` or `error`.
     body: Option<Span>,
-    fields: Vec<Field>,
+    fields: Vec<ScannedMember>,
     /// The members of its `_meta`.
-    meta: Vec<Field>,
+    meta: Vec<ScannedMember>,
 }
 
 impl Message {
@@ -62,11 +62,11 @@ impl Message {
         };
         let (kind, body) = match (name, result, error) {
             (Some(_), None, None) if null_id => return Err(Reject::Id),
-            (Some(_), None, None) if id.is_some() => (Kind::Request, params),
-            (Some(_), None, None) => (Kind::Notification, params),
+            (Some(_), None, None) if id.is_some() => (MessageKind::Request, params),
+            (Some(_), None, None) => (MessageKind::Notification, params),
             (None, Some(_), None) if id.is_none() => return Err(Reject::Id),
-            (None, Some(_), None) => (Kind::Result, result),
-            (None, None, Some(_)) => (Kind::Error, error),
+            (None, Some(_), None) => (MessageKind::Result, result),
+            (None, None, Some(_)) => (MessageKind::Error, error),
             (None, None, None) => return Err(Reject::Shape("it has no method, no result and no error")),
             _ => return Err(Reject::Shape("it is a request and an answer at once")),
         };
@@ -92,7 +92,7 @@ impl Message {
     pub fn weight(&self) -> usize {
         const AROUND: usize = 128;
         let fields = self.fields.capacity() + self.meta.capacity();
-        self.raw.len() + fields * size_of::<Field>() + size_of::<Self>() + AROUND
+        self.raw.len() + fields * size_of::<ScannedMember>() + size_of::<Self>() + AROUND
     }
 
     /// The bytes.
@@ -106,7 +106,7 @@ impl Message {
     }
 
     /// What it is.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> MessageKind {
         self.kind
     }
 
@@ -179,9 +179,9 @@ fn method(raw: &Bytes, span: Span) -> Result<Bytes, Reject> {
 fn params_are_sound(
     raw: &Bytes,
     params: Option<Span>,
-    fields: &[Field],
+    fields: &[ScannedMember],
     meta: Option<Span>,
-) -> Result<Vec<Field>, Reject> {
+) -> Result<Vec<ScannedMember>, Reject> {
     if let Some(first) = params.and_then(|span| span.of(raw).first())
         && !matches!(first, b'{' | b'[')
     {

@@ -23,7 +23,7 @@ pub mod server_info;
 pub mod sse;
 
 pub use id::Id;
-pub use message::{Kind, Message};
+pub use message::{Message, MessageKind};
 pub use outline::Outline;
 pub use scan::{Reject, Span};
 

@@ -42,7 +42,7 @@ impl Outline {
 
 /// An object that something is looked for in. Each stands directly in the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum OutlinePlace {
     Envelope,
     Params,
     Meta,
@@ -50,7 +50,7 @@ enum Place {
 
 /// What the value is that comes next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Key {
+enum OutlineKey {
     #[default]
     Other,
     Id,
@@ -63,7 +63,7 @@ enum Key {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum At {
+enum OutlineState {
     #[default]
     Between,
     Text {
@@ -75,28 +75,28 @@ enum At {
 /// Finds the outline of a message that passes by.
 #[derive(Debug, Default)]
 pub struct Outliner {
-    at: At,
+    at: OutlineState,
     depth: usize,
     /// The objects that are open and matter, outermost first. What happens deeper than these is skipped.
-    open: Vec<Place>,
+    open: Vec<OutlinePlace>,
     awaits_key: bool,
-    key: Key,
+    key: OutlineKey,
     /// The key or value that is being read, if it is one that matters.
     token: Option<Vec<u8>>,
     has_begun: bool,
     is_closed: bool,
     is_broken: bool,
-    id: Found,
-    method: Found,
-    name: Found,
-    version: Found,
+    id: OutlinedValue,
+    method: OutlinedValue,
+    name: OutlinedValue,
+    version: OutlinedValue,
     has_answer: bool,
     bytes: usize,
 }
 
 /// A value that was looked for.
 #[derive(Debug, Default)]
-enum Found {
+enum OutlinedValue {
     #[default]
     Not,
     Once(Vec<u8>),
@@ -104,7 +104,7 @@ enum Found {
     Unclear,
 }
 
-impl Found {
+impl OutlinedValue {
     fn note(&mut self, token: Option<Vec<u8>>) {
         *self = match (&self, token) {
             (Self::Not, Some(token)) => Self::Once(token),
@@ -133,7 +133,7 @@ impl Outliner {
         self.bytes += piece.len();
         while let Some((byte, rest)) = piece.split_first() {
             piece = match self.at {
-                At::Text { is_escaped: false } if self.token.is_none() => {
+                OutlineState::Text { is_escaped: false } if self.token.is_none() => {
                     // Most of what is large is text that nobody looks at.
                     let end = memchr::memchr2(b'"', b'\\', piece).unwrap_or(piece.len());
                     let (_, end) = piece.split_at(end);
@@ -141,11 +141,11 @@ impl Outliner {
                     self.text(*byte);
                     rest
                 }
-                At::Text { .. } => {
+                OutlineState::Text { .. } => {
                     self.text(*byte);
                     rest
                 }
-                At::Between | At::Word => {
+                OutlineState::Between | OutlineState::Word => {
                     self.between(*byte);
                     rest
                 }
@@ -165,7 +165,7 @@ impl Outliner {
             is_whole: self.is_closed && !self.is_broken,
             method: self.method.text(),
             name: self.name.text(),
-            is_answer: self.has_answer && matches!(self.method, Found::Not),
+            is_answer: self.has_answer && matches!(self.method, OutlinedValue::Not),
             is_modern,
             bytes: self.bytes,
             id: self.id.id(),
@@ -173,26 +173,27 @@ impl Outliner {
     }
 
     /// Whether the innermost object is one that matters.
-    fn here(&self) -> Option<Place> {
+    fn here(&self) -> Option<OutlinePlace> {
         self.open.last().copied().filter(|_| self.open.len() == self.depth)
     }
 
     fn text(&mut self, byte: u8) {
         self.take(byte);
         self.at = match (self.at, byte) {
-            (At::Text { is_escaped: false }, b'\\') => At::Text { is_escaped: true },
-            (At::Text { is_escaped: false }, b'"') => {
+            (OutlineState::Text { is_escaped: false }, b'\\') => OutlineState::Text { is_escaped: true },
+            (OutlineState::Text { is_escaped: false }, b'"') => {
                 self.ended();
-                At::Between
+                OutlineState::Between
             }
-            _ => At::Text { is_escaped: false },
+            _ => OutlineState::Text { is_escaped: false },
         };
     }
 
     fn between(&mut self, byte: u8) {
         let is_space = matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
-        if self.at == At::Word && (is_space || matches!(byte, b',' | b':' | b'{' | b'}' | b'[' | b']' | b'"')) {
-            self.at = At::Between;
+        if self.at == OutlineState::Word && (is_space || matches!(byte, b',' | b':' | b'{' | b'}' | b'[' | b']' | b'"'))
+        {
+            self.at = OutlineState::Between;
             self.ended();
         }
         self.is_broken |= !is_space && (self.is_closed || (!self.has_begun && byte != b'{'));
@@ -202,15 +203,16 @@ impl Outliner {
             b'}' | b']' => self.closed(),
             b',' => self.awaits_key |= self.here().is_some(),
             b':' => self.awaits_key &= self.here().is_none(),
-            b'"' => self.begin(byte, At::Text { is_escaped: false }),
+            b'"' => self.begin(byte, OutlineState::Text { is_escaped: false }),
             _ if is_space => {}
-            _ if self.at == At::Word => self.take(byte),
-            _ => self.begin(byte, At::Word),
+            _ if self.at == OutlineState::Word => self.take(byte),
+            _ => self.begin(byte, OutlineState::Word),
         }
     }
 
-    fn begin(&mut self, byte: u8, at: At) {
-        let matters = self.awaits_key || !matches!(self.key, Key::Other | Key::Params | Key::Meta | Key::Answer);
+    fn begin(&mut self, byte: u8, at: OutlineState) {
+        let matters = self.awaits_key
+            || !matches!(self.key, OutlineKey::Other | OutlineKey::Params | OutlineKey::Meta | OutlineKey::Answer);
         self.token = (self.here().is_some() && matters).then(|| vec![byte]);
         self.at = at;
     }
@@ -230,8 +232,8 @@ impl Outliner {
         let Some(place) = self.here() else { return };
         let token = self.token.take();
         if self.awaits_key {
-            self.key = token.as_deref().and_then(scan::text).map_or(Key::Other, |key| meaning(place, &key));
-            self.has_answer |= self.key == Key::Answer;
+            self.key = token.as_deref().and_then(scan::text).map_or(OutlineKey::Other, |key| meaning(place, &key));
+            self.has_answer |= self.key == OutlineKey::Answer;
         } else {
             self.value(token);
         }
@@ -239,20 +241,20 @@ impl Outliner {
 
     fn value(&mut self, token: Option<Vec<u8>>) {
         match self.key {
-            Key::Id => self.id.note(token),
-            Key::Method => self.method.note(token),
-            Key::Name => self.name.note(token),
-            Key::Version => self.version.note(token),
-            Key::Params | Key::Meta | Key::Answer | Key::Other => {}
+            OutlineKey::Id => self.id.note(token),
+            OutlineKey::Method => self.method.note(token),
+            OutlineKey::Name => self.name.note(token),
+            OutlineKey::Version => self.version.note(token),
+            OutlineKey::Params | OutlineKey::Meta | OutlineKey::Answer | OutlineKey::Other => {}
         }
-        self.key = Key::Other;
+        self.key = OutlineKey::Other;
     }
 
     fn opened(&mut self, is_object: bool) {
         let inner = match (self.here(), self.key) {
-            (None, _) if self.depth == 0 && !self.is_broken => Some(Place::Envelope),
-            (Some(Place::Envelope), Key::Params) if !self.awaits_key => Some(Place::Params),
-            (Some(Place::Params), Key::Meta) if !self.awaits_key => Some(Place::Meta),
+            (None, _) if self.depth == 0 && !self.is_broken => Some(OutlinePlace::Envelope),
+            (Some(OutlinePlace::Envelope), OutlineKey::Params) if !self.awaits_key => Some(OutlinePlace::Params),
+            (Some(OutlinePlace::Params), OutlineKey::Meta) if !self.awaits_key => Some(OutlinePlace::Meta),
             (Some(_), _) => {
                 self.value(None);
                 None
@@ -263,7 +265,7 @@ impl Outliner {
             self.open.push(inner);
             self.awaits_key = true;
         }
-        self.key = Key::Other;
+        self.key = OutlineKey::Other;
         self.depth += 1;
     }
 
@@ -273,22 +275,22 @@ impl Outliner {
         if self.open.len() > self.depth {
             self.open.truncate(self.depth);
             self.awaits_key = false;
-            self.key = Key::Other;
+            self.key = OutlineKey::Other;
         }
         self.is_closed = self.depth == 0;
     }
 }
 
-fn meaning(place: Place, key: &str) -> Key {
+fn meaning(place: OutlinePlace, key: &str) -> OutlineKey {
     match (place, key) {
-        (Place::Envelope, "id") => Key::Id,
-        (Place::Envelope, "method") => Key::Method,
-        (Place::Envelope, "params") => Key::Params,
-        (Place::Envelope, "result" | "error") => Key::Answer,
-        (Place::Params, "name") => Key::Name,
-        (Place::Params, "_meta") => Key::Meta,
-        (Place::Meta, PROTOCOL_VERSION) => Key::Version,
-        _ => Key::Other,
+        (OutlinePlace::Envelope, "id") => OutlineKey::Id,
+        (OutlinePlace::Envelope, "method") => OutlineKey::Method,
+        (OutlinePlace::Envelope, "params") => OutlineKey::Params,
+        (OutlinePlace::Envelope, "result" | "error") => OutlineKey::Answer,
+        (OutlinePlace::Params, "name") => OutlineKey::Name,
+        (OutlinePlace::Params, "_meta") => OutlineKey::Meta,
+        (OutlinePlace::Meta, PROTOCOL_VERSION) => OutlineKey::Version,
+        _ => OutlineKey::Other,
     }
 }
 

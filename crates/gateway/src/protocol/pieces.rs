@@ -3,19 +3,19 @@
 use bytes::buf::Chain;
 use bytes::{Buf as _, Bytes};
 
-use super::budget::Share;
+use super::budget::BudgetShare;
 use super::edit::{one_line, splice};
 use super::limits;
 use super::scan::Span;
 
 /// One text, the second piece of which is mostly empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pieces {
+pub struct TwoPieces {
     head: Bytes,
     tail: Bytes,
 }
 
-impl Pieces {
+impl TwoPieces {
     /// Bytes with one span replaced. What is large is shared and not copied, unless the span lies in the middle of it.
     pub fn replaced(raw: &Bytes, span: Span, with: &[u8]) -> Self {
         let (before, after) = (raw.slice(..span.start), raw.slice(span.end..));
@@ -41,7 +41,7 @@ impl Pieces {
 
     /// The same, holding a share for as long as anybody holds the larger piece.
     #[must_use]
-    pub fn held(self, share: Share) -> Self {
+    pub fn held(self, share: BudgetShare) -> Self {
         let Self { head, tail } = self;
         if head.len() > tail.len() {
             Self { head: share.hold(head), tail }
@@ -76,7 +76,7 @@ impl Pieces {
     }
 }
 
-impl<T: Into<Bytes>> From<T> for Pieces {
+impl<T: Into<Bytes>> From<T> for TwoPieces {
     fn from(text: T) -> Self {
         Self { head: text.into(), tail: Bytes::new() }
     }

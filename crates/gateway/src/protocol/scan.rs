@@ -30,14 +30,14 @@ impl Span {
 
 /// One member of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field {
+pub struct ScannedMember {
     /// The key, with its quotes.
     pub key: Span,
     /// The value.
     pub value: Span,
 }
 
-impl Field {
+impl ScannedMember {
     /// Whether the key is `name`, however it is escaped.
     pub fn is(&self, bytes: &[u8], name: &str) -> bool {
         let key = self.key.of(bytes);
@@ -90,7 +90,7 @@ pub fn text(json: &[u8]) -> Option<Cow<'_, str>> {
 }
 
 /// The members of a whole text that must be an object, and unless they are too many the members of its members.
-pub fn object(json: &[u8]) -> Result<(Vec<Field>, Option<Vec<Field>>), Reject> {
+pub fn object(json: &[u8]) -> Result<(Vec<ScannedMember>, Option<Vec<ScannedMember>>), Reject> {
     let mut fields = Vec::with_capacity(6);
     let mut scanner = Scanner { inner: Some(Vec::new()), ..Scanner::new(json) };
     let scanned = scanner.whole(&mut fields);
@@ -103,19 +103,19 @@ pub fn object(json: &[u8]) -> Result<(Vec<Field>, Option<Vec<Field>>), Reject> {
 }
 
 /// The members of an object inside bytes that were scanned before; empty if it is no object, or one without measure.
-pub fn members(bytes: &[u8], span: Span) -> Vec<Field> {
+pub fn members(bytes: &[u8], span: Span) -> Vec<ScannedMember> {
     try_members(bytes, span).unwrap_or_default()
 }
 
 /// The same, for those who must not take an object without measure for an empty one.
-pub fn try_members(bytes: &[u8], span: Span) -> Result<Vec<Field>, Reject> {
+pub fn try_members(bytes: &[u8], span: Span) -> Result<Vec<ScannedMember>, Reject> {
     let inner = span.of(bytes);
     let mut fields = Vec::with_capacity(6);
     if inner.first() == Some(&b'{') {
         Scanner::new(inner).object(1, Some(&mut fields))?;
     }
     for field in &mut fields {
-        *field = Field { key: field.key.moved(span.start), value: field.value.moved(span.start) };
+        *field = ScannedMember { key: field.key.moved(span.start), value: field.value.moved(span.start) };
     }
     Ok(fields)
 }
@@ -134,8 +134,8 @@ pub fn elements(bytes: &[u8], span: Span) -> Vec<Span> {
 }
 
 /// Refuses an object in which a key stands twice, however it is escaped.
-pub fn unique(bytes: &[u8], fields: &[Field]) -> Result<(), Reject> {
-    let key = |field: &Field| field.key.of(bytes);
+pub fn unique(bytes: &[u8], fields: &[ScannedMember]) -> Result<(), Reject> {
+    let key = |field: &ScannedMember| field.key.of(bytes);
     let repeated = |key: Cow<'_, str>| Err(Reject::Repeated(key.chars().take(64).collect()));
     if fields.len() <= FEW && !fields.iter().any(|field| key(field).contains(&b'\\')) {
         let before = |place: usize| fields[..place].iter().map(key);
@@ -159,7 +159,7 @@ struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
     /// Where the members of the members of an object are noted.
-    inner: Option<Vec<Field>>,
+    inner: Option<Vec<ScannedMember>>,
     /// Whether there may be more than ASCII in a string.
     is_wide: bool,
 }
@@ -170,7 +170,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// A whole text that must be an object.
-    fn whole(&mut self, fields: &mut Vec<Field>) -> Result<(), Reject> {
+    fn whole(&mut self, fields: &mut Vec<ScannedMember>) -> Result<(), Reject> {
         self.space();
         let other = match self.peek() {
             Some(b'{') => {
@@ -225,7 +225,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn object(&mut self, depth: usize, mut fields: Option<&mut Vec<Field>>) -> Result<(), Reject> {
+    fn object(&mut self, depth: usize, mut fields: Option<&mut Vec<ScannedMember>>) -> Result<(), Reject> {
         if depth > limits::DEPTH {
             return Err(Reject::Depth);
         }
@@ -244,7 +244,7 @@ impl<'a> Scanner<'a> {
             self.space();
             let start = self.at;
             self.value(depth)?;
-            let field = Field { key, value: Span { start, end: self.at } };
+            let field = ScannedMember { key, value: Span { start, end: self.at } };
             match (&mut fields, &mut self.inner) {
                 (Some(fields), _) if fields.len() == limits::MEMBERS => return Err(Reject::Members),
                 (Some(fields), _) => fields.push(field),

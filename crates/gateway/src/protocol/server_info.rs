@@ -7,7 +7,7 @@ use super::scan;
 
 /// What a handshake agreed on.
 #[derive(Clone, Debug)]
-pub struct Hello {
+pub struct ServerInfo {
     /// How the server speaks.
     pub era: Era,
     /// The revision.
@@ -16,7 +16,7 @@ pub struct Hello {
     pub result: Bytes,
 }
 
-impl Hello {
+impl ServerInfo {
     /// A member of the server's answer.
     pub fn field(&self, name: &str) -> Option<Bytes> {
         let whole = scan::Span { start: 0, end: self.result.len() };

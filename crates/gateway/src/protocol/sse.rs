@@ -6,11 +6,11 @@ use bytes::{Bytes, BytesMut};
 
 use super::limits;
 use super::lines::fitted;
-use super::pieces::Pieces;
+use super::pieces::TwoPieces;
 use super::scan::Reject;
 
 /// One message as an event, with the id that a client can come back with.
-pub fn event(id: Option<&str>, message: &Pieces) -> Bytes {
+pub fn event(id: Option<&str>, message: &TwoPieces) -> Bytes {
     let message = message.one_line();
     let [head, tail] = message.parts();
     let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
@@ -18,7 +18,7 @@ pub fn event(id: Option<&str>, message: &Pieces) -> Bytes {
 }
 
 /// The same for a message that is large and is not to be copied: all but the end of the event, which is [`END`].
-pub fn large_event(id: Option<&str>, message: &Pieces) -> Pieces {
+pub fn large_event(id: Option<&str>, message: &TwoPieces) -> TwoPieces {
     let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
     message.one_line().after(&format!("{id}event: message\ndata: "))
 }
@@ -36,7 +36,7 @@ pub const COMMENT: &[u8] = b": alive\n\n";
 
 /// What one event said.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Event {
+pub struct SseEvent {
     /// Its type; `message` if nothing was said.
     pub event: String,
     /// The data; may be empty.
@@ -47,7 +47,7 @@ pub struct Event {
     pub retry: Option<Duration>,
 }
 
-impl Event {
+impl SseEvent {
     /// Whether it carries a message; other types, and events without data, carry none.
     pub fn is_message(&self) -> bool {
         !self.data.is_empty() && (self.event.is_empty() || self.event == "message")
@@ -56,21 +56,21 @@ impl Event {
 
 /// Reads events from pieces of a stream.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct SseDecoder {
     limit: usize,
     buffer: BytesMut,
     seen: usize,
-    current: Event,
+    current: SseEvent,
     data: Vec<u8>,
     has_data: bool,
     touched: bool,
     first: bool,
 }
 
-impl Decoder {
+impl SseDecoder {
     /// Events of at most `limit` bytes of data.
     pub fn new(limit: usize) -> Self {
-        let (buffer, current, data) = (BytesMut::new(), Event::default(), Vec::new());
+        let (buffer, current, data) = (BytesMut::new(), SseEvent::default(), Vec::new());
         Self { limit, buffer, seen: 0, current, data, has_data: false, touched: false, first: true }
     }
 
@@ -80,13 +80,13 @@ impl Decoder {
     }
 
     /// The next whole event, if there is one.
-    pub fn event(&mut self) -> Result<Option<Event>, Reject> {
+    pub fn event(&mut self) -> Result<Option<SseEvent>, Reject> {
         while let Some(line) = self.line()? {
             if line.is_empty() {
                 if std::mem::take(&mut self.touched) {
                     self.has_data = false;
                     let data = fitted(std::mem::take(&mut self.data));
-                    return Ok(Some(Event { data, ..std::mem::take(&mut self.current) }));
+                    return Ok(Some(SseEvent { data, ..std::mem::take(&mut self.current) }));
                 }
                 continue;
             }

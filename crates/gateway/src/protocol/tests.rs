@@ -4,11 +4,11 @@ use bytes::{Buf as _, Bytes};
 use proptest::prelude::*;
 use tokio::io::AsyncWriteExt as _;
 
-use super::edit::{Object, one_line, splice};
-use super::lines::{Line, Lines};
-use super::message::{Kind, Message};
+use super::edit::{JsonObject, one_line, splice};
+use super::lines::{LineReader, PipeLine};
+use super::message::{Message, MessageKind};
 use super::outline::Outline;
-use super::pieces::Pieces;
+use super::pieces::TwoPieces;
 use super::scan::{self, Reject};
 use super::{header, limits, sse};
 
@@ -23,10 +23,10 @@ fn nested(depth: usize) -> String {
 #[test]
 fn the_four_kinds_are_told_apart() {
     let kind = |text| parse(text).map(|message| message.kind());
-    assert_eq!(kind(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#), Ok(Kind::Request));
-    assert_eq!(kind(r#"{"jsonrpc":"2.0","method":"a","params":{}}"#), Ok(Kind::Notification));
-    assert_eq!(kind(r#"{"result":{},"jsonrpc":"2.0","id":"x"}"#), Ok(Kind::Result));
-    assert_eq!(kind(r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}"#), Ok(Kind::Error));
+    assert_eq!(kind(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#), Ok(MessageKind::Request));
+    assert_eq!(kind(r#"{"jsonrpc":"2.0","method":"a","params":{}}"#), Ok(MessageKind::Notification));
+    assert_eq!(kind(r#"{"result":{},"jsonrpc":"2.0","id":"x"}"#), Ok(MessageKind::Result));
+    assert_eq!(kind(r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}"#), Ok(MessageKind::Error));
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn splicing_leaves_the_rest_as_it_was() {
 
 #[test]
 fn an_object_keeps_what_is_not_touched() {
-    let mut object = Object::of(br#"{"b" : 1.50, "a":{"x":[1 , 2]}, "c":null}"#);
+    let mut object = JsonObject::of(br#"{"b" : 1.50, "a":{"x":[1 , 2]}, "c":null}"#);
     object.set("c", "3").remove("b").set("d", "true").change("a", |inner| {
         inner.set("y", "0");
     });
@@ -122,13 +122,13 @@ fn an_object_keeps_what_is_not_touched() {
 #[tokio::test]
 async fn a_line_too_long_costs_itself_only() {
     let input = format!("one\n{}\ntwo\r\nthree", "x".repeat(100));
-    let mut lines = Lines::new(input.as_bytes(), 10);
+    let mut lines = LineReader::new(input.as_bytes(), 10);
     let mut seen = Vec::new();
     while let Some(line) = lines.next().await.unwrap() {
         seen.push(line);
     }
-    let whole = |text: &'static str| Line::Whole(Bytes::from_static(text.as_bytes()));
-    assert_eq!(seen, [whole("one"), Line::TooLong(Outline::default()), whole("two\r"), whole("three")]);
+    let whole = |text: &'static str| PipeLine::Whole(Bytes::from_static(text.as_bytes()));
+    assert_eq!(seen, [whole("one"), PipeLine::TooLong(Outline::default()), whole("two\r"), whole("three")]);
 }
 
 #[tokio::test]
@@ -141,12 +141,14 @@ async fn a_line_too_long_is_read_to_its_end_for_the_sake_of_its_id() {
         let (mut near, pieces) = tokio::io::duplex(size);
         let input = input.clone();
         tokio::spawn(async move { near.write_all(input.as_bytes()).await });
-        let mut lines = Lines::outlined(pieces, 10);
+        let mut lines = LineReader::outlined(pieces, 10);
         let mut seen = Vec::new();
         while let Some(line) = lines.next().await.unwrap() {
             seen.push(match line {
-                Line::Whole(line) => String::from_utf8(line.to_vec()).unwrap(),
-                Line::TooLong(outline) => format!("{:?} {:?}", outline.id.map(|id| id.json().clone()), outline.name),
+                PipeLine::Whole(line) => String::from_utf8(line.to_vec()).unwrap(),
+                PipeLine::TooLong(outline) => {
+                    format!("{:?} {:?}", outline.id.map(|id| id.json().clone()), outline.name)
+                }
             });
         }
         let too_long = |id: u64| format!("Some(b\"{id}\") Some(\"x\")");
@@ -162,15 +164,15 @@ async fn a_line_too_long_is_read_to_its_end_for_the_sake_of_its_id() {
 async fn what_is_large_has_a_buffer_of_its_own_size() {
     let large = "x".repeat(limits::COPIED * 5 / 2);
     let input = format!("{large}\nsmall\n{large}\n{large}\n");
-    let mut lines = Lines::new(input.as_bytes(), 1 << 20);
+    let mut lines = LineReader::new(input.as_bytes(), 1 << 20);
     let mut sizes = Vec::new();
-    while let Some(Line::Whole(line)) = lines.next().await.unwrap() {
+    while let Some(PipeLine::Whole(line)) = lines.next().await.unwrap() {
         sizes.push((line.len(), line.try_into_mut().map_or(0, |line| line.capacity())));
     }
     let (size, small) = ((large.len(), large.len()), sizes.remove(1));
     assert_eq!((small.0, sizes.as_slice()), (5, [size; 3].as_slice()));
 
-    let mut decoder = sse::Decoder::new(1 << 20);
+    let mut decoder = sse::SseDecoder::new(1 << 20);
     large.as_bytes().chunks(1000).for_each(|piece| {
         decoder.push(b"data: ");
         decoder.push(piece);
@@ -183,7 +185,7 @@ async fn what_is_large_has_a_buffer_of_its_own_size() {
 }
 
 fn events(pieces: &[&[u8]]) -> Vec<(String, Option<String>)> {
-    let mut decoder = sse::Decoder::new(1 << 20);
+    let mut decoder = sse::SseDecoder::new(1 << 20);
     let mut seen = Vec::new();
     for piece in pieces {
         decoder.push(piece);
@@ -207,10 +209,10 @@ fn events_are_read_however_they_are_cut_and_ended() {
 
 #[test]
 fn an_endless_event_is_refused() {
-    let mut decoder = sse::Decoder::new(1000);
+    let mut decoder = sse::SseDecoder::new(1000);
     decoder.push(&[b'x'; 2000]);
     assert_eq!(decoder.event(), Err(Reject::Size(1000)));
-    let mut decoder = sse::Decoder::new(1000);
+    let mut decoder = sse::SseDecoder::new(1000);
     for _ in 0..30 {
         decoder.push(b"data: 0123456789012345678901234567890123456789\n");
     }
@@ -289,7 +291,7 @@ proptest! {
     #[test]
     fn rebuilding_an_object_changes_nothing_but_space(text in json()) {
         let object = format!("{{\"a\":{text},\"b\":1}}");
-        let again = Object::of(object.as_bytes()).json();
+        let again = JsonObject::of(object.as_bytes()).json();
         prop_assert_eq!(String::from_utf8(again).unwrap(), object);
     }
 
@@ -299,7 +301,7 @@ proptest! {
         let text = ["a".repeat(before), "b".repeat(len), "c\n".repeat(after / 2)].concat();
         let (raw, span) = (Bytes::from(text), scan::Span { start: before, end: before + len });
         let expected = splice(&raw, &mut [(span, with.as_bytes())]);
-        let replaced = Pieces::replaced(&raw, span, with.as_bytes());
+        let replaced = TwoPieces::replaced(&raw, span, with.as_bytes());
         prop_assert_eq!(replaced.size(), expected.len());
         prop_assert_eq!(replaced.one_line().whole(), one_line(&expected));
         prop_assert_eq!(replaced.clone().into_buf().copy_to_bytes(expected.len()), replaced.whole());

@@ -12,9 +12,9 @@ use hyper_util::rt::TokioExecutor;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::place::Place;
-use crate::admin::barred::{Barred, WRONG_TOKEN};
-use crate::upstream::client::{self, HttpClient};
+use super::address::AdminAddress;
+use crate::admin::errors::{AdminRefusal, WRONG_TOKEN};
+use crate::upstream::http_client::{self, HttpClient};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -23,7 +23,7 @@ const LARGEST: usize = 64 << 20;
 
 /// Why there is no answer of use. Each says what to do next.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum RemoteError {
     /// Nobody answers, or somebody else, or a gateway that cannot do it now.
     Unreachable(String),
     /// The token is missing or wrong.
@@ -34,19 +34,19 @@ pub enum Trouble {
 
 /// One who asks.
 #[derive(Debug)]
-pub struct Client {
-    place: Place,
-    wire: Wire,
+pub struct AdminClient {
+    place: AdminAddress,
+    wire: AdminTls,
 }
 
 /// Certificates are read only where they are needed: a machine may have none.
 #[derive(Debug)]
-enum Wire {
+enum AdminTls {
     Plain(Pool<HttpConnector, Full<Bytes>>),
     Tls(HttpClient),
 }
 
-impl Wire {
+impl AdminTls {
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Error> {
         match self {
             Self::Plain(pool) => pool.request(request).await,
@@ -55,15 +55,19 @@ impl Wire {
     }
 }
 
-impl Client {
+impl AdminClient {
     /// For the gateway there.
-    pub fn new(place: Place) -> Result<Self, Trouble> {
+    pub fn new(place: AdminAddress) -> Result<Self, RemoteError> {
         let wire = if place.url.starts_with("https:") {
-            Wire::Tls(client::Shared::default().get().map_err(|failure| Trouble::Unreachable(failure.to_string()))?)
+            AdminTls::Tls(
+                http_client::SharedHttpClient::default()
+                    .get()
+                    .map_err(|failure| RemoteError::Unreachable(failure.to_string()))?,
+            )
         } else {
             let mut tcp = HttpConnector::new();
             tcp.set_connect_timeout(Some(Duration::from_secs(5)));
-            Wire::Plain(Pool::builder(TokioExecutor::new()).build(tcp))
+            AdminTls::Plain(Pool::builder(TokioExecutor::new()).build(tcp))
         };
         Ok(Self { place, wire })
     }
@@ -74,12 +78,12 @@ impl Client {
     }
 
     /// What stands at a path.
-    pub async fn get(&self, path: &str) -> Result<Value, Trouble> {
+    pub async fn get(&self, path: &str) -> Result<Value, RemoteError> {
         self.ask(Method::GET, path, "").await
     }
 
     /// Asks for something, and reads the answer.
-    pub async fn ask(&self, method: Method, path: &str, body: &str) -> Result<Value, Trouble> {
+    pub async fn ask(&self, method: Method, path: &str, body: &str) -> Result<Value, RemoteError> {
         let asked = async {
             let (status, response) = self.send(method, path, body).await?;
             let whole = Limited::new(response, LARGEST).collect().await;
@@ -88,14 +92,14 @@ impl Client {
         };
         match tokio::time::timeout(PATIENCE, asked).await {
             Ok(answer) => answer,
-            Err(_) => Err(Trouble::Unreachable(format!("{} does not answer in time", self.address()))),
+            Err(_) => Err(RemoteError::Unreachable(format!("{} does not answer in time", self.address()))),
         }
     }
 
     /// A stream of events, as it comes.
-    pub async fn stream(&self, path: &str) -> Result<Incoming, Trouble> {
+    pub async fn stream(&self, path: &str) -> Result<Incoming, RemoteError> {
         let head = tokio::time::timeout(PATIENCE, self.send(Method::GET, path, "")).await;
-        let late = |_| Trouble::Unreachable(format!("{} does not answer in time", self.address()));
+        let late = |_| RemoteError::Unreachable(format!("{} does not answer in time", self.address()));
         let (status, body) = head.map_err(late)??;
         if status == StatusCode::OK {
             return Ok(body);
@@ -105,15 +109,15 @@ impl Client {
         Err(self.somebody_else(status))
     }
 
-    async fn send(&self, method: Method, path: &str, body: &str) -> Result<(StatusCode, Incoming), Trouble> {
+    async fn send(&self, method: Method, path: &str, body: &str) -> Result<(StatusCode, Incoming), RemoteError> {
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.place.url));
         if let Some(token) = &self.place.token {
             request = request.header("authorization", format!("Bearer {}", token.expose()));
         }
         let request = request.body(Full::from(body.to_owned()));
-        let request = request.map_err(|error| Trouble::Refused(StatusCode::BAD_REQUEST, error.to_string()))?;
+        let request = request.map_err(|error| RemoteError::Refused(StatusCode::BAD_REQUEST, error.to_string()))?;
         let response = self.wire.send(request).await.map_err(|error| match error.is_connect() {
-            true => Trouble::Unreachable(format!(
+            true => RemoteError::Unreachable(format!(
                 "no gateway answers at {}: is `seawall serve` running, and does its configuration have [admin]?",
                 self.address()
             )),
@@ -124,7 +128,7 @@ impl Client {
     }
 
     /// What an answer with this status is; `None` if it is no JSON.
-    fn judged(&self, status: StatusCode, answer: Option<Value>) -> Result<Value, Trouble> {
+    fn judged(&self, status: StatusCode, answer: Option<Value>) -> Result<Value, RemoteError> {
         let (address, answer) = (self.address(), answer.ok_or_else(|| self.somebody_else(status))?);
         let why = answer["error"].as_str();
         // A gateway that is not ready says so with a status of its own.
@@ -133,43 +137,43 @@ impl Client {
         }
         let why = why.ok_or_else(|| self.somebody_else(status))?;
         Err(match status {
-            StatusCode::UNAUTHORIZED => Trouble::Auth(format!(
+            StatusCode::UNAUTHORIZED => RemoteError::Auth(format!(
                 "{address} wants its admin token: set SEAWALL_ADMIN_TOKEN, or give --config with the file that has it"
             )),
-            StatusCode::FORBIDDEN => self.barred(Barred::deserialize(&answer["refused"]).ok(), why),
+            StatusCode::FORBIDDEN => self.barred(AdminRefusal::deserialize(&answer["refused"]).ok(), why),
             _ if status.is_server_error() => {
-                Trouble::Unreachable(format!("{address} cannot do it now ({status}): {why}; its log may say more"))
+                RemoteError::Unreachable(format!("{address} cannot do it now ({status}): {why}; its log may say more"))
             }
-            _ => Trouble::Refused(status, why.to_owned()),
+            _ => RemoteError::Refused(status, why.to_owned()),
         })
     }
 
     /// Why we are not let in, and the way out of that.
-    fn barred(&self, what: Option<Barred>, why: &str) -> Trouble {
+    fn barred(&self, what: Option<AdminRefusal>, why: &str) -> RemoteError {
         let address = self.address();
-        let not_so = |text| Trouble::Refused(StatusCode::FORBIDDEN, text);
+        let not_so = |text| RemoteError::Refused(StatusCode::FORBIDDEN, text);
         match what {
-            Some(Barred::Host) => not_so(format!(
+            Some(AdminRefusal::Host) => not_so(format!(
                 "{address} does not go by this name: add it to allowed_hosts in the gateway's configuration, or give --admin with a name it goes by"
             )),
-            Some(Barred::Origin) => not_so(format!(
+            Some(AdminRefusal::Origin) => not_so(format!(
                 "{address} does not take the Origin that something on the way adds: go around it, or add it to allowed_origins in the gateway's configuration"
             )),
-            Some(Barred::NoToken) => Trouble::Auth(format!(
+            Some(AdminRefusal::NoToken) => RemoteError::Auth(format!(
                 "{address} has no admin token, so nothing can be changed there; set token under [admin] in its configuration"
             )),
-            None if why == WRONG_TOKEN => Trouble::Auth(format!("{address} does not take this token: {why}")),
-            None => Trouble::Auth(format!("{address} refuses this: {why}")),
+            None if why == WRONG_TOKEN => RemoteError::Auth(format!("{address} does not take this token: {why}")),
+            None => RemoteError::Auth(format!("{address} refuses this: {why}")),
         }
     }
 
-    fn unreachable(&self, why: &str) -> Trouble {
-        Trouble::Unreachable(format!("the connection to {} was lost: {why}", self.address()))
+    fn unreachable(&self, why: &str) -> RemoteError {
+        RemoteError::Unreachable(format!("the connection to {} was lost: {why}", self.address()))
     }
 
-    fn somebody_else(&self, status: StatusCode) -> Trouble {
+    fn somebody_else(&self, status: StatusCode) -> RemoteError {
         let address = self.address();
-        Trouble::Unreachable(match status.is_server_error() {
+        RemoteError::Unreachable(match status.is_server_error() {
             true => format!(
                 "{address} says {status}, and not in the words of a gateway: if a proxy stands before it, is `seawall serve` running behind?"
             ),

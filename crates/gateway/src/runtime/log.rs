@@ -15,10 +15,10 @@ const WAITING: usize = 1024;
 /// How long the end of the program waits for them: on a busy machine the reason for a failed start takes a while.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-static WRITER: OnceLock<Option<SyncSender<Job>>> = OnceLock::new();
+static WRITER: OnceLock<Option<SyncSender<LogJob>>> = OnceLock::new();
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
-enum Job {
+enum LogJob {
     Line(String),
     /// Everything before this is written.
     Done(SyncSender<()>),
@@ -116,7 +116,7 @@ fn put(line: String) {
     }
     match WRITER.get_or_init(start) {
         Some(writer) => {
-            if writer.try_send(Job::Line(line)).is_err() {
+            if writer.try_send(LogJob::Line(line)).is_err() {
                 LEFT_OUT.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -128,23 +128,23 @@ fn put(line: String) {
 pub fn flush() {
     if let Some(Some(writer)) = WRITER.get() {
         let (done, wait) = sync_channel(1);
-        if writer.try_send(Job::Done(done)).is_ok() {
+        if writer.try_send(LogJob::Done(done)).is_ok() {
             let _in_time = wait.recv_timeout(LAST_WORDS);
         }
     }
 }
 
-fn start() -> Option<SyncSender<Job>> {
+fn start() -> Option<SyncSender<LogJob>> {
     let (writer, jobs) = sync_channel(WAITING);
     std::thread::Builder::new().name("log".to_owned()).spawn(move || write_all(&jobs)).ok()?;
     Some(writer)
 }
 
-fn write_all(jobs: &Receiver<Job>) {
+fn write_all(jobs: &Receiver<LogJob>) {
     for job in jobs {
         match job {
-            Job::Line(line) => write(&line),
-            Job::Done(done) => {
+            LogJob::Line(line) => write(&line),
+            LogJob::Done(done) => {
                 let _gone = done.try_send(());
             }
         }

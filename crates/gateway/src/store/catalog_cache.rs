@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::protocol::limits;
 use crate::protocol::names::Era;
-use crate::protocol::server_info::Hello;
+use crate::protocol::server_info::ServerInfo;
 
 /// Files that are kept; the oldest go.
 const FILES: usize = 500;
@@ -29,9 +29,9 @@ const FILE_BYTES: u64 = 32 << 20;
 
 /// What is remembered of all servers.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct CatalogCache {
     folder: Option<PathBuf>,
-    known: Mutex<HashMap<String, Known>>,
+    known: Mutex<HashMap<String, KnownCatalog>>,
     changes: AtomicU64,
     /// The change that each file holds: an older one must not overwrite it.
     written: Arc<Mutex<HashMap<String, u64>>>,
@@ -41,12 +41,12 @@ pub struct Memory {
 
 /// What is remembered of one server, for one kind of client.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
-struct Known {
-    hello: Option<KnownHello>,
+struct KnownCatalog {
+    info: Option<KnownServerInfo>,
     lists: BTreeMap<String, Box<RawValue>>,
 }
 
-impl Known {
+impl KnownCatalog {
     /// Keeps a list, or a page of it; whether that is news. The pages of a list that is no more go with it.
     fn keep(&mut self, name: &str, list: &RawValue) -> bool {
         if self.lists.get(name).is_some_and(|old| old.get() == list.get()) {
@@ -62,13 +62,13 @@ impl Known {
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
-struct KnownHello {
+struct KnownServerInfo {
     is_modern: bool,
     version: String,
     result: Box<RawValue>,
 }
 
-impl Memory {
+impl CatalogCache {
     /// A memory that lasts in `folder`, or only as long as the process.
     pub fn new(folder: Option<PathBuf>) -> Self {
         if let Some(folder) = &folder {
@@ -100,7 +100,7 @@ impl Memory {
     }
 
     /// What is known under a key, read from its file the first time.
-    fn known(&self, key: &str) -> MutexGuard<'_, HashMap<String, Known>> {
+    fn known(&self, key: &str) -> MutexGuard<'_, HashMap<String, KnownCatalog>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if !known.contains_key(key) {
             // Clients can say of themselves what they like, and each is remembered apart; what gives way is read again.
@@ -116,8 +116,8 @@ impl Memory {
     }
 
     /// The last handshake with a client of whatever kind.
-    pub fn hello_of_any(&self, key: &str) -> Option<Hello> {
-        self.hello(&of_any(key))
+    pub fn server_info_of_any(&self, key: &str) -> Option<ServerInfo> {
+        self.info(&of_any(key))
     }
 
     /// A list as a client of whatever kind read it last.
@@ -139,12 +139,12 @@ impl Memory {
     }
 
     /// The last handshake.
-    pub fn hello(&self, key: &str) -> Option<Hello> {
+    pub fn info(&self, key: &str) -> Option<ServerInfo> {
         let known = self.known(key);
-        let hello = known.get(key)?.hello.as_ref()?;
-        let era = if hello.is_modern { Era::Modern } else { Era::Legacy };
-        let result = Bytes::copy_from_slice(hello.result.get().as_bytes());
-        Some(Hello { era, version: hello.version.clone(), result })
+        let info = known.get(key)?.info.as_ref()?;
+        let era = if info.is_modern { Era::Modern } else { Era::Legacy };
+        let result = Bytes::copy_from_slice(info.result.get().as_bytes());
+        Some(ServerInfo { era, version: info.version.clone(), result })
     }
 
     /// A list as it was last.
@@ -154,13 +154,13 @@ impl Memory {
     }
 
     /// Remembers a handshake.
-    pub fn keep_hello(&self, key: &str, hello: &Hello) {
-        let Some(result) = raw(&hello.result) else { return };
-        let hello = KnownHello { is_modern: hello.era == Era::Modern, version: hello.version.clone(), result };
+    pub fn keep_server_info(&self, key: &str, info: &ServerInfo) {
+        let Some(result) = raw(&info.result) else { return };
+        let info = KnownServerInfo { is_modern: info.era == Era::Modern, version: info.version.clone(), result };
         for key in [key, &of_any(key)] {
             self.change(key, |known| {
-                let is_new = known.hello.as_ref().is_none_or(|old| old.result.get() != hello.result.get());
-                known.hello = Some(hello.clone());
+                let is_new = known.info.as_ref().is_none_or(|old| old.result.get() != info.result.get());
+                known.info = Some(info.clone());
                 is_new
             });
         }
@@ -181,7 +181,7 @@ impl Memory {
         self.writing.reopen();
     }
 
-    fn change(&self, key: &str, change: impl FnOnce(&mut Known) -> bool) {
+    fn change(&self, key: &str, change: impl FnOnce(&mut KnownCatalog) -> bool) {
         let mut known = self.known(key);
         let Some(entry) = known.get_mut(key) else { return };
         if !change(entry) {
@@ -221,7 +221,7 @@ pub fn last_list(folder: &Path, server: &str, list: &str) -> Option<Vec<Bytes>> 
     let mut files: Vec<_> =
         entries.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect();
     files.sort();
-    let pages = |known: Known| {
+    let pages = |known: KnownCatalog| {
         let is_page = |name: &str| name.strip_prefix(list).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
         let pages = known.lists.into_iter().filter(|(name, _)| is_page(name));
         pages.map(|(_, page)| Bytes::copy_from_slice(page.get().as_bytes())).collect::<Vec<_>>()
@@ -233,7 +233,7 @@ fn raw(json: &[u8]) -> Option<Box<RawValue>> {
     RawValue::from_string(String::from_utf8(json.to_vec()).ok()?).ok()
 }
 
-fn read(path: &Path) -> Option<Known> {
+fn read(path: &Path) -> Option<KnownCatalog> {
     let is_small = path.metadata().ok()?.len() <= FILE_BYTES;
     serde_json::from_slice(&std::fs::read(path).ok().filter(|_| is_small)?).ok()
 }
@@ -265,39 +265,42 @@ mod tests {
     use super::*;
     use crate::protocol::hash::key;
 
-    fn hello(result: &'static str) -> Hello {
-        Hello { era: Era::Legacy, version: "2025-11-25".to_owned(), result: result.into() }
+    fn info(result: &'static str) -> ServerInfo {
+        ServerInfo { era: Era::Legacy, version: "2025-11-25".to_owned(), result: result.into() }
     }
 
     #[tokio::test]
     async fn what_was_said_is_there_after_a_restart_byte_for_byte() {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("memory");
-        let memory = Memory::new(Some(path.clone()));
+        let memory = CatalogCache::new(Some(path.clone()));
         let name = key(&[b"server", b"client"]);
-        assert!(memory.hello(&name).is_none());
-        memory.keep_hello(&name, &hello(r#"{ "b":1.0, "a":[] }"#));
+        assert!(memory.info(&name).is_none());
+        memory.keep_server_info(&name, &info(r#"{ "b":1.0, "a":[] }"#));
         memory.keep_list(&name, "tools/list", br#"{"tools": [{"name":"x"} ]}"#);
         let file = path.join(format!("{name}.json"));
         memory.flush().await;
-        let again = Memory::new(Some(path));
-        assert_eq!(again.hello(&name).unwrap().result, r#"{ "b":1.0, "a":[] }"#);
+        let again = CatalogCache::new(Some(path));
+        assert_eq!(again.info(&name).unwrap().result, r#"{ "b":1.0, "a":[] }"#);
         assert_eq!(again.list(&name, "tools/list").unwrap(), r#"{"tools": [{"name":"x"} ]}"#);
         let other = format!("{name}-other");
-        assert!(again.list(&other, "tools/list").is_none() && again.hello(&other).is_none());
+        assert!(again.list(&other, "tools/list").is_none() && again.info(&other).is_none());
         assert_eq!(again.list_of_any(&other, "tools/list").unwrap(), r#"{"tools": [{"name":"x"} ]}"#);
-        assert_eq!(again.hello_of_any(&other).unwrap().result, r#"{ "b":1.0, "a":[] }"#);
+        assert_eq!(again.server_info_of_any(&other).unwrap().result, r#"{ "b":1.0, "a":[] }"#);
         assert!(again.list_of_any(&key(&[b"another"]), "tools/list").is_none());
         std::fs::write(&file, "garbage").unwrap();
-        assert!(Memory::new(file.parent().map(Path::to_path_buf)).hello(&name).is_none(), "a broken file is no memory");
+        assert!(
+            CatalogCache::new(file.parent().map(Path::to_path_buf)).info(&name).is_none(),
+            "a broken file is no memory"
+        );
     }
 
     #[tokio::test]
     async fn clients_that_say_something_else_each_time_fill_no_memory() {
         let folder = tempfile::TempDir::new().unwrap();
-        let memory = Memory::new(Some(folder.path().to_path_buf()));
+        let memory = CatalogCache::new(Some(folder.path().to_path_buf()));
         for client in 0..FILES + 100 {
-            memory.keep_hello(&key(&[&client.to_le_bytes()]), &hello("{}"));
+            memory.keep_server_info(&key(&[&client.to_le_bytes()]), &info("{}"));
         }
         assert!(memory.known.lock().unwrap().len() <= KEPT);
         let files = || std::fs::read_dir(folder.path()).unwrap().count();
@@ -307,7 +310,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_list_takes_the_pages_of_the_one_before_with_it_and_pages_are_bounded() {
-        let memory = Memory::default();
+        let memory = CatalogCache::default();
         memory.keep_list("s-c", "tools/list", b"[1]");
         memory.keep_list("s-c", "tools/list a", b"[2]");
         memory.keep_list("s-c", "tools/list", b"[1]");

@@ -3,7 +3,7 @@
 //! `to_modern` and `to_legacy` translate a call and its answer; `subscribe` does it for what servers say by themselves;
 //! `park` holds a call whose server wants to know something; `pool` holds the conversations of stateless clients.
 
-pub mod park;
+pub mod input_required;
 pub mod pool;
 pub mod subscribe;
 pub mod to_legacy;

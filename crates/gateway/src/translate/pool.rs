@@ -15,15 +15,15 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use super::park::Parked;
-use super::subscribe::Hub;
-use crate::protocol::edit::{Object, quoted};
+use super::input_required::ParkedCalls;
+use super::subscribe::SubscriptionHub;
+use crate::protocol::edit::{JsonObject, quoted};
 use crate::protocol::limits;
 use crate::protocol::names::{CLIENT_CAPABILITIES, CLIENT_INFO, Era, LEGACY, MODERN, PROTOCOL_VERSION};
-use crate::upstream::call::{Call, Outlet};
-use crate::upstream::handshake::Opening;
-use crate::upstream::keeper::Prepare;
-use crate::upstream::{Failure, Keeper, Link, Server};
+use crate::upstream::call::{ClientSink, GatewayCall};
+use crate::upstream::handshake::HandshakeParams;
+use crate::upstream::supervisor::PrepareConnection;
+use crate::upstream::{Connection, ConnectionSupervisor, Server, UpstreamFailure};
 
 /// Clients and sets of capabilities that have conversations at a time; the one not used for longest gives way.
 const GROUPS: usize = 64;
@@ -32,25 +32,25 @@ const KEPT: usize = 8;
 
 /// The conversations with one server.
 #[derive(Default)]
-pub struct Pool {
+pub struct ConnectionPool {
     /// Calls that wait for their client.
-    pub parked: Parked,
+    pub parked: ParkedCalls,
     /// Who listens to what the server says by itself.
-    pub hub: Arc<Hub>,
-    modern: Mutex<Recent<Arc<Keeper>>>,
-    groups: Mutex<Recent<Group>>,
+    pub hub: Arc<SubscriptionHub>,
+    modern: Mutex<RecentClients<Arc<ConnectionSupervisor>>>,
+    groups: Mutex<RecentClients<CapabilityGroup>>,
 }
 
 /// What is kept for each of a bounded number of clients, the least recently used first.
-struct Recent<T>(VecDeque<(Bytes, Instant, T)>);
+struct RecentClients<T>(VecDeque<(Bytes, Instant, T)>);
 
-impl<T> Default for Recent<T> {
+impl<T> Default for RecentClients<T> {
     fn default() -> Self {
         Self(VecDeque::new())
     }
 }
 
-impl<T: Clone + Kept> Recent<T> {
+impl<T: Clone + InUse> RecentClients<T> {
     /// What is kept for this client, made now if there is nothing. What nobody has used for as long as a session is kept
     /// goes; so does, where there is no room, what nobody uses now and nobody has used for longest.
     fn get(&mut self, key: &[u8], make: impl FnOnce() -> T) -> T {
@@ -75,110 +75,119 @@ impl<T: Clone + Kept> Recent<T> {
 }
 
 /// Something that is not given up while it is used.
-trait Kept {
+trait InUse {
     fn is_in_use(&self) -> bool;
 }
 
-impl Kept for Arc<Keeper> {
+impl InUse for Arc<ConnectionSupervisor> {
     fn is_in_use(&self) -> bool {
-        self.now().is_some_and(|link| link.is_in_use())
+        self.now().is_some_and(|connection| connection.is_in_use())
     }
 }
 
-impl Kept for Group {
+impl InUse for CapabilityGroup {
     fn is_in_use(&self) -> bool {
-        locked(self).iter().any(|member| member.keeper.is_in_use() || member.turn.available_permits() == 0)
+        locked(self).iter().any(|member| member.supervisor.is_in_use() || member.turn.available_permits() == 0)
     }
 }
 
 /// A conversation, and the right to have it alone.
-struct Member {
-    keeper: Arc<Keeper>,
+struct PooledConnection {
+    supervisor: Arc<ConnectionSupervisor>,
     turn: Arc<Semaphore>,
 }
 
 /// The conversations for one set of capabilities.
-type Group = Arc<Mutex<Vec<Member>>>;
+type CapabilityGroup = Arc<Mutex<Vec<PooledConnection>>>;
 
 /// The right to have a conversation alone; over when dropped.
-pub type Turn = Option<OwnedSemaphorePermit>;
+pub type PoolTurn = Option<OwnedSemaphorePermit>;
 
-impl Pool {
+impl ConnectionPool {
     /// From now on all calls come from one client.
     pub fn serve_one_client(&self) {
         let _already = self.hub.one_client.set(());
     }
 
     /// The conversation for what every client may know.
-    pub async fn link(&self, server: &Arc<Server>, call: &Call, wait: Duration) -> Result<Arc<Link>, Failure> {
+    pub async fn connection(
+        &self,
+        server: &Arc<Server>,
+        call: &GatewayCall,
+        wait: Duration,
+    ) -> Result<Arc<Connection>, UpstreamFailure> {
         if server.only_speaks() == Some(Era::Legacy) {
-            return self.first(server, call).link(wait).await;
+            return self.first(server, call).connection(wait).await;
         }
         let key = self.client(server, call);
-        let keeper = locked(&self.modern).get(&key, || self.keeper(server, call, Era::Modern));
-        let link = keeper.link(wait).await?;
-        if link.era() == Era::Modern {
-            return Ok(link);
+        let supervisor = locked(&self.modern).get(&key, || self.supervisor(server, call, Era::Modern));
+        let connection = supervisor.connection(wait).await?;
+        if connection.era() == Era::Modern {
+            return Ok(connection);
         }
         // It turned out to speak the legacy era only: the conversation is one of this client's capabilities.
         let group = self.group(server, call);
         let mut members = locked(&group);
         if members.is_empty() {
-            members.push(member(&keeper));
+            members.push(member(&supervisor));
         }
-        locked(&self.modern).0.retain(|(.., kept)| !Arc::ptr_eq(kept, &keeper));
-        Ok(link)
+        locked(&self.modern).0.retain(|(.., kept)| !Arc::ptr_eq(kept, &supervisor));
+        Ok(connection)
     }
 
     /// The first conversation of the group that a call belongs to.
-    fn first(&self, server: &Arc<Server>, call: &Call) -> Arc<Keeper> {
+    fn first(&self, server: &Arc<Server>, call: &GatewayCall) -> Arc<ConnectionSupervisor> {
         let group = self.group(server, call);
         let mut members = locked(&group);
         if members.is_empty() {
-            members.push(member(&self.keeper(server, call, Era::Legacy)));
+            members.push(member(&self.supervisor(server, call, Era::Legacy)));
         }
-        Arc::clone(&members[0].keeper)
+        Arc::clone(&members[0].supervisor)
     }
 
     /// A conversation in which this call is the only one that the server can ask about.
-    pub async fn alone(&self, server: &Arc<Server>, call: &Call) -> Result<(Arc<Link>, Turn), Failure> {
+    pub async fn alone(
+        &self,
+        server: &Arc<Server>,
+        call: &GatewayCall,
+    ) -> Result<(Arc<Connection>, PoolTurn), UpstreamFailure> {
         if self.hub.one_client.get().is_some() {
-            return Ok((self.link(server, call, server.reconnect.patience()).await?, None));
+            return Ok((self.connection(server, call, server.reconnect.patience()).await?, None));
         }
-        let (keeper, turn) = self.turn(server, call);
-        Ok((keeper.link(server.reconnect.patience()).await?, turn))
+        let (supervisor, turn) = self.turn(server, call);
+        Ok((supervisor.connection(server.reconnect.patience()).await?, turn))
     }
 
-    fn turn(&self, server: &Arc<Server>, call: &Call) -> (Arc<Keeper>, Turn) {
+    fn turn(&self, server: &Arc<Server>, call: &GatewayCall) -> (Arc<ConnectionSupervisor>, PoolTurn) {
         let group = self.group(server, call);
         let mut members = locked(&group);
         for member in members.iter() {
             if let Ok(turn) = Arc::clone(&member.turn).try_acquire_owned() {
-                return (Arc::clone(&member.keeper), Some(turn));
+                return (Arc::clone(&member.supervisor), Some(turn));
             }
         }
-        let member = member(&self.keeper(server, call, Era::Legacy));
-        let (keeper, turn) = (Arc::clone(&member.keeper), Arc::clone(&member.turn).try_acquire_owned().ok());
+        let member = member(&self.supervisor(server, call, Era::Legacy));
+        let (supervisor, turn) = (Arc::clone(&member.supervisor), Arc::clone(&member.turn).try_acquire_owned().ok());
         if members.len() < KEPT {
             members.push(member);
         }
-        (keeper, turn)
+        (supervisor, turn)
     }
 
-    fn keeper(&self, server: &Arc<Server>, call: &Call, prefer: Era) -> Arc<Keeper> {
-        let general: Arc<dyn Outlet> = Arc::clone(&self.hub) as Arc<dyn Outlet>;
-        let prepare: Prepare = Box::new(|link| Box::pin(async move { link.initialized().await }));
-        Keeper::new(server, Opening { prefer, ..opening(call) }, general, prepare)
+    fn supervisor(&self, server: &Arc<Server>, call: &GatewayCall, prefer: Era) -> Arc<ConnectionSupervisor> {
+        let general: Arc<dyn ClientSink> = Arc::clone(&self.hub) as Arc<dyn ClientSink>;
+        let prepare: PrepareConnection = Box::new(|connection| Box::pin(async move { connection.initialized().await }));
+        ConnectionSupervisor::new(server, HandshakeParams { prefer, ..handshake(call) }, general, prepare)
     }
 
     /// The conversations for the client of a call, or for what it can do.
-    fn group(&self, server: &Server, call: &Call) -> Group {
+    fn group(&self, server: &Server, call: &GatewayCall) -> CapabilityGroup {
         let key = [&self.client(server, call), capabilities(call)].concat();
-        locked(&self.groups).get(&key, Group::default)
+        locked(&self.groups).get(&key, CapabilityGroup::default)
     }
 
     /// Who the client of a call is to a server that may keep what it is told; nobody in particular to others.
-    fn client(&self, server: &Server, call: &Call) -> Vec<u8> {
+    fn client(&self, server: &Server, call: &GatewayCall) -> Vec<u8> {
         if server.shared || server.url().is_some() || self.hub.one_client.get().is_some() {
             return Vec::new();
         }
@@ -191,13 +200,15 @@ impl Pool {
     pub fn give_back(&self, server: &Server, idle: Duration) {
         let is_own = server.is_child() && !server.shared;
         let first = if is_own { idle } else { Duration::MAX };
-        let give_back = |keeper: &Keeper, limit| keeper.now().is_some_and(|link| link.give_way(limit));
-        for (.., keeper) in &locked(&self.modern).0 {
-            give_back(keeper, first);
+        let give_back = |supervisor: &ConnectionSupervisor, limit| {
+            supervisor.now().is_some_and(|connection| connection.give_way(limit))
+        };
+        for (.., supervisor) in &locked(&self.modern).0 {
+            give_back(supervisor, first);
         }
         for (.., group) in &locked(&self.groups).0 {
             for (place, member) in locked(group).iter().enumerate() {
-                give_back(&member.keeper, if place == 0 { first } else { server.life.keep_warm });
+                give_back(&member.supervisor, if place == 0 { first } else { server.life.keep_warm });
             }
         }
     }
@@ -205,12 +216,12 @@ impl Pool {
     /// Ends all of them.
     pub async fn close(&self) {
         self.parked.close();
-        let mut keepers: Vec<Arc<Keeper>> = locked(&self.modern).all().collect();
+        let mut supervisors: Vec<Arc<ConnectionSupervisor>> = locked(&self.modern).all().collect();
         for group in locked(&self.groups).all() {
-            keepers.extend(locked(&group).drain(..).map(|member| member.keeper));
+            supervisors.extend(locked(&group).drain(..).map(|member| member.supervisor));
         }
-        for keeper in keepers {
-            keeper.close().await;
+        for supervisor in supervisors {
+            supervisor.close().await;
         }
     }
 }
@@ -219,26 +230,26 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn member(keeper: &Arc<Keeper>) -> Member {
-    Member { keeper: Arc::clone(keeper), turn: Arc::new(Semaphore::new(1)) }
+fn member(supervisor: &Arc<ConnectionSupervisor>) -> PooledConnection {
+    PooledConnection { supervisor: Arc::clone(supervisor), turn: Arc::new(Semaphore::new(1)) }
 }
 
-fn capabilities(call: &Call) -> &[u8] {
+fn capabilities(call: &GatewayCall) -> &[u8] {
     call.request.meta_json(CLIENT_CAPABILITIES).unwrap_or(b"{}")
 }
 
 /// How a conversation for stateless clients begins.
-pub fn opening(call: &Call) -> Opening {
+pub fn handshake(call: &GatewayCall) -> HandshakeParams {
     let info = call.request.meta_json(CLIENT_INFO).map_or_else(own_info, <[u8]>::to_vec);
-    let mut initialize = Object::default();
+    let mut initialize = JsonObject::default();
     initialize.set("protocolVersion", quoted(LEGACY[0]));
     initialize.set("capabilities", capabilities(call));
     initialize.set("clientInfo", info.clone());
-    let mut meta = Object::default();
+    let mut meta = JsonObject::default();
     meta.set(PROTOCOL_VERSION, quoted(MODERN));
     meta.set(CLIENT_CAPABILITIES, capabilities(call));
     meta.set(CLIENT_INFO, info);
-    Opening { prefer: Era::Modern, initialize: initialize.json().into(), meta: meta.json().into() }
+    HandshakeParams { prefer: Era::Modern, initialize: initialize.json().into(), meta: meta.json().into() }
 }
 
 /// Who we are, where nobody else is named.

@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use seawall::Question;
 
 use crate::client::session::Session;
-use crate::client::stream::Stream;
-use crate::protocol::edit::{self, Object, quoted};
+use crate::client::stream::ClientStream;
+use crate::protocol::edit::{self, JsonObject, quoted};
 use crate::protocol::names::{Era, SUBSCRIPTION_ID};
 use crate::protocol::{Id, Message, build, scan};
-use crate::upstream::Link;
-use crate::upstream::call::{Call, Outlet};
+use crate::upstream::Connection;
+use crate::upstream::call::{ClientSink, GatewayCall};
 use crate::upstream::reply::Reply;
 
-use super::pool::Pool;
+use super::pool::ConnectionPool;
 
 /// The filters of `subscriptions/listen` and the notifications they let through.
 const LISTS: [(&str, &str, &str); 3] = [
@@ -25,11 +25,11 @@ const LISTS: [(&str, &str, &str); 3] = [
 // === a legacy client, a modern server ===
 
 /// Follows what a modern server says, for a legacy session, as long as both live.
-pub fn follow(session: &Arc<Session>, link: &Arc<Link>) {
-    let uris = session.subscribed.lock().unwrap_or_else(PoisonError::into_inner).get(&link.server).cloned();
-    let mut filter = Object::default();
+pub fn follow(session: &Arc<Session>, connection: &Arc<Connection>) {
+    let uris = session.subscribed.lock().unwrap_or_else(PoisonError::into_inner).get(&connection.server).cloned();
+    let mut filter = JsonObject::default();
     for (name, _, capability) in LISTS {
-        if link.hello().is_some_and(|hello| hello.can(capability)) {
+        if connection.info().is_some_and(|info| info.can(capability)) {
             filter.set(name, "true");
         }
     }
@@ -37,47 +37,47 @@ pub fn follow(session: &Arc<Session>, link: &Arc<Link>) {
         let quoted: Vec<String> = uris.iter().map(|uri| quoted(uri)).collect();
         filter.set("resourceSubscriptions", format!("[{}]", quoted.join(",")));
     }
-    let meta = session.opening.get().map(|opening| opening.meta.clone()).unwrap_or_default();
-    let mut params = Object::default();
+    let meta = session.handshake.get().map(|handshake| handshake.meta.clone()).unwrap_or_default();
+    let mut params = JsonObject::default();
     params.set("_meta", meta).set("notifications", filter.json());
     let listen = build::request(&Id::number(0), "subscriptions/listen", &params.json());
     let Ok(request) = Message::parse(listen) else { return };
-    let outlet = Arc::new(Follower { stream: Arc::clone(&session.general) });
-    let call = Call::new(request, outlet);
-    let (name, ended, link) = (link.server.clone(), link.ended.clone(), Arc::clone(link));
-    let task = tokio::spawn(async move { ended.run_until_cancelled(link.request(&call)).await });
+    let sink = Arc::new(SubscriptionFollower { stream: Arc::clone(&session.general) });
+    let call = GatewayCall::new(request, sink);
+    let (name, ended, connection) = (connection.server.clone(), connection.ended.clone(), Arc::clone(connection));
+    let task = tokio::spawn(async move { ended.run_until_cancelled(connection.request(&call)).await });
     session.follow(name, task.abort_handle());
 }
 
 /// A legacy client subscribes to a resource of a modern server, or no longer wants to.
-pub fn change(session: &Arc<Session>, link: &Arc<Link>, uri: &str, wanted: bool) {
+pub fn change(session: &Arc<Session>, connection: &Arc<Connection>, uri: &str, wanted: bool) {
     {
         let mut subscribed = session.subscribed.lock().unwrap_or_else(PoisonError::into_inner);
-        let uris = subscribed.entry(link.server.clone()).or_default();
+        let uris = subscribed.entry(connection.server.clone()).or_default();
         uris.retain(|known| known != uri);
         if wanted {
             uris.push(uri.to_owned());
         }
     }
-    follow(session, link);
+    follow(session, connection);
 }
 
 /// Passes on what a subscription brings, as a legacy client knows it.
-struct Follower {
-    stream: Arc<Stream>,
+struct SubscriptionFollower {
+    stream: Arc<ClientStream>,
 }
 
-impl Outlet for Follower {
+impl ClientSink for SubscriptionFollower {
     fn is_in_passing(&self) -> bool {
         true
     }
 
-    fn notify(&self, _link: &Arc<Link>, notification: Message) {
+    fn notify(&self, _link: &Arc<Connection>, notification: Message) {
         if notification.method() == "notifications/subscriptions/acknowledged" {
             return;
         }
-        let mut params = Object::of(notification.body_json());
-        let mut meta = Object::of(notification.field_json("_meta").unwrap_or_default());
+        let mut params = JsonObject::of(notification.body_json());
+        let mut meta = JsonObject::of(notification.field_json("_meta").unwrap_or_default());
         meta.remove(SUBSCRIPTION_ID);
         if meta.is_empty() {
             params.remove("_meta");
@@ -89,8 +89,8 @@ impl Outlet for Follower {
         }
     }
 
-    fn ask(&self, link: &Arc<Link>, question: Message, _open: Option<Question>) {
-        link.refuse(&question, "a modern server asks with its answer, not with a request");
+    fn ask(&self, connection: &Arc<Connection>, question: Message, _open: Option<Question>) {
+        connection.refuse(&question, "a modern server asks with its answer, not with a request");
     }
 
     fn is_open(&self) -> bool {
@@ -102,50 +102,50 @@ impl Outlet for Follower {
 
 /// Who listens to a legacy server's own notifications.
 #[derive(Default)]
-pub struct Hub {
+pub struct SubscriptionHub {
     /// Set where all calls come from one client.
     pub one_client: OnceLock<()>,
-    listeners: Mutex<Vec<Listener>>,
+    listeners: Mutex<Vec<Subscriber>>,
 }
 
-struct Listener {
+struct Subscriber {
     id: Id,
     filter: Vec<u8>,
-    outlet: Arc<dyn Outlet>,
+    sink: Arc<dyn ClientSink>,
     number: u64,
 }
 
-impl Hub {
-    fn listeners(&self) -> MutexGuard<'_, Vec<Listener>> {
+impl SubscriptionHub {
+    fn listeners(&self) -> MutexGuard<'_, Vec<Subscriber>> {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Outlet for Hub {
-    fn notify(&self, link: &Arc<Link>, notification: Message) {
+impl ClientSink for SubscriptionHub {
+    fn notify(&self, connection: &Arc<Connection>, notification: Message) {
         let interested: Vec<_> = {
             let listeners = self.listeners();
-            let wants = |listener: &&Listener| wants(&listener.filter, &notification);
-            listeners.iter().filter(wants).map(|listener| (listener.id.clone(), Arc::clone(&listener.outlet))).collect()
+            let wants = |listener: &&Subscriber| wants(&listener.filter, &notification);
+            listeners.iter().filter(wants).map(|listener| (listener.id.clone(), Arc::clone(&listener.sink))).collect()
         };
-        for (id, outlet) in interested {
+        for (id, sink) in interested {
             if let Some(tagged) = tagged(&notification, &id) {
-                outlet.notify(link, tagged);
+                sink.notify(connection, tagged);
             }
         }
     }
 
-    fn ask(&self, link: &Arc<Link>, question: Message, _open: Option<Question>) {
-        link.refuse(&question, "no call is under way whose client could be asked");
+    fn ask(&self, connection: &Arc<Connection>, question: Message, _open: Option<Question>) {
+        connection.refuse(&question, "no call is under way whose client could be asked");
     }
 
     fn is_one_client(&self) -> bool {
         self.one_client.get().is_some()
     }
 
-    fn listed(&self, link: &Arc<Link>, changed: &[&'static str]) {
+    fn listed(&self, connection: &Arc<Connection>, changed: &[&'static str]) {
         for notification in changed.iter().filter_map(|name| Message::parse(build::notification(name, None)).ok()) {
-            self.notify(link, notification);
+            self.notify(connection, notification);
         }
     }
 
@@ -160,7 +160,7 @@ impl Outlet for Hub {
 
 /// Whether a filter lets a notification through.
 fn wants(filter: &[u8], notification: &Message) -> bool {
-    let filter = Object::of(filter);
+    let filter = JsonObject::of(filter);
     match notification.method() {
         "notifications/resources/updated" => {
             let uris = filter.get("resourceSubscriptions").unwrap_or_default();
@@ -174,7 +174,7 @@ fn wants(filter: &[u8], notification: &Message) -> bool {
 
 /// The notification with the mark of the subscription it comes on.
 fn tagged(notification: &Message, id: &Id) -> Option<Message> {
-    let mut whole = Object::of(notification.raw());
+    let mut whole = JsonObject::of(notification.raw());
     whole.change("params", |params| {
         params.change("_meta", |meta| {
             meta.set(SUBSCRIPTION_ID, id.json().to_vec());
@@ -184,12 +184,12 @@ fn tagged(notification: &Message, id: &Id) -> Option<Message> {
 }
 
 /// A modern client listens to a legacy server: acknowledged at once, then told what it asked for, until it goes.
-pub async fn listen(pool: &Pool, link: &Arc<Link>, call: &Call) -> Reply {
+pub async fn listen(pool: &ConnectionPool, connection: &Arc<Connection>, call: &GatewayCall) -> Reply {
     let id = call.request.id().cloned().unwrap_or_else(|| Id::number(0));
-    let asked = Object::of(call.request.field_json("notifications").unwrap_or(b"{}"));
-    let mut granted = Object::default();
+    let asked = JsonObject::of(call.request.field_json("notifications").unwrap_or(b"{}"));
+    let mut granted = JsonObject::default();
     for (name, _, capability) in LISTS {
-        if asked.get(name) == Some(b"true") && link.hello().is_some_and(|hello| hello.can(capability)) {
+        if asked.get(name) == Some(b"true") && connection.info().is_some_and(|info| info.can(capability)) {
             granted.set(name, "true");
         }
     }
@@ -197,40 +197,40 @@ pub async fn listen(pool: &Pool, link: &Arc<Link>, call: &Call) -> Reply {
         granted.set("resourceSubscriptions", uris);
         for span in scan::elements(uris, scan::Span { start: 0, end: uris.len() }) {
             let params = [br#"{"uri":"#.as_slice(), span.of(uris), b"}"].concat();
-            let _refused = link.ask("resources/subscribe", &params).await;
+            let _refused = connection.ask("resources/subscribe", &params).await;
         }
     }
-    let mut params = Object::default();
+    let mut params = JsonObject::default();
     params.set("notifications", granted.json());
     let acknowledged = build::notification("notifications/subscriptions/acknowledged", Some(&params.json()));
     if let Some(acknowledged) = Message::parse(acknowledged).ok().and_then(|message| tagged(&message, &id)) {
-        call.outlet.notify(link, acknowledged);
+        call.sink.notify(connection, acknowledged);
     }
-    let _listening = pool.hub.join(id.clone(), granted.json(), &call.outlet);
-    link.ended.cancelled().await;
-    let mut meta = Object::default();
+    let _listening = pool.hub.join(id.clone(), granted.json(), &call.sink);
+    connection.ended.cancelled().await;
+    let mut meta = JsonObject::default();
     meta.set(SUBSCRIPTION_ID, id.json().to_vec());
-    let mut result = Object::default();
+    let mut result = JsonObject::default();
     result.set("resultType", r#""complete""#).set("_meta", meta.json());
     crate::upstream::reply::answered(&result.json())
 }
 
-impl Hub {
+impl SubscriptionHub {
     /// Listens until the guard is dropped.
-    fn join(self: &Arc<Self>, id: Id, filter: Vec<u8>, outlet: &Arc<dyn Outlet>) -> Listening {
+    fn join(self: &Arc<Self>, id: Id, filter: Vec<u8>, sink: &Arc<dyn ClientSink>) -> Subscription {
         let mut listeners = self.listeners();
         let number = listeners.last().map_or(0, |last| last.number + 1);
-        listeners.push(Listener { id, filter, outlet: Arc::clone(outlet), number });
-        Listening { hub: Arc::clone(self), number }
+        listeners.push(Subscriber { id, filter, sink: Arc::clone(sink), number });
+        Subscription { hub: Arc::clone(self), number }
     }
 }
 
-struct Listening {
-    hub: Arc<Hub>,
+struct Subscription {
+    hub: Arc<SubscriptionHub>,
     number: u64,
 }
 
-impl Drop for Listening {
+impl Drop for Subscription {
     fn drop(&mut self) {
         self.hub.listeners().retain(|listener| listener.number != self.number);
     }

@@ -6,58 +6,63 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::park::{Running, Step};
-use super::pool::Pool;
+use super::input_required::{CallStep, ParkedCall};
+use super::pool::ConnectionPool;
 use super::subscribe;
-use crate::protocol::build::{self, Error};
-use crate::protocol::edit::{Object, quoted};
+use crate::protocol::build::{self, RpcError};
+use crate::protocol::edit::{JsonObject, quoted};
 use crate::protocol::names::{CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, MODERN, PROTOCOL_VERSION, SERVER_INFO};
-use crate::protocol::server_info::Hello;
-use crate::protocol::{Kind, Message};
-use crate::upstream::call::Call;
+use crate::protocol::server_info::ServerInfo;
+use crate::protocol::{Message, MessageKind};
+use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::{Refusal, Reply, answered, with_body};
-use crate::upstream::{Failure, Link, Server};
+use crate::upstream::{Connection, Server, UpstreamFailure};
 
 /// One call and its answer.
-pub async fn exchange(server: &Arc<Server>, pool: &Pool, link: Arc<Link>, call: &Call) -> Reply {
+pub async fn exchange(
+    server: &Arc<Server>,
+    pool: &ConnectionPool,
+    connection: Arc<Connection>,
+    call: &GatewayCall,
+) -> Reply {
     let request = &call.request;
-    let hello = link.hello().cloned();
+    let info = connection.info().cloned();
     match request.method() {
-        "server/discover" => answered(&discovered(hello.as_ref())),
-        "subscriptions/listen" => subscribe::listen(pool, &link, call).await,
-        "tools/call" | "prompts/get" | "resources/read" => ask(server, pool, link, call).await,
+        "server/discover" => answered(&discovered(info.as_ref())),
+        "subscriptions/listen" => subscribe::listen(pool, &connection, call).await,
+        "tools/call" | "prompts/get" | "resources/read" => ask(server, pool, connection, call).await,
         _ => {
             let request = legacy_request(request)?;
-            let answer = link.request(&Call { request, ..call.clone() }).await;
-            modern_answer(&call.request, hello.as_ref(), answer.map_err(|failure| failed(server, failure))?)
+            let answer = connection.request(&GatewayCall { request, ..call.clone() }).await;
+            modern_answer(&call.request, info.as_ref(), answer.map_err(|failure| failed(server, failure))?)
         }
     }
 }
 
-fn failed(server: &Server, failure: Failure) -> Refusal {
+fn failed(server: &Server, failure: UpstreamFailure) -> Refusal {
     Refusal::Failed(server.name.clone(), failure)
 }
 
 /// Whether the server may ask this client something, or talk to it about this call in particular.
 fn may_ask(request: &Message) -> bool {
-    let capabilities = Object::of(request.meta_json(CLIENT_CAPABILITIES).unwrap_or_default());
+    let capabilities = JsonObject::of(request.meta_json(CLIENT_CAPABILITIES).unwrap_or_default());
     let can_be_asked = capabilities.names().any(|name| matches!(name.as_ref(), "sampling" | "elicitation" | "roots"));
     can_be_asked || request.meta(LOG_LEVEL).is_some()
 }
 
 /// A call that may ask its client, from its beginning or from where it waits.
-async fn ask(server: &Arc<Server>, pool: &Pool, link: Arc<Link>, call: &Call) -> Reply {
-    let hello = link.hello().cloned();
+async fn ask(server: &Arc<Server>, pool: &ConnectionPool, connection: Arc<Connection>, call: &GatewayCall) -> Reply {
+    let info = connection.info().cloned();
     let mut running = match call.request.field_text("requestState") {
         Some(state) => {
             let Some(mut running) = pool.parked.take(&state) else {
                 let text = "requestState is not known here: used before, too old, or changed; make the call anew";
-                return Err(Error::new(build::INVALID_PARAMS, text).into());
+                return Err(RpcError::new(build::INVALID_PARAMS, text).into());
             };
             running.answer(call.request.field_json("inputResponses").unwrap_or(b"{}")).await;
             running
         }
-        None => begin(server, pool, link, call).await?,
+        None => begin(server, pool, connection, call).await?,
     };
     let begun_as = Arc::clone(&running.cancel);
     let step = {
@@ -73,17 +78,17 @@ async fn ask(server: &Arc<Server>, pool: &Pool, link: Arc<Link>, call: &Call) ->
         }
     };
     match step {
-        Step::Answered(answer) => {
+        CallStep::Answered(answer) => {
             let answer = answer.map_err(|failure| failed(server, failure))?;
             match running.undeclared().filter(|_| went_wrong(&answer)) {
                 Some(capability) => missing(&call.request, capability),
-                None => modern_answer(&call.request, hello.as_ref(), answer),
+                None => modern_answer(&call.request, info.as_ref(), answer),
             }
         }
-        Step::Asking => {
+        CallStep::Asking => {
             let questions = asked(&running);
             let state = pool.parked.hold(running);
-            let mut result = Object::default();
+            let mut result = JsonObject::default();
             result.set("resultType", r#""input_required""#).set("inputRequests", questions);
             result.set("requestState", quoted(&state));
             answered(&result.json())
@@ -92,34 +97,39 @@ async fn ask(server: &Arc<Server>, pool: &Pool, link: Arc<Link>, call: &Call) ->
 }
 
 fn went_wrong(answer: &Message) -> bool {
-    answer.kind() == Kind::Error || answer.field_json("isError") == Some(b"true")
+    answer.kind() == MessageKind::Error || answer.field_json("isError") == Some(b"true")
 }
 
 /// The answer of a server that cannot do without what its client has not declared, as the modern era writes it.
 fn missing(request: &Message, capability: &str) -> Reply {
     let text = format!("this needs the client capability {capability:?}, which the request does not declare");
-    let error = Error::new(build::MISSING_CAPABILITY, text).with(json!({"requiredCapabilities": {capability: {}}}));
-    Message::parse(build::error(request.id(), &error)).map_err(|reject| Error::from(&reject).into())
+    let error = RpcError::new(build::MISSING_CAPABILITY, text).with(json!({"requiredCapabilities": {capability: {}}}));
+    Message::parse(build::error(request.id(), &error)).map_err(|reject| RpcError::from(&reject).into())
 }
 
-async fn begin(server: &Arc<Server>, pool: &Pool, common: Arc<Link>, call: &Call) -> Result<Running, Refusal> {
-    let request = Call { request: legacy_request(&call.request)?, ..call.clone() };
+async fn begin(
+    server: &Arc<Server>,
+    pool: &ConnectionPool,
+    common: Arc<Connection>,
+    call: &GatewayCall,
+) -> Result<ParkedCall, Refusal> {
+    let request = GatewayCall { request: legacy_request(&call.request)?, ..call.clone() };
     if !may_ask(&call.request) {
-        return Ok(Running::start(common, None, &call.request, request));
+        return Ok(ParkedCall::start(common, None, &call.request, request));
     }
-    let (link, turn) = pool.alone(server, call).await.map_err(|failure| failed(server, failure))?;
+    let (connection, turn) = pool.alone(server, call).await.map_err(|failure| failed(server, failure))?;
     if let Some(level) = call.request.meta_json(LOG_LEVEL) {
         let params = [br#"{"level":"#.as_slice(), level, b"}"].concat();
-        let _not_every_server_logs = link.ask("logging/setLevel", &params).await;
+        let _not_every_server_logs = connection.ask("logging/setLevel", &params).await;
     }
-    Ok(Running::start(link, turn, &call.request, request))
+    Ok(ParkedCall::start(connection, turn, &call.request, request))
 }
 
 /// The server's questions as the modern era writes them.
-fn asked(running: &Running) -> Vec<u8> {
-    let mut questions = Object::default();
+fn asked(running: &ParkedCall) -> Vec<u8> {
+    let mut questions = JsonObject::default();
     for (key, question) in &running.questions {
-        let mut inner = Object::default();
+        let mut inner = JsonObject::default();
         inner.set("method", quoted(question.method()));
         if question.body().is_some() {
             inner.set("params", question.body_json());
@@ -131,9 +141,9 @@ fn asked(running: &Running) -> Vec<u8> {
 
 /// The request without what only the modern era knows.
 fn legacy_request(request: &Message) -> Reply {
-    let mut params = Object::of(request.body_json());
+    let mut params = JsonObject::of(request.body_json());
     params.remove("requestState").remove("inputResponses");
-    let mut meta = Object::of(request.field_json("_meta").unwrap_or_default());
+    let mut meta = JsonObject::of(request.field_json("_meta").unwrap_or_default());
     meta.remove(PROTOCOL_VERSION).remove(CLIENT_CAPABILITIES).remove(CLIENT_INFO).remove(LOG_LEVEL);
     if meta.is_empty() {
         params.remove("_meta");
@@ -144,22 +154,22 @@ fn legacy_request(request: &Message) -> Reply {
 }
 
 /// A legacy answer with what the modern era wants to see in it.
-fn modern_answer(request: &Message, hello: Option<&Hello>, answer: Message) -> Reply {
-    if answer.kind() == Kind::Error {
+fn modern_answer(request: &Message, info: Option<&ServerInfo>, answer: Message) -> Reply {
+    if answer.kind() == MessageKind::Error {
         let is_missing = request.method() == "resources/read" && answer.field_json("code") == Some(b"-32002");
         if !is_missing {
             return Ok(answer);
         }
         let uri = request.field_text("uri").unwrap_or_default();
         let text = answer.field_text("message").unwrap_or_default();
-        return Err(Error::new(build::INVALID_PARAMS, text).with(json!({"uri": uri})).into());
+        return Err(RpcError::new(build::INVALID_PARAMS, text).with(json!({"uri": uri})).into());
     }
-    let mut result = Object::of(answer.body_json());
+    let mut result = JsonObject::of(answer.body_json());
     result.set_default("resultType", r#""complete""#);
     if is_cacheable(request.method()) {
         result.set_default("ttlMs", "0").set_default("cacheScope", r#""private""#);
     }
-    if let Some(info) = hello.and_then(|hello| hello.field("serverInfo")) {
+    if let Some(info) = info.and_then(|info| info.field("serverInfo")) {
         result.change("_meta", |meta| {
             meta.set_default(SERVER_INFO, info);
         });
@@ -172,9 +182,9 @@ fn is_cacheable(method: &str) -> bool {
 }
 
 /// What `server/discover` says about a legacy server.
-pub fn discovered(hello: Option<&Hello>) -> Vec<u8> {
-    let field = |name| hello.and_then(|hello| hello.field(name));
-    let mut result = Object::default();
+pub fn discovered(info: Option<&ServerInfo>) -> Vec<u8> {
+    let field = |name| info.and_then(|info| info.field(name));
+    let mut result = JsonObject::default();
     result.set("resultType", r#""complete""#);
     result.set("supportedVersions", format!("[{}]", quoted(MODERN)));
     result.set("capabilities", field("capabilities").unwrap_or_else(|| "{}".into()));

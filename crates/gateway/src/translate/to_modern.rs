@@ -5,22 +5,22 @@ use std::sync::{Arc, PoisonError};
 
 use super::subscribe;
 use crate::client::session::Session;
-use crate::client::stream::Stream;
-use crate::protocol::build::{self, Error};
-use crate::protocol::edit::{self, Object, quoted};
+use crate::client::stream::ClientStream;
+use crate::protocol::build::{self, RpcError};
+use crate::protocol::edit::{self, JsonObject, quoted};
 use crate::protocol::names::{CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION};
-use crate::protocol::{Kind, Message, limits, scan};
-use crate::upstream::call::Call;
+use crate::protocol::{Message, MessageKind, limits, scan};
+use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::{Refusal, Reply, answered, parsed, with_body};
-use crate::upstream::{Link, Server};
+use crate::upstream::{Connection, Server};
 
 /// One call and its answer.
 pub async fn exchange(
     session: &Arc<Session>,
-    stream: &Arc<Stream>,
+    stream: &Arc<ClientStream>,
     server: &Arc<Server>,
-    link: &Arc<Link>,
-    call: &Call,
+    connection: &Arc<Connection>,
+    call: &GatewayCall,
 ) -> Reply {
     let request = &call.request;
     match request.method() {
@@ -32,29 +32,30 @@ pub async fn exchange(
         }
         "resources/subscribe" | "resources/unsubscribe" => {
             let Some(uri) = request.field_text("uri") else {
-                return Err(Error::new(build::INVALID_PARAMS, "\"uri\" is missing").into());
+                return Err(RpcError::new(build::INVALID_PARAMS, "\"uri\" is missing").into());
             };
-            subscribe::change(session, link, &uri, request.method() == "resources/subscribe");
+            subscribe::change(session, connection, &uri, request.method() == "resources/subscribe");
             answered(b"{}")
         }
-        _ => rounds(session, stream, server, link, call).await,
+        _ => rounds(session, stream, server, connection, call).await,
     }
 }
 
 /// Asks until the server needs no more input.
 async fn rounds(
     session: &Arc<Session>,
-    stream: &Arc<Stream>,
+    stream: &Arc<ClientStream>,
     server: &Arc<Server>,
-    link: &Arc<Link>,
-    call: &Call,
+    connection: &Arc<Connection>,
+    call: &GatewayCall,
 ) -> Reply {
     let mut params = modern_params(session, &call.request);
     for _ in 0..limits::INPUT_ROUNDS {
         let request = with_body(&call.request, &params)?;
-        let round = Call { request, ..call.clone() };
-        let round = server.mirror.settle(link, &round, server.sees_headers(link)).await?;
-        let answer = link.request(&round).await.map_err(|failure| Refusal::Failed(server.name.clone(), failure))?;
+        let round = GatewayCall { request, ..call.clone() };
+        let round = server.mirror.settle(connection, &round, server.sees_headers(connection)).await?;
+        let answer =
+            connection.request(&round).await.map_err(|failure| Refusal::Failed(server.name.clone(), failure))?;
         if answer.field_text("resultType").as_deref() != Some("input_required") {
             return legacy_answer(&call.request, answer);
         }
@@ -62,7 +63,7 @@ async fn rounds(
         let question = call.control.question();
         let responses = ask_client(session, stream, &answer).await?;
         drop(question);
-        let mut next = Object::of(&params);
+        let mut next = JsonObject::of(&params);
         next.set("inputResponses", responses);
         match answer.field_json("requestState") {
             Some(state) => next.set("requestState", state),
@@ -70,15 +71,16 @@ async fn rounds(
         };
         params = next.json();
     }
-    Err(Error::new(build::INTERNAL_ERROR, format!("the server asked for input {} times", limits::INPUT_ROUNDS)).into())
+    Err(RpcError::new(build::INTERNAL_ERROR, format!("the server asked for input {} times", limits::INPUT_ROUNDS))
+        .into())
 }
 
 /// The client's params with what a modern server wants to hear each time.
 fn modern_params(session: &Session, request: &Message) -> Vec<u8> {
-    let mut params = Object::of(request.body_json());
+    let mut params = JsonObject::of(request.body_json());
     params.change("_meta", |meta| {
-        if let Some(opening) = session.opening.get() {
-            let common = Object::of(&opening.meta);
+        if let Some(handshake) = session.handshake.get() {
+            let common = JsonObject::of(&handshake.meta);
             for name in [PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO] {
                 if let Some(value) = common.get(name) {
                     meta.set(name, value);
@@ -93,24 +95,28 @@ fn modern_params(session: &Session, request: &Message) -> Vec<u8> {
 }
 
 /// Puts the server's questions to the client, one by one, in the server's order.
-async fn ask_client(session: &Session, stream: &Stream, answer: &Message) -> Result<Vec<u8>, Refusal> {
-    let mut responses = Object::default();
+async fn ask_client(session: &Session, stream: &ClientStream, answer: &Message) -> Result<Vec<u8>, Refusal> {
+    let mut responses = JsonObject::default();
     let Some(questions) = answer.field("inputRequests") else { return Ok(responses.json()) };
     for question in scan::members(answer.raw(), questions) {
-        let asked = Object::of(question.value.of(answer.raw()));
+        let asked = JsonObject::of(question.value.of(answer.raw()));
         let key = scan::text(question.key.of(answer.raw())).unwrap_or_default();
         let method = asked.get("method").and_then(scan::text).unwrap_or_default();
         let reply = session.ask(stream, &method, asked.get("params").unwrap_or(b"{}")).await;
         match reply {
-            Some(reply) if reply.kind() == Kind::Result => responses.set(&key, reply.body_json()),
+            Some(reply) if reply.kind() == MessageKind::Result => responses.set(&key, reply.body_json()),
             Some(reply) => {
                 let text = reply.field_text("message").unwrap_or_default();
-                return Err(
-                    Error::new(build::INTERNAL_ERROR, format!("the client did not answer {method}: {text}")).into()
-                );
+                return Err(RpcError::new(
+                    build::INTERNAL_ERROR,
+                    format!("the client did not answer {method}: {text}"),
+                )
+                .into());
             }
             None => {
-                return Err(Error::new(build::INTERNAL_ERROR, format!("the client could not be asked {method}")).into());
+                return Err(
+                    RpcError::new(build::INTERNAL_ERROR, format!("the client could not be asked {method}")).into()
+                );
             }
         };
     }
@@ -119,7 +125,7 @@ async fn ask_client(session: &Session, stream: &Stream, answer: &Message) -> Res
 
 /// A modern answer without what only the modern era knows.
 fn legacy_answer(request: &Message, answer: Message) -> Reply {
-    if answer.kind() == Kind::Error {
+    if answer.kind() == MessageKind::Error {
         let is_missing = request.method() == "resources/read" && answer.field_json("code") == Some(b"-32602");
         let Some(code) = answer.field("code").filter(|_| is_missing) else { return Ok(answer) };
         return parsed(edit::splice(answer.raw(), &mut [(code, b"-32002")]));
@@ -128,7 +134,7 @@ fn legacy_answer(request: &Message, answer: Message) -> Reply {
     if !is_known {
         return Ok(answer);
     }
-    let mut result = Object::of(answer.body_json());
+    let mut result = JsonObject::of(answer.body_json());
     result.remove("resultType").remove("ttlMs").remove("cacheScope");
     with_body(&answer, &result.json())
 }

@@ -10,15 +10,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::protocol::Message;
 use crate::protocol::names::Era;
-use crate::upstream::Link;
+use crate::upstream::Connection;
 
 /// The way to the client that a server's messages take.
-pub trait Outlet: Send + Sync {
+pub trait ClientSink: Send + Sync {
     /// A notification for the client.
-    fn notify(&self, link: &Arc<Link>, notification: Message);
-    /// A question for the client; the answer goes back over `link`. Whoever keeps the question open keeps `open`: while it
+    fn notify(&self, connection: &Arc<Connection>, notification: Message);
+    /// A question for the client; the answer goes back over `connection`. Whoever keeps the question open keeps `open`: while it
     /// lives, the clock of the call stands still.
-    fn ask(&self, link: &Arc<Link>, question: Message, open: Option<Question>);
+    fn ask(&self, connection: &Arc<Connection>, question: Message, open: Option<Question>);
     /// Whether the client can be asked something while this call runs.
     fn can_be_asked(&self) -> bool {
         false
@@ -41,7 +41,7 @@ pub trait Outlet: Send + Sync {
     }
     /// The lists of the server were read by the gateway; `changed` are the notifications about those that are not what
     /// clients were shown before.
-    fn listed(&self, _link: &Arc<Link>, _changed: &[&'static str]) {}
+    fn listed(&self, _link: &Arc<Connection>, _changed: &[&'static str]) {}
     /// The era of the clients behind it.
     fn era(&self) -> Era {
         Era::Legacy
@@ -52,13 +52,13 @@ pub trait Outlet: Send + Sync {
 
 /// One call on its way through the gateway.
 #[derive(Clone)]
-pub struct Call {
+pub struct GatewayCall {
     /// The request as the client wrote it.
     pub request: Message,
     /// Where messages go that belong to this call.
-    pub outlet: Arc<dyn Outlet>,
+    pub sink: Arc<dyn ClientSink>,
     /// How it is called off.
-    pub cancel: Arc<Cancel>,
+    pub cancel: Arc<CallCancel>,
     /// Arguments that the client mirrored into headers; `None` if it is not one that does.
     pub mirrored: Option<Vec<(HeaderName, HeaderValue)>>,
     /// The name that a modern client has by the secret it gave; empty if it gave none.
@@ -68,15 +68,15 @@ pub struct Call {
     /// How it is told that its client is being asked, or has gone.
     pub control: Arc<CallControl>,
     /// Who wants to know that its answer was delivered.
-    pub receipt: Arc<Receipt>,
+    pub receipt: Arc<DeliveryReceipt>,
 }
 
-impl Call {
+impl GatewayCall {
     /// A call of a client, or of our own.
-    pub fn new(request: Message, outlet: Arc<dyn Outlet>) -> Self {
+    pub fn new(request: Message, sink: Arc<dyn ClientSink>) -> Self {
         Self {
             request,
-            outlet,
+            sink,
             cancel: Arc::default(),
             mirrored: None,
             client: Arc::default(),
@@ -89,12 +89,12 @@ impl Call {
 
 /// Tells the ledger that the answer to a call was written to a client that is there to read it.
 #[derive(Default)]
-pub struct Receipt {
+pub struct DeliveryReceipt {
     wanted: OnceLock<Box<dyn Fn() + Send + Sync>>,
     taken: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
-impl Receipt {
+impl DeliveryReceipt {
     /// Who wants to be told.
     pub fn want(&self, told: impl Fn() + Send + Sync + 'static) {
         let _once = self.wanted.set(Box::new(told));
@@ -123,7 +123,7 @@ impl Receipt {
     }
 }
 
-impl std::fmt::Debug for Receipt {
+impl std::fmt::Debug for DeliveryReceipt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Receipt").field("is_wanted", &self.wanted.get().is_some()).finish()
     }
@@ -131,12 +131,12 @@ impl std::fmt::Debug for Receipt {
 
 /// Calls a call off, with the client's own words.
 #[derive(Debug, Default)]
-pub struct Cancel {
+pub struct CallCancel {
     token: CancellationToken,
     params: OnceLock<Bytes>,
 }
 
-impl Cancel {
+impl CallCancel {
     /// Calls it off; `params` are those of the client's `notifications/cancelled`.
     pub fn cancel(&self, params: Bytes) {
         let _first_wins = self.params.set(params);
@@ -159,15 +159,15 @@ impl Cancel {
     }
 }
 
-/// An outlet that leads nowhere: for requests of our own.
+/// A sink that leads nowhere: for requests of our own.
 #[derive(Debug)]
-pub struct Nowhere;
+pub struct NoClient;
 
-impl Outlet for Nowhere {
-    fn notify(&self, _link: &Arc<Link>, _notification: Message) {}
+impl ClientSink for NoClient {
+    fn notify(&self, _link: &Arc<Connection>, _notification: Message) {}
 
-    fn ask(&self, link: &Arc<Link>, question: Message, _open: Option<Question>) {
-        link.refuse(&question, "no client is connected that could be asked");
+    fn ask(&self, connection: &Arc<Connection>, question: Message, _open: Option<Question>) {
+        connection.refuse(&question, "no client is connected that could be asked");
     }
 
     fn is_nobody(&self) -> bool {

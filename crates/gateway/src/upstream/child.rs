@@ -17,12 +17,12 @@ use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::pipe::{self, Pipe};
-use super::said::{self, Said};
-use super::{Failure, Link, Server, Wire, mark};
+use super::pipe::{self, PipeWriter};
+use super::stderr::{self, StderrTail};
+use super::{Connection, Server, UpstreamFailure, Wire, orphans};
 use crate::config::Transport;
 use crate::protocol::limits;
-use crate::upstream::call::Outlet;
+use crate::upstream::call::ClientSink;
 
 /// What a child gets of our environment when it is not ours to hand on whole.
 const PASSED_ON: [&str; 7] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG"];
@@ -52,26 +52,30 @@ pub fn become_server(parent: u32, command: &[String]) -> io::Error {
 }
 
 /// Starts a server's process and opens a conversation with it.
-pub async fn start(server: &Server, transport: &Transport, general: Arc<dyn Outlet>) -> Result<Arc<Link>, Failure> {
+pub async fn start(
+    server: &Server,
+    transport: &Transport,
+    general: Arc<dyn ClientSink>,
+) -> Result<Arc<Connection>, UpstreamFailure> {
     let lifecycle = &server.lifecycle;
     let place = server.processes.place().await?;
-    let mark = mark::next();
+    let mark = orphans::next();
     let mut child = spawn(transport, mark.as_deref())?;
     let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
-        return Err(Failure::Unreachable("its pipes could not be opened".to_owned()));
+        return Err(UpstreamFailure::Unreachable("its pipes could not be opened".to_owned()));
     };
     let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
     let running = child.id().map(|pid| server.status.process(pid));
-    let said = Arc::new(Said::new(&server.name, transport, &server.secrets, &server.status));
-    let heard = tokio::spawn(said::listen(stderr, Arc::clone(&said)));
-    let (pipe, outgoing) = Pipe::new();
+    let said = Arc::new(StderrTail::new(&server.name, transport, &server.secrets, &server.status));
+    let heard = tokio::spawn(stderr::listen(stderr, Arc::clone(&said)));
+    let (pipe, outgoing) = PipeWriter::new();
     let ended = lifecycle.ended.child_token();
-    let link = Link::new(&server.name, Wire::Pipe(pipe), general, ended.clone());
-    server.processes.note(&link);
+    let connection = Connection::new(&server.name, Wire::Pipe(pipe), general, ended.clone());
+    server.processes.note(&connection);
     let writing = CancellationToken::new();
     lifecycle.spawn(pipe::write_lines(outgoing, stdin, writing.clone()));
-    let (weak, status) = (Arc::downgrade(&link), Arc::clone(&server.status));
+    let (weak, status) = (Arc::downgrade(&connection), Arc::clone(&server.status));
     lifecycle.spawn(async move {
         let reader = pipe::read_lines(stdout, weak.clone(), |line| said.noise(line));
         let exit = supervise(&mut child, reader, (heard, &said), weak, (ended, writing)).await;
@@ -82,12 +86,12 @@ pub async fn start(server: &Server, transport: &Transport, general: Arc<dyn Outl
         stop(&mut child, group, mark.as_deref()).await;
         drop((place, running));
     });
-    Ok(link)
+    Ok(connection)
 }
 
-fn spawn(transport: &Transport, mark: Option<&str>) -> Result<Child, Failure> {
+fn spawn(transport: &Transport, mark: Option<&str>) -> Result<Child, UpstreamFailure> {
     let Transport::Stdio { command, args, env, cwd, inherit_env } = transport else {
-        return Err(Failure::Unreachable("it is no command".to_owned()));
+        return Err(UpstreamFailure::Unreachable("it is no command".to_owned()));
     };
     let variables: Vec<_> = if *inherit_env {
         std::env::vars_os().collect()
@@ -96,14 +100,14 @@ fn spawn(transport: &Transport, mark: Option<&str>) -> Result<Child, Failure> {
     };
     let own = env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value.expose())));
     // A server may be configured without the mark: then what it starts in sessions of their own stays.
-    let mark = mark.map(|mark| (OsString::from(mark::VARIABLE), OsString::from(mark)));
+    let mark = mark.map(|mark| (OsString::from(orphans::VARIABLE), OsString::from(mark)));
     let variables: Vec<_> = variables.into_iter().chain(mark).chain(own).collect();
     let path = variables.iter().rfind(|(name, _)| name == "PATH").map(|(_, path)| path.clone()).unwrap_or_default();
     if let Some(folder) = transport.missing_folder() {
-        return Err(Failure::Impossible(format!("there is no folder {folder:?}, which is its cwd")));
+        return Err(UpstreamFailure::Impossible(format!("there is no folder {folder:?}, which is its cwd")));
     }
     let program = find(command, cwd.as_deref(), &path)
-        .ok_or_else(|| Failure::Impossible(format!("there is no program {command:?}")))?;
+        .ok_or_else(|| UpstreamFailure::Impossible(format!("there is no program {command:?}")))?;
     let mut process = match LAUNCHER.get() {
         Some(launcher) => {
             super::watcher::start(launcher);
@@ -118,7 +122,7 @@ fn spawn(transport: &Transport, mark: Option<&str>) -> Result<Child, Failure> {
     if let Some(cwd) = cwd {
         process.current_dir(cwd);
     }
-    process.spawn().map_err(|error| Failure::Unreachable(format!("cannot start {command:?}: {error}")))
+    process.spawn().map_err(|error| UpstreamFailure::Unreachable(format!("cannot start {command:?}: {error}")))
 }
 
 /// The file of a command: as a shell would find it, so that a missing one is told before anything starts.
@@ -135,20 +139,20 @@ fn find(command: &str, cwd: Option<&Path>, path: &OsString) -> Option<PathBuf> {
 /// Lives as long as the conversation does. How the process ended, if it did so by itself.
 async fn supervise(
     child: &mut Child,
-    reader: impl Future<Output = Failure>,
-    (heard, said): (JoinHandle<()>, &Said),
-    link: Weak<Link>,
-    (link_ended, writing): (CancellationToken, CancellationToken),
+    reader: impl Future<Output = UpstreamFailure>,
+    (heard, said): (JoinHandle<()>, &StderrTail),
+    connection: Weak<Connection>,
+    (connection_ended, writing): (CancellationToken, CancellationToken),
 ) -> Option<String> {
     tokio::pin!(reader);
     let why = tokio::select! {
         biased;
-        why = link_ended.run_until_cancelled(reader.as_mut()) => why,
+        why = connection_ended.run_until_cancelled(reader.as_mut()) => why,
         // What it said before it ended is read; what it started may hold the pipe open for ever.
         _ = child.wait() => {
             let rest = tokio::time::timeout(LAST_WORDS, reader);
-            let rest = link_ended.run_until_cancelled(rest).await;
-            rest.map(|read| read.unwrap_or_else(|_| Failure::Lost("its process ended".to_owned())))
+            let rest = connection_ended.run_until_cancelled(rest).await;
+            rest.map(|read| read.unwrap_or_else(|_| UpstreamFailure::Lost("its process ended".to_owned())))
         }
     };
     writing.cancel();
@@ -156,11 +160,13 @@ async fn supervise(
     let exit = tokio::time::timeout(LAST_WORDS, child.wait()).await.ok().and_then(Result::ok);
     let _in_time = tokio::time::timeout(LAST_WORDS, heard).await;
     let was_alone = why.is_some();
-    if let Some(link) = link.upgrade() {
-        link.lose(match (why, exit) {
-            (Some(Failure::Lost(_)), Some(exit)) => Failure::Lost(format!("its process ended ({exit}){}", said.last())),
+    if let Some(connection) = connection.upgrade() {
+        connection.lose(match (why, exit) {
+            (Some(UpstreamFailure::Lost(_)), Some(exit)) => {
+                UpstreamFailure::Lost(format!("its process ended ({exit}){}", said.last()))
+            }
             (Some(why), _) => why,
-            (None, _) => Failure::Lost("the session was closed".to_owned()),
+            (None, _) => UpstreamFailure::Lost("the session was closed".to_owned()),
         });
     }
     exit.filter(|_| was_alone).map(|exit| exit.to_string())
@@ -180,6 +186,6 @@ async fn stop(child: &mut Child, group: Option<Pid>, mark: Option<&str>) {
         let _gone = child.wait().await;
     }
     if let Some(mark) = mark {
-        mark::end(mark).await;
+        orphans::end(mark).await;
     }
 }

@@ -3,11 +3,11 @@
 use http::Uri;
 use http::uri::{Authority, PathAndQuery, Scheme};
 
-use super::Failure;
+use super::UpstreamFailure;
 
 /// The address that `said` is, seen from `url`. Whoever could name another origin could have the operator's headers.
-pub(super) fn of(url: &Uri, said: &[u8]) -> Result<Uri, Failure> {
-    let refuse = |why: &str| Failure::Handshake(format!("the address it names for messages {why}"));
+pub(super) fn of(url: &Uri, said: &[u8]) -> Result<Uri, UpstreamFailure> {
+    let refuse = |why: &str| UpstreamFailure::Handshake(format!("the address it names for messages {why}"));
     let said = std::str::from_utf8(said).map_err(|_| refuse("is not UTF-8"))?.trim();
     let said = said.split('#').next().unwrap_or_default();
     let scheme = url.scheme_str().unwrap_or_default();

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use seawall::{Code, Disposition};
+use seawall::{Disposition, ErrorCode};
 use serde_json::json;
 
 use crate::protocol::Reject;
-use crate::protocol::build::{self, Error};
+use crate::protocol::build::{self, RpcError};
 
 /// What went wrong between us and a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
+pub enum UpstreamFailure {
     /// It could not be started or reached: nothing was sent.
     #[error("could not be reached: {0}")]
     Unreachable(String),
@@ -68,7 +68,7 @@ pub enum Failure {
         /// Its number.
         incident: u64,
         /// What it was.
-        failure: Box<Failure>,
+        failure: Box<UpstreamFailure>,
     },
     /// The call was called off before it was sent.
     #[error("was not asked: the call was cancelled before that")]
@@ -105,7 +105,7 @@ pub fn seconds(duration: Duration) -> u64 {
     duration.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX)
 }
 
-impl Failure {
+impl UpstreamFailure {
     /// Whether trying again by ourselves makes no sense: somebody has to change something.
     pub fn is_final(&self) -> bool {
         // An address that nobody answers at today may be answered tomorrow.
@@ -138,15 +138,15 @@ impl Failure {
     }
 
     /// The failure as a JSON-RPC error about `server`.
-    pub fn error(&self, server: &str) -> Error {
+    pub fn error(&self, server: &str) -> RpcError {
         let code = if matches!(self, Self::Full | Self::NoRoom(_)) { build::OVERLOADED } else { build::SERVER_LOST };
         let meaning = seawall::classify(&self.signals());
-        let cause = Code::of(meaning.cause);
+        let cause = ErrorCode::of(meaning.cause);
         let mut data = json!({"code": cause.as_str(), "retryable": cause.is_retryable(), "server": server});
         if let Some(wait) = meaning.retry_after {
             data["retryAfter"] = seconds(wait).max(1).into();
         }
-        Error::new(code, format!("server {server:?} {self}")).with(data)
+        RpcError::new(code, format!("server {server:?} {self}")).with(data)
     }
 }
 
@@ -156,20 +156,20 @@ mod tests {
 
     #[test]
     fn an_error_says_what_a_client_can_branch_on() {
-        let starting = Failure::Starting(Duration::from_millis(2100));
+        let starting = UpstreamFailure::Starting(Duration::from_millis(2100));
         let data = json!({"code": "SERVER_STARTING", "retryable": true, "server": "gh", "retryAfter": 3});
         assert_eq!(starting.error("gh").data, Some(data));
-        let denied = Failure::Status { status: 403, text: String::new(), retry_after: None };
+        let denied = UpstreamFailure::Status { status: 403, text: String::new(), retry_after: None };
         let data = json!({"code": "DENIED", "retryable": false, "server": "gh"});
         assert_eq!(denied.error("gh").data, Some(data));
     }
 
     #[test]
     fn what_fails_before_the_request_is_sent_was_not_executed() {
-        let refused = || Failure::Status { status: 401, text: String::new(), retry_after: None };
+        let refused = || UpstreamFailure::Status { status: 401, text: String::new(), retry_after: None };
         assert!(!refused().was_not_sent());
         assert!(refused().before_sending().was_not_sent());
         assert_eq!(refused().before_sending().to_string(), "could not be reached: it answered with HTTP status 401");
-        assert_eq!(Failure::Full.before_sending(), Failure::Full);
+        assert_eq!(UpstreamFailure::Full.before_sending(), UpstreamFailure::Full);
     }
 }

@@ -12,18 +12,18 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tokio::time::Instant;
 
-use super::http::Http;
-use super::{Failure, Link, Server, Wire, beginning, child, sse, ws};
+use super::http::HttpConnection;
+use super::{Connection, Server, UpstreamFailure, Wire, beginning, child, sse, websocket};
 use crate::config::{Secret, Transport};
-use crate::protocol::edit::{Object, quoted};
+use crate::protocol::edit::{JsonObject, quoted};
 use crate::protocol::names::{self, CLIENT_CAPABILITIES, CLIENT_INFO, Era, MODERN, PROTOCOL_VERSION};
-use crate::protocol::server_info::Hello;
-use crate::protocol::{Kind, Message, hash, limits, scan};
-use crate::upstream::call::Outlet;
+use crate::protocol::server_info::ServerInfo;
+use crate::protocol::{Message, MessageKind, hash, limits, scan};
+use crate::upstream::call::ClientSink;
 
 /// What a client brings to a handshake.
 #[derive(Clone, Debug)]
-pub struct Opening {
+pub struct HandshakeParams {
     /// The era to try first.
     pub prefer: Era,
     /// The params of `initialize`.
@@ -32,17 +32,17 @@ pub struct Opening {
     pub meta: Bytes,
 }
 
-impl Opening {
+impl HandshakeParams {
     /// The revision that the client asked for.
     pub fn version(&self) -> String {
         let version =
-            Object::of(&self.initialize).get("protocolVersion").and_then(scan::text).map(|text| text.into_owned());
+            JsonObject::of(&self.initialize).get("protocolVersion").and_then(scan::text).map(|text| text.into_owned());
         version.unwrap_or_default()
     }
 
     /// The name under which is remembered what a server says to clients like this one.
     pub fn key(&self, server: &Server) -> String {
-        let params = Object::of(&self.initialize);
+        let params = JsonObject::of(&self.initialize);
         let era = if self.prefer == Era::Modern { b"modern" } else { b"legacy" };
         let part = |name| params.get(name).unwrap_or_default();
         let client = hash::key(&[era, part("protocolVersion"), part("capabilities")]);
@@ -51,47 +51,54 @@ impl Opening {
 }
 
 /// How a try to shake hands ended.
-enum Tried {
-    Agreed(Hello),
+enum HandshakeAttempt {
+    Agreed(ServerInfo),
     /// The server does not speak this era, or says nothing at all.
-    NotSpoken(Failure),
+    NotSpoken(UpstreamFailure),
 }
 
 /// Why no conversation began.
-struct Refused {
-    failure: Failure,
+struct HandshakeRefused {
+    failure: UpstreamFailure,
     /// The address takes no POST in either era, which is how a server answers that speaks SSE only.
     takes_no_post: bool,
 }
 
-impl From<Failure> for Refused {
-    fn from(failure: Failure) -> Self {
+impl From<UpstreamFailure> for HandshakeRefused {
+    fn from(failure: UpstreamFailure) -> Self {
         Self { failure, takes_no_post: false }
     }
 }
 
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Self {
+impl From<HandshakeRefused> for UpstreamFailure {
+    fn from(refused: HandshakeRefused) -> Self {
         refused.failure
     }
 }
 
 impl Server {
     /// Tries once to open a conversation; what belongs to no call goes to `general`.
-    pub(super) async fn shake(&self, opening: &Opening, general: &Arc<dyn Outlet>) -> Result<Arc<Link>, Failure> {
-        let Some(older) = &self.older else { return Ok(self.begin(&self.transport, opening, general).await?) };
+    pub(super) async fn shake(
+        &self,
+        handshake: &HandshakeParams,
+        general: &Arc<dyn ClientSink>,
+    ) -> Result<Arc<Connection>, UpstreamFailure> {
+        let Some(older) = &self.older else { return Ok(self.begin(&self.transport, handshake, general).await?) };
         if self.is_older.load(Ordering::Acquire) {
-            match self.begin(older, opening, general).await {
+            match self.begin(older, handshake, general).await {
                 // It was renewed since: it is asked from the start.
-                Err(Refused { failure: Failure::Status { .. } | Failure::Handshake(_), .. }) => {
+                Err(HandshakeRefused {
+                    failure: UpstreamFailure::Status { .. } | UpstreamFailure::Handshake(_),
+                    ..
+                }) => {
                     self.is_older.store(false, Ordering::Release);
                 }
                 opened => return Ok(opened?),
             }
         }
-        match self.begin(&self.transport, opening, general).await {
-            Err(Refused { failure, takes_no_post: true }) => {
-                let opened = self.begin(older, opening, general).await;
+        match self.begin(&self.transport, handshake, general).await {
+            Err(HandshakeRefused { failure, takes_no_post: true }) => {
+                let opened = self.begin(older, handshake, general).await;
                 self.is_older.store(opened.is_ok(), Ordering::Release);
                 opened.map_err(|again| neither(&failure, again.failure))
             }
@@ -103,59 +110,66 @@ impl Server {
     async fn begin(
         &self,
         transport: &Transport,
-        opening: &Opening,
-        general: &Arc<dyn Outlet>,
-    ) -> Result<Arc<Link>, Refused> {
+        handshake: &HandshakeParams,
+        general: &Arc<dyn ClientSink>,
+    ) -> Result<Arc<Connection>, HandshakeRefused> {
         let is_sse = matches!(transport, Transport::Sse { .. });
-        let first = if is_sse { Era::Legacy } else { self.only_speaks().unwrap_or(opening.prefer) };
-        let link = self.connect(transport, general).await?;
+        let first = if is_sse { Era::Legacy } else { self.only_speaks().unwrap_or(handshake.prefer) };
+        let connection = self.connect(transport, general).await?;
         let time = HandshakeTime::of(transport);
-        let refused = match greet(&link, first, opening, time.within(probe_time(first))).await? {
-            Tried::Agreed(hello) => return Ok(self.agreed(link, hello)),
-            Tried::NotSpoken(failure) => failure,
+        let refused = match greet(&connection, first, handshake, time.within(probe_time(first))).await? {
+            HandshakeAttempt::Agreed(info) => return Ok(self.agreed(connection, info)),
+            HandshakeAttempt::NotSpoken(failure) => failure,
         };
         if time.is_over() {
-            link.close().await;
+            connection.close().await;
             return Err(refused.into());
         }
         // Some servers end when they are asked what they do not know.
-        let link = if link.is_alive() { link } else { self.connect(transport, general).await? };
+        let connection = if connection.is_alive() { connection } else { self.connect(transport, general).await? };
         let second = other(first);
-        let refused_again = match greet(&link, second, opening, time.within(limits::HANDSHAKE)).await? {
-            Tried::Agreed(hello) => {
+        let refused_again = match greet(&connection, second, handshake, time.within(limits::HANDSHAKE)).await? {
+            HandshakeAttempt::Agreed(info) => {
                 self.note_only(second);
-                return Ok(self.agreed(link, hello));
+                return Ok(self.agreed(connection, info));
             }
-            Tried::NotSpoken(failure) => failure,
+            HandshakeAttempt::NotSpoken(failure) => failure,
         };
-        if matches!(refused, Failure::Silent(_))
+        if matches!(refused, UpstreamFailure::Silent(_))
             && !time.is_over()
-            && let Tried::Agreed(hello) = greet(&link, first, opening, time.within(limits::HANDSHAKE)).await?
+            && let HandshakeAttempt::Agreed(info) =
+                greet(&connection, first, handshake, time.within(limits::HANDSHAKE)).await?
         {
-            return Ok(self.agreed(link, hello));
+            return Ok(self.agreed(connection, info));
         }
-        link.close().await;
+        connection.close().await;
         let takes_no_post = is_no_post(&refused) && is_no_post(&refused_again);
-        Err(Refused { failure: refused, takes_no_post })
+        Err(HandshakeRefused { failure: refused, takes_no_post })
     }
 
-    fn agreed(&self, link: Arc<Link>, hello: Hello) -> Arc<Link> {
-        link.agree(hello, self);
-        link
+    fn agreed(&self, connection: Arc<Connection>, info: ServerInfo) -> Arc<Connection> {
+        connection.agree(info, self);
+        connection
     }
 
-    async fn connect(&self, transport: &Transport, general: &Arc<dyn Outlet>) -> Result<Arc<Link>, Failure> {
+    async fn connect(
+        &self,
+        transport: &Transport,
+        general: &Arc<dyn ClientSink>,
+    ) -> Result<Arc<Connection>, UpstreamFailure> {
         let general = Arc::clone(general);
         match transport {
             Transport::Stdio { .. } => child::start(self, transport, general).await,
             Transport::Http { url, headers, .. } => {
                 let ended = self.lifecycle.ended.child_token();
-                let http = Http::new(self.http.get()?, url.clone(), header_map(headers)?, ended.clone());
-                Ok(Link::new(&self.name, Wire::Http(Box::new(http)), general, ended))
+                let http = HttpConnection::new(self.http.get()?, url.clone(), header_map(headers)?, ended.clone());
+                Ok(Connection::new(&self.name, Wire::Http(Box::new(http)), general, ended))
             }
             Transport::Sse { url, headers } => sse::open(self, url, header_map(headers)?, general).await,
-            Transport::Ws { url, headers } => ws::open(self, url, header_map(headers)?, general).await,
-            Transport::Incomplete { .. } => Err(Failure::Impossible(transport.why_incomplete().unwrap_or_default())),
+            Transport::Ws { url, headers } => websocket::open(self, url, header_map(headers)?, general).await,
+            Transport::Incomplete { .. } => {
+                Err(UpstreamFailure::Impossible(transport.why_incomplete().unwrap_or_default()))
+            }
         }
     }
 }
@@ -181,17 +195,17 @@ impl HandshakeTime {
 }
 
 /// The server speaks neither streamable HTTP nor SSE; if that is why, both reasons are told.
-fn neither(http: &Failure, sse: Failure) -> Failure {
+fn neither(http: &UpstreamFailure, sse: UpstreamFailure) -> UpstreamFailure {
     match sse {
-        Failure::Status { .. } | Failure::Handshake(_) => {
-            Failure::Handshake(format!("as streamable HTTP it {http}; as SSE it {sse}"))
+        UpstreamFailure::Status { .. } | UpstreamFailure::Handshake(_) => {
+            UpstreamFailure::Handshake(format!("as streamable HTTP it {http}; as SSE it {sse}"))
         }
         sse => sse,
     }
 }
 
-fn is_no_post(failure: &Failure) -> bool {
-    matches!(failure, Failure::Status { status: 400 | 404 | 405, .. })
+fn is_no_post(failure: &UpstreamFailure) -> bool {
+    matches!(failure, UpstreamFailure::Status { status: 400 | 404 | 405, .. })
 }
 
 fn other(era: Era) -> Era {
@@ -206,30 +220,37 @@ fn probe_time(era: Era) -> Duration {
 }
 
 /// Shakes hands in one era.
-async fn greet(link: &Arc<Link>, era: Era, opening: &Opening, time: Duration) -> Result<Tried, Failure> {
-    let discover = [br#"{"_meta":"#.as_slice(), &opening.meta, b"}"].concat();
+async fn greet(
+    connection: &Arc<Connection>,
+    era: Era,
+    handshake: &HandshakeParams,
+    time: Duration,
+) -> Result<HandshakeAttempt, UpstreamFailure> {
+    let discover = [br#"{"_meta":"#.as_slice(), &handshake.meta, b"}"].concat();
     let asked = async {
         match era {
-            Era::Legacy => link.ask("initialize", &opening.initialize).await,
-            Era::Modern => link.ask("server/discover", &discover).await,
+            Era::Legacy => connection.ask("initialize", &handshake.initialize).await,
+            Era::Modern => connection.ask("server/discover", &discover).await,
         }
     };
     match tokio::time::timeout(time, asked).await {
-        Ok(Ok(answer)) if answer.kind() == Kind::Result => Ok(understood(era, &answer)),
+        Ok(Ok(answer)) if answer.kind() == MessageKind::Result => Ok(understood(era, &answer)),
         Ok(Ok(answer)) => {
             let text = answer.field_text("message").unwrap_or_default();
-            Ok(Tried::NotSpoken(Failure::Handshake(beginning(&text))))
+            Ok(HandshakeAttempt::NotSpoken(UpstreamFailure::Handshake(beginning(&text))))
         }
-        Ok(Err(failure @ Failure::Status { status: 400 | 404 | 405 | 406 | 415, .. })) => Ok(Tried::NotSpoken(failure)),
-        Ok(Err(failure @ Failure::Lost(_))) => Ok(Tried::NotSpoken(failure)),
+        Ok(Err(failure @ UpstreamFailure::Status { status: 400 | 404 | 405 | 406 | 415, .. })) => {
+            Ok(HandshakeAttempt::NotSpoken(failure))
+        }
+        Ok(Err(failure @ UpstreamFailure::Lost(_))) => Ok(HandshakeAttempt::NotSpoken(failure)),
         Ok(Err(failure)) => Err(failure),
-        Err(_) => Ok(Tried::NotSpoken(Failure::Silent(time))),
+        Err(_) => Ok(HandshakeAttempt::NotSpoken(UpstreamFailure::Silent(time))),
     }
 }
 
-fn understood(era: Era, answer: &Message) -> Tried {
+fn understood(era: Era, answer: &Message) -> HandshakeAttempt {
     let Some(body) = answer.body() else {
-        return Tried::NotSpoken(Failure::Handshake("an answer without a result".to_owned()));
+        return HandshakeAttempt::NotSpoken(UpstreamFailure::Handshake("an answer without a result".to_owned()));
     };
     let result = answer.slice(body);
     let version = match era {
@@ -241,16 +262,18 @@ fn understood(era: Era, answer: &Message) -> Tried {
         }),
     };
     match version {
-        Some(version) => Tried::Agreed(Hello { era, version, result }),
-        None => Tried::NotSpoken(Failure::Handshake("it names no protocol version that is known here".to_owned())),
+        Some(version) => HandshakeAttempt::Agreed(ServerInfo { era, version, result }),
+        None => HandshakeAttempt::NotSpoken(UpstreamFailure::Handshake(
+            "it names no protocol version that is known here".to_owned(),
+        )),
     }
 }
 
-fn header_map(headers: &[(http::HeaderName, Secret)]) -> Result<HeaderMap, Failure> {
+fn header_map(headers: &[(http::HeaderName, Secret)]) -> Result<HeaderMap, UpstreamFailure> {
     let mut map = HeaderMap::new();
     for (name, value) in headers {
         let mut value = http::HeaderValue::from_str(value.expose()).map_err(|_| {
-            Failure::Impossible(format!("the configured header {name} has a value that cannot be sent"))
+            UpstreamFailure::Impossible(format!("the configured header {name} has a value that cannot be sent"))
         })?;
         value.set_sensitive(true);
         map.insert(name.clone(), value);
@@ -260,8 +283,8 @@ fn header_map(headers: &[(http::HeaderName, Secret)]) -> Result<HeaderMap, Failu
 
 /// The `_meta` of every modern request that is made for a client with these `initialize` params.
 pub fn meta(initialize: &[u8]) -> Bytes {
-    let params = Object::of(initialize);
-    let mut meta = Object::default();
+    let params = JsonObject::of(initialize);
+    let mut meta = JsonObject::default();
     meta.set(PROTOCOL_VERSION, quoted(MODERN));
     meta.set(CLIENT_CAPABILITIES, params.get("capabilities").unwrap_or(b"{}"));
     if let Some(info) = params.get("clientInfo") {

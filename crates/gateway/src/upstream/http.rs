@@ -13,14 +13,14 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::client::HttpClient;
-use super::link::Headers;
-use super::response::{self, Events, body, is_plain, is_stream};
-use super::{Failure, Link, lost_session};
+use super::connection::CallHeaders;
+use super::http_client::HttpClient;
+use super::response::{self, ResponseEvents, body, is_plain, is_stream};
+use super::{Connection, UpstreamFailure, lost_session};
 use crate::protocol::build::{INVALID_PARAMS, INVALID_REQUEST};
 use crate::protocol::names::{Era, PROTOCOL_VERSION};
-use crate::protocol::server_info::Hello;
-use crate::protocol::{Id, Kind, Message, Reject, header, limits, scan};
+use crate::protocol::server_info::ServerInfo;
+use crate::protocol::{Id, Message, MessageKind, Reject, header, limits, scan};
 
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -38,7 +38,7 @@ const LASTING: Duration = Duration::from_secs(10);
 const TELLING: usize = 64;
 
 /// One HTTP conversation.
-pub struct Http {
+pub struct HttpConnection {
     client: HttpClient,
     url: Uri,
     headers: HeaderMap,
@@ -48,9 +48,9 @@ pub struct Http {
     telling: Semaphore,
 }
 
-type Reply = Result<Message, Failure>;
+type HttpReply = Result<Message, UpstreamFailure>;
 
-impl Http {
+impl HttpConnection {
     /// A conversation with the server at `url`, with the operator's headers on every request.
     pub fn new(client: HttpClient, url: Uri, headers: HeaderMap, ended: CancellationToken) -> Self {
         let (session, agreed, telling) = (Mutex::new(None), OnceLock::new(), Semaphore::new(TELLING));
@@ -58,9 +58,9 @@ impl Http {
     }
 
     /// From now on requests carry what was agreed on.
-    pub fn agree(&self, hello: &Hello) {
-        let version = HeaderValue::from_str(&hello.version).unwrap_or(HeaderValue::from_static(""));
-        let _once = self.agreed.set((hello.era, version));
+    pub fn agree(&self, info: &ServerInfo) {
+        let version = HeaderValue::from_str(&info.version).unwrap_or(HeaderValue::from_static(""));
+        let _once = self.agreed.set((info.era, version));
     }
 
     fn session(&self) -> Option<HeaderValue> {
@@ -83,29 +83,29 @@ impl Http {
         request
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, UpstreamFailure> {
         response::send(&self.client, request).await
     }
 
     /// One request and its answer; everything else that comes on its stream goes to the conversation.
     pub async fn exchange(
         &self,
-        link: &Arc<Link>,
+        connection: &Arc<Connection>,
         number: u64,
         request: &Message,
         bytes: Bytes,
-        mirrored: &Headers,
-    ) -> Reply {
+        mirrored: &CallHeaders,
+    ) -> HttpReply {
         let mut post = self.request(Method::POST, BOTH, bytes);
         post.headers_mut().insert(CONTENT_TYPE, JSON);
         post.headers_mut().extend(modern_headers(request));
         post.headers_mut().extend(mirrored.iter().cloned());
         let response = self.send(post).await.inspect_err(|failure| {
             if failure.was_not_sent() {
-                link.retire(failure);
+                connection.retire(failure);
             }
         })?;
-        link.hear();
+        connection.hear();
         if request.method() == "initialize"
             && let Some(session) = response.headers().get(header::SESSION)
         {
@@ -114,52 +114,52 @@ impl Http {
         if !response.status().is_success() {
             let had_session = request.method() != "initialize" && self.session().is_some();
             let reply = refused(response, number, had_session).await;
-            if let Err(Failure::SessionLost) = &reply {
+            if let Err(UpstreamFailure::SessionLost) = &reply {
                 // Of this request it is certain that the server did not look at it; of others that are under way it is not.
-                link.retire(&Failure::SessionLost);
+                connection.retire(&UpstreamFailure::SessionLost);
             }
             return reply;
         }
         is_plain(response.headers())?;
         if is_stream(response.headers()) {
-            return self.read_answer(link, number, response).await;
+            return self.read_answer(connection, number, response).await;
         }
         let answer = Message::parse(body(response, limits::FROM_SERVER).await?)?;
         if answer.id().and_then(Id::as_number) == Some(number) {
             Ok(answer)
         } else {
-            Err(Failure::Broken(Reject::Shape("the answer carries another id than the request")))
+            Err(UpstreamFailure::Broken(Reject::Shape("the answer carries another id than the request")))
         }
     }
 
     /// Reads a stream until the answer comes, taking it up again where it breaks if the server allows that.
-    async fn read_answer(&self, link: &Arc<Link>, number: u64, response: Response<Incoming>) -> Reply {
-        let mut place = Place::default();
+    async fn read_answer(&self, connection: &Arc<Connection>, number: u64, response: Response<Incoming>) -> HttpReply {
+        let mut place = ResumePoint::default();
         let mut response = Some(response);
         let mut tries = 0;
         loop {
             if let Some(response) = response.take() {
-                let mut events = Events::new(response.into_body());
+                let mut events = ResponseEvents::new(response.into_body());
                 while let Some(message) = next(&mut events, &mut place).await? {
                     tries = 0;
                     if answers(&message, number) {
                         return Ok(message);
                     }
-                    link.receive(message, Some(number));
+                    connection.receive(message, Some(number));
                 }
             }
             tries += 1;
             if place.id.is_none() || tries > RESUMES {
-                return Err(Failure::Lost("the stream ended before the answer".to_owned()));
+                return Err(UpstreamFailure::Lost("the stream ended before the answer".to_owned()));
             }
-            link.paused(number);
+            connection.paused(number);
             tokio::time::sleep(place.pause()).await;
             response = self.resume(&place).await.ok().flatten();
         }
     }
 
     /// Opens the stream of messages that belong to no request, or takes one up again. `None`: the server has none.
-    async fn resume(&self, place: &Place) -> Result<Option<Response<Incoming>>, Failure> {
+    async fn resume(&self, place: &ResumePoint) -> Result<Option<Response<Incoming>>, UpstreamFailure> {
         let mut get = self.request(Method::GET, STREAM, Bytes::new());
         if let Some(id) = place.id.as_deref().and_then(|id| HeaderValue::from_str(id).ok()) {
             get.headers_mut().insert(header::LAST_EVENT, id);
@@ -173,7 +173,7 @@ impl Http {
     }
 
     /// A notification or an answer: nothing comes back.
-    pub async fn tell(&self, message: Bytes, mirrored: &Headers) {
+    pub async fn tell(&self, message: Bytes, mirrored: &CallHeaders) {
         let Ok(_turn) = self.telling.acquire().await else { return };
         let mut post = self.request(Method::POST, BOTH, message.clone());
         post.headers_mut().insert(CONTENT_TYPE, JSON);
@@ -187,8 +187,8 @@ impl Http {
     }
 
     /// Listens to what a legacy server says by itself, as long as the conversation lasts.
-    pub fn listen(&self, link: &Arc<Link>) {
-        let (link, ended) = (Arc::downgrade(link), self.ended.clone());
+    pub fn listen(&self, connection: &Arc<Connection>) {
+        let (connection, ended) = (Arc::downgrade(connection), self.ended.clone());
         let http = Self {
             client: self.client.clone(),
             url: self.url.clone(),
@@ -198,24 +198,24 @@ impl Http {
             ended: ended.clone(),
             telling: Semaphore::new(TELLING),
         };
-        tokio::spawn(async move { ended.run_until_cancelled(http.read_general(link)).await });
+        tokio::spawn(async move { ended.run_until_cancelled(http.read_general(connection)).await });
     }
 
     /// Streams that are cut when nothing was said are normal. They are opened again: as soon as the server wants if it
     /// says when, else later each time.
-    async fn read_general(&self, link: Weak<Link>) {
-        let (mut place, rng, mut in_vain) = (Place::default(), Rng::new(), 0);
+    async fn read_general(&self, connection: Weak<Connection>) {
+        let (mut place, rng, mut in_vain) = (ResumePoint::default(), Rng::new(), 0);
         loop {
             let began = Instant::now();
             let mut is_asked_for = false;
             in_vain += 1;
             match self.resume(&place).await {
                 Ok(Some(response)) => {
-                    let mut events = Events::new(response.into_body());
+                    let mut events = ResponseEvents::new(response.into_body());
                     while let Ok(Some(message)) = next(&mut events, &mut place).await {
                         in_vain = 0;
-                        let Some(link) = link.upgrade() else { return };
-                        link.receive(message, None);
+                        let Some(connection) = connection.upgrade() else { return };
+                        connection.receive(message, None);
                     }
                     is_asked_for = place.retry.is_some();
                 }
@@ -241,12 +241,12 @@ impl Http {
 
 /// Where a stream broke, and how long to wait.
 #[derive(Default)]
-struct Place {
+struct ResumePoint {
     id: Option<String>,
     retry: Option<Duration>,
 }
 
-impl Place {
+impl ResumePoint {
     fn pause(&self) -> Duration {
         let (least, most) = RESUME_WITHIN;
         self.retry.map_or(RESUME_AFTER, |retry| retry.clamp(least, most))
@@ -254,7 +254,7 @@ impl Place {
 }
 
 /// The next message of a stream; `None` when the stream ends or breaks.
-async fn next(events: &mut Events, place: &mut Place) -> Result<Option<Message>, Failure> {
+async fn next(events: &mut ResponseEvents, place: &mut ResumePoint) -> Result<Option<Message>, UpstreamFailure> {
     while let Some(event) = events.next().await? {
         let is_message = event.is_message();
         place.retry = event.retry.or(place.retry);
@@ -267,7 +267,8 @@ async fn next(events: &mut Events, place: &mut Place) -> Result<Option<Message>,
 }
 
 fn answers(message: &Message, number: u64) -> bool {
-    matches!(message.kind(), Kind::Result | Kind::Error) && message.id().and_then(Id::as_number) == Some(number)
+    matches!(message.kind(), MessageKind::Result | MessageKind::Error)
+        && message.id().and_then(Id::as_number) == Some(number)
 }
 
 /// The headers that mirror a modern request.
@@ -295,12 +296,12 @@ pub fn named(request: &Message) -> Option<std::borrow::Cow<'_, str>> {
 
 /// A status that is no success: the protocol's own answer if the body is one for this request. A server that is too busy or
 /// broken says so with its status and the pause it names, whatever its error is, unless that blames the request.
-async fn refused(response: Response<Incoming>, number: u64, had_session: bool) -> Reply {
+async fn refused(response: Response<Incoming>, number: u64, had_session: bool) -> HttpReply {
     let is_trouble = matches!(response.status().as_u16(), 408 | 425 | 429 | 500..=599);
     let (failure, message) = response::refusal(response).await;
     let answers_it = message.as_ref().is_some_and(|message| answers(message, number));
     if had_session && lost_session::is_lost(&failure, message.as_ref(), answers_it) {
-        return Err(Failure::SessionLost);
+        return Err(UpstreamFailure::SessionLost);
     }
     match message {
         Some(message) if answers_it && (!is_trouble || is_final(&message)) => Ok(message),
@@ -311,5 +312,6 @@ async fn refused(response: Response<Incoming>, number: u64, had_session: bool) -
 /// Whether an answer stays the same however often the request is made: a result, or what is wrong with the request.
 fn is_final(answer: &Message) -> bool {
     let code = answer.field_json("code").and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
-    answer.kind() == Kind::Result || code.is_some_and(|code: i64| (INVALID_PARAMS..=INVALID_REQUEST).contains(&code))
+    answer.kind() == MessageKind::Result
+        || code.is_some_and(|code: i64| (INVALID_PARAMS..=INVALID_REQUEST).contains(&code))
 }

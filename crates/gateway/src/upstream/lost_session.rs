@@ -5,8 +5,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::Failure;
-use crate::protocol::{Kind, Message, build};
+use super::UpstreamFailure;
+use crate::protocol::{Message, MessageKind, build};
 
 /// What servers say that refuse an unknown session otherwise than the protocol wants (404): the status, the JSON-RPC code
 /// (`None`: the body is that text and no message), the whole text.
@@ -29,8 +29,8 @@ const REFUSALS: [(u16, Option<i64>, &str); 7] = [
 
 /// Whether a refusal of a request that named a session says that this session is unknown. `answer` is the body, if it is a
 /// message; `answers_it`: one under the id of the request.
-pub(super) fn is_lost(failure: &Failure, answer: Option<&Message>, answers_it: bool) -> bool {
-    let Failure::Status { status, text, .. } = failure else { return false };
+pub(super) fn is_lost(failure: &UpstreamFailure, answer: Option<&Message>, answers_it: bool) -> bool {
+    let UpstreamFailure::Status { status, text, .. } = failure else { return false };
     let code = answer.and_then(code);
     match *status {
         // Some servers answer a method or a tool that they do not know with 404 too: then they do know the session.
@@ -41,7 +41,8 @@ pub(super) fn is_lost(failure: &Failure, answer: Option<&Message>, answers_it: b
 
 fn is_about_request(answer: &Message) -> bool {
     let is_blamed = matches!(code(answer), Some(build::METHOD_NOT_FOUND | build::INVALID_PARAMS));
-    answer.kind() == Kind::Result || (is_blamed && answer.field_text("message").as_deref() != Some("Session not found"))
+    answer.kind() == MessageKind::Result
+        || (is_blamed && answer.field_text("message").as_deref() != Some("Session not found"))
 }
 
 fn code(answer: &Message) -> Option<i64> {
@@ -58,11 +59,15 @@ pub struct SendAgain {
 
 impl SendAgain {
     /// Whether to send it again after this failure; if not, what to say of it.
-    pub fn after(&self, failure: Failure) -> Result<(), Failure> {
+    pub fn after(&self, failure: UpstreamFailure) -> Result<(), UpstreamFailure> {
         match failure {
-            Failure::SessionLost if self.has_greeted.swap(true, Ordering::Relaxed) => Err(Failure::Forgetful),
-            Failure::NotTaken if self.has_rewritten.swap(true, Ordering::Relaxed) => Err(Failure::NotTaken),
-            Failure::SessionLost | Failure::NotTaken => Ok(()),
+            UpstreamFailure::SessionLost if self.has_greeted.swap(true, Ordering::Relaxed) => {
+                Err(UpstreamFailure::Forgetful)
+            }
+            UpstreamFailure::NotTaken if self.has_rewritten.swap(true, Ordering::Relaxed) => {
+                Err(UpstreamFailure::NotTaken)
+            }
+            UpstreamFailure::SessionLost | UpstreamFailure::NotTaken => Ok(()),
             failure => Err(failure),
         }
     }
@@ -75,7 +80,7 @@ mod tests {
     fn refused(status: u16, body: &str) -> bool {
         let message = Message::parse(body.to_owned().into()).ok();
         let text = message.as_ref().and_then(|message| message.field_text("message")).unwrap_or(body.into());
-        let failure = Failure::Status { status, text: text.into_owned(), retry_after: None };
+        let failure = UpstreamFailure::Status { status, text: text.into_owned(), retry_after: None };
         let answers_it = body.contains("\"id\":7");
         is_lost(&failure, message.as_ref(), answers_it)
     }
@@ -120,10 +125,10 @@ mod tests {
     #[test]
     fn one_call_is_sent_again_once_for_each_reason() {
         let again = SendAgain::default();
-        assert_eq!(again.after(Failure::SessionLost), Ok(()));
-        assert_eq!(again.after(Failure::SessionLost), Err(Failure::Forgetful));
-        assert_eq!(again.after(Failure::NotTaken), Ok(()));
-        assert_eq!(again.after(Failure::NotTaken), Err(Failure::NotTaken));
-        assert_eq!(again.after(Failure::Full), Err(Failure::Full));
+        assert_eq!(again.after(UpstreamFailure::SessionLost), Ok(()));
+        assert_eq!(again.after(UpstreamFailure::SessionLost), Err(UpstreamFailure::Forgetful));
+        assert_eq!(again.after(UpstreamFailure::NotTaken), Ok(()));
+        assert_eq!(again.after(UpstreamFailure::NotTaken), Err(UpstreamFailure::NotTaken));
+        assert_eq!(again.after(UpstreamFailure::Full), Err(UpstreamFailure::Full));
     }
 }

@@ -1,65 +1,65 @@
 //! The servers: how each is reached, what it speaks, and the conversations with it.
 //!
-//! `link` is one conversation, over a `pipe` (to a `child`, over `ws`, over legacy `sse`) or over `http`; `handshake`
-//! opens it, `load` tries that a few times, `look` once, `keeper` keeps it open, `reconnect` says how soon; `status` is what is known
+//! `connection` is one conversation, over a `pipe` (to a `child`, over `websocket`, over legacy `sse`) or over `http`; `handshake`
+//! opens it, `startup` tries that a few times, `probe` once, `supervisor` keeps it open, `reconnect` says how soon; `status` is what is known
 //! of a server, `place` how its address is shown, `said` what it says outside the protocol, `mark` finds what it started, `watcher` outlives us for that; `mirror` puts arguments into
 //! headers where a tool wants that.
 
 pub mod call;
 pub mod child;
-pub mod client;
+pub mod connection;
 mod endpoint;
 mod failure;
-mod flood;
 pub mod handshake;
+pub mod header_params;
 pub mod http;
-pub mod incident;
-pub mod keeper;
-pub mod link;
-pub mod look;
+pub mod http_client;
+pub mod incidents;
 mod lost_session;
-pub mod mark;
-pub mod mirror;
+pub mod orphans;
 pub mod pipe;
+pub mod probe;
 pub mod processes;
 pub mod reconnect;
 pub mod reply;
 mod response;
-mod said;
 mod signals;
 mod sse;
 pub mod startup;
 pub mod status;
+mod stderr;
+mod stderr_limit;
+pub mod supervisor;
 pub mod watcher;
-mod ws;
+mod websocket;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ::http::Uri;
-use seawall::{Env, Rng, Signals};
+use seawall::{Env, FailureSignals, Rng};
 use tokio::sync::watch;
 
-pub use failure::{Failure, beginning, seconds};
-use handshake::Opening;
-pub use keeper::Keeper;
-pub use link::Link;
+pub use connection::Connection;
+pub use failure::{UpstreamFailure, beginning, seconds};
+use handshake::HandshakeParams;
 pub use lost_session::SendAgain;
+pub use supervisor::ConnectionSupervisor;
 
-use crate::config::{Life, Secrets, ServerConfig, StartupConfig, Transport};
+use crate::config::{SecretTexts, ServerConfig, ServerLifetime, StartupConfig, Transport};
 use crate::protocol::names::Era;
 use crate::runtime::lifecycle::Lifecycle;
 
 /// What carries the messages.
 pub enum Wire {
     /// Both ways, one message after the other.
-    Pipe(pipe::Pipe),
+    Pipe(pipe::PipeWriter),
     /// One HTTP exchange per message.
-    Http(Box<http::Http>),
+    Http(Box<http::HttpConnection>),
 }
 
 /// What is done with every conversation once the server was greeted in it.
-pub type WhenGreeted = Box<dyn Fn(&Arc<Server>, &Opening, &Arc<Link>) + Send + Sync>;
+pub type GreetedHook = Box<dyn Fn(&Arc<Server>, &HandshakeParams, &Arc<Connection>) + Send + Sync>;
 
 /// One configured server.
 pub struct Server {
@@ -68,31 +68,31 @@ pub struct Server {
     /// Whether all clients share one conversation.
     pub shared: bool,
     /// Which arguments its tools want in headers.
-    pub mirror: Arc<mirror::Mirror>,
+    pub mirror: Arc<header_params::HeaderParams>,
     /// Whether the start fails if it cannot be loaded.
     pub required: bool,
     /// What came of loading it.
     pub startup: startup::ServerStartup,
     /// When it is there.
-    pub life: Life,
+    pub life: ServerLifetime,
     /// What is known of it.
-    pub status: Arc<status::Status>,
+    pub status: Arc<status::ServerStatus>,
     /// How soon it is tried again.
-    pub reconnect: reconnect::Reconnect,
+    pub reconnect: reconnect::ReconnectState,
     /// When it was lost to all who use it, where they use the same one.
-    pub incidents: Arc<incident::Incidents>,
-    secrets: Arc<Secrets>,
+    pub incidents: Arc<incidents::Incidents>,
+    secrets: Arc<SecretTexts>,
     transport: Transport,
     /// The transport of old to try at the same address, where none was stated.
     older: Option<Transport>,
     is_older: AtomicBool,
-    http: client::Shared,
+    http: http_client::SharedHttpClient,
     lifecycle: Arc<Lifecycle>,
     processes: Arc<processes::Processes>,
     only: Mutex<Option<Era>>,
     /// How often somebody wanted it to start again.
     again: watch::Sender<u64>,
-    when_greeted: OnceLock<WhenGreeted>,
+    when_greeted: OnceLock<GreetedHook>,
 }
 
 impl Server {
@@ -100,12 +100,12 @@ impl Server {
     pub fn new(
         config: ServerConfig,
         startup: StartupConfig,
-        http: client::Shared,
+        http: http_client::SharedHttpClient,
         lifecycle: Arc<Lifecycle>,
         processes: Arc<processes::Processes>,
         env: Env,
     ) -> Arc<Self> {
-        let secrets = Arc::new(Secrets::of(&config));
+        let secrets = Arc::new(SecretTexts::of(&config));
         let ServerConfig { name, transport, shared, required, life, .. } = config;
         let older = match &transport {
             Transport::Http { url, headers, sse_fallback: true } => {
@@ -113,11 +113,11 @@ impl Server {
             }
             _ => None,
         };
-        let status: Arc<status::Status> = Arc::default();
+        let status: Arc<status::ServerStatus> = Arc::default();
         let is_process = matches!(transport, Transport::Stdio { .. });
         let reconnect = &life.reconnect;
         let reconnect =
-            reconnect::Reconnect::new(&name, Arc::clone(&status), &secrets, reconnect, is_process, Rng::new());
+            reconnect::ReconnectState::new(&name, Arc::clone(&status), &secrets, reconnect, is_process, Rng::new());
         Arc::new(Self {
             name,
             shared,
@@ -142,14 +142,14 @@ impl Server {
     }
 
     /// Says what is done with every conversation once the server was greeted in it: its tools are listed.
-    pub fn when_greeted(&self, then: WhenGreeted) {
+    pub fn when_greeted(&self, then: GreetedHook) {
         let _once = self.when_greeted.set(then);
     }
 
     /// The server was greeted in a conversation, which may be used now.
-    fn greeted(self: &Arc<Self>, opening: &Opening, link: &Arc<Link>) {
+    fn greeted(self: &Arc<Self>, handshake: &HandshakeParams, connection: &Arc<Connection>) {
         match self.when_greeted.get() {
-            Some(then) => then(self, opening, link),
+            Some(then) => then(self, handshake, connection),
             None => self.startup.worked(),
         }
     }
@@ -170,8 +170,8 @@ impl Server {
     }
 
     /// Whether it sees the headers of a request, and so checks them itself.
-    pub fn sees_headers(&self, link: &Link) -> bool {
-        link.era() == Era::Modern && matches!(self.transport, Transport::Http { .. })
+    pub fn sees_headers(&self, connection: &Connection) -> bool {
+        connection.era() == Era::Modern && matches!(self.transport, Transport::Http { .. })
     }
 
     /// The name under which all is remembered that it says.
@@ -185,9 +185,9 @@ impl Server {
     }
 
     /// What was seen of it, without what the configuration keeps secret: it goes to logs, events, stores and clients.
-    pub fn discreet(&self, signals: Signals) -> Signals {
+    pub fn discreet(&self, signals: FailureSignals) -> FailureSignals {
         let body = signals.body.as_deref().map(|body| self.hidden(body));
-        Signals { message: self.hidden(&signals.message), body, ..signals }
+        FailureSignals { message: self.hidden(&signals.message), body, ..signals }
     }
 
     /// The whole text without what the configuration keeps secret.

@@ -7,29 +7,29 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Failure, Link};
-use crate::protocol::lines::{Line, Lines};
-use crate::protocol::{Id, Kind, Message, Reject, edit, limits};
+use super::{Connection, UpstreamFailure};
+use crate::protocol::lines::{LineReader, PipeLine};
+use crate::protocol::{Id, Message, MessageKind, Reject, edit, limits};
 
 /// The writing end.
 #[derive(Debug)]
-pub struct Pipe {
+pub struct PipeWriter {
     to: mpsc::Sender<Bytes>,
 }
 
 /// What is to be written.
-pub type Outgoing = mpsc::Receiver<Bytes>;
+pub type PipeMessage = mpsc::Receiver<Bytes>;
 
-impl Pipe {
+impl PipeWriter {
     /// A pipe and what is to be written to it.
-    pub fn new() -> (Self, Outgoing) {
+    pub fn new() -> (Self, PipeMessage) {
         let (to, outgoing) = mpsc::channel(limits::PENDING_EVENTS);
         (Self { to }, outgoing)
     }
 
     /// Queues a message; waits for room. One whose other end is closed took nothing: whoever asks again reaches the next.
-    pub async fn send(&self, message: Bytes) -> Result<(), Failure> {
-        self.to.send(message).await.map_err(|_| Failure::NotTaken)
+    pub async fn send(&self, message: Bytes) -> Result<(), UpstreamFailure> {
+        self.to.send(message).await.map_err(|_| UpstreamFailure::NotTaken)
     }
 
     /// Queues a message if there is room; gives it back if there is none. One whose other end is closed takes anything.
@@ -45,21 +45,23 @@ impl Pipe {
 /// sent yet.
 pub(super) async fn connected<T>(
     ended: &CancellationToken,
-    connecting: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
+    connecting: impl Future<Output = Result<T, UpstreamFailure>>,
+) -> Result<T, UpstreamFailure> {
     match ended.run_until_cancelled(tokio::time::timeout(limits::CONNECT, connecting)).await {
         Some(Ok(connected)) => connected.map_err(|failure| match failure {
-            Failure::Lost(text) => Failure::Unreachable(text),
-            Failure::Broken(reject) => Failure::Handshake(reject.to_string()),
+            UpstreamFailure::Lost(text) => UpstreamFailure::Unreachable(text),
+            UpstreamFailure::Broken(reject) => UpstreamFailure::Handshake(reject.to_string()),
             failure => failure,
         }),
-        Some(Err(_)) => Err(Failure::Unreachable(format!("no connection within {} s", limits::CONNECT.as_secs()))),
-        None => Err(Failure::Unreachable("the gateway is going down".to_owned())),
+        Some(Err(_)) => {
+            Err(UpstreamFailure::Unreachable(format!("no connection within {} s", limits::CONNECT.as_secs())))
+        }
+        None => Err(UpstreamFailure::Unreachable("the gateway is going down".to_owned())),
     }
 }
 
 /// Writes messages as lines until the conversation ends.
-pub async fn write_lines(mut outgoing: Outgoing, mut to: impl AsyncWrite + Unpin, ended: CancellationToken) {
+pub async fn write_lines(mut outgoing: PipeMessage, mut to: impl AsyncWrite + Unpin, ended: CancellationToken) {
     while let Some(Some(message)) = ended.run_until_cancelled(outgoing.recv()).await {
         let mut line = Vec::with_capacity(message.len() + 1);
         line.extend_from_slice(&edit::one_line(&message));
@@ -75,32 +77,40 @@ pub async fn write_lines(mut outgoing: Outgoing, mut to: impl AsyncWrite + Unpin
 }
 
 /// Reads lines until the pipe ends, and gives them to the conversation. Says why it ended.
-pub async fn read_lines(from: impl AsyncRead + Unpin, link: Weak<Link>, noise: impl Fn(&[u8])) -> Failure {
-    let mut lines = Lines::new(from, limits::FROM_SERVER);
+pub async fn read_lines(
+    from: impl AsyncRead + Unpin,
+    connection: Weak<Connection>,
+    noise: impl Fn(&[u8]),
+) -> UpstreamFailure {
+    let mut lines = LineReader::new(from, limits::FROM_SERVER);
     loop {
         let line = match lines.next().await {
-            Ok(Some(Line::Whole(line))) => line,
-            Ok(Some(Line::TooLong(_))) => return Failure::Broken(Reject::Size(limits::FROM_SERVER)),
-            Ok(None) => return Failure::Lost("it closed its output".to_owned()),
-            Err(error) => return Failure::Lost(error.to_string()),
+            Ok(Some(PipeLine::Whole(line))) => line,
+            Ok(Some(PipeLine::TooLong(_))) => return UpstreamFailure::Broken(Reject::Size(limits::FROM_SERVER)),
+            Ok(None) => return UpstreamFailure::Lost("it closed its output".to_owned()),
+            Err(error) => return UpstreamFailure::Lost(error.to_string()),
         };
-        let Some(link) = link.upgrade() else { return Failure::Cancelled };
-        link.hear();
+        let Some(connection) = connection.upgrade() else { return UpstreamFailure::Cancelled };
+        connection.hear();
         match Message::parse(line.clone()) {
-            Ok(message) => link.receive(message, None),
-            Err(reject) => broken_line(&link, &line, reject, &noise),
+            Ok(message) => connection.receive(message, None),
+            Err(reject) => broken_line(&connection, &line, reject, &noise),
         }
     }
 }
 
 /// A line that is no message is noise, unless it was meant to be one: then whoever waits must hear of it.
-fn broken_line(link: &Arc<Link>, line: &Bytes, reject: Reject, noise: &impl Fn(&[u8])) {
+fn broken_line(connection: &Arc<Connection>, line: &Bytes, reject: Reject, noise: &impl Fn(&[u8])) {
     match reject {
-        Reject::Depth | Reject::Members | Reject::Repeated(_) | Reject::Id => link.lose(Failure::Broken(reject)),
+        Reject::Depth | Reject::Members | Reject::Repeated(_) | Reject::Id => {
+            connection.lose(UpstreamFailure::Broken(reject))
+        }
         Reject::Syntax(_) | Reject::Utf8(_) if memchr::memmem::find(line, b"\"jsonrpc\"").is_some() => {
             match meant(line) {
-                Some(answer) => link.settle(answer.id().and_then(Id::as_number), Err(Failure::Broken(reject))),
-                None => link.lose(Failure::Broken(reject)),
+                Some(answer) => {
+                    connection.settle(answer.id().and_then(Id::as_number), Err(UpstreamFailure::Broken(reject)))
+                }
+                None => connection.lose(UpstreamFailure::Broken(reject)),
             }
         }
         _ => noise(line),
@@ -112,5 +122,5 @@ fn meant(line: &[u8]) -> Option<Message> {
     let text = String::from_utf8_lossy(line);
     let clean: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
     let message = Message::parse(Bytes::copy_from_slice(clean.trim_matches(['\u{feff}', ' ']).as_bytes())).ok()?;
-    matches!(message.kind(), Kind::Result | Kind::Error).then_some(message)
+    matches!(message.kind(), MessageKind::Result | MessageKind::Error).then_some(message)
 }

@@ -1,14 +1,14 @@
 //! Decides who may start another process of a server, and whose gives way when there are as many as this gateway starts.
 //!
 //! Sessions that nobody uses any more can hold processes for an hour. When places are short, the conversation that nobody has
-//! used for longest ends with its process; its keeper stays, and starts it again for the next call.
+//! used for longest ends with its process; its supervisor stays, and starts it again for the next call.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{Failure, Link};
+use super::{Connection, UpstreamFailure};
 use crate::protocol::limits;
 
 /// How long the end of a process that gives way is waited for: it is asked, told and made to go.
@@ -20,11 +20,11 @@ pub struct Processes {
     limit: usize,
     places: Arc<Semaphore>,
     /// The conversations with those that run.
-    running: Mutex<Vec<Weak<Link>>>,
+    running: Mutex<Vec<Weak<Connection>>>,
 }
 
 /// The right to have one process, until it is dropped.
-pub type Place = OwnedSemaphorePermit;
+pub type ProcessPermit = OwnedSemaphorePermit;
 
 impl Default for Processes {
     fn default() -> Self {
@@ -38,13 +38,13 @@ impl Processes {
         Self { limit, places: Arc::new(Semaphore::new(limit)), running: Mutex::default() }
     }
 
-    fn running(&self) -> MutexGuard<'_, Vec<Weak<Link>>> {
+    fn running(&self) -> MutexGuard<'_, Vec<Weak<Connection>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A place for one more; if there is none, for the one that gives way.
-    pub async fn place(&self) -> Result<Place, Failure> {
-        let full = Failure::NoRoom(self.limit);
+    pub async fn place(&self) -> Result<ProcessPermit, UpstreamFailure> {
+        let full = UpstreamFailure::NoRoom(self.limit);
         if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
             return Ok(place);
         }
@@ -58,23 +58,23 @@ impl Processes {
     }
 
     /// Notes a conversation with a process: it may have to give way.
-    pub fn note(&self, link: &Arc<Link>) {
+    pub fn note(&self, connection: &Arc<Connection>) {
         let mut running = self.running();
-        running.retain(|link| link.upgrade().is_some_and(|link| link.is_alive()));
-        running.push(Arc::downgrade(link));
+        running.retain(|connection| connection.upgrade().is_some_and(|connection| connection.is_alive()));
+        running.push(Arc::downgrade(connection));
     }
 
     /// Ends the conversation that nobody has used for longest, if nobody uses it now; whether there was one.
     fn evict(&self) -> bool {
-        let mut idle: Vec<Arc<Link>> = self.running().iter().filter_map(Weak::upgrade).collect();
-        idle.retain(|link| link.is_alive());
+        let mut idle: Vec<Arc<Connection>> = self.running().iter().filter_map(Weak::upgrade).collect();
+        idle.retain(|connection| connection.is_alive());
         // First those that only wait for their next client.
-        idle.sort_by_key(|link| std::cmp::Reverse((link.is_spare(), link.idle())));
-        let least = |link: &Link| if link.is_spare() { Duration::ZERO } else { limits::GIVES_WAY };
-        let gone = idle.into_iter().find(|link| link.give_way(least(link)));
-        if let Some(link) = &gone {
+        idle.sort_by_key(|connection| std::cmp::Reverse((connection.is_spare(), connection.idle())));
+        let least = |connection: &Connection| if connection.is_spare() { Duration::ZERO } else { limits::GIVES_WAY };
+        let gone = idle.into_iter().find(|connection| connection.give_way(least(connection)));
+        if let Some(connection) = &gone {
             let text = "the process that was not used for longest is stopped, as there is no room for another";
-            crate::runtime::log::line(&format!("{}: {text}; the next call starts it", link.server));
+            crate::runtime::log::line(&format!("{}: {text}; the next call starts it", connection.server));
         }
         gone.is_some()
     }
@@ -93,20 +93,20 @@ mod tests {
     use super::*;
     use crate::protocol::{Id, Message, build};
     use crate::upstream::Wire;
-    use crate::upstream::call::{Call, Nowhere};
-    use crate::upstream::pipe::{Outgoing, Pipe};
+    use crate::upstream::call::{GatewayCall, NoClient};
+    use crate::upstream::pipe::{PipeMessage, PipeWriter};
 
     /// A conversation with a process that holds its place until it ends.
-    async fn started(processes: &Processes) -> (Arc<Link>, Outgoing) {
-        let (place, (pipe, outgoing)) = (processes.place().await.unwrap(), Pipe::new());
-        let link = Link::new("it", Wire::Pipe(pipe), Arc::new(Nowhere), CancellationToken::new());
-        processes.note(&link);
-        let over = link.over.clone();
+    async fn started(processes: &Processes) -> (Arc<Connection>, PipeMessage) {
+        let (place, (pipe, outgoing)) = (processes.place().await.unwrap(), PipeWriter::new());
+        let connection = Connection::new("it", Wire::Pipe(pipe), Arc::new(NoClient), CancellationToken::new());
+        processes.note(&connection);
+        let over = connection.over.clone();
         tokio::spawn(async move {
             over.cancelled().await;
             drop(place);
         });
-        (link, outgoing)
+        (connection, outgoing)
     }
 
     #[tokio::test(start_paused = true)]
@@ -122,13 +122,17 @@ mod tests {
         tokio::time::advance(limits::GIVES_WAY).await;
 
         let _fourth = started(&processes).await;
-        assert_eq!([&first, &second, &third].map(|link| link.is_alive()), [true, true, false]);
+        assert_eq!([&first, &second, &third].map(|connection| connection.is_alive()), [true, true, false]);
         assert!(third.gave_way() && !first.gave_way());
 
         second.set_spare(true);
         second.touch();
         let _fifth = started(&processes).await;
-        assert_eq!([&first, &second].map(|link| link.is_alive()), [true, false], "it only waits for its next client");
+        assert_eq!(
+            [&first, &second].map(|connection| connection.is_alive()),
+            [true, false],
+            "it only waits for its next client"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -136,7 +140,7 @@ mod tests {
         let processes = Processes::new(2);
         let ((busy, _to_busy), (fresh, _to_fresh)) = (started(&processes).await, started(&processes).await);
         let request = build::request(&Id::number(1), "tools/call", br#"{"name":"x"}"#);
-        let call = Call::new(Message::parse(request).unwrap(), Arc::new(Nowhere));
+        let call = GatewayCall::new(Message::parse(request).unwrap(), Arc::new(NoClient));
         let asked = async {
             tokio::time::sleep(limits::GIVES_WAY * 2).await;
             fresh.touch();

@@ -16,24 +16,24 @@ use seawall::{Backoff, Disposition, Rng};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
-use super::Failure;
-use super::status::Status;
-use crate::config::{Reconnecting, Secrets};
+use super::UpstreamFailure;
+use super::status::ServerStatus;
+use crate::config::{ReconnectConfig, SecretTexts};
 use crate::protocol::limits;
 
 /// The cool-down of one server.
 #[derive(Debug)]
-pub struct Reconnect {
+pub struct ReconnectState {
     name: String,
-    status: Arc<Status>,
-    secrets: Arc<Secrets>,
+    status: Arc<ServerStatus>,
+    secrets: Arc<SecretTexts>,
     backoff: Backoff,
     attempts: Option<u32>,
     patience: Duration,
     rng: Rng,
     /// Whether a try starts a process.
     is_process: bool,
-    state: Mutex<Cooling>,
+    state: Mutex<CoolDown>,
     /// Who may try before the backoff is over: one at a time.
     turn: Arc<Semaphore>,
     /// How many such tries have ended, and how often the server was well again.
@@ -42,12 +42,12 @@ pub struct Reconnect {
 
 /// The right to try before the backoff is over; whoever waits for its end hears of it.
 #[derive(Debug)]
-pub struct Turn<'a> {
-    reconnect: &'a Reconnect,
+pub struct ReconnectTurn<'a> {
+    reconnect: &'a ReconnectState,
     place: Option<OwnedSemaphorePermit>,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for ReconnectTurn<'_> {
     fn drop(&mut self) {
         self.place = None;
         self.reconnect.tries.send_modify(|count| *count += 1);
@@ -55,10 +55,10 @@ impl Drop for Turn<'_> {
 }
 
 #[derive(Debug, Default)]
-struct Cooling {
+struct CoolDown {
     failures: u32,
     until: Option<Instant>,
-    last: Option<Failure>,
+    last: Option<UpstreamFailure>,
     /// When the last try or conversation ended in failure.
     ended: Option<Instant>,
     /// Whether that was a conversation, and no try to open one.
@@ -67,30 +67,30 @@ struct Cooling {
     is_denied: bool,
 }
 
-impl Cooling {
+impl CoolDown {
     fn wait(&self) -> Duration {
         self.until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
     }
 }
 
-impl Reconnect {
+impl ReconnectState {
     /// Of a server, as it is configured.
     pub fn new(
         name: &str,
-        status: Arc<Status>,
-        secrets: &Arc<Secrets>,
-        config: &Reconnecting,
+        status: Arc<ServerStatus>,
+        secrets: &Arc<SecretTexts>,
+        config: &ReconnectConfig,
         is_process: bool,
         rng: Rng,
     ) -> Self {
         let backoff = Backoff { base: config.base, max: config.max, ..Backoff::RECONNECT };
-        let Reconnecting { attempts, wait: patience, .. } = *config;
+        let ReconnectConfig { attempts, wait: patience, .. } = *config;
         let (name, secrets) = (name.to_owned(), Arc::clone(secrets));
         let (state, turn, tries) = (Mutex::default(), Arc::new(Semaphore::new(1)), watch::Sender::new(0));
         Self { name, status, secrets, backoff, attempts, patience, rng, is_process, state, turn, tries }
     }
 
-    fn state(&self) -> MutexGuard<'_, Cooling> {
+    fn state(&self) -> MutexGuard<'_, CoolDown> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -121,9 +121,9 @@ impl Reconnect {
     }
 
     /// The right to try before the backoff is over, unless somebody else has it.
-    pub fn turn(&self) -> Option<Turn<'_>> {
+    pub fn turn(&self) -> Option<ReconnectTurn<'_>> {
         let place = Arc::clone(&self.turn).try_acquire_owned().ok()?;
-        Some(Turn { reconnect: self, place: Some(place) })
+        Some(ReconnectTurn { reconnect: self, place: Some(place) })
     }
 
     /// Changes when such a try has ended, or the server is well again.
@@ -142,34 +142,34 @@ impl Reconnect {
     }
 
     /// What went wrong last, if nothing has worked since.
-    pub fn last(&self) -> Option<Failure> {
+    pub fn last(&self) -> Option<UpstreamFailure> {
         self.state().last.clone()
     }
 
     /// Why there will be no next try, if there will be none.
-    pub fn given_up(&self) -> Option<Failure> {
+    pub fn given_up(&self) -> Option<UpstreamFailure> {
         let limit = self.attempts?;
-        (self.state().failures > limit).then_some(Failure::GivenUp(limit))
+        (self.state().failures > limit).then_some(UpstreamFailure::GivenUp(limit))
     }
 
     /// A conversation broke.
-    pub fn broke(&self, failure: Failure) {
+    pub fn broke(&self, failure: UpstreamFailure) {
         self.note(failure, true);
     }
 
     /// A try to open one failed.
-    pub fn failed(&self, failure: Failure) {
+    pub fn failed(&self, failure: UpstreamFailure) {
         self.note(failure, false);
     }
 
     /// What fails while the server cools down is part of the same outage.
-    fn note(&self, failure: Failure, has_broken: bool) {
+    fn note(&self, failure: UpstreamFailure, has_broken: bool) {
         let mut state = self.state();
         (state.ended, state.has_broken) = (Some(Instant::now()), has_broken);
         state.is_denied = seawall::classify(&failure.signals()).disposition == Disposition::Denied;
         // Whether it was at work then is not what this is about.
         let text = match &failure {
-            Failure::Lost(text) => format!("lost: {text}"),
+            UpstreamFailure::Lost(text) => format!("lost: {text}"),
             failure => format!("it {failure}"),
         };
         let text = self.secrets.hide(&text);
@@ -185,7 +185,7 @@ impl Reconnect {
         let name = &self.name;
         match self.attempts {
             Some(limit) if count > limit => {
-                crate::runtime::log::warn(&format!("{name}: {text}; {}", Failure::GivenUp(limit)));
+                crate::runtime::log::warn(&format!("{name}: {text}; {}", UpstreamFailure::GivenUp(limit)));
             }
             _ => crate::runtime::log::warn(&format!("{name}: {text}; attempt {count} in {} ms", delay.as_millis())),
         }
@@ -202,7 +202,7 @@ impl Reconnect {
 
     /// The server has been there for a while: what was before no longer counts.
     pub fn worked(&self) {
-        *self.state() = Cooling::default();
+        *self.state() = CoolDown::default();
         self.tries.send_modify(|count| *count += 1);
     }
 
@@ -218,20 +218,20 @@ impl Reconnect {
 mod tests {
     use super::*;
 
-    fn of(attempts: Option<u32>, chance: f64) -> Reconnect {
-        Reconnect::new(
+    fn of(attempts: Option<u32>, chance: f64) -> ReconnectState {
+        ReconnectState::new(
             "it",
             Arc::default(),
             &Arc::default(),
-            &Reconnecting { attempts, ..Reconnecting::default() },
+            &ReconnectConfig { attempts, ..ReconnectConfig::default() },
             true,
             Rng::fixed(chance),
         )
     }
 
-    async fn next_failure(reconnect: &Reconnect) -> Duration {
+    async fn next_failure(reconnect: &ReconnectState) -> Duration {
         tokio::time::advance(reconnect.wait()).await;
-        reconnect.failed(Failure::Cancelled);
+        reconnect.failed(UpstreamFailure::Cancelled);
         reconnect.wait()
     }
 
@@ -281,7 +281,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn somebody_who_asks_waits_seconds_and_not_for_the_backoff() {
         for (is_process, pace) in [(false, limits::ASKED_TRY), (true, limits::ASKED_START)] {
-            let reconnect = Reconnect { is_process, ..of(None, 0.5) };
+            let reconnect = ReconnectState { is_process, ..of(None, 0.5) };
             for _ in 0..8 {
                 next_failure(&reconnect).await;
             }
@@ -291,7 +291,7 @@ mod tests {
             let turn = reconnect.turn();
             assert!(turn.is_some() && reconnect.turn().is_none(), "one at a time");
             let tries = reconnect.tries();
-            reconnect.failed(Failure::Cancelled);
+            reconnect.failed(UpstreamFailure::Cancelled);
             drop(turn);
             assert!(tries.has_changed().unwrap(), "the others hear of it");
             assert_eq!(reconnect.soonest(), pace, "counted from the end of the last try");
@@ -304,10 +304,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nobody_starts_a_process_before_its_time_that_shook_hands_and_died() {
         for (is_process, soonest) in [(true, 60), (false, 2)] {
-            let reconnect = Reconnect { is_process, ..of(None, 0.5) };
+            let reconnect = ReconnectState { is_process, ..of(None, 0.5) };
             for _ in 0..8 {
                 tokio::time::advance(reconnect.wait()).await;
-                reconnect.broke(Failure::Cancelled);
+                reconnect.broke(UpstreamFailure::Cancelled);
             }
             assert_eq!(reconnect.soonest(), Duration::from_secs(soonest), "{is_process}");
         }
@@ -315,10 +315,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nobody_hurries_a_server_that_says_no() {
-        let reconnect = Reconnect { is_process: false, ..of(None, 0.5) };
+        let reconnect = ReconnectState { is_process: false, ..of(None, 0.5) };
         for (status, soonest) in [(401, 500), (403, 1000), (404, 2000), (503, 2000)] {
             tokio::time::advance(reconnect.wait()).await;
-            reconnect.failed(Failure::Status { status, text: String::new(), retry_after: None });
+            reconnect.failed(UpstreamFailure::Status { status, text: String::new(), retry_after: None });
             assert_eq!(reconnect.soonest(), Duration::from_millis(soonest), "{status}");
         }
     }
@@ -327,7 +327,7 @@ mod tests {
     async fn what_breaks_for_many_clients_at_once_is_one_outage() {
         let reconnect = of(None, 0.5);
         for _ in 0..100 {
-            reconnect.failed(Failure::Cancelled);
+            reconnect.failed(UpstreamFailure::Cancelled);
         }
         assert_eq!(reconnect.wait(), Duration::from_millis(500));
     }

@@ -1,11 +1,11 @@
 //! An answer of a server, or why there is none.
 
 use bytes::Bytes;
-use seawall::Report;
+use seawall::FailureReport;
 
-use super::Failure;
-use crate::protocol::build::{self, Error};
-use crate::protocol::edit::{self, Object};
+use super::UpstreamFailure;
+use crate::protocol::build::{self, RpcError};
+use crate::protocol::edit::{self, JsonObject};
 use crate::protocol::{Id, Message};
 
 /// An answer with whatever id, or why there is none.
@@ -15,15 +15,15 @@ pub type Reply = Result<Message, Refusal>;
 #[derive(Debug)]
 pub enum Refusal {
     /// A server failed.
-    Failed(String, Failure),
+    Failed(String, UpstreamFailure),
     /// A call under a policy failed; and whether its tool has an output schema.
-    Reported(Box<Report>, bool),
+    Reported(Box<FailureReport>, bool),
     /// The request is wrong, or we are.
-    Wrong(Error),
+    Wrong(RpcError),
 }
 
-impl From<Error> for Refusal {
-    fn from(error: Error) -> Self {
+impl From<RpcError> for Refusal {
+    fn from(error: RpcError) -> Self {
         Self::Wrong(error)
     }
 }
@@ -33,7 +33,7 @@ pub fn with_body(message: &Message, body: &[u8]) -> Reply {
     match message.body() {
         Some(span) => parsed(edit::splice(message.raw(), &mut [(span, body)])),
         None => {
-            let mut whole = Object::of(message.raw());
+            let mut whole = JsonObject::of(message.raw());
             whole.set("params", body);
             parsed(whole.json().into())
         }
@@ -47,5 +47,5 @@ pub fn answered(result: &[u8]) -> Reply {
 
 /// Reads what we have just written.
 pub fn parsed(bytes: Bytes) -> Reply {
-    Message::parse(bytes).map_err(|reject| Refusal::Wrong(Error::from(&reject)))
+    Message::parse(bytes).map_err(|reject| Refusal::Wrong(RpcError::from(&reject)))
 }

@@ -6,16 +6,19 @@ use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 
-use super::client::HttpClient;
-use super::{Failure, beginning};
+use super::http_client::HttpClient;
+use super::{UpstreamFailure, beginning};
 use crate::protocol::lines::fitted;
 use crate::protocol::{Message, Reject, limits, sse};
 
 /// Sends a request, and says whether it can have arrived if nothing comes back.
-pub(super) async fn send(client: &HttpClient, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
+pub(super) async fn send(
+    client: &HttpClient,
+    request: Request<Full<Bytes>>,
+) -> Result<Response<Incoming>, UpstreamFailure> {
     client.request(request).await.map_err(|error| {
         let text = causes(&error);
-        if error.is_connect() { Failure::Unreachable(text) } else { Failure::Lost(text) }
+        if error.is_connect() { UpstreamFailure::Unreachable(text) } else { UpstreamFailure::Lost(text) }
     })
 }
 
@@ -25,23 +28,23 @@ pub(super) fn is_stream(headers: &HeaderMap) -> bool {
 }
 
 /// Nothing is inflated here: a little that becomes much is not asked for and not read.
-pub(super) fn is_plain(headers: &HeaderMap) -> Result<(), Failure> {
+pub(super) fn is_plain(headers: &HeaderMap) -> Result<(), UpstreamFailure> {
     match headers.get_all(CONTENT_ENCODING).iter().all(|encoding| encoding == "identity") {
         true => Ok(()),
-        false => Err(Failure::Broken(Reject::Shape("it is compressed, which was not asked for"))),
+        false => Err(UpstreamFailure::Broken(Reject::Shape("it is compressed, which was not asked for"))),
     }
 }
 
 /// Reads a body within limits, into one buffer: pieces of one byte each would cost many times what they hold.
-pub(super) async fn body(response: Response<Incoming>, limit: usize) -> Result<Bytes, Failure> {
+pub(super) async fn body(response: Response<Incoming>, limit: usize) -> Result<Bytes, UpstreamFailure> {
     is_plain(response.headers())?;
     let mut body = response.into_body();
     let said = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let mut whole = Vec::new();
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|error| Failure::Lost(causes(&error)))?.into_data() else { continue };
+        let Ok(data) = frame.map_err(|error| UpstreamFailure::Lost(causes(&error)))?.into_data() else { continue };
         if whole.len() + data.len() > limit {
-            return Err(Failure::Broken(Reject::Size(limit)));
+            return Err(UpstreamFailure::Broken(Reject::Size(limit)));
         }
         if whole.is_empty() && body.is_end_stream() && data.len() <= limits::COPIED {
             return Ok(data);
@@ -55,7 +58,7 @@ pub(super) async fn body(response: Response<Incoming>, limit: usize) -> Result<B
 }
 
 /// A status that is no success; and the message that the body is, if it is one.
-pub(super) async fn refusal(response: Response<Incoming>) -> (Failure, Option<Message>) {
+pub(super) async fn refusal(response: Response<Incoming>) -> (UpstreamFailure, Option<Message>) {
     let status = response.status().as_u16();
     let retry_after = retry_after(response.headers());
     let body = body(response, limits::SSE_FIELD).await.unwrap_or_default();
@@ -64,7 +67,7 @@ pub(super) async fn refusal(response: Response<Incoming>) -> (Failure, Option<Me
         Some(message) => message.field_text("message").map(|text| text.into_owned()).unwrap_or_default(),
         None => String::from_utf8_lossy(&body).into_owned(),
     };
-    (Failure::Status { status, text: beginning(&text), retry_after }, message)
+    (UpstreamFailure::Status { status, text: beginning(&text), retry_after }, message)
 }
 
 /// When to come back, as the server says it.
@@ -84,18 +87,18 @@ fn causes(error: &dyn std::error::Error) -> String {
 }
 
 /// The events of a stream.
-pub(super) struct Events {
+pub(super) struct ResponseEvents {
     body: Incoming,
-    decoder: sse::Decoder,
+    decoder: sse::SseDecoder,
 }
 
-impl Events {
+impl ResponseEvents {
     pub(super) fn new(body: Incoming) -> Self {
-        Self { body, decoder: sse::Decoder::new(limits::FROM_SERVER) }
+        Self { body, decoder: sse::SseDecoder::new(limits::FROM_SERVER) }
     }
 
     /// The next event; `None` when the stream ends or breaks.
-    pub(super) async fn next(&mut self) -> Result<Option<sse::Event>, Failure> {
+    pub(super) async fn next(&mut self) -> Result<Option<sse::SseEvent>, UpstreamFailure> {
         loop {
             if let Some(event) = self.decoder.event()? {
                 return Ok(Some(event));

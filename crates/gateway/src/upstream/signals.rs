@@ -3,49 +3,55 @@
 use std::time::{Duration, SystemTime};
 
 use http::StatusCode;
-use seawall::{Disposition, Sent, Signals, Transport};
+use seawall::{Disposition, FailureSignals, Sent, TransportFailure};
 
-use super::Failure;
+use super::UpstreamFailure;
 
-impl Failure {
+impl UpstreamFailure {
     /// The facts.
     #[expect(clippy::disallowed_methods, reason = "a server may name the date when it wants to be asked again")]
-    pub fn signals(&self) -> Signals {
+    pub fn signals(&self) -> FailureSignals {
         match self {
             Self::Unreachable(why) => unreachable(why),
-            Self::Impossible(why) => Signals::transport(Transport::Down, why).with_sent(Sent::Never),
-            Self::Starting(retry_in) => not_there(Transport::Starting, "", *retry_in),
-            Self::Away { reason, retry_in } => not_there(Transport::Away, reason, *retry_in),
-            Self::GivenUp(_) => Signals::transport(Transport::GivenUp, given_up(self)).with_sent(Sent::Never),
-            Self::SessionLost | Self::NotTaken => {
-                Signals::http(404, self.to_string()).with_session().with_sent(Sent::Never)
+            Self::Impossible(why) => FailureSignals::transport(TransportFailure::Down, why).with_sent(Sent::Never),
+            Self::Starting(retry_in) => not_there(TransportFailure::Starting, "", *retry_in),
+            Self::Away { reason, retry_in } => not_there(TransportFailure::Away, reason, *retry_in),
+            Self::GivenUp(_) => {
+                FailureSignals::transport(TransportFailure::GivenUp, given_up(self)).with_sent(Sent::Never)
             }
-            Self::Forgetful => Signals::transport(Transport::Forgetful, self.to_string()).with_sent(Sent::Never),
-            Self::Lost(why) => Signals::transport(Transport::Lost, why),
-            Self::Status { status, text, retry_after } => Signals::http(*status, stated(*status, text))
+            Self::SessionLost | Self::NotTaken => {
+                FailureSignals::http(404, self.to_string()).with_session().with_sent(Sent::Never)
+            }
+            Self::Forgetful => {
+                FailureSignals::transport(TransportFailure::Forgetful, self.to_string()).with_sent(Sent::Never)
+            }
+            Self::Lost(why) => FailureSignals::transport(TransportFailure::Lost, why),
+            Self::Status { status, text, retry_after } => FailureSignals::http(*status, stated(*status, text))
                 .with_body(text.clone())
                 .with_retry_after(retry_after.as_deref(), SystemTime::now()),
-            Self::Broken(_) => Signals::transport(Transport::Garbage, self.to_string()),
-            Self::Silent(_) => Signals::transport(Transport::Timeout, self.to_string()),
+            Self::Broken(_) => FailureSignals::transport(TransportFailure::Garbage, self.to_string()),
+            Self::Silent(_) => FailureSignals::transport(TransportFailure::Timeout, self.to_string()),
             Self::Handshake(_) => handshake(self.to_string()),
             Self::Struck { incident, failure } => failure.signals().with_incident(*incident),
-            Self::NotAsked => Signals::transport(Transport::Left, self.to_string()).with_sent(Sent::Never),
-            Self::Cancelled => Signals::transport(Transport::Left, self.to_string()),
+            Self::NotAsked => {
+                FailureSignals::transport(TransportFailure::Left, self.to_string()).with_sent(Sent::Never)
+            }
+            Self::Cancelled => FailureSignals::transport(TransportFailure::Left, self.to_string()),
             Self::Full | Self::NoRoom(_) => {
-                Signals::transport(Transport::Busy, self.to_string()).with_sent(Sent::Never)
+                FailureSignals::transport(TransportFailure::Busy, self.to_string()).with_sent(Sent::Never)
             }
         }
     }
 }
 
 /// A server that is not there, and when it is tried next.
-fn not_there(transport: Transport, why: &str, retry_in: Duration) -> Signals {
+fn not_there(transport: TransportFailure, why: &str, retry_in: Duration) -> FailureSignals {
     let retry_after = Some(retry_in).filter(|wait| !wait.is_zero());
-    Signals { retry_after, ..Signals::transport(transport, why).with_sent(Sent::Never) }
+    FailureSignals { retry_after, ..FailureSignals::transport(transport, why).with_sent(Sent::Never) }
 }
 
 /// The seed's words, without ours before them.
-fn given_up(failure: &Failure) -> String {
+fn given_up(failure: &UpstreamFailure) -> String {
     let text = failure.to_string();
     text.split_once(": ").map_or(text.as_str(), |(_, words)| words).to_owned()
 }
@@ -58,24 +64,24 @@ fn stated(status: u16, text: &str) -> String {
 }
 
 /// A connection that was not made: its text says why, and if it does not, nobody is there.
-fn unreachable(why: &str) -> Signals {
-    let said = Signals::text(why).with_sent(Sent::Never);
+fn unreachable(why: &str) -> FailureSignals {
+    let said = FailureSignals::text(why).with_sent(Sent::Never);
     // How the runtime and we say that time was up while connecting.
     if why.contains("deadline has elapsed") || why.starts_with("no connection within") {
-        return Signals { transport: Some(Transport::ConnectTimeout), ..said };
+        return FailureSignals { transport: Some(TransportFailure::ConnectTimeout), ..said };
     }
-    if means_nothing(&said) { Signals { transport: Some(Transport::Refused), ..said } } else { said }
+    if means_nothing(&said) { FailureSignals { transport: Some(TransportFailure::Refused), ..said } } else { said }
 }
 
 /// A server that speaks but refuses to shake hands stays as it is, unless its words say otherwise.
-fn handshake(text: String) -> Signals {
-    let said = Signals::text(text).with_sent(Sent::Never);
+fn handshake(text: String) -> FailureSignals {
+    let said = FailureSignals::text(text).with_sent(Sent::Never);
     let is_final = seawall::classify(&said).disposition == Disposition::Permanent;
-    if is_final { Signals { transport: Some(Transport::Down), ..said } } else { said }
+    if is_final { FailureSignals { transport: Some(TransportFailure::Down), ..said } } else { said }
 }
 
-fn means_nothing(said: &Signals) -> bool {
-    let nothing = seawall::classify(&Signals::text(""));
+fn means_nothing(said: &FailureSignals) -> bool {
+    let nothing = seawall::classify(&FailureSignals::text(""));
     let meaning = seawall::classify(said);
     meaning.cause == nothing.cause && meaning.disposition == nothing.disposition
 }
@@ -89,8 +95,8 @@ mod tests {
     use super::*;
     use crate::protocol::Reject;
 
-    fn status(status: u16, text: &str, retry_after: Option<&str>) -> Failure {
-        Failure::Status { status, text: text.to_owned(), retry_after: retry_after.map(str::to_owned) }
+    fn status(status: u16, text: &str, retry_after: Option<&str>) -> UpstreamFailure {
+        UpstreamFailure::Status { status, text: text.to_owned(), retry_after: retry_after.map(str::to_owned) }
     }
 
     #[test]
@@ -98,9 +104,9 @@ mod tests {
         use Cause::*;
         use Disposition::{Denied as Closed, Permanent, Transient};
         use Sent::{Maybe, Never};
-        let unreachable = |text: &str| Failure::Unreachable(text.to_owned());
-        let missing_program = Failure::Impossible("there is no program \"timeout\"".to_owned());
-        let away = Failure::Away { reason: "timed out".to_owned(), retry_in: Duration::from_secs(3) };
+        let unreachable = |text: &str| UpstreamFailure::Unreachable(text.to_owned());
+        let missing_program = UpstreamFailure::Impossible("there is no program \"timeout\"".to_owned());
+        let away = UpstreamFailure::Away { reason: "timed out".to_owned(), retry_in: Duration::from_secs(3) };
         for (failure, cause, disposition, sent, loading) in [
             (unreachable("tcp connect error: Connection refused (os error 111)"), Network, Transient, Never, Permanent),
             (
@@ -122,13 +128,19 @@ mod tests {
             (unreachable("invalid peer certificate: UnknownIssuer"), Network, Permanent, Never, Permanent),
             (unreachable("it answered with HTTP status 503"), Misbehaved, Transient, Never, Transient),
             (missing_program, Unavailable, Permanent, Never, Permanent),
-            (Failure::Starting(Duration::from_secs(3)), Starting, Transient, Never, Transient),
+            (UpstreamFailure::Starting(Duration::from_secs(3)), Starting, Transient, Never, Transient),
             (away, Away, Transient, Never, Transient),
-            (Failure::GivenUp(20), GivenUp, Permanent, Never, Permanent),
-            (Failure::SessionLost, SessionLost, Transient, Never, Transient),
-            (Failure::Forgetful, SessionLost, Permanent, Never, Permanent),
-            (Failure::NotTaken, SessionLost, Transient, Never, Transient),
-            (Failure::Lost("its process ended (exit status: 1)".to_owned()), Network, Transient, Maybe, Transient),
+            (UpstreamFailure::GivenUp(20), GivenUp, Permanent, Never, Permanent),
+            (UpstreamFailure::SessionLost, SessionLost, Transient, Never, Transient),
+            (UpstreamFailure::Forgetful, SessionLost, Permanent, Never, Permanent),
+            (UpstreamFailure::NotTaken, SessionLost, Transient, Never, Transient),
+            (
+                UpstreamFailure::Lost("its process ended (exit status: 1)".to_owned()),
+                Network,
+                Transient,
+                Maybe,
+                Transient,
+            ),
             (status(403, "", None), Denied, Closed, Never, Closed),
             (status(403, "OpenFGA check error", None), Misbehaved, Transient, Maybe, Transient),
             (status(400, "Bad Request", None), InvalidInput, Permanent, Maybe, Permanent),
@@ -137,14 +149,14 @@ mod tests {
             (status(404, "", None), InvalidInput, Permanent, Never, Permanent),
             (status(503, "", None), Misbehaved, Transient, Maybe, Transient),
             (status(429, "", Some("7")), RateLimited, Transient, Never, Transient),
-            (Failure::Broken(Reject::Shape("x")), Misbehaved, Transient, Maybe, Transient),
-            (Failure::Silent(Duration::from_secs(1)), Timeout, Transient, Maybe, Transient),
-            (Failure::Handshake("no".to_owned()), Unavailable, Permanent, Never, Permanent),
-            (Failure::Handshake("Session terminated".to_owned()), Network, Transient, Never, Transient),
-            (Failure::NotAsked, Cancelled, Transient, Never, Transient),
-            (Failure::Cancelled, Cancelled, Transient, Maybe, Transient),
-            (Failure::NoRoom(256), Overloaded, Transient, Never, Transient),
-            (Failure::Full, Overloaded, Transient, Never, Transient),
+            (UpstreamFailure::Broken(Reject::Shape("x")), Misbehaved, Transient, Maybe, Transient),
+            (UpstreamFailure::Silent(Duration::from_secs(1)), Timeout, Transient, Maybe, Transient),
+            (UpstreamFailure::Handshake("no".to_owned()), Unavailable, Permanent, Never, Permanent),
+            (UpstreamFailure::Handshake("Session terminated".to_owned()), Network, Transient, Never, Transient),
+            (UpstreamFailure::NotAsked, Cancelled, Transient, Never, Transient),
+            (UpstreamFailure::Cancelled, Cancelled, Transient, Maybe, Transient),
+            (UpstreamFailure::NoRoom(256), Overloaded, Transient, Never, Transient),
+            (UpstreamFailure::Full, Overloaded, Transient, Never, Transient),
         ] {
             let classifier = Classifier::new();
             let meaning = classifier.classify(&failure.signals());
@@ -155,9 +167,9 @@ mod tests {
 
     #[test]
     fn a_known_wait_is_passed_on() {
-        let wait = |failure: Failure| seawall::classify(&failure.signals()).retry_after;
+        let wait = |failure: UpstreamFailure| seawall::classify(&failure.signals()).retry_after;
         assert_eq!(wait(status(503, "", Some("7"))), Some(Duration::from_secs(7)));
-        let starting = Failure::Starting;
+        let starting = UpstreamFailure::Starting;
         assert_eq!(wait(starting(Duration::from_secs(2))), Some(Duration::from_secs(2)));
         assert_eq!(wait(starting(Duration::ZERO)), None);
     }

@@ -11,13 +11,13 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 use http_body_util::Full;
 
-use super::client::HttpClient;
 use super::endpoint;
-use super::pipe::{self, Outgoing, Pipe};
-use super::response::{self, Events};
-use super::{Failure, Link, Server, Wire};
-use crate::protocol::{Id, Kind, Message, limits};
-use crate::upstream::call::Outlet;
+use super::http_client::HttpClient;
+use super::pipe::{self, PipeMessage, PipeWriter};
+use super::response::{self, ResponseEvents};
+use super::{Connection, Server, UpstreamFailure, Wire};
+use crate::protocol::{Id, Message, MessageKind, limits};
+use crate::upstream::call::ClientSink;
 
 const STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -31,30 +31,30 @@ pub(super) async fn open(
     server: &Server,
     url: &Uri,
     headers: HeaderMap,
-    general: Arc<dyn Outlet>,
-) -> Result<Arc<Link>, Failure> {
+    general: Arc<dyn ClientSink>,
+) -> Result<Arc<Connection>, UpstreamFailure> {
     let ended = server.lifecycle.ended.child_token();
     let client = server.http.get()?;
     let (events, endpoint) = pipe::connected(&ended, stream(&client, url, &headers)).await?;
-    let (pipe, outgoing) = Pipe::new();
-    let link = Link::new(&server.name, Wire::Pipe(pipe), general, ended.clone());
-    let weak = Arc::downgrade(&link);
-    let posts = Posts { client, endpoint, headers, link: weak.clone() };
+    let (pipe, outgoing) = PipeWriter::new();
+    let connection = Connection::new(&server.name, Wire::Pipe(pipe), general, ended.clone());
+    let weak = Arc::downgrade(&connection);
+    let posts = SsePosts { client, endpoint, headers, connection: weak.clone() };
     server.lifecycle.spawn(async move {
         let why = tokio::select! {
-            () = ended.cancelled() => Failure::Lost("the session was closed".to_owned()),
+            () = ended.cancelled() => UpstreamFailure::Lost("the session was closed".to_owned()),
             why = read(events, &weak) => why,
-            () = posts.send(outgoing) => Failure::Cancelled,
+            () = posts.send(outgoing) => UpstreamFailure::Cancelled,
         };
-        if let Some(link) = weak.upgrade() {
-            link.lose(why);
+        if let Some(connection) = weak.upgrade() {
+            connection.lose(why);
         }
     });
-    Ok(link)
+    Ok(connection)
 }
 
 /// Opens the stream; its first event names the address for messages.
-async fn stream(client: &HttpClient, url: &Uri, headers: &HeaderMap) -> Result<(Events, Uri), Failure> {
+async fn stream(client: &HttpClient, url: &Uri, headers: &HeaderMap) -> Result<(ResponseEvents, Uri), UpstreamFailure> {
     let mut get = request(Method::GET, url, headers, Bytes::new());
     get.headers_mut().insert(ACCEPT, STREAM);
     let response = response::send(client, get).await?;
@@ -62,18 +62,20 @@ async fn stream(client: &HttpClient, url: &Uri, headers: &HeaderMap) -> Result<(
         return Err(response::refusal(response).await.0);
     }
     if !response::is_stream(response.headers()) {
-        return Err(Failure::Handshake("it answers with something else than a stream of events".to_owned()));
+        return Err(UpstreamFailure::Handshake("it answers with something else than a stream of events".to_owned()));
     }
-    let mut events = Events::new(response.into_body());
+    let mut events = ResponseEvents::new(response.into_body());
     while let Some(event) = events.next().await? {
         if event.event == "endpoint" {
             return Ok((events, endpoint::of(url, &event.data)?));
         }
         if event.is_message() {
-            return Err(Failure::Handshake("its stream does not begin with the address for messages".to_owned()));
+            return Err(UpstreamFailure::Handshake(
+                "its stream does not begin with the address for messages".to_owned(),
+            ));
         }
     }
-    Err(Failure::Handshake("its stream ended before it named the address for messages".to_owned()))
+    Err(UpstreamFailure::Handshake("its stream ended before it named the address for messages".to_owned()))
 }
 
 fn request(method: Method, url: &Uri, headers: &HeaderMap, body: Bytes) -> Request<Full<Bytes>> {
@@ -85,35 +87,35 @@ fn request(method: Method, url: &Uri, headers: &HeaderMap, body: Bytes) -> Reque
 }
 
 /// Takes what the server sends, until there is nothing more to take. Says why.
-async fn read(mut events: Events, link: &Weak<Link>) -> Failure {
+async fn read(mut events: ResponseEvents, connection: &Weak<Connection>) -> UpstreamFailure {
     loop {
         let event = match events.next().await {
             Ok(Some(event)) => event,
-            Ok(None) => return Failure::Lost("its stream of events ended".to_owned()),
+            Ok(None) => return UpstreamFailure::Lost("its stream of events ended".to_owned()),
             Err(failure) => return failure,
         };
         if !event.is_message() {
             continue;
         }
-        let Some(link) = link.upgrade() else { return Failure::Cancelled };
+        let Some(connection) = connection.upgrade() else { return UpstreamFailure::Cancelled };
         match Message::parse(event.data) {
-            Ok(message) => link.receive(message, None),
-            Err(reject) => return Failure::Broken(reject),
+            Ok(message) => connection.receive(message, None),
+            Err(reject) => return UpstreamFailure::Broken(reject),
         }
     }
 }
 
 /// The way to the server.
-struct Posts {
+struct SsePosts {
     client: HttpClient,
     endpoint: Uri,
     headers: HeaderMap,
-    link: Weak<Link>,
+    connection: Weak<Connection>,
 }
 
-impl Posts {
+impl SsePosts {
     /// Sends what is to be sent, until nobody is there to say more.
-    async fn send(&self, mut outgoing: Outgoing) {
+    async fn send(&self, mut outgoing: PipeMessage) {
         let mut slow = FuturesUnordered::new();
         loop {
             let message = tokio::select! {
@@ -134,8 +136,8 @@ impl Posts {
         let mut post = request(Method::POST, &self.endpoint, &self.headers, message.clone());
         post.headers_mut().insert(CONTENT_TYPE, JSON);
         let response = response::send(&self.client, post).await;
-        if let (Ok(_), Some(link)) = (&response, self.link.upgrade()) {
-            link.hear();
+        if let (Ok(_), Some(connection)) = (&response, self.connection.upgrade()) {
+            connection.hear();
         }
         let failure = match response {
             Ok(response) if response.status().is_success() => {
@@ -145,15 +147,15 @@ impl Posts {
             Ok(response) => response::refusal(response).await.0,
             Err(failure) => failure,
         };
-        if let (Some(link), Ok(message)) = (self.link.upgrade(), Message::parse(message))
-            && message.kind() == Kind::Request
+        if let (Some(connection), Ok(message)) = (self.connection.upgrade(), Message::parse(message))
+            && message.kind() == MessageKind::Request
         {
-            let is_lost = matches!(failure, Failure::Status { status: 404, .. }) && link.hello().is_some();
-            let failure = if is_lost { Failure::SessionLost } else { failure };
+            let is_lost = matches!(failure, UpstreamFailure::Status { status: 404, .. }) && connection.info().is_some();
+            let failure = if is_lost { UpstreamFailure::SessionLost } else { failure };
             if is_lost {
-                link.retire(&failure);
+                connection.retire(&failure);
             }
-            link.settle(message.id().and_then(Id::as_number), Err(failure));
+            connection.settle(message.id().and_then(Id::as_number), Err(failure));
         }
     }
 }

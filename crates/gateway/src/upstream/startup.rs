@@ -1,7 +1,7 @@
 //! How a server is loaded, and what came of it, for all who ask.
 //!
 //! Loading is two steps: the server is greeted (here), then its tools are listed (`catalog::startup`). It is available
-//! when both worked. A server that has not failed before gets a few quick tries; after that the keeper goes on at its own
+//! when both worked. A server that has not failed before gets a few quick tries; after that the supervisor goes on at its own
 //! pace, one try at a time. What a failure means is the library's to say.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,30 +9,31 @@ use std::time::Duration;
 
 use http::StatusCode;
 use seawall::{
-    Backoff, Cause, Classifier, Connect, DeniedText, Disposition, Env, LoadOptions, ServerOutcome, Signals, load_step,
+    Backoff, Cause, Classifier, ConnectServer, DeniedText, Disposition, Env, FailureSignals, LoadOptions,
+    ServerOutcome, load_step,
 };
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use super::handshake::Opening;
-use super::look::{Found, Missed};
-use super::{Failure, Link, Server};
+use super::handshake::HandshakeParams;
+use super::probe::{ProbeFailed, ProbeResult};
+use super::{Connection, Server, UpstreamFailure};
 use crate::config::{StartupConfig, Transport, place};
 use crate::protocol::limits;
-use crate::upstream::call::Outlet;
+use crate::upstream::call::ClientSink;
 
 /// What is known of loading one server.
 #[derive(Debug)]
 pub struct ServerStartup {
     config: StartupConfig,
     env: Env,
-    state: Mutex<State>,
+    state: Mutex<StartupState>,
     late: Arc<Semaphore>,
     given_up: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct StartupState {
     /// Since when it is not there.
     since: Option<Instant>,
     /// Attempts since then that failed.
@@ -49,7 +50,7 @@ struct State {
 
 /// How far the listing of a server's tools has come in one conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Listing {
+pub enum ListingProgress {
     /// Nobody lists them but the client.
     #[default]
     Unasked,
@@ -73,7 +74,7 @@ impl ServerStartup {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, StartupState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -81,9 +82,9 @@ impl ServerStartup {
         self.state().since.get_or_insert_with(Instant::now);
     }
 
-    fn failed(&self, signals: &Signals, is_final: bool) {
+    fn failed(&self, signals: &FailureSignals, is_final: bool) {
         let failure = Classifier::new().classify_load(signals);
-        // Who waits for the keeper hears from it when it stops; this is for what it goes on with.
+        // Who waits for the supervisor hears from it when it stops; this is for what it goes on with.
         let is_given_up = failure.disposition != Disposition::Transient && !is_final;
         self.note_failed(failure, 1, false);
         if is_given_up {
@@ -117,7 +118,11 @@ impl ServerStartup {
     /// The server was greeted and its tools are listed.
     pub fn worked(&self) {
         let mut state = self.state();
-        *state = State { quarantined: std::mem::take(&mut state.quarantined), is_loaded: true, ..State::default() };
+        *state = StartupState {
+            quarantined: std::mem::take(&mut state.quarantined),
+            is_loaded: true,
+            ..StartupState::default()
+        };
     }
 
     /// How the load of the server stands: `available`, `transient`, `permanent` or `denied`; none if it was never tried.
@@ -135,7 +140,7 @@ impl ServerStartup {
     }
 
     /// Whether it has been starting for so long that somebody should look after it.
-    fn is_overdue(&self, state: &State) -> bool {
+    fn is_overdue(&self, state: &StartupState) -> bool {
         state.since.is_some_and(|since| since.elapsed() >= self.config.max_starting)
     }
 
@@ -207,7 +212,11 @@ impl ServerStartup {
 
 impl Server {
     /// Opens a conversation; what belongs to no call goes to `general`.
-    pub async fn open(&self, opening: &Opening, general: &Arc<dyn Outlet>) -> Result<Arc<Link>, Failure> {
+    pub async fn open(
+        &self,
+        handshake: &HandshakeParams,
+        general: &Arc<dyn ClientSink>,
+    ) -> Result<Arc<Connection>, UpstreamFailure> {
         self.startup.began();
         // A process that dies at its start is not started three times within a second.
         let is_quick = self.reconnect.last().is_none() && !matches!(self.transport, Transport::Stdio { .. });
@@ -218,50 +227,53 @@ impl Server {
             timeout: limits::HANDSHAKE * 4,
             ..self.startup.options()
         };
-        let tries = Tries { server: self, opening, general, link: Mutex::default(), last: Mutex::default() };
+        let tries =
+            LoadTries { server: self, handshake, general, connection: Mutex::default(), last: Mutex::default() };
         // Boxed: a handshake takes much room, and the stack is small.
         let outcome = match Box::pin(load_step::<()>(&self.name, &tries, &options)).await {
             Ok(outcome) => outcome,
-            Err(invalid) => return Err(Failure::Unreachable(invalid.within("startup").to_string())),
+            Err(invalid) => return Err(UpstreamFailure::Unreachable(invalid.within("startup").to_string())),
         };
-        match tries.link.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(link) => {
+        match tries.connection.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(connection) => {
                 self.startup.greeted();
-                Ok(link)
+                Ok(connection)
             }
             None => {
                 outcome.announce(&options.env);
                 let last = tries.last.into_inner().unwrap_or_else(PoisonError::into_inner);
-                Err(last.unwrap_or_else(|| Failure::Silent(limits::HANDSHAKE * 4)))
+                Err(last.unwrap_or_else(|| UpstreamFailure::Silent(limits::HANDSHAKE * 4)))
             }
         }
     }
 
     /// Tries once to open a conversation in which the tools can be listed; it is over then.
-    pub async fn list_once(&self, opening: &Opening) -> Result<Found, Signals> {
-        let found = self.look(opening, limits::PAGES).await.map_err(|missed| self.missed(&missed))?;
+    pub async fn list_once(&self, handshake: &HandshakeParams) -> Result<ProbeResult, FailureSignals> {
+        let found = self.look(handshake, limits::PAGES).await.map_err(|missed| self.missed(&missed))?;
         self.startup.worked();
         Ok(found)
     }
 
     /// The facts of a list that failed.
-    pub fn missed(&self, missed: &Missed) -> Signals {
+    pub fn missed(&self, missed: &ProbeFailed) -> FailureSignals {
         match missed {
-            Missed::Failed(failure) => self.discreet(self.told(failure)),
-            Missed::Refused(code, text) => self.discreet(Signals::rpc(*code, text.clone())),
+            ProbeFailed::Failed(failure) => self.discreet(self.told(failure)),
+            ProbeFailed::Refused(code, text) => self.discreet(FailureSignals::rpc(*code, text.clone())),
         }
     }
 
     /// What a failure of this server means for its tools.
-    pub fn missing(&self, failure: &Failure) -> ServerOutcome<()> {
+    pub fn missing(&self, failure: &UpstreamFailure) -> ServerOutcome<()> {
         let state = self.startup.state();
         let known = match failure {
             // Said of a conversation that could not be opened: how that failed says more.
-            Failure::Starting(_) | Failure::Away { .. } | Failure::Unreachable(_) => state.failed.clone(),
+            UpstreamFailure::Starting(_) | UpstreamFailure::Away { .. } | UpstreamFailure::Unreachable(_) => {
+                state.failed.clone()
+            }
             _ => None,
         };
         let mut failed = known.unwrap_or_else(|| match failure {
-            Failure::Starting(retry_in) => {
+            UpstreamFailure::Starting(retry_in) => {
                 let text = "it is starting up and not ready yet";
                 seawall::Failure::local(Cause::Starting, Some(*retry_in), text)
             }
@@ -277,7 +289,7 @@ impl Server {
 
     /// What it means for its tools that a server answers, but with an error.
     pub fn refused(&self, code: i64, text: &str) -> ServerOutcome<()> {
-        let failed = Classifier::new().classify_load(&Signals::rpc(code, text));
+        let failed = Classifier::new().classify_load(&FailureSignals::rpc(code, text));
         ServerOutcome { server_id: self.name.clone(), result: Err(failed), attempts: 1 }
     }
 
@@ -287,37 +299,37 @@ impl Server {
     }
 
     /// The facts of a failure, in words that name the endpoint: servers behind one gateway differ only in its path.
-    fn told(&self, failure: &Failure) -> Signals {
-        let signals = Signals { message: failure.to_string(), ..failure.signals() };
+    fn told(&self, failure: &UpstreamFailure) -> FailureSignals {
+        let signals = FailureSignals { message: failure.to_string(), ..failure.signals() };
         let Some(url) = self.url() else { return signals };
         let place = self.hidden(&place::shown(url));
         let message = match failure {
-            Failure::Status { status, .. } => {
+            UpstreamFailure::Status { status, .. } => {
                 let reason = StatusCode::from_u16(*status).ok().and_then(|status| status.canonical_reason());
                 format!("HTTP {status} {} from {place}", reason.unwrap_or("(unknown status)"))
             }
-            Failure::Unreachable(why) => format!("Cannot connect to {place}: {why}"),
+            UpstreamFailure::Unreachable(why) => format!("Cannot connect to {place}: {why}"),
             _ => return signals,
         };
-        Signals { message, ..signals }
+        FailureSignals { message, ..signals }
     }
 }
 
 /// The tries of one load.
-struct Tries<'a> {
+struct LoadTries<'a> {
     server: &'a Server,
-    opening: &'a Opening,
-    general: &'a Arc<dyn Outlet>,
-    link: Mutex<Option<Arc<Link>>>,
-    last: Mutex<Option<Failure>>,
+    handshake: &'a HandshakeParams,
+    general: &'a Arc<dyn ClientSink>,
+    connection: Mutex<Option<Arc<Connection>>>,
+    last: Mutex<Option<UpstreamFailure>>,
 }
 
-impl Tries<'_> {
-    async fn once(&self) -> Result<(), Signals> {
+impl LoadTries<'_> {
+    async fn once(&self) -> Result<(), FailureSignals> {
         // Boxed, as some transports need more room than others.
-        match Box::pin(self.server.shake(self.opening, self.general)).await {
-            Ok(link) => {
-                *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Some(link);
+        match Box::pin(self.server.shake(self.handshake, self.general)).await {
+            Ok(connection) => {
+                *self.connection.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection);
                 Ok(())
             }
             Err(failure) => {
@@ -330,17 +342,17 @@ impl Tries<'_> {
     }
 
     fn is_open(&self) -> bool {
-        self.link.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 }
 
-impl Connect<()> for Tries<'_> {
-    async fn connect(&self, _: &str) -> Result<Vec<()>, Signals> {
+impl ConnectServer<()> for LoadTries<'_> {
+    async fn connect(&self, _: &str) -> Result<Vec<()>, FailureSignals> {
         // The question after an unclear error may have been answered with a conversation.
         if self.is_open() { Ok(Vec::new()) } else { self.once().await.map(|()| Vec::new()) }
     }
 
-    async fn probe(&self, _: &str) -> Option<Signals> {
+    async fn probe(&self, _: &str) -> Option<FailureSignals> {
         self.once().await.err()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
-use super::flood::Flood;
+use super::stderr_limit::StderrLimit;
 
 /// The last lines of stderr that are kept.
 const STDERR_KEPT: usize = 50;
@@ -14,15 +14,15 @@ const STDERR_LETTERS: usize = 500;
 
 /// What is known of one server, for all its conversations.
 #[derive(Debug, Default)]
-pub struct Status {
-    seen: Mutex<Seen>,
+pub struct ServerStatus {
+    seen: Mutex<Observations>,
     /// How much of what it says reaches our log.
-    pub(super) flood: Flood,
+    pub(super) flood: StderrLimit,
 }
 
 /// What was seen of a server.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct Observations {
     /// Conversations that are being opened, or will be once the server has cooled down.
     pub starting: usize,
     /// Conversations that are open.
@@ -49,47 +49,47 @@ pub struct Seen {
 
 /// Something that is so until it is dropped.
 #[derive(Debug)]
-pub struct Held {
-    status: Arc<Status>,
-    what: What,
+pub struct StatusGuard {
+    status: Arc<ServerStatus>,
+    what: ObservedState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum ObservedState {
     Starting,
     Open,
     Process(u32),
 }
 
-impl Status {
+impl ServerStatus {
     /// What was seen so far.
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> Observations {
         self.lock().clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Seen> {
+    fn lock(&self) -> MutexGuard<'_, Observations> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A conversation is being opened.
-    pub fn starting(self: &Arc<Self>) -> Held {
-        self.hold(What::Starting)
+    pub fn starting(self: &Arc<Self>) -> StatusGuard {
+        self.hold(ObservedState::Starting)
     }
 
     /// A conversation is open, perhaps again.
-    pub fn open(self: &Arc<Self>, is_again: bool) -> Held {
+    pub fn open(self: &Arc<Self>, is_again: bool) -> StatusGuard {
         self.lock().restarts += u64::from(is_again);
-        self.hold(What::Open)
+        self.hold(ObservedState::Open)
     }
 
     /// A process runs.
-    pub fn process(self: &Arc<Self>, pid: u32) -> Held {
-        self.hold(What::Process(pid))
+    pub fn process(self: &Arc<Self>, pid: u32) -> StatusGuard {
+        self.hold(ObservedState::Process(pid))
     }
 
-    fn hold(self: &Arc<Self>, what: What) -> Held {
+    fn hold(self: &Arc<Self>, what: ObservedState) -> StatusGuard {
         self.lock().turn(|seen| seen.change(what, true));
-        Held { status: Arc::clone(self), what }
+        StatusGuard { status: Arc::clone(self), what }
     }
 
     /// A process ended by itself.
@@ -129,16 +129,16 @@ impl Status {
     }
 }
 
-impl Seen {
-    fn change(&mut self, what: What, is_so: bool) {
+impl Observations {
+    fn change(&mut self, what: ObservedState, is_so: bool) {
         let count = |count: &mut usize| *count = if is_so { *count + 1 } else { count.saturating_sub(1) };
         match what {
-            What::Starting => count(&mut self.starting),
-            What::Open => count(&mut self.open),
-            What::Process(pid) if is_so => self.pids.push(pid),
-            What::Process(pid) => self.pids.retain(|known| *known != pid),
+            ObservedState::Starting => count(&mut self.starting),
+            ObservedState::Open => count(&mut self.open),
+            ObservedState::Process(pid) if is_so => self.pids.push(pid),
+            ObservedState::Process(pid) => self.pids.retain(|known| *known != pid),
         }
-        self.is_ill &= !(is_so && what == What::Open);
+        self.is_ill &= !(is_so && what == ObservedState::Open);
     }
 
     /// Changes something, and notes the time if that changes the state.
@@ -162,7 +162,7 @@ impl Seen {
     }
 }
 
-impl Drop for Held {
+impl Drop for StatusGuard {
     fn drop(&mut self) {
         self.status.lock().turn(|seen| seen.change(self.what, false));
     }
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn the_word_tells_what_is_held_and_what_went_wrong() {
-        let status = Arc::new(Status::default());
+        let status = Arc::new(ServerStatus::default());
         assert_eq!(status.seen().word(), "resting");
         let starting = status.starting();
         assert_eq!(status.seen().word(), "starting");
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_a_server_says_is_bounded() {
-        let status = Status::default();
+        let status = ServerStatus::default();
         for number in 0..1_000 {
             status.said(&format!("{number} {}", "x".repeat(10_000)));
         }
@@ -204,7 +204,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn it_is_so_since_the_state_changed_and_not_since_another_conversation_came() {
-        let status = Arc::new(Status::default());
+        let status = Arc::new(ServerStatus::default());
         let since = || status.seen().since;
         let open = status.open(false);
         let began = since();

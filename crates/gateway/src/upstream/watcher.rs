@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 
-use super::mark;
+use super::orphans;
 
 /// The hidden command, and how it is told that it is the watcher itself.
 pub const COMMAND: &str = "watch-gateway";
@@ -41,6 +41,6 @@ pub fn watch(is_detached: bool) -> io::Result<()> {
     let mut nothing = [0; 64];
     while io::stdin().lock().read(&mut nothing)? > 0 {}
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    runtime.block_on(mark::sweep());
+    runtime.block_on(orphans::sweep());
     Ok(())
 }

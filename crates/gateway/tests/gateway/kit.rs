@@ -191,8 +191,8 @@ impl Served {
         let headers: Vec<_> = authorization.map(|secret| ("authorization", secret)).into_iter().collect();
         let response = self.send(Method::POST, path, &headers, &body).await;
         let id = response.headers()["mcp-session-id"].to_str().unwrap().to_owned();
-        let hello = last(response).await;
-        let session = Session { served: self, path: path.to_owned(), id, hello };
+        let info = last(response).await;
+        let session = Session { served: self, path: path.to_owned(), id, info };
         session.tell("notifications/initialized", json!({})).await;
         session
     }
@@ -227,7 +227,7 @@ pub(crate) struct Session<'a> {
     served: &'a Served,
     path: String,
     pub(crate) id: String,
-    pub(crate) hello: Value,
+    pub(crate) info: Value,
 }
 
 impl Session<'_> {

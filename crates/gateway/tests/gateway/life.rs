@@ -169,14 +169,14 @@ async fn a_handshake_is_answered_from_memory_while_the_server_takes_its_time() {
     let command = ["sh", "-c", script.as_str()];
 
     let mut first = Wrapped::remembering(folder.path(), &command);
-    let hello = first.initialize(json!({})).await;
+    let info = first.initialize(json!({})).await;
     let list = first.ask(1, "tools/list", json!({})).await;
     first.close();
     soon(first.child.wait()).await.unwrap();
 
     std::fs::write(&flag, "").unwrap();
     let mut second = Wrapped::remembering(folder.path(), &command);
-    assert_eq!(second.initialize(json!({})).await["result"], hello["result"]);
+    assert_eq!(second.initialize(json!({})).await["result"], info["result"]);
     let early = second.ask(1, "tools/list", json!({})).await;
     assert_eq!(early["result"]["tools"], list["result"]["tools"]);
     assert_eq!(early["result"]["_meta"]["seawall/servers"]["sh"]["status"], "transient", "{early}");
@@ -216,10 +216,10 @@ async fn a_client_that_does_not_wait_for_the_handshake_gets_its_own_servers_tool
     let fixture = program("seawall-fixture");
     let counted = format!("echo x >> {}; exec {fixture} --stdio --era legacy", starts.display());
     let scripted = program("seawall-scripted");
-    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+    let info = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "hasty", "version": "1"}}});
     let all = [
-        hello.to_string(),
+        info.to_string(),
         r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned(),
         r#"{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{}}"#.to_owned(),
     ];
@@ -244,8 +244,8 @@ async fn a_server_that_crashes_at_its_start_is_not_started_again_and_again() {
     let starts = folder.path().join("starts");
     let script = format!("echo x >> {}; echo no luck >&2; exit 7", starts.display());
     let mut wrapped = Wrapped::run(&["sh", "-c", &script]);
-    let hello = wrapped.initialize(json!({})).await;
-    assert!(hello["result"]["instructions"].as_str().unwrap().contains("no luck"), "{hello}");
+    let info = wrapped.initialize(json!({})).await;
+    assert!(info["result"]["instructions"].as_str().unwrap().contains("no luck"), "{info}");
     let count = std::fs::read_to_string(&starts).unwrap().lines().count();
     assert!(count <= 8, "{count} starts within seconds");
 }

@@ -23,7 +23,7 @@ async fn every_tool_is_there_under_the_name_of_its_server() {
         ["zeta", "alpha"].iter().flat_map(|server| own.iter().map(move |name| format!("{server}__{name}"))).collect();
     assert_eq!(merged, expected, "in the order of the configuration");
     assert_eq!(all.ask(2, "tools/list", json!({})).await["result"], list["result"], "the same every time");
-    assert!(all.hello["result"]["capabilities"]["tools"].is_object());
+    assert!(all.info["result"]["capabilities"]["tools"].is_object());
 
     for server in ["zeta", "alpha"] {
         let call =
@@ -106,7 +106,7 @@ async fn a_dead_server_costs_its_own_tools_only() {
     let dead = "[servers.dead]\ncommand = \"/nonexistent/server\"\n[servers.gone]\nurl = \"http://127.0.0.1:9/mcp\"\n";
     let served = Served::with(&format!("{dead}{}", fixture("good", "both"))).await;
     let all = served.session("/mcp").await;
-    let instructions = all.hello["result"]["instructions"].as_str().unwrap();
+    let instructions = all.info["result"]["instructions"].as_str().unwrap();
     assert!(instructions.contains("dead") && instructions.contains("gone"), "{instructions}");
     let list = all.ask(1, "tools/list", json!({})).await;
     assert!(names(&list, "tools").iter().all(|name| name.starts_with("good__")));

@@ -106,8 +106,8 @@ async fn nothing_that_says_who_the_client_is_reaches_a_server() {
         ("origin", "http://localhost"),
         ("user-agent", "canary-9"),
     ];
-    let hello = http::post(gateway.address, "/mcp/a", &secrets, crate::kit::client::initialize().to_string()).await;
-    let session = hello.headers["mcp-session-id"].to_str().unwrap();
+    let info = http::post(gateway.address, "/mcp/a", &secrets, crate::kit::client::initialize().to_string()).await;
+    let session = info.headers["mcp-session-id"].to_str().unwrap();
     let call = crate::kit::client::tool_call(1, "echo", json!({"text": "x"})).to_string();
     let headers = [secrets.as_slice(), &[("mcp-session-id", session)]].concat();
     assert_eq!(text(&http::post(gateway.address, "/mcp/a", &headers, call).await.message()), "x");

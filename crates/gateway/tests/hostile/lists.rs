@@ -91,8 +91,8 @@ async fn a_server_that_never_answers_does_not_keep_the_others_from_the_client() 
 async fn a_refusal_of_a_mebibyte_is_shown_by_its_beginning() {
     let servers = [Entry::scripted("a", &["--refuse", "1048576"]), Entry::scripted("b", &["--tag", "$TAG"])];
     let gateway = Gateway::serve(&servers).await;
-    let hello = http::post(gateway.address, "/mcp", &[], crate::kit::client::initialize().to_string()).await;
-    let told = hello.message()["result"]["instructions"].as_str().unwrap().to_owned();
+    let info = http::post(gateway.address, "/mcp", &[], crate::kit::client::initialize().to_string()).await;
+    let told = info.message()["result"]["instructions"].as_str().unwrap().to_owned();
     assert!(
         told.starts_with("**MCP servers that failed to load (tools unavailable — needs attention):** a: refused the handshake: refused"),
         "{told:.200}"

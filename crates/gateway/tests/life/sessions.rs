@@ -330,8 +330,8 @@ async fn p28_a_call_whose_stream_breaks_may_have_been_executed_and_is_not_sent_a
             if asked.tool() == "cut" {
                 write(&mut tcp, &[STREAM, b": alive\n\n"].concat()).await;
             } else if asked.is("server/discover") && is_modern {
-                let hello = json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "resultType": "complete"});
-                write(&mut tcp, &answer(&asked, &hello)).await;
+                let info = json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "resultType": "complete"});
+                write(&mut tcp, &answer(&asked, &info)).await;
             } else {
                 write(&mut tcp, &honest(&asked)).await;
             }
@@ -395,7 +395,7 @@ async fn p31_one_handshake_serves_all_calls_of_a_client() {
 
 #[tokio::test]
 async fn a_stateless_client_that_drops_its_call_and_asks_again_gets_the_one_answer() {
-    // A pipe to a server of the legacy era: the call is carried over from one era to the other.
+    // A pipe to a server of the legacy era: the call is execution over from one era to the other.
     for capabilities in [json!({}), json!({"elicitation": {}})] {
         let ledger = Ledger::new();
         let gateway = Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG", "--ledger", ledger.path()])]).await;

@@ -183,10 +183,10 @@ async fn what_will_surprise_is_told_before_it_does() {
         {"name": "broken"},
         {"name": "y".repeat(61), "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}},
     ]);
-    let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "b", "version": "1"}});
+    let info = json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "b", "version": "1"}});
     let answer = |id: u8, result: &Value| json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
     // Our ids are counted from 1: the handshake, then the list.
-    let lines = [answer(1, &hello), answer(2, &json!({"tools": tools}))];
+    let lines = [answer(1, &info), answer(2, &json!({"tools": tools}))];
     let server = format!("echo Welcome; read a; echo '{}'; read b; read c; echo '{}'; read d", lines[0], lines[1]);
     let toml = [
         "[tools.\"odd/get_xs\"]\ntimeout = \"5s\"\n[tools.\"odd/get_*\"]\nfallback = [{ tool = \"it/slw\" }]\n"

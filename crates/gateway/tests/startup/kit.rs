@@ -113,10 +113,10 @@ impl Client {
         let params =
             json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
         let began = Instant::now();
-        let hello = client.ask("initialize", params).await["result"].take();
+        let info = client.ask("initialize", params).await["result"].take();
         let took = began.elapsed();
         client.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
-        (client, hello, took)
+        (client, info, took)
     }
 
     /// The same of the quickest of three: what makes a client wait does so each time, what holds up the machine does not.
@@ -311,7 +311,7 @@ impl Served {
     }
 
     /// The handshake of a new legacy client.
-    pub(crate) async fn hello(&self) -> Value {
+    pub(crate) async fn info(&self) -> Value {
         self.post("/mcp", "", &initialize(&json!({}))).await
     }
 
@@ -320,10 +320,10 @@ impl Served {
         let (head, body) = self.post_raw(path, "", &initialize(capabilities)).await;
         let id = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).expect(&body);
         let headers = format!("mcp-session-id: {id}\r\n");
-        let hello: Value = serde_json::from_str(&body).unwrap();
+        let info: Value = serde_json::from_str(&body).unwrap();
         let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         self.post_raw(path, &headers, &initialized).await;
-        Legacy { served: self, path: path.to_owned(), headers, hello: hello["result"].clone() }
+        Legacy { served: self, path: path.to_owned(), headers, info: info["result"].clone() }
     }
 
     /// One request of a modern client.
@@ -350,7 +350,7 @@ pub(crate) struct Legacy<'a> {
     path: String,
     headers: String,
     /// What its handshake was answered with.
-    pub(crate) hello: Value,
+    pub(crate) info: Value,
 }
 
 impl Legacy<'_> {

@@ -42,9 +42,9 @@ async fn p22_one_unreachable_server_costs_only_its_own_tools() {
 
     let (_folder, file) = configured(&config);
     let served = Served::start(&file).await;
-    let hello = served.modern("server/discover").await;
+    let info = served.modern("server/discover").await;
     let line = "**MCP servers that failed to load (tools unavailable — needs attention):** gone: Cannot connect to ";
-    assert!(hello["result"]["instructions"].as_str().unwrap().starts_with(line), "{hello}");
+    assert!(info["result"]["instructions"].as_str().unwrap().starts_with(line), "{info}");
     let list = &served.modern("tools/list").await["result"];
     assert_eq!(names(list), ["one__echo", "two__echo"]);
     assert_eq!((&told(list, "gone")["status"], &list["ttlMs"]), (&json!("permanent"), &json!(0)), "{list}");
@@ -62,10 +62,10 @@ async fn p23_a_slow_server_keeps_nobody_waiting_and_appears_when_it_is_ready() {
     let flag = folder.path().join("slow");
     std::fs::write(&flag, "").unwrap();
     let ok = healthy().await;
-    let (mut client, hello, took) = Client::connect(&(remote("ok", &ok.url) + &waiting("slow", &flag))).await;
+    let (mut client, info, took) = Client::connect(&(remote("ok", &ok.url) + &waiting("slow", &flag))).await;
     assert!(took < PATIENCE, "{took:?}");
-    assert!(hello["instructions"].as_str().unwrap().ends_with("tools may appear shortly):** slow"), "{hello}");
-    assert_eq!(hello["capabilities"]["tools"]["listChanged"], true, "{hello}");
+    assert!(info["instructions"].as_str().unwrap().ends_with("tools may appear shortly):** slow"), "{info}");
+    assert_eq!(info["capabilities"]["tools"]["listChanged"], true, "{info}");
     let (list, took) = quickest_list(&mut client).await;
     assert_eq!(names(&list), ["ok__echo"]);
     assert!(took < WAITED, "it was waited for already: {took:?}");
@@ -93,10 +93,10 @@ async fn p23_a_server_that_is_slow_to_list_keeps_nobody_waiting_either() {
     })
     .await;
     let ok = healthy().await;
-    let (mut client, hello, _) = Client::connect(&(remote("ok", &ok.url) + &remote("slow", &lists.url))).await;
+    let (mut client, info, _) = Client::connect(&(remote("ok", &ok.url) + &remote("slow", &lists.url))).await;
     // Greeted is not loaded: without its list its tools are missing.
-    assert!(hello["instructions"].as_str().unwrap().ends_with("tools may appear shortly):** slow"), "{hello}");
-    assert_eq!(hello["capabilities"]["tools"]["listChanged"], true, "{hello}");
+    assert!(info["instructions"].as_str().unwrap().ends_with("tools may appear shortly):** slow"), "{info}");
+    assert_eq!(info["capabilities"]["tools"]["listChanged"], true, "{info}");
     let began = Instant::now();
     let list = client.list().await;
     assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());

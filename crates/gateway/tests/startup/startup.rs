@@ -53,9 +53,9 @@ fn lines(class: &str, status: &str, url: &str) -> (String, String) {
 
 async fn a_failed_list_is_told_and_mended(status: &'static str, class: &str, attempts: usize) {
     let ((bad, is_well), ok) = (unlisted(status, "").await, healthy().await);
-    let (mut client, hello, _) = Client::connect(&(remote("ok", &ok.url) + &remote("bad", &bad.url))).await;
+    let (mut client, info, _) = Client::connect(&(remote("ok", &ok.url) + &remote("bad", &bad.url))).await;
     let (prompt, streamed) = lines(class, status, &bad.url);
-    assert_eq!(hello["instructions"], prompt, "{status}");
+    assert_eq!(info["instructions"], prompt, "{status}");
     assert_eq!(lists(&bad), attempts, "{status}: as often as a load may");
     client.hears("notifications/message", 1).await;
     assert_eq!(client.warned(), [streamed], "{status}");
@@ -99,7 +99,7 @@ async fn the_endpoint_of_one_server_says_it_too_in_both_eras() {
     let (prompt, _) = lines("denied", "403 Forbidden", &bad.url);
     let session = served.session("/mcp/bad", &json!({})).await;
     assert_eq!(
-        (&session.hello["instructions"], &session.hello["serverInfo"]["name"]),
+        (&session.info["instructions"], &session.info["serverInfo"]["name"]),
         (&json!(prompt), &json!("by-hand"))
     );
     let discovered = served.modern_at("/mcp/bad", "server/discover").await;
@@ -110,9 +110,9 @@ async fn the_endpoint_of_one_server_says_it_too_in_both_eras() {
 async fn a_denial_can_be_told_in_the_words_from_before_it_was_told_apart() {
     let ((bad, _), ok) = (unlisted("403 Forbidden", "").await, healthy().await);
     let config = format!("[startup]\ndenied_text = \"legacy\"\n{}{}", remote("ok", &ok.url), remote("bad", &bad.url));
-    let (mut client, hello, _) = Client::connect(&config).await;
+    let (mut client, info, _) = Client::connect(&config).await;
     let line = "**MCP servers that failed to load (tools from these servers are unavailable):**  bad: HTTP 403 Forbidden from ";
-    assert_eq!(hello["instructions"], format!("{line}{}", bad.url));
+    assert_eq!(info["instructions"], format!("{line}{}", bad.url));
     client.hears("notifications/message", 1).await;
     assert_eq!(client.warned(), ["MCP server 'bad' is unavailable. Tools from this server will not work."]);
 }
@@ -122,10 +122,10 @@ async fn an_endpoint_is_told_with_its_path_and_without_its_secrets() {
     let (bad, _) = unlisted("403 Forbidden", "").await;
     let secret = format!("{}/jira?api_key=hunter2hunter2", bad.url);
     let ok = healthy().await;
-    let (_client, hello, _) = Client::connect(&(remote("ok", &ok.url) + &remote("bad", &secret))).await;
-    let told = hello["instructions"].as_str().unwrap();
+    let (_client, info, _) = Client::connect(&(remote("ok", &ok.url) + &remote("bad", &secret))).await;
+    let told = info["instructions"].as_str().unwrap();
     assert!(told.ends_with(&format!("HTTP 403 Forbidden from {}/jira", bad.url)), "{told}");
-    assert!(!hello.to_string().contains("hunter2"), "{hello}");
+    assert!(!info.to_string().contains("hunter2"), "{info}");
 }
 
 #[tokio::test]
@@ -139,8 +139,8 @@ async fn a_server_without_tools_is_available() {
     })
     .await;
     let ok = healthy().await;
-    let (mut client, hello, _) = Client::connect(&(remote("ok", &ok.url) + &remote("none", &none.url))).await;
-    assert_eq!(hello.get("instructions"), None, "{hello}");
+    let (mut client, info, _) = Client::connect(&(remote("ok", &ok.url) + &remote("none", &none.url))).await;
+    assert_eq!(info.get("instructions"), None, "{info}");
     let list = client.list().await;
     assert_eq!((names(&list), list.get("_meta")), (vec!["ok__echo"], None), "{list}");
 }
@@ -181,8 +181,8 @@ async fn who_comes_after_a_slow_server_was_listed_has_its_tools_at_once_whatever
     let all = ["ok__echo", "slow__echo", "slow__tool_0_1", "slow__tool_0_2"];
     assert_eq!(names(&after["result"]), all);
     for capabilities in [json!({}), json!({"sampling": {}, "roots": {}})] {
-        let (hello, took) = timed(async { served.session("/mcp", &capabilities).await.hello }).await;
-        assert!(took < AT_ONCE && hello.get("instructions").is_none(), "{took:?} {hello}");
+        let (info, took) = timed(async { served.session("/mcp", &capabilities).await.info }).await;
+        assert!(took < AT_ONCE && info.get("instructions").is_none(), "{took:?} {info}");
         let session = served.session("/mcp/slow", &capabilities).await;
         let (list, took) = timed(session.ask("tools/list", json!({}))).await;
         assert!(took < AT_ONCE && names(&list["result"]).len() == 3, "{took:?} {list}");
@@ -217,8 +217,8 @@ async fn while_it_starts(then: &str) -> (Value, Duration, usize, Value) {
 
     std::fs::write(&gate, "").unwrap();
     std::fs::write(&count, then).unwrap();
-    let (mut client, hello, _) = Client::start_with(&config, Some(folder.path())).greeted().await;
-    assert_eq!(hello.get("instructions"), None, "{hello}");
+    let (mut client, info, _) = Client::start_with(&config, Some(folder.path())).greeted().await;
+    assert_eq!(info.get("instructions"), None, "{info}");
     let (list, took) = timed(client.list()).await;
     assert_eq!((&list["tools"], &told(&list, "slow")["status"]), (&before["tools"], &json!("transient")));
     std::fs::remove_file(&gate).unwrap();

@@ -54,8 +54,8 @@ async fn t15_the_operator_says_how_often_it_is_tried() {
         remote("flaky", &flaky.url),
         remote("ok", &ok.url)
     );
-    let (_client, hello, _) = Client::connect(&config).await;
-    assert_eq!((hello.get("instructions"), shakes(&flaky)), (None, 6), "{hello}");
+    let (_client, info, _) = Client::connect(&config).await;
+    assert_eq!((info.get("instructions"), shakes(&flaky)), (None, 6), "{info}");
 }
 
 #[tokio::test]
@@ -67,12 +67,9 @@ async fn t15_one_hung_server_of_fifteen_keeps_no_other_from_the_client() {
     }
     let mut config: String = servers.iter().map(|(name, server)| remote(name, &server.url)).collect();
     config += &remote("stuck", &stuck.url);
-    let (mut client, hello, took) = Client::connect(&config).await;
+    let (mut client, info, took) = Client::connect(&config).await;
     assert!(took < Duration::from_secs(10), "the least patient client waits for ten seconds: {took:?}");
-    assert_eq!(
-        hello["instructions"],
-        "**MCP servers still starting up (will retry; tools may appear shortly):** stuck"
-    );
+    assert_eq!(info["instructions"], "**MCP servers still starting up (will retry; tools may appear shortly):** stuck");
     let began = Instant::now();
     let list = client.list().await;
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
@@ -187,9 +184,9 @@ async fn an_error_that_hides_what_happened_is_probed_once_before_it_is_believed(
     })
     .await;
     let ok = healthy().await;
-    let (mut client, hello, _) = Client::connect(&(remote("opaque", &opaque.url) + &remote("ok", &ok.url))).await;
+    let (mut client, info, _) = Client::connect(&(remote("opaque", &opaque.url) + &remote("ok", &ok.url))).await;
     let denied = format!("HTTP 403 Forbidden from {}", opaque.url);
-    assert_eq!(hello["instructions"], format!("**MCP servers that denied access:** opaque: {denied}"));
+    assert_eq!(info["instructions"], format!("**MCP servers that denied access:** opaque: {denied}"));
     assert_eq!(told(&client.list().await, "opaque")["status"], "denied");
     assert_eq!(shakes(&opaque), 2);
 }

@@ -14,7 +14,7 @@ async fn t17_each_class_has_its_own_line_in_the_prompt_and_for_the_user() {
     let gone = nobody();
     let config = [("ok", &ok.url), ("slow", &slow.url), ("gone", &gone), ("closed", &closed.url)];
     let config: String = config.iter().map(|(name, url)| remote(name, url)).collect();
-    let (mut client, hello, _) = Client::connect(&config).await;
+    let (mut client, info, _) = Client::connect(&config).await;
 
     let refused = format!(
         "Cannot connect to {}: client error (Connect): tcp connect error: Connection refused (os error 111)",
@@ -26,7 +26,7 @@ async fn t17_each_class_has_its_own_line_in_the_prompt_and_for_the_user() {
         format!("**MCP servers that failed to load (tools unavailable — needs attention):** gone: {refused}"),
         format!("**MCP servers that denied access:** closed: {denied}"),
     ];
-    assert_eq!(hello["instructions"], lines.join("\n\n"));
+    assert_eq!(info["instructions"], lines.join("\n\n"));
 
     client.hears("notifications/message", 3).await;
     assert_eq!(
@@ -39,7 +39,7 @@ async fn t17_each_class_has_its_own_line_in_the_prompt_and_for_the_user() {
     );
     let shape = &client.heard[0]["params"];
     assert_eq!((&shape["level"], &shape["logger"]), (&"warning".into(), &"seawall".into()), "{shape}");
-    assert!(hello["capabilities"]["logging"].is_object(), "what is sent is announced: {hello}");
+    assert!(info["capabilities"]["logging"].is_object(), "what is sent is announced: {info}");
 
     let list = client.list().await;
     assert_eq!(names(&list), ["ok__echo"]);
@@ -58,9 +58,9 @@ async fn t17_each_class_has_its_own_line_in_the_prompt_and_for_the_user() {
 #[tokio::test]
 async fn t17_nothing_is_said_when_nothing_failed() {
     let (one, two) = (healthy().await, healthy().await);
-    let (mut client, hello, _) = Client::connect(&(remote("one", &one.url) + &remote("two", &two.url))).await;
-    assert_eq!(hello.get("instructions"), None, "{hello}");
-    assert_eq!(hello["capabilities"], serde_json::json!({"tools": {}}));
+    let (mut client, info, _) = Client::connect(&(remote("one", &one.url) + &remote("two", &two.url))).await;
+    assert_eq!(info.get("instructions"), None, "{info}");
+    assert_eq!(info["capabilities"], serde_json::json!({"tools": {}}));
     let list = client.list().await;
     assert_eq!((names(&list), list.get("_meta")), (vec!["one__echo", "two__echo"], None));
     assert!(client.heard.is_empty(), "{:?}", client.heard);
@@ -69,8 +69,8 @@ async fn t17_nothing_is_said_when_nothing_failed() {
 #[tokio::test]
 async fn t17_one_server_alone_is_told_of_in_the_same_words() {
     let url = nobody();
-    let (mut client, hello, took) = Client::quickest(&remote("only", &url)).await;
-    let text = hello["instructions"].as_str().unwrap();
+    let (mut client, info, took) = Client::quickest(&remote("only", &url)).await;
+    let text = info["instructions"].as_str().unwrap();
     assert!(text.starts_with(
         "**MCP servers that failed to load (tools unavailable — needs attention):** only: Cannot connect to "
     ));
@@ -79,8 +79,8 @@ async fn t17_one_server_alone_is_told_of_in_the_same_words() {
     assert!(client.warned()[0].ends_with("Tools from this server will not work."), "{:?}", client.heard);
 
     let slow = refusing("503 Service Unavailable", "").await;
-    let (_client, hello, _) = Client::connect(&remote("only", &slow.url)).await;
-    let text = hello["instructions"].as_str().unwrap();
+    let (_client, info, _) = Client::connect(&remote("only", &slow.url)).await;
+    let text = info["instructions"].as_str().unwrap();
     assert_eq!(
         text.lines().next(),
         Some("**MCP servers still starting up (will retry; tools may appear shortly):** only")
@@ -100,8 +100,8 @@ async fn coming(status: &'static str) -> (Upstream, Arc<AtomicBool>) {
 async fn t18(status: &'static str, setting: &str) {
     let ((late, is_up), ok) = (coming(status).await, healthy().await);
     let config = remote("ok", &ok.url) + &remote("late", &late.url) + setting;
-    let (mut client, hello, _) = Client::connect(&config).await;
-    assert!(hello["instructions"].as_str().unwrap().contains(" late"), "{hello}");
+    let (mut client, info, _) = Client::connect(&config).await;
+    assert!(info["instructions"].as_str().unwrap().contains(" late"), "{info}");
     let before = client.list().await;
     assert_eq!(names(&before), ["ok__echo"]);
     client.hears("notifications/message", 1).await;
@@ -142,13 +142,13 @@ async fn t18_the_next_handshake_says_nothing_of_a_server_that_is_there_again() {
     let (folder, file) =
         configured(&format!("listen = \"127.0.0.1:0\"\n{}{}", remote("ok", &ok.url), remote("late", &late.url)));
     let served = Served::start(&file).await;
-    let hello = served.hello().await;
+    let info = served.info().await;
     until("it is there", || {
         late.seen().iter().any(|asked| asked.is("notifications/initialized")) || shakes(&late) >= 5
     })
     .await;
-    let again = served.hello().await;
-    assert_eq!(again["result"].get("instructions"), None, "first {hello}, then {again}");
+    let again = served.info().await;
+    assert_eq!(again["result"].get("instructions"), None, "first {info}, then {again}");
     drop(folder);
 }
 
@@ -181,8 +181,8 @@ async fn a_server_that_is_starting_for_too_long_needs_attention() {
     let slow = refusing("503 Service Unavailable", "").await;
     let ok = healthy().await;
     let config = format!("[startup]\nmax_starting = \"9s\"\n{}{}", remote("ok", &ok.url), remote("slow", &slow.url));
-    let (mut client, hello, _) = Client::connect(&config).await;
-    assert!(hello["instructions"].as_str().unwrap().contains("still starting up"), "{hello}");
+    let (mut client, info, _) = Client::connect(&config).await;
+    assert!(info["instructions"].as_str().unwrap().contains("still starting up"), "{info}");
     client.hears("notifications/message", 2).await;
     let warned = client.warned();
     assert!(warned[0].contains("is starting up and not ready yet"), "{warned:?}");

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use seawall_gateway::config::{Config, StartupConfig};
 use seawall_gateway::protocol::names::Era;
 use seawall_gateway::runtime::lifecycle::Lifecycle;
-use seawall_gateway::upstream::call::{Nowhere, Outlet};
-use seawall_gateway::upstream::handshake::Opening;
-use seawall_gateway::upstream::{Failure, Link, Server, client};
+use seawall_gateway::upstream::call::{ClientSink, NoClient};
+use seawall_gateway::upstream::handshake::HandshakeParams;
+use seawall_gateway::upstream::{Connection, Server, UpstreamFailure, http_client};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
@@ -16,21 +16,21 @@ use super::client::PATIENCE;
 use super::ending::farewell;
 use super::server::{KINDS, Kind, Server as Fixture};
 
-/// What opening a conversation with the server at `url` comes to.
-async fn open(url: &str, lifecycle: &Arc<Lifecycle>) -> Result<Arc<Link>, Failure> {
+/// What handshake a conversation with the server at `url` comes to.
+async fn open(url: &str, lifecycle: &Arc<Lifecycle>) -> Result<Arc<Connection>, UpstreamFailure> {
     let config = Config::for_url(Some("it"), url).unwrap().servers.remove(0);
     let once = StartupConfig { attempts: 1, ..StartupConfig::default() };
     let server = Server::new(
         config,
         once,
-        client::Shared::default(),
+        http_client::SharedHttpClient::default(),
         Arc::clone(lifecycle),
         Arc::default(),
         seawall::Env::new(),
     );
-    let opening = Opening { prefer: Era::Legacy, initialize: Bytes::from("{}"), meta: Bytes::from("{}") };
-    let nowhere: Arc<dyn Outlet> = Arc::new(Nowhere);
-    server.open(&opening, &nowhere).await
+    let handshake = HandshakeParams { prefer: Era::Legacy, initialize: Bytes::from("{}"), meta: Bytes::from("{}") };
+    let nowhere: Arc<dyn ClientSink> = Arc::new(NoClient);
+    server.open(&handshake, &nowhere).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -40,7 +40,7 @@ async fn a_server_that_takes_the_connection_and_says_nothing_is_waited_for_ten_s
     for url in [format!("ws://{address}/ws"), format!("http://{address}/sse")] {
         let began = Instant::now();
         let failure = open(&url, &Arc::default()).await.err().unwrap();
-        assert_eq!(failure, Failure::Unreachable("no connection within 10 s".to_owned()), "{url}");
+        assert_eq!(failure, UpstreamFailure::Unreachable("no connection within 10 s".to_owned()), "{url}");
         assert_eq!(began.elapsed().as_secs(), 10, "{url}");
     }
 }
@@ -60,7 +60,11 @@ async fn a_gateway_that_ends_waits_for_no_connection() {
             opened = tokio::time::timeout(PATIENCE, open(&url, &lifecycle)) => opened.unwrap(),
             () = ending => unreachable!(),
         };
-        assert_eq!(opened.err().unwrap(), Failure::Unreachable("the gateway is going down".to_owned()), "{url}");
+        assert_eq!(
+            opened.err().unwrap(),
+            UpstreamFailure::Unreachable("the gateway is going down".to_owned()),
+            "{url}"
+        );
     }
 }
 
@@ -68,12 +72,12 @@ async fn a_gateway_that_ends_waits_for_no_connection() {
 async fn a_conversation_ends_when_it_is_told_to_whoever_still_holds_it() {
     for kind in KINDS {
         let (server, lifecycle) = (Fixture::start(kind), Arc::default());
-        let link = open(&server.url(), &lifecycle).await.unwrap();
+        let connection = open(&server.url(), &lifecycle).await.unwrap();
 
-        link.ended.cancel();
+        connection.ended.cancel();
 
         server.saw(farewell(kind), 1).await;
-        let asked = link.ask("tools/list", b"{}").await;
+        let asked = connection.ask("tools/list", b"{}").await;
         assert!(asked.is_err(), "{kind:?}");
     }
 }
@@ -82,11 +86,11 @@ async fn a_conversation_ends_when_it_is_told_to_whoever_still_holds_it() {
 async fn a_gateway_that_ends_waits_for_its_conversations_to_end() {
     for kind in KINDS {
         let (server, lifecycle) = (Fixture::start(kind), Arc::default());
-        let link = open(&server.url(), &lifecycle).await.unwrap();
+        let connection = open(&server.url(), &lifecycle).await.unwrap();
 
         tokio::time::timeout(PATIENCE, lifecycle.end()).await.unwrap();
 
-        assert!(!link.is_alive(), "{kind:?}");
+        assert!(!connection.is_alive(), "{kind:?}");
         // Not later: a WebSocket's goodbye is part of its end.
         assert!(kind == Kind::Sse || server.seen.count(farewell(kind)) == 1, "{kind:?}");
         server.saw(farewell(kind), 1).await;

@@ -24,15 +24,15 @@ async fn on_stdio(method: &str, params: Value) -> Value {
 
 #[tokio::test]
 async fn a_client_is_told_the_same_as_on_stdio() {
-    let hello = on_stdio("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} })).await;
-    assert_eq!(hello["protocolVersion"], "2025-06-18");
+    let info = on_stdio("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} })).await;
+    assert_eq!(info["protocolVersion"], "2025-06-18");
     for (face, kind) in FACES.iter().flat_map(|face| KINDS.map(|kind| (*face, kind))) {
         let server = Server::start(kind);
         let mut client = Client::of(face, &server.url()).await;
 
         let greeting = client.greet().await;
 
-        assert_eq!(greeting, hello, "{face:?} {kind:?}");
+        assert_eq!(greeting, info, "{face:?} {kind:?}");
         for method in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
             let direct = on_stdio(method, json!({})).await;
             assert_eq!(client.request(method, json!({})).await["result"], direct, "{face:?} {kind:?} {method}");

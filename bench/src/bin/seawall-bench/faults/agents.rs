@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use seawall_gateway::demo::client::{Client, Told};
+use seawall_gateway::demo::client::{ClientAnswer, DemoClient};
 use seawall_gateway::demo::faults::drawn;
 use seawall_gateway::demo::faulty::{APPEND, arguments};
-use seawall_gateway::demo::verdict::{Failed, Verdict, judge};
-use seawall_gateway::demo::world::{Entry, World};
+use seawall_gateway::demo::verdict::{FailureText, Verdict, judge};
+use seawall_gateway::demo::world::{LedgerEntry, World};
 use tokio::time::Instant;
 
 use super::tally::{AGAIN, Tally};
@@ -70,7 +70,7 @@ impl Agent {
 /// One thing that an agent wants done, until it is or the agent gives up.
 pub(crate) struct Errand<'a> {
     pub(crate) agent: Agent,
-    pub(crate) client: &'a Arc<Client>,
+    pub(crate) client: &'a Arc<DemoClient>,
     pub(crate) world: &'a World,
     pub(crate) seed: u64,
     /// As the client knows it.
@@ -88,13 +88,13 @@ impl Errand<'_> {
     pub(crate) async fn run(&self) -> Tally {
         let reads = u64::from(self.is_known);
         let mut tally = Tally { wanted: 1, reads, answerable: u64::from(self.can_exist()), ..Tally::default() };
-        let executed = self.world.count(Entry::Done, self.tool, self.number);
-        let (mut last, mut told) = (Verdict::Dark, Told::Silence);
+        let executed = self.world.count(LedgerEntry::Done, self.tool, self.number);
+        let (mut last, mut told) = (Verdict::Dark, ClientAnswer::Silence);
         let (begun, mut history) = (Instant::now(), Vec::new());
         for _ in 0..=self.agent.repeats(self.seed, self.number) {
             let asked = begun.elapsed();
             (last, told) = self.call(&mut tally).await;
-            let executions = self.world.count(Entry::Done, self.tool, self.number);
+            let executions = self.world.count(LedgerEntry::Done, self.tool, self.number);
             history.push(format!("{asked:?} to {:?}, executed {executions}: {}", begun.elapsed(), short(&told)));
             let is_over = match &last {
                 Verdict::Failed(failed) => self.agent == Agent::Heedful && !is_worth_repeating(failed),
@@ -123,7 +123,7 @@ impl Errand<'_> {
         }
         tally.useful_reads = if self.is_known { tally.useful } else { 0 };
         tally.useful_answerable = if self.can_exist() { tally.useful } else { 0 };
-        let executions = self.world.count(Entry::Done, self.tool, self.number) - executed;
+        let executions = self.world.count(LedgerEntry::Done, self.tool, self.number) - executed;
         if self.tool == APPEND {
             tally.own_duplicates = u64::from(executions.saturating_sub(1)) * u64::from(tally.calls == 1);
             tally.histories.push((self.number, format!("{:?} {AGAIN} again: {}", self.agent, history.join(" | "))));
@@ -136,9 +136,9 @@ impl Errand<'_> {
         self.is_known && !self.is_refused
     }
 
-    async fn call(&self, tally: &mut Tally) -> (Verdict, Told) {
+    async fn call(&self, tally: &mut Tally) -> (Verdict, ClientAnswer) {
         let count = |entry| self.world.count(entry, self.tool, self.number);
-        let (seen, done) = (count(Entry::Seen), count(Entry::Done));
+        let (seen, done) = (count(LedgerEntry::Seen), count(LedgerEntry::Done));
         if self.agent != Agent::Burst {
             tokio::time::sleep(THINKING).await;
         }
@@ -152,13 +152,13 @@ impl Errand<'_> {
         tally.took.push(begun.elapsed());
         let verdict = judge(&told, self.tool, self.number);
         if self.tool == APPEND {
-            self.check_claims(&verdict, &told, count(Entry::Seen) > seen, count(Entry::Done) > done, tally);
+            self.check_claims(&verdict, &told, count(LedgerEntry::Seen) > seen, count(LedgerEntry::Done) > done, tally);
         }
         (verdict, told)
     }
 
     /// Holds what is said about a write against the ledger.
-    fn check_claims(&self, verdict: &Verdict, told: &Told, arrived: bool, executed: bool, tally: &mut Tally) {
+    fn check_claims(&self, verdict: &Verdict, told: &ClientAnswer, arrived: bool, executed: bool, tally: &mut Tally) {
         let Verdict::Failed(failed) = verdict else { return };
         match failed.may_have_executed {
             Some(false) if executed => {
@@ -175,15 +175,15 @@ impl Errand<'_> {
 }
 
 /// What was told, for those who look for the reason.
-fn short(told: &Told) -> String {
+fn short(told: &ClientAnswer) -> String {
     match told {
-        Told::Message(message) if message["result"]["content"][0]["text"].is_string() => {
+        ClientAnswer::Message(message) if message["result"]["content"][0]["text"].is_string() => {
             message["result"]["content"][0]["text"].to_string()
         }
         other => format!("{other:?}").chars().take(300).collect(),
     }
 }
 
-fn is_worth_repeating(failed: &Failed) -> bool {
+fn is_worth_repeating(failed: &FailureText) -> bool {
     failed.may_have_executed != Some(true) && failed.is_retryable != Some(false) && failed.retry_after.is_none()
 }

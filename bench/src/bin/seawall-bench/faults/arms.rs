@@ -4,8 +4,8 @@ use std::io;
 use std::path::Path;
 
 use seawall_gateway::config::SCHEMA;
-use seawall_gateway::demo::client::Way;
-use seawall_gateway::demo::gateway::Gateway;
+use seawall_gateway::demo::client::ServerRoute;
+use seawall_gateway::demo::gateway::DemoGateway;
 
 use super::peers::{Peer, Peers};
 
@@ -60,14 +60,14 @@ pub(crate) const ALL: [Arm; 10] = [
 /// An arm that runs.
 pub(crate) enum Running {
     Direct,
-    Seawall(Gateway),
+    Seawall(DemoGateway),
     Peer { _child: tokio::process::Child },
 }
 
 /// How agents reach the server through an arm: the way, and what is put before the names of tools.
 pub(crate) struct Started {
     pub(crate) running: Running,
-    pub(crate) way: Way,
+    pub(crate) way: ServerRoute,
     pub(crate) prefix: &'static str,
 }
 
@@ -92,7 +92,7 @@ impl Arm {
     }
 
     /// Starts it before a server.
-    pub(crate) async fn start(self, folder: &Path, way: &Way, peers: &Peers) -> io::Result<Started> {
+    pub(crate) async fn start(self, folder: &Path, way: &ServerRoute, peers: &Peers) -> io::Result<Started> {
         match self {
             Arm::Direct => Ok(Started { running: Running::Direct, way: way.clone(), prefix: "" }),
             Arm::Seawall(_, but) => {
@@ -101,8 +101,8 @@ impl Arm {
                     But::Queue => format!("[store]\npath = {:?}\n{}", folder.join("queue.redb"), settings("")),
                     But::Same => settings(""),
                 };
-                let gateway = Gateway::start(folder, &settings, &[("s", way)], true).await?;
-                let way = Way::Web(gateway.url("s"));
+                let gateway = DemoGateway::start(folder, &settings, &[("s", way)], true).await?;
+                let way = ServerRoute::Web(gateway.url("s"));
                 Ok(Started { running: Running::Seawall(gateway), way, prefix: "" })
             }
             Arm::Peer(peer) => peers.start(peer, folder, way).await,

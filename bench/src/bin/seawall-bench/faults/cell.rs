@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use seawall_gateway::demo::client::{Client, Told, Way};
-use seawall_gateway::demo::faults::{Fault, Plan};
+use seawall_gateway::demo::client::{ClientAnswer, DemoClient, ServerRoute};
+use seawall_gateway::demo::faults::{Fault, FaultPlan};
 use seawall_gateway::demo::faulty::{APPEND, Faulty, TOOLS, arguments};
 use seawall_gateway::demo::verdict::{Verdict, judge};
 use seawall_gateway::demo::web::Web;
-use seawall_gateway::demo::world::{Entry, World};
+use seawall_gateway::demo::world::{LedgerEntry, World};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -43,7 +43,7 @@ pub(crate) struct Cell<'a> {
 /// An agent with its connection.
 struct Party {
     agent: Agent,
-    client: Arc<Client>,
+    client: Arc<DemoClient>,
     /// The numbers of its calls begin here.
     first: u64,
     list: Option<String>,
@@ -55,13 +55,13 @@ impl Cell<'_> {
         std::fs::create_dir_all(folder)?;
         let world = Arc::new(World::new(folder));
         let web = Web::start(Faulty { world: Arc::clone(&world) }).await?;
-        let way = if self.is_web { Way::Web(web.url.clone()) } else { program(folder)? };
+        let way = if self.is_web { ServerRoute::Web(web.url.clone()) } else { program(folder)? };
         let started = self.arm.start(folder, &way, peers).await?;
         let mut parties: Vec<Party> = (1..)
             .zip(agents::ALL)
             .map(|(place, agent)| Party {
                 agent,
-                client: Arc::new(Client::new(started.way.clone())),
+                client: Arc::new(DemoClient::new(started.way.clone())),
                 first: place * 1000,
                 list: None,
             })
@@ -71,20 +71,20 @@ impl Cell<'_> {
         }
         join_all(parties.iter().map(|party| self.warm_up(party, &started))).await;
 
-        let before = world.total(Entry::Seen);
+        let before = world.total(LedgerEntry::Seen);
         world.set(&self.scenario.plan(self.seed))?;
         let mut tally = Tally::default();
         for part in join_all(parties.iter().map(|party| self.work(party, &started, &world))).await {
             tally.add(&part);
         }
         if self.scenario.is_outage {
-            tally.wasted = world.total(Entry::Seen) - before;
+            tally.wasted = world.total(LedgerEntry::Seen) - before;
             tally.useful_in_outage = tally.useful;
         }
         if self.scenario.is_healthy {
             tally.false_opens = started.running.opened();
         }
-        world.set(&Plan::default())?;
+        world.set(&FaultPlan::default())?;
         for recovered in join_all(parties.iter().map(|party| recover(party, &started))).await {
             match recovered {
                 Some(time) => tally.recovery.push(time),
@@ -140,7 +140,7 @@ impl Cell<'_> {
 
     fn count_duplicates(&self, parties: &[Party], world: &World, tally: &mut Tally) {
         for (tool, number) in parties.iter().flat_map(|party| self.errands(party)).filter(|(tool, _)| *tool == APPEND) {
-            let again = world.count(Entry::Done, tool, number).saturating_sub(1);
+            let again = world.count(LedgerEntry::Done, tool, number).saturating_sub(1);
             tally.duplicates += u64::from(again);
             let history = tally.histories.iter().find(|(of, _)| *of == number && again > 0).cloned();
             history.into_iter().for_each(|(_, history)| tally.note(history));
@@ -151,7 +151,7 @@ impl Cell<'_> {
 /// Waits until all that waited in a queue was made, and counts what was not.
 async fn delivered(world: &World, tally: &mut Tally) {
     let begun = Instant::now();
-    let is_missing = |(tool, number): &(&'static str, u64)| world.count(Entry::Done, tool, *number) == 0;
+    let is_missing = |(tool, number): &(&'static str, u64)| world.count(LedgerEntry::Done, tool, *number) == 0;
     while tally.waits.iter().any(is_missing) && begun.elapsed() < DELIVERED {
         tokio::time::sleep(STEP).await;
     }
@@ -166,15 +166,15 @@ fn is_read(tool: &str) -> bool {
 }
 
 /// The faulty server as a child of whoever needs it.
-pub(crate) fn program(folder: &Path) -> io::Result<Way> {
+pub(crate) fn program(folder: &Path) -> io::Result<ServerRoute> {
     let program = std::env::current_exe()?.to_string_lossy().into_owned();
-    Ok(Way::Program(vec![program, "faulty-server".to_owned(), folder.to_string_lossy().into_owned()]))
+    Ok(ServerRoute::Program(vec![program, "faulty-server".to_owned(), folder.to_string_lossy().into_owned()]))
 }
 
 /// The tools that a client is shown, as text.
-async fn list(client: &Client) -> Option<String> {
+async fn list(client: &DemoClient) -> Option<String> {
     match client.ask("tools/list", json!({}), PATIENCE * 3).await {
-        Told::Message(message) => {
+        ClientAnswer::Message(message) => {
             Some(message["result"]["tools"].to_string()).filter(|_| message.get("error").is_none())
         }
         _ => None,

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use seawall_gateway::demo::client::{Client, Told, Way};
-use seawall_gateway::demo::faults::{ListFault, Plan};
+use seawall_gateway::demo::client::{ClientAnswer, DemoClient, ServerRoute};
+use seawall_gateway::demo::faults::{FaultPlan, ListFault};
 use seawall_gateway::demo::faulty::Faulty;
-use seawall_gateway::demo::gateway::Gateway;
+use seawall_gateway::demo::gateway::DemoGateway;
 use seawall_gateway::demo::web::Web;
 use seawall_gateway::demo::world::World;
 use serde_json::json;
@@ -21,8 +21,8 @@ const STEP: Duration = Duration::from_millis(20);
 
 /// What was seen, a line each.
 pub(crate) async fn play(folder: &Path) -> io::Result<Vec<String>> {
-    let dead = Plan { is_away: true, ..Plan::default() };
-    let hangs = Plan { list: Some(ListFault::Hang), ..Plan::default() };
+    let dead = FaultPlan { is_away: true, ..FaultPlan::default() };
+    let hangs = FaultPlan { list: Some(ListFault::Hang), ..FaultPlan::default() };
     let (first, joined) = pair(&folder.join("f3"), &dead).await?;
     let f3 = format!(
         "F3, one of two servers dead at the start: the list of the other came after {}; the dead one came back and its tools \
@@ -45,7 +45,7 @@ fn shown(time: Option<Duration>) -> String {
 }
 
 /// Until the first list with the tools of the good server, and until those of the other are in it, once it is well.
-async fn pair(folder: &Path, trouble: &Plan) -> io::Result<(Option<Duration>, Option<Duration>)> {
+async fn pair(folder: &Path, trouble: &FaultPlan) -> io::Result<(Option<Duration>, Option<Duration>)> {
     let world = |name: &str| {
         let folder = folder.join(name);
         std::fs::create_dir_all(&folder).map(|()| Arc::new(World::new(&folder)))
@@ -56,21 +56,21 @@ async fn pair(folder: &Path, trouble: &Plan) -> io::Result<(Option<Duration>, Op
     let other = Web::start(Faulty { world: Arc::clone(&bad) }).await?;
     // So that it has closed its port.
     tokio::time::sleep(STEP * 5).await;
-    let (good, other) = (Way::Web(good.url.clone()), (Way::Web(other.url.clone()), other));
+    let (good, other) = (ServerRoute::Web(good.url.clone()), (ServerRoute::Web(other.url.clone()), other));
     let servers = [("good", &good), ("bad", &other.0)];
-    let gateway = Gateway::start(folder, &settings(""), &servers, true).await?;
-    let client = Client::new(Way::Web(gateway.all()));
+    let gateway = DemoGateway::start(folder, &settings(""), &servers, true).await?;
+    let client = DemoClient::new(ServerRoute::Web(gateway.all()));
     let first = until(&client, "good__read_note").await;
-    bad.set(&Plan::default())?;
+    bad.set(&FaultPlan::default())?;
     let joined = until(&client, "bad__read_note").await;
     gateway.stop().await;
     Ok((first, joined))
 }
 
-async fn until(client: &Client, tool: &str) -> Option<Duration> {
+async fn until(client: &DemoClient, tool: &str) -> Option<Duration> {
     let begun = Instant::now();
     while begun.elapsed() < LONG {
-        if let Told::Message(message) = client.ask("tools/list", json!({}), LONG).await
+        if let ClientAnswer::Message(message) = client.ask("tools/list", json!({}), LONG).await
             && message["result"]["tools"].as_array().is_some_and(|tools| tools.iter().any(|it| it["name"] == tool))
         {
             return Some(begun.elapsed());

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use seawall_gateway::demo::client::Way;
+use seawall_gateway::demo::client::ServerRoute;
 use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::process::Command;
@@ -65,7 +65,7 @@ impl Peers {
     }
 
     /// Starts one before a server.
-    pub(crate) async fn start(&self, peer: Peer, folder: &Path, way: &Way) -> io::Result<Started> {
+    pub(crate) async fn start(&self, peer: Peer, folder: &Path, way: &ServerRoute) -> io::Result<Started> {
         let program = self.program(peer).ok_or(io::ErrorKind::NotFound)?;
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let file = folder.join(if peer == Peer::Envoy { "peer.json" } else { "peer.toml" });
@@ -89,7 +89,7 @@ impl Peers {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
         let child = command.spawn()?;
         reached(SocketAddr::from(([127, 0, 0, 1], port))).await?;
-        let way = Way::Web(format!("http://127.0.0.1:{port}/{path}"));
+        let way = ServerRoute::Web(format!("http://127.0.0.1:{port}/{path}"));
         Ok(Started { running: Running::Peer { _child: child }, way, prefix })
     }
 }
@@ -104,10 +104,10 @@ async fn reached(address: SocketAddr) -> io::Result<()> {
 }
 
 /// Timeout, retries and breaker, with times like Seawall's; a breaker cannot wait less than a second there.
-fn mcp_proxy(port: u16, way: &Way) -> String {
+fn mcp_proxy(port: u16, way: &ServerRoute) -> String {
     let backend = match way {
-        Way::Web(url) => format!("transport = \"http\"\nurl = {url:?}\n"),
-        Way::Program(program) => {
+        ServerRoute::Web(url) => format!("transport = \"http\"\nurl = {url:?}\n"),
+        ServerRoute::Program(program) => {
             format!("transport = \"stdio\"\ncommand = {:?}\nargs = {:?}\n", program[0], &program[1..])
         }
     };
@@ -121,10 +121,10 @@ fn mcp_proxy(port: u16, way: &Way) -> String {
 }
 
 /// A proxy as its documents show it: it has no retries to turn on.
-fn fastmcp(port: u16, way: &Way) -> String {
+fn fastmcp(port: u16, way: &ServerRoute) -> String {
     let backend = match way {
-        Way::Web(url) => json!({"mcpServers": {"s": {"url": url}}}),
-        Way::Program(program) => json!({"mcpServers": {"s": {"command": program[0], "args": &program[1..]}}}),
+        ServerRoute::Web(url) => json!({"mcpServers": {"s": {"url": url}}}),
+        ServerRoute::Program(program) => json!({"mcpServers": {"s": {"command": program[0], "args": &program[1..]}}}),
     };
     format!(
         "import json\nfrom fastmcp.server import create_proxy\n\
@@ -135,11 +135,13 @@ fn fastmcp(port: u16, way: &Way) -> String {
 }
 
 /// A proxy for HTTP that tries again where the server fails, and takes no time for hanging ones.
-fn envoy(port: u16, way: &Way) -> serde_json::Value {
+fn envoy(port: u16, way: &ServerRoute) -> serde_json::Value {
     let at = |port: u16| json!({"socket_address": {"address": "127.0.0.1", "port_value": port}});
     let behind = match way {
-        Way::Web(url) => url.split(':').nth(2).and_then(|rest| rest.split('/').next()?.parse().ok()).unwrap_or(0),
-        Way::Program(_) => 0,
+        ServerRoute::Web(url) => {
+            url.split(':').nth(2).and_then(|rest| rest.split('/').next()?.parse().ok()).unwrap_or(0)
+        }
+        ServerRoute::Program(_) => 0,
     };
     let retries = json!({"retry_on": "5xx,reset,connect-failure,retriable-status-codes",
                          "retriable_status_codes": [429], "num_retries": 2, "per_try_timeout": "0.7s"});

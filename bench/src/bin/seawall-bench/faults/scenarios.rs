@@ -1,6 +1,6 @@
 //! What goes wrong: one kind of fault at a time, on a server that was well before and is well again after.
 
-use seawall_gateway::demo::faults::{Fault, ListFault, Plan, Strike};
+use seawall_gateway::demo::faults::{Fault, FaultPlan, ListFault, Strike};
 
 /// One kind of trouble.
 pub(crate) struct Scenario {
@@ -13,32 +13,32 @@ pub(crate) struct Scenario {
     pub(crate) says_no: bool,
     /// Whether a pipe can have it, and HTTP.
     pub(crate) on: [bool; 2],
-    plan: fn() -> Plan,
+    plan: fn() -> FaultPlan,
 }
 
 impl Scenario {
     /// The plan of the server.
-    pub(crate) fn plan(&self, seed: u64) -> Plan {
-        Plan { seed, ..(self.plan)() }
+    pub(crate) fn plan(&self, seed: u64) -> FaultPlan {
+        FaultPlan { seed, ..(self.plan)() }
     }
 }
 
-fn calls(strike: Strike) -> Plan {
-    Plan::of(0, [strike])
+fn calls(strike: Strike) -> FaultPlan {
+    FaultPlan::of(0, [strike])
 }
 
-const fn some(name: &'static str, plan: fn() -> Plan) -> Scenario {
+const fn some(name: &'static str, plan: fn() -> FaultPlan) -> Scenario {
     Scenario { name, is_healthy: false, is_outage: false, says_no: false, on: [true, true], plan }
 }
 
-const fn healthy(name: &'static str, plan: fn() -> Plan) -> Scenario {
+const fn healthy(name: &'static str, plan: fn() -> FaultPlan) -> Scenario {
     Scenario { is_healthy: true, ..some(name, plan) }
 }
 
 /// All of them.
 pub(crate) const ALL: [Scenario; 19] = [
-    healthy("nothing", Plan::default),
-    Scenario { is_outage: true, ..some("refused (F2, F6)", || Plan { is_away: true, ..Plan::default() }) },
+    healthy("nothing", FaultPlan::default),
+    Scenario { is_outage: true, ..some("refused (F2, F6)", || FaultPlan { is_away: true, ..FaultPlan::default() }) },
     some("hangs, 30 %", || calls(Strike::once(Fault::Hang, 30))),
     healthy("slow", || calls(Strike::always(Fault::Slow))),
     some("dies before executing, 20 % (F7)", || calls(Strike::once(Fault::DieBefore, 20))),
@@ -52,8 +52,8 @@ pub(crate) const ALL: [Scenario; 19] = [
     Scenario { is_outage: true, says_no: true, ..some("401 for long", || calls(Strike::always(Fault::Expired))) },
     Scenario { on: [false, true], ..some("session forgotten, 5 %", || calls(Strike::once(Fault::Forgotten, 5))) },
     Scenario { on: [true, false], ..healthy("noise on stdout", || calls(Strike::always(Fault::Noise))) },
-    healthy("list empty", || Plan { list: Some(ListFault::Empty), ..Plan::default() }),
-    healthy("list with a bad schema", || Plan { list: Some(ListFault::BadSchema), ..Plan::default() }),
+    healthy("list empty", || FaultPlan { list: Some(ListFault::Empty), ..FaultPlan::default() }),
+    healthy("list with a bad schema", || FaultPlan { list: Some(ListFault::BadSchema), ..FaultPlan::default() }),
     some("soft errors, 30 %", || calls(Strike::once(Fault::Soft, 30))),
     healthy("calls that make no sense, 30 %", || calls(Strike::once(Fault::Refused, 30))),
 ];

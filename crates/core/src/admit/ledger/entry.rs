@@ -18,7 +18,7 @@ const STOPPED_WAIT: Duration = Duration::from_secs(4);
 
 /// How far the first of them is, as those see it who wait for it.
 #[derive(Debug)]
-pub(super) enum State<T> {
+pub(super) enum LeadState<T> {
     Running,
     /// It has an answer for all.
     Landed(Outcome<T>),
@@ -28,7 +28,7 @@ pub(super) enum State<T> {
 
 /// What is known of one exact call of one caller.
 #[derive(Debug)]
-pub(super) struct Entry<T> {
+pub(super) struct LedgerEntry<T> {
     pub(super) number: u64,
     began: Moment,
     copy_key: CallKey,
@@ -39,7 +39,7 @@ pub(super) struct Entry<T> {
     takes: bool,
     control: Option<Arc<CallControl>>,
     /// Those who wait for it, if anybody does.
-    waiting: Option<watch::Sender<State<T>>>,
+    waiting: Option<watch::Sender<LeadState<T>>>,
     /// Somebody has asked again.
     is_joined: bool,
     /// When it was asked for last.
@@ -50,11 +50,11 @@ pub(super) struct Entry<T> {
     is_suspect: bool,
     /// How long this one has waited until it asked again without a word.
     silence: Option<Duration>,
-    answered: Option<Answered<T>>,
+    answered: Option<LateAnswer<T>>,
 }
 
 #[derive(Debug)]
-struct Answered<T> {
+struct LateAnswer<T> {
     at: Moment,
     /// `None`: there was no room for it, or nobody else may have it.
     outcome: Option<Outcome<T>>,
@@ -67,7 +67,7 @@ struct Answered<T> {
 
 /// What a call gets that waits for an identical one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gets {
+pub(crate) enum FollowerGets {
     /// The same answer, as everybody who asks at the same time.
     Share,
     /// The answer, whose client has gone.
@@ -78,7 +78,7 @@ pub(crate) enum Gets {
     Turn,
 }
 
-impl Gets {
+impl FollowerGets {
     /// Whether it is answered with what the identical call comes to.
     pub(crate) fn is_answered(self) -> bool {
         matches!(self, Self::Share | Self::Answer)
@@ -92,14 +92,14 @@ pub(super) enum Meeting<T> {
     /// Both may run.
     Aside,
     /// The first runs, and this one waits.
-    Behind { gets: Gets, patience: Option<Duration> },
+    Behind { gets: FollowerGets, patience: Option<Duration> },
     /// The first was answered, and nobody has taken that.
     Late(Outcome<T>, Duration),
     /// The same, but the answer is not to be had.
     Gone(Duration),
 }
 
-impl<T: Clone> Entry<T> {
+impl<T: Clone> LedgerEntry<T> {
     /// `patience`: how long its client waits, if it is known for giving up without a word.
     pub(super) fn new(number: u64, call: &Entering<'_>, patience: Option<Duration>, now: Moment) -> Self {
         Self {
@@ -153,7 +153,7 @@ impl<T: Clone> Entry<T> {
         let is_free = self.has_left() && !self.is_joined && is_there;
         let takes = self.takes && call.rejoin.is_some_and(|rejoin| rejoin.takes);
         match &self.answered {
-            Some(Answered { at, outcome: Some(outcome), .. }) if is_free && takes => {
+            Some(LateAnswer { at, outcome: Some(outcome), .. }) if is_free && takes => {
                 self.control = call.control.cloned();
                 self.began = now;
                 Meeting::Late(outcome.clone(), now.since(*at))
@@ -168,7 +168,7 @@ impl<T: Clone> Entry<T> {
             return Meeting::Aside;
         }
         if call.shares && self.shares && self.writes == call.writes {
-            return Meeting::Behind { gets: Gets::Share, patience: None };
+            return Meeting::Behind { gets: FollowerGets::Share, patience: None };
         }
         let Some(rejoin) = call.rejoin else { return Meeting::Aside };
         let is_left = if call.is_second { self.has_left() } else { self.is_left(rejoin.after, now) };
@@ -179,19 +179,19 @@ impl<T: Clone> Entry<T> {
             // A server that was told to stop may never answer: nobody waits long for that.
             let is_stopped = self.control.as_ref().is_some_and(|control| control.is_last());
             let patience = is_stopped.then_some(if call.is_replayable { rejoin.after } else { STOPPED_WAIT });
-            return Meeting::Behind { gets: Gets::Answer, patience };
+            return Meeting::Behind { gets: FollowerGets::Answer, patience };
         }
         if call.is_replayable {
             return Meeting::Aside;
         }
         match is_repeat {
-            true => Meeting::Behind { gets: Gets::Word, patience: None },
+            true => Meeting::Behind { gets: FollowerGets::Word, patience: None },
             // It is looked again now and then whether the first one's client is still there.
-            false => Meeting::Behind { gets: Gets::Turn, patience: Some(rejoin.after) },
+            false => Meeting::Behind { gets: FollowerGets::Turn, patience: Some(rejoin.after) },
         }
     }
 
-    fn meet_answered(&self, answered: &Answered<T>, call: &Entering<'_>, now: Moment) -> Meeting<T> {
+    fn meet_answered(&self, answered: &LateAnswer<T>, call: &Entering<'_>, now: Moment) -> Meeting<T> {
         let Some(rejoin) = call.rejoin.filter(|rejoin| !rejoin.continues) else { return Meeting::Over };
         if answered.is_question {
             return self.meet_question(answered, call, now);
@@ -215,7 +215,7 @@ impl<T: Clone> Entry<T> {
 
     /// A write whose client was asked something is under way: whoever makes it anew is asked the same. Clients that cannot be
     /// told apart are not asked each other's questions: they begin anew, as the protocol lets them.
-    fn meet_question(&self, answered: &Answered<T>, call: &Entering<'_>, now: Moment) -> Meeting<T> {
+    fn meet_question(&self, answered: &LateAnswer<T>, call: &Entering<'_>, now: Moment) -> Meeting<T> {
         let is_repeat = call.rejoin.is_some_and(|rejoin| self.is_left(rejoin.after, now));
         let takes = self.takes && call.rejoin.is_some_and(|rejoin| rejoin.takes);
         match &answered.outcome {
@@ -261,14 +261,14 @@ impl<T: Clone> Entry<T> {
     }
 
     /// Waits with the others.
-    pub(super) fn subscribe(&mut self) -> watch::Receiver<State<T>> {
-        self.waiting.get_or_insert_with(|| watch::channel(State::Running).0).subscribe()
+    pub(super) fn subscribe(&mut self) -> watch::Receiver<LeadState<T>> {
+        self.waiting.get_or_insert_with(|| watch::channel(LeadState::Running).0).subscribe()
     }
 
     /// Tells those who wait.
     pub(super) fn tell(&mut self, shared: Option<&Outcome<T>>) {
         if let Some(waiting) = self.waiting.take() {
-            waiting.send_replace(shared.map_or(State::Over, |outcome| State::Landed(outcome.clone())));
+            waiting.send_replace(shared.map_or(LeadState::Over, |outcome| LeadState::Landed(outcome.clone())));
         }
     }
 
@@ -276,7 +276,7 @@ impl<T: Clone> Entry<T> {
     pub(super) fn keep(&mut self, outcome: &Outcome<T>, bytes: usize, is_question: bool, now: Moment) -> usize {
         let outcome = self.takes.then(|| outcome.clone());
         let bytes = if outcome.is_some() { bytes } else { 0 };
-        self.answered = Some(Answered { at: now, outcome, bytes, delivered: None, is_question });
+        self.answered = Some(LateAnswer { at: now, outcome, bytes, delivered: None, is_question });
         bytes
     }
 
@@ -291,7 +291,7 @@ impl<T: Clone> Entry<T> {
     }
 }
 
-impl<T> Entry<T> {
+impl<T> LedgerEntry<T> {
     /// How many bytes its answer takes.
     pub(super) fn bytes(&self) -> usize {
         self.answered.as_ref().map_or(0, |answered| answered.bytes)

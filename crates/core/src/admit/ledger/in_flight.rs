@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::super::key::{AsItIs, CallKey};
-use super::entry::{Entry, Gets, Meeting, State};
-use crate::model::answer::{Body, Outcome};
+use super::entry::{FollowerGets, LeadState, LedgerEntry, Meeting};
+use crate::model::answer::{FallbackBody, Outcome};
 use crate::model::call::Rejoin;
 use crate::model::control::CallControl;
 use crate::model::time::{Clock, Moment};
@@ -50,7 +50,7 @@ pub(crate) struct Entering<'a> {
 
 /// What is kept of a call that ended.
 #[derive(Clone, Copy)]
-pub(crate) enum Landed<'a, T> {
+pub(crate) enum EndedCall<'a, T> {
     Nothing,
     /// Its answer, until that was delivered.
     Answer(&'a Outcome<T>),
@@ -75,15 +75,15 @@ pub(crate) enum Entered<'a, T> {
 /// The calls under way, and the answers that nobody has taken yet.
 #[derive(Debug)]
 pub(crate) struct InFlight<T> {
-    entries: Mutex<Entries<T>>,
+    entries: Mutex<LedgerEntries<T>>,
     weigh: fn(&T) -> usize,
     clock: Clock,
 }
 
-type Calls<T> = HashMap<CallKey, Entry<T>, AsItIs>;
+type Calls<T> = HashMap<CallKey, LedgerEntry<T>, AsItIs>;
 
 #[derive(Debug)]
-struct Entries<T> {
+struct LedgerEntries<T> {
     calls: Calls<T>,
     /// Those that were answered, the oldest first; some may have been taken since.
     answered: VecDeque<(CallKey, u64)>,
@@ -110,7 +110,7 @@ struct CallerNotes {
 impl<T: Clone> InFlight<T> {
     pub(crate) fn new(weigh: fn(&T) -> usize, clock: Clock) -> Self {
         let (calls, answered, empty, callers) = Default::default();
-        let entries = Entries { calls, answered, empty, bytes: 0, next: 1, callers, forgotten: 0 };
+        let entries = LedgerEntries { calls, answered, empty, bytes: 0, next: 1, callers, forgotten: 0 };
         Self { entries: Mutex::new(entries), weigh, clock }
     }
 
@@ -121,7 +121,7 @@ impl<T: Clone> InFlight<T> {
         if !call.is_read {
             entries.note_write(call);
         }
-        let Entries { calls, callers, forgotten, .. } = &mut *entries;
+        let LedgerEntries { calls, callers, forgotten, .. } = &mut *entries;
         let Some(entry) = calls.get_mut(&call.key) else { return self.lead(&mut entries, call, now) };
         let notes = call.rejoin.filter(|_| call.is_read).and_then(|rejoin| callers.get(&rejoin.scope));
         // Of whom nothing is remembered any more, it may have written until then.
@@ -147,14 +147,14 @@ impl<T: Clone> InFlight<T> {
         }
     }
 
-    fn lead<'a>(&'a self, entries: &mut Entries<T>, call: &Entering<'_>, now: Moment) -> Entered<'a, T> {
+    fn lead<'a>(&'a self, entries: &mut LedgerEntries<T>, call: &Entering<'_>, now: Moment) -> Entered<'a, T> {
         let number = entries.next;
         entries.next += 1;
         note_number(call, number);
         // Of a read nothing is kept that was answered, whoever asked for it.
         let notes = call.rejoin.filter(|_| !call.is_replayable).and_then(|rejoin| entries.callers.get(&rejoin.scope));
         let known = notes.filter(|notes| notes.is_silent).and_then(|notes| notes.waited);
-        entries.calls.insert(call.key, Entry::new(number, call, known, now));
+        entries.calls.insert(call.key, LedgerEntry::new(number, call, known, now));
         Entered::Lead(Lead { in_flight: self, key: call.key, number })
     }
 
@@ -174,16 +174,16 @@ impl<T: Clone> InFlight<T> {
         self.lock().make_room(now);
     }
 
-    fn land(&self, lead: &Lead<'_, T>, shared: Option<&Outcome<T>>, kept: Landed<'_, T>) {
+    fn land(&self, lead: &Lead<'_, T>, shared: Option<&Outcome<T>>, kept: EndedCall<'_, T>) {
         let now = self.clock.now();
         let mut entries = self.lock();
         let Some(entry) = entries.calls.get_mut(&lead.key).filter(|entry| entry.number == lead.number) else { return };
         entry.tell(shared);
         match kept {
-            Landed::Nothing => entries.remove(lead.key),
-            Landed::Answer(outcome) | Landed::Question(outcome) => {
+            EndedCall::Nothing => entries.remove(lead.key),
+            EndedCall::Answer(outcome) | EndedCall::Question(outcome) => {
                 let bytes = weight(outcome, self.weigh);
-                let bytes = entry.keep(outcome, bytes, matches!(kept, Landed::Question(_)), now);
+                let bytes = entry.keep(outcome, bytes, matches!(kept, EndedCall::Question(_)), now);
                 entries.bytes += bytes;
                 entries.answered.push_back((lead.key, lead.number));
                 entries.make_room(now);
@@ -193,7 +193,7 @@ impl<T: Clone> InFlight<T> {
 }
 
 impl<T> InFlight<T> {
-    fn lock(&self) -> MutexGuard<'_, Entries<T>> {
+    fn lock(&self) -> MutexGuard<'_, LedgerEntries<T>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -210,15 +210,15 @@ fn weight<T>(outcome: &Outcome<T>, weigh: fn(&T) -> usize) -> usize {
         Outcome::Live(value) => weigh(value),
         Outcome::ToolError(error) => weigh(&error.value),
         Outcome::Served(served) => match &served.body {
-            Body::Value(value) => weigh(value),
-            Body::Items(items) => items.iter().filter_map(|item| item.result.as_ref().ok()).map(weigh).sum(),
-            Body::Nothing => served.note.len(),
+            FallbackBody::Value(value) => weigh(value),
+            FallbackBody::Items(items) => items.iter().filter_map(|item| item.result.as_ref().ok()).map(weigh).sum(),
+            FallbackBody::Nothing => served.note.len(),
         },
         Outcome::Failed(report) => report.message.len(),
     }
 }
 
-impl<T> Entries<T> {
+impl<T> LedgerEntries<T> {
     /// What is remembered of the caller of a call that may be rejoined.
     fn caller(&mut self, call: &Entering<'_>) -> Option<&mut CallerNotes> {
         let scope = &call.rejoin?.scope;
@@ -286,9 +286,9 @@ impl<T> Entries<T> {
 
 /// An identical call under way.
 pub(crate) struct Following<T> {
-    landing: watch::Receiver<State<T>>,
+    landing: watch::Receiver<LeadState<T>>,
     /// What the call gets from it.
-    pub(crate) gets: Gets,
+    pub(crate) gets: FollowerGets,
     /// How long it is worth waiting for, if that is less than the call's own time.
     pub(crate) patience: Option<Duration>,
     /// After how long its client may give up without a word, as it did before: a copy is worth more by then.
@@ -298,10 +298,10 @@ pub(crate) struct Following<T> {
 impl<T: Clone> Following<T> {
     /// Waits until it ends; gives its answer, if it has one for others.
     pub(crate) async fn landed(&mut self) -> Option<Outcome<T>> {
-        let landed = self.landing.wait_for(|state| !matches!(state, State::Running)).await.ok()?;
+        let landed = self.landing.wait_for(|state| !matches!(state, LeadState::Running)).await.ok()?;
         match &*landed {
-            State::Landed(outcome) => Some(outcome.clone()),
-            State::Running | State::Over => None,
+            LeadState::Landed(outcome) => Some(outcome.clone()),
+            LeadState::Running | LeadState::Over => None,
         }
     }
 }
@@ -315,7 +315,7 @@ pub(crate) struct Lead<'a, T> {
 
 impl<T: Clone> Lead<'_, T> {
     /// The call ended: `shared` is for those who wait, `kept` until it was delivered.
-    pub(crate) fn land(self, shared: Option<&Outcome<T>>, kept: Landed<'_, T>) {
+    pub(crate) fn land(self, shared: Option<&Outcome<T>>, kept: EndedCall<'_, T>) {
         self.in_flight.land(&self, shared, kept);
         std::mem::forget(self);
     }

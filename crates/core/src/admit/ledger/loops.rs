@@ -69,7 +69,7 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 
 /// A call; one that was refused has no key, and only moves the window on.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct RecentCall {
     key: Option<CallKey>,
     at: Moment,
 }
@@ -77,7 +77,7 @@ struct Seen {
 /// The recent calls of every session.
 #[derive(Debug)]
 pub struct LoopGuard {
-    sessions: Cache<Arc<str>, Arc<Mutex<VecDeque<Seen>>>>,
+    sessions: Cache<Arc<str>, Arc<Mutex<VecDeque<RecentCall>>>>,
     /// Of which sessions anything is remembered, or was until lately.
     marks: Marks,
     clock: Clock,
@@ -141,17 +141,17 @@ impl LoopGuard {
         while seen.len() >= usize::try_from(window).unwrap_or(usize::MAX) {
             seen.pop_front();
         }
-        seen.push_back(Seen { key, at: now });
+        seen.push_back(RecentCall { key, at: now });
     }
 
-    fn count(&self, seen: &mut VecDeque<Seen>, key: CallKey) -> u32 {
+    fn count(&self, seen: &mut VecDeque<RecentCall>, key: CallKey) -> u32 {
         let now = self.clock.now();
         seen.retain(|seen| now.since(seen.at) < FORGOTTEN_AFTER);
         u32::try_from(seen.iter().filter(|seen| seen.key == Some(key)).count()).unwrap_or(u32::MAX)
     }
 }
 
-fn lock(seen: &Mutex<VecDeque<Seen>>) -> std::sync::MutexGuard<'_, VecDeque<Seen>> {
+fn lock(seen: &Mutex<VecDeque<RecentCall>>) -> std::sync::MutexGuard<'_, VecDeque<RecentCall>> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -30,9 +30,9 @@ use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Failure, Sent};
 use crate::model::time::Clock;
 use crate::run::Run;
-use entry::Gets;
+use entry::FollowerGets;
 pub(crate) use in_flight::Entered;
-use in_flight::{Entering, Following, InFlight, Landed, Lead};
+use in_flight::{EndedCall, Entering, Following, InFlight, Lead};
 use loops::LoopGuard;
 use uncertain::UncertainWrites;
 
@@ -92,16 +92,16 @@ impl<T: Clone> Ledger<T> {
             match within(patience, following.landed()).await {
                 Ok(Some(outcome)) if following.gets.is_answered() => {
                     // Those who share a fresh answer have lost nothing, and it is not told.
-                    let age = (following.gets == Gets::Answer).then_some(Duration::ZERO);
+                    let age = (following.gets == FollowerGets::Answer).then_some(Duration::ZERO);
                     return Err(Box::new(Rejoined { outcome, age }));
                 }
                 // Nothing is sent any more for a client that cancelled: what the first came to is not for this one to take.
                 Ok(_) if run.is_last() => {
-                    let outcome = run.out_of_patience(Gets::Turn);
+                    let outcome = run.out_of_patience(FollowerGets::Turn);
                     return Err(Box::new(Rejoined { outcome, age: None }));
                 }
                 // It ended, and what it came to is its own: this call is looked at anew.
-                Ok(_) => is_intent |= following.gets == Gets::Turn,
+                Ok(_) => is_intent |= following.gets == FollowerGets::Turn,
                 // Whoever gave up before does so again.
                 Err(_) if gives_up.is_some() => {
                     if let Some(outcome) = run.copy_meanwhile() {
@@ -109,7 +109,7 @@ impl<T: Clone> Ledger<T> {
                     }
                 }
                 // That the first's client has gone may be known only now.
-                Err(_) if patience < limit && following.gets == Gets::Turn => is_second = true,
+                Err(_) if patience < limit && following.gets == FollowerGets::Turn => is_second = true,
                 Err(_) if patience < limit && run.tool.policy.effect.is_replayable() => return Ok(None),
                 Err(_) => {
                     let outcome = run.out_of_patience(following.gets);
@@ -155,7 +155,7 @@ impl<T: Clone> Run<'_, T> {
     }
 
     /// The identical call took longer than this one can wait.
-    fn out_of_patience(&self, gets: Gets) -> Outcome<T> {
+    fn out_of_patience(&self, gets: FollowerGets) -> Outcome<T> {
         if gets.is_answered() {
             return self.still_running();
         }
@@ -174,10 +174,10 @@ impl<T: Clone> Run<'_, T> {
         let shared = Some(outcome).filter(|_| is_whole && !self.is_own_affair());
         // A failure is no answer to keep: whether it may have been executed is remembered in any case.
         let kept = match outcome {
-            _ if self.call.rejoin.is_none() => Landed::Nothing,
-            Outcome::Failed(_) => Landed::Nothing,
-            _ if is_whole => Landed::Answer(outcome),
-            _ => Landed::Question(outcome),
+            _ if self.call.rejoin.is_none() => EndedCall::Nothing,
+            Outcome::Failed(_) => EndedCall::Nothing,
+            _ if is_whole => EndedCall::Answer(outcome),
+            _ => EndedCall::Question(outcome),
         };
         lead.land(shared, kept);
     }

@@ -59,7 +59,7 @@ impl UncertainWrite {
 }
 
 /// A caller, and the session it is in.
-pub(crate) type Who<'a> = (&'a Arc<str>, &'a Arc<str>);
+pub(crate) type CallerSession<'a> = (&'a Arc<str>, &'a Arc<str>);
 
 /// A call that is held back.
 #[derive(Debug, PartialEq, Eq)]
@@ -103,21 +103,35 @@ impl UncertainWrites {
     }
 
     /// A call may have been executed, and its caller does not know.
-    pub(crate) fn note(&self, key: CallKey, who: Who<'_>, server: &Arc<str>, lasts: Duration) {
+    pub(crate) fn note(&self, key: CallKey, who: CallerSession<'_>, server: &Arc<str>, lasts: Duration) {
         self.put(self.doubt(key, who, server, lasts, false));
     }
 
     /// The same, known since an earlier process.
-    pub(crate) fn note_before(&self, age: Duration, key: CallKey, who: Who<'_>, server: &Arc<str>, lasts: Duration) {
+    pub(crate) fn note_before(
+        &self,
+        age: Duration,
+        key: CallKey,
+        who: CallerSession<'_>,
+        server: &Arc<str>,
+        lasts: Duration,
+    ) {
         self.put(UncertainWrite { before: age, ..self.doubt(key, who, server, lasts, false) });
     }
 
     /// A call is about to be put into a queue. `false` if the same one was before.
-    pub(crate) fn note_queued(&self, key: CallKey, who: Who<'_>, server: &Arc<str>, lasts: Duration) -> bool {
+    pub(crate) fn note_queued(&self, key: CallKey, who: CallerSession<'_>, server: &Arc<str>, lasts: Duration) -> bool {
         !self.put(self.doubt(key, who, server, lasts, true))
     }
 
-    fn doubt(&self, key: CallKey, who: Who<'_>, server: &Arc<str>, lasts: Duration, is_queued: bool) -> UncertainWrite {
+    fn doubt(
+        &self,
+        key: CallKey,
+        who: CallerSession<'_>,
+        server: &Arc<str>,
+        lasts: Duration,
+        is_queued: bool,
+    ) -> UncertainWrite {
         let (caller, session, server) = (Arc::clone(who.0), Arc::clone(who.1), Arc::clone(server));
         UncertainWrite {
             key,
@@ -170,7 +184,7 @@ impl UncertainWrites {
     }
 
     /// Somebody read from this server, and can know now what was done before `began`.
-    pub(crate) fn looked(&self, (caller, session): Who<'_>, server: &str, began: Moment) {
+    pub(crate) fn looked(&self, (caller, session): CallerSession<'_>, server: &str, began: Moment) {
         let is_other = |doubt: &UncertainWrite| doubt.caller != *caller || *doubt.server != *server;
         let is_hidden = |doubt: &UncertainWrite| doubt.is_queued || doubt.since > began;
         drop(self.change(|doubt| is_other(doubt) || is_hidden(doubt) || doubt.stays_after_look(session)));

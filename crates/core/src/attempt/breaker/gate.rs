@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use super::states::{Change, Ended, States, Ticket};
+use super::states::{AdmissionTicket, CallEnd, StateChange, StateMachine};
 use super::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
-use super::tally::Tally;
-use super::{Clock, Mode, Moment, Status};
+use super::tally::SuccessCount;
+use super::{BreakerMode, BreakerStatus, Clock, Moment};
 
 /// Closed, and a success would change nothing.
 const QUIET: u64 = 0;
@@ -29,7 +29,7 @@ const TALLYING: u64 = 6;
 
 const TAG_BITS: u32 = 3;
 /// A ticket that is never recorded.
-const UNTRACKED: Ticket = Ticket { generation: u64::MAX, probe: None, since: Moment(0) };
+const UNTRACKED: AdmissionTicket = AdmissionTicket { generation: u64::MAX, probe: None, since: Moment(0) };
 
 fn tag(word: u64) -> u64 {
     word & ((1 << TAG_BITS) - 1)
@@ -38,14 +38,14 @@ fn tag(word: u64) -> u64 {
 /// What an admission found that could not be decided at a glance.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    pub(crate) verdict: Result<Ticket, Duration>,
-    pub(crate) changes: Vec<Change>,
+    pub(crate) verdict: Result<AdmissionTicket, Duration>,
+    pub(crate) changes: Vec<StateChange>,
     /// In shadow mode: the wait that would have been imposed.
     pub(crate) would_wait: Option<Duration>,
 }
 
 impl Admission {
-    fn plain(verdict: Result<Ticket, Duration>) -> Self {
+    fn plain(verdict: Result<AdmissionTicket, Duration>) -> Self {
         Self { verdict, changes: Vec::new(), would_wait: None }
     }
 }
@@ -58,43 +58,43 @@ pub(crate) struct Gate {
     word: AtomicU64,
     until: AtomicU64,
     needs_time: bool,
-    tally: Option<Tally>,
-    guarded: Mutex<Guarded>,
+    tally: Option<SuccessCount>,
+    guarded: Mutex<LockedGate>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Guarded {
-    pub(crate) states: States,
-    pub(crate) mode: Mode,
+pub(crate) struct LockedGate {
+    pub(crate) states: StateMachine,
+    pub(crate) mode: BreakerMode,
 }
 
-impl Guarded {
+impl LockedGate {
     /// The state that callers meet, whoever decides.
-    pub(crate) fn shown(&self) -> Status {
+    pub(crate) fn shown(&self) -> BreakerStatus {
         match self.mode {
-            Mode::ForcedOpen => Status::Open,
-            Mode::Disabled => Status::Closed,
-            Mode::Auto | Mode::Shadow => self.states.status(),
+            BreakerMode::ForcedOpen => BreakerStatus::Open,
+            BreakerMode::Disabled => BreakerStatus::Closed,
+            BreakerMode::Auto | BreakerMode::Shadow => self.states.status(),
         }
     }
 
     /// Changes it, and gives what callers meet now, if that is something else.
-    pub(crate) fn shown_change(&mut self, change: impl FnOnce(&mut Self)) -> Option<Change> {
+    pub(crate) fn shown_change(&mut self, change: impl FnOnce(&mut Self)) -> Option<StateChange> {
         let from = self.shown();
         change(self);
         let to = self.shown();
-        (from != to).then_some(Change { from, to })
+        (from != to).then_some(StateChange { from, to })
     }
 }
 
 impl Gate {
-    pub(crate) fn new(states: States) -> Self {
+    pub(crate) fn new(states: StateMachine) -> Self {
         let gate = Self {
             word: AtomicU64::new(0),
             until: AtomicU64::new(0),
             needs_time: states.needs_time(),
-            tally: states.policy.window.as_ref().map(Tally::new),
-            guarded: Mutex::new(Guarded { states, mode: Mode::Auto }),
+            tally: states.policy.window.as_ref().map(SuccessCount::new),
+            guarded: Mutex::new(LockedGate { states, mode: BreakerMode::Auto }),
         };
         gate.change(|_| ());
         gate
@@ -140,7 +140,7 @@ impl Gate {
         match tag(word) {
             QUIET | COUNTING | TALLYING => {
                 let since = if self.needs_time { clock.now() } else { Moment(0) };
-                Admission::plain(Ok(Ticket { generation: word >> TAG_BITS, probe: None, since }))
+                Admission::plain(Ok(AdmissionTicket { generation: word >> TAG_BITS, probe: None, since }))
             }
             _ => match self.refuses_at_a_glance(clock) {
                 Some(wait) => Admission::plain(Err(wait)),
@@ -156,9 +156,9 @@ impl Gate {
             QUIET | COUNTING | TALLYING | DISABLED => None,
             OPEN => self.refuses_at_a_glance(clock),
             _ => self.look(|guarded| match guarded.mode {
-                Mode::ForcedOpen => Some(guarded.states.policy.cooldown.base),
-                Mode::Disabled | Mode::Shadow => None,
-                Mode::Auto => guarded.states.wait(clock.now()),
+                BreakerMode::ForcedOpen => Some(guarded.states.policy.cooldown.base),
+                BreakerMode::Disabled | BreakerMode::Shadow => None,
+                BreakerMode::Auto => guarded.states.wait(clock.now()),
             }),
         }
     }
@@ -169,9 +169,9 @@ impl Gate {
     }
 
     /// Records how an admitted call ended.
-    pub(crate) fn record(&self, clock: &Clock, ticket: Ticket, ended: Ended) -> Option<Change> {
+    pub(crate) fn record(&self, clock: &Clock, ticket: AdmissionTicket, ended: CallEnd) -> Option<StateChange> {
         let word = self.word.load(Ordering::Acquire);
-        let changes_nothing = ended != Ended::Badly && word == (ticket.generation << TAG_BITS | QUIET);
+        let changes_nothing = ended != CallEnd::Badly && word == (ticket.generation << TAG_BITS | QUIET);
         if changes_nothing || ticket.generation == UNTRACKED.generation {
             return None;
         }
@@ -179,44 +179,44 @@ impl Gate {
         let tallied = || self.tally.as_ref().map_or(0, |tally| tally.sum(now));
         self.change(|guarded| match guarded.mode {
             // It ends, and says nothing.
-            Mode::Disabled => guarded.states.record(now, ticket, Ended::Unknown, tallied),
-            Mode::ForcedOpen => {
+            BreakerMode::Disabled => guarded.states.record(now, ticket, CallEnd::Unknown, tallied),
+            BreakerMode::ForcedOpen => {
                 // It goes on behind the switch, where nobody meets it.
                 let _unseen = guarded.states.record(now, ticket, ended, tallied);
                 None
             }
-            Mode::Auto | Mode::Shadow => guarded.states.record(now, ticket, ended, tallied),
+            BreakerMode::Auto | BreakerMode::Shadow => guarded.states.record(now, ticket, ended, tallied),
         })
     }
 
     /// Changes the state machine and publishes what it says now.
-    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Guarded) -> R) -> R {
+    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut LockedGate) -> R) -> R {
         let mut guarded = self.lock();
         let before = guarded.states.began;
         let result = change(&mut guarded);
         let states = &guarded.states;
         // Whoever closes it, it starts afresh.
-        if let (true, Status::Closed, Some(tally)) = (states.began != before, states.status(), &self.tally) {
+        if let (true, BreakerStatus::Closed, Some(tally)) = (states.began != before, states.status(), &self.tally) {
             tally.clear();
         }
         let tag = match (guarded.mode, states.open_until()) {
-            (Mode::ForcedOpen, _) => FORCED,
-            (Mode::Disabled, _) => DISABLED,
-            (Mode::Auto, Some(until)) => {
+            (BreakerMode::ForcedOpen, _) => FORCED,
+            (BreakerMode::Disabled, _) => DISABLED,
+            (BreakerMode::Auto, Some(until)) => {
                 self.until.store(until.0, Ordering::Release);
                 OPEN
             }
-            (Mode::Auto | Mode::Shadow, None) if states.is_quiet() => QUIET,
-            (Mode::Auto | Mode::Shadow, None) if states.only_tallies() => TALLYING,
-            (Mode::Auto | Mode::Shadow, None) if states.is_unlimited() => COUNTING,
-            (Mode::Auto | Mode::Shadow, _) => ASK,
+            (BreakerMode::Auto | BreakerMode::Shadow, None) if states.is_quiet() => QUIET,
+            (BreakerMode::Auto | BreakerMode::Shadow, None) if states.only_tallies() => TALLYING,
+            (BreakerMode::Auto | BreakerMode::Shadow, None) if states.is_unlimited() => COUNTING,
+            (BreakerMode::Auto | BreakerMode::Shadow, _) => ASK,
         };
         self.word.store(states.generation << TAG_BITS | tag, Ordering::Release);
         result
     }
 
     /// Looks at the state machine.
-    pub(crate) fn look<R>(&self, look: impl FnOnce(&Guarded) -> R) -> R {
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&LockedGate) -> R) -> R {
         look(&self.lock())
     }
 
@@ -225,13 +225,13 @@ impl Gate {
         self.change(|guarded| {
             // A switch that was thrown after the word was read is obeyed all the same.
             match guarded.mode {
-                Mode::Disabled => return Admission::plain(Ok(UNTRACKED)),
-                Mode::ForcedOpen => return Admission::plain(Err(guarded.states.policy.cooldown.base)),
-                Mode::Auto | Mode::Shadow => {}
+                BreakerMode::Disabled => return Admission::plain(Ok(UNTRACKED)),
+                BreakerMode::ForcedOpen => return Admission::plain(Err(guarded.states.policy.cooldown.base)),
+                BreakerMode::Auto | BreakerMode::Shadow => {}
             }
             let (verdict, changes) = guarded.states.admit(now, lease);
             match verdict {
-                Err(wait) if guarded.mode == Mode::Shadow => {
+                Err(wait) if guarded.mode == BreakerMode::Shadow => {
                     Admission { verdict: Ok(UNTRACKED), changes, would_wait: Some(wait) }
                 }
                 verdict => Admission { verdict, changes, would_wait: None },
@@ -239,7 +239,7 @@ impl Gate {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Guarded> {
+    fn lock(&self) -> MutexGuard<'_, LockedGate> {
         self.guarded.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

@@ -31,12 +31,12 @@ use crate::env::Env;
 use crate::model::failure::{Blame, Cause, Failure};
 use crate::model::invalid::Invalid;
 use crate::model::rng::Rng;
-use crate::model::signals::Signals;
+use crate::model::signals::FailureSignals;
 use crate::model::time::{Clock, Moment, millis, nanos};
 use crate::report::event::Event;
 use gate::Gate;
 use incident::Incident;
-use states::{Change, Ended, States, Ticket};
+use states::{AdmissionTicket, CallEnd, StateChange, StateMachine};
 
 /// What the lock-free parts stand on; swapped for a model checker's in `tests/loom`.
 mod sync {
@@ -47,7 +47,7 @@ mod sync {
 /// What a breaker shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Status {
+pub enum BreakerStatus {
     /// Calls pass; right after it closed, a growing number at a time.
     Closed,
     /// Calls are refused.
@@ -56,12 +56,12 @@ pub enum Status {
     HalfOpen,
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for BreakerStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Status::Closed => "closed",
-            Status::Open => "open",
-            Status::HalfOpen => "half-open",
+            BreakerStatus::Closed => "closed",
+            BreakerStatus::Open => "open",
+            BreakerStatus::HalfOpen => "half-open",
         })
     }
 }
@@ -69,7 +69,7 @@ impl fmt::Display for Status {
 /// Who decides: the state machine, or an operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum BreakerMode {
     /// The state machine.
     #[default]
     Auto,
@@ -83,11 +83,11 @@ pub enum Mode {
 
 /// A breaker as it can be stored: time as what remains, never as a date.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Snapshot {
+pub struct BreakerSnapshot {
     /// The state of the machine, whoever decides.
-    pub status: Status,
+    pub status: BreakerStatus,
     /// Who decides.
-    pub mode: Mode,
+    pub mode: BreakerMode,
     /// Failures in a row.
     pub failures: u32,
     /// How long ago the last failure was.
@@ -103,7 +103,7 @@ pub struct Snapshot {
 /// A refusal: the breaker is open, or has just closed and lets few calls through at a time. Borrows the breaker's name, so that refusing costs next to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Circuit breaker open for \"{name}\". Retry in {}ms.", millis(*retry_after))]
-pub struct Refused<'a> {
+pub struct BreakerRefusal<'a> {
     /// The breaker's name.
     pub name: &'a str,
     /// When a call may be tried.
@@ -112,7 +112,7 @@ pub struct Refused<'a> {
     pub forced: bool,
 }
 
-impl Refused<'_> {
+impl BreakerRefusal<'_> {
     pub(crate) fn failure(&self) -> Failure {
         if self.forced {
             return Failure::switched_off();
@@ -134,8 +134,8 @@ pub struct CircuitOpen {
 }
 
 impl CircuitOpen {
-    fn refused(&self) -> Refused<'_> {
-        Refused { name: &self.name, retry_after: self.retry_after, forced: self.forced }
+    fn refused(&self) -> BreakerRefusal<'_> {
+        BreakerRefusal { name: &self.name, retry_after: self.retry_after, forced: self.forced }
     }
 }
 
@@ -159,7 +159,7 @@ impl Breaker {
     /// The same, under a policy that was checked before.
     fn valid(name: Arc<str>, policy: BreakerPolicy, env: &Env) -> Self {
         let counts_throttling = policy.trip_on_429;
-        let gate = Gate::new(States::new(policy, env.rng.clone()));
+        let gate = Gate::new(StateMachine::new(policy, env.rng.clone()));
         Self { name, gate, counts_throttling, incident: Incident::default(), env: env.clone() }
     }
 
@@ -170,13 +170,13 @@ impl Breaker {
 
     /// Takes a permit for one attempt, or is refused. Checking and reserving are one step.
     #[inline]
-    pub fn admit(&self) -> Result<Permit<'_>, Refused<'_>> {
+    pub fn admit(&self) -> Result<Permit<'_>, BreakerRefusal<'_>> {
         self.admit_for(Duration::MAX)
     }
 
     /// The same, for an attempt that ends within `lease` in any case.
     #[inline]
-    pub fn admit_for(&self, lease: Duration) -> Result<Permit<'_>, Refused<'_>> {
+    pub fn admit_for(&self, lease: Duration) -> Result<Permit<'_>, BreakerRefusal<'_>> {
         match self.gate.admits_at_a_glance() {
             Some(generation) => Ok(Permit { breaker: self, generation, probe: None, since: Moment(0) }),
             None => self.ask_for(lease),
@@ -185,7 +185,7 @@ impl Breaker {
 
     /// Whether a call would be refused now, without reserving anything.
     #[inline]
-    pub fn peek(&self) -> Result<(), Refused<'_>> {
+    pub fn peek(&self) -> Result<(), BreakerRefusal<'_>> {
         self.gate.peek(&self.env.clock).map_or(Ok(()), |wait| Err(self.refuse(wait)))
     }
 
@@ -196,12 +196,12 @@ impl Breaker {
 
     /// Runs `work` under a permit. What its error means for the breaker is decided by its text and
     /// signals: callers' faults, denials and cancellations do not count.
-    pub async fn call<T, E, F>(&self, work: impl FnOnce() -> F) -> Result<T, Guarded<E>>
+    pub async fn call<T, E, F>(&self, work: impl FnOnce() -> F) -> Result<T, GuardedError<E>>
     where
         F: Future<Output = Result<T, E>>,
         E: Describe,
     {
-        let permit = self.admit().map_err(|refused| Guarded::Open(self.owned(refused)))?;
+        let permit = self.admit().map_err(|refused| GuardedError::Open(self.owned(refused)))?;
         match work().await {
             Ok(value) => {
                 permit.well();
@@ -209,23 +209,23 @@ impl Breaker {
             }
             Err(error) => {
                 permit.blame(error.failure(&Classifier::new()).cause.blame());
-                Err(Guarded::Failed(error))
+                Err(GuardedError::Failed(error))
             }
         }
     }
 
     /// The state, by name: an open breaker shows `open` until a call finds its cool-down over. One that an operator
     /// holds open is open, and one that is disabled closed.
-    pub fn status(&self) -> Status {
-        self.gate.look(gate::Guarded::shown)
+    pub fn status(&self) -> BreakerStatus {
+        self.gate.look(gate::LockedGate::shown)
     }
 
     /// Everything there is to know, with times as durations.
-    pub fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> BreakerSnapshot {
         let now = self.env.clock.now();
         self.gate.look(|guarded| {
             let states = &guarded.states;
-            Snapshot {
+            BreakerSnapshot {
                 status: states.status(),
                 mode: guarded.mode,
                 failures: states.failures(),
@@ -239,13 +239,13 @@ impl Breaker {
 
     /// Takes over what a snapshot remembers. A half-open breaker comes back open with no time left,
     /// so that its next call probes.
-    pub fn restore(&self, snapshot: &Snapshot) {
+    pub fn restore(&self, snapshot: &BreakerSnapshot) {
         let now = self.env.clock.now();
         let remaining = match snapshot.status {
-            Status::Closed => None,
-            Status::Open | Status::HalfOpen => Some(snapshot.remaining.unwrap_or_default()),
+            BreakerStatus::Closed => None,
+            BreakerStatus::Open | BreakerStatus::HalfOpen => Some(snapshot.remaining.unwrap_or_default()),
         };
-        let Snapshot { mode, failures, last_failure_ago, trips, level, .. } = *snapshot;
+        let BreakerSnapshot { mode, failures, last_failure_ago, trips, level, .. } = *snapshot;
         let change = self.gate.change(|guarded| {
             guarded.shown_change(|guarded| {
                 guarded.mode = mode;
@@ -268,11 +268,11 @@ impl Breaker {
     }
 
     /// Says who decides from now on. Coming back to [`Mode::Auto`] starts closed.
-    pub fn set_mode(&self, mode: Mode) {
+    pub fn set_mode(&self, mode: BreakerMode) {
         let now = self.env.clock.now();
         let change = self.gate.change(|guarded| {
             guarded.shown_change(|guarded| {
-                if mode == Mode::Auto && guarded.mode != mode {
+                if mode == BreakerMode::Auto && guarded.mode != mode {
                     guarded.states.reset(now);
                 }
                 guarded.mode = mode;
@@ -284,44 +284,44 @@ impl Breaker {
     /// Whether it is at rest, so that it may make room for another.
     pub(crate) fn is_idle(&self) -> bool {
         let now = self.env.clock.now();
-        self.gate.look(|guarded| guarded.mode == Mode::Auto && guarded.states.is_at_rest(now))
+        self.gate.look(|guarded| guarded.mode == BreakerMode::Auto && guarded.states.is_at_rest(now))
     }
 
     /// Not inlined: its parts would cost the happy path registers.
     #[inline(never)]
-    fn ask_for(&self, lease: Duration) -> Result<Permit<'_>, Refused<'_>> {
+    fn ask_for(&self, lease: Duration) -> Result<Permit<'_>, BreakerRefusal<'_>> {
         if let Some(wait) = self.gate.refuses_at_a_glance(&self.env.clock) {
             return Err(self.refuse(wait));
         }
         let admission = self.gate.admit(&self.env.clock, lease);
         self.tell(admission.changes, admission.would_wait);
         match admission.verdict {
-            Ok(Ticket { generation, probe, since }) => Ok(Permit { breaker: self, generation, probe, since }),
+            Ok(AdmissionTicket { generation, probe, since }) => Ok(Permit { breaker: self, generation, probe, since }),
             Err(wait) => Err(self.refuse(wait)),
         }
     }
 
     #[inline]
-    fn refuse(&self, retry_after: Duration) -> Refused<'_> {
+    fn refuse(&self, retry_after: Duration) -> BreakerRefusal<'_> {
         self.env.events.emit(|| Event::BreakerRejected { name: self.name.to_string(), retry_after, shadow: false });
-        Refused { name: &self.name, retry_after, forced: self.gate.is_forced() }
+        BreakerRefusal { name: &self.name, retry_after, forced: self.gate.is_forced() }
     }
 
-    fn owned(&self, refused: Refused<'_>) -> CircuitOpen {
+    fn owned(&self, refused: BreakerRefusal<'_>) -> CircuitOpen {
         CircuitOpen { name: self.name.clone(), retry_after: refused.retry_after, forced: refused.forced }
     }
 
     /// Takes its parts one by one: passing a ticket would cost the happy path a copy.
     #[cold]
     #[inline(never)]
-    fn record(&self, generation: u64, probe: Option<NonZeroU64>, since: Moment, ended: Ended) {
-        let change = self.gate.record(&self.env.clock, Ticket { generation, probe, since }, ended);
+    fn record(&self, generation: u64, probe: Option<NonZeroU64>, since: Moment, ended: CallEnd) {
+        let change = self.gate.record(&self.env.clock, AdmissionTicket { generation, probe, since }, ended);
         self.tell(change.into_iter().collect(), None);
     }
 
     #[cold]
-    fn tell(&self, changes: Vec<Change>, would_wait: Option<Duration>) {
-        for Change { from, to } in changes {
+    fn tell(&self, changes: Vec<StateChange>, would_wait: Option<Duration>) {
+        for StateChange { from, to } in changes {
             self.env.events.emit_rare(|| Event::BreakerChanged { name: self.name.to_string(), from, to });
         }
         if let Some(retry_after) = would_wait {
@@ -348,7 +348,7 @@ impl Permit<'_> {
         let Permit { breaker, generation, probe, since } = self;
         std::mem::forget(self);
         if !breaker.gate.succeeds_at_a_glance(&breaker.env.clock, generation) {
-            breaker.record(generation, probe, since, Ended::Well);
+            breaker.record(generation, probe, since, CallEnd::Well);
         }
     }
 
@@ -366,16 +366,16 @@ impl Permit<'_> {
 
     /// The attempt failed and the server is to blame.
     pub fn badly(self) {
-        self.end(Ended::Badly);
+        self.end(CallEnd::Badly);
     }
 
     /// The attempt failed; who is to blame decides.
     pub fn blame(self, blame: Blame) {
         let ended = match blame {
-            Blame::Server => Ended::Badly,
-            Blame::Throttle if self.breaker.counts_throttling => Ended::Badly,
-            Blame::Alive => Ended::Well,
-            Blame::Throttle | Blame::Nobody => Ended::Unknown,
+            Blame::Server => CallEnd::Badly,
+            Blame::Throttle if self.breaker.counts_throttling => CallEnd::Badly,
+            Blame::Alive => CallEnd::Well,
+            Blame::Throttle | Blame::Nobody => CallEnd::Unknown,
         };
         self.end(ended);
     }
@@ -384,12 +384,12 @@ impl Permit<'_> {
     pub fn blame_incident(self, blame: Blame, incident: Option<u64>) {
         let is_known = |number| self.breaker.incident.is_known(number);
         match blame == Blame::Server && incident.is_some_and(is_known) {
-            true => self.end(Ended::Unknown),
+            true => self.end(CallEnd::Unknown),
             false => self.blame(blame),
         }
     }
 
-    fn end(self, ended: Ended) {
+    fn end(self, ended: CallEnd) {
         let Permit { breaker, generation, probe, since } = self;
         // Its ending is told here; dropping it would tell another one.
         std::mem::forget(self);
@@ -399,13 +399,13 @@ impl Permit<'_> {
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        self.breaker.record(self.generation, self.probe, self.since, Ended::Unknown);
+        self.breaker.record(self.generation, self.probe, self.since, CallEnd::Unknown);
     }
 }
 
 /// Why a call under a breaker gave no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Guarded<E> {
+pub enum GuardedError<E> {
     /// The breaker is open; nothing was called.
     #[error(transparent)]
     Open(CircuitOpen),
@@ -414,19 +414,19 @@ pub enum Guarded<E> {
     Failed(E),
 }
 
-impl<E: Describe> Describe for Guarded<E> {
-    fn signals(&self) -> Signals {
+impl<E: Describe> Describe for GuardedError<E> {
+    fn signals(&self) -> FailureSignals {
         match self {
-            Guarded::Open(open) => Signals::text(open.to_string()),
-            Guarded::Failed(error) => error.signals(),
+            GuardedError::Open(open) => FailureSignals::text(open.to_string()),
+            GuardedError::Failed(error) => error.signals(),
         }
     }
 
     /// An open breaker is told by its type, never by its text.
     fn failure(&self, classifier: &Classifier) -> Failure {
         match self {
-            Guarded::Open(open) => open.refused().failure(),
-            Guarded::Failed(error) => error.failure(classifier),
+            GuardedError::Open(open) => open.refused().failure(),
+            GuardedError::Failed(error) => error.failure(classifier),
         }
     }
 }

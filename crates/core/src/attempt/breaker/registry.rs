@@ -5,11 +5,11 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 
-use super::{Breaker, BreakerPolicy, Guarded, Snapshot, Status};
+use super::{Breaker, BreakerPolicy, BreakerSnapshot, BreakerStatus, GuardedError};
 use crate::classify::Describe;
 use crate::env::Env;
 use crate::model::invalid::{self, Invalid};
-use crate::state::names::Names;
+use crate::registry::names::NameRegistry;
 
 /// How many names are kept unless set.
 const NAMES: u32 = 1024;
@@ -24,7 +24,7 @@ const NAMES: u32 = 1024;
 pub struct CircuitBreaker {
     policy: BreakerPolicy,
     env: Env,
-    named: Names<Breaker>,
+    named: NameRegistry<Breaker>,
     others: Arc<Breaker>,
 }
 
@@ -38,7 +38,7 @@ impl CircuitBreaker {
     pub fn with_capacity(policy: BreakerPolicy, env: &Env, names: u32) -> Result<Self, Invalid> {
         invalid::counted("names", names, 1_000_000)?;
         let others = Arc::new(Breaker::new("others", policy.clone(), env)?);
-        let named = Names::new(usize::try_from(names).unwrap_or(usize::MAX));
+        let named = NameRegistry::new(usize::try_from(names).unwrap_or(usize::MAX));
         Ok(Self { policy, env: env.clone(), named, others })
     }
 
@@ -54,7 +54,7 @@ impl CircuitBreaker {
     }
 
     /// Runs `work` through the breaker called `name`; refused at once while that is open.
-    pub async fn call<T, E, F>(&self, name: &str, work: impl FnOnce() -> F) -> Result<T, Guarded<E>>
+    pub async fn call<T, E, F>(&self, name: &str, work: impl FnOnce() -> F) -> Result<T, GuardedError<E>>
     where
         F: Future<Output = Result<T, E>>,
         E: Describe,
@@ -72,12 +72,12 @@ impl CircuitBreaker {
     }
 
     /// What is known of `name`; asking does not make it known.
-    pub fn status(&self, name: &str) -> Option<Snapshot> {
+    pub fn status(&self, name: &str) -> Option<BreakerSnapshot> {
         self.named.get(name).map(|breaker| breaker.snapshot())
     }
 
     /// The state of every known name.
-    pub fn all_status(&self) -> HashMap<Arc<str>, Status> {
+    pub fn all_status(&self) -> HashMap<Arc<str>, BreakerStatus> {
         self.named.all().into_iter().map(|(name, breaker)| (name, breaker.status())).collect()
     }
 

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use super::slow_start::SlowStart;
 use super::window::Window;
-use super::{BreakerPolicy, Moment, Rng, Status};
+use super::{BreakerPolicy, BreakerStatus, Moment, Rng};
 
 /// What became of an admitted call, as far as the breaker cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum CallEnd {
     /// It worked, or the server answered and so proved alive.
     Well,
     /// It failed, and the server is to blame.
@@ -25,7 +25,7 @@ pub(crate) enum Ended {
 
 /// Proof of admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ticket {
+pub(crate) struct AdmissionTicket {
     pub(crate) generation: u64,
     /// Which reserved probe this is, while half-open.
     pub(crate) probe: Option<NonZeroU64>,
@@ -35,7 +35,7 @@ pub(crate) struct Ticket {
 
 /// A probe in flight and the moment it counts as failed.
 #[derive(Clone, Copy, Debug)]
-struct Lease {
+struct ProbeLease {
     probe: NonZeroU64,
     until: Moment,
 }
@@ -44,7 +44,7 @@ struct Lease {
 enum Phase {
     Closed { failures: u32, window: Option<Box<Window>>, slow_start: Option<SlowStart> },
     Open { until: Moment },
-    HalfOpen { successes: u32, leases: Vec<Lease>, used: Moment },
+    HalfOpen { successes: u32, leases: Vec<ProbeLease>, used: Moment },
 }
 
 /// A failure, and how old it was when it was noted: one from before the clock began has no moment.
@@ -62,9 +62,9 @@ impl LastFailure {
 
 /// A change of state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Change {
-    pub(crate) from: Status,
-    pub(crate) to: Status,
+pub(crate) struct StateChange {
+    pub(crate) from: BreakerStatus,
+    pub(crate) to: BreakerStatus,
 }
 
 /// While half-open and all probes are out, others are told to come back after this.
@@ -72,7 +72,7 @@ const PROBE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The state machine. Its owner guards it and tells it the time.
 #[derive(Debug)]
-pub(crate) struct States {
+pub(crate) struct StateMachine {
     pub(crate) policy: BreakerPolicy,
     rng: Arc<Rng>,
     phase: Phase,
@@ -90,7 +90,7 @@ pub(crate) struct States {
     last_probe: NonZeroU64,
 }
 
-impl States {
+impl StateMachine {
     pub(crate) fn new(policy: BreakerPolicy, rng: Arc<Rng>) -> Self {
         let phase = Self::closed(&policy);
         Self {
@@ -108,11 +108,11 @@ impl States {
         }
     }
 
-    pub(crate) fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> BreakerStatus {
         match self.phase {
-            Phase::Closed { .. } => Status::Closed,
-            Phase::Open { .. } => Status::Open,
-            Phase::HalfOpen { .. } => Status::HalfOpen,
+            Phase::Closed { .. } => BreakerStatus::Closed,
+            Phase::Open { .. } => BreakerStatus::Open,
+            Phase::HalfOpen { .. } => BreakerStatus::HalfOpen,
         }
     }
 
@@ -190,7 +190,11 @@ impl States {
     }
 
     /// Admits a call, as a probe or with a place of the slow start if need be, or tells how long to wait.
-    pub(crate) fn admit(&mut self, now: Moment, lease: Duration) -> (Result<Ticket, Duration>, Vec<Change>) {
+    pub(crate) fn admit(
+        &mut self,
+        now: Moment,
+        lease: Duration,
+    ) -> (Result<AdmissionTicket, Duration>, Vec<StateChange>) {
         let mut changes = Vec::new();
         changes.extend(self.fail_overdue_probes(now));
         self.end_ramp(now);
@@ -207,21 +211,21 @@ impl States {
         }
         let lease = if lease == Duration::MAX { self.policy.lease } else { lease };
         let probe = self.reserve_probe(now.plus(lease));
-        (Ok(Ticket { generation: self.generation, probe, since: now }), changes)
+        (Ok(AdmissionTicket { generation: self.generation, probe, since: now }), changes)
     }
 
     /// Records how an admitted call ended. `tallied` gives the successes that were not recorded here.
     pub(crate) fn record(
         &mut self,
         now: Moment,
-        ticket: Ticket,
-        ended: Ended,
+        ticket: AdmissionTicket,
+        ended: CallEnd,
         tallied: impl FnOnce() -> u32,
-    ) -> Option<Change> {
+    ) -> Option<StateChange> {
         if !(self.began..=self.generation).contains(&ticket.generation) {
             return None;
         }
-        if ended == Ended::Badly {
+        if ended == CallEnd::Badly {
             self.forget_an_old_row(now);
             self.last_failure = Some(LastFailure { noted: now, age: Duration::ZERO });
         }
@@ -233,17 +237,17 @@ impl States {
             Phase::Closed { failures, window, slow_start } => {
                 if let Some(slow_start) = slow_start {
                     // The slow start is as old as its state, so whoever ends here has a place.
-                    slow_start.give_back(ended == Ended::Well);
+                    slow_start.give_back(ended == CallEnd::Well);
                 }
                 let was_quiet = *failures == 0;
                 let in_row = count(failures, ended, self.policy.failures, ticket.generation < self.generation);
                 if was_quiet && *failures > 0 {
                     self.generation += 1;
                 }
-                let in_window = ended != Ended::Unknown
+                let in_window = ended != CallEnd::Unknown
                     && window
                         .as_mut()
-                        .is_some_and(|window| window.record(now, ended == Ended::Badly, is_slow, tallied));
+                        .is_some_and(|window| window.record(now, ended == CallEnd::Badly, is_slow, tallied));
                 (in_row || in_window).then(|| self.open(now))
             }
             Phase::HalfOpen { successes, leases, used } => {
@@ -251,11 +255,11 @@ impl States {
                 leases.swap_remove(held);
                 *used = now;
                 match ended {
-                    Ended::Unknown => None,
-                    Ended::Badly => Some(self.open(now)),
+                    CallEnd::Unknown => None,
+                    CallEnd::Badly => Some(self.open(now)),
                     // What is slow is not well again.
-                    Ended::Well if is_slow => Some(self.open(now)),
-                    Ended::Well => {
+                    CallEnd::Well if is_slow => Some(self.open(now)),
+                    CallEnd::Well => {
                         *successes += 1;
                         (*successes >= threshold).then(|| self.recover(now))
                     }
@@ -266,7 +270,7 @@ impl States {
     }
 
     /// Closes at once and forgets the failures. No change if it was closed.
-    pub(crate) fn reset(&mut self, now: Moment) -> Option<Change> {
+    pub(crate) fn reset(&mut self, now: Moment) -> Option<StateChange> {
         self.level = 0;
         self.last_failure = None;
         let change = self.close(now);
@@ -306,14 +310,14 @@ impl States {
         Phase::Closed { failures: 0, window: policy.window.clone().map(Window::new).map(Box::new), slow_start: None }
     }
 
-    fn close(&mut self, now: Moment) -> Change {
+    fn close(&mut self, now: Moment) -> StateChange {
         self.closed_since = now;
         let phase = Self::closed(&self.policy);
         self.enter(phase)
     }
 
     /// Closes because the probes went well. Whoever was refused meanwhile may come at once.
-    fn recover(&mut self, now: Moment) -> Change {
+    fn recover(&mut self, now: Moment) -> StateChange {
         let change = self.close(now);
         if let Phase::Closed { slow_start, .. } = &mut self.phase {
             *slow_start = SlowStart::begin(&self.policy, now);
@@ -321,7 +325,7 @@ impl States {
         change
     }
 
-    fn open(&mut self, now: Moment) -> Change {
+    fn open(&mut self, now: Moment) -> StateChange {
         self.row = match self.phase {
             Phase::Closed { failures, .. } => failures,
             Phase::Open { .. } | Phase::HalfOpen { .. } => self.row.saturating_add(1),
@@ -341,12 +345,12 @@ impl States {
         self.level.saturating_sub(u32::try_from(healthy).unwrap_or(u32::MAX))
     }
 
-    fn enter(&mut self, phase: Phase) -> Change {
+    fn enter(&mut self, phase: Phase) -> StateChange {
         let from = self.status();
         self.phase = phase;
         self.generation += 1;
         self.began = self.generation;
-        Change { from, to: self.status() }
+        StateChange { from, to: self.status() }
     }
 
     fn forget_an_old_row(&mut self, now: Moment) {
@@ -365,14 +369,14 @@ impl States {
         self.last_failure.is_some_and(|last| last.age(now) > self.policy.memory)
     }
 
-    fn is_full(&self, leases: &[Lease]) -> bool {
+    fn is_full(&self, leases: &[ProbeLease]) -> bool {
         leases.len() >= usize::try_from(self.policy.probes).unwrap_or(usize::MAX)
     }
 
     fn reserve_probe(&mut self, until: Moment) -> Option<NonZeroU64> {
         let Phase::HalfOpen { leases, .. } = &mut self.phase else { return None };
         self.last_probe = self.last_probe.saturating_add(1);
-        leases.push(Lease { probe: self.last_probe, until });
+        leases.push(ProbeLease { probe: self.last_probe, until });
         Some(self.last_probe)
     }
 
@@ -384,24 +388,24 @@ impl States {
     }
 
     /// A probe that outlived its lease has failed, at the moment its lease ended.
-    fn fail_overdue_probes(&mut self, now: Moment) -> Option<Change> {
+    fn fail_overdue_probes(&mut self, now: Moment) -> Option<StateChange> {
         let Phase::HalfOpen { leases, .. } = &self.phase else { return None };
         let overdue = leases.iter().map(|lease| lease.until).filter(|until| now >= *until).min()?;
         Some(self.open(overdue))
     }
 }
 
-fn is_overdue(leases: &[Lease], now: Moment) -> bool {
+fn is_overdue(leases: &[ProbeLease], now: Moment) -> bool {
     leases.iter().any(|lease| now >= lease.until)
 }
 
 /// Counts a row of failures; tells whether it reached `limit`. A success that began before the row does not end it: it makes up for one.
-fn count(failures: &mut u32, ended: Ended, limit: u32, began_before: bool) -> bool {
+fn count(failures: &mut u32, ended: CallEnd, limit: u32, began_before: bool) -> bool {
     match ended {
-        Ended::Well if began_before => *failures = failures.saturating_sub(1),
-        Ended::Well => *failures = 0,
-        Ended::Badly if limit > 0 => *failures = failures.saturating_add(1),
-        Ended::Badly | Ended::Unknown => {}
+        CallEnd::Well if began_before => *failures = failures.saturating_sub(1),
+        CallEnd::Well => *failures = 0,
+        CallEnd::Badly if limit > 0 => *failures = failures.saturating_add(1),
+        CallEnd::Badly | CallEnd::Unknown => {}
     }
     limit > 0 && *failures >= limit
 }

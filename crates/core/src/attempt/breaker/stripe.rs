@@ -20,7 +20,7 @@ static LEASES: LazyLock<Leases> = LazyLock::new(Leases::new);
 
 thread_local! {
     static OWN: Cell<usize> = const { Cell::new(NONE) };
-    static LEASE: Lease = const { Lease };
+    static LEASE: StripeLease = const { StripeLease };
 }
 
 /// The calling thread's stripe.
@@ -48,9 +48,9 @@ fn next_shared() -> usize {
 }
 
 /// Gives the thread's stripe back when it ends.
-struct Lease;
+struct StripeLease;
 
-impl Drop for Lease {
+impl Drop for StripeLease {
     fn drop(&mut self) {
         let own = OWN.replace(next_shared());
         if own < OWNED {

@@ -16,20 +16,20 @@ struct Newest(AtomicU64);
 /// Buckets of the same form, on cache lines of their own.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Ring([AtomicU64; BUCKETS]);
+struct BucketRing([AtomicU64; BUCKETS]);
 
 /// The successes of the last `length`.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct SuccessCount {
     buckets: Buckets,
     newest: Box<[Newest; OWNED]>,
-    rings: Box<[Ring; SHARED]>,
+    rings: Box<[BucketRing; SHARED]>,
 }
 
-impl Tally {
+impl SuccessCount {
     pub(crate) fn new(rule: &WindowRule) -> Self {
         let newest = |_| Newest(AtomicU64::new(0));
-        let ring = |_| Ring(std::array::from_fn(|_| AtomicU64::new(0)));
+        let ring = |_| BucketRing(std::array::from_fn(|_| AtomicU64::new(0)));
         Self {
             buckets: Buckets::of(rule),
             newest: Box::new(std::array::from_fn(newest)),
@@ -63,7 +63,7 @@ impl Tally {
     pub(crate) fn sum(&self, now: Moment) -> u32 {
         let latest = upper(self.buckets.number(now));
         let newest = self.newest.iter().map(|Newest(bucket)| bucket.load(Ordering::Acquire));
-        let kept = self.rings.iter().flat_map(|Ring(ring)| ring).map(|bucket| bucket.load(Ordering::Relaxed));
+        let kept = self.rings.iter().flat_map(|BucketRing(ring)| ring).map(|bucket| bucket.load(Ordering::Relaxed));
         let in_window = newest.chain(kept).filter(|bucket| back(latest, bucket >> 32) < self.buckets.used);
         in_window.fold(0, |sum, bucket| sum.saturating_add(bucket as u32))
     }
@@ -72,7 +72,7 @@ impl Tally {
     /// of a moment ago then count until their time is up. Failures are not kept here.
     pub(crate) fn clear(&self) {
         let newest = self.newest.iter().map(|Newest(bucket)| bucket);
-        for bucket in newest.chain(self.rings.iter().flat_map(|Ring(ring)| ring)) {
+        for bucket in newest.chain(self.rings.iter().flat_map(|BucketRing(ring)| ring)) {
             bucket.store(0, Ordering::Relaxed);
         }
     }

@@ -1,6 +1,6 @@
 //! What the tally counts; it is apart from its source because loom compiles that source too.
 
-use super::tally::Tally;
+use super::tally::SuccessCount;
 use super::*;
 
 fn at(seconds: u64) -> Moment {
@@ -10,7 +10,7 @@ fn at(seconds: u64) -> Moment {
 #[test]
 fn successes_are_tallied_for_the_length_of_the_window() {
     let rule = WindowRule { length: Duration::from_secs(10), min_calls: 1, failure_rate: 0.5, slow: None };
-    let tally = Tally::new(&rule);
+    let tally = SuccessCount::new(&rule);
     tally.add(at(0));
     tally.add(at(3));
     tally.add(at(3));
@@ -26,7 +26,7 @@ fn successes_are_tallied_for_the_length_of_the_window() {
 fn of_more_threads_than_stripes_none_loses_a_success() {
     const THREADS: usize = 3 * (stripe::OWNED + stripe::SHARED);
     let rule = WindowRule { length: Duration::from_secs(10), min_calls: 1, failure_rate: 0.5, slow: None };
-    let (tally, all_here) = (Tally::new(&rule), std::sync::Barrier::new(THREADS));
+    let (tally, all_here) = (SuccessCount::new(&rule), std::sync::Barrier::new(THREADS));
 
     // The second generation takes over the stripes of the first.
     for _ in 0..2 {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::breaker::Breaker;
-use super::super::budget::Budget;
+use super::super::budget::RetryBudget;
 use super::super::deadline::Deadline;
 use super::limited::LimitedRetry;
-use super::{Failed, GaveUp, Retried, RetryPolicy, Rules, try_again};
+use super::{Failed, GaveUp, Retried, RetryLoop, RetryPolicy, try_again};
 use crate::classify::{Classifier, Describe};
 use crate::env::Env;
 use crate::model::effect::Effect;
@@ -24,7 +24,7 @@ pub struct Retry {
     effect: Effect,
     policy: RetryPolicy,
     classifier: Classifier,
-    budget: Option<Arc<Budget>>,
+    budget: Option<Arc<RetryBudget>>,
     pub(super) env: Env,
 }
 
@@ -48,7 +48,7 @@ impl Retry {
     }
 
     /// With a budget, shared by everything that calls the same server.
-    pub fn budget(mut self, budget: Arc<Budget>) -> Self {
+    pub fn budget(mut self, budget: Arc<RetryBudget>) -> Self {
         self.budget = Some(budget);
         self
     }
@@ -101,9 +101,9 @@ impl Retry {
         }
     }
 
-    pub(super) fn rules(&self, deadline: Deadline) -> Rules<'_> {
+    pub(super) fn rules(&self, deadline: Deadline) -> RetryLoop<'_> {
         let budget = self.budget.as_deref();
-        Rules { policy: &self.policy, effect: self.effect, deadline, budget, env: &self.env, names: ("", "") }
+        RetryLoop { policy: &self.policy, effect: self.effect, deadline, budget, env: &self.env, names: ("", "") }
     }
 
     pub(super) fn failed<E: Describe>(&self, error: E) -> Failed<E> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::GRACE;
-use super::super::breaker::{Breaker, Permit, Refused};
+use super::super::breaker::{Breaker, BreakerRefusal, Permit};
 use super::super::deadline::{Deadline, within};
 use super::front::Retry;
 use super::{Failed, GaveUp, Retried, try_until};
@@ -81,7 +81,7 @@ impl LimitedRetry {
     async fn attempt<T, E, F>(
         &self,
         limit: Duration,
-        begun: Result<(Option<Permit<'_>>, F), Refused<'_>>,
+        begun: Result<(Option<Permit<'_>>, F), BreakerRefusal<'_>>,
     ) -> Result<T, Failed<Option<E>>>
     where
         F: Future<Output = Result<T, E>>,

@@ -14,7 +14,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use super::backoff::Backoff;
-use super::budget::{Budget, Token};
+use super::budget::{RetryBudget, RetryToken};
 use super::deadline::Deadline;
 use crate::env::Env;
 use crate::model::effect::Effect;
@@ -86,11 +86,11 @@ pub struct GaveUp<E> {
 pub(crate) type Failed<E> = Box<(Failure, E)>;
 
 /// What the loop needs to know besides the work itself.
-pub(crate) struct Rules<'a> {
+pub(crate) struct RetryLoop<'a> {
     pub(crate) policy: &'a RetryPolicy,
     pub(crate) effect: Effect,
     pub(crate) deadline: Deadline,
-    pub(crate) budget: Option<&'a Budget>,
+    pub(crate) budget: Option<&'a RetryBudget>,
     pub(crate) env: &'a Env,
     /// Server and tool, for events.
     pub(crate) names: (&'a str, &'a str),
@@ -100,7 +100,7 @@ pub(crate) struct Rules<'a> {
 /// another attempt pointless, such as a breaker that opened; it is told whether the server asks for a longer pause
 /// than the backoff's.
 pub(crate) async fn try_until<T, E, F>(
-    rules: &Rules<'_>,
+    rules: &RetryLoop<'_>,
     mut attempt: impl FnMut(u32) -> F,
     blocked: impl Fn(bool) -> bool,
 ) -> Result<Retried<T>, Box<GaveUp<E>>>
@@ -116,7 +116,7 @@ where
 
 /// The loop proper: what follows a first attempt that failed.
 pub(crate) async fn try_again<T, E, F>(
-    rules: &Rules<'_>,
+    rules: &RetryLoop<'_>,
     mut failed: Failed<E>,
     mut attempt: impl FnMut(u32) -> F,
     blocked: impl Fn(bool) -> bool,
@@ -163,9 +163,9 @@ where
     Err(Box::new(GaveUp { error, failure, attempts: attempts - refused, total_delay }))
 }
 
-impl<'a> Rules<'a> {
+impl<'a> RetryLoop<'a> {
     /// The pause, and a token from the budget if there is one to keep to. `None` if the budget is spent.
-    fn pay(&self, delay: Duration) -> Option<(Duration, Option<Token<'a>>)> {
+    fn pay(&self, delay: Duration) -> Option<(Duration, Option<RetryToken<'a>>)> {
         let Some(budget) = self.budget else { return Some((delay, None)) };
         let token = budget.withdraw();
         if token.is_none() {

@@ -6,7 +6,7 @@ fn why(failure: &Failure) -> String {
     match failure.status {
         _ if failure.is_switched_off() => "switched off by an operator".to_owned(),
         Some(status) => status.to_string(),
-        None => code_words(Code::of(failure.cause)),
+        None => code_words(ErrorCode::of(failure.cause)),
     }
 }
 
@@ -17,7 +17,7 @@ fn labelled(kind: Option<Kind>, natural: Kind, text: &str) -> String {
 
 /// An old copy.
 pub(crate) fn cached(
-    style: Style,
+    style: TextStyle,
     kind: Option<Kind>,
     old: Duration,
     before_a_write: bool,
@@ -31,7 +31,7 @@ pub(crate) fn cached(
 }
 
 /// A copy for a client that asked again while the live read runs.
-pub(crate) fn cached_meanwhile(style: Style, kind: Option<Kind>, old: Duration, before_a_write: bool) -> String {
+pub(crate) fn cached_meanwhile(style: TextStyle, kind: Option<Kind>, old: Duration, before_a_write: bool) -> String {
     if style.is_labelled() {
         return labelled(kind, Kind::Read, "Showing cached information may be stale.");
     }
@@ -44,7 +44,7 @@ fn changed_since(a_write: bool) -> &'static str {
 }
 
 /// A simpler search.
-pub(crate) fn simplified(style: Style, kind: Option<Kind>, query: &str, failure: &Failure) -> String {
+pub(crate) fn simplified(style: TextStyle, kind: Option<Kind>, query: &str, failure: &Failure) -> String {
     let query = shortened(&quote(query), LONGEST_QUERY).join(" ");
     if style.is_labelled() {
         let text = format!("Showing results for the simpler query \"{query}\".");
@@ -54,7 +54,7 @@ pub(crate) fn simplified(style: Style, kind: Option<Kind>, query: &str, failure:
 }
 
 /// The page before: how old its copy is, or none if it was asked for just now.
-pub(crate) fn previous_page(style: Style, kind: Option<Kind>, old: Option<Duration>, failure: &Failure) -> String {
+pub(crate) fn previous_page(style: TextStyle, kind: Option<Kind>, old: Option<Duration>, failure: &Failure) -> String {
     if style.is_labelled() {
         let copy = old.map(|old| format!(", as it was {} ago", age(old))).unwrap_or_default();
         return labelled(kind, Kind::List, &format!("Showing the previous page{copy}."));
@@ -69,7 +69,7 @@ pub(crate) fn alternate(other: &str, tool: &str, failure: &Failure) -> String {
 }
 
 /// A batch, item by item.
-pub(crate) fn one_by_one(style: Style, kind: Option<Kind>, done: usize, of: usize, failure: &Failure) -> String {
+pub(crate) fn one_by_one(style: TextStyle, kind: Option<Kind>, done: usize, of: usize, failure: &Failure) -> String {
     let mut note = format!("{done} of {of} items succeeded one by one; the batch failed ({}).", why(failure));
     if style.is_labelled() {
         note = labelled(kind, Kind::Batch, &format!("Processed individually: {done} of {of} succeeded."));
@@ -85,7 +85,7 @@ pub(crate) fn one_by_one(style: Style, kind: Option<Kind>, done: usize, of: usiz
 }
 
 /// A write that waits. `is_held`: the same call is not sent meanwhile.
-pub(crate) fn queued(style: Style, tool: &str, id: &str, is_held: bool, failure: &Failure) -> String {
+pub(crate) fn queued(style: TextStyle, tool: &str, id: &str, is_held: bool, failure: &Failure) -> String {
     let note = waits(tool, id, is_held, failure);
     if style.is_labelled() { labelled(None, Kind::Write, &note) } else { note }
 }

@@ -235,7 +235,7 @@ fn the_words_of_a_server_give_way_to_ours() {
 #[test]
 fn a_long_query_is_cut_in_its_note() {
     let down = failure(Cause::Misbehaved, Sent::Yes, None, "boom");
-    let note = served::simplified(Style::Plain, None, &"word ".repeat(80), &down);
+    let note = served::simplified(TextStyle::Plain, None, &"word ".repeat(80), &down);
 
     assert!(note.split_whitespace().count() <= 60, "{note}");
     assert!(note.contains(" …\"; the full search failed (503)."), "{note}");
@@ -244,7 +244,7 @@ fn a_long_query_is_cut_in_its_note() {
 #[test]
 fn one_other_item_is_one() {
     let down = failure(Cause::Misbehaved, Sent::Yes, None, "boom");
-    let note = |done| served::one_by_one(Style::Plain, None, done, 5, &down);
+    let note = |done| served::one_by_one(TextStyle::Plain, None, done, 5, &down);
 
     assert!(note(4).ends_with(" The other one is listed with its reason."), "{}", note(4));
     assert!(note(3).ends_with(" The 2 others are listed with their reasons."), "{}", note(3));
@@ -294,23 +294,23 @@ fn the_notes_of_fallbacks() {
     let open = failure(Cause::CircuitOpen, Sent::Never, Some(Duration::from_secs(25)), "open");
     let old = Duration::from_secs(14 * 60);
     let notes = [
-        served::cached(Style::Plain, Some(Kind::Read), old, false, &down),
-        served::cached(Style::Plain, Some(Kind::Read), old, true, &open),
-        served::cached(Style::Classic, Some(Kind::Read), old, false, &down),
-        served::cached(Style::Classic, Some(Kind::Search), old, false, &down),
-        served::simplified(Style::Plain, None, "memory leak", &down),
-        served::simplified(Style::Classic, None, "memory leak", &down),
-        served::previous_page(Style::Plain, None, None, &open),
-        served::previous_page(Style::Plain, None, Some(old), &open),
-        served::previous_page(Style::Classic, None, None, &open),
-        served::previous_page(Style::Classic, None, Some(old), &open),
+        served::cached(TextStyle::Plain, Some(Kind::Read), old, false, &down),
+        served::cached(TextStyle::Plain, Some(Kind::Read), old, true, &open),
+        served::cached(TextStyle::Classic, Some(Kind::Read), old, false, &down),
+        served::cached(TextStyle::Classic, Some(Kind::Search), old, false, &down),
+        served::simplified(TextStyle::Plain, None, "memory leak", &down),
+        served::simplified(TextStyle::Classic, None, "memory leak", &down),
+        served::previous_page(TextStyle::Plain, None, None, &open),
+        served::previous_page(TextStyle::Plain, None, Some(old), &open),
+        served::previous_page(TextStyle::Classic, None, None, &open),
+        served::previous_page(TextStyle::Classic, None, Some(old), &open),
         served::alternate("brave_search", "tavily_search", &down),
-        served::one_by_one(Style::Plain, None, 3, 3, &down),
-        served::one_by_one(Style::Plain, None, 2, 5, &down),
-        served::one_by_one(Style::Classic, None, 2, 5, &down),
-        served::queued(Style::Plain, "create_issue", "q1", true, &open),
-        served::queued(Style::Plain, "create_issue", "q1", false, &down),
-        served::queued(Style::Classic, "create_issue", "q1", true, &open),
+        served::one_by_one(TextStyle::Plain, None, 3, 3, &down),
+        served::one_by_one(TextStyle::Plain, None, 2, 5, &down),
+        served::one_by_one(TextStyle::Classic, None, 2, 5, &down),
+        served::queued(TextStyle::Plain, "create_issue", "q1", true, &open),
+        served::queued(TextStyle::Plain, "create_issue", "q1", false, &down),
+        served::queued(TextStyle::Classic, "create_issue", "q1", true, &open),
     ];
     assert!(notes.iter().all(|note| note.split_whitespace().count() <= 60));
     insta::assert_snapshot!(notes.join("\n"));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use seawall::{Cause, Event};
 use serde_json::{Value, json};
 
-use crate::policy::registry::Named;
+use crate::policy::registry::PolicyName;
 use crate::protocol::limits;
 
 /// The tool of a call whose tool no server listed.
@@ -20,7 +20,7 @@ const STEPS: usize = 16;
 
 /// All numbers.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct Counters {
     /// By server, and by tool.
     pub tools: BTreeMap<String, BTreeMap<String, ToolCounts>>,
     /// Events that came too fast to be counted.
@@ -85,9 +85,9 @@ impl ToolCounts {
     }
 }
 
-impl Counts {
+impl Counters {
     /// Counts one event; `named` tells what a server means by a name.
-    pub fn take(&mut self, event: &Event, named: impl Fn(&str, &str) -> Named) {
+    pub fn take(&mut self, event: &Event, named: impl Fn(&str, &str) -> PolicyName) {
         let mut count = |server: &str, tool: &str, what: &dyn Fn(&mut ToolCounts)| {
             what(self.of(server, tool, named(server, tool)));
         };
@@ -114,9 +114,9 @@ impl Counts {
         }
     }
 
-    fn of(&mut self, server: &str, tool: &str, named: Named) -> &mut ToolCounts {
-        let tool = if named == Named::Unknown || tool.len() > limits::LABEL { UNKNOWN } else { tool };
-        let is_method = named == Named::Method;
+    fn of(&mut self, server: &str, tool: &str, named: PolicyName) -> &mut ToolCounts {
+        let tool = if named == PolicyName::Unknown || tool.len() > limits::LABEL { UNKNOWN } else { tool };
+        let is_method = named == PolicyName::Method;
         let of_server = self.tools.entry(server.to_owned()).or_default();
         of_server.entry(tool.to_owned()).or_insert_with(|| ToolCounts { is_method, ..ToolCounts::default() })
     }
@@ -167,28 +167,28 @@ mod tests {
         Event::CallFinished { server: "s".to_owned(), tool: tool.to_owned(), class, attempts: 1, elapsed }
     }
 
-    fn named(_: &str, tool: &str) -> Named {
+    fn named(_: &str, tool: &str) -> PolicyName {
         match tool {
-            "get" => Named::Tool,
-            "tools/list" => Named::Method,
-            _ => Named::Unknown,
+            "get" => PolicyName::Tool,
+            "tools/list" => PolicyName::Method,
+            _ => PolicyName::Unknown,
         }
     }
 
     #[test]
     fn names_that_nobody_listed_are_one() {
-        let mut counts = Counts::default();
+        let mut counts = Counters::default();
         for number in 0..1_000 {
             counts.take(&finished(&format!("invented {number}"), "ok", 1), named);
         }
-        counts.take(&finished(&"x".repeat(limits::LABEL + 1), "ok", 1), |_, _| Named::Tool);
+        counts.take(&finished(&"x".repeat(limits::LABEL + 1), "ok", 1), |_, _| PolicyName::Tool);
         let all: Vec<_> = counts.each().map(|(server, tool, counts)| (server, tool, counts.all())).collect();
         assert_eq!(all, [("s", UNKNOWN, 1_001)]);
     }
 
     #[test]
     fn durations_fall_within_their_bounds() {
-        let mut counts = Counts::default();
+        let mut counts = Counters::default();
         for millis in [0, 5, 6, 120_000, 120_001] {
             counts.take(&finished("get", "ok", millis), named);
         }
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn the_error_rate_is_about_tools_and_about_calls_that_wanted_an_answer() {
-        let mut counts = Counts::default();
+        let mut counts = Counters::default();
         assert_eq!(counts.error_rate(), 0.0);
         for class in ["ok", "fallback", "cancelled", "TIMEOUT"] {
             counts.take(&finished("get", class, 1), named);

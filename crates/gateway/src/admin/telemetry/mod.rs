@@ -16,22 +16,22 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use seawall::Event;
 
-use crate::policy::registry::Policies;
+use crate::policy::registry::PolicyRegistry;
 use crate::runtime::lifecycle::Lifecycle;
-use counts::Counts;
-use ring::{Ring, What};
+use counts::Counters;
+use ring::{EventKind, EventRing};
 
 /// The numbers of one gateway.
 #[derive(Debug, Default)]
 pub struct Telemetry {
-    counts: Mutex<Counts>,
+    counts: Mutex<Counters>,
     /// The last events.
-    pub ring: Ring,
+    pub ring: EventRing,
 }
 
 impl Telemetry {
     /// Counts from now on, until the gateway ends.
-    pub fn listen(policies: &Arc<Policies>, lifecycle: &Lifecycle) -> Arc<Self> {
+    pub fn listen(policies: &Arc<PolicyRegistry>, lifecycle: &Lifecycle) -> Arc<Self> {
         let telemetry: Arc<Self> = Arc::default();
         let (heard, policies, ended) = (Arc::clone(&telemetry), Arc::clone(policies), lifecycle.ended.clone());
         let mut listener = policies.env().events.subscribe();
@@ -41,8 +41,8 @@ impl Telemetry {
                 events.append(&mut listener.drain());
                 let missed = heard.count(&events, listener.missed(), &policies);
                 let what = |event: Arc<Event>| match tell::is_large(&event) {
-                    true => tell::told(&event, &policies).map(What::Shown),
-                    false => Some(What::Event(event)),
+                    true => tell::told(&event, &policies).map(EventKind::Shown),
+                    false => Some(EventKind::Event(event)),
                 };
                 heard.ring.push(now(), missed, events.into_iter().filter_map(what));
             }
@@ -51,7 +51,7 @@ impl Telemetry {
     }
 
     /// Counts events; gives how many were missed before them.
-    fn count(&self, events: &[Arc<Event>], missed: u64, policies: &Policies) -> u64 {
+    fn count(&self, events: &[Arc<Event>], missed: u64, policies: &PolicyRegistry) -> u64 {
         let mut counts = self.counts();
         for event in events {
             counts.take(event, |server, tool| policies.named(server, tool));
@@ -60,7 +60,7 @@ impl Telemetry {
     }
 
     /// What was counted so far.
-    pub fn counts(&self) -> MutexGuard<'_, Counts> {
+    pub fn counts(&self) -> MutexGuard<'_, Counters> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -74,7 +74,7 @@ fn now() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use seawall::{Breaker, BreakerPolicy, Mode};
+    use seawall::{Breaker, BreakerMode, BreakerPolicy};
 
     use super::*;
     use crate::config::Config;
@@ -82,11 +82,11 @@ mod tests {
     #[tokio::test]
     async fn events_that_come_too_fast_are_counted_as_missed() {
         let config = Config::for_command(None, vec!["none".to_owned()]).unwrap();
-        let policies = Arc::new(Policies::new(&config, None).unwrap());
+        let policies = Arc::new(PolicyRegistry::new(&config, None).unwrap());
         let lifecycle = Lifecycle::default();
         let telemetry = Telemetry::listen(&policies, &lifecycle);
         let breaker = Breaker::new("x", BreakerPolicy::default(), policies.env()).unwrap();
-        breaker.set_mode(Mode::ForcedOpen);
+        breaker.set_mode(BreakerMode::ForcedOpen);
         // Nobody else runs meanwhile: there is one thread, and nothing is waited for.
         for _ in 0..10_000 {
             assert!(breaker.peek().is_err());

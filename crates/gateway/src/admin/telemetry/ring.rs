@@ -14,18 +14,18 @@ use crate::protocol::limits;
 
 /// One event, and when it was.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct RecordedEvent {
     /// Its number: one more than that of the event before.
     pub number: u64,
     /// Milliseconds since 1970.
     pub at: u64,
     /// What happened.
-    pub what: What,
+    pub what: EventKind,
 }
 
 /// What happened.
 #[derive(Clone, Debug)]
-pub enum What {
+pub enum EventKind {
     /// This.
     Event(Arc<Event>),
     /// What is told of it already: it was too large to be kept, or it is none.
@@ -34,26 +34,26 @@ pub enum What {
 
 /// The last events.
 #[derive(Debug)]
-pub struct Ring {
-    kept: Mutex<VecDeque<Told>>,
+pub struct EventRing {
+    kept: Mutex<VecDeque<RecordedEvent>>,
     /// The number of the last event.
     last: watch::Sender<u64>,
 }
 
-impl Default for Ring {
+impl Default for EventRing {
     fn default() -> Self {
         Self { kept: Mutex::default(), last: watch::Sender::new(0) }
     }
 }
 
-impl Ring {
-    fn kept(&self) -> MutexGuard<'_, VecDeque<Told>> {
+impl EventRing {
+    fn kept(&self) -> MutexGuard<'_, VecDeque<RecordedEvent>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps what happened `at` a time, after `missed` events that nobody heard.
-    pub fn push(&self, at: u64, missed: u64, events: impl IntoIterator<Item = What>) {
-        let missed = (missed > 0).then(|| What::Shown(told_missed(missed)));
+    pub fn push(&self, at: u64, missed: u64, events: impl IntoIterator<Item = EventKind>) {
+        let missed = (missed > 0).then(|| EventKind::Shown(told_missed(missed)));
         let mut kept = self.kept();
         let mut number = *self.last.borrow();
         for what in missed.into_iter().chain(events) {
@@ -61,37 +61,41 @@ impl Ring {
             if kept.len() >= limits::EVENTS {
                 kept.pop_front();
             }
-            kept.push_back(Told { number, at, what });
+            kept.push_back(RecordedEvent { number, at, what });
         }
         // Under the lock, so that numbers are told in their order.
         self.last.send_replace(number);
     }
 
     /// Reads from after `place` on; without one, from the oldest event that is left.
-    pub fn reader(&self, place: Option<u64>) -> Reader {
+    pub fn reader(&self, place: Option<u64>) -> RingReader {
         let kept = self.kept();
         let (oldest, last) = (kept.front().map_or(1, |told| told.number), *self.last.borrow());
         let place = place.map_or(oldest - 1, |place| place.min(last));
-        Reader { place, news: self.last.subscribe() }
+        RingReader { place, news: self.last.subscribe() }
     }
 }
 
 /// Somebody who reads along.
 #[derive(Debug)]
-pub struct Reader {
+pub struct RingReader {
     place: u64,
     news: watch::Receiver<u64>,
 }
 
-impl Reader {
+impl RingReader {
     /// What comes next, if it is there.
-    pub fn take(&mut self, ring: &Ring) -> Option<Told> {
+    pub fn take(&mut self, ring: &EventRing) -> Option<RecordedEvent> {
         let kept = ring.kept();
         let oldest = kept.front()?;
         let missed = oldest.number - 1 - self.place.min(oldest.number - 1);
         if missed > 0 {
             self.place = oldest.number - 1;
-            return Some(Told { number: self.place, at: oldest.at, what: What::Shown(told_missed(missed)) });
+            return Some(RecordedEvent {
+                number: self.place,
+                at: oldest.at,
+                what: EventKind::Shown(told_missed(missed)),
+            });
         }
         let next = usize::try_from(self.place + 1 - oldest.number).ok()?;
         let told = kept.get(next).cloned()?;
@@ -100,7 +104,7 @@ impl Reader {
     }
 
     /// What comes next; waits for it. Nothing, once nothing can come. Safe to drop while it waits.
-    pub async fn next(&mut self, ring: &Ring) -> Option<Told> {
+    pub async fn next(&mut self, ring: &EventRing) -> Option<RecordedEvent> {
         loop {
             self.news.borrow_and_update();
             if let Some(told) = self.take(ring) {
@@ -122,23 +126,24 @@ fn told_missed(count: u64) -> Map<String, Value> {
 mod tests {
     use super::*;
 
-    fn events(count: usize) -> impl Iterator<Item = What> {
-        (0..count)
-            .map(|number| What::Event(Arc::new(Event::Degraded { server: "s".to_owned(), tool: number.to_string() })))
+    fn events(count: usize) -> impl Iterator<Item = EventKind> {
+        (0..count).map(|number| {
+            EventKind::Event(Arc::new(Event::Degraded { server: "s".to_owned(), tool: number.to_string() }))
+        })
     }
 
-    fn all(reader: &mut Reader, ring: &Ring) -> (Vec<u64>, Vec<u64>) {
-        let told: Vec<Told> = std::iter::from_fn(|| reader.take(ring)).collect();
-        let missed = |told: &Told| match &told.what {
-            What::Shown(shown) => shown["count"].as_u64(),
-            What::Event(_) => None,
+    fn all(reader: &mut RingReader, ring: &EventRing) -> (Vec<u64>, Vec<u64>) {
+        let told: Vec<RecordedEvent> = std::iter::from_fn(|| reader.take(ring)).collect();
+        let missed = |told: &RecordedEvent| match &told.what {
+            EventKind::Shown(shown) => shown["count"].as_u64(),
+            EventKind::Event(_) => None,
         };
         (told.iter().map(|told| told.number).collect(), told.iter().filter_map(missed).collect())
     }
 
     #[test]
     fn a_reader_that_is_too_slow_is_told_how_many_it_missed_and_goes_on() {
-        let ring = Ring::default();
+        let ring = EventRing::default();
         let mut reader = ring.reader(None);
         ring.push(0, 0, events(3));
         assert_eq!(all(&mut reader, &ring), (vec![1, 2, 3], vec![]));
@@ -151,7 +156,7 @@ mod tests {
 
     #[test]
     fn who_comes_back_goes_on_where_it_was_and_who_is_new_gets_what_is_left() {
-        let ring = Ring::default();
+        let ring = EventRing::default();
         ring.push(0, 0, events(limits::EVENTS + 10));
         let last = limits::EVENTS as u64 + 10;
         assert_eq!(all(&mut ring.reader(None), &ring).0.first(), Some(&11));
@@ -162,7 +167,7 @@ mod tests {
 
     #[test]
     fn what_nobody_heard_is_told_in_its_place() {
-        let ring = Ring::default();
+        let ring = EventRing::default();
         ring.push(0, 0, events(1));
         ring.push(0, 5, events(1));
         assert_eq!(all(&mut ring.reader(None), &ring), (vec![1, 2, 3], vec![5]));

@@ -2,27 +2,27 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use seawall::Status;
+use seawall::BreakerStatus;
 
-use super::breakers::Entry;
-use super::counts::{BOUNDS, Counts, ToolCounts, UNKNOWN};
-use super::text::Text;
+use super::breakers::WatchedBreaker;
+use super::counts::{BOUNDS, Counters, ToolCounts, UNKNOWN};
+use super::text::MetricsText;
 use crate::protocol::limits;
 
 /// How things are now.
 #[derive(Debug)]
-pub struct Now<'a> {
+pub struct GatewaySnapshot<'a> {
     /// The breakers.
-    pub breakers: BTreeMap<String, Entry>,
+    pub breakers: BTreeMap<String, WatchedBreaker>,
     /// The servers.
-    pub servers: Vec<ServerNow<'a>>,
+    pub servers: Vec<ServerSnapshot<'a>>,
     /// How many writes wait for their server, where they can.
     pub queued: Option<usize>,
 }
 
 /// A server as it is now.
 #[derive(Debug)]
-pub struct ServerNow<'a> {
+pub struct ServerSnapshot<'a> {
     /// Its name.
     pub name: &'a str,
     /// Whether it is there, as far as anybody has looked.
@@ -34,8 +34,8 @@ pub struct ServerNow<'a> {
 }
 
 /// The whole text; `shown` tells what clients call a tool.
-pub fn text(counts: &Counts, now: &Now<'_>, shown: impl Fn(&str, &str) -> String) -> String {
-    let mut text = Text::default();
+pub fn text(counts: &Counters, now: &GatewaySnapshot<'_>, shown: impl Fn(&str, &str) -> String) -> String {
+    let mut text = MetricsText::default();
     seeds(&mut text, counts, &now.breakers);
     calls(&mut text, counts);
     servers(&mut text, now);
@@ -44,7 +44,7 @@ pub fn text(counts: &Counts, now: &Now<'_>, shown: impl Fn(&str, &str) -> String
 }
 
 /// The four numbers of the seed.
-fn seeds(text: &mut Text, counts: &Counts, breakers: &BTreeMap<String, Entry>) {
+fn seeds(text: &mut MetricsText, counts: &Counters, breakers: &BTreeMap<String, WatchedBreaker>) {
     text.family("retry_attempts_total", "counter", "Attempts of a call beyond the first.");
     each(text, counts, |tool| tool.retries);
     text.family("circuit_breaker_state", "gauge", "1 for the state that a circuit breaker is in, 0 for the others.");
@@ -52,7 +52,7 @@ fn seeds(text: &mut Text, counts: &Counts, breakers: &BTreeMap<String, Entry>) {
     for entry in breakers.values().filter(|entry| !entry.is_repeated && entry.tool.len() <= limits::LABEL) {
         let Some(breaker) = entry.breaker().filter(|_| seen.insert((&entry.server, &entry.tool))) else { continue };
         let now = breaker.status();
-        for state in [Status::Closed, Status::HalfOpen, Status::Open] {
+        for state in [BreakerStatus::Closed, BreakerStatus::HalfOpen, BreakerStatus::Open] {
             let labels = [("server", entry.server.as_str()), ("tool", &entry.tool), ("state", &state.to_string())];
             text.sample(&labels, u8::from(state == now));
         }
@@ -67,7 +67,7 @@ fn seeds(text: &mut Text, counts: &Counts, breakers: &BTreeMap<String, Entry>) {
     each(text, counts, |tool| tool.degraded);
 }
 
-fn calls(text: &mut Text, counts: &Counts) {
+fn calls(text: &mut MetricsText, counts: &Counters) {
     text.family("seawall_calls_total", "counter", "Calls that ended, by how.");
     for (server, tool, of) in counts.each() {
         for (class, count) in &of.calls {
@@ -100,7 +100,7 @@ fn calls(text: &mut Text, counts: &Counts) {
     text.sample(&[], counts.missed);
 }
 
-fn servers(text: &mut Text, now: &Now<'_>) {
+fn servers(text: &mut MetricsText, now: &GatewaySnapshot<'_>) {
     text.family("seawall_server_up", "gauge", "0 for a server that was tried and is not there, else 1.");
     for server in &now.servers {
         text.sample(&[("server", server.name)], u8::from(server.is_up));
@@ -122,7 +122,7 @@ fn servers(text: &mut Text, now: &Now<'_>) {
 }
 
 /// What the seed's agents count.
-fn agents(text: &mut Text, counts: &Counts, shown: impl Fn(&str, &str) -> String) {
+fn agents(text: &mut MetricsText, counts: &Counters, shown: impl Fn(&str, &str) -> String) {
     text.family("agent_tool_calls_total", "counter", "Calls of a tool, by the name that clients know.");
     let mut calls: BTreeMap<String, u64> = BTreeMap::new();
     for (server, tool, of) in counts.called() {
@@ -137,7 +137,7 @@ fn agents(text: &mut Text, counts: &Counts, shown: impl Fn(&str, &str) -> String
 }
 
 /// A number of everything that was called.
-fn each(text: &mut Text, counts: &Counts, number: impl Fn(&ToolCounts) -> u64) {
+fn each(text: &mut MetricsText, counts: &Counters, number: impl Fn(&ToolCounts) -> u64) {
     for (server, tool, of) in counts.each() {
         text.sample(&[("server", server), ("tool", tool)], number(of));
     }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::counts::UNKNOWN;
 use crate::catalog::names;
 use crate::policy::explain::scope_word;
-use crate::policy::registry::{Named, Policies};
+use crate::policy::registry::{PolicyName, PolicyRegistry};
 use crate::protocol::limits;
 
 /// Letters of an error that are kept of one that is too long; fewer are shown.
@@ -23,7 +23,7 @@ pub fn is_large(event: &Event) -> bool {
 }
 
 /// What is told of an event; nothing of one that means nothing here.
-pub fn told(event: &Event, policies: &Policies) -> Option<Map<String, Value>> {
+pub fn told(event: &Event, policies: &PolicyRegistry) -> Option<Map<String, Value>> {
     let (server, tool, error) = parts(event);
     let (name, details) = details(event)?;
     let mut told = Map::new();
@@ -71,10 +71,10 @@ fn parts(event: &Event) -> (&str, &str, &str) {
     }
 }
 
-type Details = Vec<(&'static str, Value)>;
+type EventDetails = Vec<(&'static str, Value)>;
 
 /// The name of an event, and what is told of it beside its server and its tool.
-fn details(event: &Event) -> Option<(&'static str, Details)> {
+fn details(event: &Event) -> Option<(&'static str, EventDetails)> {
     Some(match event {
         Event::AttemptStarted { attempt, .. } => ("attempt_started", vec![("attempt", json!(attempt))]),
         Event::AttemptEnded { attempt, elapsed, cause, .. } => {
@@ -126,22 +126,23 @@ fn millis(time: Duration) -> Value {
 }
 
 /// What clients call a tool.
-fn shown(policies: &Policies, server: &str, tool: &str) -> String {
-    let is_known = tool.len() <= limits::LABEL && policies.named(server, tool) != Named::Unknown;
+fn shown(policies: &PolicyRegistry, server: &str, tool: &str) -> String {
+    let is_known = tool.len() <= limits::LABEL && policies.named(server, tool) != PolicyName::Unknown;
     let tool = if is_known { tool } else { UNKNOWN };
     if policies.is_single() { tool.to_owned() } else { names::public(server, tool) }
 }
 
 #[cfg(test)]
 mod tests {
-    use seawall::Status;
+    use seawall::BreakerStatus;
 
     use super::*;
     use crate::config::Config;
 
     #[test]
     fn names_that_clients_make_up_and_long_errors_take_little_room() {
-        let policies = Policies::new(&Config::for_command(Some("s"), vec!["none".to_owned()]).unwrap(), None).unwrap();
+        let policies =
+            PolicyRegistry::new(&Config::for_command(Some("s"), vec!["none".to_owned()]).unwrap(), None).unwrap();
         let event = |tool: String, error: String| Event::RetryScheduled {
             server: "s".to_owned(),
             tool,
@@ -161,14 +162,16 @@ mod tests {
 
     #[test]
     fn a_breaker_is_told_by_the_name_it_is_reset_by() {
-        let policies = Policies::new(&Config::for_command(Some("s"), vec!["none".to_owned()]).unwrap(), None).unwrap();
+        let policies =
+            PolicyRegistry::new(&Config::for_command(Some("s"), vec!["none".to_owned()]).unwrap(), None).unwrap();
         for (name, server, tool) in [
             ("s/tools/list", json!("s"), "tools/list"),
             ("s/(others)", json!("s"), "unknown"),
             ("s", json!("s"), "s"),
             ("global", Value::Null, "global"),
         ] {
-            let event = Event::BreakerChanged { name: name.to_owned(), from: Status::Closed, to: Status::Open };
+            let event =
+                Event::BreakerChanged { name: name.to_owned(), from: BreakerStatus::Closed, to: BreakerStatus::Open };
             let told = Value::Object(told(&event, &policies).unwrap());
             assert_eq!(
                 (&told["server"], &told["tool"], &told["to"]),

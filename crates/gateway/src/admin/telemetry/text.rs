@@ -4,12 +4,12 @@ use std::fmt::{Display, Write};
 
 /// A text that grows by families.
 #[derive(Debug, Default)]
-pub(super) struct Text {
+pub(super) struct MetricsText {
     text: String,
     name: &'static str,
 }
 
-impl Text {
+impl MetricsText {
     /// Begins a family; the samples that follow are its own.
     pub(super) fn family(&mut self, name: &'static str, kind: &str, help: &str) {
         self.name = name;
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_label_stays_within_its_quotation_marks() {
-        let mut text = Text::default();
+        let mut text = MetricsText::default();
         text.family("a_total", "counter", "What a is.");
         text.sample(&[("tool", "x\"} 1\nb_total{a=\"\\\r"), ("server", "é")], 3);
         text.part("_sum", &[], 0.5);

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::Session;
-use crate::protocol::edit::Object;
+use crate::protocol::edit::JsonObject;
 use crate::protocol::scan;
-use crate::upstream::Keeper;
-use crate::upstream::handshake::Opening;
+use crate::upstream::ConnectionSupervisor;
+use crate::upstream::handshake::HandshakeParams;
 
 impl Session {
     /// Takes up what the client and a former self of this gateway had come to. Conversations with servers are opened by the
@@ -26,11 +26,11 @@ impl Session {
 
     /// The revision that the client asked for.
     pub fn asked_version(&self) -> String {
-        let version = |opening: &Opening| {
-            let params = Object::of(&opening.initialize);
+        let version = |handshake: &HandshakeParams| {
+            let params = JsonObject::of(&handshake.initialize);
             params.get("protocolVersion").and_then(scan::text).map(|version| version.into_owned())
         };
-        self.opening.get().and_then(version).unwrap_or_default()
+        self.handshake.get().and_then(version).unwrap_or_default()
     }
 
     /// Whether somebody uses it: a call is under way, or its stream is read.
@@ -39,9 +39,9 @@ impl Session {
     }
 
     /// Takes out the conversations with servers of its own, which are to be closed; the next call opens others.
-    pub fn give_back(&self) -> Vec<Arc<Keeper>> {
-        let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
-        keepers.extract_if(|server, _| !self.set.is_shared(server)).map(|(_, kept)| kept.keeper).collect()
+    pub fn give_back(&self) -> Vec<Arc<ConnectionSupervisor>> {
+        let mut supervisors = self.supervisors.lock().unwrap_or_else(PoisonError::into_inner);
+        supervisors.extract_if(|server, _| !self.set.is_shared(server)).map(|(_, kept)| kept.supervisor).collect()
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Session;
 use super::servers::is_listed;
 use crate::client::missing;
-use crate::upstream::{Keeper, Server};
+use crate::upstream::{ConnectionSupervisor, Server};
 
 /// How often it is looked whether something has changed about a server that is missing.
 const LOOK: Duration = Duration::from_secs(1);
@@ -14,7 +14,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const QUIET: [&str; 4] = ["error", "critical", "alert", "emergency"];
 
 /// A server that is missing, and what the client was told of it already.
-pub(super) struct Missing {
+pub(super) struct MissingServer {
     server: Arc<Server>,
     told: Vec<&'static str>,
 }
@@ -23,7 +23,7 @@ impl Session {
     /// The handshake was answered without this server.
     pub fn lacks(&self, server: &Arc<Server>) {
         self.miss(server);
-        let missing = Missing { server: Arc::clone(server), told: Vec::new() };
+        let missing = MissingServer { server: Arc::clone(server), told: Vec::new() };
         self.missing.lock().unwrap_or_else(PoisonError::into_inner).push(missing);
     }
 
@@ -37,17 +37,17 @@ impl Session {
     }
 
     /// Whether a server is still missing; the client hears when that has come to mean something else.
-    fn is_missing(&self, Missing { server, told }: &mut Missing) -> bool {
-        let Some(keeper) = self.kept(server) else { return false };
-        if let Some(link) = keeper.now().filter(|link| is_listed(link)) {
-            self.appeared(&link);
+    fn is_missing(&self, MissingServer { server, told }: &mut MissingServer) -> bool {
+        let Some(supervisor) = self.kept(server) else { return false };
+        if let Some(connection) = supervisor.now().filter(|connection| is_listed(connection)) {
+            self.appeared(&connection);
             return false;
         }
-        let outcome = server.missing(&keeper.starting());
+        let outcome = server.missing(&supervisor.starting());
         let status = outcome.status();
         if status == "permanent" {
             // Not in this load; but an address can be answered one day, and a program installed.
-            keeper.begin();
+            supervisor.begin();
         }
         if !told.contains(&status) {
             told.push(status);
@@ -62,14 +62,14 @@ impl Session {
     }
 
     /// Who keeps the conversation with a server, if somebody does.
-    fn kept(&self, server: &Server) -> Option<Arc<Keeper>> {
-        let keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
-        keepers.get(&server.name).map(|kept| Arc::clone(&kept.keeper))
+    fn kept(&self, server: &Server) -> Option<Arc<ConnectionSupervisor>> {
+        let supervisors = self.supervisors.lock().unwrap_or_else(PoisonError::into_inner);
+        supervisors.get(&server.name).map(|kept| Arc::clone(&kept.supervisor))
     }
 }
 
 /// Looks after missing servers as long as there are any, and the session.
-async fn attend(session: Weak<Session>, mut missing: Vec<Missing>) {
+async fn attend(session: Weak<Session>, mut missing: Vec<MissingServer>) {
     while !missing.is_empty() {
         tokio::time::sleep(LOOK).await;
         let Some(session) = session.upgrade() else { return };

@@ -6,29 +6,29 @@ use std::sync::{Arc, PoisonError};
 use bytes::Bytes;
 
 use super::Session;
-use super::warm::{Kept, Seat};
-use crate::protocol::edit::{Object, quoted};
+use super::warm::{ConnectionUser, WarmConnection};
+use crate::protocol::edit::{JsonObject, quoted};
 use crate::protocol::names::Era;
-use crate::protocol::server_info::Hello;
+use crate::protocol::server_info::ServerInfo;
 use crate::protocol::{Message, build, limits};
-use crate::upstream::call::Outlet;
-use crate::upstream::handshake::{self, Opening};
-use crate::upstream::keeper::Prepare;
-use crate::upstream::startup::Listing;
-use crate::upstream::{Failure, Keeper, Link, Server};
+use crate::upstream::call::ClientSink;
+use crate::upstream::handshake::{self, HandshakeParams};
+use crate::upstream::startup::ListingProgress;
+use crate::upstream::supervisor::PrepareConnection;
+use crate::upstream::{Connection, ConnectionSupervisor, Server, UpstreamFailure};
 
 impl Session {
     /// Takes what the client says in `initialize`; whether it had said nothing before.
     pub fn take_initialize(&self, initialize: &[u8]) -> bool {
         let initialize = Bytes::copy_from_slice(initialize);
-        let opening = Opening { prefer: Era::Legacy, meta: handshake::meta(&initialize), initialize };
-        self.opening.set(opening).is_ok()
+        let handshake = HandshakeParams { prefer: Era::Legacy, meta: handshake::meta(&initialize), initialize };
+        self.handshake.set(handshake).is_ok()
     }
 
     /// The name under which is remembered what a server says to clients like this one; a client that has not said what it is
     /// like is one of its own kind.
     pub fn key(&self, server: &Server) -> String {
-        self.opening.get().map_or_else(|| format!("{}-", server.remembered_as()), |opening| opening.key(server))
+        self.handshake.get().map_or_else(|| format!("{}-", server.remembered_as()), |handshake| handshake.key(server))
     }
 
     /// The handshake with the client was answered.
@@ -42,8 +42,8 @@ impl Session {
     }
 
     /// What the client was told the server had said, before it said it.
-    pub fn promise(&self, server: &Server, hello: Bytes) {
-        self.promised.lock().unwrap_or_else(PoisonError::into_inner).insert(server.name.clone(), Some(hello));
+    pub fn promise(&self, server: &Server, info: Bytes) {
+        self.promised.lock().unwrap_or_else(PoisonError::into_inner).insert(server.name.clone(), Some(info));
     }
 
     /// The client asked for a list while the server was away, and there was nothing to stand in.
@@ -52,94 +52,96 @@ impl Session {
     }
 
     /// A server is there that the client was told was missing, unless it was told already that it is there.
-    pub(super) fn appeared(&self, link: &Link) {
-        let promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner).remove(&link.server);
-        if let (Some(None), Some(hello)) = (promised, link.hello()) {
-            self.lists_changed(hello);
+    pub(super) fn appeared(&self, connection: &Connection) {
+        let promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner).remove(&connection.server);
+        if let (Some(None), Some(info)) = (promised, connection.info()) {
+            self.lists_changed(info);
         }
     }
 
     /// The gateway has read a server's lists: the client hears of all that is not what it was shown, once.
-    pub(super) fn listed(&self, link: &Link, changed: &[&'static str]) {
+    pub(super) fn listed(&self, connection: &Connection, changed: &[&'static str]) {
         // It has read nothing yet, and reads what is there now.
         if !self.initialized.load(Ordering::SeqCst) {
             return;
         }
-        let promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner).remove(&link.server);
-        let capabilities = |hello: &[u8]| Object::of(hello).get("capabilities").map(<[u8]>::to_vec);
-        match (promised, link.hello()) {
-            (Some(None), Some(hello)) => self.lists_changed(hello),
-            (Some(Some(before)), Some(hello)) if capabilities(&before) != capabilities(&hello.result) => {
-                self.lists_changed(hello);
+        let promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner).remove(&connection.server);
+        let capabilities = |info: &[u8]| JsonObject::of(info).get("capabilities").map(<[u8]>::to_vec);
+        match (promised, connection.info()) {
+            (Some(None), Some(info)) => self.lists_changed(info),
+            (Some(Some(before)), Some(info)) if capabilities(&before) != capabilities(&info.result) => {
+                self.lists_changed(info);
             }
             _ => changed.iter().for_each(|name| self.general.notify(build::notification(name, None))),
         }
     }
 
     /// The client will read from servers that are there what it was promised of them.
-    pub(super) fn keep_promises(&self, links: &[Arc<Link>]) {
-        let is_there = |server: &str| links.iter().any(|link| link.server == server && is_listed(link));
+    pub(super) fn keep_promises(&self, connections: &[Arc<Connection>]) {
+        let is_there =
+            |server: &str| connections.iter().any(|connection| connection.server == server && is_listed(connection));
         let mut promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
         promised.retain(|server, _| !is_there(server));
     }
 
     /// Who keeps the conversation with a server.
-    pub fn keeper(self: &Arc<Self>, server: &Arc<Server>) -> Result<Arc<Keeper>, Failure> {
-        let Some(opening) = self.opening.get() else {
-            return Err(Failure::Handshake("the client has not sent initialize yet".to_owned()));
+    pub fn supervisor(self: &Arc<Self>, server: &Arc<Server>) -> Result<Arc<ConnectionSupervisor>, UpstreamFailure> {
+        let Some(handshake) = self.handshake.get() else {
+            return Err(UpstreamFailure::Handshake("the client has not sent initialize yet".to_owned()));
         };
-        let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kept) = keepers.get(&server.name) {
-            return Ok(Arc::clone(&kept.keeper));
+        let mut supervisors = self.supervisors.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = supervisors.get(&server.name) {
+            return Ok(Arc::clone(&kept.supervisor));
         }
         server.reconnect.forgive();
         let kept = if server.shared {
-            let outlet = self.outlet(&self.general);
-            let mut outlets = self.outlets.lock().unwrap_or_else(PoisonError::into_inner);
-            outlets.insert(server.name.clone(), Arc::clone(&outlet));
-            Kept::new(server, opening, self.set.common(server, opening, &outlet), Arc::default())
+            let sink = self.sink(&self.general);
+            let mut sinks = self.sinks.lock().unwrap_or_else(PoisonError::into_inner);
+            sinks.insert(server.name.clone(), Arc::clone(&sink));
+            WarmConnection::new(server, handshake, self.set.common(server, handshake, &sink), Arc::default())
         } else {
-            self.set.warm.take(server, opening).unwrap_or_else(|| own(server, opening))
+            self.set.warm.take(server, handshake).unwrap_or_else(|| own(server, handshake))
         };
         kept.seat.take(self);
-        let keeper = Arc::clone(&kept.keeper);
-        keepers.insert(server.name.clone(), kept);
-        Ok(keeper)
+        let supervisor = Arc::clone(&kept.supervisor);
+        supervisors.insert(server.name.clone(), kept);
+        Ok(supervisor)
     }
 
     /// A conversation was opened, perhaps again: it is brought to where the client believes it to be.
-    pub(super) async fn opened(self: &Arc<Self>, server: &Arc<Server>, link: &Arc<Link>) {
+    pub(super) async fn opened(self: &Arc<Self>, server: &Arc<Server>, connection: &Arc<Connection>) {
         if !self.initialized.load(Ordering::SeqCst) {
             return;
         }
-        self.ready(link).await;
-        self.replay(link).await;
-        self.set.conversations.compare(self, self.key(server), link);
+        self.ready(connection).await;
+        self.replay(connection).await;
+        self.set.conversations.compare(self, self.key(server), connection);
     }
 
     /// Tells the client to read again whatever the server can list.
-    fn lists_changed(&self, hello: &Hello) {
+    fn lists_changed(&self, info: &ServerInfo) {
         for list in ["tools", "prompts", "resources"] {
-            if hello.can(list) {
+            if info.can(list) {
                 self.general.notify(build::notification(&format!("notifications/{list}/list_changed"), None));
             }
         }
     }
 
     /// Tells a legacy server again what the client told the one before it.
-    async fn replay(&self, link: &Arc<Link>) {
-        if link.era() != Era::Legacy {
+    async fn replay(&self, connection: &Arc<Connection>) {
+        if connection.era() != Era::Legacy {
             return;
         }
         let level = self.log_level.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(level) = level {
-            link.note_private();
+            connection.note_private();
             let _not_every_server_logs =
-                link.ask("logging/setLevel", format!(r#"{{"level":{}}}"#, quoted(&level)).as_bytes()).await;
+                connection.ask("logging/setLevel", format!(r#"{{"level":{}}}"#, quoted(&level)).as_bytes()).await;
         }
-        for uri in self.subscribed(&link.server) {
-            link.note_private();
-            let _gone = link.ask("resources/subscribe", format!(r#"{{"uri":{}}}"#, quoted(&uri)).as_bytes()).await;
+        for uri in self.subscribed(&connection.server) {
+            connection.note_private();
+            let _gone =
+                connection.ask("resources/subscribe", format!(r#"{{"uri":{}}}"#, quoted(&uri)).as_bytes()).await;
         }
     }
 
@@ -172,22 +174,22 @@ impl Session {
 }
 
 /// Who keeps a conversation of a session's own; whichever session that is when it is opened.
-fn own(server: &Arc<Server>, opening: &Opening) -> Kept {
-    let seat: Arc<Seat> = Arc::default();
+fn own(server: &Arc<Server>, handshake: &HandshakeParams) -> WarmConnection {
+    let seat: Arc<ConnectionUser> = Arc::default();
     let (user, opened) = (Arc::downgrade(&seat), Arc::downgrade(server));
-    let prepare: Prepare = Box::new(move |link| {
+    let prepare: PrepareConnection = Box::new(move |connection| {
         let (session, server) = (user.upgrade().and_then(|seat| seat.session()), opened.upgrade());
         Box::pin(async move {
             if let (Some(session), Some(server)) = (session, server) {
-                session.opened(&server, &link).await;
+                session.opened(&server, &connection).await;
             }
         })
     });
-    let outlet: Arc<dyn Outlet> = Arc::clone(&seat) as Arc<dyn Outlet>;
-    Kept::new(server, opening, Keeper::new(server, opening.clone(), outlet, prepare), seat)
+    let sink: Arc<dyn ClientSink> = Arc::clone(&seat) as Arc<dyn ClientSink>;
+    WarmConnection::new(server, handshake, ConnectionSupervisor::new(server, handshake.clone(), sink, prepare), seat)
 }
 
 /// Whether all is known of a server that a client waits for: its tools were listed, or nobody lists them.
-pub(super) fn is_listed(link: &Link) -> bool {
-    matches!(link.listing(), Listing::Done | Listing::Unasked)
+pub(super) fn is_listed(connection: &Connection) -> bool {
+    matches!(connection.listing(), ListingProgress::Done | ListingProgress::Unasked)
 }

@@ -6,28 +6,28 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use seawall::Question;
 
-use super::{Asked, Session};
-use crate::client::stream::Stream;
+use super::{ClientQuestion, Session};
+use crate::client::stream::ClientStream;
 use crate::protocol::{Message, edit};
-use crate::upstream::Link;
-use crate::upstream::call::Outlet;
+use crate::upstream::Connection;
+use crate::upstream::call::ClientSink;
 
 /// The way to one client over one of its streams.
-pub(super) struct ToClient {
+pub(super) struct SessionSink {
     pub(super) session: Weak<Session>,
-    pub(super) stream: Arc<Stream>,
+    pub(super) stream: Arc<ClientStream>,
 }
 
-impl Outlet for ToClient {
-    fn notify(&self, link: &Arc<Link>, notification: Message) {
+impl ClientSink for SessionSink {
+    fn notify(&self, connection: &Arc<Connection>, notification: Message) {
         if notification.method() != "notifications/cancelled" {
             return self.stream.notify(notification.raw().clone());
         }
         // The server takes back a question: the client knows it under our id.
         let (Some(session), Some(span)) = (self.session.upgrade(), notification.field("requestId")) else { return };
-        let is_it = |asked: &Asked| {
-            matches!(asked, Asked::Server { link: from, id, .. }
-                if Weak::as_ptr(from) == Arc::as_ptr(link) && id.json() == span.of(notification.raw()))
+        let is_it = |asked: &ClientQuestion| {
+            matches!(asked, ClientQuestion::Server { connection: from, id, .. }
+                if Weak::as_ptr(from) == Arc::as_ptr(connection) && id.json() == span.of(notification.raw()))
         };
         let number = session.asked().iter().find(|(_, asked)| is_it(asked)).map(|(number, _)| *number);
         if let Some(number) = number {
@@ -40,35 +40,36 @@ impl Outlet for ToClient {
         self.stream.notify(notification.into_raw());
     }
 
-    fn ask(&self, link: &Arc<Link>, question: Message, open: Option<Question>) {
+    fn ask(&self, connection: &Arc<Connection>, question: Message, open: Option<Question>) {
         let (Some(session), Some(id), Some(id_span)) = (self.session.upgrade(), question.id(), question.id_span())
         else {
-            return link.refuse(&question, "the client is gone");
+            return connection.refuse(&question, "the client is gone");
         };
-        link.note_private();
-        if Arc::ptr_eq(&self.stream, &session.general) && session.holds_back(link, &question) {
+        connection.note_private();
+        if Arc::ptr_eq(&self.stream, &session.general) && session.holds_back(connection, &question) {
             return;
         }
         let number = session.next.fetch_add(1, Ordering::Relaxed);
         let token_span = question.meta("progressToken");
         let token = token_span.map(|span| Bytes::copy_from_slice(span.of(question.raw())));
-        if !session
-            .remember(number, Asked::Server { link: Arc::downgrade(link), id: id.detached(), token, _open: open })
-        {
-            return link.refuse(&question, "the client has too many questions to answer already");
+        if !session.remember(
+            number,
+            ClientQuestion::Server { connection: Arc::downgrade(connection), id: id.detached(), token, _open: open },
+        ) {
+            return connection.refuse(&question, "the client has too many questions to answer already");
         }
         let text = number.to_string();
         let mut cuts: Vec<_> =
             [Some(id_span), token_span].into_iter().flatten().map(|span| (span, text.as_bytes())).collect();
         if !self.stream.ask(edit::splice(question.raw(), &mut cuts)) {
             session.asked().remove(&number);
-            link.refuse(&question, "the client has not taken what was said before");
+            connection.refuse(&question, "the client has not taken what was said before");
         }
     }
 
-    fn listed(&self, link: &Arc<Link>, changed: &[&'static str]) {
+    fn listed(&self, connection: &Arc<Connection>, changed: &[&'static str]) {
         if let Some(session) = self.session.upgrade() {
-            session.listed(link, changed);
+            session.listed(connection, changed);
         }
     }
 

@@ -11,20 +11,20 @@ use seawall::Question;
 
 use super::Session;
 use crate::protocol::{Message, limits};
-use crate::upstream::call::Outlet;
-use crate::upstream::handshake::Opening;
-use crate::upstream::{Keeper, Link, Server};
+use crate::upstream::call::ClientSink;
+use crate::upstream::handshake::HandshakeParams;
+use crate::upstream::{Connection, ConnectionSupervisor, Server};
 
 /// How often it is looked whether a child has started.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Who uses a conversation now: the session that began it, or the one it was handed on to.
 #[derive(Default)]
-pub struct Seat {
+pub struct ConnectionUser {
     session: Mutex<Weak<Session>>,
 }
 
-impl Seat {
+impl ConnectionUser {
     /// The conversation is this session's from now on.
     pub fn take(&self, session: &Arc<Session>) {
         *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(session);
@@ -39,37 +39,37 @@ impl Seat {
         *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Weak::new();
     }
 
-    fn outlet(&self) -> Option<Arc<dyn Outlet>> {
-        self.session().map(|session| session.outlet(&session.general))
+    fn sink(&self) -> Option<Arc<dyn ClientSink>> {
+        self.session().map(|session| session.sink(&session.general))
     }
 }
 
-impl Outlet for Seat {
-    fn notify(&self, link: &Arc<Link>, notification: Message) {
-        if let Some(outlet) = self.outlet() {
-            outlet.notify(link, notification);
+impl ClientSink for ConnectionUser {
+    fn notify(&self, connection: &Arc<Connection>, notification: Message) {
+        if let Some(sink) = self.sink() {
+            sink.notify(connection, notification);
         }
     }
 
-    fn ask(&self, link: &Arc<Link>, question: Message, open: Option<Question>) {
-        match self.outlet() {
-            Some(outlet) => outlet.ask(link, question, open),
+    fn ask(&self, connection: &Arc<Connection>, question: Message, open: Option<Question>) {
+        match self.sink() {
+            Some(sink) => sink.ask(connection, question, open),
             None => {
-                link.note_private();
-                link.refuse(&question, "no client is connected that could be asked");
+                connection.note_private();
+                connection.refuse(&question, "no client is connected that could be asked");
             }
         }
     }
 
     fn say(&self, notification: Message) {
-        if let Some(outlet) = self.outlet() {
-            outlet.say(notification);
+        if let Some(sink) = self.sink() {
+            sink.say(notification);
         }
     }
 
-    fn listed(&self, link: &Arc<Link>, changed: &[&'static str]) {
-        if let Some(outlet) = self.outlet() {
-            outlet.listed(link, changed);
+    fn listed(&self, connection: &Arc<Connection>, changed: &[&'static str]) {
+        if let Some(sink) = self.sink() {
+            sink.listed(connection, changed);
         }
     }
 
@@ -78,46 +78,51 @@ impl Outlet for Seat {
     }
 
     fn pause(&self) {
-        if let Some(outlet) = self.outlet() {
-            outlet.pause();
+        if let Some(sink) = self.sink() {
+            sink.pause();
         }
     }
 
     fn is_open(&self) -> bool {
-        self.outlet().is_some_and(|outlet| outlet.is_open())
+        self.sink().is_some_and(|sink| sink.is_open())
     }
 }
 
 /// A conversation of a session's own, and what it takes to hand it on.
-pub struct Kept {
+pub struct WarmConnection {
     /// Who keeps it.
-    pub keeper: Arc<Keeper>,
+    pub supervisor: Arc<ConnectionSupervisor>,
     /// Who uses it.
-    pub seat: Arc<Seat>,
+    pub seat: Arc<ConnectionUser>,
     server: Arc<Server>,
     /// How the server was greeted in it.
     greeting: Bytes,
 }
 
-impl Kept {
+impl WarmConnection {
     /// A conversation that begins with this greeting.
-    pub fn new(server: &Arc<Server>, opening: &Opening, keeper: Arc<Keeper>, seat: Arc<Seat>) -> Self {
-        Self { keeper, seat, server: Arc::clone(server), greeting: opening.initialize.clone() }
+    pub fn new(
+        server: &Arc<Server>,
+        handshake: &HandshakeParams,
+        supervisor: Arc<ConnectionSupervisor>,
+        seat: Arc<ConnectionUser>,
+    ) -> Self {
+        Self { supervisor, seat, server: Arc::clone(server), greeting: handshake.initialize.clone() }
     }
 
     /// Whether it is the first to give way when there is no room for another process.
     fn spare(&self, is_spare: bool) {
-        if let Some(link) = self.keeper.now() {
-            link.set_spare(is_spare);
+        if let Some(connection) = self.supervisor.now() {
+            connection.set_spare(is_spare);
         }
     }
 
     /// Whether another client may have it: a child that is starting, or was greeted and listed and nothing else.
     fn is_neutral(&self) -> bool {
         let is_well = self.server.is_child() && self.server.reconnect.last().is_none();
-        let is_neutral = match self.keeper.now() {
-            Some(link) => !link.is_private(),
-            None => self.keeper.is_opening(),
+        let is_neutral = match self.supervisor.now() {
+            Some(connection) => !connection.is_private(),
+            None => self.supervisor.is_opening(),
         };
         is_well && is_neutral && !self.server.life.keep_warm.is_zero()
     }
@@ -125,49 +130,49 @@ impl Kept {
 
 /// The children that wait for their next client, of all servers.
 #[derive(Default)]
-pub struct Warm {
-    kept: Mutex<Vec<Arc<Kept>>>,
+pub struct WarmConnections {
+    kept: Mutex<Vec<Arc<WarmConnection>>>,
 }
 
-impl Warm {
-    fn kept(&self) -> MutexGuard<'_, Vec<Arc<Kept>>> {
+impl WarmConnections {
+    fn kept(&self) -> MutexGuard<'_, Vec<Arc<WarmConnection>>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps what another client may have; gives back what is to be closed.
-    pub fn keep(self: &Arc<Self>, kept: Kept) -> Option<Arc<Keeper>> {
+    pub fn keep(self: &Arc<Self>, kept: WarmConnection) -> Option<Arc<ConnectionSupervisor>> {
         kept.seat.leave();
         if !kept.is_neutral() {
-            return Some(kept.keeper);
+            return Some(kept.supervisor);
         }
         kept.spare(true);
         let kept = Arc::new(kept);
         let surplus = {
             let mut all = self.kept();
             all.push(Arc::clone(&kept));
-            (all.len() > limits::WARM).then(|| Arc::clone(&all.remove(0).keeper))
+            (all.len() > limits::WARM).then(|| Arc::clone(&all.remove(0).supervisor))
         };
         tokio::spawn(cool_down(Arc::downgrade(self), Arc::downgrade(&kept)));
         surplus
     }
 
-    fn remove(&self, kept: &Arc<Kept>) -> bool {
+    fn remove(&self, kept: &Arc<WarmConnection>) -> bool {
         let mut all = self.kept();
         let place = all.iter().position(|known| Arc::ptr_eq(known, kept));
         place.map(|place| all.remove(place)).is_some()
     }
 
     /// A child of this server that was greeted like this.
-    pub fn take(&self, server: &Arc<Server>, opening: &Opening) -> Option<Kept> {
-        let is_it = |kept: &Arc<Kept>| {
-            kept.server.name == server.name && kept.greeting == opening.initialize && kept.is_neutral()
+    pub fn take(&self, server: &Arc<Server>, handshake: &HandshakeParams) -> Option<WarmConnection> {
+        let is_it = |kept: &Arc<WarmConnection>| {
+            kept.server.name == server.name && kept.greeting == handshake.initialize && kept.is_neutral()
         };
         let mut all = self.kept();
         let place = all.iter().position(is_it)?;
         let kept = all.remove(place);
         kept.spare(false);
-        let Kept { keeper, seat, .. } = &*kept;
-        Some(Kept::new(server, opening, Arc::clone(keeper), Arc::clone(seat)))
+        let WarmConnection { supervisor, seat, .. } = &*kept;
+        Some(WarmConnection::new(server, handshake, Arc::clone(supervisor), Arc::clone(seat)))
     }
 
     /// Ends the one that has waited longest, so that there is room for a process; whether there was one.
@@ -178,7 +183,7 @@ impl Warm {
         };
         match oldest {
             Some(oldest) => {
-                oldest.keeper.close().await;
+                oldest.supervisor.close().await;
                 true
             }
             None => false,
@@ -192,10 +197,10 @@ impl Warm {
 }
 
 /// Ends a child that nobody came for. One that is still starting has its time from when it is there.
-async fn cool_down(warm: Weak<Warm>, kept: Weak<Kept>) {
+async fn cool_down(warm: Weak<WarmConnections>, kept: Weak<WarmConnection>) {
     // Held only while it is looked at: whoever takes it decides how long it lives.
     let mut looks = limits::HANDSHAKE.as_secs();
-    while kept.upgrade().is_some_and(|kept| kept.keeper.is_opening()) && looks > 0 {
+    while kept.upgrade().is_some_and(|kept| kept.supervisor.is_opening()) && looks > 0 {
         looks -= 1;
         tokio::time::sleep(LOOK).await;
     }
@@ -203,6 +208,6 @@ async fn cool_down(warm: Weak<Warm>, kept: Weak<Kept>) {
     tokio::time::sleep(time).await;
     let (Some(warm), Some(kept)) = (warm.upgrade(), kept.upgrade()) else { return };
     if warm.remove(&kept) {
-        kept.keeper.close().await;
+        kept.supervisor.close().await;
     }
 }

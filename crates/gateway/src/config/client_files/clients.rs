@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// A client, and where it looks.
-struct Client {
+struct KnownClient {
     name: &'static str,
     /// In a project.
     project: Option<&'static str>,
@@ -11,8 +11,8 @@ struct Client {
     user: &'static [&'static str],
 }
 
-const CLIENTS: [Client; 7] = [
-    Client {
+const CLIENTS: [KnownClient; 7] = [
+    KnownClient {
         name: "claude-desktop",
         project: None,
         user: &[
@@ -20,16 +20,16 @@ const CLIENTS: [Client; 7] = [
             "Library/Application Support/Claude/claude_desktop_config.json",
         ],
     },
-    Client { name: "claude-code", project: Some(".mcp.json"), user: &[".claude.json"] },
-    Client { name: "codex", project: None, user: &[".codex/config.toml"] },
-    Client { name: "cursor", project: Some(".cursor/mcp.json"), user: &[".cursor/mcp.json"] },
-    Client { name: "gemini", project: Some(".gemini/settings.json"), user: &[".gemini/settings.json"] },
-    Client {
+    KnownClient { name: "claude-code", project: Some(".mcp.json"), user: &[".claude.json"] },
+    KnownClient { name: "codex", project: None, user: &[".codex/config.toml"] },
+    KnownClient { name: "cursor", project: Some(".cursor/mcp.json"), user: &[".cursor/mcp.json"] },
+    KnownClient { name: "gemini", project: Some(".gemini/settings.json"), user: &[".gemini/settings.json"] },
+    KnownClient {
         name: "vscode",
         project: Some(".vscode/mcp.json"),
         user: &[".config/Code/User/mcp.json", "Library/Application Support/Code/User/mcp.json"],
     },
-    Client { name: "windsurf", project: None, user: &[".codeium/windsurf/mcp_config.json"] },
+    KnownClient { name: "windsurf", project: None, user: &[".codeium/windsurf/mcp_config.json"] },
 ];
 
 /// The names that are known.

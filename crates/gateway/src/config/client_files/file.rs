@@ -10,13 +10,13 @@ const MARK: &str = "\u{feff}";
 
 /// A file as it is.
 #[derive(Debug)]
-pub struct Current {
-    /// Where it really is: a link stays one.
+pub struct ClientFile {
+    /// Where the file really is: a symbolic link to it stays one.
     path: PathBuf,
     whole: String,
 }
 
-impl Current {
+impl ClientFile {
     /// Reads it.
     pub fn read(path: &Path) -> Result<Self, String> {
         let unreadable = |error: io::Error| format!("cannot be read: {error}");
@@ -88,7 +88,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mcp.json");
         fs::write(&path, "\u{feff}{}").unwrap();
-        let current = Current::read(&path).unwrap();
+        let current = ClientFile::read(&path).unwrap();
         assert_eq!(current.text(), "{}");
         fs::write(&path, "theirs").unwrap();
         let why = current.replace("ours", true).unwrap_err();
@@ -100,11 +100,11 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "\u{feff}ours", "a byte order mark stays");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "the file, and one copy");
 
-        Current::read(&path).unwrap().replace("more of ours", false).unwrap();
+        ClientFile::read(&path).unwrap().replace("more of ours", false).unwrap();
         let copy = folder.path().join("mcp.json.before-seawall");
         assert_eq!(fs::read_to_string(&copy).unwrap(), "\u{feff}{}", "the copy stays what was there before Seawall");
         fs::remove_file(&copy).unwrap();
-        Current::read(&path).unwrap().replace("ours again", false).unwrap();
+        ClientFile::read(&path).unwrap().replace("ours again", false).unwrap();
         assert_eq!(fs::read_to_string(&copy).unwrap(), "\u{feff}more of ours", "nothing is written without a copy");
     }
 }

@@ -2,22 +2,22 @@
 
 use std::ops::Range;
 
-use super::Change;
+use super::ServerChange;
 use crate::config::import::ADDRESSES;
-use crate::config::source::Format;
-use crate::config::tree::{Node, Value};
+use crate::config::source::FileFormat;
+use crate::config::tree::{ConfigNode, ConfigValue};
 
 /// Stands behind Seawall's words in a list that was empty before: who has no arguments may have an empty list, or none.
 const WAS_EMPTY: char = ' ';
 
 /// New text for some bytes.
-pub(super) struct Edit {
+pub(super) struct TextEdit {
     span: Range<usize>,
     with: String,
 }
 
 /// The text with all edits made; they do not overlap.
-pub(super) fn spliced(text: &str, mut edits: Vec<Edit>) -> String {
+pub(super) fn spliced(text: &str, mut edits: Vec<TextEdit>) -> String {
     edits.sort_by_key(|edit| edit.span.start);
     let (mut out, mut at) = (String::with_capacity(text.len() + 64 * edits.len()), 0);
     for edit in &edits {
@@ -30,17 +30,17 @@ pub(super) fn spliced(text: &str, mut edits: Vec<Edit>) -> String {
 }
 
 /// How a server is started.
-pub(super) struct Start<'a> {
-    command: &'a Node,
+pub(super) struct StartCommand<'a> {
+    command: &'a ConfigNode,
     text: &'a str,
-    args: Option<&'a Node>,
+    args: Option<&'a ConfigNode>,
 }
 
-impl<'a> Start<'a> {
+impl<'a> StartCommand<'a> {
     /// Where it stands, or why it is not known.
-    pub(super) fn of(server: &'a Node) -> Result<Self, &'static str> {
+    pub(super) fn of(server: &'a ConfigNode) -> Result<Self, &'static str> {
         const UNCLEAR: &str = "has no plain command";
-        let Value::Table(entries) = &server.value else { return Err(UNCLEAR) };
+        let ConfigValue::Table(entries) = &server.value else { return Err(UNCLEAR) };
         let Some(command) = server.under("command").next() else {
             let is_remote = entries.iter().any(|(key, _)| ADDRESSES.contains(&key.as_str()));
             return Err(if is_remote { "is remote: its client reaches it itself" } else { UNCLEAR });
@@ -61,15 +61,15 @@ impl<'a> Start<'a> {
     }
 
     /// Its arguments.
-    pub(super) fn args(&self) -> &'a [Node] {
-        self.args.and_then(Node::items).unwrap_or_default()
+    pub(super) fn args(&self) -> &'a [ConfigNode] {
+        self.args.and_then(ConfigNode::items).unwrap_or_default()
     }
 
     /// What a change does to the text. A server's own command is written as it was, wherever it moves.
-    pub(super) fn edits(&self, text: &str, format: Format, change: &Change) -> Vec<Edit> {
+    pub(super) fn edits(&self, text: &str, format: FileFormat, change: &ServerChange) -> Vec<TextEdit> {
         let own = self.command.span.clone();
         let (command, args) = match change {
-            Change::Behind(seawall, words, line) => {
+            ServerChange::Behind(seawall, words, line) => {
                 let line = line.as_ref().map(|words| words.iter().map(|word| quoted(word)).collect());
                 let own = line.unwrap_or_else(|| vec![text[own.clone()].to_owned()]);
                 let words: Vec<String> = words.iter().map(|word| quoted(word)).chain(own).collect();
@@ -77,18 +77,18 @@ impl<'a> Start<'a> {
                 let args = self.args.map(|args| put_before(text, args, &words));
                 (quoted(seawall), Some(args.unwrap_or_else(|| self.add_args(text, format, &words))))
             }
-            Change::Itself(_, gone, added) => {
+            ServerChange::Itself(_, gone, added) => {
                 let again = text[self.args()[gone - 1].span.clone()].to_owned();
-                let away = |span: &Range<usize>| Edit { span: span.clone(), with: String::new() };
+                let away = |span: &Range<usize>| TextEdit { span: span.clone(), with: String::new() };
                 (again, added.as_ref().map(away).or_else(|| self.args.map(|args| take_away(text, args, *gone))))
             }
         };
-        [Edit { span: own, with: command }].into_iter().chain(args).collect()
+        [TextEdit { span: own, with: command }].into_iter().chain(args).collect()
     }
 
     /// The bytes of `args`, key and all, if nothing is left in them and they stand as [`Self::add_args`] writes them: then there
     /// were none before Seawall.
-    pub(super) fn added_args(&self, text: &str, format: Format, gone: usize) -> Option<Range<usize>> {
+    pub(super) fn added_args(&self, text: &str, format: FileFormat, gone: usize) -> Option<Range<usize>> {
         let args = self.args.filter(|_| self.args().len() == gone)?;
         let end = self.command.span.end;
         if text[self.args().last()?.span.end..args.span.end - 1].starts_with(WAS_EMPTY) || args.span.start < end {
@@ -97,18 +97,18 @@ impl<'a> Start<'a> {
         let between = &text[end..args.span.start];
         let (start, key) = match (between.strip_prefix(','), between.find('\n')) {
             (Some(rest), _) => (end, rest),
-            (None, Some(line)) if format == Format::Toml => {
+            (None, Some(line)) if format == FileFormat::Toml => {
                 (end + between[..line].trim_end_matches('\r').len(), &between[line..])
             }
             _ => return None,
         };
-        let (name, is) = if format == Format::Json { ("\"args\"", ':') } else { ("args", '=') };
+        let (name, is) = if format == FileFormat::Json { ("\"args\"", ':') } else { ("args", '=') };
         let rest = key.trim_start().strip_prefix(name)?.trim_start().strip_prefix(is)?;
         rest.trim().is_empty().then_some(start..args.span.end)
     }
 
     /// Where there are no arguments they are written after the command, and as it is.
-    fn add_args(&self, text: &str, format: Format, words: &str) -> Edit {
+    fn add_args(&self, text: &str, format: FileFormat, words: &str) -> TextEdit {
         let Range { start, end } = self.command.span;
         let line = text[..start].rfind('\n').map_or(0, |at| at + 1);
         let before = &text[line..start];
@@ -116,21 +116,21 @@ impl<'a> Start<'a> {
         let break_line = if text.contains("\r\n") { "\r\n" } else { "\n" };
         let rest = text[end..].lines().next().unwrap_or_default();
         let (at, with) = match format {
-            Format::Json if before.trim_start().starts_with("\"command\"") => {
+            FileFormat::Json if before.trim_start().starts_with("\"command\"") => {
                 (end, format!(",{break_line}{indent}\"args\": [{words}]"))
             }
-            Format::Json => (end, format!(", \"args\": [{words}]")),
-            Format::Toml if rest.trim_start().is_empty() || rest.trim_start().starts_with('#') => {
+            FileFormat::Json => (end, format!(", \"args\": [{words}]")),
+            FileFormat::Toml if rest.trim_start().is_empty() || rest.trim_start().starts_with('#') => {
                 (end + rest.len(), format!("{break_line}{indent}args = [{words}]"))
             }
-            Format::Toml => (end, format!(", args = [{words}]")),
+            FileFormat::Toml => (end, format!(", args = [{words}]")),
         };
-        Edit { span: at..at, with }
+        TextEdit { span: at..at, with }
     }
 }
 
 /// Words before those of a list, laid out as its first one is.
-fn put_before(text: &str, list: &Node, words: &str) -> Edit {
+fn put_before(text: &str, list: &ConfigNode, words: &str) -> TextEdit {
     let open = list.span.start + 1;
     let first = list.items().unwrap_or_default().first();
     let with = match first.map(|first| &text[open..first.span.start]) {
@@ -140,23 +140,23 @@ fn put_before(text: &str, list: &Node, words: &str) -> Edit {
         // A comment stays with what it stands before.
         Some(_) => format!("{words},"),
     };
-    Edit { span: open..open, with }
+    TextEdit { span: open..open, with }
 }
 
 /// A list without its first items.
-fn take_away(text: &str, list: &Node, gone: usize) -> Edit {
+fn take_away(text: &str, list: &ConfigNode, gone: usize) -> TextEdit {
     let items = list.items().unwrap_or_default();
     let open = list.span.start + 1;
     let last = items[gone - 1].span.end;
     let Some(next) = items.get(gone) else {
         let rest = text[last..list.span.end - 1].strip_prefix(WAS_EMPTY).unwrap_or_default();
-        return Edit { span: open..list.span.end - 1, with: rest.to_owned() };
+        return TextEdit { span: open..list.span.end - 1, with: rest.to_owned() };
     };
     let between = &text[last..next.span.start];
     let after_comma = last + between.find(',').map_or(0, |at| at + 1);
     match text[after_comma..next.span.start].trim().is_empty() {
-        true => Edit { span: open..next.span.start, with: text[open..items[0].span.start].to_owned() },
-        false => Edit { span: open..after_comma, with: String::new() },
+        true => TextEdit { span: open..next.span.start, with: text[open..items[0].span.start].to_owned() },
+        false => TextEdit { span: open..after_comma, with: String::new() },
     }
 }
 

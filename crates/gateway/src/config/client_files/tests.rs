@@ -4,12 +4,12 @@ use std::path::Path;
 
 use super::*;
 
-fn done(file: &str, text: &str, deed: Deed<'_>) -> Plan {
+fn done(file: &str, text: &str, deed: FileAction<'_>) -> FilePlan {
     plan(Path::new(file), text, deed, &[]).unwrap_or_else(|why| panic!("{file} {why}: {text}"))
 }
 
-fn install(file: &str, text: &str) -> Plan {
-    done(file, text, Deed::Install { seawall: "/bin/seawall", path: "" })
+fn install(file: &str, text: &str) -> FilePlan {
+    done(file, text, FileAction::Install { seawall: "/bin/seawall", path: "" })
 }
 
 /// What install makes of a text, and that uninstall gives the text back.
@@ -17,7 +17,7 @@ fn install(file: &str, text: &str) -> Plan {
 fn there_and_back(file: &str, text: &str, there: &str) {
     let installed = install(file, text);
     assert_eq!(installed.text, there);
-    assert_eq!(done(file, &installed.text, Deed::Uninstall).text, text);
+    assert_eq!(done(file, &installed.text, FileAction::Uninstall).text, text);
     assert_eq!(install(file, &installed.text).changed(), 0, "it is done once");
 }
 
@@ -82,7 +82,7 @@ fn a_server_without_arguments_gets_some_after_its_command() {
         toml("mcp_servers.a = {command = \"x\"}"),
         format!("mcp_servers.a = {{command = \"/bin/seawall\", args = {words}}}")
     );
-    assert_eq!(done("mcp.json", &args(json), Deed::Uninstall).text, json, "no arguments are none");
+    assert_eq!(done("mcp.json", &args(json), FileAction::Uninstall).text, json, "no arguments are none");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn who_had_no_arguments_has_none_again_and_who_had_an_empty_list_has_it_again() 
         r#"{"mcpServers": {"a": {"command": "x", "args": [ ]}}}"#,
         "{\"mcpServers\": {\"a\": {\"args\": [\n  ], \"command\": \"x\"}}}",
     ] {
-        assert_eq!(done("mcp.json", &install("mcp.json", text).text, Deed::Uninstall).text, text);
+        assert_eq!(done("mcp.json", &install("mcp.json", text).text, FileAction::Uninstall).text, text);
     }
     for text in [
         "[mcp_servers.a]\n  command = \"x\" # mine\nenv = {}\n",
@@ -104,11 +104,11 @@ fn who_had_no_arguments_has_none_again_and_who_had_an_empty_list_has_it_again() 
         "mcp_servers.a = {command = \"x\", env = {}}",
         "[mcp_servers.a]\ncommand = \"x\"\nargs = []\n",
     ] {
-        assert_eq!(done("config.toml", &install("config.toml", text).text, Deed::Uninstall).text, text);
+        assert_eq!(done("config.toml", &install("config.toml", text).text, FileAction::Uninstall).text, text);
     }
     // Its client has written the file anew, each word on its own line.
     let pretty = "{\n  \"mcpServers\": {\n    \"a\": {\n      \"command\": \"seawall\",\n      \"args\": [\n        \"run\",\n        \"--\",\n        \"x\"\n      ]\n    }\n  }\n}";
-    let back = done("mcp.json", pretty, Deed::Uninstall).text;
+    let back = done("mcp.json", pretty, FileAction::Uninstall).text;
     assert_eq!(back, "{\n  \"mcpServers\": {\n    \"a\": {\n      \"command\": \"x\"\n    }\n  }\n}");
 }
 
@@ -123,10 +123,10 @@ fn the_servers_of_single_projects_are_changed_too() {
     assert_eq!(fates, [("a", None), ("a", Some("/one")), ("b", Some("/one"))]);
     assert_eq!((installed.changed(), installed.is_untouched), (3, true));
     assert!(installed.text.contains(r#"["run", "--name", "a", "--", "y", "-z"]"#), "{}", installed.text);
-    let back = done(".claude.json", &installed.text, Deed::Uninstall);
+    let back = done(".claude.json", &installed.text, FileAction::Uninstall);
     assert_eq!((back.text.as_str(), back.is_untouched), (text, false));
-    let one =
-        plan(Path::new(".claude.json"), text, Deed::Install { seawall: "s", path: "" }, &["b".to_owned()]).unwrap();
+    let one = plan(Path::new(".claude.json"), text, FileAction::Install { seawall: "s", path: "" }, &["b".to_owned()])
+        .unwrap();
     assert_eq!(one.servers.len(), 1, "also a server of a project is named alone");
     let only_projects = r#"{"projects": {"/one": {"mcpServers": {"a": {"command": "y"}}}}}"#;
     assert_eq!(install(".claude.json", only_projects).changed(), 1);
@@ -149,21 +149,21 @@ fn what_is_not_started_by_a_command_stays_as_it_is() {
         .servers
         .iter()
         .map(|fate| match &fate.then {
-            Then::Left(why) => *why,
-            Then::Changed(..) => "",
+            PlannedServer::Left(why) => *why,
+            PlannedServer::Changed(..) => "",
         })
         .collect();
     assert_eq!(why[..2], ["is remote: its client reaches it itself"; 2]);
     assert_eq!(why[2..6], ["has no plain command"; 4]);
     assert_eq!(why[6], "starts through Seawall already");
-    let uninstalled = done("mcp.json", text, Deed::Uninstall);
+    let uninstalled = done("mcp.json", text, FileAction::Uninstall);
     assert_eq!((uninstalled.changed(), uninstalled.text.as_str()), (0, text));
 }
 
 #[test]
 fn what_was_set_by_hand_before_the_command_goes_with_seawall() {
     let text = r#"{"mcpServers": {"a": {"command": "/opt/seawall", "args": ["run", "--config", "p.toml", "--", "npx", "--", "-y"]}}}"#;
-    let uninstalled = done("mcp.json", text, Deed::Uninstall).text;
+    let uninstalled = done("mcp.json", text, FileAction::Uninstall).text;
     assert_eq!(uninstalled, r#"{"mcpServers": {"a": {"command": "npx", "args": ["--", "-y"]}}}"#);
 }
 
@@ -171,7 +171,7 @@ fn what_was_set_by_hand_before_the_command_goes_with_seawall() {
 fn only_those_that_are_named_change_and_who_is_not_there_is_told() {
     let text = r#"{"mcpServers": {"a": {"command": "x", "args": []}, "b": {"command": "y", "args": []}}}"#;
     let only = |name: &str| {
-        plan(Path::new("m.json"), text, Deed::Install { seawall: "seawall", path: "" }, &[name.to_owned()])
+        plan(Path::new("m.json"), text, FileAction::Install { seawall: "seawall", path: "" }, &[name.to_owned()])
     };
     let planned = only("b").unwrap();
     assert_eq!((planned.servers.len(), planned.changed()), (1, 1));
@@ -182,7 +182,7 @@ fn only_those_that_are_named_change_and_who_is_not_there_is_told() {
 #[test]
 fn files_that_say_nothing_to_change_are_told_as_what_they_are() {
     let why = |file: &str, text: &str| {
-        plan(Path::new(file), text, Deed::Install { seawall: "seawall", path: "" }, &[]).unwrap_err().to_string()
+        plan(Path::new(file), text, FileAction::Install { seawall: "seawall", path: "" }, &[]).unwrap_err().to_string()
     };
     assert_eq!(why("m.json", "{}"), "m.json: lists no servers under \"mcpServers\"");
     assert!(
@@ -233,7 +233,7 @@ proptest::proptest! {
             proptest::prop_assert!(args[at + 1..].iter().copied().eq(server["args"].as_array().unwrap()));
         }
         // A list that was empty is written as one in one line.
-        let back = done("m.json", &installed.text, Deed::Uninstall).text;
+        let back = done("m.json", &installed.text, FileAction::Uninstall).text;
         proptest::prop_assert_eq!(back, text);
     }
 }

@@ -1,9 +1,9 @@
 //! When servers are there, and how they are tried again.
 
 use super::*;
-use crate::config::{Life, Reconnecting};
+use crate::config::{ReconnectConfig, ServerLifetime};
 
-fn life(text: &str) -> Life {
+fn life(text: &str) -> ServerLifetime {
     toml_file(text).good("seawall.toml").servers[0].life
 }
 
@@ -11,8 +11,11 @@ fn life(text: &str) -> Life {
 fn what_is_not_said_is_tried_for_ever_as_the_seed_does() {
     let seconds = Duration::from_secs;
     let reconnect =
-        Reconnecting { base: Duration::from_millis(500), max: seconds(60), attempts: None, wait: seconds(20) };
-    assert_eq!(life("[servers.a]\ncommand = 'a'\n[reconnect]"), Life { reconnect, ..Life::default() });
+        ReconnectConfig { base: Duration::from_millis(500), max: seconds(60), attempts: None, wait: seconds(20) };
+    assert_eq!(
+        life("[servers.a]\ncommand = 'a'\n[reconnect]"),
+        ServerLifetime { reconnect, ..ServerLifetime::default() }
+    );
 }
 
 #[test]
@@ -20,8 +23,11 @@ fn every_key_is_read_for_every_server() {
     let text = "[reconnect]\nbase = '1s'\nmax = '2m'\nattempts = 20\nwait = '0s'\n\
                 [servers.a]\ncommand = 'a'\nlazy = true\nidle_stop = '10m'\nkeep_warm = '0s'";
     let seconds = Duration::from_secs;
-    let reconnect = Reconnecting { base: seconds(1), max: seconds(120), attempts: Some(20), wait: seconds(0) };
-    assert_eq!(life(text), Life { lazy: true, idle_stop: Some(seconds(600)), keep_warm: seconds(0), reconnect });
+    let reconnect = ReconnectConfig { base: seconds(1), max: seconds(120), attempts: Some(20), wait: seconds(0) };
+    assert_eq!(
+        life(text),
+        ServerLifetime { lazy: true, idle_stop: Some(seconds(600)), keep_warm: seconds(0), reconnect }
+    );
 }
 
 #[test]

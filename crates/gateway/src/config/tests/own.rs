@@ -161,7 +161,7 @@ args = ["--dsn=${env:DSN}", "${env:HOME}/data", "${API_TOKEN}"]
     let kit = kit.var("DSN", "postgres-77-zebra").var("HOME", "/home/somebody").var("API_TOKEN", "plainword77");
     let config = kit.good("seawall.toml");
     let said = "mcp.example.org filesecret99yak query99value postgres-77-zebra /home/somebody plainword77";
-    let hidden = |server: usize| Secrets::of(&config.servers[server]).hide(said);
+    let hidden = |server: usize| SecretTexts::of(&config.servers[server]).hide(said);
     assert_eq!(hidden(0), "mcp.example.org *** *** postgres-77-zebra /home/somebody plainword77");
     assert_eq!(hidden(1), "mcp.example.org filesecret99yak query99value *** /home/somebody ***");
 }

@@ -1,16 +1,16 @@
 //! The small readers, each alone.
 
-use super::super::tree::{Node, Value};
+use super::super::tree::{ConfigNode, ConfigValue};
 use super::*;
 
-fn plain(node: &Node) -> serde_json::Value {
+fn plain(node: &ConfigNode) -> serde_json::Value {
     match &node.value {
-        Value::Null | Value::Date => serde_json::Value::Null,
-        Value::Flag(flag) => (*flag).into(),
-        Value::Number(number) => serde_json::from_str(number).unwrap(),
-        Value::Text(text) => text.as_str().into(),
-        Value::List(items) => items.iter().map(plain).collect(),
-        Value::Table(entries) => entries.iter().map(|(key, node)| (key.clone(), plain(node))).collect(),
+        ConfigValue::Null | ConfigValue::Date => serde_json::Value::Null,
+        ConfigValue::Flag(flag) => (*flag).into(),
+        ConfigValue::Number(number) => serde_json::from_str(number).unwrap(),
+        ConfigValue::Text(text) => text.as_str().into(),
+        ConfigValue::List(items) => items.iter().map(plain).collect(),
+        ConfigValue::Table(entries) => entries.iter().map(|(key, node)| (key.clone(), plain(node))).collect(),
     }
 }
 
@@ -34,7 +34,7 @@ fn json_may_have_comments_and_trailing_commas() {
     let text = "// a\n{ /* b\n\n*/ \"x\": [1, // one\n 2, ], /**/ \"y\": \"//\", }\n// end";
     assert_eq!(plain(&json::parse(text).unwrap()), serde_json::json!({"x": [1, 2], "y": "//"}));
 
-    let Value::Table(entries) = json::parse(text).unwrap().value else { panic!("a table") };
+    let ConfigValue::Table(entries) = json::parse(text).unwrap().value else { panic!("a table") };
     assert_eq!(entries.iter().map(|(_, node)| node.line).collect::<Vec<_>>(), [4, 5]);
 }
 
@@ -73,11 +73,11 @@ fn toml_gives_lines_and_the_order_of_the_file() {
     let mut problems = Problems::default();
     let root = toml::parse("z = 1_000\n\na = [1,\n 'x']\n[t.b]\nc = 1979-05-27\n", &mut problems).unwrap();
 
-    let Value::Table(entries) = &root.value else { panic!("a table") };
+    let ConfigValue::Table(entries) = &root.value else { panic!("a table") };
     let lines: Vec<_> = entries.iter().map(|(key, node)| (key.as_str(), node.line)).collect();
     assert_eq!(lines, [("z", 1), ("a", 3), ("t", 5)]);
     assert_eq!(plain(&root), serde_json::json!({"z": 1000, "a": [1, "x"], "t": {"b": {"c": null}}}));
-    let Value::List(items) = &entries[1].1.value else { panic!("a list") };
+    let ConfigValue::List(items) = &entries[1].1.value else { panic!("a list") };
     assert_eq!(items[1].line, 4);
 }
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use seawall::{Effect, Fallback, HedgePolicy, Kind, LoopMode, Preset, Scope, SlotPolicy, Style};
+use seawall::{BulkheadPolicy, Effect, Fallback, HedgePolicy, Kind, LoopMode, Preset, Scope, TextStyle};
 
 use super::*;
 use crate::config::layer::OnAbandon;
-use crate::config::layers::Hints;
+use crate::config::layers::ToolHints;
 
 const WHOLE: &str = r#"
 preset = "caipe"
@@ -65,13 +65,13 @@ fn everything_the_contract_names_is_read() {
     );
     assert_eq!(
         (rules.messages.style, rules.messages.as_json, rules.messages.debug),
-        (Some(Style::Classic), Some(true), true)
+        (Some(TextStyle::Classic), Some(true), true)
     );
     assert!(rules.messages.no_debug_on_request && server.distrust_annotations);
     assert_eq!(server.policy.slots.unwrap().concurrency, 8);
     assert_eq!((server.policy.rate.unwrap().count, server.policy.hint.as_deref()), (20, Some("See the status page.")));
 
-    let (search, own) = rules.tool("gh", server, "search_issues", Hints::default());
+    let (search, own) = rules.tool("gh", server, "search_issues", ToolHints::default());
     assert_eq!((search.kind, search.effect), (Some(Kind::Search), Effect::ReadOnly));
     assert_eq!((search.timeout.as_secs(), search.attempt_timeout.map(|limit| limit.as_secs())), (30, Some(9)));
     assert_eq!(
@@ -97,12 +97,12 @@ fn everything_the_contract_names_is_read() {
     );
     assert_eq!((own.idle_timeout.unwrap().as_secs(), own.client_timeout.unwrap().as_secs()), (20, 55));
     assert_eq!((own.on_abandon, own.max_result), (OnAbandon::Finish, Some(100_000)));
-    assert_eq!(search.slots, Some(SlotPolicy::new(2)));
+    assert_eq!(search.slots, Some(BulkheadPolicy::new(2)));
 
-    let (write, _) = rules.tool("gh", server, "create_issue", Hints::default());
+    let (write, _) = rules.tool("gh", server, "create_issue", ToolHints::default());
     assert_eq!((write.retry.attempts, write.scope, write.attempt_timeout.unwrap().as_secs()), (2, Scope::Server, 7));
     assert_eq!((search.uncertain_write_hold, write.uncertain_write_hold), (None, Some(Duration::from_secs(60))));
-    let (glob, _) = rules.tool("gh", server, "search_code", Hints::default());
+    let (glob, _) = rules.tool("gh", server, "search_code", ToolHints::default());
     assert_eq!((glob.timeout.as_secs(), glob.retry.attempts), (31, 4));
 }
 
@@ -115,8 +115,8 @@ fn slots_of_a_tools_own_are_bounded_and_can_be_taken_back_by_a_nearer_place() {
     };
     let config = toml_file(&file(0)).good("seawall.toml");
     let (rules, server) = (&config.rules, &config.servers[0].rules);
-    let slots = |tool: &str| rules.tool("a", server, tool, Hints::default()).0.slots;
-    assert_eq!((slots("x"), slots("y")), (None, Some(SlotPolicy::new(4))));
+    let slots = |tool: &str| rules.tool("a", server, tool, ToolHints::default()).0.slots;
+    assert_eq!((slots("x"), slots("y")), (None, Some(BulkheadPolicy::new(4))));
     assert_eq!(rules.method(server, "resources/read").slots, None, "that is no tool");
     assert_eq!(
         toml_file(&file(100_001)).problems("seawall.toml"),
@@ -257,7 +257,7 @@ fn variables_set_the_tiers_and_a_bad_one_is_named() {
 
 #[test]
 fn tool_errors_are_a_switch_or_patterns() {
-    use seawall::{ErrorMode, ErrorPattern, Find, ToolErrors, Transient};
+    use seawall::{ErrorMatcher, ErrorMode, ErrorPattern, ToolErrors, TransientErrors};
     let read = |setting: &str| {
         let file = format!("[servers.a]\ncommand = \"x\"\n[defaults]\ntool_errors = {setting}\n");
         let mut problems = Problems::default();
@@ -267,10 +267,18 @@ fn tool_errors_are_a_switch_or_patterns() {
     };
     assert_eq!(read("true").0, Some(ToolErrors::MARKED));
     assert_eq!(read("false").0, Some(ToolErrors::NONE));
-    let json = Find::Json("status.error".to_owned());
+    let json = ErrorMatcher::Json("status.error".to_owned());
     let patterns = vec![
-        ErrorPattern { find: json, transient: Transient::Saying(vec!["busy".to_owned()]), mode: ErrorMode::Count },
-        ErrorPattern { find: Find::Text("^Error:".to_owned()), transient: Transient::All, mode: ErrorMode::Fail },
+        ErrorPattern {
+            find: json,
+            transient: TransientErrors::Saying(vec!["busy".to_owned()]),
+            mode: ErrorMode::Count,
+        },
+        ErrorPattern {
+            find: ErrorMatcher::Text("^Error:".to_owned()),
+            transient: TransientErrors::All,
+            mode: ErrorMode::Fail,
+        },
     ];
     let list =
         r#"[{ json = "status.error", transient = ["busy"], mode = "count" }, { text = "^Error:", transient = true }]"#;

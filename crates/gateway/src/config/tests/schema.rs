@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value as Json, json};
 
 use super::*;
-use crate::config::tree::{Node, Value};
+use crate::config::tree::{ConfigNode, ConfigValue};
 
 static SHOWN: LazyLock<Json> = LazyLock::new(|| serde_json::from_str(SCHEMA).unwrap());
 pub(super) static CHECK: LazyLock<jsonschema::Validator> = LazyLock::new(|| jsonschema::validator_for(&SHOWN).unwrap());
@@ -14,7 +14,7 @@ pub(super) static CHECK: LazyLock<jsonschema::Validator> = LazyLock::new(|| json
 pub(super) fn agrees(path: &Path, loaded: &Result<Config, Problems>) {
     let Ok(text) = fs::read_to_string(path) else { return };
     let Some((format, root)) = tree(path, &text) else { return };
-    if crate::config::import::list_key(&Field::root(&root), format).is_some() {
+    if crate::config::import::list_key(&ConfigField::root(&root), format).is_some() {
         return;
     }
     let file = json_of(&root);
@@ -29,24 +29,24 @@ pub(super) fn agrees(path: &Path, loaded: &Result<Config, Problems>) {
     }
 }
 
-fn tree(path: &Path, text: &str) -> Option<(Format, Node)> {
+fn tree(path: &Path, text: &str) -> Option<(FileFormat, ConfigNode)> {
     let format = source::format(path, text).ok()?;
     let root = match format {
-        Format::Json => json::parse(text).ok()?,
-        Format::Toml => toml::parse(text, &mut Problems::default())?,
+        FileFormat::Json => json::parse(text).ok()?,
+        FileFormat::Toml => toml::parse(text, &mut Problems::default())?,
     };
     Some((format, root))
 }
 
-fn json_of(node: &Node) -> Json {
+fn json_of(node: &ConfigNode) -> Json {
     match &node.value {
-        Value::Null => Json::Null,
-        Value::Flag(flag) => json!(flag),
-        Value::Number(number) => serde_json::from_str(number).unwrap_or_else(|_| json!(0.5)),
-        Value::Date => json!({"date": ""}),
-        Value::Text(text) => json!(text),
-        Value::List(items) => items.iter().map(json_of).collect(),
-        Value::Table(entries) => {
+        ConfigValue::Null => Json::Null,
+        ConfigValue::Flag(flag) => json!(flag),
+        ConfigValue::Number(number) => serde_json::from_str(number).unwrap_or_else(|_| json!(0.5)),
+        ConfigValue::Date => json!({"date": ""}),
+        ConfigValue::Text(text) => json!(text),
+        ConfigValue::List(items) => items.iter().map(json_of).collect(),
+        ConfigValue::Table(entries) => {
             entries.iter().map(|(key, node)| (key.clone(), json_of(node))).collect::<Map<_, _>>().into()
         }
     }

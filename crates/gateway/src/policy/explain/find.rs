@@ -3,21 +3,21 @@
 use crate::config::nearest;
 
 /// A server, and the tools that it is known to have; none if nothing is known of them.
-pub struct Has {
+pub struct ServerTools {
     /// Its name.
     pub server: String,
     /// Its tools.
     pub tools: Option<Vec<String>>,
 }
 
-impl Has {
+impl ServerTools {
     fn lists(&self, tool: &str) -> bool {
         self.tools.as_ref().is_some_and(|tools| tools.iter().any(|known| known == tool))
     }
 }
 
 /// The server, by its place, and its own name of the tool; or why that is not clear.
-pub fn find(asked: &str, servers: &[Has]) -> Result<(usize, String), String> {
+pub fn find(asked: &str, servers: &[ServerTools]) -> Result<(usize, String), String> {
     let place = |name: &str| servers.iter().position(|has| has.server == name);
     let pair =
         |between: &str| asked.split_once(between).and_then(|(server, tool)| Some((place(server)?, tool.to_owned())));
@@ -43,13 +43,13 @@ pub fn find(asked: &str, servers: &[Has]) -> Result<(usize, String), String> {
     }
 }
 
-fn no_tool(asked: &str, has: &Has) -> String {
+fn no_tool(asked: &str, has: &ServerTools) -> String {
     let tools = has.tools.as_deref().unwrap_or_default();
     let known = tools.first().map(|first| format!(", for example {:?}", format!("{}/{first}", has.server)));
     format!("{asked:?} names no tool: write {}/TOOL{}", has.server, known.unwrap_or_default())
 }
 
-fn unclear(asked: &str, servers: &[Has]) -> String {
+fn unclear(asked: &str, servers: &[ServerTools]) -> String {
     let names: Vec<&str> = servers.iter().map(|has| has.server.as_str()).collect();
     if let Some((server, _)) = asked.split_once('/') {
         let near = nearest(server, &names).map(|near| format!("; did you mean {near:?}?"));
@@ -64,7 +64,7 @@ fn unclear(asked: &str, servers: &[Has]) -> String {
 }
 
 /// What to say of a tool that its server did not list.
-pub fn not_listed(tool: &str, has: &Has) -> Option<String> {
+pub fn not_listed(tool: &str, has: &ServerTools) -> Option<String> {
     let tools = has.tools.as_ref().filter(|_| !has.lists(tool))?;
     let known: Vec<&str> = tools.iter().map(String::as_str).collect();
     let near = nearest(tool, &known).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
@@ -75,8 +75,8 @@ pub fn not_listed(tool: &str, has: &Has) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn has(server: &str, tools: &[&str]) -> Has {
-        Has { server: server.to_owned(), tools: Some(tools.iter().map(|tool| (*tool).to_owned()).collect()) }
+    fn has(server: &str, tools: &[&str]) -> ServerTools {
+        ServerTools { server: server.to_owned(), tools: Some(tools.iter().map(|tool| (*tool).to_owned()).collect()) }
     }
 
     #[test]
@@ -100,7 +100,7 @@ mod tests {
         assert!(why("get_isue").ends_with(", or did you mean \"get_issue\"?"), "{}", why("get_isue"));
         assert_eq!(why("gh/"), "\"gh/\" names no tool: write gh/TOOL, for example \"gh/get_issue\"");
         assert_eq!(why("web__"), "\"web__\" names no tool: write web/TOOL, for example \"web/search\"");
-        let alone = [Has { server: "gh".to_owned(), tools: None }];
+        let alone = [ServerTools { server: "gh".to_owned(), tools: None }];
         assert_eq!(find("get_issue", &alone), Ok((0, "get_issue".to_owned())));
         assert!(find("other/get_issue", &alone).is_err());
         assert_eq!(find("gh/", &alone).unwrap_err(), "\"gh/\" names no tool: write gh/TOOL");
@@ -110,9 +110,9 @@ mod tests {
 
     #[test]
     fn a_tool_whose_own_name_begins_with_its_server_is_found() {
-        let found = |asked, servers: &[Has]| find(asked, servers).map(|(at, tool)| format!("{at} {tool}"));
+        let found = |asked, servers: &[ServerTools]| find(asked, servers).map(|(at, tool)| format!("{at} {tool}"));
         let web = || has("web", &["search"]);
-        let unknown = |server: &str| Has { server: server.to_owned(), tools: None };
+        let unknown = |server: &str| ServerTools { server: server.to_owned(), tools: None };
         for (servers, asked, wanted) in [
             // It lists that, and nothing that the pair could mean.
             (vec![has("gh", &["gh__x"]), web()], "gh__x", "0 gh__x"),

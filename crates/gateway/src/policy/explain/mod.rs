@@ -19,20 +19,20 @@ use std::time::Duration;
 use seawall::{Annotations, Effect, Scope};
 use serde_json::{Value, json};
 
-use self::origin::{Origin, Traced};
-use self::told::Told;
+use self::origin::{Origin, TracedPolicy};
+use self::told::ExplainedValue;
 pub use self::values::scope_word;
-use crate::catalog::listed::Listed;
-use crate::config::layer::Layer;
-use crate::config::layers::{Place, Rules, ServerRules, fit};
+use crate::catalog::listed::ListedTool;
+use crate::config::layer::PolicyLayer;
+use crate::config::layers::{PolicyPlace, PolicyRules, ServerRules, fit};
 
 /// Of which tool, and what is known.
 #[derive(Clone, Copy)]
-pub struct Asked<'a> {
+pub struct ExplainQuery<'a> {
     /// The file that all of it was read from.
     pub file: Option<&'a Path>,
     /// What the configuration says.
-    pub rules: &'a Rules,
+    pub rules: &'a PolicyRules,
     /// The server's name.
     pub server: &'a str,
     /// What the configuration says of the server.
@@ -46,27 +46,27 @@ pub struct Asked<'a> {
     /// The tool's own name.
     pub tool: &'a str,
     /// What its server says of it, if that is known.
-    pub listed: Option<&'a Listed>,
+    pub listed: Option<&'a ListedTool>,
     /// The environment.
     pub env: &'a dyn Fn(&str) -> Option<String>,
 }
 
 /// How a tool is treated, and why.
-pub struct Explained {
+pub struct ExplainedTool {
     server: String,
     tool: String,
     file: Option<PathBuf>,
     is_listed: bool,
-    values: Vec<Told>,
-    answers: Vec<words::Answer>,
+    values: Vec<ExplainedValue>,
+    answers: Vec<words::ExplainedAnswer>,
     /// What else is to be known.
     pub notes: Vec<String>,
 }
 
 /// Says how a tool is treated, and why.
-pub fn explain(asked: &Asked<'_>) -> Explained {
+pub fn explain(asked: &ExplainQuery<'_>) -> ExplainedTool {
     let (traced, ignored) = trace(asked);
-    let mut values: Vec<Told> = Vec::new();
+    let mut values: Vec<ExplainedValue> = Vec::new();
     for ((key, value), origin) in traced.values().into_iter().zip(&traced.origins) {
         let dropped = ignored.iter().find(|(of, ..)| *of == key);
         let said = asked.told(key, value, *origin);
@@ -88,7 +88,7 @@ pub fn explain(asked: &Asked<'_>) -> Explained {
     let slots = policy.slots.map_or(Value::Null, |slots| json!(slots.concurrency));
     let rate = policy.rate.as_ref().map_or(Value::Null, |rate| json!(values::rate(rate)));
     values.extend([asked.of_server("concurrency", slots), asked.of_server("rate", rate)]);
-    let mut explained = Explained {
+    let mut explained = ExplainedTool {
         server: asked.server.to_owned(),
         tool: asked.tool.to_owned(),
         file: asked.file.map(Path::to_owned),
@@ -111,11 +111,11 @@ pub fn explain(asked: &Asked<'_>) -> Explained {
 
 /// The policy with the origin of each value, as `Listed::decide` resolves it.
 /// What is said and does not hold is given with it: its key, what was said, and why it does not.
-fn trace<'a>(asked: &Asked<'a>) -> (Traced<'a>, Vec<(&'static str, Value, &'static str)>) {
-    let Asked { rules, server, of_server, tool, .. } = *asked;
+fn trace<'a>(asked: &ExplainQuery<'a>) -> (TracedPolicy<'a>, Vec<(&'static str, Value, &'static str)>) {
+    let ExplainQuery { rules, server, of_server, tool, .. } = *asked;
     let listed = asked.listed.cloned().unwrap_or_default();
     let known = rules.known(server, of_server, tool, listed.hints);
-    let mut traced = Traced::built_in(rules, &known);
+    let mut traced = TracedPolicy::built_in(rules, &known);
     for (place, layer) in rules.layers(server, of_server, tool, traced.policy.kind) {
         traced.lay(place, layer);
     }
@@ -148,15 +148,15 @@ fn why_not(key: &str, effect: Effect) -> &'static str {
 }
 
 /// A breaker that is shared is as those who share it have it.
-fn share_breaker(asked: &Asked<'_>, traced: &Traced<'_>, values: &mut [Told]) {
+fn share_breaker(asked: &ExplainQuery<'_>, traced: &TracedPolicy<'_>, values: &mut [ExplainedValue]) {
     let (rules, of_server) = (asked.rules, asked.of_server);
-    let layers: &[(Place<'_>, &Layer)] = match traced.policy.scope {
+    let layers: &[(PolicyPlace<'_>, &PolicyLayer)] = match traced.policy.scope {
         _ if traced.policy.breaker.is_none() => return,
         Scope::Tool => return,
-        Scope::Server => &[(Place::Defaults, &rules.defaults), (Place::Server, &of_server.layer)],
-        Scope::Global => &[(Place::Defaults, &rules.defaults)],
+        Scope::Server => &[(PolicyPlace::Defaults, &rules.defaults), (PolicyPlace::Server, &of_server.layer)],
+        Scope::Global => &[(PolicyPlace::Defaults, &rules.defaults)],
     };
-    let mut shared = Traced {
+    let mut shared = TracedPolicy {
         policy: seawall::Policy { breaker: Some(of_server.policy.shared.clone()), ..traced.policy.clone() },
         own: traced.own,
         origins: vec![Origin::BuiltIn; traced.origins.len()],
@@ -176,8 +176,8 @@ fn share_breaker(asked: &Asked<'_>, traced: &Traced<'_>, values: &mut [Told]) {
     }
 }
 
-impl Explained {
-    fn value(&self, key: &str) -> Option<&Told> {
+impl ExplainedTool {
+    fn value(&self, key: &str) -> Option<&ExplainedValue> {
         self.values.iter().find(|told| told.key == key)
     }
 }

@@ -12,8 +12,8 @@ use seawall::{
 use serde_json::Value;
 
 use super::values;
-use crate::config::layer::{Layer, OnAbandon, Own, Rejoining};
-use crate::config::layers::{Known, Place, Rules};
+use crate::config::layer::{GatewayPolicy, OnAbandon, PolicyLayer, Rejoining};
+use crate::config::layers::{KnownTool, PolicyPlace, PolicyRules};
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,33 +29,33 @@ pub(super) enum Origin<'a> {
     /// The preset.
     Preset,
     /// The configuration.
-    Config(Place<'a>),
+    Config(PolicyPlace<'a>),
     /// What the tool's kind or effect was concluded from.
     Concluded(Ground),
 }
 
 /// A policy while layers are laid over it, and where each of its values comes from.
-pub(super) struct Traced<'a> {
+pub(super) struct TracedPolicy<'a> {
     /// The policy.
     pub(super) policy: Policy,
     /// What the gateway alone knows.
-    pub(super) own: Own,
+    pub(super) own: GatewayPolicy,
     /// Where each value comes from, in the order of the values.
     pub(super) origins: Vec<Origin<'a>>,
 }
 
-impl<'a> Traced<'a> {
+impl<'a> TracedPolicy<'a> {
     /// The policy that everything starts from.
-    pub(super) fn built_in(rules: &Rules, known: &Known<'a>) -> Self {
+    pub(super) fn built_in(rules: &PolicyRules, known: &KnownTool<'a>) -> Self {
         let facts = &known.facts;
-        let (policy, own) = (rules.preset.policy(facts, &rules.tiers), Own::default());
+        let (policy, own) = (rules.preset.policy(facts, &rules.tiers), GatewayPolicy::default());
         let (kind, effect) = (facts.judge_kind(), facts.judge_effect());
         let resolve = |preset: Preset, facts: &ToolFacts<'_>| values::of(&preset.policy(facts, &rules.tiers), &own);
         let plain = resolve(Preset::Default, facts);
         let by_kind = KINDS.map(|kind| resolve(rules.preset, &ToolFacts { kind: Some(kind), ..*facts }));
         let by_effect =
             EFFECTS.map(|effect| resolve(rules.preset, &ToolFacts { kind: kind.0, effect: Some(effect), ..*facts }));
-        let stated = |ground, place: Option<Place<'a>>| place.map_or(Origin::Concluded(ground), Origin::Config);
+        let stated = |ground, place: Option<PolicyPlace<'a>>| place.map_or(Origin::Concluded(ground), Origin::Config);
         let origin = |(at, (key, value)): (usize, &(&'static str, Value))| match *key {
             "kind" => stated(kind.1, known.kind),
             "effect" => stated(effect.1, known.effect),
@@ -70,7 +70,7 @@ impl<'a> Traced<'a> {
     }
 
     /// Lays what a place says over it.
-    pub(super) fn lay(&mut self, place: Place<'a>, layer: &Layer) {
+    pub(super) fn lay(&mut self, place: PolicyPlace<'a>, layer: &PolicyLayer) {
         let before = self.values();
         layer.apply(&mut self.policy, &mut self.own);
         let decides = decided(layer);
@@ -91,7 +91,7 @@ const KINDS: [Kind; 5] = [Kind::Read, Kind::Write, Kind::Search, Kind::List, Kin
 const EFFECTS: [Effect; 4] = [Effect::ReadOnly, Effect::Idempotent, Effect::Write, Effect::Destructive];
 
 /// Which values a layer decides.
-fn decided(layer: &Layer) -> Vec<bool> {
+fn decided(layer: &PolicyLayer) -> Vec<bool> {
     let [one, other] = [false, true].map(|is_other| {
         let (mut policy, mut own) = unlike(is_other);
         layer.apply(&mut policy, &mut own);
@@ -101,7 +101,7 @@ fn decided(layer: &Layer) -> Vec<bool> {
 }
 
 /// Two policies that differ in every value.
-fn unlike(is_other: bool) -> (Policy, Own) {
+fn unlike(is_other: bool) -> (Policy, GatewayPolicy) {
     let number = if is_other { 8001 } else { 9001 };
     let time = Duration::from_secs(number.into());
     let pick = |one, other| if is_other { other } else { one };
@@ -120,7 +120,7 @@ fn unlike(is_other: bool) -> (Policy, Own) {
         effect: if is_other { Effect::ReadOnly } else { Effect::Write },
         timeout: time,
         attempt_timeout: Some(time),
-        slots: Some(seawall::SlotPolicy::new(number)),
+        slots: Some(seawall::BulkheadPolicy::new(number)),
         retry: RetryPolicy::new(number, backoff),
         breaker: Some(breaker),
         scope: if is_other { Scope::Tool } else { Scope::Server },
@@ -131,7 +131,7 @@ fn unlike(is_other: bool) -> (Policy, Own) {
         hedge: Some(HedgePolicy::After(time)),
         tool_errors: if is_other { ToolErrors::MARKED } else { ToolErrors::NONE },
     };
-    let own = Own {
+    let own = GatewayPolicy {
         idle_timeout: Some(time),
         client_timeout: Some(time),
         on_abandon: if is_other { OnAbandon::Finish } else { OnAbandon::Cancel },
@@ -149,10 +149,10 @@ mod tests {
 
     #[test]
     fn two_policies_that_differ_in_everything_do() {
-        let values = |(policy, own): (Policy, Own)| values::of(&policy, &own);
+        let values = |(policy, own): (Policy, GatewayPolicy)| values::of(&policy, &own);
         for (one, other) in values(unlike(false)).iter().zip(values(unlike(true))) {
             assert_ne!(*one, other);
         }
-        assert_eq!(decided(&Layer::default()).iter().filter(|decides| **decides).count(), 0);
+        assert_eq!(decided(&PolicyLayer::default()).iter().filter(|decides| **decides).count(), 0);
     }
 }

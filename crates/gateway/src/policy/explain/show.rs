@@ -5,8 +5,8 @@ use std::path::Path;
 use seawall::Preset;
 use serde_json::{Map, Value, json};
 
-use super::Explained;
-use super::told::{Ignored, Told};
+use super::ExplainedTool;
+use super::told::{ExplainedValue, IgnoredSetting};
 use crate::catalog::names;
 use crate::runtime::log;
 
@@ -20,17 +20,17 @@ const GROUPS: [(&str, &str); 6] = [
     ("Bounds", "loop.mode"),
 ];
 
-impl Explained {
+impl ExplainedTool {
     /// For programs. The keys of `values` are those of a configuration.
     pub fn json(&self) -> Value {
         let file = self.file.as_ref().map(|file| file.display().to_string());
-        let value = |told: &Told| {
+        let value = |told: &ExplainedValue| {
             let mut value = json!({"value": told.value, "from": told.from, "place": told.place});
             if let Some(line) = told.line {
                 value["file"] = json!(file);
                 value["line"] = json!(line);
             }
-            if let Some(Ignored { value: said, place, line, why }) = &told.ignored {
+            if let Some(IgnoredSetting { value: said, place, line, why }) = &told.ignored {
                 value["ignored"] = json!({"value": said, "place": place, "line": line, "why": why});
             }
             (told.key.to_owned(), value)
@@ -75,7 +75,7 @@ impl Explained {
 }
 
 /// Where a value comes from, in a few words.
-pub(super) fn origin(told: &Told, file: Option<&Path>) -> String {
+pub(super) fn origin(told: &ExplainedValue, file: Option<&Path>) -> String {
     let place = told.place.as_deref().unwrap_or_default();
     let words = match told.from {
         "built in" if place.is_empty() => "built in".to_owned(),

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use seawall::{
-    Annotations, Effect, ErrorMode, ErrorPattern, Fallback, Find, HedgePolicy, Kind, LoopMode, Preset, Scope,
-    ToolErrors, Transient,
+    Annotations, Effect, ErrorMatcher, ErrorMode, ErrorPattern, Fallback, HedgePolicy, Kind, LoopMode, Preset, Scope,
+    ToolErrors, TransientErrors,
 };
 
 use super::*;
-use crate::config::layer::{BreakerLayer, CacheLayer, LoopLayer, OnAbandon, OwnLayer, Rejoining, RetryLayer};
-use crate::config::layers::Hints;
+use crate::config::layer::{BreakerLayer, CacheLayer, GatewayLayer, LoopLayer, OnAbandon, Rejoining, RetryLayer};
+use crate::config::layers::ToolHints;
 
 fn time() -> BoxedStrategy<Option<Duration>> {
     maybe((1..400_u64).prop_map(Duration::from_secs))
@@ -53,20 +53,21 @@ fn steps() -> impl Strategy<Value = Vec<Fallback>> {
     proptest::collection::vec(step, 0..4)
 }
 
-fn own() -> BoxedStrategy<OwnLayer> {
+fn own() -> BoxedStrategy<GatewayLayer> {
     let ways = prop_oneof![Just(OnAbandon::Cancel), Just(OnAbandon::Finish), Just(OnAbandon::Forget)];
     let whose = prop_oneof![Just(Rejoining::Caller), Just(Rejoining::Session), Just(Rejoining::Off)];
     (time(), time(), maybe(ways), maybe(whose), time(), time(), maybe(1..9_usize))
         .prop_map(|(idle_timeout, client_timeout, on_abandon, rejoin, rejoin_after, question_time, max_result)| {
-            OwnLayer { idle_timeout, client_timeout, on_abandon, rejoin, rejoin_after, question_time, max_result }
+            GatewayLayer { idle_timeout, client_timeout, on_abandon, rejoin, rejoin_after, question_time, max_result }
         })
         .boxed()
 }
 
 fn tool_errors() -> BoxedStrategy<ToolErrors> {
-    let find = prop_oneof![Just(Find::Json("error".to_owned())), Just(Find::Text("^Error:".to_owned()))];
-    let words = Transient::Saying(vec!["retry later".to_owned()]);
-    let transient = prop_oneof![Just(Transient::Plain), Just(words), Just(Transient::All)];
+    let find =
+        prop_oneof![Just(ErrorMatcher::Json("error".to_owned())), Just(ErrorMatcher::Text("^Error:".to_owned()))];
+    let words = TransientErrors::Saying(vec!["retry later".to_owned()]);
+    let transient = prop_oneof![Just(TransientErrors::Plain), Just(words), Just(TransientErrors::All)];
     let mode = prop_oneof![Just(ErrorMode::Fail), Just(ErrorMode::Count)];
     let pattern = (find, transient, mode).prop_map(|(find, transient, mode)| ErrorPattern { find, transient, mode });
     let listed =
@@ -75,7 +76,7 @@ fn tool_errors() -> BoxedStrategy<ToolErrors> {
 }
 
 /// Boxed, as the others here: so many values at once do not fit on a stack.
-fn layer() -> BoxedStrategy<Layer> {
+fn layer() -> BoxedStrategy<PolicyLayer> {
     let retry = (maybe(1..9_u32), time(), time(), maybe(0.0..1.0_f64))
         .prop_map(|(attempts, base, max, jitter)| RetryLayer { attempts, base, max, jitter });
     let cache = (time(), time()).prop_map(|(ttl, stale_if_error)| CacheLayer { ttl, stale_if_error });
@@ -90,7 +91,7 @@ fn layer() -> BoxedStrategy<Layer> {
     (first, maybe(steps()), loops, time(), hedge, maybe(tool_errors()), own())
         .prop_map(|(first, fallback, loops, uncertain_write_hold, hedge, tool_errors, own)| {
             let (kind, effect, timeout, attempt_timeout, tool_concurrency, retry, breaker, cache) = first;
-            Layer {
+            PolicyLayer {
                 kind,
                 effect,
                 timeout,
@@ -110,11 +111,11 @@ fn layer() -> BoxedStrategy<Layer> {
         .boxed()
 }
 
-fn hints() -> impl Strategy<Value = Hints> {
+fn hints() -> impl Strategy<Value = ToolHints> {
     let hint = || proptest::option::of(any::<bool>());
     (hint(), hint(), hint(), any::<bool>()).prop_map(|(read_only_hint, destructive_hint, idempotent_hint, output)| {
         let annotations = Annotations { read_only_hint, destructive_hint, idempotent_hint };
-        Hints { annotations, has_output_schema: output, ..Hints::default() }
+        ToolHints { annotations, has_output_schema: output, ..ToolHints::default() }
     })
 }
 
@@ -122,17 +123,17 @@ prop_compose! {
     fn rules()(
         defaults in layer(), kind in layer(), glob in layer(), plain in layer(), of in kinds(),
         preset in prop_oneof![Just(Preset::Default), Just(Preset::Blog), Just(Preset::Gitnexus), Just(Preset::Caipe)],
-    ) -> Rules {
+    ) -> PolicyRules {
         // A table of a kind does not state a kind: the parser says so.
-        let kinds = vec![(of, Layer { kind: None, ..kind })];
+        let kinds = vec![(of, PolicyLayer { kind: None, ..kind })];
         let tools = vec![("*/*_x".to_owned(), glob), ("s/get_x".to_owned(), plain)];
-        Rules { preset, defaults, kinds, tools, ..Rules::default() }
+        PolicyRules { preset, defaults, kinds, tools, ..PolicyRules::default() }
     }
 }
 
 /// What one layer says under a key, written down a second time: the model.
-fn says(layer: &Layer, key: &str) -> bool {
-    let Layer { retry, breaker, cache, loops, own, .. } = layer;
+fn says(layer: &PolicyLayer, key: &str) -> bool {
+    let PolicyLayer { retry, breaker, cache, loops, own, .. } = layer;
     let is_off = breaker.failures == Some(0);
     match key {
         "timeout" => layer.timeout.is_some(),
@@ -169,8 +170,13 @@ fn says(layer: &Layer, key: &str) -> bool {
     }
 }
 
-fn asked<'a>(rules: &'a Rules, of_server: &'a ServerRules, tool: &'a str, listed: &'a Listed) -> Asked<'a> {
-    Asked {
+fn asked<'a>(
+    rules: &'a PolicyRules,
+    of_server: &'a ServerRules,
+    tool: &'a str,
+    listed: &'a ListedTool,
+) -> ExplainQuery<'a> {
+    ExplainQuery {
         file: None,
         rules,
         server: "s",
@@ -191,7 +197,7 @@ proptest! {
         tool in prop_oneof![Just("get_x"), Just("create_x"), Just("frob"), Just("bulk_x")],
     ) {
         let of_server = ServerRules { distrust_annotations, layer, ..ServerRules::default() };
-        let listed = Listed { hints, ..Listed::default() };
+        let listed = ListedTool { hints, ..ListedTool::default() };
         let asked = asked(&rules, &of_server, tool, &listed);
         let (traced, _) = trace(&asked);
         let decided = listed.decide(&rules, "s", &of_server, tool);
@@ -214,7 +220,7 @@ proptest! {
         rules in rules(), layer in layer(), hints in hints(), tool in prop_oneof![Just("get_x"), Just("frob")],
     ) {
         let of_server = ServerRules { layer, ..ServerRules::default() };
-        let listed = Listed { hints, ..Listed::default() };
+        let listed = ListedTool { hints, ..ListedTool::default() };
         let (traced, _) = trace(&asked(&rules, &of_server, tool, &listed));
         let layers = rules.layers("s", &of_server, tool, traced.policy.kind);
         for ((key, _), origin) in traced.values().into_iter().zip(&traced.origins).skip(2) {

@@ -4,12 +4,12 @@ use seawall::{Ground, Tiers};
 use serde_json::Value;
 
 use super::origin::Origin;
-use super::{Asked, show, values};
-use crate::config::layers::Place;
+use super::{ExplainQuery, show, values};
+use crate::config::layers::PolicyPlace;
 
 /// One value, and where it comes from.
 #[derive(Clone)]
-pub(super) struct Told {
+pub(super) struct ExplainedValue {
     pub(super) key: &'static str,
     pub(super) value: Value,
     /// In one word: `built in`, `preset`, `config`, `environment`, `annotation`, `name`, `effect`, `unknown`.
@@ -17,37 +17,37 @@ pub(super) struct Told {
     /// Where exactly: a table, a variable, a hint, a word.
     pub(super) place: Option<String>,
     pub(super) line: Option<usize>,
-    pub(super) ignored: Option<Ignored>,
+    pub(super) ignored: Option<IgnoredSetting>,
 }
 
 /// What is said somewhere and does not hold.
 #[derive(Clone)]
-pub(super) struct Ignored {
+pub(super) struct IgnoredSetting {
     pub(super) value: Value,
     pub(super) place: Option<String>,
     pub(super) line: Option<usize>,
     pub(super) why: &'static str,
 }
 
-impl Told {
+impl ExplainedValue {
     /// What holds instead, where what is said does not.
     pub(super) fn without(
         self,
         dropped: Value,
         why: &'static str,
-        holds: impl FnOnce(&'static str, Value) -> Told,
-    ) -> Told {
-        let Told { key, value, place, line, .. } = self;
-        Told { ignored: Some(Ignored { value: dropped, place, line, why }), ..holds(key, value) }
+        holds: impl FnOnce(&'static str, Value) -> ExplainedValue,
+    ) -> ExplainedValue {
+        let ExplainedValue { key, value, place, line, .. } = self;
+        ExplainedValue { ignored: Some(IgnoredSetting { value: dropped, place, line, why }), ..holds(key, value) }
     }
 }
 
 /// From where, at which place, on which line.
-type At = (&'static str, Option<String>, Option<usize>);
+type ValueOrigin = (&'static str, Option<String>, Option<usize>);
 
-impl Asked<'_> {
+impl ExplainQuery<'_> {
     /// A value of a policy.
-    pub(super) fn told(&self, key: &'static str, value: Value, origin: Origin<'_>) -> Told {
+    pub(super) fn told(&self, key: &'static str, value: Value, origin: Origin<'_>) -> ExplainedValue {
         let at = match origin {
             Origin::BuiltIn => ("built in", None, None),
             Origin::OfKind(Some(kind)) => ("built in", Some(format!("kind {}", values::kind(kind))), None),
@@ -68,7 +68,7 @@ impl Asked<'_> {
     }
 
     /// One of the two limits for whole calls.
-    fn tier(&self) -> At {
+    fn tier(&self) -> ValueOrigin {
         let (tiers, written) = (&self.rules.tiers, &self.rules.written);
         let is_heavy = tiers.is_heavy(self.rules.preset, self.tool);
         let tier = if is_heavy { "heavy" } else { "quick" };
@@ -83,13 +83,13 @@ impl Asked<'_> {
     }
 
     /// A key of a place of the configuration.
-    fn place(&self, place: Place<'_>, key: &str) -> At {
+    fn place(&self, place: PolicyPlace<'_>, key: &str) -> ValueOrigin {
         let (rules, of_server) = (&self.rules.written, &self.of_server.written);
         let (written, table) = match place {
-            Place::Defaults => (rules, vec!["defaults"]),
-            Place::Kind(kind) => (rules, vec!["kinds", values::kind(kind)]),
-            Place::Tools(pattern) => (rules, vec!["tools", pattern]),
-            Place::Server => (of_server, vec!["policy"]),
+            PolicyPlace::Defaults => (rules, vec!["defaults"]),
+            PolicyPlace::Kind(kind) => (rules, vec!["kinds", values::kind(kind)]),
+            PolicyPlace::Tools(pattern) => (rules, vec!["tools", pattern]),
+            PolicyPlace::Server => (of_server, vec!["policy"]),
         };
         let way: Vec<&str> = table.iter().copied().chain(key.split('.')).collect();
         match written.elsewhere(&way) {
@@ -99,7 +99,7 @@ impl Asked<'_> {
     }
 
     /// How long calls wait for a server.
-    pub(super) fn wait(&self) -> Told {
+    pub(super) fn wait(&self) -> ExplainedValue {
         let written = &self.rules.written;
         let at = match written.has(&["reconnect", "wait"]) {
             true => ("config", Some(written.heading(&["reconnect"])), written.line(&["reconnect", "wait"])),
@@ -109,7 +109,7 @@ impl Asked<'_> {
     }
 
     /// A setting of the server.
-    pub(super) fn of_server(&self, key: &'static str, value: Value) -> Told {
+    pub(super) fn of_server(&self, key: &'static str, value: Value) -> ExplainedValue {
         let written = &self.of_server.written;
         let at = match written.has(&[key]) {
             true => ("config", Some(written.heading(&[])), written.line(&[key])),
@@ -119,6 +119,6 @@ impl Asked<'_> {
     }
 }
 
-fn told(key: &'static str, value: Value, (from, place, line): At) -> Told {
-    Told { key, value, from, place, line, ignored: None }
+fn told(key: &'static str, value: Value, (from, place, line): ValueOrigin) -> ExplainedValue {
+    ExplainedValue { key, value, from, place, line, ignored: None }
 }

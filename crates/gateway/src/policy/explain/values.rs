@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use seawall::{
-    BreakerPolicy, Effect, ErrorMode, ErrorPattern, Fallback, Find, HedgePolicy, Jitter, Kind, LoopMode, Policy, Rate,
-    RetryPolicy, Scope, ToolErrors, Transient,
+    BreakerPolicy, Effect, ErrorMatcher, ErrorMode, ErrorPattern, Fallback, HedgePolicy, Jitter, Kind, LoopMode,
+    Policy, Rate, RetryPolicy, Scope, ToolErrors, TransientErrors,
 };
 use serde_json::{Value, json};
 
-use crate::config::layer::{OnAbandon, Own, Rejoining};
+use crate::config::layer::{GatewayPolicy, OnAbandon, Rejoining};
 
 /// The values of a policy. All policies have the same keys in the same order; what is not set is null.
-pub(super) fn of(policy: &Policy, own: &Own) -> Vec<(&'static str, Value)> {
+pub(super) fn of(policy: &Policy, own: &GatewayPolicy) -> Vec<(&'static str, Value)> {
     // Named one by one, so that a policy that gets a value more does not go without it here.
     let Policy {
         kind,
@@ -29,7 +29,8 @@ pub(super) fn of(policy: &Policy, own: &Own) -> Vec<(&'static str, Value)> {
         hedge,
         tool_errors,
     } = policy;
-    let Own { idle_timeout, client_timeout, on_abandon, rejoin, rejoin_after, question_time, max_result } = own;
+    let GatewayPolicy { idle_timeout, client_timeout, on_abandon, rejoin, rejoin_after, question_time, max_result } =
+        own;
     let RetryPolicy { attempts, backoff, .. } = retry;
     let on = |value: fn(&BreakerPolicy) -> Value| breaker.as_ref().map_or(Value::Null, value);
     vec![
@@ -137,13 +138,13 @@ pub(super) fn time(duration: Duration) -> Value {
 fn errors(errors: &ToolErrors) -> Value {
     let pattern = |pattern: &ErrorPattern| {
         let mut written = match &pattern.find {
-            Find::Json(path) => json!({"json": path}),
-            Find::Text(text) => json!({"text": text}),
+            ErrorMatcher::Json(path) => json!({"json": path}),
+            ErrorMatcher::Text(text) => json!({"text": text}),
         };
         match &pattern.transient {
-            Transient::Plain => {}
-            Transient::Saying(words) => written["transient"] = json!(words),
-            Transient::All => written["transient"] = json!(true),
+            TransientErrors::Plain => {}
+            TransientErrors::Saying(words) => written["transient"] = json!(words),
+            TransientErrors::All => written["transient"] = json!(true),
         }
         if pattern.mode == ErrorMode::Count {
             written["mode"] = json!("count");

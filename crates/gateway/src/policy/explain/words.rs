@@ -3,14 +3,14 @@
 use seawall::{Effect, ErrorMode, Fallback, Scope};
 use serde_json::Value;
 
-use super::origin::Traced;
-use super::told::Told;
+use super::origin::TracedPolicy;
+use super::told::ExplainedValue;
 use super::values::spelled;
-use super::{Asked, Explained, show};
+use super::{ExplainQuery, ExplainedTool, show};
 use crate::protocol::limits;
 
 /// One question and its answer.
-pub(super) struct Answer {
+pub(super) struct ExplainedAnswer {
     /// Its name, for programs.
     pub(super) name: &'static str,
     /// The question.
@@ -20,8 +20,12 @@ pub(super) struct Answer {
 }
 
 /// What follows from a policy.
-pub(super) fn answers(asked: &Asked<'_>, traced: &Traced<'_>, explained: &Explained) -> Vec<Answer> {
-    let answer = |name, question, text| Answer { name, question, text };
+pub(super) fn answers(
+    asked: &ExplainQuery<'_>,
+    traced: &TracedPolicy<'_>,
+    explained: &ExplainedTool,
+) -> Vec<ExplainedAnswer> {
+    let answer = |name, question, text| ExplainedAnswer { name, question, text };
     vec![
         answer("repeat", "May a call be repeated?", repeat(asked, traced, explained)),
         answer("failure", "What if it fails?", failure(asked, traced)),
@@ -30,7 +34,7 @@ pub(super) fn answers(asked: &Asked<'_>, traced: &Traced<'_>, explained: &Explai
     ]
 }
 
-fn repeat(asked: &Asked<'_>, traced: &Traced<'_>, explained: &Explained) -> String {
+fn repeat(asked: &ExplainQuery<'_>, traced: &TracedPolicy<'_>, explained: &ExplainedTool) -> String {
     let (policy, attempts) = (&traced.policy, traced.policy.retry.attempts);
     if attempts == 1 {
         return format!("No: it gets one attempt{}.", from(explained, "retry.attempts"));
@@ -70,7 +74,7 @@ fn does(effect: Effect) -> &'static str {
 }
 
 /// What the effect is concluded from, as the end of a sentence.
-fn because(explained: &Explained) -> String {
+fn because(explained: &ExplainedTool) -> String {
     let Some(effect) = explained.value("effect") else { return String::new() };
     let place = effect.place.as_deref().unwrap_or_default();
     match effect.from {
@@ -82,12 +86,12 @@ fn because(explained: &Explained) -> String {
 }
 
 /// Where a value comes from, in brackets.
-fn from(explained: &Explained, key: &str) -> String {
+fn from(explained: &ExplainedTool, key: &str) -> String {
     let told = explained.value(key);
     told.map_or_else(String::new, |told| format!(" ({})", show::origin(told, explained.file.as_deref())))
 }
 
-fn failure(asked: &Asked<'_>, traced: &Traced<'_>) -> String {
+fn failure(asked: &ExplainQuery<'_>, traced: &TracedPolicy<'_>) -> String {
     let policy = &traced.policy;
     let step = |step: &Fallback| match step {
         Fallback::Cached => {
@@ -112,7 +116,7 @@ fn failure(asked: &Asked<'_>, traced: &Traced<'_>) -> String {
     }
 }
 
-fn time(asked: &Asked<'_>, traced: &Traced<'_>, explained: &Explained) -> String {
+fn time(asked: &ExplainQuery<'_>, traced: &TracedPolicy<'_>, explained: &ExplainedTool) -> String {
     let (policy, own) = (&traced.policy, &traced.own);
     let (whole, wait) = (spelled(policy.timeout), spelled(asked.wait.min(policy.timeout)));
     let origin = from(explained, "timeout");
@@ -135,7 +139,7 @@ fn time(asked: &Asked<'_>, traced: &Traced<'_>, explained: &Explained) -> String
     text
 }
 
-fn breaker(asked: &Asked<'_>, traced: &Traced<'_>, explained: &Explained) -> String {
+fn breaker(asked: &ExplainQuery<'_>, traced: &TracedPolicy<'_>, explained: &ExplainedTool) -> String {
     let policy = &traced.policy;
     let number = |key| explained.value(key).and_then(|told| told.value.as_u64()).unwrap_or_default();
     if policy.breaker.is_none() {
@@ -146,7 +150,7 @@ fn breaker(asked: &Asked<'_>, traced: &Traced<'_>, explained: &Explained) -> Str
         Scope::Server => format!(" of all tools of {} that share it", asked.server),
         Scope::Global => " of all tools that share it".to_owned(),
     };
-    let cooldown = explained.value("breaker.cooldown").map_or(&Value::Null, |told: &Told| &told.value);
+    let cooldown = explained.value("breaker.cooldown").map_or(&Value::Null, |told: &ExplainedValue| &told.value);
     let throttling = explained.value("breaker.trip_on_429").is_some_and(|told| told.value == Value::Bool(true));
     let counted =
         if throttling { "Timeouts, lost connections, 5xx and 429" } else { "Timeouts, lost connections and 5xx" };

@@ -7,10 +7,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use seawall::{Backoff, Cause, Env, Failure, Jitter, Queued};
+use seawall::{Backoff, Cause, Env, Failure, Jitter, QueuedWrite};
 use tokio_util::sync::CancellationToken;
 
-use super::{Next, State, Store, Tally, Unkept};
+use super::{ItemState, NextItem, NotDurable, QueueStore, StateCounts};
 
 /// After a failed attempt, and after a failure of the store itself.
 pub(super) const PAUSES: Backoff =
@@ -32,24 +32,24 @@ pub trait Delivery: Send + Sync {
 
     /// Makes one attempt and gives the tool's result as JSON. No retries: they are made here. Whatever it waits for before the
     /// call goes out, it takes its leave after it.
-    fn send(&self, call: Queued, leave: &Leave<'_>) -> impl Future<Output = Result<String, Failure>> + Send;
+    fn send(&self, call: QueuedWrite, leave: &SendPermit<'_>) -> impl Future<Output = Result<String, Failure>> + Send;
 }
 
 /// Leave to send one item. From when it is taken, an attempt that is cut off is in doubt.
-pub struct Leave<'a> {
-    store: &'a Store,
+pub struct SendPermit<'a> {
+    store: &'a QueueStore,
     server: &'a str,
     id: &'a str,
     is_taken: AtomicBool,
     attempts: OnceLock<u32>,
 }
 
-impl Leave<'_> {
+impl SendPermit<'_> {
     /// Marks the item, durably. `false`: it is not its turn any more, and it must not be sent.
     pub async fn take(&self) -> bool {
         self.is_taken.store(true, Ordering::Relaxed);
         match self.store.begin_item(self.server, self.id).await {
-            Ok(Next::Due(_, item)) => self.attempts.set(item.attempts).is_ok(),
+            Ok(NextItem::Due(_, item)) => self.attempts.set(item.attempts).is_ok(),
             _ => false,
         }
     }
@@ -59,8 +59,8 @@ impl Leave<'_> {
 ///
 /// An attempt that is under way then is waited for. If this future is dropped instead, the item stays marked, and the
 /// next one to deliver treats it as after a crash.
-pub async fn deliver(store: &Store, server: &str, to: &impl Delivery, env: &Env, stop: &CancellationToken) {
-    let line = Line { store, server, env, stop };
+pub async fn deliver(store: &QueueStore, server: &str, to: &impl Delivery, env: &Env, stop: &CancellationToken) {
+    let line = ServerQueue { store, server, env, stop };
     let mut changes = store.changes();
     let mut failures = 0;
     while !stop.is_cancelled() {
@@ -84,23 +84,27 @@ fn refused(end: &Result<String, Failure>) -> Option<Duration> {
     Some(failure.retry_after.unwrap_or_default().clamp(PAUSES.base, LONGEST))
 }
 
-struct Line<'a> {
-    store: &'a Store,
+struct ServerQueue<'a> {
+    store: &'a QueueStore,
     server: &'a str,
     env: &'a Env,
     stop: &'a CancellationToken,
 }
 
-impl Line<'_> {
+impl ServerQueue<'_> {
     /// Waits for the next item to be due and its server to be well, and makes one attempt.
-    async fn step(&self, to: &impl Delivery, changes: &mut tokio::sync::watch::Receiver<Tally>) -> Result<(), Unkept> {
+    async fn step(
+        &self,
+        to: &impl Delivery,
+        changes: &mut tokio::sync::watch::Receiver<StateCounts>,
+    ) -> Result<(), NotDurable> {
         let (id, call) = match self.store.peek(self.server).await? {
-            Next::Nothing => {
+            NextItem::Nothing => {
                 self.unless_stopped(changes.changed()).await;
                 return Ok(());
             }
-            Next::Later(wait) => return self.rest(Duration::from_millis(wait), to, changes).await,
-            Next::Due(id, item) => (id, item.call),
+            NextItem::Later(wait) => return self.rest(Duration::from_millis(wait), to, changes).await,
+            NextItem::Due(id, item) => (id, item.call),
         };
         // What is dropped or let in before it is not waited for in its place.
         let ready = async {
@@ -113,7 +117,7 @@ impl Line<'_> {
             return Ok(());
         };
         let (is_taken, attempts) = (AtomicBool::new(false), OnceLock::new());
-        let leave = Leave { store: self.store, server: self.server, id: &id, is_taken, attempts };
+        let leave = SendPermit { store: self.store, server: self.server, id: &id, is_taken, attempts };
         let mut sending = pin!(to.send(call, &leave));
         let end = tokio::select! {
             biased;
@@ -132,7 +136,7 @@ impl Line<'_> {
             }
             // It did not go out. That is a try too, if it is still its turn: the next one comes later.
             (None, None) => match self.store.begin_item(self.server, &id).await? {
-                Next::Due(_, item) => item.attempts,
+                NextItem::Due(_, item) => item.attempts,
                 _ => return Ok(()),
             },
         };
@@ -145,8 +149,8 @@ impl Line<'_> {
         &self,
         wait: Duration,
         to: &impl Delivery,
-        changes: &mut tokio::sync::watch::Receiver<Tally>,
-    ) -> Result<(), Unkept> {
+        changes: &mut tokio::sync::watch::Receiver<StateCounts>,
+    ) -> Result<(), NotDurable> {
         let is_back = async {
             tokio::select! {
                 () = tokio::time::sleep(wait) => false,
@@ -183,9 +187,9 @@ impl Line<'_> {
     async fn tell_if_bad(&self, id: &str) {
         let Ok(Some(item)) = self.store.item(id).await else { return };
         let what = match item.state {
-            State::Dead => format!("is given up: {}", item.note.unwrap_or_default()),
+            ItemState::Dead => format!("is given up: {}", item.note.unwrap_or_default()),
             // What it says is its client's.
-            State::Delivered if item.is_error => "was answered with an error, and is not sent again".to_owned(),
+            ItemState::Delivered if item.is_error => "was answered with an error, and is not sent again".to_owned(),
             _ => return,
         };
         crate::runtime::log::line(&format!("{id} ({} at {}) {what}", item.call.tool, self.server));

@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use seawall::Queued;
+use seawall::QueuedWrite;
 use serde::{Deserialize, Serialize};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
@@ -15,7 +15,7 @@ const NOTE: usize = 1024;
 /// Where a call is on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum ItemState {
     /// It waits for its server.
     Waiting,
     /// An attempt is under way, or was when the gateway stopped.
@@ -28,11 +28,11 @@ pub enum State {
 
 /// A call in the queue. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Item {
+pub struct QueuedItem {
     /// The call itself. Its arguments are forgotten once it is delivered.
-    pub call: Queued,
+    pub call: QueuedWrite,
     /// Where it is on its way.
-    pub state: State,
+    pub state: ItemState,
     /// Attempts that were started.
     pub attempts: u32,
     /// The earliest time of the next attempt, while it waits.
@@ -63,7 +63,7 @@ pub struct Item {
 /// What a list shows of an item, in the words of the admin interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Brief {
+pub struct ItemSummary {
     /// The item's name.
     pub id: String,
     /// The tool to call.
@@ -71,7 +71,7 @@ pub struct Brief {
     /// The server it is for.
     pub server: String,
     /// Where it is on its way.
-    pub state: State,
+    pub state: ItemState,
     /// It was delivered, and answered with an error.
     pub is_error: bool,
     /// Attempts that were started.
@@ -100,17 +100,17 @@ pub struct Brief {
     pub(super) digest: u64,
 }
 
-impl Item {
+impl QueuedItem {
     /// What a list shows of it; `bytes` is its size in the file.
-    pub(super) fn brief(&self, id: u64, bytes: usize) -> Brief {
-        Brief {
+    pub(super) fn brief(&self, id: u64, bytes: usize) -> ItemSummary {
+        ItemSummary {
             id: name(id),
             tool: self.call.tool.clone(),
             server: self.call.server.clone(),
             state: self.state,
             is_error: self.is_error,
             attempts: self.attempts,
-            next_attempt: (self.state == State::Waiting).then_some(self.next_attempt),
+            next_attempt: (self.state == ItemState::Waiting).then_some(self.next_attempt),
             enqueued: self.enqueued,
             may_have_executed: self.may_have_executed,
             last_error: self.note.as_ref().map(|note| note.chars().take(NOTE).collect()),
@@ -172,17 +172,17 @@ mod tests {
 
     #[test]
     fn a_record_that_was_damaged_or_moved_is_not_read() {
-        let call = Queued {
+        let call = QueuedWrite {
             server: "s".into(),
             tool: "t".into(),
             arguments: serde_json::json!({ "a": 1 }),
             caller: String::new(),
             effect: seawall::Effect::Write,
         };
-        let (state, note, outcome) = (State::Waiting, None, None);
+        let (state, note, outcome) = (ItemState::Waiting, None, None);
         let (attempts, next_attempt, enqueued, expires, forgotten) = (0, 1, 2, 3, None);
         let may_have_executed = false;
-        let item = Item {
+        let item = QueuedItem {
             call,
             state,
             attempts,
@@ -198,12 +198,12 @@ mod tests {
             digest: 7,
         };
         let record = item.encode(7).unwrap();
-        assert_eq!(Item::decode(7, &record), Some(item));
-        assert_eq!(Item::decode(8, &record), None);
+        assert_eq!(QueuedItem::decode(7, &record), Some(item));
+        assert_eq!(QueuedItem::decode(8, &record), None);
         for at in 0..record.len() {
             let mut damaged = record.clone();
             damaged[at] ^= 1;
-            assert_eq!(Item::decode(7, &damaged), None, "byte {at}");
+            assert_eq!(QueuedItem::decode(7, &damaged), None, "byte {at}");
         }
     }
 }

@@ -9,39 +9,39 @@
 //! `rules` says what may happen to an item, `page` is one transaction, `book` the commits, `open` the file, `probe` looks at it
 //! from outside, and `deliver` is the way to a server.
 
-mod book;
 mod deliver;
 mod item;
 mod open;
-mod page;
 mod probe;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod transaction;
+mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use seawall::{Clock, Durable, Earlier, Failure, Moment, NotQueued, Promise, Queued};
+use seawall::{Clock, DurableQueue, EarlierWrite, Failure, Moment, NotQueued, Promise, QueuedWrite};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-pub use book::Unkept;
-use book::{Awaited, Book, Job, Opener};
-pub use deliver::{Delivery, Leave, deliver};
-pub use item::{Brief, Item, State, number};
-pub use open::Trouble;
-use page::{Lost, Page};
+pub use deliver::{Delivery, SendPermit, deliver};
+pub use item::{ItemState, ItemSummary, QueuedItem, number};
+pub use open::StoreTrouble;
 pub use probe::probe;
-pub use rules::{Changed, Next};
+pub use rules::{ItemChange, NextItem};
+use transaction::{StoreFailed, Transaction};
+pub use writer::NotDurable;
+use writer::{AwaitedUntil, DatabaseOpener, StoreJob, StoreWriter};
 
 /// Jobs that wait for the writer, and the most that share a commit.
 const JOBS: usize = 256;
 
 /// How much is kept, and for how long. Times are milliseconds.
 #[derive(Clone, Debug)]
-pub struct Bounds {
+pub struct QueueBounds {
     /// Items in all states. Results give way to new calls, what waits or is dead does not.
     pub items: usize,
     /// Bytes of all items.
@@ -58,7 +58,7 @@ pub struct Bounds {
 
 const DAY: u64 = 24 * 60 * 60 * 1000;
 
-impl Default for Bounds {
+impl Default for QueueBounds {
     fn default() -> Self {
         let (items, bytes, outcome_bytes) = (10_000, 256 << 20, 256 << 10);
         Self { items, bytes, waits: DAY, outcome_bytes, outcome_kept: DAY, dead_kept: 7 * DAY }
@@ -67,7 +67,7 @@ impl Default for Bounds {
 
 /// How many items there are in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct StateCounts {
     /// Waiting for their server.
     pub waiting: usize,
     /// Being sent.
@@ -82,57 +82,62 @@ pub struct Tally {
 
 /// The queue. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Store(Arc<Shared>);
+pub struct QueueStore(Arc<StoreShared>);
 
 /// A job, and the wall time at which it was asked for.
-type Timed = (u64, Box<dyn Job>);
+type TimedJob = (u64, Box<dyn StoreJob>);
 
 #[derive(Debug)]
-struct Shared {
+struct StoreShared {
     path: PathBuf,
     /// Taken when the queue is closed.
-    jobs: Mutex<Option<mpsc::Sender<Timed>>>,
+    jobs: Mutex<Option<mpsc::Sender<TimedJob>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
-    changes: watch::Receiver<Tally>,
+    changes: watch::Receiver<StateCounts>,
     /// Until when something of a server waits, or has left lately.
-    awaited: watch::Receiver<Awaited>,
-    wall: Wall,
+    awaited: watch::Receiver<AwaitedUntil>,
+    wall: WallClock,
 }
 
 /// Wall time that does not jump: read once, then moved by the monotonic clock.
 #[derive(Debug)]
-struct Wall {
+struct WallClock {
     clock: Clock,
     began: Moment,
     at: u64,
 }
 
-impl Wall {
+impl WallClock {
     fn now(&self) -> u64 {
         self.at.saturating_add(millis(self.clock.now().since(self.began)))
     }
 }
 
-impl Store {
+impl QueueStore {
     /// Opens the queue below `folder`, and makes both where there is none. `today` is the wall time now.
     ///
     /// Reads the whole file, so it takes as long as that. Must be called within a runtime, which then does the work.
-    pub fn open(folder: &Path, bounds: Bounds, today: SystemTime) -> Result<Self, Trouble> {
+    pub fn open(folder: &Path, bounds: QueueBounds, today: SystemTime) -> Result<Self, StoreTrouble> {
         let below = folder.to_owned();
         Self::with_opener(open::file(folder), Box::new(move || open::database(&below)), bounds, today)
     }
 
-    fn with_opener(path: PathBuf, opener: Opener, bounds: Bounds, today: SystemTime) -> Result<Self, Trouble> {
+    fn with_opener(
+        path: PathBuf,
+        opener: DatabaseOpener,
+        bounds: QueueBounds,
+        today: SystemTime,
+    ) -> Result<Self, StoreTrouble> {
         let at = millis(today.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
-        let book = Book::open(path.clone(), opener, bounds, at)?;
+        let book = StoreWriter::open(path.clone(), opener, bounds, at)?;
         let clock = Clock::tokio();
-        let wall = Wall { began: clock.now(), clock, at };
+        let wall = WallClock { began: clock.now(), clock, at };
         let (jobs, waiting) = mpsc::channel(JOBS);
         let (tell_awaited, awaited) = watch::channel(book.awaited());
         let (tell, changes) = watch::channel(book.tally());
         let writer = tokio::spawn(write(book, waiting, tell, tell_awaited));
         let (jobs, writer) = (Mutex::new(Some(jobs)), Mutex::new(Some(writer)));
-        Ok(Self(Arc::new(Shared { path, jobs, writer, changes, awaited, wall })))
+        Ok(Self(Arc::new(StoreShared { path, jobs, writer, changes, awaited, wall })))
     }
 
     /// The file.
@@ -141,66 +146,76 @@ impl Store {
     }
 
     /// How many items there are in each state, and when that changes.
-    pub fn changes(&self) -> watch::Receiver<Tally> {
+    pub fn changes(&self) -> watch::Receiver<StateCounts> {
         self.0.changes.clone()
     }
 
     /// An item as a whole; `None` if there is none, or no longer.
-    pub async fn item(&self, id: &str) -> Result<Option<Item>, Unkept> {
+    pub async fn item(&self, id: &str) -> Result<Option<QueuedItem>, NotDurable> {
         let Some(id) = item::number(id) else { return Ok(None) };
         self.ask(move |page, _| page.item(id)).await
     }
 
     /// All items, oldest first.
-    pub async fn list(&self) -> Result<Vec<Brief>, Unkept> {
+    pub async fn list(&self) -> Result<Vec<ItemSummary>, NotDurable> {
         self.ask(|page, _| Ok(page.list())).await
     }
 
     /// The oldest `most` items after `after` that are in one of these states, and whether there are more.
-    pub async fn page(&self, after: u64, states: Vec<State>, most: usize) -> Result<(Vec<Brief>, bool), Unkept> {
+    pub async fn page(
+        &self,
+        after: u64,
+        states: Vec<ItemState>,
+        most: usize,
+    ) -> Result<(Vec<ItemSummary>, bool), NotDurable> {
         self.ask(move |page, _| Ok(page.some(after, &states, most))).await
     }
 
     /// Makes an item due now; a dead one waits again, at the place in its line that it had. One that may have been executed,
     /// and where that would do harm, only if it is meant to be sent `even_if_executed`.
-    pub async fn retry(&self, id: &str, even_if_executed: bool) -> Result<Changed, Unkept> {
-        let Some(id) = item::number(id) else { return Ok(Changed::Unknown) };
+    pub async fn retry(&self, id: &str, even_if_executed: bool) -> Result<ItemChange, NotDurable> {
+        let Some(id) = item::number(id) else { return Ok(ItemChange::Unknown) };
         self.ask(move |page, now| page.retry(id, even_if_executed, now)).await
     }
 
     /// Forgets an item, unless it is being sent; one whose client may still read the result only `even_if_delivered`.
-    pub async fn forget(&self, id: &str, even_if_delivered: bool) -> Result<Changed, Unkept> {
-        let Some(id) = item::number(id) else { return Ok(Changed::Unknown) };
+    pub async fn forget(&self, id: &str, even_if_delivered: bool) -> Result<ItemChange, NotDurable> {
+        let Some(id) = item::number(id) else { return Ok(ItemChange::Unknown) };
         self.ask(move |page, _| page.forget(id, even_if_delivered)).await
     }
 
     /// Makes the first item of a server's line due, if it waits for nothing but time.
-    pub async fn hurry(&self, server: &str) -> Result<(), Unkept> {
+    pub async fn hurry(&self, server: &str) -> Result<(), NotDurable> {
         let server = server.to_owned();
         self.ask(move |page, now| page.hurry(&server, now)).await
     }
 
     /// The first item of a server's line, and when it is due.
-    pub async fn peek(&self, server: &str) -> Result<Next, Unkept> {
+    pub async fn peek(&self, server: &str) -> Result<NextItem, NotDurable> {
         let server = server.to_owned();
         self.ask(move |page, now| page.peek(&server, now)).await
     }
 
     /// The first item of a server's line if it is due, durably marked as being sent. For the one who delivers to that server.
-    pub async fn begin(&self, server: &str) -> Result<Next, Unkept> {
+    pub async fn begin(&self, server: &str) -> Result<NextItem, NotDurable> {
         let server = server.to_owned();
         self.ask(move |page, now| page.begin(&server, None, now)).await
     }
 
     /// The same, if it is this one's turn.
-    pub async fn begin_item(&self, server: &str, id: &str) -> Result<Next, Unkept> {
+    pub async fn begin_item(&self, server: &str, id: &str) -> Result<NextItem, NotDurable> {
         let (server, id) = (server.to_owned(), id.to_owned());
         self.ask(move |page, now| page.begin(&server, Some(&id), now)).await
     }
 
     /// Records how an attempt ended: the tool's result as JSON, or the failure and how long to wait after it.
-    pub async fn settle(&self, id: &str, end: Result<String, Failure>, pause: Duration) -> Result<Changed, Unkept> {
-        let Some(id) = item::number(id) else { return Ok(Changed::Unknown) };
+    pub async fn settle(
+        &self,
+        id: &str,
+        end: Result<String, Failure>,
+        pause: Duration,
+    ) -> Result<ItemChange, NotDurable> {
+        let Some(id) = item::number(id) else { return Ok(ItemChange::Unknown) };
         self.ask(move |page, now| page.settle(id, &end, millis(pause), now)).await
     }
 
@@ -216,21 +231,21 @@ impl Store {
     /// Has the writer do `work`; the answer comes when what it changed is durable.
     async fn ask<R: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Page<'_>, u64) -> Result<R, Lost> + Send + 'static,
-    ) -> Result<R, Unkept> {
+        work: impl FnOnce(&mut Transaction<'_>, u64) -> Result<R, StoreFailed> + Send + 'static,
+    ) -> Result<R, NotDurable> {
         self.put(work, false).await
     }
 
     /// The same; `while_wanted`, what nobody waits for any more when its turn comes is not done.
     async fn put<R: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Page<'_>, u64) -> Result<R, Lost> + Send + 'static,
+        work: impl FnOnce(&mut Transaction<'_>, u64) -> Result<R, StoreFailed> + Send + 'static,
         while_wanted: bool,
-    ) -> Result<R, Unkept> {
-        let closed = |is_certain| Unkept { why: "the queue is closed".to_owned(), is_certain };
+    ) -> Result<R, NotDurable> {
+        let closed = |is_certain| NotDurable { why: "the queue is closed".to_owned(), is_certain };
         let now = self.0.wall.now();
         let (tell, answer) = oneshot::channel();
-        let job = Asked { now, while_wanted, work: Some(work), found: None, tell };
+        let job = PendingJob { now, while_wanted, work: Some(work), found: None, tell };
         let jobs = self.0.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(|| closed(true))?;
         jobs.send((now, Box::new(job))).await.map_err(|_| closed(true))?;
         drop(jobs);
@@ -238,29 +253,29 @@ impl Store {
     }
 }
 
-impl Durable for Store {
-    fn enqueue(&self, call: Queued) -> Promise<'_, Result<String, NotQueued>> {
+impl DurableQueue for QueueStore {
+    fn enqueue(&self, call: QueuedWrite) -> Promise<'_, Result<String, NotQueued>> {
         Box::pin(async {
             match self.put(move |page, now| page.enqueue(call, now), true).await {
                 Ok(kept) => kept,
-                Err(Unkept { why, is_certain: true }) => Err(NotQueued::Refused(why)),
-                Err(Unkept { why, is_certain: false }) => Err(NotQueued::Unknown(why)),
+                Err(NotDurable { why, is_certain: true }) => Err(NotQueued::Refused(why)),
+                Err(NotDurable { why, is_certain: false }) => Err(NotQueued::Unknown(why)),
             }
         })
     }
 
-    fn next<'a>(&'a self, server: &'a str) -> Promise<'a, Option<(String, Queued)>> {
+    fn next<'a>(&'a self, server: &'a str) -> Promise<'a, Option<(String, QueuedWrite)>> {
         Box::pin(async move {
             match self.peek(server).await {
-                Ok(Next::Due(id, item)) if item.state == State::Waiting => Some((id, item.call)),
+                Ok(NextItem::Due(id, item)) if item.state == ItemState::Waiting => Some((id, item.call)),
                 _ => None,
             }
         })
     }
 
-    fn find<'a>(&'a self, call: &'a Queued) -> Promise<'a, Result<Option<Earlier>, NotQueued>> {
+    fn find<'a>(&'a self, call: &'a QueuedWrite) -> Promise<'a, Result<Option<EarlierWrite>, NotQueued>> {
         let call = call.clone();
-        let unknown = |Unkept { why, .. }| NotQueued::Unknown(why);
+        let unknown = |NotDurable { why, .. }| NotQueued::Unknown(why);
         Box::pin(async move { self.ask(move |page, now| page.find(&call, now)).await.map_err(unknown) })
     }
 
@@ -270,25 +285,25 @@ impl Durable for Store {
     }
 
     fn remove<'a>(&'a self, id: &'a str) -> Promise<'a, bool> {
-        Box::pin(async move { self.forget(id, true).await.is_ok_and(|changed| changed == Changed::Done) })
+        Box::pin(async move { self.forget(id, true).await.is_ok_and(|changed| changed == ItemChange::Done) })
     }
 }
 
 /// A job whose answer somebody waits for.
-struct Asked<W, R> {
+struct PendingJob<W, R> {
     now: u64,
     while_wanted: bool,
     work: Option<W>,
     found: Option<R>,
-    tell: oneshot::Sender<Result<R, Unkept>>,
+    tell: oneshot::Sender<Result<R, NotDurable>>,
 }
 
-impl<W, R> Job for Asked<W, R>
+impl<W, R> StoreJob for PendingJob<W, R>
 where
-    W: FnOnce(&mut Page<'_>, u64) -> Result<R, Lost> + Send,
+    W: FnOnce(&mut Transaction<'_>, u64) -> Result<R, StoreFailed> + Send,
     R: Send,
 {
-    fn apply(&mut self, page: &mut Page<'_>) -> Result<(), Lost> {
+    fn apply(&mut self, page: &mut Transaction<'_>) -> Result<(), StoreFailed> {
         if self.while_wanted && self.tell.is_closed() {
             return Ok(());
         }
@@ -298,9 +313,9 @@ where
         Ok(())
     }
 
-    fn done(self: Box<Self>, end: Result<(), Unkept>) {
+    fn done(self: Box<Self>, end: Result<(), NotDurable>) {
         let Self { found, tell, .. } = *self;
-        let unasked = || Unkept { why: "the queue is broken".to_owned(), is_certain: true };
+        let unasked = || NotDurable { why: "the queue is broken".to_owned(), is_certain: true };
         // Whoever asked may be gone; what it asked for stays done.
         let _gone = tell.send(end.and_then(|()| found.ok_or_else(unasked)));
     }
@@ -308,10 +323,10 @@ where
 
 /// The one writer. Its work blocks, so it is done beside the runtime's own threads.
 async fn write(
-    mut book: Book,
-    mut jobs: mpsc::Receiver<Timed>,
-    tell: watch::Sender<Tally>,
-    tell_awaited: watch::Sender<Awaited>,
+    mut book: StoreWriter,
+    mut jobs: mpsc::Receiver<TimedJob>,
+    tell: watch::Sender<StateCounts>,
+    tell_awaited: watch::Sender<AwaitedUntil>,
 ) {
     while let Some((mut now, job)) = jobs.recv().await {
         let mut batch = vec![job];

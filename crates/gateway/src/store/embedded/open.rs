@@ -28,7 +28,7 @@ const BEAT: &str = "beat";
 
 /// Why the queue cannot be used. Each names the file and the way out.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum StoreTrouble {
     /// The folder or the file cannot be made, read or written.
     #[error("the queue in {} cannot be used: {why}", path.display())]
     Io {
@@ -77,9 +77,9 @@ const SWEPT: usize = 5;
 const LOST: &str = "calls that wait in it are then never sent, and their results cannot be read";
 
 /// Opens the file below `folder`, and makes both where there is none.
-pub(super) fn database(folder: &Path) -> Result<Database, Trouble> {
+pub(super) fn database(folder: &Path) -> Result<Database, StoreTrouble> {
     let path = file(folder);
-    let io = |error: io::Error| Trouble::Io { path: path.clone(), why: error.to_string() };
+    let io = |error: io::Error| StoreTrouble::Io { path: path.clone(), why: error.to_string() };
     if !path.try_exists().map_err(io)? {
         create(folder, &path)?;
     }
@@ -87,7 +87,7 @@ pub(super) fn database(folder: &Path) -> Result<Database, Trouble> {
     sync(folder).map_err(io)?;
     let file = OpenOptions::new().read(true).write(true).open(&path).map_err(io)?;
     if file.metadata().map_err(io)?.len() == 0 {
-        return Err(Trouble::Damaged { path, why: "it is empty".to_owned() });
+        return Err(StoreTrouble::Damaged { path, why: "it is empty".to_owned() });
     }
     checked(&path, || Builder::new().set_cache_size(CACHE).create_file(file))
 }
@@ -101,7 +101,7 @@ pub(super) fn file(folder: &Path) -> PathBuf {
 pub(super) fn checked(
     path: &Path,
     open: impl FnOnce() -> Result<Database, DatabaseError>,
-) -> Result<Database, Trouble> {
+) -> Result<Database, StoreTrouble> {
     let opened = no_panic(path, || {
         let mut database = open()?;
         database.check_integrity()?;
@@ -111,22 +111,22 @@ pub(super) fn checked(
 }
 
 /// What is thrown by the store below becomes an error: a damaged file is no reason to stop the gateway.
-pub(super) fn no_panic<T>(path: &Path, work: impl FnOnce() -> T) -> Result<T, Trouble> {
+pub(super) fn no_panic<T>(path: &Path, work: impl FnOnce() -> T) -> Result<T, StoreTrouble> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|thrown| {
         let words = thrown.downcast_ref::<String>().map(String::as_str);
         let why = words.or_else(|| thrown.downcast_ref::<&str>().copied()).unwrap_or("reading it failed");
-        Trouble::Damaged { path: path.to_owned(), why: why.lines().next().unwrap_or_default().to_owned() }
+        StoreTrouble::Damaged { path: path.to_owned(), why: why.lines().next().unwrap_or_default().to_owned() }
     })
 }
 
-fn explain(path: &Path, error: DatabaseError) -> Trouble {
+fn explain(path: &Path, error: DatabaseError) -> StoreTrouble {
     let path = path.to_owned();
     match error {
-        DatabaseError::DatabaseAlreadyOpen => Trouble::InUse { path },
+        DatabaseError::DatabaseAlreadyOpen => StoreTrouble::InUse { path },
         DatabaseError::Storage(StorageError::Io(error)) if !tells_of_damage(&error) => {
-            Trouble::Io { path, why: error.to_string() }
+            StoreTrouble::Io { path, why: error.to_string() }
         }
-        other => Trouble::Damaged { path, why: other.to_string() },
+        other => StoreTrouble::Damaged { path, why: other.to_string() },
     }
 }
 
@@ -136,8 +136,8 @@ fn tells_of_damage(error: &io::Error) -> bool {
 }
 
 /// Checks the form of the records.
-pub(super) fn check_schema(path: &Path, write: &WriteTransaction) -> Result<(), Trouble> {
-    let damaged = |why: String| Trouble::Damaged { path: path.to_owned(), why };
+pub(super) fn check_schema(path: &Path, write: &WriteTransaction) -> Result<(), StoreTrouble> {
+    let damaged = |why: String| StoreTrouble::Damaged { path: path.to_owned(), why };
     let names = write.list_tables().map_err(|error| damaged(error.to_string()))?;
     if !names.into_iter().any(|table| redb::TableHandle::name(&table) == "facts") {
         return Err(damaged("it has no schema".to_owned()));
@@ -146,7 +146,7 @@ pub(super) fn check_schema(path: &Path, write: &WriteTransaction) -> Result<(), 
     let schema = redb::ReadableTable::get(&facts, SCHEMA_FACT).map_err(|error| damaged(error.to_string()))?;
     match schema.map(|schema| schema.value()) {
         Some(SCHEMA) => Ok(()),
-        Some(found) => Err(Trouble::Newer { path: path.to_owned(), found }),
+        Some(found) => Err(StoreTrouble::Newer { path: path.to_owned(), found }),
         None => Err(damaged("it has no schema".to_owned())),
     }
 }
@@ -173,8 +173,8 @@ pub(super) fn commit_twice(database: &Database, write: WriteTransaction) -> Resu
     Ok(again.commit()?)
 }
 
-fn create(folder: &Path, path: &Path) -> Result<(), Trouble> {
-    let io = |error: io::Error| Trouble::Io { path: path.to_owned(), why: error.to_string() };
+fn create(folder: &Path, path: &Path) -> Result<(), StoreTrouble> {
+    let io = |error: io::Error| StoreTrouble::Io { path: path.to_owned(), why: error.to_string() };
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io)?;
     sweep(folder);
     // Another process that starts now may sweep our draft away; each does so once.
@@ -195,7 +195,7 @@ fn create(folder: &Path, path: &Path) -> Result<(), Trouble> {
 }
 
 /// Writes the file under another name and gives it its own when it is whole; whether it is there then.
-fn draft(folder: &Path, path: &Path) -> Result<bool, Trouble> {
+fn draft(folder: &Path, path: &Path) -> Result<bool, StoreTrouble> {
     let draft = folder.join(format!("{FILE}.{}.draft", crate::runtime::random::secret()));
     let linked = fill(&draft, path).map(|()| std::fs::hard_link(&draft, path));
     let _gone = std::fs::remove_file(&draft);
@@ -204,7 +204,7 @@ fn draft(folder: &Path, path: &Path) -> Result<bool, Trouble> {
         // Another process was faster; whoever opens it first has it.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(Trouble::Io { path: path.to_owned(), why: error.to_string() }),
+        Err(error) => Err(StoreTrouble::Io { path: path.to_owned(), why: error.to_string() }),
     }
 }
 
@@ -212,8 +212,8 @@ fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-fn fill(draft: &Path, path: &Path) -> Result<(), Trouble> {
-    let io = |why: String| Trouble::Io { path: path.to_owned(), why };
+fn fill(draft: &Path, path: &Path) -> Result<(), StoreTrouble> {
+    let io = |why: String| StoreTrouble::Io { path: path.to_owned(), why };
     let open = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(draft);
     let file = open.map_err(|error| io(error.to_string()))?;
     let database = Builder::new().set_cache_size(CACHE).create_file(file).map_err(|error| io(error.to_string()))?;

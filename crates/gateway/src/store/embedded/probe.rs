@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-use super::open::{Trouble, file};
+use super::open::{StoreTrouble, file};
 
 /// How a database begins.
 const BEGINNING: &[u8] = b"redb\x1a\x0a";
 
 /// The file, if there is one and it can be written; nothing if there is none and it can be made.
-pub fn probe(folder: &Path) -> Result<Option<PathBuf>, Trouble> {
+pub fn probe(folder: &Path) -> Result<Option<PathBuf>, StoreTrouble> {
     let path = file(folder);
-    let io = |error: io::Error| Trouble::Io { path: path.clone(), why: error.to_string() };
+    let io = |error: io::Error| StoreTrouble::Io { path: path.clone(), why: error.to_string() };
     let length = match fs::metadata(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return can_be_made(folder).map(|()| None).map_err(io),
         found => found.map_err(io)?.len(),
@@ -29,7 +29,7 @@ pub fn probe(folder: &Path) -> Result<Option<PathBuf>, Trouble> {
         _ if beginning != BEGINNING => "it is something else",
         _ => return Ok(Some(path)),
     };
-    Err(Trouble::Damaged { path, why: why.to_owned() })
+    Err(StoreTrouble::Damaged { path, why: why.to_owned() })
 }
 
 /// Whether the folder, or the nearest that there is above it, takes new files.

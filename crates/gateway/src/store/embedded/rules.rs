@@ -1,51 +1,51 @@
 //! Decides what may happen to an item: how it comes, waits, is sent, ends and is forgotten.
 
-use seawall::{Cause, Disposition, Effect, Failure, NotQueued, Queued, Sent};
+use seawall::{Cause, Disposition, Effect, Failure, NotQueued, QueuedWrite, Sent};
 
-use super::item::{Brief, Item, State, digest, name};
-use super::page::{Lost, Page};
-use crate::protocol::edit::Object;
+use super::item::{ItemState, ItemSummary, QueuedItem, digest, name};
+use super::transaction::{StoreFailed, Transaction};
+use crate::protocol::edit::JsonObject;
 
 /// How much a clock may be set back, in milliseconds, before times are not believed any more.
 const CLOCK_SLACK: u64 = 60_000;
 
 /// What a server's line holds next.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Next {
+pub enum NextItem {
     /// Nothing waits.
     Nothing,
     /// The first item is not due before this many milliseconds.
     Later(u64),
     /// The first item, marked as being delivered where that was asked for.
-    Due(String, Box<Item>),
+    Due(String, Box<QueuedItem>),
 }
 
 /// What became of a wish to change an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Changed {
+pub enum ItemChange {
     /// It is done.
     Done,
     /// There is no such item.
     Unknown,
     /// An item in this state does not allow it.
-    NotNow(State),
+    NotNow(ItemState),
     /// It was delivered already, and answered with an error.
     WentWrong,
     /// It may have been executed, and whoever wants it sent again has not said that this is meant.
     InDoubt,
 }
 
-impl Page<'_> {
+impl Transaction<'_> {
     /// Keeps a new call, if there is room for it.
-    pub(super) fn enqueue(&mut self, call: Queued, now: u64) -> Result<Result<String, NotQueued>, Lost> {
+    pub(super) fn enqueue(&mut self, call: QueuedWrite, now: u64) -> Result<Result<String, NotQueued>, StoreFailed> {
         if call.effect == Effect::Destructive {
             return Ok(Err(NotQueued::Refused("what destroys something is not done later".to_owned())));
         }
         let id = self.known.last_id + 1;
-        let item = Item {
+        let item = QueuedItem {
             digest: digest(&call.arguments),
             call,
-            state: State::Waiting,
+            state: ItemState::Waiting,
             attempts: 0,
             next_attempt: now,
             enqueued: now,
@@ -57,7 +57,7 @@ impl Page<'_> {
             is_error: false,
             ended: None,
         };
-        let size = item.encode(id).map_err(|error| Lost(error.to_string()))?.len();
+        let size = item.encode(id).map_err(|error| StoreFailed(error.to_string()))?.len();
         if let Err(refused) = self.make_room(size)? {
             return Ok(Err(refused));
         }
@@ -67,21 +67,21 @@ impl Page<'_> {
     }
 
     /// The first item of a server's line.
-    pub(super) fn peek(&mut self, server: &str, now: u64) -> Result<Next, Lost> {
-        let Some((id, brief)) = self.head(server) else { return Ok(Next::Nothing) };
+    pub(super) fn peek(&mut self, server: &str, now: u64) -> Result<NextItem, StoreFailed> {
+        let Some((id, brief)) = self.head(server) else { return Ok(NextItem::Nothing) };
         let wait = brief.next_attempt.unwrap_or(now).saturating_sub(now);
         if wait > 0 {
-            return Ok(Next::Later(wait));
+            return Ok(NextItem::Later(wait));
         }
-        Ok(Next::Due(name(id), Box::new(self.read(id)?)))
+        Ok(NextItem::Due(name(id), Box::new(self.read(id)?)))
     }
 
     /// Makes the first item of a server's line due.
-    pub(super) fn hurry(&mut self, server: &str, now: u64) -> Result<(), Lost> {
+    pub(super) fn hurry(&mut self, server: &str, now: u64) -> Result<(), StoreFailed> {
         match self.head(server) {
             Some((id, brief)) if brief.next_attempt.is_some_and(|due| due > now) => {
                 let item = self.read(id)?;
-                self.write(id, &Item { next_attempt: now, ..item })
+                self.write(id, &QueuedItem { next_attempt: now, ..item })
             }
             _ => Ok(()),
         }
@@ -90,22 +90,22 @@ impl Page<'_> {
     /// The first item of a server's line, marked as being delivered; if it is `only` this one, where one is named.
     ///
     /// One that is marked already was being sent by somebody who is gone.
-    pub(super) fn begin(&mut self, server: &str, only: Option<&str>, now: u64) -> Result<Next, Lost> {
+    pub(super) fn begin(&mut self, server: &str, only: Option<&str>, now: u64) -> Result<NextItem, StoreFailed> {
         loop {
-            let Some((id, brief)) = self.head(server) else { return Ok(Next::Nothing) };
-            if brief.state == State::Delivering {
+            let Some((id, brief)) = self.head(server) else { return Ok(NextItem::Nothing) };
+            if brief.state == ItemState::Delivering {
                 self.interrupted(id, "its delivery was cut off", now)?;
                 continue;
             }
             let next = self.peek(server, now)?;
-            let Next::Due(name, mut item) = next else { return Ok(next) };
+            let NextItem::Due(name, mut item) = next else { return Ok(next) };
             if only.is_some_and(|only| only != name) {
-                return Ok(Next::Nothing);
+                return Ok(NextItem::Nothing);
             }
-            item.state = State::Delivering;
+            item.state = ItemState::Delivering;
             item.attempts = item.attempts.saturating_add(1);
             self.write(id, &item)?;
-            return Ok(Next::Due(name, item));
+            return Ok(NextItem::Due(name, item));
         }
     }
 
@@ -116,11 +116,11 @@ impl Page<'_> {
         end: &Result<String, Failure>,
         pause: u64,
         now: u64,
-    ) -> Result<Changed, Lost> {
+    ) -> Result<ItemChange, StoreFailed> {
         match self.state(id) {
-            None => return Ok(Changed::Unknown),
-            Some(State::Delivering) => {}
-            Some(other) => return Ok(Changed::NotNow(other)),
+            None => return Ok(ItemChange::Unknown),
+            Some(ItemState::Delivering) => {}
+            Some(other) => return Ok(ItemChange::NotNow(other)),
         }
         let mut item = self.read(id)?;
         match end {
@@ -129,7 +129,7 @@ impl Page<'_> {
                 item.may_have_executed |= failure.may_have_executed(item.call.effect);
                 item.note = Some(failure.message.clone());
                 if may_go_on(failure, item.call.effect) {
-                    item.state = State::Waiting;
+                    item.state = ItemState::Waiting;
                     item.next_attempt = now.saturating_add(pause);
                 } else {
                     self.bury(&mut item, &failure.message, now);
@@ -137,60 +137,60 @@ impl Page<'_> {
             }
         }
         self.write(id, &item)?;
-        Ok(Changed::Done)
+        Ok(ItemChange::Done)
     }
 
     /// Makes an item due now; a dead one waits again, at the place in its line that it had. One that may have been executed,
     /// and where that would do harm, only if it is meant to be sent `even_if_executed`.
-    pub(super) fn retry(&mut self, id: u64, even_if_executed: bool, now: u64) -> Result<Changed, Lost> {
+    pub(super) fn retry(&mut self, id: u64, even_if_executed: bool, now: u64) -> Result<ItemChange, StoreFailed> {
         match self.state(id) {
-            None => return Ok(Changed::Unknown),
-            Some(State::Waiting | State::Dead) => {}
+            None => return Ok(ItemChange::Unknown),
+            Some(ItemState::Waiting | ItemState::Dead) => {}
             Some(_) => return Ok(self.not_now(id)),
         }
         let mut item = self.read(id)?;
         let does_harm = item.may_have_executed && !item.call.effect.is_replayable();
-        if item.state == State::Dead && does_harm && !even_if_executed {
-            return Ok(Changed::InDoubt);
+        if item.state == ItemState::Dead && does_harm && !even_if_executed {
+            return Ok(ItemChange::InDoubt);
         }
-        item.state = State::Waiting;
+        item.state = ItemState::Waiting;
         item.next_attempt = now;
         item.expires = now.saturating_add(self.bounds.waits);
         (item.forgotten, item.ended) = (None, None);
         self.write(id, &item)?;
-        Ok(Changed::Done)
+        Ok(ItemChange::Done)
     }
 
     /// Forgets an item, unless it is being sent; one whose client may still read the result only `even_if_delivered`.
-    pub(super) fn forget(&mut self, id: u64, even_if_delivered: bool) -> Result<Changed, Lost> {
+    pub(super) fn forget(&mut self, id: u64, even_if_delivered: bool) -> Result<ItemChange, StoreFailed> {
         match self.state(id) {
-            None => Ok(Changed::Unknown),
-            Some(State::Waiting | State::Dead) => self.remove(id).map(|()| Changed::Done),
-            Some(State::Delivered) if even_if_delivered => self.remove(id).map(|()| Changed::Done),
+            None => Ok(ItemChange::Unknown),
+            Some(ItemState::Waiting | ItemState::Dead) => self.remove(id).map(|()| ItemChange::Done),
+            Some(ItemState::Delivered) if even_if_delivered => self.remove(id).map(|()| ItemChange::Done),
             Some(_) => Ok(self.not_now(id)),
         }
     }
 
     /// Why nothing is changed about an item.
-    fn not_now(&self, id: u64) -> Changed {
+    fn not_now(&self, id: u64) -> ItemChange {
         match self.known.items.get(&id) {
-            None => Changed::Unknown,
-            Some(brief) if brief.is_error => Changed::WentWrong,
-            Some(brief) => Changed::NotNow(brief.state),
+            None => ItemChange::Unknown,
+            Some(brief) if brief.is_error => ItemChange::WentWrong,
+            Some(brief) => ItemChange::NotNow(brief.state),
         }
     }
 
     /// Ends the wait of what waited too long, and forgets what was kept long enough.
-    pub(super) fn sweep(&mut self, now: u64) -> Result<(), Lost> {
-        let due = |brief: &Brief| match brief.state {
-            State::Waiting => brief.expires <= now,
-            State::Delivering => false,
-            State::Delivered | State::Dead => brief.forgotten.is_some_and(|end| end <= now),
+    pub(super) fn sweep(&mut self, now: u64) -> Result<(), StoreFailed> {
+        let due = |brief: &ItemSummary| match brief.state {
+            ItemState::Waiting => brief.expires <= now,
+            ItemState::Delivering => false,
+            ItemState::Delivered | ItemState::Dead => brief.forgotten.is_some_and(|end| end <= now),
         };
-        let due: Vec<(u64, State)> =
+        let due: Vec<(u64, ItemState)> =
             self.known.items.iter().filter(|(_, brief)| due(brief)).map(|(id, brief)| (*id, brief.state)).collect();
         for (id, state) in due {
-            if state != State::Waiting {
+            if state != ItemState::Waiting {
                 self.remove(id)?;
                 continue;
             }
@@ -203,12 +203,15 @@ impl Page<'_> {
     }
 
     /// After a start: settles every attempt that was under way when the gateway stopped.
-    pub(super) fn after_start(&mut self, now: u64) -> Result<(), Lost> {
-        let open =
-            self.known.items.iter().filter(|(_, brief)| matches!(brief.state, State::Waiting | State::Delivering));
-        let open: Vec<(u64, State, u64)> = open.map(|(id, brief)| (*id, brief.state, brief.enqueued)).collect();
+    pub(super) fn after_start(&mut self, now: u64) -> Result<(), StoreFailed> {
+        let open = self
+            .known
+            .items
+            .iter()
+            .filter(|(_, brief)| matches!(brief.state, ItemState::Waiting | ItemState::Delivering));
+        let open: Vec<(u64, ItemState, u64)> = open.map(|(id, brief)| (*id, brief.state, brief.enqueued)).collect();
         for (id, state, enqueued) in open {
-            if state == State::Delivering {
+            if state == ItemState::Delivering {
                 self.interrupted(id, "the gateway stopped", now)?;
             }
             // The clock was set back since: its times mean nothing any more.
@@ -222,24 +225,24 @@ impl Page<'_> {
     }
 
     /// An attempt ended without anybody to tell how.
-    fn interrupted(&mut self, id: u64, how: &str, now: u64) -> Result<(), Lost> {
+    fn interrupted(&mut self, id: u64, how: &str, now: u64) -> Result<(), StoreFailed> {
         let mut item = self.read(id)?;
         item.may_have_executed = item.call.effect != Effect::ReadOnly;
         if item.call.effect.is_replayable() {
-            item.state = State::Waiting;
+            item.state = ItemState::Waiting;
             item.next_attempt = now;
             item.note = Some(format!("{how} during an attempt"));
         } else {
-            self.end(&mut item, State::Dead, now);
+            self.end(&mut item, ItemState::Dead, now);
             item.note = Some(format!("may have been executed when {how}"));
         }
         self.write(id, &item)
     }
 
-    fn deliver(&self, item: &mut Item, outcome: &str, now: u64) {
-        self.end(item, State::Delivered, now);
+    fn deliver(&self, item: &mut QueuedItem, outcome: &str, now: u64) {
+        self.end(item, ItemState::Delivered, now);
         item.call.arguments = serde_json::Value::Null;
-        item.is_error = Object::of(outcome.as_bytes()).get("isError") == Some(b"true");
+        item.is_error = JsonObject::of(outcome.as_bytes()).get("isError") == Some(b"true");
         if outcome.len() > self.bounds.outcome_bytes {
             item.note = Some(format!("executed; its result of {} bytes is too large to keep", outcome.len()));
         } else {
@@ -248,14 +251,14 @@ impl Page<'_> {
         }
     }
 
-    fn bury(&self, item: &mut Item, why: &str, now: u64) {
+    fn bury(&self, item: &mut QueuedItem, why: &str, now: u64) {
         let fate = if item.may_have_executed { "may have been executed" } else { "was not executed" };
-        self.end(item, State::Dead, now);
+        self.end(item, ItemState::Dead, now);
         item.note = Some(format!("{fate}: {why}"));
     }
 
-    fn end(&self, item: &mut Item, state: State, now: u64) {
-        let kept = if state == State::Delivered { self.bounds.outcome_kept } else { self.bounds.dead_kept };
+    fn end(&self, item: &mut QueuedItem, state: ItemState, now: u64) {
+        let kept = if state == ItemState::Delivered { self.bounds.outcome_kept } else { self.bounds.dead_kept };
         item.state = state;
         (item.ended, item.forgotten) = (Some(now), Some(now.saturating_add(kept)));
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::slots::{EXTENSION, SLOT, SLOTS, Slot, age, now, wipe};
+use super::slots::{EXTENSION, JournalSlot, SLOT, SLOTS, age, now, wipe};
 
 /// Files that are read, the newest first.
 const FILES: usize = 64;
@@ -30,7 +30,7 @@ impl LeftWrite {
         let slot = (self.call == call).then(|| self.slot())??;
         if slot.left == 0 && is_dead(&self.file) {
             // From now on, for all who ask.
-            let _for_us_only = Slot { left: now(), ..slot }.write(&self.file, self.place);
+            let _for_us_only = JournalSlot { left: now(), ..slot }.write(&self.file, self.place);
             return Some((age(slot.at), Duration::ZERO));
         }
         (slot.left != 0).then(|| (age(slot.at), age(slot.left)))
@@ -44,8 +44,8 @@ impl LeftWrite {
     }
 
     /// What stands there now.
-    fn slot(&self) -> Option<Slot> {
-        Slot::read(&self.file, self.place).filter(|slot| slot.call == self.call)
+    fn slot(&self) -> Option<JournalSlot> {
+        JournalSlot::read(&self.file, self.place).filter(|slot| slot.call == self.call)
     }
 }
 
@@ -95,7 +95,7 @@ fn read(file: &Arc<File>) -> Vec<LeftWrite> {
     let mut bytes = vec![0; size.min(SLOTS * SLOT)];
     let length = file.read_at(&mut bytes, 0).unwrap_or(0);
     let slots = bytes[..length].as_chunks::<SLOT>().0.iter().enumerate();
-    let noted = slots.filter_map(|(place, bytes)| Some((place, Slot::parse(bytes)?)));
+    let noted = slots.filter_map(|(place, bytes)| Some((place, JournalSlot::parse(bytes)?)));
     let recent = noted.filter(|(_, slot)| age(slot.at) < LONGEST);
     let left = recent
         .map(|(place, slot)| (LeftWrite { file: Arc::clone(file), place, call: slot.call, who: slot.who }, slot.left));

@@ -24,7 +24,7 @@ use seawall::{Keys, Rejoin};
 use serde_json::Value;
 
 use self::left::LeftWrite;
-use self::slots::{Slot, Slots};
+use self::slots::{JournalSlot, JournalSlots};
 use crate::protocol::hash::key;
 use crate::runtime::log;
 
@@ -38,10 +38,10 @@ pub struct Journal(OnceLock<OpenJournal>);
 #[derive(Debug)]
 struct OpenJournal {
     folder: PathBuf,
-    own: Slots,
+    own: JournalSlots,
     /// Which processes may be at this place, and what else decides what their servers show.
     place: JournalPlace,
-    seen: Mutex<Seen>,
+    seen: Mutex<SeenWrites>,
 }
 
 /// Which processes may be at a place at the same time.
@@ -55,7 +55,7 @@ pub enum JournalPlace {
 
 /// What others had noted when it was last looked, and when the folder had changed by then, if that says all.
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenWrites {
     left: Arc<[LeftWrite]>,
     changed: Option<SystemTime>,
 }
@@ -63,9 +63,9 @@ struct Seen {
 impl OpenJournal {
     fn new(folder: &Path, place: JournalPlace) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let own = Slots::new(folder)?;
+        let own = JournalSlots::new(folder)?;
         let (_, left) = left::find(folder, own.path())?;
-        let seen = Mutex::new(Seen { left: left.into(), changed: None });
+        let seen = Mutex::new(SeenWrites { left: left.into(), changed: None });
         Ok(Self { folder: folder.to_owned(), own, place, seen })
     }
 
@@ -80,7 +80,7 @@ impl OpenJournal {
         if changed.is_none() || seen.changed != changed {
             let (living, left) = left::find(&self.folder, self.own.path()).unwrap_or_default();
             let is_settled = |at: &SystemTime| at.elapsed().is_ok_and(|age| age > SETTLED);
-            *seen = Seen { left: left.into(), changed: changed.filter(|at| living == 0 && is_settled(at)) };
+            *seen = SeenWrites { left: left.into(), changed: changed.filter(|at| living == 0 && is_settled(at)) };
         }
         Arc::clone(&seen.left)
     }
@@ -174,7 +174,7 @@ impl JournaledWrite {
     /// It is about to be sent.
     pub fn begin(&self) {
         if let Some(open) = self.journal.0.get().filter(|_| !self.is_noted()) {
-            self.number.store(open.own.note(Slot::new(self.call, self.who), self.patience), Ordering::Relaxed);
+            self.number.store(open.own.note(JournalSlot::new(self.call, self.who), self.patience), Ordering::Relaxed);
         }
     }
 

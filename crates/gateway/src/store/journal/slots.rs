@@ -23,7 +23,7 @@ pub(super) const EXTENSION: &str = "slots";
 
 /// What is noted of one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slot {
+pub(super) struct JournalSlot {
     /// Which call of which caller.
     pub(super) call: u128,
     /// Whose look at which server shows what became of it.
@@ -34,7 +34,7 @@ pub(super) struct Slot {
     pub(super) left: u64,
 }
 
-impl Slot {
+impl JournalSlot {
     /// A write that is sent now.
     pub(super) fn new(call: u128, who: u128) -> Self {
         Self { call, who, at: now(), left: 0 }
@@ -70,15 +70,15 @@ pub(super) fn wipe(file: &File, place: usize) -> io::Result<()> {
 
 /// The slots of this process.
 #[derive(Debug)]
-pub(super) struct Slots {
+pub(super) struct JournalSlots {
     path: PathBuf,
     /// Locked while the process lives, by which others know that.
     file: File,
-    used: Mutex<Used>,
+    used: Mutex<UsedSlots>,
 }
 
 #[derive(Debug, Default)]
-struct Used {
+struct UsedSlots {
     writes: HashMap<u128, NotedWrite>,
     free: Vec<usize>,
     end: usize,
@@ -92,14 +92,14 @@ struct NotedWrite {
     /// The how-manyth: the same call may be made again before the end of the first was told.
     number: u64,
     place: usize,
-    slot: Slot,
+    slot: JournalSlot,
     /// How soon after it was sent nobody gives up.
     patience: Duration,
     /// It has ended, and nobody knows whether it was executed.
     is_uncertain: bool,
 }
 
-impl Slots {
+impl JournalSlots {
     pub(super) fn new(folder: &Path) -> io::Result<Self> {
         let draft = folder.join(secret());
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&draft)?;
@@ -119,7 +119,7 @@ impl Slots {
     }
 
     /// Notes a write; gives its number.
-    pub(super) fn note(&self, slot: Slot, patience: Duration) -> u64 {
+    pub(super) fn note(&self, slot: JournalSlot, patience: Duration) -> u64 {
         let mut used = self.lock();
         used.count += 1;
         let number = used.count;
@@ -171,14 +171,14 @@ impl Slots {
     /// and read.
     pub(super) fn leave(&self) {
         let mut used = self.lock();
-        let Used { writes, is_broken, .. } = &mut *used;
+        let UsedSlots { writes, is_broken, .. } = &mut *used;
         for write in writes.values_mut().filter(|write| age(write.slot.at) >= SCRIPT.min(write.patience)) {
             write.slot.left = now();
             *is_broken |= write.slot.write(&self.file, write.place).is_err();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Used> {
+    fn lock(&self) -> MutexGuard<'_, UsedSlots> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -188,7 +188,7 @@ impl Slots {
     }
 }
 
-impl Used {
+impl UsedSlots {
     /// A place for a call: the one it has, a free one, a new one, or that of the oldest.
     fn place(&mut self, call: u128) -> usize {
         if let Some(write) = self.writes.get(&call) {

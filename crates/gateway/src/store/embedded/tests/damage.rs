@@ -2,13 +2,13 @@
 
 use std::fs;
 
-use seawall::Durable;
+use seawall::DurableQueue;
 
 use super::*;
-use crate::store::embedded::{Brief, State};
+use crate::store::embedded::{ItemState, ItemSummary};
 
 /// A small queue as a crash leaves it, and as a proper end does; with what it holds.
-async fn samples() -> [(Vec<u8>, Vec<Brief>); 2] {
+async fn samples() -> [(Vec<u8>, Vec<ItemSummary>); 2] {
     let folder = tempfile::TempDir::new().unwrap();
     let store = open(folder.path()).unwrap();
     for n in 0..12 {
@@ -30,7 +30,7 @@ fn step(usual: usize) -> usize {
 }
 
 /// Opens a file with these bytes: a clean error, or everything it held.
-async fn all_or_error(bytes: &[u8], held: &[Brief], what: &str) -> bool {
+async fn all_or_error(bytes: &[u8], held: &[ItemSummary], what: &str) -> bool {
     let folder = fast_folder();
     let path = folder.path().join("queue.redb");
     fs::write(&path, bytes).unwrap();
@@ -39,7 +39,7 @@ async fn all_or_error(bytes: &[u8], held: &[Brief], what: &str) -> bool {
             assert_eq!(store.list().await.unwrap(), held, "{what}: something is missing, and nobody was told");
             for brief in held {
                 let item = store.item(&brief.id).await.unwrap().unwrap();
-                assert_eq!(item.state, State::Waiting, "{what}");
+                assert_eq!(item.state, ItemState::Waiting, "{what}");
             }
             store.enqueue(write(99)).await.unwrap_or_else(|error| panic!("{what}: {error}"));
             store.close().await;
@@ -47,7 +47,7 @@ async fn all_or_error(bytes: &[u8], held: &[Brief], what: &str) -> bool {
         }
         Err(trouble) => {
             let words = trouble.to_string();
-            assert!(matches!(trouble, Trouble::Damaged { .. }), "{what}: {words}");
+            assert!(matches!(trouble, StoreTrouble::Damaged { .. }), "{what}: {words}");
             assert!(words.contains(path.to_str().unwrap()) && words.contains("move the file away"), "{words}");
             assert_eq!(fs::metadata(&path).unwrap().len(), bytes.len() as u64, "{what}: the file is left as it is");
             false
@@ -94,10 +94,10 @@ async fn a_foreign_file_is_an_error_that_names_it_and_the_way_out() {
     }
     let folder = tempfile::TempDir::new().unwrap();
     fs::create_dir(folder.path().join("queue.redb")).unwrap();
-    assert!(matches!(open(folder.path()), Err(Trouble::Io { .. })));
+    assert!(matches!(open(folder.path()), Err(StoreTrouble::Io { .. })));
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
-    assert!(matches!(open(&file), Err(Trouble::Io { .. })));
+    assert!(matches!(open(&file), Err(StoreTrouble::Io { .. })));
 }
 
 #[tokio::test]

@@ -4,16 +4,16 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use seawall::{Cause, Disposition, Durable, Env, Failure, Rng, Sent};
+use seawall::{Cause, Disposition, DurableQueue, Env, Failure, Rng, Sent};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::store::embedded::{Delivery, Leave, State, Tally, deliver};
+use crate::store::embedded::{Delivery, ItemState, SendPermit, StateCounts, deliver};
 
 /// A server that answers as it is told, and keeps a ledger of what it executed and when.
-struct Server {
+struct LedgerServer {
     is_well: watch::Sender<bool>,
     /// How the next attempts end; then they work.
     ends: Mutex<VecDeque<Failure>>,
@@ -25,7 +25,7 @@ struct Server {
     ledger: Mutex<Vec<(u64, u64)>>,
 }
 
-impl Server {
+impl LedgerServer {
     fn new(is_well: bool, ends: impl IntoIterator<Item = Failure>) -> Self {
         Self {
             is_well: watch::Sender::new(is_well),
@@ -46,7 +46,7 @@ impl Server {
     }
 }
 
-impl Delivery for Server {
+impl Delivery for LedgerServer {
     type Turn = ();
 
     async fn ready(&self, _: &str) {
@@ -60,7 +60,7 @@ impl Delivery for Server {
         is_well.wait_for(|is_well| *is_well).await.map(drop).unwrap();
     }
 
-    async fn send(&self, call: Queued, leave: &Leave<'_>) -> Result<String, Failure> {
+    async fn send(&self, call: QueuedWrite, leave: &SendPermit<'_>) -> Result<String, Failure> {
         if self.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
             return Err(Failure::local(Cause::CircuitOpen, Some(Duration::from_millis(300)), "few may pass"));
         }
@@ -90,7 +90,7 @@ fn env() -> Env {
 }
 
 /// Delivers until the queue looks as wanted.
-async fn deliver_until(store: &Store, server: &Server, is_there: impl FnMut(&Tally) -> bool) {
+async fn deliver_until(store: &QueueStore, server: &LedgerServer, is_there: impl FnMut(&StateCounts) -> bool) {
     let (env, stop) = (env(), CancellationToken::new());
     let mut changes = store.changes();
     let seen = async {
@@ -101,11 +101,11 @@ async fn deliver_until(store: &Store, server: &Server, is_there: impl FnMut(&Tal
     tokio::time::timeout(Duration::from_secs(100_000), both).await.expect("it never came to that");
 }
 
-fn all_done(tally: &Tally) -> bool {
+fn all_done(tally: &StateCounts) -> bool {
     tally.waiting + tally.delivering == 0
 }
 
-async fn note(store: &Store, id: &str) -> (State, String) {
+async fn note(store: &QueueStore, id: &str) -> (ItemState, String) {
     let item = store.item(id).await.unwrap().unwrap();
     (item.state, item.note.unwrap_or_default())
 }
@@ -118,7 +118,7 @@ async fn calls_leave_in_order_when_their_server_is_well_and_their_results_can_be
         store.enqueue(write(n)).await.unwrap();
         store.enqueue(call("b", 100 + n, Effect::Write)).await.unwrap();
     }
-    let server = Server::new(false, []);
+    let server = LedgerServer::new(false, []);
     let well = async {
         tokio::time::sleep(Duration::from_secs(40)).await;
         server.is_well.send_replace(true);
@@ -128,7 +128,7 @@ async fn calls_leave_in_order_when_their_server_is_well_and_their_results_can_be
     assert_eq!(server.executed(), [1, 2, 3, 4, 5], "and nothing of the other server");
     assert_eq!(server.times(), [40; 5]);
     let item = store.item("q3").await.unwrap().unwrap();
-    assert_eq!((item.state, item.attempts, item.outcome.as_deref()), (State::Delivered, 1, Some(r#"{"done":2}"#)));
+    assert_eq!((item.state, item.attempts, item.outcome.as_deref()), (ItemState::Delivered, 1, Some(r#"{"done":2}"#)));
     assert_eq!(store.changes().borrow().waiting, 5);
 }
 
@@ -141,7 +141,7 @@ async fn a_call_that_was_not_executed_waits_longer_each_time_and_holds_its_line(
     }
     let open_breaker = Failure::local(Cause::CircuitOpen, None, "open");
     let busy = Failure { retry_after: Some(Duration::from_secs(30)), ..never() };
-    let server = Server::new(true, [never(), never(), open_breaker, busy]);
+    let server = LedgerServer::new(true, [never(), never(), open_breaker, busy]);
     deliver_until(&store, &server, all_done).await;
 
     assert_eq!(server.executed(), [1, 2]);
@@ -156,11 +156,11 @@ async fn what_a_breaker_refuses_stays_as_it_is_and_is_no_attempt() {
     for n in 1..=2 {
         store.enqueue(write(n)).await.unwrap();
     }
-    let server = Server { refusals: AtomicU32::new(9), ..Server::new(true, []) };
+    let server = LedgerServer { refusals: AtomicU32::new(9), ..LedgerServer::new(true, []) };
     let looked = async {
         tokio::time::sleep(Duration::from_millis(8500)).await;
         let item = store.item("q1").await.unwrap().unwrap();
-        assert_eq!((item.state, item.attempts, item.note), (State::Waiting, 0, None));
+        assert_eq!((item.state, item.attempts, item.note), (ItemState::Waiting, 0, None));
     };
     tokio::join!(looked, deliver_until(&store, &server, all_done));
 
@@ -171,7 +171,7 @@ async fn what_a_breaker_refuses_stays_as_it_is_and_is_no_attempt() {
     );
     for id in ["q1", "q2"] {
         let item = store.item(id).await.unwrap().unwrap();
-        assert_eq!((item.state, item.attempts), (State::Delivered, 1));
+        assert_eq!((item.state, item.attempts), (ItemState::Delivered, 1));
     }
 }
 
@@ -183,36 +183,36 @@ async fn what_may_have_been_executed_is_sent_again_only_if_that_is_harmless() {
     store.enqueue(call("a", 2, Effect::Idempotent)).await.unwrap();
     let refused = Failure { disposition: Disposition::Denied, ..Failure::local(Cause::Denied, None, "no") };
     store.enqueue(write(3)).await.unwrap();
-    let server = Server::new(true, [maybe(), maybe(), maybe()]);
+    let server = LedgerServer::new(true, [maybe(), maybe(), maybe()]);
     deliver_until(&store, &server, all_done).await;
 
     assert_eq!(server.executed(), [1, 2, 2, 2, 3]);
-    assert_eq!(note(&store, "q1").await, (State::Dead, "may have been executed: connection lost".to_owned()));
-    assert_eq!(note(&store, "q2").await.0, State::Delivered);
+    assert_eq!(note(&store, "q1").await, (ItemState::Dead, "may have been executed: connection lost".to_owned()));
+    assert_eq!(note(&store, "q2").await.0, ItemState::Delivered);
 
     store.enqueue(call("a", 4, Effect::Idempotent)).await.unwrap();
-    let server = Server::new(true, [refused]);
+    let server = LedgerServer::new(true, [refused]);
     deliver_until(&store, &server, |tally| tally.dead == 2).await;
-    assert_eq!(note(&store, "q4").await, (State::Dead, "was not executed: no".to_owned()));
+    assert_eq!(note(&store, "q4").await, (ItemState::Dead, "was not executed: no".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_waits_too_long_is_dead_and_what_is_done_is_forgotten_a_day_later() {
     let folder = tempfile::TempDir::new().unwrap();
-    let bounds = Bounds { waits: 600_000, ..Bounds::default() };
-    let store = Store::open(folder.path(), bounds, today()).unwrap();
+    let bounds = QueueBounds { waits: 600_000, ..QueueBounds::default() };
+    let store = QueueStore::open(folder.path(), bounds, today()).unwrap();
     store.enqueue(write(1)).await.unwrap();
-    let server = Server::new(true, []);
+    let server = LedgerServer::new(true, []);
     deliver_until(&store, &server, all_done).await;
     store.enqueue(write(2)).await.unwrap();
-    let down = Server::new(true, (0..100).map(|_| never()));
+    let down = LedgerServer::new(true, (0..100).map(|_| never()));
     deliver_until(&store, &down, |tally| tally.dead == 1).await;
 
     assert_eq!(down.executed(), [] as [u64; 0]);
     assert_eq!(down.ends.lock().unwrap().len(), 100 - 15, "1 s, 2 s, 4 s … 60 s: so many attempts in ten minutes");
     assert_eq!(down.began.elapsed().as_secs(), 603, "found out at the next attempt");
     let why = "was not executed: its server was not back in time (last: connection refused)";
-    assert_eq!(note(&store, "q2").await, (State::Dead, why.to_owned()));
+    assert_eq!(note(&store, "q2").await, (ItemState::Dead, why.to_owned()));
     assert!(store.item("q1").await.unwrap().is_some());
     tokio::time::advance(Duration::from_secs(24 * 3600)).await;
     assert_eq!(store.item("q1").await.unwrap(), None, "a day is over");
@@ -227,7 +227,7 @@ async fn a_stop_waits_for_the_attempt_under_way_and_loses_nothing() {
     let store = open(folder.path()).unwrap();
     store.enqueue(write(1)).await.unwrap();
     store.enqueue(write(2)).await.unwrap();
-    let server = Server { takes: Duration::from_secs(10), ..Server::new(true, []) };
+    let server = LedgerServer { takes: Duration::from_secs(10), ..LedgerServer::new(true, []) };
     let (env, stop) = (env(), CancellationToken::new());
     let stopped = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
@@ -237,8 +237,8 @@ async fn a_stop_waits_for_the_attempt_under_way_and_loses_nothing() {
     store.close().await;
 
     let store = open(folder.path()).unwrap();
-    assert_eq!(note(&store, "q1").await.0, State::Delivered);
-    assert_eq!(note(&store, "q2").await.0, State::Waiting);
+    assert_eq!(note(&store, "q1").await.0, ItemState::Delivered);
+    assert_eq!(note(&store, "q2").await.0, ItemState::Waiting);
 }
 
 #[tokio::test(start_paused = true)]
@@ -248,27 +248,27 @@ async fn a_delivery_that_is_cut_off_counts_as_one_that_may_have_been_executed() 
         let mut store = open(folder.path()).unwrap();
         for (n, effect) in [(1, Effect::Idempotent), (2, Effect::Write)] {
             let id = store.enqueue(call("a", n, effect)).await.unwrap();
-            let server = Server { takes: Duration::from_secs(1000), ..Server::new(true, []) };
+            let server = LedgerServer { takes: Duration::from_secs(1000), ..LedgerServer::new(true, []) };
             let (env, stop) = (env(), CancellationToken::new());
             let cut = tokio::time::timeout(Duration::from_secs(5), deliver(&store, "a", &server, &env, &stop)).await;
             assert!(cut.is_err());
-            assert_eq!(note(&store, &id).await.0, State::Delivering);
+            assert_eq!(note(&store, &id).await.0, ItemState::Delivering);
             if is_restart {
                 store.close().await;
                 store = open(folder.path()).unwrap();
             }
             if effect == Effect::Idempotent {
-                let server = Server::new(true, []);
+                let server = LedgerServer::new(true, []);
                 deliver_until(&store, &server, |tally| tally.delivered == 1).await;
                 assert_eq!(server.executed(), [1], "sent again: that is harmless");
             }
         }
         store.enqueue(write(3)).await.unwrap();
-        let server = Server::new(true, []);
+        let server = LedgerServer::new(true, []);
         deliver_until(&store, &server, all_done).await;
         assert_eq!(server.executed(), [3], "q2 is not sent again");
         let how = if is_restart { "the gateway stopped" } else { "its delivery was cut off" };
-        assert_eq!(note(&store, "q2").await, (State::Dead, format!("may have been executed when {how}")));
+        assert_eq!(note(&store, "q2").await, (ItemState::Dead, format!("may have been executed when {how}")));
     }
 }
 
@@ -280,8 +280,8 @@ async fn a_clock_that_was_set_back_holds_nothing_up() {
     store.close().await;
 
     let earlier = today() - Duration::from_secs(365 * 24 * 3600);
-    let store = Store::open(folder.path(), Bounds::default(), earlier).unwrap();
-    let server = Server::new(true, []);
+    let store = QueueStore::open(folder.path(), QueueBounds::default(), earlier).unwrap();
+    let server = LedgerServer::new(true, []);
     deliver_until(&store, &server, all_done).await;
     assert_eq!((server.executed(), server.times()), (vec![1], vec![0]));
 }
@@ -291,7 +291,7 @@ async fn what_pauses_after_many_failures_is_sent_at_once_when_its_server_is_back
     let folder = tempfile::TempDir::new().unwrap();
     let store = open(folder.path()).unwrap();
     store.enqueue(write(1)).await.unwrap();
-    let server = Server::new(true, (0..5).map(|_| never()));
+    let server = LedgerServer::new(true, (0..5).map(|_| never()));
     let back = async {
         // The pauses are 1, 2, 4, 8 and 16 seconds: the last of them is cut short.
         tokio::time::sleep(Duration::from_secs(18)).await;

@@ -6,17 +6,17 @@ use std::sync::{Arc, Mutex};
 use redb::StorageBackend;
 use seawall::Rng;
 
-use crate::store::embedded::{Bounds, Store, Trouble, open};
+use crate::store::embedded::{QueueBounds, QueueStore, StoreTrouble, open};
 
 /// What a power cut can tear.
 const SECTOR: usize = 512;
 
 /// The disk. Clones are the same one.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Disk(Arc<Mutex<Sectors>>);
+pub(super) struct Disk(Arc<Mutex<DiskSectors>>);
 
 #[derive(Debug, Default)]
-struct Sectors {
+struct DiskSectors {
     /// As a reader sees it.
     seen: Vec<u8>,
     /// As it is after a power cut, at least.
@@ -29,7 +29,7 @@ struct Sectors {
     fails: Option<(u64, u64)>,
 }
 
-impl Sectors {
+impl DiskSectors {
     fn change(&mut self) -> io::Result<()> {
         self.writes += 1;
         match self.fails {
@@ -54,7 +54,7 @@ fn apply(bytes: &mut Vec<u8>, at: usize, data: Option<&[u8]>) {
 }
 
 impl Disk {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Sectors> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, DiskSectors> {
         self.0.lock().unwrap()
     }
 
@@ -94,11 +94,11 @@ impl Disk {
                 }
             }
         }
-        Disk(Arc::new(Mutex::new(Sectors { seen: safe.clone(), safe, ..Sectors::default() })))
+        Disk(Arc::new(Mutex::new(DiskSectors { seen: safe.clone(), safe, ..DiskSectors::default() })))
     }
 
     /// A queue on this disk.
-    pub(super) fn open(&self, bounds: Bounds) -> Result<Store, Trouble> {
+    pub(super) fn open(&self, bounds: QueueBounds) -> Result<QueueStore, StoreTrouble> {
         let (disk, path) = (self.clone(), std::path::PathBuf::from("disk"));
         let at = path.clone();
         let opener = move || {
@@ -109,7 +109,7 @@ impl Disk {
             }
             Ok(database)
         };
-        Store::with_opener(path, Box::new(opener), bounds, super::today())
+        QueueStore::with_opener(path, Box::new(opener), bounds, super::today())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use seawall::{Durable, NotQueued};
+use seawall::{DurableQueue, NotQueued};
 use tokio::task::unconstrained;
 
 use super::disk::Disk;
@@ -11,7 +11,7 @@ use super::*;
 #[tokio::test]
 async fn calls_that_come_together_share_a_commit() {
     let disk = Disk::default();
-    let store = disk.open(Bounds::default()).unwrap();
+    let store = disk.open(QueueBounds::default()).unwrap();
     let before = disk.syncs();
     store.enqueue(write(0)).await.unwrap();
     let alone = disk.syncs() - before;
@@ -33,7 +33,7 @@ async fn calls_that_come_together_share_a_commit() {
 #[tokio::test]
 async fn without_room_on_the_disk_a_call_is_refused_and_later_ones_are_kept() {
     let disk = Disk::default();
-    let store = disk.open(Bounds::default()).unwrap();
+    let store = disk.open(QueueBounds::default()).unwrap();
     store.enqueue(write(1)).await.unwrap();
 
     disk.fail(disk.writes() + 1, 1);
@@ -63,14 +63,14 @@ async fn without_room_on_the_disk_a_call_is_refused_and_later_ones_are_kept() {
 #[tokio::test]
 async fn a_disk_that_is_full_at_the_start_is_used_when_it_has_room() {
     let disk = Disk::default();
-    let store = disk.open(Bounds::default()).unwrap();
+    let store = disk.open(QueueBounds::default()).unwrap();
     store.enqueue(write(1)).await.unwrap();
     store.begin("a").await.unwrap();
     // As a crash leaves it, with an attempt under way.
     let crashed = |step| {
         let disk = disk.after_power_cut(&seawall::Rng::fixed(0.9));
         disk.fail(step, u64::MAX);
-        disk.open(Bounds::default()).map(|store| (disk, store))
+        disk.open(QueueBounds::default()).map(|store| (disk, store))
     };
     // A file that cannot even be repaired is an error; the first that can be opened cannot be added to.
     let (disk, store) = (1..100).find_map(|step| crashed(step).ok()).unwrap();
@@ -78,7 +78,7 @@ async fn a_disk_that_is_full_at_the_start_is_used_when_it_has_room() {
 
     disk.fail(0, 0);
     store.enqueue(write(3)).await.unwrap();
-    assert!(matches!(store.begin("a").await.unwrap(), super::super::Next::Due(id, _) if id == "q2"));
+    assert!(matches!(store.begin("a").await.unwrap(), super::super::NextItem::Due(id, _) if id == "q2"));
     assert!(store.item("q1").await.unwrap().unwrap().note.unwrap().starts_with("may have been executed"));
 }
 
@@ -86,7 +86,7 @@ async fn a_disk_that_is_full_at_the_start_is_used_when_it_has_room() {
 async fn whichever_step_of_a_commit_fails_a_refused_call_is_not_there() {
     for step in 1.. {
         let disk = Disk::default();
-        let store = disk.open(Bounds::default()).unwrap();
+        let store = disk.open(QueueBounds::default()).unwrap();
         store.enqueue(write(1)).await.unwrap();
         let before = disk.writes();
         disk.fail(before + step, 1);
@@ -95,7 +95,7 @@ async fn whichever_step_of_a_commit_fails_a_refused_call_is_not_there() {
         assert!(matches!(second, Ok(_) | Err(NotQueued::Refused(_))), "step {step}: one failure can be mended");
         let there = if second.is_ok() { vec!["q1", "q2"] } else { vec!["q1"] };
         store.close().await;
-        let again = disk.open(Bounds::default()).unwrap();
+        let again = disk.open(QueueBounds::default()).unwrap();
         let listed: Vec<String> = again.list().await.unwrap().into_iter().map(|item| item.id).collect();
         assert_eq!(listed, there, "step {step}");
         again.close().await;
@@ -109,11 +109,11 @@ async fn whichever_step_of_a_commit_fails_a_refused_call_is_not_there() {
 #[tokio::test]
 async fn an_id_is_given_only_when_its_item_is_synced() {
     let disk = Disk::default();
-    let store = disk.open(Bounds::default()).unwrap();
+    let store = disk.open(QueueBounds::default()).unwrap();
     for n in 0..5 {
         let id = store.enqueue(write(n)).await.unwrap();
         // Nothing that was not synced survives this cut.
-        let again = disk.after_power_cut(&seawall::Rng::fixed(0.9)).open(Bounds::default()).unwrap();
+        let again = disk.after_power_cut(&seawall::Rng::fixed(0.9)).open(QueueBounds::default()).unwrap();
         assert_eq!(again.item(&id).await.unwrap().unwrap().call, write(n));
         again.close().await;
     }

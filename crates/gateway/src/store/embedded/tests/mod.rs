@@ -10,10 +10,10 @@ mod power;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use seawall::{Effect, Queued};
+use seawall::{Effect, QueuedWrite};
 use serde_json::json;
 
-use super::{Bounds, Store, Trouble};
+use super::{QueueBounds, QueueStore, StoreTrouble};
 
 /// The wall time at which every test begins.
 fn today() -> SystemTime {
@@ -26,14 +26,20 @@ fn fast_folder() -> tempfile::TempDir {
     if memory.is_dir() { tempfile::TempDir::new_in(memory).unwrap() } else { tempfile::TempDir::new().unwrap() }
 }
 
-fn open(folder: &Path) -> Result<Store, Trouble> {
-    Store::open(folder, Bounds::default(), today())
+fn open(folder: &Path) -> Result<QueueStore, StoreTrouble> {
+    QueueStore::open(folder, QueueBounds::default(), today())
 }
 
-fn call(server: &str, n: u32, effect: Effect) -> Queued {
-    Queued { server: server.into(), tool: "append".into(), arguments: json!({ "n": n }), caller: "me".into(), effect }
+fn call(server: &str, n: u32, effect: Effect) -> QueuedWrite {
+    QueuedWrite {
+        server: server.into(),
+        tool: "append".into(),
+        arguments: json!({ "n": n }),
+        caller: "me".into(),
+        effect,
+    }
 }
 
-fn write(n: u32) -> Queued {
+fn write(n: u32) -> QueuedWrite {
     call("a", n, Effect::Write)
 }

@@ -1,0 +1,57 @@
+//! Decides when the next cell of a rate fits: the generic cell rate algorithm in one atomic word.
+
+use super::atomic::{AtomicU64, Ordering};
+
+/// The theoretical arrival time of the next cell, in nanoseconds of the clock, shifted by one
+/// burst so that the start of the clock is a full burst in the past.
+#[derive(Debug)]
+pub(crate) struct Gcra {
+    next: CacheLine,
+    /// Nanoseconds one cell takes.
+    cell: u64,
+    /// Nanoseconds a whole burst takes.
+    burst: u64,
+}
+
+/// A cache line of its own: who reads the clock and the rate beside it does not take it from who is booking.
+#[derive(Debug)]
+#[repr(align(128))]
+struct CacheLine(AtomicU64);
+
+impl Gcra {
+    pub(crate) fn new(cell: u64, burst: u64) -> Self {
+        Self { next: CacheLine(AtomicU64::new(0)), cell, burst }
+    }
+
+    /// The wait at `now` for the cell that follows `ahead` others not booked yet.
+    pub(crate) fn wait(&self, now: u64, ahead: u64) -> u64 {
+        let next = self.next.0.load(Ordering::Relaxed).max(now);
+        let booked = next.saturating_add(self.cell.saturating_mul(ahead.saturating_add(1)));
+        booked.saturating_sub(now.saturating_add(self.burst))
+    }
+
+    /// Books the next cell if it may start within `patience` nanoseconds of `now`; gives the wait.
+    /// Otherwise books nothing and gives the wait that would be needed.
+    #[inline]
+    pub(crate) fn book(&self, now: u64, patience: u64) -> Result<u64, u64> {
+        // A cell may start once the cells booked before it leave room for it within the burst.
+        let mut next = self.next.0.load(Ordering::Relaxed);
+        loop {
+            let booked = next.max(now).saturating_add(self.cell);
+            let wait = booked.saturating_sub(now.saturating_add(self.burst));
+            if wait > patience {
+                return Err(wait);
+            }
+            match self.next.0.compare_exchange_weak(next, booked, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Ok(wait),
+                Err(seen) => next = seen,
+            }
+        }
+    }
+
+    /// Gives a cell back. What time has given back since counts once: a moment that has passed is as good as any before it.
+    pub(crate) fn give_back(&self) {
+        let less = |next: u64| Some(next.saturating_sub(self.cell));
+        let _ = self.next.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+}

@@ -1,0 +1,130 @@
+//! Decides whether a call keeps within a rate (GCRA): `count` per `per`, all of them at once at most.
+
+use std::time::Duration;
+
+use super::gcra::Gcra;
+use crate::model::invalid::{self, Invalid};
+use crate::model::time::{Clock, Moment, nanos};
+
+/// A rate: so many per so long. The burst is the count itself unless set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// How many; at least 1, and no more than one for each nanosecond.
+    pub count: u32,
+    /// In how long.
+    pub per: Duration,
+    /// How many may come at once after a pause; 1 to 1 000 000 000.
+    pub burst: u32,
+}
+
+impl Rate {
+    /// `count` per second.
+    pub const fn per_second(count: u32) -> Self {
+        Self { count, per: Duration::from_secs(1), burst: count }
+    }
+
+    /// Checks the settings.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        invalid::counted("count", self.count, u32::MAX)?;
+        invalid::counted("burst", self.burst, 1_000_000_000)?;
+        invalid::positive("per", self.per)?;
+        if self.cell() == 0 {
+            return Err(Invalid::new("count", "is more than one per nanosecond"));
+        }
+        Ok(())
+    }
+
+    fn cell(&self) -> u64 {
+        nanos(self.per) / u64::from(self.count.max(1))
+    }
+}
+
+/// One rate limit. Shared by reference; happy and rejecting paths touch one word.
+#[derive(Debug)]
+pub struct RateLimiter {
+    arrival: Gcra,
+    clock: Clock,
+}
+
+impl RateLimiter {
+    /// A limit that has seen no call yet.
+    pub fn new(rate: Rate, clock: &Clock) -> Result<Self, Invalid> {
+        rate.validate()?;
+        let cell = rate.cell();
+        let arrival = Gcra::new(cell, cell.saturating_mul(u64::from(rate.burst)));
+        Ok(Self { arrival, clock: clock.clone() })
+    }
+
+    /// Takes a place now, or tells how long until there is one.
+    #[inline]
+    pub fn check(&self) -> Result<(), Duration> {
+        match self.arrival.book(self.clock.now().0, 0) {
+            Ok(_) => Ok(()),
+            Err(wait) => Err(Duration::from_nanos(wait)),
+        }
+    }
+
+    /// Gives back a place that was taken for now and not used.
+    pub(crate) fn give_back(&self) {
+        self.arrival.give_back();
+    }
+
+    /// How long one would wait who comes after `ahead` others that have not taken their places yet.
+    pub(crate) fn wait_behind(&self, ahead: u32) -> Duration {
+        Duration::from_nanos(self.arrival.wait(self.clock.now().0, u64::from(ahead)))
+    }
+
+    /// Takes the next place if it comes within `patience`, and tells the wait until then.
+    /// A place whose caller leaves while waiting stays taken: giving it back could let two calls
+    /// share one moment.
+    #[inline]
+    pub fn book(&self, patience: Duration) -> Result<Duration, Duration> {
+        self.book_at(self.clock.now(), patience)
+    }
+
+    /// The same for one who knows the time.
+    #[inline]
+    pub(crate) fn book_at(&self, now: Moment, patience: Duration) -> Result<Duration, Duration> {
+        let wait = self.arrival.book(now.0, nanos(patience));
+        wait.map(Duration::from_nanos).map_err(Duration::from_nanos)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_passes_and_the_next_waits_for_its_cell() {
+        let clock = Clock::manual();
+        let limit = RateLimiter::new(Rate::per_second(4), &clock).unwrap();
+
+        assert!((0..4).all(|_| limit.check().is_ok()));
+        assert_eq!(limit.check(), Err(Duration::from_millis(250)));
+        clock.advance(Duration::from_millis(250));
+        assert_eq!(limit.check(), Ok(()));
+        assert_eq!(limit.check(), Err(Duration::from_millis(250)));
+    }
+
+    #[test]
+    fn waiters_are_lined_up_and_the_impatient_book_nothing() {
+        let limit = RateLimiter::new(Rate::per_second(1), &Clock::manual()).unwrap();
+        let secs = Duration::from_secs;
+
+        assert_eq!(limit.book(secs(10)), Ok(secs(0)));
+        assert_eq!(limit.book(secs(10)), Ok(secs(1)));
+        assert_eq!(limit.book(secs(1)), Err(secs(2)));
+        assert_eq!(limit.book(secs(10)), Ok(secs(2)));
+    }
+
+    #[test]
+    fn bad_rates_name_their_field() {
+        let field = |rate: Rate| RateLimiter::new(rate, &Clock::manual()).unwrap_err().field;
+        let good = Rate::per_second(1);
+
+        assert_eq!(field(Rate::per_second(0)), "count");
+        assert_eq!(field(Rate { burst: 0, ..good }), "burst");
+        assert_eq!(field(Rate { per: Duration::ZERO, ..good }), "per");
+        assert_eq!(field(Rate { count: u32::MAX, per: Duration::from_nanos(1), burst: 1 }), "count");
+    }
+}

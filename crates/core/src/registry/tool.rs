@@ -1,0 +1,124 @@
+//! Decides what is remembered about a tool: its policy, its breaker, its slots, how fast it usually is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::rest;
+use super::server::Server;
+use crate::admit::ledger::loops::LoopMode;
+use crate::attempt::breaker::Breaker;
+use crate::attempt::bulkhead::Bulkhead;
+use crate::attempt::hedge::{HedgePolicy, Latencies};
+use crate::attempt::retry_after::ServerPause;
+use crate::attempt::silence::Silence;
+use crate::model::call::ToolNames;
+use crate::model::effect::Effect;
+use crate::model::policy::{Policy, Scope};
+use crate::model::time::Moment;
+
+/// A tool that can be called: its policy resolved, its state at hand.
+#[derive(Debug)]
+pub struct Tool {
+    pub(crate) name: Arc<str>,
+    pub(crate) names: Arc<ToolNames>,
+    pub(crate) server: Arc<Server>,
+    pub(crate) policy: Policy,
+    pub(crate) breaker: Option<Arc<Breaker>>,
+    pub(crate) slots: Option<Arc<Bulkhead>>,
+    /// Its server asked not to be asked for a while, however the call is treated.
+    pub(crate) pause: Arc<ServerPause>,
+    /// What those heard of it who were given little time.
+    pub(crate) silence: Arc<Silence>,
+    latencies: Latencies,
+}
+
+impl Tool {
+    pub(crate) fn new(name: Arc<str>, server: Arc<Server>, policy: Policy, breaker: Option<Arc<Breaker>>) -> Self {
+        let names = Arc::new(ToolNames { server: server.name.clone(), tool: name.clone() });
+        // A policy was checked before a tool is made of it.
+        let slots = policy.slots.and_then(|slots| Bulkhead::new(slots).ok()).map(Arc::new);
+        let (pause, silence) = (Arc::default(), Arc::default());
+        Self { name, names, server, policy, breaker, slots, pause, silence, latencies: Latencies::default() }
+    }
+
+    /// Another tool with the same policy and the same breaker, which is not remembered.
+    pub fn renamed(&self, name: &str) -> Self {
+        self.variant(name.into(), self.policy.clone())
+    }
+
+    /// Another tool with the same breaker and a policy of its own, which is not remembered.
+    pub(crate) fn standing_for(&self, name: &str, policy: Policy) -> Self {
+        self.variant(name.into(), policy)
+    }
+
+    /// The same tool for calls that carry a key by which its server knows a repeat: those may be sent again.
+    pub fn idempotent(&self) -> Self {
+        let effect = if self.policy.effect.is_replayable() { self.policy.effect } else { Effect::Idempotent };
+        self.variant(self.name.clone(), Policy { effect, ..self.policy.clone() })
+    }
+
+    /// The same tool for a call that is made once, as `effect`, and that nothing stands in for: whoever makes it knows that it is no
+    /// slip, and repeats it himself.
+    pub fn once(&self, effect: Effect) -> Self {
+        let mut policy =
+            Policy { effect, fallback: Vec::new(), uncertain_write_hold: None, hedge: None, ..self.policy.clone() };
+        policy.retry.attempts = 1;
+        policy.loops.mode = LoopMode::Off;
+        self.variant(self.name.clone(), policy)
+    }
+
+    /// What holds for its server holds for all of them.
+    fn variant(&self, name: Arc<str>, policy: Policy) -> Self {
+        Self::new(name, self.server.clone(), policy, self.breaker.clone()).sharing_with(self)
+    }
+
+    /// The same tool, which keeps the pauses and the silence of another, and its slots if as many are wanted.
+    pub(crate) fn sharing_with(self, other: &Self) -> Self {
+        let slots = if self.policy.slots == other.policy.slots { other.slots.clone() } else { self.slots };
+        Self { pause: other.pause.clone(), silence: other.silence.clone(), slots, ..self }
+    }
+
+    /// Its name at its server.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its server.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Its policy.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Its own slots, if they are limited.
+    pub fn slots(&self) -> Option<&Bulkhead> {
+        self.slots.as_deref()
+    }
+
+    /// Its breaker, shared as the policy's scope says.
+    pub fn breaker(&self) -> Option<&Breaker> {
+        self.breaker.as_deref()
+    }
+
+    /// Whether nothing is remembered at `now` that a new tool would not know, and no variant of it is under way.
+    pub(crate) fn is_at_rest(&self, now: Moment) -> bool {
+        let has_own_breaker = self.policy.scope == Scope::Tool;
+        let is_idle = || !has_own_breaker || self.breaker().is_none_or(Breaker::is_idle);
+        let is_over = |pause: &ServerPause| pause.until().is_none_or(|until| now >= until);
+        rest::is_at_rest(&self.pause, |pause| is_over(pause) && is_idle())
+    }
+
+    /// When a slow attempt gets company.
+    pub(crate) fn hedge_delay(&self) -> Option<Duration> {
+        self.policy.hedge.and_then(|hedge| self.latencies.delay(hedge))
+    }
+
+    pub(crate) fn record_latency(&self, took: Duration) {
+        if let Some(HedgePolicy::Quantile(_)) = self.policy.hedge {
+            self.latencies.record(took);
+        }
+    }
+}

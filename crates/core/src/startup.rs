@@ -1,0 +1,348 @@
+//! Decides which servers' tools an agent gets at the start: all that can be had, and an honest word about the rest.
+//!
+//! Servers load at the same time and apart: a slow or broken one delays no other, and a panic is its server's alone. A server that works costs
+//! one attempt and no pause. What will be retried, what needs attention and what was denied are told apart.
+
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, Stream, StreamExt};
+
+use crate::attempt::backoff::Backoff;
+use crate::attempt::deadline::{Deadline, within};
+use crate::attempt::retry::{MOST_ATTEMPTS, RetryLoop, RetryPolicy, try_until};
+use crate::classify::{Classifier, Describe};
+use crate::env::Env;
+use crate::model::effect::Effect;
+use crate::model::failure::{Cause, Disposition, Failure};
+use crate::model::invalid::{self, Invalid};
+use crate::model::note::Flag;
+use crate::model::signals::FailureSignals;
+use crate::report::event::Event;
+use crate::report::{one_line, without_credentials};
+
+/// How servers are loaded.
+#[derive(Clone, Debug)]
+pub struct LoadOptions {
+    /// Attempts for each server, up to 100; 0 means 1.
+    pub attempts: u32,
+    /// The pauses between them.
+    pub backoff: Backoff,
+    /// The limit of one attempt; not longer than `timeout`.
+    pub attempt_timeout: Duration,
+    /// The limit for each server over all its attempts.
+    pub timeout: Duration,
+    /// The limit of the one question that is asked after an error that hides what happened.
+    pub probe_timeout: Duration,
+    /// What errors mean.
+    pub classifier: Classifier,
+    /// The surroundings.
+    pub env: Env,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self {
+            attempts: 3,
+            backoff: Backoff::LOAD,
+            attempt_timeout: Duration::from_secs(30),
+            timeout: Duration::from_secs(95),
+            probe_timeout: Duration::from_secs(5),
+            classifier: Classifier::new(),
+            env: Env::new(),
+        }
+    }
+}
+
+impl LoadOptions {
+    /// Checks the settings.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        invalid::at_most("attempts", self.attempts, MOST_ATTEMPTS)?;
+        self.backoff.validate().map_err(|error| error.within("backoff"))?;
+        invalid::positive("attempt_timeout", self.attempt_timeout)?;
+        invalid::positive("timeout", self.timeout)?;
+        invalid::within_whole("attempt_timeout", self.attempt_timeout, ("timeout", self.timeout))?;
+        invalid::positive("probe_timeout", self.probe_timeout)
+    }
+}
+
+/// Connects to a server and lists its tools. Any `Fn(String) -> Future` is one.
+pub trait ConnectServer<T> {
+    /// The server's tools.
+    fn connect(&self, server: &str) -> impl Future<Output = Result<Vec<T>, FailureSignals>>;
+
+    /// Asks once more, plainly, after an error that hides what happened; `None` if that tells nothing.
+    fn probe(&self, server: &str) -> impl Future<Output = Option<FailureSignals>> {
+        let _ = server;
+        async { None }
+    }
+}
+
+impl<T, C, F> ConnectServer<T> for C
+where
+    C: Fn(String) -> F,
+    F: Future<Output = Result<Vec<T>, FailureSignals>>,
+{
+    fn connect(&self, server: &str) -> impl Future<Output = Result<Vec<T>, FailureSignals>> {
+        self(server.to_owned())
+    }
+}
+
+/// What became of one server.
+#[derive(Clone, Debug)]
+pub struct ServerOutcome<T> {
+    /// The server.
+    pub server_id: String,
+    /// Its tools, or why there are none.
+    pub result: Result<Vec<T>, Failure>,
+    /// How many attempts it took.
+    pub attempts: u32,
+}
+
+impl<T> ServerOutcome<T> {
+    /// `available`, `transient`, `permanent` or `denied`.
+    pub fn status(&self) -> &'static str {
+        match &self.result {
+            Ok(_) => "available",
+            Err(failure) => match failure.disposition {
+                Disposition::Transient => "transient",
+                Disposition::Permanent => "permanent",
+                Disposition::Denied => "denied",
+            },
+        }
+    }
+
+    /// Tells listeners how the load ended, for whoever loads in steps with [`load_step`].
+    pub fn announce(&self, env: &Env) {
+        env.events.emit(|| Event::ServerLoaded {
+            server: self.server_id.clone(),
+            failed: self.result.as_ref().err().map(|failure| failure.disposition),
+            attempts: self.attempts,
+            tools: self.result.as_ref().map_or(0, Vec::len),
+        });
+    }
+
+    /// Why it failed.
+    pub fn error(&self) -> Option<String> {
+        let line = self.result.as_ref().err().map(|failure| one_line(&failure.message))?;
+        Some(if line.is_empty() { "no reason given".to_owned() } else { line })
+    }
+}
+
+/// Loads all servers at once and gives each outcome as soon as it is known. With bad options no server is connected to.
+pub fn load_each<'a, T: 'a>(
+    servers: impl IntoIterator<Item = impl Into<String>>,
+    connect: &'a impl ConnectServer<T>,
+    options: &'a LoadOptions,
+) -> Result<impl Stream<Item = ServerOutcome<T>> + 'a, Invalid> {
+    options.validate()?;
+    let loads = servers.into_iter().map(|server| load_one(server.into(), connect, options));
+    Ok(loads.collect::<FuturesUnordered<_>>())
+}
+
+/// Loads all servers at once and waits for every one of them. With bad options no server is connected to.
+pub async fn load_tools<T>(
+    servers: impl IntoIterator<Item = impl Into<String>>,
+    connect: &impl ConnectServer<T>,
+    options: &LoadOptions,
+) -> Result<LoadReport<T>, Invalid> {
+    let order: Vec<String> = servers.into_iter().map(Into::into).collect();
+    let place: HashMap<&str, usize> =
+        order.iter().enumerate().map(|(place, server)| (server.as_str(), place)).collect();
+    let mut outcomes: Vec<ServerOutcome<T>> = load_each(order.iter().cloned(), connect, options)?.collect().await;
+    outcomes.sort_by_key(|outcome| place.get(outcome.server_id.as_str()).copied());
+    Ok(LoadReport { outcomes })
+}
+
+/// One step of loading a server, such as its handshake: retried like a load, and announced by nobody. A step that fails is
+/// the end of the load, one that works is not: only the last step knows what there is to announce.
+pub async fn load_step<T>(
+    server: &str,
+    connect: &impl ConnectServer<T>,
+    options: &LoadOptions,
+) -> Result<ServerOutcome<T>, Invalid> {
+    options.validate()?;
+    let (result, attempts) = try_to_load(server, connect, options).await;
+    Ok(ServerOutcome { server_id: server.to_owned(), result, attempts })
+}
+
+async fn load_one<T>(server: String, connect: &impl ConnectServer<T>, options: &LoadOptions) -> ServerOutcome<T> {
+    let (result, attempts) = try_to_load(&server, connect, options).await;
+    let outcome = ServerOutcome { server_id: server, result, attempts };
+    outcome.announce(&options.env);
+    outcome
+}
+
+/// The server's tools or why there are none, and how many attempts that took.
+async fn try_to_load<T>(
+    server: &str,
+    connect: &impl ConnectServer<T>,
+    options: &LoadOptions,
+) -> (Result<Vec<T>, Failure>, u32) {
+    let env = &options.env;
+    let policy = RetryPolicy::new(options.attempts.max(1), options.backoff);
+    let deadline = Deadline::after(env.clock.now(), options.timeout);
+    let rules =
+        RetryLoop { policy: &policy, effect: Effect::ReadOnly, deadline, budget: None, env, names: (server, "") };
+    let probed = Flag::default();
+    let attempt = |_| {
+        let probed = &probed;
+        async move {
+            let limit = options.attempt_timeout.min(deadline.remaining(&env.clock));
+            let connecting = async {
+                let signals = match within(limit, connect.connect(server)).await {
+                    Ok(Ok(tools)) => return Ok(tools),
+                    Ok(Err(signals)) => signals,
+                    Err(elapsed) => elapsed.signals(),
+                };
+                let plainer = probe(server, &signals, connect, options, deadline, probed).await;
+                Err(options.classifier.classify_load(plainer.as_ref().unwrap_or(&signals)))
+            };
+            let result = apart(connecting).await.unwrap_or_else(|words| Err(panicked(&words)));
+            result.map_err(|failure| Box::new((failure, ())))
+        }
+    };
+    match try_until(&rules, attempt, |_| false).await {
+        Ok(loaded) => (Ok(loaded.value), loaded.attempts),
+        Err(gave_up) => (Err(gave_up.failure), gave_up.attempts),
+    }
+}
+
+/// Runs `work`; a panic in it ends it alone, with the words of the panic.
+async fn apart<R>(work: impl Future<Output = R>) -> Result<R, String> {
+    let mut work = pin!(work);
+    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+        Ok(polled) => polled.map(Ok),
+        Err(panic) => {
+            let words = panic.downcast_ref::<String>().map(String::as_str);
+            let words = words.or(panic.downcast_ref::<&str>().copied());
+            Poll::Ready(Err(words.unwrap_or("no reason given").to_owned()))
+        }
+    })
+    .await
+}
+
+/// The code that connects is at fault, so trying again does not help.
+fn panicked(words: &str) -> Failure {
+    let disposition = Disposition::Permanent;
+    let words = one_line(&without_credentials(words));
+    Failure { disposition, ..Failure::local(Cause::Misbehaved, None, format!("connecting panicked: {words}")) }
+}
+
+/// Asks once more after an error that hides what happened. Once is enough: a second answer is no plainer.
+async fn probe<T>(
+    server: &str,
+    signals: &FailureSignals,
+    connect: &impl ConnectServer<T>,
+    options: &LoadOptions,
+    deadline: Deadline,
+    probed: &Flag,
+) -> Option<FailureSignals> {
+    if !options.classifier.is_opaque(signals) || probed.is_set() {
+        return None;
+    }
+    probed.set();
+    let limit = options.probe_timeout.min(deadline.remaining(&options.env.clock));
+    within(limit, connect.probe(server)).await.ok().flatten()
+}
+
+/// What became of all servers, in the order in which they were given.
+#[derive(Clone, Debug)]
+pub struct LoadReport<T> {
+    /// One for each server.
+    pub outcomes: Vec<ServerOutcome<T>>,
+}
+
+/// How a server that denied access is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeniedText {
+    /// As what it is, with the status and the endpoint.
+    #[default]
+    Diagnostic,
+    /// In the words from before denials were told apart, for those who match on them.
+    Legacy,
+}
+
+/// What is said about servers whose tools are missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Warnings {
+    /// Lines for the model's instructions.
+    pub prompt: Vec<String>,
+    /// Lines for the user, one for each server.
+    pub streamed: Vec<String>,
+}
+
+impl<T> LoadReport<T> {
+    /// The tools of all servers that loaded.
+    pub fn all_tools(&self) -> Vec<&T> {
+        self.outcomes.iter().filter_map(|outcome| outcome.result.as_ref().ok()).flatten().collect()
+    }
+
+    /// The servers that did not load.
+    pub fn failed_servers(&self) -> Vec<&str> {
+        self.failed().map(|outcome| outcome.server_id.as_str()).collect()
+    }
+
+    /// Why each of them did not.
+    pub fn failed_errors(&self) -> HashMap<&str, String> {
+        self.failed().map(|outcome| (outcome.server_id.as_str(), outcome.error().unwrap_or_default())).collect()
+    }
+
+    /// Whether each of them is starting, broken or closed to us. Empty if all loaded.
+    pub fn failed_status(&self) -> HashMap<&str, &'static str> {
+        self.failed().map(|outcome| (outcome.server_id.as_str(), outcome.status())).collect()
+    }
+
+    /// The exact lines about servers that did not load; none if all did.
+    pub fn warnings(&self) -> Warnings {
+        self.warnings_with(DeniedText::Diagnostic)
+    }
+
+    /// The same, with the lines about denied servers as they are wanted.
+    pub fn warnings_with(&self, denied: DeniedText) -> Warnings {
+        let joined = |status, line: fn(&ServerOutcome<T>) -> String, by: &str| {
+            let lines: Vec<String> = self.failed().filter(|outcome| outcome.status() == status).map(line).collect();
+            (!lines.is_empty()).then(|| lines.join(by))
+        };
+        let with_error =
+            |outcome: &ServerOutcome<T>| format!("{}: {}", outcome.server_id, outcome.error().unwrap_or_default());
+        let starting = joined("transient", |outcome| outcome.server_id.clone(), ", ")
+            .map(|ids| format!("**MCP servers still starting up (will retry; tools may appear shortly):** {ids}"));
+        let broken = joined("permanent", with_error, "; ")
+            .map(|ids| format!("**MCP servers that failed to load (tools unavailable — needs attention):** {ids}"));
+        let closed = joined("denied", with_error, "; ").map(|ids| match denied {
+            DeniedText::Diagnostic => format!("**MCP servers that denied access:** {ids}"),
+            DeniedText::Legacy => {
+                format!("**MCP servers that failed to load (tools from these servers are unavailable):**  {ids}")
+            }
+        });
+        Warnings {
+            prompt: [starting, broken, closed].into_iter().flatten().collect(),
+            streamed: self.failed().map(|outcome| streamed(outcome, denied)).collect(),
+        }
+    }
+
+    fn failed(&self) -> impl Iterator<Item = &ServerOutcome<T>> {
+        self.outcomes.iter().filter(|outcome| outcome.result.is_err())
+    }
+}
+
+fn streamed<T>(outcome: &ServerOutcome<T>, denied: DeniedText) -> String {
+    let (id, error) = (&outcome.server_id, outcome.error().unwrap_or_default());
+    let reason = error.trim_end_matches('.');
+    match outcome.status() {
+        "transient" => format!("MCP server '{id}' is starting up and not ready yet — it will be retried."),
+        "denied" if denied == DeniedText::Legacy => legacy_denied_text(id),
+        "denied" => format!("MCP server '{id}' denied access: {reason}."),
+        _ => format!("MCP server '{id}' is unavailable: {reason}. Tools from this server will not work."),
+    }
+}
+
+/// The sentence about a denied server from before denials were told apart, for those who match on it.
+pub fn legacy_denied_text(server: &str) -> String {
+    format!("MCP server '{server}' is unavailable. Tools from this server will not work.")
+}

@@ -1,0 +1,136 @@
+//! Decides how Seawall's own file is read: every key is known, or it is a problem.
+
+use super::name;
+use super::problem::{Problem, Problems};
+use super::raw::{RawServer, TransportName};
+use super::rules;
+use super::settings::{self, ServeSettings};
+use super::suggest;
+use super::tree::ConfigField;
+
+const SERVER_KEYS: [&str; 9] = ["command", "args", "env", "cwd", "url", "headers", "type", "enabled", "disabled"];
+/// Those that only Seawall knows.
+const SERVER_OURS: [&str; 5] = ["shared", "required", "lazy", "idle_stop", "keep_warm"];
+
+/// Keys of later versions. Who writes one counts on it, so it is never passed over.
+const LATER: [&str; 1] = ["ext_authz"];
+
+/// Whether the gateway has such a setting, now or later.
+pub(super) fn is_setting(key: &str) -> bool {
+    settings::keys().contains(&key) || LATER.contains(&key)
+}
+
+/// Reads the whole file; one that `needs_servers` has some.
+pub(super) fn read(
+    root: &ConfigField<'_>,
+    needs_servers: bool,
+    problems: &mut Problems,
+) -> (ServeSettings, Vec<RawServer>) {
+    let mut settings = ServeSettings::default();
+    let mut servers = None;
+    for (key, value) in root.entries(problems) {
+        if key == "$schema" {
+            // For editors: where the schema of this file is.
+            problems.keep(value.text());
+        } else if key == "servers" {
+            servers = Some(read_servers(&value, problems));
+        } else if !settings.set(key, &value, problems) {
+            problems.push(not_ours(&value, key, &LATER, &[settings::keys(), vec!["servers"]].concat()));
+        }
+    }
+    let servers = servers.unwrap_or_else(|| if needs_servers { no_servers(problems) } else { Vec::new() });
+    (settings, servers)
+}
+
+/// Reads what stands under `x-seawall` in another client's file.
+pub(super) fn read_settings(section: &ConfigField<'_>, problems: &mut Problems) -> ServeSettings {
+    let mut settings = ServeSettings::default();
+    section.place.path().clone_into(&mut settings.rules.written.at);
+    for (key, value) in section.entries(problems) {
+        if !settings.set(key, &value, problems) {
+            problems.push(not_ours(&value, key, &LATER, &settings::keys()));
+        }
+    }
+    settings
+}
+
+/// Reads what stands under a server's `x-seawall` in another client's file.
+pub(super) fn read_server_section(server: &mut RawServer, section: &ConfigField<'_>, problems: &mut Problems) {
+    section.place.path().clone_into(&mut server.rules.written.at);
+    for (key, value) in section.entries(problems) {
+        let is_known =
+            server.set_ours(key, &value, problems) || rules::set_server(&mut server.rules, key, &value, problems);
+        if !is_known {
+            let known = [&SERVER_OURS[..], &rules::SERVER_KEYS].concat();
+            problems.push(not_ours(&value, key, &[], &known));
+        }
+    }
+}
+
+fn read_servers(list: &ConfigField<'_>, problems: &mut Problems) -> Vec<RawServer> {
+    let before = problems.count();
+    let entries = list.entries(problems);
+    if entries.is_empty() && problems.count() == before {
+        return no_servers(problems);
+    }
+    let servers: Vec<_> = entries.iter().map(|(name, field)| read_server(name, field, problems)).collect();
+    let running: Vec<_> = servers.into_iter().filter(|server| !server.is_off).collect();
+    if running.is_empty() && problems.count() == before {
+        problems.push(list.place.problem("all servers are disabled; enable one"));
+    }
+    running
+}
+
+fn no_servers(problems: &mut Problems) -> Vec<RawServer> {
+    problems.push(Problem::of_file("no servers; add one: [servers.NAME] with a command or a url"));
+    Vec::new()
+}
+
+fn read_server(server_name: &str, field: &ConfigField<'_>, problems: &mut Problems) -> RawServer {
+    let before = problems.count();
+    let mut server = RawServer::new(server_name, &field.place);
+    field.place.path().clone_into(&mut server.rules.written.at);
+    if !name::is_valid(server_name) {
+        problems.push(field.place.problem(name::RULE));
+    }
+    let entries = field.entries(problems);
+    for (key, value) in &entries {
+        let is_known = server.set(key, value, problems)
+            || server.set_ours(key, value, problems)
+            || rules::set_server(&mut server.rules, key, value, problems);
+        if !is_known {
+            let known = [&SERVER_KEYS[..], &SERVER_OURS, &rules::SERVER_KEYS].concat();
+            problems.push(not_ours(value, key, &[], &known));
+        }
+    }
+    check_fit(&server, &entries, problems);
+    server.is_partial = problems.count() > before;
+    server
+}
+
+/// A field that its server's transport has no use for was meant for something.
+fn check_fit(server: &RawServer, entries: &[(&str, ConfigField<'_>)], problems: &mut Problems) {
+    let (has, misfits, wanted): (_, &[&str], _) = if server.command.is_some() {
+        ("a command", &["url", "headers"], "url")
+    } else if server.kind == Some(TransportName::Stdio) {
+        ("the type \"stdio\"", &["url", "headers"], "url")
+    } else if server.url.is_some() {
+        ("a url", &["args", "env", "cwd"], "command")
+    } else {
+        return;
+    };
+    for (_, field) in entries.iter().filter(|(key, _)| misfits.contains(key)) {
+        let text = format!("is for servers with a {wanted}, and this one has {has}; keep one of the two");
+        problems.push(field.place.problem(text));
+    }
+}
+
+fn not_ours(value: &ConfigField<'_>, key: &str, later: &[&str], known: &[&str]) -> Problem {
+    if later.contains(&key) {
+        return value.place.problem("known, but this version does not support it yet; remove it");
+    }
+    if !known.contains(&"listen") && settings::keys().contains(&key) {
+        return value.place.problem(format!("unknown key; {key} is set once for all servers, at the top of the file"));
+    }
+    value.place.problem(suggest::unknown(key, known))
+}

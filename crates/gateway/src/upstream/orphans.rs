@@ -1,0 +1,183 @@
+//! Finds what our servers started, wherever it went: every process of a server carries the mark of its gateway.
+//!
+//! The mark is a variable in the environment, which children inherit and a new session does not shake off. It names the
+//! gateway so that no other process can be taken for it: pid namespace, pid, start time; and the conversation. What
+//! carries the mark of a gateway that is gone is a leftover. Whoever takes the variable away is left alone.
+
+use std::fs;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal};
+use tokio::time::{Instant, sleep};
+
+/// The variable that holds the mark.
+pub const VARIABLE: &str = "SEAWALL_GATEWAY";
+
+/// The largest environment that is looked at; the system allows no more of it than about this.
+const ENVIRONMENT: u64 = 6 << 20;
+/// How long a process has between SIGTERM and SIGKILL.
+const GRACE: Duration = Duration::from_millis(500);
+/// How often it is looked whether all are gone.
+const LOOK: Duration = Duration::from_millis(20);
+/// How often what starts faster than it is killed is killed again.
+const ROUNDS: usize = 20;
+
+/// A mark that no other conversation has; `None` where processes cannot be told apart.
+pub fn next() -> Option<String> {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    Some(format!("{}-{}", own()?, NEXT.fetch_add(1, Ordering::Relaxed)))
+}
+
+/// Ends every process with this mark: asks, then insists.
+pub async fn end(mark: &str) {
+    let mark = mark.to_owned();
+    end_all(move |found| found == mark, |_| {}).await;
+}
+
+/// Ends what gateways that are gone have left behind, one line for each.
+pub async fn sweep() {
+    // What we carry ourselves was started on purpose: by it, we live.
+    let inherited = std::env::var(VARIABLE).unwrap_or_default();
+    let tell = |pid| crate::runtime::log::line(&format!("ending process {pid}: the gateway that started it is gone"));
+    end_all(move |mark| mark != inherited && is_orphan(mark), tell).await;
+}
+
+async fn end_all(is_wanted: impl Fn(&str) -> bool + Clone + Send + 'static, tell: impl Fn(i32)) {
+    let look = async || {
+        let is_wanted = is_wanted.clone();
+        tokio::task::spawn_blocking(move || marked(is_wanted)).await.unwrap_or_default()
+    };
+    let mut found = look().await;
+    for process in &found {
+        tell(process.pid);
+        process.signal(Signal::TERM);
+    }
+    let insist = Instant::now() + GRACE;
+    while !found.is_empty() && Instant::now() < insist {
+        sleep(LOOK).await;
+        found = look().await;
+    }
+    for _ in 0..ROUNDS {
+        if found.is_empty() {
+            return;
+        }
+        for process in &found {
+            process.signal(Signal::KILL);
+        }
+        sleep(LOOK).await;
+        found = look().await;
+    }
+}
+
+/// A process, held so that its number cannot come to mean another.
+#[derive(Debug)]
+struct MarkedProcess {
+    pid: i32,
+    handle: OwnedFd,
+}
+
+impl MarkedProcess {
+    fn signal(&self, signal: Signal) {
+        let _gone = pidfd_send_signal(&self.handle, signal);
+    }
+}
+
+/// The processes of this user whose mark is wanted; never this one.
+fn marked(is_wanted: impl Fn(&str) -> bool) -> Vec<MarkedProcess> {
+    let user = getuid().as_raw();
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let is_ours = |entry: &fs::DirEntry| entry.metadata().is_ok_and(|data| data.uid() == user);
+    let pids = entries.filter_map(|entry| {
+        let entry = entry.ok()?;
+        let pid = entry.file_name().to_str()?.parse::<i32>().ok()?;
+        is_ours(&entry).then_some(pid)
+    });
+    let own = std::process::id().cast_signed();
+    let is_it = |pid: i32| mark_of(pid).is_some_and(|mark| is_wanted(&mark));
+    pids.filter(|pid| *pid != own && is_it(*pid))
+        .filter_map(|pid| {
+            let handle = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+            // Looked at again now that it is held.
+            is_it(pid).then_some(MarkedProcess { pid, handle })
+        })
+        .collect()
+}
+
+/// The mark of a process.
+fn mark_of(pid: i32) -> Option<String> {
+    let mut environment = Vec::new();
+    fs::File::open(format!("/proc/{pid}/environ")).ok()?.take(ENVIRONMENT).read_to_end(&mut environment).ok()?;
+    let mark = environment.split(|byte| *byte == 0).find_map(|variable| {
+        let value = variable.strip_prefix(VARIABLE.as_bytes())?;
+        value.strip_prefix(b"=")
+    })?;
+    String::from_utf8(mark.to_vec()).ok()
+}
+
+/// Whether the gateway that a mark names is certainly gone. One in another pid namespace cannot be seen from here.
+fn is_orphan(mark: &str) -> bool {
+    let mut parts = mark.split('-').map(str::parse::<u64>);
+    let (Some(Ok(namespace)), Some(Ok(pid)), Some(Ok(start)), Some(Ok(_)), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return false;
+    };
+    own_namespace() == Some(namespace) && start_of(pid) != Some(start)
+}
+
+/// This gateway, as marks name it.
+fn own() -> Option<&'static str> {
+    static OWN: OnceLock<Option<String>> = OnceLock::new();
+    let name = || {
+        let pid = u64::from(std::process::id());
+        Some(format!("{}-{pid}-{}", own_namespace()?, start_of(pid)?))
+    };
+    OWN.get_or_init(name).as_deref()
+}
+
+fn own_namespace() -> Option<u64> {
+    let connection = fs::read_link("/proc/self/ns/pid").ok()?;
+    connection.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// When a process started; `None` if it is gone, or dead and not yet cleared away.
+fn start_of(pid: u64) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name of the program is in brackets and may hold anything.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    let state = fields.next()?;
+    fields.nth(18)?.parse().ok().filter(|_| !matches!(state, "Z" | "X"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_gateway_of_this_namespace_that_is_gone_leaves_orphans() {
+        let ours = next().unwrap();
+        assert!(!is_orphan(&ours), "{ours}");
+        let parts: Vec<&str> = ours.split('-').collect();
+        let with = |place: usize, value: &str| {
+            let mut parts = parts.clone();
+            parts[place] = value;
+            parts.join("-")
+        };
+        assert!(is_orphan(&with(2, "1")), "another process has its number now");
+        assert!(is_orphan(&with(1, "4194999")), "no process has its number");
+        assert!(!is_orphan(&with(0, "1")), "what cannot be seen is not judged");
+        for nonsense in ["", "1", "a-b-c-d", &format!("{ours}-1"), &ours[1..]] {
+            assert!(!is_orphan(nonsense), "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn no_two_marks_are_the_same() {
+        assert_ne!(next(), next());
+    }
+}
