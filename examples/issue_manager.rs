@@ -19,22 +19,24 @@ use std::time::{Duration, SystemTime};
 
 use reqwest::{Method, RequestBuilder, Url, header::RETRY_AFTER};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, JsonObject, ListToolsResult,
-    PaginatedRequestParams, ResultType, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
+    JsonObject, ListToolsResult, PaginatedRequestParams, ResultType, ServerCapabilities,
+    ServerConfig, Tool, ToolAnnotations,
 };
 use rmcp::schemars::JsonSchema;
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt, transport::stdio};
 use seawall::{
-    Annotations, Attempt, CallerOptions, Disposition, FailureSignals, Invalid, Rendering, Sent, Settings, ToolCaller,
-    ToolFacts, TransportFailure, classify, parse_duration,
+    Annotations, Attempt, CallerOptions, Disposition, FailureSignals, Invalid, Rendering, Sent,
+    Settings, ToolCaller, ToolFacts, TransportFailure, classify, parse_duration,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use arguments::{
-    CreateIssue, GetIssue, LabelIssues, ListIssues, ListPage, Repository, SearchIssues, UpdateIssue, read,
+    CreateIssue, GetIssue, LabelIssues, ListIssues, ListPage, Repository, SearchIssues,
+    UpdateIssue, read,
 };
 
 #[path = "issue_manager/api.rs"]
@@ -85,12 +87,22 @@ fn tools() -> Vec<Tool> {
         tool::<UpdateIssue>("update_issue", "Changes the given fields of an issue.", &overwrites),
         tool::<SearchIssues>("search_issues", "Finds issues by words and filters.", &reads),
         tool::<ListPage>("list_issues_paginated", "Lists issues page by page, sorted.", &reads),
-        tool::<LabelIssues>("batch_label_issues", "Adds the same labels to several issues.", &adds_once),
+        tool::<LabelIssues>(
+            "batch_label_issues",
+            "Adds the same labels to several issues.",
+            &adds_once,
+        ),
     ]
 }
 
-fn tool<A: JsonSchema + 'static>(name: &'static str, description: &'static str, hints: &ToolAnnotations) -> Tool {
-    Tool::new(name, description, JsonObject::new()).with_input_schema::<A>().with_annotations(hints.clone())
+fn tool<A: JsonSchema + 'static>(
+    name: &'static str,
+    description: &'static str,
+    hints: &ToolAnnotations,
+) -> Tool {
+    Tool::new(name, description, JsonObject::new())
+        .with_input_schema::<A>()
+        .with_annotations(hints.clone())
 }
 
 /// The one place where resilience is set up: a policy for each tool, by its name and its hints.
@@ -113,8 +125,9 @@ fn resilient(tools: &[Tool], pause: Option<Duration>) -> Result<ToolCaller<Value
 
 impl ServerHandler for IssueManager {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
-            .with_server_info(Implementation::new("github-issue-manager", env!("CARGO_PKG_VERSION")))
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build()).with_server_info(
+            Implementation::new("github-issue-manager", env!("CARGO_PKG_VERSION")),
+        )
     }
 
     async fn list_tools(
@@ -131,7 +144,10 @@ impl ServerHandler for IssueManager {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         if !self.tools.iter().any(|tool| tool.name == request.name) {
-            return Err(ErrorData::invalid_params(format!("unknown tool \"{}\"", request.name), None));
+            return Err(ErrorData::invalid_params(
+                format!("unknown tool \"{}\"", request.name),
+                None,
+            ));
         }
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         let call = self.caller.call(&request.name, arguments, |attempt| self.attempt(attempt));
@@ -139,8 +155,9 @@ impl ServerHandler for IssueManager {
         let Some(answer) = context.ct.run_until_cancelled(call).await else {
             return Err(ErrorData::internal_error("cancelled by the client", None));
         };
-        let mut result: CallToolResult = serde_json::from_value(answer.to_tool_result(Rendering::default()))
-            .map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+        let mut result: CallToolResult =
+            serde_json::from_value(answer.to_tool_result(Rendering::default()))
+                .map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         result.result_type = Some(ResultType::COMPLETE);
         Ok(result.into())
     }
@@ -166,13 +183,15 @@ impl IssueManager {
 
     async fn list_issues(&self, asked: ListIssues) -> Result<String, FailureSignals> {
         let query = json!({"state": asked.state, "per_page": asked.limit});
-        let issues: Vec<Issue> = self.github(self.request(Method::GET, &asked.repository, &[]).query(&query)).await?;
+        let issues: Vec<Issue> =
+            self.github(self.request(Method::GET, &asked.repository, &[]).query(&query)).await?;
         Ok(lines(&issues))
     }
 
     async fn get_issue(&self, asked: GetIssue) -> Result<String, FailureSignals> {
         let number = asked.issue_number.to_string();
-        let issue: Issue = self.github(self.request(Method::GET, &asked.repository, &[&number])).await?;
+        let issue: Issue =
+            self.github(self.request(Method::GET, &asked.repository, &[&number])).await?;
         Ok(format!("{}\n\n{}", issue.line(), issue.body.as_deref().unwrap_or("No text.")))
     }
 
@@ -198,7 +217,8 @@ impl IssueManager {
 
     async fn search_issues(&self, asked: SearchIssues) -> Result<String, FailureSignals> {
         let query = json!({"q": asked.query, "per_page": asked.limit});
-        let found: Found = self.github(self.http.get(self.url(&["search", "issues"])).query(&query)).await?;
+        let found: Found =
+            self.github(self.http.get(self.url(&["search", "issues"])).query(&query)).await?;
         Ok(lines(&found.items))
     }
 
@@ -207,7 +227,8 @@ impl IssueManager {
             "state": asked.state, "page": asked.page, "per_page": asked.per_page,
             "sort": asked.sort, "direction": asked.direction,
         });
-        let issues: Vec<Issue> = self.github(self.request(Method::GET, &asked.repository, &[]).query(&query)).await?;
+        let issues: Vec<Issue> =
+            self.github(self.request(Method::GET, &asked.repository, &[]).query(&query)).await?;
         Ok(format!("Page {}\n{}", asked.page, lines(&issues)))
     }
 
@@ -218,12 +239,21 @@ impl IssueManager {
         let numbers = &asked.issue_numbers.0;
         let (mut done, mut refused) = (0, Vec::new());
         for number in numbers {
-            let request = self.request(Method::POST, &asked.repository, &[&number.to_string(), "labels"]);
+            let request =
+                self.request(Method::POST, &asked.repository, &[&number.to_string(), "labels"]);
             match self.github::<Value>(request.json(&json!({"labels": asked.labels}))).await {
                 Ok(_) => done += 1,
                 Err(signals) => match classify(&signals) {
-                    failure if failure.disposition != Disposition::Transient => refused.push((number, signals)),
-                    failure => return Err(signals.with_sent(if done > 0 { Sent::Yes } else { failure.sent })),
+                    failure if failure.disposition != Disposition::Transient => {
+                        refused.push((number, signals))
+                    }
+                    failure => {
+                        return Err(signals.with_sent(if done > 0 {
+                            Sent::Yes
+                        } else {
+                            failure.sent
+                        }));
+                    }
                 },
             }
         }
@@ -231,25 +261,34 @@ impl IssueManager {
             Some((_, signals)) if done == 0 => return Err(signals),
             last => refused.extend(last),
         }
-        let reasons = refused.iter().map(|(number, signals)| format!("\n#{number}: {}", signals.message));
+        let reasons =
+            refused.iter().map(|(number, signals)| format!("\n#{number}: {}", signals.message));
         Ok(format!("✅ Succeeded: {done}/{}{}", numbers.len(), reasons.collect::<String>()))
     }
 
     /// Sends a request. Everything seawall needs to know about a failure is gathered here.
-    async fn github<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, FailureSignals> {
+    async fn github<T: DeserializeOwned>(
+        &self,
+        request: RequestBuilder,
+    ) -> Result<T, FailureSignals> {
         let response = request.send().await.map_err(|error| unanswered(&error))?;
         let status = response.status();
         if status.is_success() {
             return response.json().await.map_err(|error| unanswered(&error));
         }
-        let pause = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let pause = response
+            .headers()
+            .get(RETRY_AFTER)
+            .and_then(|value| value.to_str().ok())
+            .map(str::to_owned);
         let signals = FailureSignals::http(status.as_u16(), format!("GitHub API: {status}"))
             .with_body(response.text().await.unwrap_or_default());
         Err(signals.with_retry_after(pause.as_deref(), wall_clock()))
     }
 
     fn request(&self, method: Method, at: &Repository, rest: &[&str]) -> RequestBuilder {
-        self.http.request(method, self.url(&[&["repos", &at.owner, &at.repo, "issues"], rest].concat()))
+        self.http
+            .request(method, self.url(&[&["repos", &at.owner, &at.repo, "issues"], rest].concat()))
     }
 
     /// Segment by segment, so that no argument can lead to another path.

@@ -1,8 +1,13 @@
 //! What each policy costs per call, side by side with its peers and with the floors, in one table.
 //!
-//! `cargo bench -p seawall-bench` runs all of it in about a minute, three at most; `-- breaker` only what has that word
-//! in its group or name; `-- --quick` with fewer rounds. Nothing fails for being slow.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "printing a table is what a benchmark is for")]
+//! `cargo bench -p seawall-bench` runs all of it in about a minute, three at most; `-- breaker`
+//! only what has that word in its group or name; `-- --quick` with fewer rounds. Nothing fails for
+//! being slow.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "printing a table is what a benchmark is for"
+)]
 
 mod library {
     pub(crate) mod bounds;
@@ -29,9 +34,11 @@ const QUICK: Plan = Plan { rounds: 5, most: 10, patience: Duration::from_secs(4)
 
 fn main() -> Setup<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let plan = if arguments.iter().any(|argument| argument == "--quick") { QUICK } else { THOROUGH };
+    let plan =
+        if arguments.iter().any(|argument| argument == "--quick") { QUICK } else { THOROUGH };
     // Cargo adds flags of its own, such as `--bench`.
-    let words: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
+    let words: Vec<&String> =
+        arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
     let is_wanted = |text: &str| words.iter().all(|word| text.contains(word.as_str()));
 
     println!("{}\nmade by: {COMMAND}{}\n", machine(), arguments_shown(&arguments));
@@ -43,13 +50,18 @@ fn main() -> Setup<()> {
         }
     }
     println!("{}", table(&rows));
-    println!("1T: one thread. 2T: two threads on one shared instance, time of one thread per call.");
+    println!(
+        "1T: one thread. 2T: two threads on one shared instance, time of one thread per call."
+    );
     println!("~: fewer than 3 undisturbed rounds. The inner call is a ready Ok everywhere.");
     println!("Goals in nanoseconds go by the median, who is ahead by the fastest rounds.\n");
     judge(&goals::all(&rows), &rows).iter().for_each(|line| println!("{line}"));
 
     match rows.iter().find(|row| row.measured.wrong > 0) {
-        Some(row) => Err(format!("{}: {} calls did not end as they had to", row.name, row.measured.wrong).into()),
+        Some(row) => {
+            Err(format!("{}: {} calls did not end as they had to", row.name, row.measured.wrong)
+                .into())
+        }
         None => Ok(()),
     }
 }
@@ -86,6 +98,7 @@ fn measured(group: &Group, plan: Plan) -> Setup<Vec<Row>> {
 }
 
 fn arguments_shown(arguments: &[String]) -> String {
-    let own: Vec<&str> = arguments.iter().map(String::as_str).filter(|argument| *argument != "--bench").collect();
+    let own: Vec<&str> =
+        arguments.iter().map(String::as_str).filter(|argument| *argument != "--bench").collect();
     if own.is_empty() { String::new() } else { format!(" -- {}", own.join(" ")) }
 }

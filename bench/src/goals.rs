@@ -1,4 +1,5 @@
-//! Decides whether a goal is met. A missed goal is told, never enforced: another machine has other numbers.
+//! Decides whether a goal is met. A missed goal is told, never enforced: another machine has other
+//! numbers.
 
 use crate::measure::Rounds;
 use crate::subject::Role;
@@ -38,14 +39,19 @@ pub enum Goal {
     Times(&'static str, &'static str, Column, f64, &'static str, &'static str),
     /// No allocation at all.
     NoAllocation(&'static str, &'static str),
-    /// Faster than every peer of its group, on one thread and on two: so is every row of Seawall's there. Told by the
-    /// fastest rounds: what neighbours do only adds to a round, and not to all of them alike.
+    /// Faster than every peer of its group, on one thread and on two: so is every row of Seawall's
+    /// there. Told by the fastest rounds: what neighbours do only adds to a round, and not to all
+    /// of them alike.
     Ahead(&'static str),
 }
 
 /// One line for each goal whose rows were measured.
 pub fn judge(goals: &[Goal], rows: &[Row]) -> Vec<String> {
-    goals.iter().filter_map(|goal| goal.verdict(rows)).map(|(met, text)| verdict(met, &text)).collect()
+    goals
+        .iter()
+        .filter_map(|goal| goal.verdict(rows))
+        .map(|(met, text)| verdict(met, &text))
+        .collect()
 }
 
 /// Whether a goal is met, as a line.
@@ -56,17 +62,24 @@ pub fn verdict(met: bool, text: &str) -> String {
 impl Goal {
     /// `None` where nothing can be said.
     fn verdict(&self, rows: &[Row]) -> Option<(bool, String)> {
-        let find = |group: &str, name: &str| rows.iter().find(|row| row.group == group && row.name == name);
+        let find = |group: &str, name: &str| {
+            rows.iter().find(|row| row.group == group && row.name == name)
+        };
         let median = |column: Column, group, name| column.of(find(group, name)?).median();
         match *self {
             Goal::AtMost(group, name, column, limit) => {
                 let nanos = median(column, group, name)?;
                 let measured = format!("{} {}", column.name(), number(nanos));
-                Some((nanos <= limit, format!("{group}, {name}: {measured} ns, goal at most {limit} ns")))
+                Some((
+                    nanos <= limit,
+                    format!("{group}, {name}: {measured} ns, goal at most {limit} ns"),
+                ))
             }
             Goal::Times(group, name, column, factor, other_group, other) => {
-                let (nanos, base) = (median(column, group, name)?, median(Column::One, other_group, other)?);
-                let measured = format!("{} {} ns is {:.2} times", column.name(), number(nanos), nanos / base);
+                let (nanos, base) =
+                    (median(column, group, name)?, median(Column::One, other_group, other)?);
+                let measured =
+                    format!("{} {} ns is {:.2} times", column.name(), number(nanos), nanos / base);
                 let goal = format!("{other} ({} ns), goal at most {factor}", number(base));
                 Some((nanos <= factor * base, format!("{group}, {name}: {measured} {goal}")))
             }
@@ -80,12 +93,17 @@ impl Goal {
 }
 
 fn ahead(group: &str, rows: &[Row]) -> Option<(bool, String)> {
-    let of_role = |role: Role| rows.iter().filter(move |row| row.group == group && row.role == role);
+    let of_role =
+        |role: Role| rows.iter().filter(move |row| row.group == group && row.role == role);
     let mut compared = 0;
     let (mut behind, mut level) = (Vec::new(), Vec::new());
-    for (ours, peer) in of_role(Role::Ours).flat_map(|ours| of_role(Role::Peer).map(move |peer| (ours, peer))) {
+    for (ours, peer) in
+        of_role(Role::Ours).flat_map(|ours| of_role(Role::Peer).map(move |peer| (ours, peer)))
+    {
         for column in [Column::One, Column::Two] {
-            let (Some(our), Some(their)) = (column.of(ours).min(), column.of(peer).min()) else { continue };
+            let (Some(our), Some(their)) = (column.of(ours).min(), column.of(peer).min()) else {
+                continue;
+            };
             compared += 1;
             let (our_number, their_number) = (number(our), number(their));
             // What the table shows as equal is equal: the digits behind it change with every run.
@@ -93,7 +111,12 @@ fn ahead(group: &str, rows: &[Row]) -> Option<(bool, String)> {
                 level.push(format!("{} at {}", peer.name, column.name()));
             } else if our > their {
                 let numbers = format!("{our_number} against {their_number} ns");
-                behind.push(format!("{} is behind {} at {} ({numbers})", ours.name, peer.name, column.name()));
+                behind.push(format!(
+                    "{} is behind {} at {} ({numbers})",
+                    ours.name,
+                    peer.name,
+                    column.name()
+                ));
             }
         }
     }

@@ -1,9 +1,9 @@
 //! Decides what a call costs on a machine that is busy with other things too.
 //!
-//! A round is ten slices of two milliseconds. A slice in which the kernel took a thread off its core is
-//! dropped, and a round that kept no slice is dropped whole: what remains was measured undisturbed. Slices
-//! are short because on a shared core few long ones survive. With two threads both run for all of a slice:
-//! they start together, and the first to finish ends it for both.
+//! A round is ten slices of two milliseconds. A slice in which the kernel took a thread off its
+//! core is dropped, and a round that kept no slice is dropped whole: what remains was measured
+//! undisturbed. Slices are short because on a shared core few long ones survive. With two threads
+//! both run for all of a slice: they start together, and the first to finish ends it for both.
 
 use std::io;
 use std::sync::Barrier;
@@ -81,7 +81,11 @@ pub fn now() -> Instant {
 }
 
 /// Measures all subjects in turns, so that what disturbs the machine disturbs all of them alike.
-pub fn measure(subjects: &[Subject], plan: Plan, mut progress: impl FnMut()) -> io::Result<Vec<Measured>> {
+pub fn measure(
+    subjects: &[Subject],
+    plan: Plan,
+    mut progress: impl FnMut(),
+) -> io::Result<Vec<Measured>> {
     let mut measured = vec![Measured::default(); subjects.len()];
     for (subject, measured) in subjects.iter().zip(&mut measured) {
         (measured.allocations, measured.wrong) = count_allocations(subject)?;
@@ -140,23 +144,30 @@ fn round(subject: &Subject, threads: usize) -> io::Result<Round> {
         let running: Vec<_> = runtimes.iter().enumerate().map(work).collect();
         running.into_iter().map(|thread| thread.join().unwrap_or_default()).collect()
     });
-    // A thread that was taken off its core in the middle of a call disturbs the others too: such a slice tells nothing,
-    // neither how long calls take nor how they end.
-    let whole: Vec<(f64, u64)> = (0..SLICES).filter_map(|number| together(&slices, number, threads)).collect();
+    // A thread that was taken off its core in the middle of a call disturbs the others too: such a
+    // slice tells nothing, neither how long calls take nor how they end.
+    let whole: Vec<(f64, u64)> =
+        (0..SLICES).filter_map(|number| together(&slices, number, threads)).collect();
     let nanos = median(&whole.iter().map(|(nanos, _)| *nanos).collect::<Vec<f64>>());
     Ok(Round { nanos, wrong: whole.iter().map(|(_, wrong)| wrong).sum() })
 }
 
-/// The time of a call in one slice of all threads, and the calls that went wrong in it; `None` if it was disturbed.
+/// The time of a call in one slice of all threads, and the calls that went wrong in it; `None` if
+/// it was disturbed.
 fn together(slices: &[Vec<Slice>], number: usize, threads: usize) -> Option<(f64, u64)> {
-    let slices: Vec<Slice> = slices.iter().filter_map(|thread| thread.get(number).copied()).collect();
+    let slices: Vec<Slice> =
+        slices.iter().filter_map(|thread| thread.get(number).copied()).collect();
     let elapsed: Duration = slices.iter().map(|slice| slice.elapsed).sum();
     let calls: u64 = slices.iter().map(|slice| slice.calls).sum();
-    let is_whole = slices.len() == threads && calls > 0 && !slices.iter().any(|slice| slice.is_disturbed);
-    is_whole.then(|| (elapsed.as_nanos() as f64 / calls as f64, slices.iter().map(|slice| slice.wrong).sum()))
+    let is_whole =
+        slices.len() == threads && calls > 0 && !slices.iter().any(|slice| slice.is_disturbed);
+    is_whole.then(|| {
+        (elapsed.as_nanos() as f64 / calls as f64, slices.iter().map(|slice| slice.wrong).sum())
+    })
 }
 
-/// The timed code pays one look at a thread-local for each allocation instead of the counting itself.
+/// The timed code pays one look at a thread-local for each allocation instead of the counting
+/// itself.
 fn undisturbed_by_counting<T: Default>(work: impl FnOnce() -> T) -> T {
     let mut result = T::default();
     allocation_counter::opt_out(|| result = work());
@@ -215,10 +226,16 @@ struct Meeting {
 
 impl Meeting {
     fn of(threads: usize) -> Self {
-        Self { threads, barrier: Barrier::new(threads), arrived: AtomicUsize::new(0), over: AtomicUsize::new(0) }
+        Self {
+            threads,
+            barrier: Barrier::new(threads),
+            arrived: AtomicUsize::new(0),
+            over: AtomicUsize::new(0),
+        }
     }
 
-    /// Returns to all at the same moment: a barrier alone wakes its threads tens of microseconds apart.
+    /// Returns to all at the same moment: a barrier alone wakes its threads tens of microseconds
+    /// apart.
     fn start(&self, slice: usize) {
         self.arrived.fetch_add(1, Ordering::SeqCst);
         while self.arrived.load(Ordering::SeqCst) < slice * self.threads {
@@ -235,8 +252,9 @@ impl Meeting {
     }
 }
 
-/// How often the kernel took this thread off its core against its will; `None` where it does not tell.
-/// A thread that waits of its own accord is not disturbed: waiting is then part of what its call costs.
+/// How often the kernel took this thread off its core against its will; `None` where it does not
+/// tell. A thread that waits of its own accord is not disturbed: waiting is then part of what its
+/// call costs.
 fn times_preempted() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/thread-self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"))?;
@@ -249,5 +267,9 @@ pub fn median(values: &[f64]) -> Option<f64> {
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
     let upper = *sorted.get(middle)?;
-    Some(if sorted.len().is_multiple_of(2) { f64::midpoint(*sorted.get(middle - 1)?, upper) } else { upper })
+    Some(if sorted.len().is_multiple_of(2) {
+        f64::midpoint(*sorted.get(middle - 1)?, upper)
+    } else {
+        upper
+    })
 }

@@ -62,7 +62,11 @@ pub struct Group {
 
 impl Subject {
     /// Anything: `run` makes as many calls as it is told and gives how many ended as they had to.
-    pub fn new(role: Role, name: &'static str, run: impl Fn(&Runtime, u64) -> u64 + Send + Sync + 'static) -> Self {
+    pub fn new(
+        role: Role,
+        name: &'static str,
+        run: impl Fn(&Runtime, u64) -> u64 + Send + Sync + 'static,
+    ) -> Self {
         Self { name, role, run: Box::new(run), renew: None }
     }
 
@@ -100,8 +104,15 @@ impl Subject {
         })
     }
 
-    /// A call of a tower service. Each thread works on a clone, as tower means it; clones share their state.
-    pub fn service<S, Q>(role: Role, name: &'static str, ends: Ends, service: &Arc<Mutex<S>>, request: Q) -> Self
+    /// A call of a tower service. Each thread works on a clone, as tower means it; clones share
+    /// their state.
+    pub fn service<S, Q>(
+        role: Role,
+        name: &'static str,
+        ends: Ends,
+        service: &Arc<Mutex<S>>,
+        request: Q,
+    ) -> Self
     where
         S: Service<Q, Error: Debug> + Clone + Send + 'static,
         Q: Clone + Send + Sync + 'static,

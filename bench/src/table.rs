@@ -29,7 +29,8 @@ impl Row {
         };
         let Measured { one, two, allocations, wrong } = &self.measured;
         let name = if *wrong == 0 { name } else { format!("WRONG ({wrong} calls): {name}") };
-        let [one, two] = [one, two].map(|rounds| [shown(rounds, rounds.min()), shown(rounds, rounds.median())]);
+        let [one, two] =
+            [one, two].map(|rounds| [shown(rounds, rounds.min()), shown(rounds, rounds.median())]);
         let ([one_min, one], [two_min, two]) = (one, two);
         [name, one_min, one, two_min, two, allocated(*allocations)]
     }
@@ -56,7 +57,8 @@ fn allocated(allocations: f64) -> String {
 
 /// The rows as a Markdown table that also reads well as plain text.
 pub fn table(rows: &[Row]) -> String {
-    const HEAD: [&str; 6] = ["subject", "1T min ns", "1T median", "2T min ns", "2T median", "allocs/call"];
+    const HEAD: [&str; 6] =
+        ["subject", "1T min ns", "1T median", "2T min ns", "2T median", "allocs/call"];
     let mut lines: Vec<[String; 6]> = vec![HEAD.map(str::to_owned)];
     for (place, row) in rows.iter().enumerate() {
         if place == 0 || rows[place - 1].group != row.group {
@@ -72,18 +74,28 @@ pub fn table(rows: &[Row]) -> String {
 /// Lines under a head as a Markdown table; the first column is text, the others are numbers.
 pub fn grid<Line: AsRef<[String]>>(lines: &[Line]) -> String {
     let columns = lines.first().map_or(0, |line| line.as_ref().len());
-    let width = |column: usize| lines.iter().map(|line| line.as_ref()[column].chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        lines.iter().map(|line| line.as_ref()[column].chars().count()).max().unwrap_or(0)
+    };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();
     for (place, line) in lines.iter().enumerate() {
         for (column, (cell, width)) in line.as_ref().iter().zip(&widths).enumerate() {
-            text.push_str(&if column == 0 { format!("| {cell:<width$} |") } else { format!(" {cell:>width$} |") });
+            text.push_str(&if column == 0 {
+                format!("| {cell:<width$} |")
+            } else {
+                format!(" {cell:>width$} |")
+            });
         }
         text.push('\n');
         if place == 0 {
             for (column, width) in widths.iter().enumerate() {
                 let dashes = "-".repeat(width + 1);
-                text.push_str(&if column == 0 { format!("|{dashes}-|") } else { format!("{dashes}:|") });
+                text.push_str(&if column == 0 {
+                    format!("|{dashes}-|")
+                } else {
+                    format!("{dashes}:|")
+                });
             }
             text.push('\n');
         }

@@ -103,7 +103,12 @@ impl Api {
 }
 
 /// The layer before every route: counts, and fails what is to fail.
-async fn fail_or_execute(State(api): State<Api>, path: MatchedPath, request: Request, next: Next) -> Response {
+async fn fail_or_execute(
+    State(api): State<Api>,
+    path: MatchedPath,
+    request: Request,
+    next: Next,
+) -> Response {
     let route = format!("{} {}", request.method(), path.as_str());
     *api.lock().stats.requests.entry(route.clone()).or_default() += 1;
     let fault = api.lock().faults.next();
@@ -131,7 +136,8 @@ impl Faults {
 impl IntoResponse for Fault {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = (status, Json(json!({"message": status.canonical_reason()}))).into_response();
+        let mut response =
+            (status, Json(json!({"message": status.canonical_reason()}))).into_response();
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
@@ -151,7 +157,9 @@ type Parameters = Query<HashMap<String, String>>;
 
 async fn list(State(api): State<Api>, Query(parameters): Parameters) -> Json<Vec<Value>> {
     let text = |name: &str| parameters.get(name).map(String::as_str);
-    let number = |name: &str| text(name).and_then(|text| text.parse::<usize>().ok()).filter(|number| *number > 0);
+    let number = |name: &str| {
+        text(name).and_then(|text| text.parse::<usize>().ok()).filter(|number| *number > 0)
+    };
     let (page, size) = (number("page").unwrap_or(1), number("per_page").unwrap_or(30));
     let state = text("state").unwrap_or("open");
     let sort = match text("sort") {
@@ -180,7 +188,10 @@ async fn search(State(api): State<Api>, Query(parameters): Parameters) -> Json<V
     Json(json!({"items": issues}))
 }
 
-async fn read(State(api): State<Api>, Path(number): Path<usize>) -> Result<Json<Value>, StatusCode> {
+async fn read(
+    State(api): State<Api>,
+    Path(number): Path<usize>,
+) -> Result<Json<Value>, StatusCode> {
     api.lock().find(number).map(|issue| Json(issue.clone()))
 }
 

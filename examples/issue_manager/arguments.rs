@@ -14,8 +14,9 @@ const INVALID_PARAMS: i64 = -32602;
 
 /// Reads a tool's arguments, or says which of them is wrong.
 pub(crate) fn read<A: DeserializeOwned>(arguments: &Value) -> Result<A, FailureSignals> {
-    serde_path_to_error::deserialize(arguments)
-        .map_err(|error| FailureSignals::rpc(INVALID_PARAMS, format!("{}: {}", error.path(), error.inner())))
+    serde_path_to_error::deserialize(arguments).map_err(|error| {
+        FailureSignals::rpc(INVALID_PARAMS, format!("{}: {}", error.path(), error.inner()))
+    })
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -205,7 +206,9 @@ where
     }
 }
 
-impl<T: JsonSchema + Measure, const LOW: usize, const HIGH: usize> JsonSchema for Limited<T, LOW, HIGH> {
+impl<T: JsonSchema + Measure, const LOW: usize, const HIGH: usize> JsonSchema
+    for Limited<T, LOW, HIGH>
+{
     fn inline_schema() -> bool {
         true
     }

@@ -28,7 +28,13 @@ pub(crate) fn slots() -> Setup<Group> {
             let _slot = slots.take(LIMIT).await.map_err(|_| "full")?;
             answer()
         }),
-        Subject::service(Role::Peer, "tower-resilience 0.14 bulkhead", Ends::Well, &shared(trs.layer(service())), WELL),
+        Subject::service(
+            Role::Peer,
+            "tower-resilience 0.14 bulkhead",
+            Ends::Well,
+            &shared(trs.layer(service())),
+            WELL,
+        ),
     ];
     Ok(Group { name: "bulkhead, a slot is free", subjects })
 }

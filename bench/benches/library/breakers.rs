@@ -21,14 +21,20 @@ pub(crate) fn in_a_row() -> Setup<Group> {
     let rules = || BreakerPolicy::new(5, LIMIT);
     let by_name = CircuitBreaker::new(rules(), &Env::new())?;
     let trs = CircuitBreakerLayer::builder().consecutive_failures(5).build()?;
-    let failsafe = Config::new().failure_policy(failure_policy::consecutive_failures(5, backoff::constant(LIMIT)));
+    let failsafe = Config::new()
+        .failure_policy(failure_policy::consecutive_failures(5, backoff::constant(LIMIT)));
     let failsafe = failsafe.build();
     let subjects = vec![
         ours(Role::Ours, OURS, Breaker::new("get_issue", rules(), &Env::new())?),
-        Subject::waiting(Role::OursToo, "seawall CircuitBreaker::call, found by name", Ends::Well, async move || {
-            by_name.call("get_issue", answer_later).await
+        Subject::waiting(
+            Role::OursToo,
+            "seawall CircuitBreaker::call, found by name",
+            Ends::Well,
+            async move || by_name.call("get_issue", answer_later).await,
+        ),
+        Subject::blocking(Role::Peer, "failsafe 1.3 consecutive", Ends::Well, move || {
+            failsafe.call(answer)
         }),
-        Subject::blocking(Role::Peer, "failsafe 1.3 consecutive", Ends::Well, move || failsafe.call(answer)),
         Subject::service(
             Role::Peer,
             "tower-resilience 0.14 consecutive",
@@ -43,18 +49,34 @@ pub(crate) fn in_a_row() -> Setup<Group> {
 pub(crate) const IN_A_WINDOW: &str = "breaker, failure rate in a window";
 
 pub(crate) fn in_a_window() -> Setup<Group> {
-    let window = WindowRule { length: Duration::from_secs(60), min_calls: 100, failure_rate: 0.5, slow: None };
+    let window = WindowRule {
+        length: Duration::from_secs(60),
+        min_calls: 100,
+        failure_rate: 0.5,
+        slow: None,
+    };
     let rules = BreakerPolicy { failures: 0, window: Some(window), ..BreakerPolicy::new(5, LIMIT) };
     let recloser = Recloser::custom().error_rate(0.5).closed_len(100).open_wait(LIMIT).build();
-    let rate =
-        failure_policy::success_rate_over_time_window(0.5, 100, Duration::from_secs(60), backoff::constant(LIMIT));
+    let rate = failure_policy::success_rate_over_time_window(
+        0.5,
+        100,
+        Duration::from_secs(60),
+        backoff::constant(LIMIT),
+    );
     let failsafe = Config::new().failure_policy(rate).build();
-    let trs = CircuitBreakerLayer::builder().failure_rate_threshold(0.5).sliding_window_size(100).build()?;
+    let trs = CircuitBreakerLayer::builder()
+        .failure_rate_threshold(0.5)
+        .sliding_window_size(100)
+        .build()?;
     let subjects = vec![
         ours(Role::Ours, OURS, Breaker::new("get_issue", rules.clone(), &Env::new())?),
         ours(Role::OursToo, PAUSABLE, Breaker::new("get_issue", rules, &pausable())?),
-        Subject::blocking(Role::Peer, "recloser 1.4, last 100 calls", Ends::Well, move || recloser.call(answer)),
-        Subject::blocking(Role::Peer, "failsafe 1.3 success-rate EMA", Ends::Well, move || failsafe.call(answer)),
+        Subject::blocking(Role::Peer, "recloser 1.4, last 100 calls", Ends::Well, move || {
+            recloser.call(answer)
+        }),
+        Subject::blocking(Role::Peer, "failsafe 1.3 success-rate EMA", Ends::Well, move || {
+            failsafe.call(answer)
+        }),
         Subject::service(
             Role::Peer,
             "tower-resilience 0.14, last 100 calls",
@@ -76,13 +98,16 @@ fn ours(role: Role, name: &'static str, breaker: Breaker) -> Subject {
     })
 }
 
-/// This one remembers every call of its window and looks at each of them again for every call, so its
-/// price is that of the calls it remembers: it is made anew before these grow by more than a tenth.
+/// This one remembers every call of its window and looks at each of them again for every call, so
+/// its price is that of the calls it remembers: it is made anew before these grow by more than a
+/// tenth.
 fn time_window() -> Setup<Subject> {
     const REMEMBERED: usize = 10_000;
     let make = || -> Setup<_> {
-        let rules = CircuitBreakerLayer::builder().failure_rate_threshold(0.5).minimum_number_of_calls(100);
-        let window = rules.sliding_window_type(SlidingWindowType::TimeBased).sliding_window_duration(LONG);
+        let rules =
+            CircuitBreakerLayer::builder().failure_rate_threshold(0.5).minimum_number_of_calls(100);
+        let window =
+            rules.sliding_window_type(SlidingWindowType::TimeBased).sliding_window_duration(LONG);
         Ok(window.build()?.layer(service()))
     };
     let current = shared(make()?);

@@ -20,9 +20,17 @@ use super::retries::in_hand;
 pub(crate) fn ready() -> Group {
     let trs = TimeLimiterLayer::builder().timeout_duration(LIMIT).build();
     let subjects = vec![
-        Subject::waiting(Role::Ours, "seawall within", Ends::Well, async || flat(within(LIMIT, answer_later()).await)),
+        Subject::waiting(Role::Ours, "seawall within", Ends::Well, async || {
+            flat(within(LIMIT, answer_later()).await)
+        }),
         Subject::waiting(Role::Floor, "tokio timeout", Ends::Well, within_tokio),
-        Subject::service(Role::Peer, "tower 0.5 timeout", Ends::Well, &shared(Timeout::new(service(), LIMIT)), WELL),
+        Subject::service(
+            Role::Peer,
+            "tower 0.5 timeout",
+            Ends::Well,
+            &shared(Timeout::new(service(), LIMIT)),
+            WELL,
+        ),
         Subject::service(
             Role::Peer,
             "tower-resilience 0.14 timelimiter",
@@ -38,11 +46,13 @@ pub(crate) async fn within_tokio() -> Answered {
     flat(tokio::time::timeout(LIMIT, answer_later()).await)
 }
 
-/// What a real call does: it waits for the runtime's next turn, so a timer has to be set and removed.
-/// That timer is tokio's, so tokio's own timeout is the floor here.
+/// What a real call does: it waits for the runtime's next turn, so a timer has to be set and
+/// removed. That timer is tokio's, so tokio's own timeout is the floor here.
 pub(crate) fn waits_once() -> Group {
     let subjects = vec![
-        Subject::waiting(Role::Floor, "no limit", Ends::Well, async || in_turns(answer_next_turn()).await),
+        Subject::waiting(Role::Floor, "no limit", Ends::Well, async || {
+            in_turns(answer_next_turn()).await
+        }),
         Subject::waiting(Role::Ours, "seawall within", Ends::Well, async || {
             flat(in_turns(within(LIMIT, answer_next_turn())).await)
         }),
@@ -67,7 +77,8 @@ async fn in_turns<T>(work: impl Future<Output = T>) -> T {
     .await
 }
 
-/// The inner call, but it is ready only at the runtime's next turn, however often it is asked in this one.
+/// The inner call, but it is ready only at the runtime's next turn, however often it is asked in
+/// this one.
 async fn answer_next_turn() -> Answered {
     let first = TURN.get();
     poll_fn(|context| {
@@ -104,10 +115,15 @@ pub(crate) fn stack() -> Setup<Group> {
         Subject::waiting(Role::Ours, OUR_STACK, Ends::Well, async move || {
             in_hand(whole.call(|_| answer_later()).await)
         }),
-        Subject::waiting(Role::OursToo, "seawall Retry, Breaker, within: put together", Ends::Well, async move || {
-            let limited = async || flat(within(LIMIT, answer_later()).await);
-            in_hand(retry.call(|_| breaker.call(limited)).await)
-        }),
+        Subject::waiting(
+            Role::OursToo,
+            "seawall Retry, Breaker, within: put together",
+            Ends::Well,
+            async move || {
+                let limited = async || flat(within(LIMIT, answer_later()).await);
+                in_hand(retry.call(|_| breaker.call(limited)).await)
+            },
+        ),
         Subject::service(
             Role::Peer,
             "tower-resilience 0.14 retry, breaker, timelimiter",

@@ -20,12 +20,21 @@ pub(crate) fn floors() -> Group {
         Subject::blocking(Role::Floor, "one CAS", Ends::Well, move || {
             let seen = word.load(Ordering::Relaxed);
             // On two threads one of them may lose; both have paid.
-            let _ = word.compare_exchange(seen, seen.wrapping_add(1), Ordering::AcqRel, Ordering::Relaxed);
+            let _ = word.compare_exchange(
+                seen,
+                seen.wrapping_add(1),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
             answer()
         }),
-        Subject::blocking(Role::Floor, "one allocation", Ends::Well, || Ok::<_, ()>(Box::new(black_box(7_u64)))),
+        Subject::blocking(Role::Floor, "one allocation", Ends::Well, || {
+            Ok::<_, ()>(Box::new(black_box(7_u64)))
+        }),
         Subject::blocking(Role::Floor, "Instant::now", Ends::Well, || Ok::<_, ()>(now())),
-        Subject::blocking(Role::Floor, "seawall Clock::now", Ends::Well, move || Ok::<_, ()>(clock.now())),
+        Subject::blocking(Role::Floor, "seawall Clock::now", Ends::Well, move || {
+            Ok::<_, ()>(clock.now())
+        }),
         Subject::waiting(Role::Floor, TIMEOUT, Ends::Well, within_tokio),
     ];
     Group { name: GROUP, subjects }

@@ -10,7 +10,14 @@ pub(crate) fn all(rows: &[Row]) -> Vec<Goal> {
     let (group, stack) = (deadlines::STACK, deadlines::OUR_STACK);
     let mut goals = vec![
         Goal::AtMost(breakers::IN_A_ROW, breakers::OURS, Column::One, 10.0),
-        Goal::Times(breakers::IN_A_ROW, breakers::OURS, Column::Two, 2.0, breakers::IN_A_ROW, breakers::OURS),
+        Goal::Times(
+            breakers::IN_A_ROW,
+            breakers::OURS,
+            Column::Two,
+            2.0,
+            breakers::IN_A_ROW,
+            breakers::OURS,
+        ),
         refused(breakers::OURS, Column::One),
         refused(breakers::OURS, Column::Two),
         Goal::Times(group, stack, Column::One, 1.5, floors::GROUP, floors::TIMEOUT),

@@ -20,8 +20,8 @@ pub(crate) const WELL: u64 = 7;
 /// What it is asked for: a failure.
 pub(crate) const BADLY: u64 = 0;
 
-/// The inner call, blocking. Nobody can tell beforehand how it ends, and its result stays in registers:
-/// going through memory in pieces would cost more than most policies.
+/// The inner call, blocking. Nobody can tell beforehand how it ends, and its result stays in
+/// registers: going through memory in pieces would cost more than most policies.
 #[inline]
 pub(crate) fn answer() -> Answered {
     answer_to(WELL)
@@ -41,10 +41,14 @@ pub(crate) async fn answer_later() -> Answered {
     answer()
 }
 
-/// The inner call as a tower service. It does as it is asked, so that a breaker can be opened with it.
-pub(crate) fn service()
--> impl Service<u64, Response = u64, Error = &'static str, Future = impl Future<Output = Answered> + Send + 'static>
-+ Clone
+/// The inner call as a tower service. It does as it is asked, so that a breaker can be opened with
+/// it.
+pub(crate) fn service() -> impl Service<
+    u64,
+    Response = u64,
+    Error = &'static str,
+    Future = impl Future<Output = Answered> + Send + 'static,
+> + Clone
 + Send
 + 'static {
     service_fn(async |wish| answer_to(wish))

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use seawall::{
-    BreakerPolicy, BudgetPolicy, BulkheadPolicy, CachePolicy, Call, Env, FailureSignals, Pipeline, Policy, Preset,
-    Rate, ServerPolicy, Settings, Tiers, Tool, ToolFacts,
+    BreakerPolicy, BudgetPolicy, BulkheadPolicy, CachePolicy, Call, Env, FailureSignals, Pipeline,
+    Policy, Preset, Rate, ServerPolicy, Settings, Tiers, Tool, ToolFacts,
 };
 use seawall_bench::{Group, Role, Setup, Subject};
 use serde_json::json;
@@ -19,11 +19,13 @@ pub(crate) const GROUP: &str = "pipeline, a read-only tool";
 pub(crate) const COLD: &str = "all stages, cold cache";
 pub(crate) const COLD_AFTER_FAILURE: &str = "all stages, cold cache, after a failure elsewhere";
 
-/// More than the cache keeps, so that each call finds no copy and its own displaces another; and so few that their arguments
-/// stay close to the processor, where a caller that has just read them has them.
+/// More than the cache keeps, so that each call finds no copy and its own displaces another; and so
+/// few that their arguments stay close to the processor, where a caller that has just read them has
+/// them.
 const DISTINCT: u64 = 1280;
-/// Those of one thread and of the other. A thread that the machine stops in the middle of a call must not find another
-/// come round to the same arguments: that one would take its answer instead of asking itself.
+/// Those of one thread and of the other. A thread that the machine stops in the middle of a call
+/// must not find another come round to the same arguments: that one would take its answer instead
+/// of asking itself.
 const APART: [Range<u64>; 2] = [0..DISTINCT, DISTINCT..2 * DISTINCT];
 const SAME: [Range<u64>; 2] = [0..1, 0..1];
 const KEPT: u64 = 1024;
@@ -32,7 +34,8 @@ const PLENTY: u64 = 64 * 1024 * 1024;
 const ANSWER: &str = r#"{"title":"it works"}"#;
 /// What a copy of the answer weighs in the cache: 64 bytes beside its own.
 const WEIGHT: u64 = 84;
-/// Shorter than it takes to come round to the same arguments again: a copy that was kept is old by then.
+/// Shorter than it takes to come round to the same arguments again: a copy that was kept is old by
+/// then.
 const FRESH: Duration = Duration::from_micros(100);
 
 pub(crate) fn pipelines() -> Setup<Group> {
@@ -89,14 +92,25 @@ impl Turn {
 }
 
 impl Line {
-    fn new(env: Env, kept_bytes: u64, server: ServerPolicy, policy: Policy, numbers: [Range<u64>; 2]) -> Setup<Self> {
-        let pipeline = Pipeline::new(Settings { env, kept_bytes, ..Settings::new(|answer: &Arc<str>| answer.len()) })?;
+    fn new(
+        env: Env,
+        kept_bytes: u64,
+        server: ServerPolicy,
+        policy: Policy,
+        numbers: [Range<u64>; 2],
+    ) -> Setup<Self> {
+        let pipeline = Pipeline::new(Settings {
+            env,
+            kept_bytes,
+            ..Settings::new(|answer: &Arc<str>| answer.len())
+        })?;
         pipeline.server("github", server)?;
         let tool = pipeline.tool("github", "get_issue", policy)?;
         Ok(Self { pipeline, tool, turns: numbers.map(Turn::of) })
     }
 
-    /// From then on the loop guard has to find out whose failure it was; before, it knows that there is none.
+    /// From then on the loop guard has to find out whose failure it was; before, it knows that
+    /// there is none.
     fn fail_once(&self) -> Setup<()> {
         let call = Call { retried_outside: true, ..Call::new(json!({})).in_session("yesterday") };
         let send = |_| async { Err::<Arc<str>, _>(FailureSignals::text("401 Unauthorized")) };
@@ -110,10 +124,13 @@ impl Line {
     }
 
     fn run(&self, runtime: &Runtime, calls: u64) -> u64 {
-        // Each batch has an answer of its own, as each call of a server has: two threads do not share its count.
+        // Each batch has an answer of its own, as each call of a server has: two threads do not
+        // share its count.
         let answer: Arc<str> = Arc::from(ANSWER);
         // Two threads at most, so one of the turns is free.
-        let Some(mut turn) = self.turns.iter().find_map(|turn| turn.try_lock().ok()) else { return 0 };
+        let Some(mut turn) = self.turns.iter().find_map(|turn| turn.try_lock().ok()) else {
+            return 0;
+        };
         let Turn { calls: all, next } = &mut *turn;
         runtime.block_on(async {
             let mut right = 0;

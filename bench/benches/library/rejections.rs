@@ -22,9 +22,14 @@ pub(crate) fn rejections() -> Setup<Group> {
     let rules = failure_policy::consecutive_failures(1, backoff::constant(LONG));
     let failsafe = Config::new().failure_policy(rules).build();
     while !matches!(failsafe.call(|| Err::<u64, _>("down")), Err(failsafe::Error::Rejected)) {}
-    let trs = CircuitBreakerLayer::builder().consecutive_failures(1).wait_duration_in_open(LONG).build()?;
+    let trs = CircuitBreakerLayer::builder()
+        .consecutive_failures(1)
+        .wait_duration_in_open(LONG)
+        .build()?;
     let mut trs = trs.layer(service());
-    let opened = async { Ok::<_, String>(trs.ready().await.map_err(|error| error.to_string())?.call(BADLY).await) };
+    let opened = async {
+        Ok::<_, String>(trs.ready().await.map_err(|error| error.to_string())?.call(BADLY).await)
+    };
     let _ = Builder::new_current_thread().build()?.block_on(opened)?;
     let subjects = vec![
         ours(Role::Ours, OURS, open(&Env::new())?),

@@ -24,15 +24,26 @@ pub(crate) fn retries() -> Setup<Group> {
     let trs = RetryLayer::<u64, u64, &str>::builder().max_attempts(3).build();
     let tower = TowerRetry::new(Attempts(3), service());
     let subjects = vec![
-        Subject::waiting(Role::Ours, OURS, Ends::Well, async move || in_hand(retry.call(|_| answer_later()).await)),
-        Subject::waiting(Role::OursToo, "seawall Retry, limited over all attempts", Ends::Well, async move || {
-            in_hand(limited.call(|_| answer_later()).await)
+        Subject::waiting(Role::Ours, OURS, Ends::Well, async move || {
+            in_hand(retry.call(|_| answer_later()).await)
         }),
+        Subject::waiting(
+            Role::OursToo,
+            "seawall Retry, limited over all attempts",
+            Ends::Well,
+            async move || in_hand(limited.call(|_| answer_later()).await),
+        ),
         Subject::waiting(Role::Peer, "backon 1.6", Ends::Well, async || {
             answer_later.retry(ExponentialBuilder::default().with_max_times(2)).await
         }),
         Subject::service(Role::Peer, "tower 0.5 retry", Ends::Well, &shared(tower), WELL),
-        Subject::service(Role::Peer, "tower-resilience 0.14 retry", Ends::Well, &shared(trs.layer(service())), WELL),
+        Subject::service(
+            Role::Peer,
+            "tower-resilience 0.14 retry",
+            Ends::Well,
+            &shared(trs.layer(service())),
+            WELL,
+        ),
     ];
     Ok(Group { name: GROUP, subjects })
 }
@@ -46,14 +57,29 @@ pub(crate) fn with_a_budget() -> Setup<Group> {
     let budget = RetryBudgetBuilder::new().token_bucket().build()?;
     let trs = RetryLayer::<u64, u64, &str>::builder().max_attempts(3).budget(budget).build();
     let subjects = vec![
-        Subject::waiting(Role::Ours, OURS, Ends::Well, async move || in_hand(retry.call(|_| answer_later()).await)),
-        Subject::service(Role::Peer, "tower 0.5 retry, TpsBudget", Ends::Well, &shared(tower), WELL),
-        Subject::service(Role::Peer, "tower-resilience 0.14 retry", Ends::Well, &shared(trs.layer(service())), WELL),
+        Subject::waiting(Role::Ours, OURS, Ends::Well, async move || {
+            in_hand(retry.call(|_| answer_later()).await)
+        }),
+        Subject::service(
+            Role::Peer,
+            "tower 0.5 retry, TpsBudget",
+            Ends::Well,
+            &shared(tower),
+            WELL,
+        ),
+        Subject::service(
+            Role::Peer,
+            "tower-resilience 0.14 retry",
+            Ends::Well,
+            &shared(trs.layer(service())),
+            WELL,
+        ),
     ];
     Ok(Group { name: BUDGET_GROUP, subjects })
 }
 
-/// The value, which is all that the peers give; ours comes with the attempts and the pauses it took.
+/// The value, which is all that the peers give; ours comes with the attempts and the pauses it
+/// took.
 pub(crate) fn in_hand<T, E>(retried: Result<Retried<T>, E>) -> Result<T, E> {
     retried.map(|retried| retried.value)
 }

@@ -1,4 +1,5 @@
-//! What the gateway set out to reach. A missed goal is told, never enforced: another machine has other numbers.
+//! What the gateway set out to reach. A missed goal is told, never enforced: another machine has
+//! other numbers.
 
 use seawall_bench::verdict;
 
@@ -36,7 +37,10 @@ fn against_envoy(rows: &[Row], size: Size, sessions: usize) -> Vec<String> {
     let load = show::name(size, sessions);
     if sessions == 1 {
         let (our, their) = (ours.added_p50, theirs.added_p50);
-        return vec![verdict(our <= their, &format!("{load}: adds {our:.0} µs at p50, Envoy {their:.0}"))];
+        return vec![verdict(
+            our <= their,
+            &format!("{load}: adds {our:.0} µs at p50, Envoy {their:.0}"),
+        )];
     }
     let rate = format!("{load}: {:.0} calls/s, Envoy {:.0}", ours.rate, theirs.rate);
     let mut lines = vec![verdict(ours.rate >= theirs.rate, &rate)];
@@ -49,13 +53,15 @@ fn against_envoy(rows: &[Row], size: Size, sessions: usize) -> Vec<String> {
 
 /// A large result costs little more than carrying its bytes.
 fn against_the_relay(rows: &[Row], sessions: usize) -> Vec<String> {
-    let found = find(rows, SEAWALL, Size::Large, sessions).zip(find(rows, RELAY, Size::Large, sessions));
+    let found =
+        find(rows, SEAWALL, Size::Large, sessions).zip(find(rows, RELAY, Size::Large, sessions));
     let Some((ours, floor)) = found else { return Vec::new() };
     let load = show::name(Size::Large, sessions);
     let mut lines = Vec::new();
     let mut compare = |what: &str, ours: f64, floor: f64| {
         let times = ours / floor;
-        let text = format!("{load}: {what} is {times:.2} times the raw relay's, goal at most {TIMES}");
+        let text =
+            format!("{load}: {what} is {times:.2} times the raw relay's, goal at most {TIMES}");
         lines.push(verdict(times <= TIMES, &text));
     };
     if sessions == 1 {
@@ -75,10 +81,15 @@ fn memory(rows: &[Row]) -> Vec<String> {
         .into_iter()
         .collect();
     for size in [Size::Small, Size::Large] {
-        let loaded = ours().filter(|row| row.size == size).filter_map(|row| row.memory.map(|memory| (row, memory)));
+        let loaded = ours()
+            .filter(|row| row.size == size)
+            .filter_map(|row| row.memory.map(|memory| (row, memory)));
         if let Some((row, memory)) = loaded.max_by(|(_, one), (_, other)| one.total_cmp(other)) {
             let load = show::name(row.size, row.sessions);
-            lines.push(verdict(memory <= LOADED, &format!("{load}: {memory:.1} MiB, goal at most {LOADED}")));
+            lines.push(verdict(
+                memory <= LOADED,
+                &format!("{load}: {memory:.1} MiB, goal at most {LOADED}"),
+            ));
         }
     }
     lines

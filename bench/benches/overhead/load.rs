@@ -34,13 +34,22 @@ pub(crate) struct Round {
 }
 
 /// One round.
-pub(crate) async fn round(target: &Target, size: Size, sessions: usize, time: Duration) -> Setup<Round> {
+pub(crate) async fn round(
+    target: &Target,
+    size: Size,
+    sessions: usize,
+    time: Duration,
+) -> Setup<Round> {
     let mut open = Vec::with_capacity(sessions);
     for _ in 0..sessions {
         let mut session = Session::open(target, size).await?;
         for _ in 0..WARM_UP {
             if !session.call().await? {
-                return Err(format!("{}: the first call was not answered as it had to be", target.name).into());
+                return Err(format!(
+                    "{}: the first call was not answered as it had to be",
+                    target.name
+                )
+                .into());
             }
         }
         open.push(session);

@@ -1,4 +1,5 @@
-//! Where the programs are that are measured: our own is built, peers are taken as `bench/peers` installed them.
+//! Where the programs are that are measured: our own is built, peers are taken as `bench/peers`
+//! installed them.
 
 use std::env;
 use std::ffi::OsString;
@@ -25,7 +26,8 @@ pub(crate) struct Places {
 pub(crate) fn find() -> Setup<Places> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
     let target = root.join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
-    let peers = env::var_os("SEAWALL_PEERS_DIR").map_or_else(|| target.join("peers"), |dir| root.join(dir));
+    let peers =
+        env::var_os("SEAWALL_PEERS_DIR").map_or_else(|| target.join("peers"), |dir| root.join(dir));
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // Set for this bench; build scripts that look at them would run again.
     env::vars_os().map(|(name, _)| name).filter(is_of_package).for_each(|name| {

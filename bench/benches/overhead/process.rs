@@ -1,4 +1,5 @@
-//! A process that is measured: started, waited for until it can be talked to, watched, and stopped with us.
+//! A process that is measured: started, waited for until it can be talked to, watched, and stopped
+//! with us.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read};
@@ -27,16 +28,26 @@ impl Process {
 
     /// Starts a program that says its address on stdout; it ends when we do.
     pub(crate) fn saying(command: &mut Command) -> Setup<(Self, SocketAddr)> {
-        let mut process =
-            Self { child: command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()? };
+        let mut process = Self {
+            child: command
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()?,
+        };
         let address = address(process.child.stdout.take())?;
         Ok((process, address))
     }
 
     /// The same for one that says it on stderr.
     pub(crate) fn logging(command: &mut Command) -> Setup<(Self, SocketAddr)> {
-        let mut process =
-            Self { child: command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()? };
+        let mut process = Self {
+            child: command
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()?,
+        };
         let address = address(process.child.stderr.take())?;
         Ok((process, address))
     }
@@ -58,7 +69,8 @@ impl Process {
     /// CPU time so far, of all its threads, in seconds.
     pub(crate) fn cpu(&self) -> Option<f64> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
-        // After the name, which may hold anything: the state is field 3, utime 14, stime 15, in ticks of 10 ms.
+        // After the name, which may hold anything: the state is field 3, utime 14, stime 15, in
+        // ticks of 10 ms.
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
         let ticks = fields.next()?.parse::<f64>().ok()? + fields.next()?.parse::<f64>().ok()?;
         Some(ticks / 100.0)
@@ -90,13 +102,15 @@ pub(crate) fn pause(time: Duration) {
     thread::sleep(time);
 }
 
-/// The address in the first line; whatever follows is thrown away, so that nobody waits for us to read it.
+/// The address in the first line; whatever follows is thrown away, so that nobody waits for us to
+/// read it.
 fn address(from: Option<impl Read + Send + 'static>) -> Setup<SocketAddr> {
     let mut from = BufReader::new(from.ok_or("it cannot be heard")?);
     let mut line = String::new();
     from.read_line(&mut line)?;
     thread::spawn(move || std::io::copy(&mut from, &mut std::io::sink()));
-    let rest = line.split_once("http://").ok_or_else(|| format!("it says no address but: {line}"))?.1;
+    let rest =
+        line.split_once("http://").ok_or_else(|| format!("it says no address but: {line}"))?.1;
     let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.' && letter != ':');
     Ok(rest[..end.unwrap_or(rest.len())].parse()?)
 }

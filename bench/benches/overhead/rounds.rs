@@ -1,5 +1,6 @@
-//! The order of the measurement: every target in turn, so that what disturbs the machine disturbs all of them alike,
-//! and the large answers after the small ones, so that memory they leave behind is not counted to these.
+//! The order of the measurement: every target in turn, so that what disturbs the machine disturbs
+//! all of them alike, and the large answers after the small ones, so that memory they leave behind
+//! is not counted to these.
 
 use std::time::Duration;
 
@@ -42,7 +43,11 @@ pub(crate) struct Row {
 }
 
 /// Measures everything.
-pub(crate) async fn measure(running: &Running, plan: Plan, mut progress: impl FnMut()) -> Setup<Vec<Row>> {
+pub(crate) async fn measure(
+    running: &Running,
+    plan: Plan,
+    mut progress: impl FnMut(),
+) -> Setup<Vec<Row>> {
     let targets = &running.targets;
     let mut rows = Vec::new();
     for size in [Size::Small, Size::Large] {
@@ -57,9 +62,15 @@ pub(crate) async fn measure(running: &Running, plan: Plan, mut progress: impl Fn
             }
         }
         for (sessions, measured) in SESSIONS.into_iter().zip(&measured) {
-            let direct = targets.iter().position(|target| target.name == DIRECT).map_or(&[][..], |at| &measured[at]);
+            let direct = targets
+                .iter()
+                .position(|target| target.name == DIRECT)
+                .map_or(&[][..], |at| &measured[at]);
             for (target, rounds) in targets.iter().zip(measured) {
-                let row = Row { idle: target.idle, ..Row::of(target.name, size, sessions, rounds, direct) };
+                let row = Row {
+                    idle: target.idle,
+                    ..Row::of(target.name, size, sessions, rounds, direct)
+                };
                 rows.push(row);
             }
         }
@@ -68,11 +79,23 @@ pub(crate) async fn measure(running: &Running, plan: Plan, mut progress: impl Fn
 }
 
 impl Row {
-    fn of(target: &'static str, size: Size, sessions: usize, rounds: &[Round], direct: &[Round]) -> Self {
+    fn of(
+        target: &'static str,
+        size: Size,
+        sessions: usize,
+        rounds: &[Round],
+        direct: &[Round],
+    ) -> Self {
         let middle = |values: Vec<f64>| median(&values).unwrap_or(f64::NAN);
         let of = |value: fn(&Round) -> f64| middle(rounds.iter().map(value).collect());
         let added = |value: fn(&Round) -> f64| {
-            middle(rounds.iter().zip(direct).map(|(round, direct)| value(round) - value(direct)).collect())
+            middle(
+                rounds
+                    .iter()
+                    .zip(direct)
+                    .map(|(round, direct)| value(round) - value(direct))
+                    .collect(),
+            )
         };
         let calls: usize = rounds.iter().map(|round| round.calls).sum();
         let cpu: Option<f64> = rounds.iter().map(|round| round.cpu).sum();

@@ -1,4 +1,5 @@
-//! One client: a connection of its own, a session where the era has one, one call at a time, every answer checked.
+//! One client: a connection of its own, a session where the era has one, one call at a time, every
+//! answer checked.
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST};
@@ -16,7 +17,8 @@ const SESSION: &str = "mcp-session-id";
 const VERSION: &str = "mcp-protocol-version";
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"overhead","version":"1"}}}"#;
 const META: &str = r#","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"overhead","version":"1"}}"#;
-/// How much is looked at on either end of an answer; what lies between is the letter that the tool gives.
+/// How much is looked at on either end of an answer; what lies between is the letter that the tool
+/// gives.
 const ENDS: usize = 512;
 
 /// How a server is spoken to.
@@ -74,8 +76,9 @@ impl Session {
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         let name = format!("{}{}", target.prefix, size.tool());
         let meta = if target.era == Era::Modern { META } else { "" };
-        let call =
-            format!(r#","method":"tools/call","params":{{"name":"{name}","arguments":{{"city":"Oslo"}}{meta}}}}}"#);
+        let call = format!(
+            r#","method":"tools/call","params":{{"name":"{name}","arguments":{{"city":"Oslo"}}{meta}}}}}"#
+        );
         let mut session = Self { sender, headers, path: target.path, call, size, next: 0 };
         match target.era {
             Era::Legacy => session.shake_hands().await?,
@@ -95,7 +98,8 @@ impl Session {
         }
         let answer = response.into_body().collect().await?.to_bytes();
         let answer = std::str::from_utf8(&answer)?;
-        let version = answer.split_once(r#""protocolVersion":""#).and_then(|(_, rest)| rest.split_once('"'));
+        let version =
+            answer.split_once(r#""protocolVersion":""#).and_then(|(_, rest)| rest.split_once('"'));
         let (version, _) = version.ok_or_else(|| format!("no handshake: {answer}"))?;
         self.headers.insert(VERSION, HeaderValue::from_str(version)?);
         let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;

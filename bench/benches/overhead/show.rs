@@ -13,8 +13,17 @@ CPU: seconds of the proxy's process for 10,000 calls. RSS in MiB: before any loa
 
 /// One table, a group for each load.
 pub(crate) fn table(rows: &[Row]) -> String {
-    const HEAD: [&str; 9] =
-        ["target", "p50 µs", "p99 µs", "+p50", "+p99", "calls/s", "CPU s/10k", "RSS idle", "RSS load"];
+    const HEAD: [&str; 9] = [
+        "target",
+        "p50 µs",
+        "p99 µs",
+        "+p50",
+        "+p99",
+        "calls/s",
+        "CPU s/10k",
+        "RSS idle",
+        "RSS load",
+    ];
     let mut lines = vec![HEAD.map(str::to_owned)];
     for (place, row) in rows.iter().enumerate() {
         let load = |row: &Row| (row.size, row.sessions);
@@ -44,9 +53,14 @@ impl Row {
             SEAWALL | MODERN => format!("**{}**", self.target),
             peer => peer.to_owned(),
         };
-        let name = if self.wrong == 0 { name } else { format!("WRONG ({} calls): {name}", self.wrong) };
-        let added = |micros: f64| if self.target == DIRECT { String::new() } else { format!("{micros:+.0}") };
-        let shown = |value: Option<f64>, digits: usize| value.map_or_else(String::new, |it| format!("{it:.digits$}"));
+        let name =
+            if self.wrong == 0 { name } else { format!("WRONG ({} calls): {name}", self.wrong) };
+        let added = |micros: f64| {
+            if self.target == DIRECT { String::new() } else { format!("{micros:+.0}") }
+        };
+        let shown = |value: Option<f64>, digits: usize| {
+            value.map_or_else(String::new, |it| format!("{it:.digits$}"))
+        };
         [
             name,
             format!("{:.0}", self.p50),

@@ -1,4 +1,5 @@
-//! What the load goes through: each target is started once, with the least that makes it a proxy for our server.
+//! What the load goes through: each target is started once, with the least that makes it a proxy
+//! for our server.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -53,7 +54,8 @@ pub(crate) struct Running {
 pub(crate) async fn start(places: &Places, is_wanted: impl Fn(&str) -> bool) -> Setup<Running> {
     let (server, behind) = Process::saying(Command::new(&places.side).arg("server"))?;
     let mut targets = vec![Target::new(DIRECT, behind, None)];
-    let relayed = Process::saying(Command::new(&places.side).arg("relay").arg(format!("http://{behind}")))?;
+    let relayed =
+        Process::saying(Command::new(&places.side).arg("relay").arg(format!("http://{behind}")))?;
     targets.push(Target::new(RELAY, relayed.1, Some(relayed.0)));
     let (process, address) = seawall(places, behind)?;
     targets.push(Target::new(SEAWALL, address, Some(process)));
@@ -66,7 +68,13 @@ pub(crate) async fn start(places: &Places, is_wanted: impl Fn(&str) -> bool) -> 
         let config = places.scratch.join("envoy.json");
         fs::write(&config, envoy_config(port, behind).to_string())?;
         let mut command = Command::new(program);
-        command.arg("--config-path").arg(config).args(["--concurrency", "1", "--disable-hot-restart", "-l", "off"]);
+        command.arg("--config-path").arg(config).args([
+            "--concurrency",
+            "1",
+            "--disable-hot-restart",
+            "-l",
+            "off",
+        ]);
         targets.push(Target::on_port(ENVOY, port, Process::quiet(&mut command)?)?);
     }
     if let Some(program) = places.mcp_proxy.as_ref().filter(|_| is_wanted(MCP_PROXY)) {
@@ -74,7 +82,11 @@ pub(crate) async fn start(places: &Places, is_wanted: impl Fn(&str) -> bool) -> 
         let config = places.scratch.join("mcp-proxy.toml");
         fs::write(&config, mcp_proxy_config(port, behind))?;
         let process = Process::quiet(Command::new(program).arg("--config").arg(config))?;
-        targets.push(Target { path: "/", prefix: "bench/", ..Target::on_port(MCP_PROXY, port, process)? });
+        targets.push(Target {
+            path: "/",
+            prefix: "bench/",
+            ..Target::on_port(MCP_PROXY, port, process)?
+        });
     }
     pause(SETTLE);
     for target in &mut targets {
@@ -97,7 +109,10 @@ impl Target {
 
 fn seawall(places: &Places, behind: SocketAddr) -> Setup<(Process, SocketAddr)> {
     let config = places.scratch.join("seawall.toml");
-    fs::write(&config, format!("listen = \"127.0.0.1:0\"\n[servers.bench]\nurl = \"http://{behind}/mcp\"\n"))?;
+    fs::write(
+        &config,
+        format!("listen = \"127.0.0.1:0\"\n[servers.bench]\nurl = \"http://{behind}/mcp\"\n"),
+    )?;
     Process::logging(Command::new(&places.seawall).arg("serve").arg("--config").arg(config))
 }
 
@@ -114,7 +129,8 @@ fn envoy_config(port: u16, behind: SocketAddr) -> serde_json::Value {
         "http_filters": [{"name": "envoy.filters.http.router", "typed_config": {
             "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}],
     });
-    let filter = json!({"name": "envoy.filters.network.http_connection_manager", "typed_config": manager});
+    let filter =
+        json!({"name": "envoy.filters.network.http_connection_manager", "typed_config": manager});
     let endpoint = json!({"endpoint": {"address": at(behind.port())}});
     json!({"static_resources": {
         "listeners": [{"name": "bench", "address": at(port), "filter_chains": [{"filters": [filter]}]}],

@@ -23,10 +23,12 @@ const NAMES: usize = 1024;
 /// Calls the tools of one server with retry, breaker, fallback and honest failures.
 ///
 /// A tool gets its policy by its name on first use, unless [`ToolCaller::tool`] gave it one before.
-/// Where a bound of such names is reached, one at rest makes room, the least recently used first: no call is under way, no pause is
-/// remembered, and its breaker is closed and remembers no failure, or was left alone long after its cool-down ended. Where a look at
-/// a few finds none, the name shares one breaker with others and is not remembered, so that invented names can neither fill memory
-/// nor make anybody forget a breaker that still protects. So does a name of more than 256 bytes.
+/// Where a bound of such names is reached, one at rest makes room, the least recently used first:
+/// no call is under way, no pause is remembered, and its breaker is closed and remembers no
+/// failure, or was left alone long after its cool-down ended. Where a look at a few finds none, the
+/// name shares one breaker with others and is not remembered, so that invented names can neither
+/// fill memory nor make anybody forget a breaker that still protects. So does a name of more than
+/// 256 bytes.
 #[derive(Debug)]
 pub struct ToolCaller<T> {
     pipeline: Pipeline<T>,
@@ -62,12 +64,20 @@ impl<T: Clone> ToolCaller<T> {
         tiers.validate().map_err(|error| error.within("tiers"))?;
         let pipeline = Pipeline::new(settings)?;
         let server = pipeline.server(&server, policy)?;
-        let others = pipeline.tool(server.name(), "others", preset.policy(&ToolFacts::named("others"), &tiers))?;
+        let others = pipeline.tool(
+            server.name(),
+            "others",
+            preset.policy(&ToolFacts::named("others"), &tiers),
+        )?;
         Ok(Self { pipeline, preset, tiers, server, tools: NameRegistry::new(NAMES), others })
     }
 
     /// Gives a tool its policy: what is known of it first, then what `adjust` changes.
-    pub fn tool(&self, facts: ToolFacts<'_>, adjust: impl FnOnce(&mut Policy)) -> Result<(), Invalid> {
+    pub fn tool(
+        &self,
+        facts: ToolFacts<'_>,
+        adjust: impl FnOnce(&mut Policy),
+    ) -> Result<(), Invalid> {
         let mut policy = self.preset.policy(&facts, &self.tiers);
         adjust(&mut policy);
         let make = || self.pipeline.tool(self.server.name(), facts.name, policy);
@@ -75,15 +85,20 @@ impl<T: Clone> ToolCaller<T> {
     }
 
     /// Calls a tool. `send` makes one attempt and is asked again for each retry and fallback.
-    pub async fn call<F>(&self, tool: &str, call: impl Into<Call>, send: impl Fn(Attempt) -> F) -> Answer<T>
+    pub async fn call<F>(
+        &self,
+        tool: &str,
+        call: impl Into<Call>,
+        send: impl Fn(Attempt) -> F,
+    ) -> Answer<T>
     where
         F: Future<Output = Result<T, FailureSignals>>,
     {
         self.call_with(tool, call, &[], send).await
     }
 
-    /// Calls a tool, with steps of the caller's own after the tool's fallbacks. Each that fails costs a token of the server's retry budget;
-    /// without one it is not tried.
+    /// Calls a tool, with steps of the caller's own after the tool's fallbacks. Each that fails
+    /// costs a token of the server's retry budget; without one it is not tried.
     pub async fn call_with<F>(
         &self,
         tool: &str,
@@ -105,12 +120,19 @@ impl<T: Clone> ToolCaller<T> {
 
     /// The state of every known tool's breaker.
     pub fn all_breaker_status(&self) -> HashMap<Arc<str>, BreakerStatus> {
-        self.tools.all().into_iter().filter_map(|(name, tool)| Some((name, tool.breaker()?.status()))).collect()
+        self.tools
+            .all()
+            .into_iter()
+            .filter_map(|(name, tool)| Some((name, tool.breaker()?.status())))
+            .collect()
     }
 
     /// Closes a tool's breaker; `false` if there is none.
     pub fn reset_breaker(&self, tool: &str) -> bool {
-        self.tools.get(tool).and_then(|tool| tool.breaker().map(|breaker| breaker.reset())).is_some()
+        self.tools
+            .get(tool)
+            .and_then(|tool| tool.breaker().map(|breaker| breaker.reset()))
+            .is_some()
     }
 
     /// The pipeline behind it.

@@ -1,9 +1,9 @@
 //! Decides the order of the stages: the page to read first.
 //!
-//! deadline[ rejoin → uncertain write → loop guard → fresh copy → recover[ retry(budget)[ breaker peek → pause → slot → rate →
-//! permit[ attempt ]]]].
-//! The stages themselves live in the folders of the same names; nothing is decided here but their order.
-//! Recovery is boxed: it is large and rare, and a call that works should not carry it along.
+//! deadline[ rejoin → uncertain write → loop guard → fresh copy → recover[ retry(budget)[ breaker
+//! peek → pause → slot → rate → permit[ attempt ]]]]. The stages themselves live in the folders of
+//! the same names; nothing is decided here but their order. Recovery is boxed: it is large and
+//! rare, and a call that works should not carry it along.
 
 use std::future::Future;
 
@@ -18,11 +18,17 @@ use crate::run::Run;
 use crate::settings::Pipeline;
 
 impl<T: Clone> Pipeline<T> {
-    /// Answers a call of `tool`. `send` makes one attempt and is asked again for each retry and fallback.
+    /// Answers a call of `tool`. `send` makes one attempt and is asked again for each retry and
+    /// fallback.
     ///
     /// Dropping the future cancels the call: nothing it held stays taken.
     #[inline]
-    pub fn run<F>(&self, tool: &Tool, call: &Call, send: impl Fn(Attempt) -> F) -> impl Future<Output = Answer<T>>
+    pub fn run<F>(
+        &self,
+        tool: &Tool,
+        call: &Call,
+        send: impl Fn(Attempt) -> F,
+    ) -> impl Future<Output = Answer<T>>
     where
         F: Future<Output = Result<T, FailureSignals>>,
     {
@@ -54,7 +60,8 @@ impl<T: Clone> Pipeline<T> {
     where
         F: Future<Output = Result<T, FailureSignals>>,
     {
-        // Before the run, so that it is dropped after it: what a dropped call leaves uncertain is noted before others go on.
+        // Before the run, so that it is dropped after it: what a dropped call leaves uncertain is
+        // noted before others go on.
         let mut leading = None;
         let run = Run::start(self, tool, call, own_steps.as_ref().len());
         if call.rejoin.is_some() {
@@ -84,7 +91,14 @@ impl<T: Clone> Pipeline<T> {
                     Err(missed) => {
                         let (failure, own_words) = *missed;
                         run.give_up(&failure);
-                        Box::pin(run.recover(failure, own_words, own_steps.as_ref(), &send, &mut warnings)).await
+                        Box::pin(run.recover(
+                            failure,
+                            own_words,
+                            own_steps.as_ref(),
+                            &send,
+                            &mut warnings,
+                        ))
+                        .await
                     }
                 }
             }

@@ -1,4 +1,5 @@
-//! Decides what every stage may look at while it works on a call, and what is noted down on the way.
+//! Decides what every stage may look at while it works on a call, and what is noted down on the
+//! way.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,7 +28,8 @@ pub(crate) struct Run<'a, T> {
     pub(crate) call: &'a Call,
     /// The end of the call.
     whole: Deadline,
-    /// The end of the way to an answer that is being tried: those that lead elsewhere have their share of the time too.
+    /// The end of the way to an answer that is being tried: those that lead elsewhere have their
+    /// share of the time too.
     share: When,
     pub(crate) timeout: Duration,
     /// Into how many shares the time is split before the tool itself is tried.
@@ -57,7 +59,12 @@ pub(crate) struct Run<'a, T> {
 
 impl<'a, T> Run<'a, T> {
     /// `own_steps`: how many the caller has.
-    pub(crate) fn start(pipeline: &'a Pipeline<T>, tool: &'a Tool, call: &'a Call, own_steps: usize) -> Self {
+    pub(crate) fn start(
+        pipeline: &'a Pipeline<T>,
+        tool: &'a Tool,
+        call: &'a Call,
+        own_steps: usize,
+    ) -> Self {
         let started = pipeline.env.clock.now();
         let timeout = tool.policy.timeout.min(call.timeout.unwrap_or(Duration::MAX));
         let ways = tool.policy.ways(own_steps);
@@ -85,7 +92,11 @@ impl<'a, T> Run<'a, T> {
     }
 
     pub(crate) fn timed_out(&self) -> Failure {
-        let message = format!("Tool '{}' exceeded timeout of {}", self.tool.name, seconds(self.timeout / self.ways));
+        let message = format!(
+            "Tool '{}' exceeded timeout of {}",
+            self.tool.name,
+            seconds(self.timeout / self.ways)
+        );
         Failure::local(Cause::Timeout, None, message)
     }
 
@@ -101,8 +112,8 @@ impl<'a, T> Run<'a, T> {
         (self.pipeline.error_text)(value)
     }
 
-    /// The time now. Asked for the first time by a call that did not wait, it is the time it started: no need
-    /// to look again.
+    /// The time now. Asked for the first time by a call that did not wait, it is the time it
+    /// started: no need to look again.
     pub(crate) fn now(&self) -> Moment {
         if self.waited.is_set() {
             return self.env().clock.now();
@@ -168,7 +179,8 @@ impl<'a, T> Run<'a, T> {
         self.pipeline.keys.of_copy(self.key(), self.call)
     }
 
-    /// Under which key the ledger knows the call: the caller's, or that of the scope within which it may be rejoined.
+    /// Under which key the ledger knows the call: the caller's, or that of the scope within which
+    /// it may be rejoined.
     pub(crate) fn ledger_key(&self) -> CallKey {
         match &self.call.rejoin {
             Some(rejoin) => self.pipeline.keys.scoped(self.key(), &rejoin.scope),
@@ -190,8 +202,11 @@ impl<'a, T> Run<'a, T> {
             self.may_have_acted.set();
             self.note_cut(effect);
         }
-        let line =
-            format!("attempt {attempt}: {} ({})", one_line(&failure.message), ErrorCode::of(failure.cause).as_str());
+        let line = format!(
+            "attempt {attempt}: {} ({})",
+            one_line(&failure.message),
+            ErrorCode::of(failure.cause).as_str()
+        );
         self.causes.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     }
 
@@ -204,17 +219,22 @@ impl<'a, T> Run<'a, T> {
 
     /// Holds the same call back for a while if this one may have been executed.
     pub(crate) fn note_uncertain(&self) {
-        if let (true, Some(lasts)) = (self.must_not_act_again(), self.tool.policy.uncertain_write_hold) {
+        if let (true, Some(lasts)) =
+            (self.must_not_act_again(), self.tool.policy.uncertain_write_hold)
+        {
             let uncertain = &self.pipeline.gatekeeper.ledger.uncertain;
             uncertain.note(self.ledger_key(), self.who(), &self.tool.server.name, lasts);
         }
     }
 
-    /// Holds the same call back for as long as this one waits in a queue; `false` if that was so before.
+    /// Holds the same call back for as long as this one waits in a queue; `false` if that was so
+    /// before.
     pub(crate) fn note_queueing(&self) -> bool {
         let (policy, uncertain) = (&self.tool.policy, &self.pipeline.gatekeeper.ledger.uncertain);
         let lasts = policy.uncertain_write_hold.filter(|_| !policy.effect.is_replayable());
-        lasts.is_some_and(|lasts| uncertain.note_queued(self.ledger_key(), self.who(), &self.tool.server.name, lasts))
+        lasts.is_some_and(|lasts| {
+            uncertain.note_queued(self.ledger_key(), self.who(), &self.tool.server.name, lasts)
+        })
     }
 
     /// The call as it waits in a queue.
@@ -255,12 +275,20 @@ impl<'a, T> Run<'a, T> {
         if !self.is_told.is_set() {
             self.is_told.set();
             let (attempts, elapsed) = (self.attempts(), self.ended().since(self.started));
-            self.emit(|server, tool| Event::CallFinished { server, tool, class, attempts, elapsed });
+            self.emit(|server, tool| Event::CallFinished {
+                server,
+                tool,
+                class,
+                attempts,
+                elapsed,
+            });
         }
     }
 
     pub(crate) fn emit(&self, event: impl FnOnce(String, String) -> Event) {
-        self.env().events.emit(|| event(self.tool.server.name.to_string(), self.tool.name.to_string()));
+        self.env()
+            .events
+            .emit(|| event(self.tool.server.name.to_string(), self.tool.name.to_string()));
     }
 }
 

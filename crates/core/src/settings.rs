@@ -39,23 +39,26 @@ pub struct Settings<T> {
     pub caller_rate: Option<Rate>,
     /// The breaker of all tools that share one ([`Scope::Global`]).
     pub global_breaker: BreakerPolicy,
-    /// How many bytes of answers are kept; 1 KiB to 1 TiB. What must not be kept is said by [`Policy::cache`].
+    /// How many bytes of answers are kept; 1 KiB to 1 TiB. What must not be kept is said by
+    /// [`Policy::cache`].
     pub kept_bytes: u64,
-    /// In whose words a copy is labelled. A failure is told in both: see [`crate::Report::message`] and
-    /// [`crate::Report::classic`]; [`crate::Rendering`] chooses.
+    /// In whose words a copy is labelled. A failure is told in both: see [`crate::Report::message`]
+    /// and [`crate::Report::classic`]; [`crate::Rendering`] chooses.
     pub style: TextStyle,
     /// Whether failures always carry details.
     pub debug: bool,
     /// Whether a call may ask for details itself.
     pub debug_on_request: bool,
-    /// The time of day, which those details show and nothing else looks at; without it they show none.
+    /// The time of day, which those details show and nothing else looks at; without it they show
+    /// none.
     pub wall_clock: Option<fn() -> SystemTime>,
-    /// Where writes wait; without it none does. Whoever gives a store delivers what waits in it: clients
-    /// are told that it will be tried.
+    /// Where writes wait; without it none does. Whoever gives a store delivers what waits in it:
+    /// clients are told that it will be tried.
     pub durable: Option<Arc<dyn DurableQueue>>,
     /// The text of an answer that the tool marked as an error.
     pub error_text: fn(&T) -> Option<String>,
-    /// What is looked at to find errors that a tool did not mark; asked only where a policy has patterns for them.
+    /// What is looked at to find errors that a tool did not mark; asked only where a policy has
+    /// patterns for them.
     pub content: fn(&T) -> Content,
     /// Whether an answer is whole, so that it may be kept.
     pub is_complete: fn(&T) -> bool,
@@ -64,7 +67,8 @@ pub struct Settings<T> {
 }
 
 impl<T> Settings<T> {
-    /// For answers of any type. Their size has to be told, or nothing would bound what is kept of them.
+    /// For answers of any type. Their size has to be told, or nothing would bound what is kept of
+    /// them.
     pub fn new(weigh: fn(&T) -> usize) -> Self {
         Self {
             env: Env::new(),
@@ -87,12 +91,16 @@ impl<T> Settings<T> {
 
 impl Default for Settings<String> {
     fn default() -> Self {
-        let content = |text: &String| Content { text: tool_result::beginning(text).to_owned(), structured: None };
+        let content = |text: &String| Content {
+            text: tool_result::beginning(text).to_owned(),
+            structured: None,
+        };
         Self { content, ..Self::new(String::len) }
     }
 }
 
-/// For MCP tool results as JSON: `isError` marks a tool's own error, and only complete results are kept.
+/// For MCP tool results as JSON: `isError` marks a tool's own error, and only complete results are
+/// kept.
 impl Default for Settings<Value> {
     fn default() -> Self {
         Self {
@@ -149,7 +157,8 @@ impl<T: Clone> Pipeline<T> {
         let clock = &settings.env.clock;
         let global = Breaker::new("global", settings.global_breaker.clone(), &settings.env);
         let global = Arc::new(global.map_err(|error| error.within("global_breaker"))?);
-        let gatekeeper = Gatekeeper::new(settings.caller_rate, settings.kept_bytes, settings.weigh, clock)?;
+        let gatekeeper =
+            Gatekeeper::new(settings.caller_rate, settings.kept_bytes, settings.weigh, clock)?;
         Ok(Self {
             gatekeeper,
             env: settings.env,
@@ -171,27 +180,35 @@ impl<T: Clone> Pipeline<T> {
 }
 
 impl<T: Clone> Pipeline<T> {
-    /// The answer to a call that may be rejoined was written to a client that is there: the identical call, made again, is
-    /// another one. An answer that nobody reports as delivered goes to whoever makes the identical call next.
+    /// The answer to a call that may be rejoined was written to a client that is there: the
+    /// identical call, made again, is another one. An answer that nobody reports as delivered goes
+    /// to whoever makes the identical call next.
     pub fn delivered(&self, tool: &Tool, call: &Call) {
         let (Some(rejoin), Some(control)) = (&call.rejoin, &call.control) else { return };
         let key = self.keys.scoped(self.keys.of(tool, call), &rejoin.scope);
         self.gatekeeper.ledger.in_flight.delivered(key, control.entry());
     }
 
-    /// The same call was `sent` so long ago by another process, and for `unknown` nobody has known what became of it: it is held
-    /// back as one that became uncertain here.
+    /// The same call was `sent` so long ago by another process, and for `unknown` nobody has known
+    /// what became of it: it is held back as one that became uncertain here.
     pub fn note_uncertain(&self, tool: &Tool, call: &Call, sent: Duration, unknown: Duration) {
         let key = self.keys.of(tool, call);
         let key = call.rejoin.as_ref().map_or(key, |rejoin| self.keys.scoped(key, &rejoin.scope));
         if let Some(lasts) = tool.policy.uncertain_write_hold.filter(|lasts| *lasts > unknown) {
             let uncertain = &self.gatekeeper.ledger.uncertain;
             let lasts = lasts + sent.saturating_sub(unknown);
-            uncertain.note_before(sent, key, (&call.caller, &call.session), &tool.server.name, lasts);
+            uncertain.note_before(
+                sent,
+                key,
+                (&call.caller, &call.session),
+                &tool.server.name,
+                lasts,
+            );
         }
     }
 
-    /// Forgets answers that nobody came for in time. They make room for others by themselves; this frees their memory sooner.
+    /// Forgets answers that nobody came for in time. They make room for others by themselves; this
+    /// frees their memory sooner.
     pub fn sweep(&self) {
         self.gatekeeper.ledger.in_flight.sweep();
     }
@@ -203,49 +220,64 @@ impl<T: Clone> Pipeline<T> {
 }
 
 impl<T> Pipeline<T> {
-    /// Makes a server known. One that is known already keeps its state; giving it another policy is an
-    /// error, not a silent wish.
+    /// Makes a server known. One that is known already keeps its state; giving it another policy is
+    /// an error, not a silent wish.
     pub fn server(&self, name: &str, policy: ServerPolicy) -> Result<Arc<Server>, Invalid> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.servers.get(name) {
             return match known.policy == policy {
                 true => Ok(known.server.clone()),
-                false => Err(Invalid::new("server", format!("\"{name}\" is known already, with another policy"))),
+                false => Err(Invalid::new(
+                    "server",
+                    format!("\"{name}\" is known already, with another policy"),
+                )),
             };
         }
         let name: Arc<str> = name.into();
         let server = Arc::new(Server::new(name.clone(), policy.clone(), &self.env)?);
-        let shared_breaker = Arc::new(Breaker::new(name.clone(), policy.shared.clone(), &self.env)?);
+        let shared_breaker =
+            Arc::new(Breaker::new(name.clone(), policy.shared.clone(), &self.env)?);
         let (tools, readers) = (HashMap::new(), Readers::default());
         let entry = KnownServer { server: server.clone(), policy, shared_breaker, tools, readers };
         known.servers.insert(name, entry);
         Ok(server)
     }
 
-    /// Makes a tool of a known server known and gives the handle to call it by. Given another policy, a
-    /// tool keeps its breaker unless that is what changed.
+    /// Makes a tool of a known server known and gives the handle to call it by. Given another
+    /// policy, a tool keeps its breaker unless that is what changed.
     pub fn tool(&self, server: &str, name: &str, mut policy: Policy) -> Result<Arc<Tool>, Invalid> {
         policy.validate()?;
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let tools: usize = known.servers.values().map(|server| server.tools.len()).sum();
         let Some(entry) = known.servers.get_mut(server) else {
-            return Err(Invalid::new("server", format!("\"{server}\" is not known; make it known first")));
+            return Err(Invalid::new(
+                "server",
+                format!("\"{server}\" is not known; make it known first"),
+            ));
         };
         share(&mut policy, &entry.policy.shared, &self.global_rules)?;
         match entry.tools.get(name) {
             Some(tool) if tool.policy == policy => return Ok(tool.clone()),
-            None if tools >= TOOLS => return Err(Invalid::new("tool", format!("there are {TOOLS} tools already"))),
+            None if tools >= TOOLS => {
+                return Err(Invalid::new("tool", format!("there are {TOOLS} tools already")));
+            }
             _ => {}
         }
         let before = entry.tools.get(name).cloned();
         let same_breaker = |tool: &&Arc<Tool>| {
             // What an operator switched stays switched, whatever a server says of its tool now.
-            let is_switched = tool.breaker().is_some_and(|breaker| breaker.snapshot().mode != BreakerMode::Auto);
-            is_switched || (tool.policy.breaker == policy.breaker && tool.policy.scope == policy.scope)
+            let is_switched =
+                tool.breaker().is_some_and(|breaker| breaker.snapshot().mode != BreakerMode::Auto);
+            is_switched
+                || (tool.policy.breaker == policy.breaker && tool.policy.scope == policy.scope)
         };
         let breaker = match before.as_ref().filter(same_breaker) {
             Some(tool) => tool.breaker.clone(),
-            None => policy.breaker.clone().map(|rules| self.breaker(entry, name, rules, policy.scope)).transpose()?,
+            None => policy
+                .breaker
+                .clone()
+                .map(|rules| self.breaker(entry, name, rules, policy.scope))
+                .transpose()?,
         };
         let tool = Tool::new(name.into(), entry.server.clone(), policy, breaker);
         if let Some(before) = &before {
@@ -261,17 +293,19 @@ impl<T> Pipeline<T> {
         Ok(tool)
     }
 
-    /// Says who decides about a known tool from now on, however it is made known anew meanwhile; gives the tool as it is known
-    /// now. `None` if there is none, or it has no breaker.
+    /// Says who decides about a known tool from now on, however it is made known anew meanwhile;
+    /// gives the tool as it is known now. `None` if there is none, or it has no breaker.
     pub fn set_mode(&self, server: &str, name: &str, mode: BreakerMode) -> Option<Arc<Tool>> {
-        // Whoever makes it known anew looks at its switch alone: this comes before that, or finds what came of it.
+        // Whoever makes it known anew looks at its switch alone: this comes before that, or finds
+        // what came of it.
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let tool = known.servers.get(server)?.tools.get(name)?;
         tool.breaker()?.set_mode(mode);
         Some(tool.clone())
     }
 
-    /// Forgets a tool that is at rest and that nobody has but the caller and this pipeline; `false` if it stays.
+    /// Forgets a tool that is at rest and that nobody has but the caller and this pipeline; `false`
+    /// if it stays.
     pub(crate) fn forget(&self, tool: &Arc<Tool>) -> bool {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let Some(entry) = known.servers.get_mut(&tool.server.name) else { return false };
@@ -312,7 +346,8 @@ impl<T> Pipeline<T> {
         Breaker::new(name, rules, &self.env).map(Arc::new)
     }
 
-    /// The tool of the same server with which to look what a write did, and whether it speaks of the same things.
+    /// The tool of the same server with which to look what a write did, and whether it speaks of
+    /// the same things.
     pub(crate) fn reader_beside(&self, tool: &Tool) -> Option<(Arc<str>, bool)> {
         if tool.policy.effect == Effect::ReadOnly {
             return None;
@@ -326,8 +361,13 @@ impl<T> Pipeline<T> {
     }
 }
 
-/// A breaker that is shared is set where all who share it are meant: who wants another one is told, and not passed over.
-fn share(policy: &mut Policy, of_server: &BreakerPolicy, global: &BreakerPolicy) -> Result<(), Invalid> {
+/// A breaker that is shared is set where all who share it are meant: who wants another one is told,
+/// and not passed over.
+fn share(
+    policy: &mut Policy,
+    of_server: &BreakerPolicy,
+    global: &BreakerPolicy,
+) -> Result<(), Invalid> {
     let (shared, place) = match policy.scope {
         Scope::Tool => return Ok(()),
         Scope::Server => (of_server, "ServerPolicy::shared"),

@@ -1,7 +1,9 @@
-//! Decides which servers' tools an agent gets at the start: all that can be had, and an honest word about the rest.
+//! Decides which servers' tools an agent gets at the start: all that can be had, and an honest word
+//! about the rest.
 //!
-//! Servers load at the same time and apart: a slow or broken one delays no other, and a panic is its server's alone. A server that works costs
-//! one attempt and no pause. What will be retried, what needs attention and what was denied are told apart.
+//! Servers load at the same time and apart: a slow or broken one delays no other, and a panic is
+//! its server's alone. A server that works costs one attempt and no pause. What will be retried,
+//! what needs attention and what was denied are told apart.
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -75,7 +77,8 @@ pub trait ConnectServer<T> {
     /// The server's tools.
     fn connect(&self, server: &str) -> impl Future<Output = Result<Vec<T>, FailureSignals>>;
 
-    /// Asks once more, plainly, after an error that hides what happened; `None` if that tells nothing.
+    /// Asks once more, plainly, after an error that hides what happened; `None` if that tells
+    /// nothing.
     fn probe(&self, server: &str) -> impl Future<Output = Option<FailureSignals>> {
         let _ = server;
         async { None }
@@ -133,7 +136,8 @@ impl<T> ServerOutcome<T> {
     }
 }
 
-/// Loads all servers at once and gives each outcome as soon as it is known. With bad options no server is connected to.
+/// Loads all servers at once and gives each outcome as soon as it is known. With bad options no
+/// server is connected to.
 pub fn load_each<'a, T: 'a>(
     servers: impl IntoIterator<Item = impl Into<String>>,
     connect: &'a impl ConnectServer<T>,
@@ -144,7 +148,8 @@ pub fn load_each<'a, T: 'a>(
     Ok(loads.collect::<FuturesUnordered<_>>())
 }
 
-/// Loads all servers at once and waits for every one of them. With bad options no server is connected to.
+/// Loads all servers at once and waits for every one of them. With bad options no server is
+/// connected to.
 pub async fn load_tools<T>(
     servers: impl IntoIterator<Item = impl Into<String>>,
     connect: &impl ConnectServer<T>,
@@ -153,13 +158,15 @@ pub async fn load_tools<T>(
     let order: Vec<String> = servers.into_iter().map(Into::into).collect();
     let place: HashMap<&str, usize> =
         order.iter().enumerate().map(|(place, server)| (server.as_str(), place)).collect();
-    let mut outcomes: Vec<ServerOutcome<T>> = load_each(order.iter().cloned(), connect, options)?.collect().await;
+    let mut outcomes: Vec<ServerOutcome<T>> =
+        load_each(order.iter().cloned(), connect, options)?.collect().await;
     outcomes.sort_by_key(|outcome| place.get(outcome.server_id.as_str()).copied());
     Ok(LoadReport { outcomes })
 }
 
-/// One step of loading a server, such as its handshake: retried like a load, and announced by nobody. A step that fails is
-/// the end of the load, one that works is not: only the last step knows what there is to announce.
+/// One step of loading a server, such as its handshake: retried like a load, and announced by
+/// nobody. A step that fails is the end of the load, one that works is not: only the last step
+/// knows what there is to announce.
 pub async fn load_step<T>(
     server: &str,
     connect: &impl ConnectServer<T>,
@@ -170,7 +177,11 @@ pub async fn load_step<T>(
     Ok(ServerOutcome { server_id: server.to_owned(), result, attempts })
 }
 
-async fn load_one<T>(server: String, connect: &impl ConnectServer<T>, options: &LoadOptions) -> ServerOutcome<T> {
+async fn load_one<T>(
+    server: String,
+    connect: &impl ConnectServer<T>,
+    options: &LoadOptions,
+) -> ServerOutcome<T> {
     let (result, attempts) = try_to_load(&server, connect, options).await;
     let outcome = ServerOutcome { server_id: server, result, attempts };
     outcome.announce(&options.env);
@@ -186,8 +197,14 @@ async fn try_to_load<T>(
     let env = &options.env;
     let policy = RetryPolicy::new(options.attempts.max(1), options.backoff);
     let deadline = Deadline::after(env.clock.now(), options.timeout);
-    let rules =
-        RetryLoop { policy: &policy, effect: Effect::ReadOnly, deadline, budget: None, env, names: (server, "") };
+    let rules = RetryLoop {
+        policy: &policy,
+        effect: Effect::ReadOnly,
+        deadline,
+        budget: None,
+        env,
+        names: (server, ""),
+    };
     let probed = Flag::default();
     let attempt = |_| {
         let probed = &probed;
@@ -230,10 +247,14 @@ async fn apart<R>(work: impl Future<Output = R>) -> Result<R, String> {
 fn panicked(words: &str) -> Failure {
     let disposition = Disposition::Permanent;
     let words = one_line(&without_credentials(words));
-    Failure { disposition, ..Failure::local(Cause::Misbehaved, None, format!("connecting panicked: {words}")) }
+    Failure {
+        disposition,
+        ..Failure::local(Cause::Misbehaved, None, format!("connecting panicked: {words}"))
+    }
 }
 
-/// Asks once more after an error that hides what happened. Once is enough: a second answer is no plainer.
+/// Asks once more after an error that hides what happened. Once is enough: a second answer is no
+/// plainer.
 async fn probe<T>(
     server: &str,
     signals: &FailureSignals,
@@ -289,7 +310,9 @@ impl<T> LoadReport<T> {
 
     /// Why each of them did not.
     pub fn failed_errors(&self) -> HashMap<&str, String> {
-        self.failed().map(|outcome| (outcome.server_id.as_str(), outcome.error().unwrap_or_default())).collect()
+        self.failed()
+            .map(|outcome| (outcome.server_id.as_str(), outcome.error().unwrap_or_default()))
+            .collect()
     }
 
     /// Whether each of them is starting, broken or closed to us. Empty if all loaded.
@@ -305,15 +328,23 @@ impl<T> LoadReport<T> {
     /// The same, with the lines about denied servers as they are wanted.
     pub fn warnings_with(&self, denied: DeniedText) -> Warnings {
         let joined = |status, line: fn(&ServerOutcome<T>) -> String, by: &str| {
-            let lines: Vec<String> = self.failed().filter(|outcome| outcome.status() == status).map(line).collect();
+            let lines: Vec<String> =
+                self.failed().filter(|outcome| outcome.status() == status).map(line).collect();
             (!lines.is_empty()).then(|| lines.join(by))
         };
-        let with_error =
-            |outcome: &ServerOutcome<T>| format!("{}: {}", outcome.server_id, outcome.error().unwrap_or_default());
-        let starting = joined("transient", |outcome| outcome.server_id.clone(), ", ")
-            .map(|ids| format!("**MCP servers still starting up (will retry; tools may appear shortly):** {ids}"));
-        let broken = joined("permanent", with_error, "; ")
-            .map(|ids| format!("**MCP servers that failed to load (tools unavailable — needs attention):** {ids}"));
+        let with_error = |outcome: &ServerOutcome<T>| {
+            format!("{}: {}", outcome.server_id, outcome.error().unwrap_or_default())
+        };
+        let starting = joined("transient", |outcome| outcome.server_id.clone(), ", ").map(|ids| {
+            format!(
+                "**MCP servers still starting up (will retry; tools may appear shortly):** {ids}"
+            )
+        });
+        let broken = joined("permanent", with_error, "; ").map(|ids| {
+            format!(
+                "**MCP servers that failed to load (tools unavailable — needs attention):** {ids}"
+            )
+        });
         let closed = joined("denied", with_error, "; ").map(|ids| match denied {
             DeniedText::Diagnostic => format!("**MCP servers that denied access:** {ids}"),
             DeniedText::Legacy => {
@@ -335,14 +366,19 @@ fn streamed<T>(outcome: &ServerOutcome<T>, denied: DeniedText) -> String {
     let (id, error) = (&outcome.server_id, outcome.error().unwrap_or_default());
     let reason = error.trim_end_matches('.');
     match outcome.status() {
-        "transient" => format!("MCP server '{id}' is starting up and not ready yet — it will be retried."),
+        "transient" => {
+            format!("MCP server '{id}' is starting up and not ready yet — it will be retried.")
+        }
         "denied" if denied == DeniedText::Legacy => legacy_denied_text(id),
         "denied" => format!("MCP server '{id}' denied access: {reason}."),
-        _ => format!("MCP server '{id}' is unavailable: {reason}. Tools from this server will not work."),
+        _ => format!(
+            "MCP server '{id}' is unavailable: {reason}. Tools from this server will not work."
+        ),
     }
 }
 
-/// The sentence about a denied server from before denials were told apart, for those who match on it.
+/// The sentence about a denied server from before denials were told apart, for those who match on
+/// it.
 pub fn legacy_denied_text(server: &str) -> String {
     format!("MCP server '{server}' is unavailable. Tools from this server will not work.")
 }

@@ -1,7 +1,9 @@
-//! Decides whether the example `issue_manager` keeps its promises: a real process, a real MCP client, real sockets.
+//! Decides whether the example `issue_manager` keeps its promises: a real process, a real MCP
+//! client, real sockets.
 //!
-//! Cargo builds the example before it runs all tests of the package. If only this one is selected, it does not:
-//! `cargo build -p seawall --example issue_manager && cargo test -p seawall --test issue_manager`.
+//! Cargo builds the example before it runs all tests of the package. If only this one is selected,
+//! it does not: `cargo build -p seawall --example issue_manager && cargo test -p seawall --test
+//! issue_manager`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on stops")]
 
@@ -44,14 +46,28 @@ async fn the_seven_tools_are_offered_with_limits_and_hints() {
             "batch_label_issues"
         ]
     );
-    let limit =
-        |tool: usize, field: &str, keyword: &str| tools[tool].input_schema["properties"][field][keyword].clone();
-    assert_eq!((limit(0, "limit", "maximum"), limit(0, "limit", "default")), (json!(100), json!(20)));
-    assert_eq!((limit(1, "issue_number", "minimum"), limit(2, "title", "maxLength")), (json!(1), json!(256)));
-    assert_eq!((limit(4, "limit", "maximum"), limit(4, "query", "minLength")), (json!(50), json!(1)));
-    assert_eq!((limit(6, "issue_numbers", "maxItems"), limit(6, "labels", "maxItems")), (json!(25), json!(10)));
-    let hint =
-        |tool: usize| tools[tool].annotations.as_ref().map(|hints| (hints.read_only_hint, hints.idempotent_hint));
+    let limit = |tool: usize, field: &str, keyword: &str| {
+        tools[tool].input_schema["properties"][field][keyword].clone()
+    };
+    assert_eq!(
+        (limit(0, "limit", "maximum"), limit(0, "limit", "default")),
+        (json!(100), json!(20))
+    );
+    assert_eq!(
+        (limit(1, "issue_number", "minimum"), limit(2, "title", "maxLength")),
+        (json!(1), json!(256))
+    );
+    assert_eq!(
+        (limit(4, "limit", "maximum"), limit(4, "query", "minLength")),
+        (json!(50), json!(1))
+    );
+    assert_eq!(
+        (limit(6, "issue_numbers", "maxItems"), limit(6, "labels", "maxItems")),
+        (json!(25), json!(10))
+    );
+    let hint = |tool: usize| {
+        tools[tool].annotations.as_ref().map(|hints| (hints.read_only_hint, hints.idempotent_hint))
+    };
     assert_eq!(hint(1), Some((Some(true), None)));
     assert_eq!(hint(2), Some((Some(false), Some(false))));
     assert_eq!(hint(3), Some((Some(false), Some(true))));
@@ -60,7 +76,8 @@ async fn the_seven_tools_are_offered_with_limits_and_hints() {
 #[tokio::test]
 async fn every_tool_answers_while_all_is_well() {
     let manager = Manager::start().await;
-    let page = json!({"page": 2, "per_page": 2, "sort": "created", "direction": "asc", "state": "all"});
+    let page =
+        json!({"page": 2, "per_page": 2, "sort": "created", "direction": "asc", "state": "all"});
     for (tool, arguments, expected, route) in [
         (
             "get_issue",
@@ -74,8 +91,18 @@ async fn every_tool_answers_while_all_is_well() {
             "#3 Paint the north pier (open, chore)\n#2 Lighthouse blinks twice (open, bug)",
             LIST,
         ),
-        ("search_issues", json!({"query": "blinks once"}), "#2 Lighthouse blinks twice (open, bug)", SEARCH),
-        ("create_issue", json!({"title": "Gull", "labels": ["bird"]}), "Created #4 Gull (open, bird)", CREATE),
+        (
+            "search_issues",
+            json!({"query": "blinks once"}),
+            "#2 Lighthouse blinks twice (open, bug)",
+            SEARCH,
+        ),
+        (
+            "create_issue",
+            json!({"title": "Gull", "labels": ["bird"]}),
+            "Created #4 Gull (open, bird)",
+            CREATE,
+        ),
         (
             "update_issue",
             json!({"issue_number": 4, "title": "Gulls", "state": "closed"}),
@@ -113,7 +140,10 @@ async fn a_rate_limited_read_waits_as_asked_and_answers_live() {
 
     assert!(is_live(&result) && text(&result).starts_with("#1 Crane stops at noon"), "{result:?}");
     assert_eq!(manager.count("requests", GET).await, 3);
-    assert!(started.elapsed() >= Duration::from_secs(1), "the pause that was asked for was not made");
+    assert!(
+        started.elapsed() >= Duration::from_secs(1),
+        "the pause that was asked for was not made"
+    );
 }
 
 #[tokio::test]
@@ -135,10 +165,20 @@ async fn create_issue_is_not_repeated_when_it_may_have_run() {
     let result = manager.call("create_issue", json!({"title": "Gull"})).await;
 
     let failure = failure(&result);
-    assert_eq!((&failure["code"], &failure["mayHaveExecuted"]), (&json!("UPSTREAM_ERROR"), &json!(true)));
-    assert!(text(&result).contains("list_issues can show whether it took effect"), "{}", text(&result));
+    assert_eq!(
+        (&failure["code"], &failure["mayHaveExecuted"]),
+        (&json!("UPSTREAM_ERROR"), &json!(true))
+    );
+    assert!(
+        text(&result).contains("list_issues can show whether it took effect"),
+        "{}",
+        text(&result)
+    );
     assert_eq!(manager.count("requests", CREATE).await, 1);
-    assert_eq!(text(&manager.call("search_issues", json!({"query": "gull"})).await), "#4 Gull (open)");
+    assert_eq!(
+        text(&manager.call("search_issues", json!({"query": "gull"})).await),
+        "#4 Gull (open)"
+    );
 }
 
 #[tokio::test]
@@ -149,7 +189,10 @@ async fn create_issue_is_repeated_when_it_certainly_did_not_run() {
     let result = manager.call("create_issue", json!({"title": "Gull"})).await;
 
     assert!(is_live(&result) && text(&result) == "Created #4 Gull (open)", "{result:?}");
-    assert_eq!((manager.count("requests", CREATE).await, manager.count("executed", CREATE).await), (2, 1));
+    assert_eq!(
+        (manager.count("requests", CREATE).await, manager.count("executed", CREATE).await),
+        (2, 1)
+    );
 }
 
 #[tokio::test]
@@ -160,13 +203,19 @@ async fn create_issue_says_that_it_did_not_run_when_github_refused_it() {
     let result = manager.call("create_issue", json!({"title": "Gull"})).await;
 
     let failure = failure(&result);
-    assert_eq!((&failure["code"], &failure["mayHaveExecuted"]), (&json!("RATE_LIMITED"), &json!(false)));
+    assert_eq!(
+        (&failure["code"], &failure["mayHaveExecuted"]),
+        (&json!("RATE_LIMITED"), &json!(false))
+    );
     assert!(
         text(&result).starts_with("create_issue was not executed: github is at its rate limit"),
         "{}",
         text(&result)
     );
-    assert_eq!((manager.count("requests", CREATE).await, manager.count("executed", CREATE).await), (2, 0));
+    assert_eq!(
+        (manager.count("requests", CREATE).await, manager.count("executed", CREATE).await),
+        (2, 0)
+    );
 }
 
 #[tokio::test]
@@ -176,7 +225,10 @@ async fn update_issue_is_repeated_because_it_is_idempotent() {
 
     let result = manager.call("update_issue", json!({"issue_number": 1, "state": "closed"})).await;
 
-    assert!(is_live(&result) && text(&result) == "Updated #1 Crane stops at noon (closed, bug)", "{result:?}");
+    assert!(
+        is_live(&result) && text(&result) == "Updated #1 Crane stops at noon (closed, bug)",
+        "{result:?}"
+    );
     assert_eq!(manager.count("requests", UPDATE).await, 2);
 }
 
@@ -185,11 +237,16 @@ async fn a_batch_that_fails_is_done_item_by_item() {
     let manager = Manager::start().await;
     manager.fail(json!({"faults": [{"status": 503}]})).await;
 
-    let result = manager.call("batch_label_issues", json!({"issue_numbers": [1, 2, 3], "labels": ["old"]})).await;
+    let result = manager
+        .call("batch_label_issues", json!({"issue_numbers": [1, 2, 3], "labels": ["old"]}))
+        .await;
 
     assert_eq!(meta(&result)["seawall/served"]["by"], "split_batch");
     assert!(text(&result).starts_with("3 of 3 items succeeded one by one"), "{}", text(&result));
-    assert_eq!(text(&manager.get_issue(3).await).lines().next(), Some("#3 Paint the north pier (open, chore, old)"));
+    assert_eq!(
+        text(&manager.get_issue(3).await).lines().next(),
+        Some("#3 Paint the north pier (open, chore, old)")
+    );
 }
 
 #[tokio::test]
@@ -197,7 +254,9 @@ async fn a_batch_with_more_issues_than_the_tool_takes_is_done_item_by_item() {
     let manager = Manager::start().await;
     let numbers: Vec<u32> = (0..26).map(|n| n % 3 + 1).collect();
 
-    let result = manager.call("batch_label_issues", json!({"issue_numbers": numbers, "labels": ["old"]})).await;
+    let result = manager
+        .call("batch_label_issues", json!({"issue_numbers": numbers, "labels": ["old"]}))
+        .await;
 
     assert_eq!(meta(&result)["seawall/served"]["by"], "split_batch");
     assert!(text(&result).starts_with("26 of 26 items succeeded one by one"), "{}", text(&result));
@@ -213,9 +272,15 @@ async fn a_batch_that_is_throttled_half_way_does_not_claim_that_nothing_was_done
 
     let result = manager.call("batch_label_issues", labels.clone()).await;
 
-    assert_eq!((manager.count("requests", LABEL).await, manager.count("executed", LABEL).await), (2, 1));
+    assert_eq!(
+        (manager.count("requests", LABEL).await, manager.count("executed", LABEL).await),
+        (2, 1)
+    );
     let half_done = failure(&result);
-    assert_eq!((&half_done["code"], &half_done["mayHaveExecuted"]), (&json!("RATE_LIMITED"), &json!(true)));
+    assert_eq!(
+        (&half_done["code"], &half_done["mayHaveExecuted"]),
+        (&json!("RATE_LIMITED"), &json!(true))
+    );
     assert!(text(&result).contains("It may have been executed"), "{}", text(&result));
 
     // Refused at its first item, it was not begun.
@@ -260,7 +325,11 @@ async fn invalid_input_is_rejected_and_not_retried() {
         let result = manager.call(tool, arguments).await;
 
         let failure = failure(&result);
-        assert_eq!((&failure["code"], &failure["attempts"]), (&json!("VALIDATION_ERROR"), &json!(1)), "{tool}");
+        assert_eq!(
+            (&failure["code"], &failure["attempts"]),
+            (&json!("VALIDATION_ERROR"), &json!(1)),
+            "{tool}"
+        );
         assert_eq!(failure["retryable"], false, "{tool}");
         assert!(text(&result).contains(reason), "{}", text(&result));
     }
@@ -271,7 +340,11 @@ async fn invalid_input_is_rejected_and_not_retried() {
 async fn an_unknown_tool_is_a_protocol_error() {
     let manager = Manager::start().await;
 
-    let error = manager.client.call_tool(CallToolRequestParams::new("delete_everything")).await.unwrap_err();
+    let error = manager
+        .client
+        .call_tool(CallToolRequestParams::new("delete_everything"))
+        .await
+        .unwrap_err();
 
     assert!(matches!(&error, ServiceError::McpError(error) if error.code.0 == -32602), "{error}");
 }
@@ -289,7 +362,8 @@ impl Manager {
     async fn start() -> Self {
         let mut command = Command::new(example());
         command.env("ISSUE_MANAGER_PAUSE", "5ms").kill_on_drop(true);
-        let (process, stderr) = TokioChildProcess::builder(command).stderr(Stdio::piped()).spawn().unwrap();
+        let (process, stderr) =
+            TokioChildProcess::builder(command).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(stderr.unwrap());
         let mut line = String::new();
         stderr.read_line(&mut line).await.unwrap();
@@ -303,9 +377,15 @@ impl Manager {
     async fn call(&self, tool: &'static str, mut arguments: Value) -> CallToolResult {
         let fields = arguments.as_object_mut().unwrap();
         if tool != "search_issues" {
-            fields.extend([("owner".to_owned(), json!("acme")), ("repo".to_owned(), json!("harbour"))]);
+            fields.extend([
+                ("owner".to_owned(), json!("acme")),
+                ("repo".to_owned(), json!("harbour")),
+            ]);
         }
-        self.client.call_tool(CallToolRequestParams::new(tool).with_arguments(fields.clone())).await.unwrap()
+        self.client
+            .call_tool(CallToolRequestParams::new(tool).with_arguments(fields.clone()))
+            .await
+            .unwrap()
     }
 
     async fn get_issue(&self, number: u32) -> CallToolResult {
@@ -313,7 +393,8 @@ impl Manager {
     }
 
     async fn fail(&self, faults: Value) {
-        let response = self.http.put(format!("{}/_faults", self.api)).json(&faults).send().await.unwrap();
+        let response =
+            self.http.put(format!("{}/_faults", self.api)).json(&faults).send().await.unwrap();
         response.error_for_status().unwrap();
     }
 
@@ -331,7 +412,8 @@ impl Manager {
 fn example() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.ancestors().nth(2).unwrap();
-    let example = profile.join("examples").join(format!("issue_manager{}", std::env::consts::EXE_SUFFIX));
+    let example =
+        profile.join("examples").join(format!("issue_manager{}", std::env::consts::EXE_SUFFIX));
     assert!(
         example.is_file(),
         "{} is missing; build it with `cargo build -p seawall --example issue_manager`",

@@ -1,8 +1,10 @@
-//! Fifty operations on the durable queue, each acknowledged on stdout: what `tests/crash/run` kills at every step.
+//! Fifty operations on the durable queue, each acknowledged on stdout: what `tests/crash/run` kills
+//! at every step.
 //!
-//! `queue_script run FOLDER LEDGER` does them, with a server that writes what it executes into the ledger.
-//! `queue_script drain FOLDER LEDGER` is the restart: shows every item, delivers what waits, shows every item again.
-//! `queue_script speed FOLDER LEDGER` says what keeping a call costs, alone and together with others.
+//! `queue_script run FOLDER LEDGER` does them, with a server that writes what it executes into the
+//! ledger. `queue_script drain FOLDER LEDGER` is the restart: shows every item, delivers what
+//! waits, shows every item again. `queue_script speed FOLDER LEDGER` says what keeping a call
+//! costs, alone and together with others.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -22,15 +24,19 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, what, folder, ledger] = arguments.as_slice() else { return ExitCode::from(2) };
     // One blocking thread, so that the Nth write is the same one each time.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
     let Ok(runtime) = runtime else { return ExitCode::FAILURE };
-    let Ok(ledger) = OpenOptions::new().append(true).create(true).open(ledger) else { return ExitCode::FAILURE };
+    let Ok(ledger) = OpenOptions::new().append(true).create(true).open(ledger) else {
+        return ExitCode::FAILURE;
+    };
     runtime.block_on(async {
         let hour = if what == "drain" { 1 } else { 0 };
         let today = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000 + 3600 * hour);
         let folder = folder.clone();
-        let opened =
-            tokio::task::spawn_blocking(move || QueueStore::open(Path::new(&folder), QueueBounds::default(), today));
+        let opened = tokio::task::spawn_blocking(move || {
+            QueueStore::open(Path::new(&folder), QueueBounds::default(), today)
+        });
         let store = match opened.await {
             Err(_) => return ExitCode::FAILURE,
             Ok(Ok(store)) => store,
@@ -64,7 +70,9 @@ impl Server {
         let line = format!("{}\n", call.arguments["n"]);
         let written = (&self.0).write_all(line.as_bytes());
         let maybe = |error: std::io::Error| Failure::local(Cause::Network, None, error.to_string());
-        written.map(|()| "{}".to_owned()).map_err(|error| Failure { sent: Sent::Maybe, ..maybe(error) })
+        written
+            .map(|()| "{}".to_owned())
+            .map_err(|error| Failure { sent: Sent::Maybe, ..maybe(error) })
     }
 }
 
@@ -92,13 +100,16 @@ async fn run(store: &QueueStore, server: &Server) {
             (0 | 1, _) => last = enqueue(store, n, Effect::Write).await.unwrap_or(last),
             (2, _) => drop(enqueue(store, n, Effect::Idempotent).await),
             (3, _) => drop(attempt(store, server, None).await),
-            (_, 0) => drop(join_all([100, 200, 300].map(|more| enqueue(store, n + more, Effect::Write))).await),
+            (_, 0) => drop(
+                join_all([100, 200, 300].map(|more| enqueue(store, n + more, Effect::Write))).await,
+            ),
             (_, 1) => drop(attempt(store, server, Some(Sent::Never)).await),
             (_, 2) => dead = attempt(store, server, Some(Sent::Maybe)).await.unwrap_or_default(),
             _ => {
                 // Said before it is asked for: a kill in between leaves either.
                 say(&format!("forgetting {last}"));
-                if store.forget(&last, true).await.is_ok_and(|changed| changed == ItemChange::Done) {
+                if store.forget(&last, true).await.is_ok_and(|changed| changed == ItemChange::Done)
+                {
                     say(&format!("forgotten {last}"));
                 }
                 say(&format!("retrying {dead}"));
@@ -115,7 +126,10 @@ async fn speed(store: &QueueStore) {
     for together in [1, 10, 100] {
         let (rounds, began) = (50, tokio::time::Instant::now());
         for _ in 0..rounds {
-            let call = || QueuedWrite { arguments: json!({ "text": "x".repeat(500) }), ..call(0, Effect::Write) };
+            let call = || QueuedWrite {
+                arguments: json!({ "text": "x".repeat(500) }),
+                ..call(0, Effect::Write)
+            };
             join_all((0..together).map(|_| store.enqueue(call()))).await;
         }
         let each = began.elapsed().as_secs_f64() * 1000.0 / f64::from(rounds);
@@ -166,7 +180,8 @@ async fn drain(store: &QueueStore, server: &Server) {
     let (env, stop) = (Env::new(), CancellationToken::new());
     let mut changes = store.changes();
     let done = async {
-        let _closed = changes.wait_for(|tally| tally.waiting + tally.delivering == 0).await.map(drop);
+        let _closed =
+            changes.wait_for(|tally| tally.waiting + tally.delivering == 0).await.map(drop);
         stop.cancel();
     };
     tokio::join!(deliver(store, "s", server, &env, &stop), done);

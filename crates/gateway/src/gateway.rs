@@ -42,10 +42,15 @@ pub struct Gateway {
 
 impl Gateway {
     /// A gateway as it is configured; servers start when the first client needs them.
-    pub fn new(config: &Config, memory: CatalogCache, store: Option<QueueStore>) -> std::io::Result<Arc<Self>> {
+    pub fn new(
+        config: &Config,
+        memory: CatalogCache,
+        store: Option<QueueStore>,
+    ) -> std::io::Result<Arc<Self>> {
         let memory = Arc::new(memory);
         let durable = store.clone().map(|store| Arc::new(store) as Arc<dyn DurableQueue>);
-        let policies = Arc::new(PolicyRegistry::new(config, durable).map_err(std::io::Error::other)?);
+        let policies =
+            Arc::new(PolicyRegistry::new(config, durable).map_err(std::io::Error::other)?);
         let lifecycle = Arc::new(Lifecycle::default());
         let http = http_client::SharedHttpClient::default();
         let processes = Arc::<Processes>::default();
@@ -61,13 +66,17 @@ impl Gateway {
             )
         };
         let servers: Vec<Arc<Server>> = config.servers.iter().map(server).collect();
-        servers.iter().for_each(|server| server.when_greeted(startup::when_greeted(&memory, &policies)));
+        servers
+            .iter()
+            .for_each(|server| server.when_greeted(startup::when_greeted(&memory, &policies)));
         servers.iter().for_each(|server| startup::recall(&memory, &policies, server));
         let names = || servers.iter().map(|server| server.name.clone());
-        let shared: Arc<SharedConnections> = Arc::new(names().map(|name| (name, Default::default())).collect());
+        let shared: Arc<SharedConnections> =
+            Arc::new(names().map(|name| (name, Default::default())).collect());
         let pools: Arc<HashMap<String, ConnectionPool>> =
             Arc::new(names().map(|name| (name, ConnectionPool::default())).collect());
-        let conversations: Arc<dyn SessionHooks> = Arc::new(CatalogHooks { memory: Arc::clone(&memory) });
+        let conversations: Arc<dyn SessionHooks> =
+            Arc::new(CatalogHooks { memory: Arc::clone(&memory) });
         let (detached, results): (DetachedCalls, Arc<ResultStore>) = Default::default();
         let client_limits: Arc<ClientLimits> = Arc::default();
         let pending = Arc::new(PendingAnswers::new(config.answer_memory));
@@ -101,7 +110,10 @@ impl Gateway {
         if let Some(store) = &store {
             queue::start(&all, store);
         }
-        let each = servers.iter().map(|server| (server.name.clone(), route(vec![Arc::clone(server)], false))).collect();
+        let each = servers
+            .iter()
+            .map(|server| (server.name.clone(), route(vec![Arc::clone(server)], false)))
+            .collect();
         let (max_request, session_idle) = (config.max_request, config.session_idle);
         Ok(Arc::new(Self { servers, lifecycle, max_request, session_idle, all, each }))
     }
@@ -123,7 +135,8 @@ impl Gateway {
         }
     }
 
-    /// Notes writes under way for the next process at the same place, which has this `name`, where anything is kept.
+    /// Notes writes under way for the next process at the same place, which has this `name`, where
+    /// anything is kept.
     pub fn note_writes(&self, name: &str, place: JournalPlace) {
         if let Some(folder) = self.all.memory.journal() {
             self.all.journal.open(&folder.join(name), place);

@@ -1,8 +1,10 @@
-//! Seawall's gateway: stands between MCP clients and MCP servers, loses nothing, and speaks both eras of the protocol.
+//! Seawall's gateway: stands between MCP clients and MCP servers, loses nothing, and speaks both
+//! eras of the protocol.
 //!
-//! The folders are layers: `protocol`, `config`, `runtime`, `store`, `upstream`, `client`, `translate`, `catalog`, `policy`,
-//! `route`, `call`, `queue`, `gateway`, `frontend`, `admin`, `check`, `remote`, `demo`, `cli`. A folder uses only those before
-//! it. `call` is the life of a call; read [`call::dispatch`] first.
+//! The folders are layers: `protocol`, `config`, `runtime`, `store`, `upstream`, `client`,
+//! `translate`, `catalog`, `policy`, `route`, `call`, `queue`, `gateway`, `frontend`, `admin`,
+//! `check`, `remote`, `demo`, `cli`. A folder uses only those before it. `call` is the life of a
+//! call; read [`call::dispatch`] first.
 
 pub mod admin;
 pub mod call;

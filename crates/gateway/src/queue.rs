@@ -1,12 +1,15 @@
-//! Writes that wait for their server: made when it is well again, in their order; and what became of each, for whoever asked.
+//! Writes that wait for their server: made when it is well again, in their order; and what became
+//! of each, for whoever asked.
 //!
-//! The calls are made in a conversation of the gateway's own: whoever asked may be gone by then. What became of one is the
-//! resource `seawall://queue/<id>`, for the client that asked for it.
+//! The calls are made in a conversation of the gateway's own: whoever asked may be gone by then.
+//! What became of one is the resource `seawall://queue/<id>`, for the client that asked for it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use seawall::{Attempt, Cause, Disposition, Failure, FailureSignals, Outcome, QueuedWrite, Sent, ToolError};
+use seawall::{
+    Attempt, Cause, Disposition, Failure, FailureSignals, Outcome, QueuedWrite, Sent, ToolError,
+};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::call::dispatch::once;
@@ -28,9 +31,9 @@ pub fn start(route: &Arc<Route>, store: &QueueStore) {
     for server in &route.set.servers {
         let to = QueueDelivery { route: Arc::clone(route), server: Arc::clone(server) };
         let (store, stop) = (store.clone(), route.lifecycle.draining.clone());
-        route
-            .lifecycle
-            .spawn(async move { deliver(&store, &to.server.name, &to, to.route.policies.env(), &stop).await });
+        route.lifecycle.spawn(async move {
+            deliver(&store, &to.server.name, &to, to.route.policies.env(), &stop).await
+        });
     }
 }
 
@@ -76,19 +79,28 @@ impl Delivery for QueueDelivery {
     async fn send(&self, call: QueuedWrite, leave: &SendPermit<'_>) -> Result<String, Failure> {
         let policies = &self.route.policies;
         let known = policies.tool(&self.server.name, &call.tool);
-        let known = known.ok_or_else(|| Failure::local(Cause::Unavailable, None, "its server is not there"))?;
-        // Everything that holds for a call of this tool holds for this one; but it is no slip, and nothing stands in for it.
+        let known = known
+            .ok_or_else(|| Failure::local(Cause::Unavailable, None, "its server is not there"))?;
+        // Everything that holds for a call of this tool holds for this one; but it is no slip, and
+        // nothing stands in for it.
         let tool = known.tool.once(call.effect);
         let request = request(&call).map_err(|text| seawall::classify(&text.into()))?;
-        let asked = seawall::Call { caller: call.caller.into(), ..seawall::Call::new(call.arguments) };
+        let asked =
+            seawall::Call { caller: call.caller.into(), ..seawall::Call::new(call.arguments) };
         let call = GatewayCall::new(request, Arc::new(NoClient));
-        // It may be held up for long: by a pause, for a place, for its turn. Until then nothing was sent.
+        // It may be held up for long: by a pause, for a place, for its turn. Until then nothing was
+        // sent.
         let send = |attempt: Attempt| {
             let call = &call;
             async move {
                 match leave.take().await {
-                    true => self.attempt(call, attempt.timeout).await.map_err(|signals| self.server.discreet(signals)),
-                    false => Err(FailureSignals::text("its turn has passed").with_sent(Sent::Never)),
+                    true => self
+                        .attempt(call, attempt.timeout)
+                        .await
+                        .map_err(|signals| self.server.discreet(signals)),
+                    false => {
+                        Err(FailureSignals::text("its turn has passed").with_sent(Sent::Never))
+                    }
                 }
             }
         };
@@ -96,13 +108,18 @@ impl Delivery for QueueDelivery {
             Outcome::Live(answer) => outcome(&answer, &self.server),
             Outcome::ToolError(error) => self.tool_error(*error),
             Outcome::Failed(report) => Err(report.failure),
-            Outcome::Served(_) => Err(Failure::local(Cause::Unavailable, None, "something else answered in its place")),
+            Outcome::Served(_) => Err(Failure::local(
+                Cause::Unavailable,
+                None,
+                "something else answered in its place",
+            )),
         }
     }
 }
 
 impl QueueDelivery {
-    /// What plainly is somebody's 503 is worth another attempt where that does no harm; every other error is the tool's own result.
+    /// What plainly is somebody's 503 is worth another attempt where that does no harm; every other
+    /// error is the tool's own result.
     fn tool_error(&self, error: ToolError<Message>) -> Result<String, Failure> {
         let failure = error.report.failure;
         match failure.disposition == Disposition::Transient {
@@ -111,13 +128,19 @@ impl QueueDelivery {
         }
     }
 
-    async fn attempt(&self, call: &GatewayCall, limit: Duration) -> Result<Message, FailureSignals> {
+    async fn attempt(
+        &self,
+        call: &GatewayCall,
+        limit: Duration,
+    ) -> Result<Message, FailureSignals> {
         let wait = self.server.reconnect.patience_within(limit);
         match once(&self.route, &Caller::Modern("".into()), &self.server, call, wait).await {
             Ok(answer) if is_passing(&answer) => Err(error_signals(&answer)),
             Ok(answer) => Ok(answer),
             Err(Refusal::Failed(_, failure)) => Err(failure.signals()),
-            Err(Refusal::Wrong(error)) => Err(FailureSignals::rpc(error.code, error.message).with_sent(Sent::Never)),
+            Err(Refusal::Wrong(error)) => {
+                Err(FailureSignals::rpc(error.code, error.message).with_sent(Sent::Never))
+            }
             Err(Refusal::Reported(report, _)) => Err(FailureSignals::text(report.message)),
         }
     }
@@ -131,7 +154,10 @@ fn outcome(answer: &Message, server: &Server) -> Result<String, Failure> {
     if !is_complete(answer) {
         let words = "it asks for something, and nobody is there to answer";
         // It may have acted before it asked.
-        return Err(Failure { sent: Sent::Maybe, ..Failure::local(Cause::InvalidInput, None, words) });
+        return Err(Failure {
+            sent: Sent::Maybe,
+            ..Failure::local(Cause::InvalidInput, None, words)
+        });
     }
     Ok(String::from_utf8_lossy(answer.body_json()).into_owned())
 }
@@ -139,7 +165,9 @@ fn outcome(answer: &Message, server: &Server) -> Result<String, Failure> {
 /// The call as a client of the modern era would make it.
 fn request(call: &QueuedWrite) -> Result<Message, &'static str> {
     let mut meta = JsonObject::default();
-    meta.set(PROTOCOL_VERSION, quoted(MODERN)).set(CLIENT_CAPABILITIES, "{}").set(CLIENT_INFO, own_info());
+    meta.set(PROTOCOL_VERSION, quoted(MODERN))
+        .set(CLIENT_CAPABILITIES, "{}")
+        .set(CLIENT_INFO, own_info());
     let mut params = JsonObject::default();
     params.set("name", quoted(&call.tool)).set("_meta", meta.json());
     if !call.arguments.is_null() {

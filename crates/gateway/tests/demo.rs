@@ -1,6 +1,11 @@
 //! The demo as a newcomer starts it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that is surprised should stop")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that is surprised should stop"
+)]
 
 use std::process::Command;
 
@@ -9,15 +14,23 @@ fn demo(arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_seawall"));
     let output = command.arg("demo").args(arguments).env("TMPDIR", folder.path()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(output.stderr.is_empty(), "no bar without a terminal: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.stderr.is_empty(),
+        "no bar without a terminal: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
     String::from_utf8(output.stdout).unwrap()
 }
 
 /// The numbers of a line of the table: direct, and through Seawall.
 fn numbers(table: &str, name: &str) -> [u64; 2] {
-    let line = table.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {table}"));
-    let cells: Vec<&str> = line[name.len()..].split("   ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+    let line = table
+        .lines()
+        .find(|line| line.starts_with(name))
+        .unwrap_or_else(|| panic!("{name}: {table}"));
+    let cells: Vec<&str> =
+        line[name.len()..].split("   ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
     let number = |cell: &str| cell.split(' ').next().unwrap().parse().unwrap();
     [number(cells[0]), number(cells[1])]
 }

@@ -1,6 +1,11 @@
 //! What the documents show works: every command line parses, every configuration loads.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that is surprised should stop")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that is surprised should stop"
+)]
 
 use std::path::Path;
 
@@ -9,7 +14,8 @@ use seawall_gateway::cli::Cli;
 use seawall_gateway::config;
 
 /// The pages that show how it is used.
-const PAGES: [&str; 4] = ["README.md", "docs/configuration.md", "docs/operating.md", "docs/library.md"];
+const PAGES: [&str; 4] =
+    ["README.md", "docs/configuration.md", "docs/operating.md", "docs/library.md"];
 
 /// The fenced blocks of a kind in these pages.
 fn blocks(kind: &str) -> Vec<String> {
@@ -21,12 +27,17 @@ fn blocks(kind: &str) -> Vec<String> {
 
 #[test]
 fn every_seawall_command_in_the_documents_parses() {
-    let lines: Vec<String> = blocks("sh").iter().flat_map(|block| block.lines().map(str::to_owned)).collect();
-    let commands: Vec<&str> =
-        lines.iter().filter(|line| line.starts_with("seawall ")).map(|line| line.split('#').next().unwrap()).collect();
+    let lines: Vec<String> =
+        blocks("sh").iter().flat_map(|block| block.lines().map(str::to_owned)).collect();
+    let commands: Vec<&str> = lines
+        .iter()
+        .filter(|line| line.starts_with("seawall "))
+        .map(|line| line.split('#').next().unwrap())
+        .collect();
     assert!(commands.len() >= 2);
     for command in commands {
-        Cli::try_parse_from(command.split_whitespace()).unwrap_or_else(|error| panic!("{command}: {error}"));
+        Cli::try_parse_from(command.split_whitespace())
+            .unwrap_or_else(|error| panic!("{command}: {error}"));
     }
 }
 

@@ -1,4 +1,5 @@
-//! What a lost connection means to the fixture's HTTP face: the end of a modern call, nothing to a legacy one.
+//! What a lost connection means to the fixture's HTTP face: the end of a modern call, nothing to a
+//! legacy one.
 #![allow(clippy::unwrap_used, reason = "a broken fixture shall fail the test")]
 
 use std::{net::SocketAddr, time::Duration};
@@ -26,11 +27,18 @@ async fn start() -> SocketAddr {
 }
 
 /// Sends one request on a connection of its own, which closes when the response is dropped.
-async fn send(address: SocketAddr, method: &str, headers: &[(&str, &str)], body: &Value) -> Response<Incoming> {
-    let client: Client<HttpConnector, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
+async fn send(
+    address: SocketAddr,
+    method: &str,
+    headers: &[(&str, &str)],
+    body: &Value,
+) -> Response<Incoming> {
+    let client: Client<HttpConnector, Full<Bytes>> =
+        Client::builder(TokioExecutor::new()).build_http();
     let mut request = Request::builder().method(method).uri(format!("http://{address}/mcp"));
-    request =
-        request.header("accept", "application/json, text/event-stream").header("content-type", "application/json");
+    request = request
+        .header("accept", "application/json, text/event-stream")
+        .header("content-type", "application/json");
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
@@ -38,7 +46,8 @@ async fn send(address: SocketAddr, method: &str, headers: &[(&str, &str)], body:
 }
 
 async fn modern_call(address: SocketAddr, name: &str, params: Value) -> Response<Incoming> {
-    let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", name)];
+    let headers =
+        [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", name)];
     let mut params = params;
     params["name"] = json!(name);
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
@@ -48,7 +57,13 @@ async fn modern_call(address: SocketAddr, name: &str, params: Value) -> Response
 }
 
 async fn cancelled(address: SocketAddr) -> u64 {
-    let body = modern_call(address, "counters", json!({})).await.into_body().collect().await.unwrap().to_bytes();
+    let body = modern_call(address, "counters", json!({}))
+        .await
+        .into_body()
+        .collect()
+        .await
+        .unwrap()
+        .to_bytes();
     let answer: Value = serde_json::from_slice(&body).unwrap();
     answer["result"]["structuredContent"]["cancelled"].as_u64().unwrap()
 }

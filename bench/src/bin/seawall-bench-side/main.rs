@@ -1,5 +1,5 @@
-//! Decides what stands around the proxies of the overhead bench: `server`, the fast MCP server behind all of them, and
-//! `relay URL`, the least that any proxy on this runtime can cost.
+//! Decides what stands around the proxies of the overhead bench: `server`, the fast MCP server
+//! behind all of them, and `relay URL`, the least that any proxy on this runtime can cost.
 //!
 //! Each is a process of its own, says its address on stdout, and ends when its stdin does.
 #![expect(clippy::print_stdout, reason = "the address is what the bench waits for")]

@@ -1,6 +1,7 @@
 //! The server behind every proxy: answers both eras of MCP on one thread, as fast as hyper can.
 //!
-//! Its two tools give a constant each; `small` is half a kilobyte and `large` a megabyte, of one letter.
+//! Its two tools give a constant each; `small` is half a kilobyte and `large` a megabyte, of one
+//! letter.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -85,8 +86,10 @@ impl Answers {
             initialize: tail(
                 json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}),
             ),
-            discover: tail(json!({"supportedVersions": [MODERN], "capabilities": {"tools": {}}, "serverInfo": info,
-                                  "resultType": "complete"})),
+            discover: tail(
+                json!({"supportedVersions": [MODERN], "capabilities": {"tools": {}}, "serverInfo": info,
+                                  "resultType": "complete"}),
+            ),
             tools: tail(json!({"tools": [tool("small"), tool("large")], "resultType": "complete"})),
             nothing: tail(json!({})),
             unknown: Bytes::from_static(br#","error":{"code":-32601,"message":"unknown"}}"#),
@@ -108,15 +111,21 @@ impl Answers {
         }
         let Ok(body) = body.collect().await else { return empty(StatusCode::BAD_REQUEST) };
         let body = body.to_bytes();
-        let Ok(asked) = serde_json::from_slice::<Asked<'_>>(&body) else { return empty(StatusCode::BAD_REQUEST) };
+        let Ok(asked) = serde_json::from_slice::<Asked<'_>>(&body) else {
+            return empty(StatusCode::BAD_REQUEST);
+        };
         match (asked.id, self.tail(&asked, &parts.headers)) {
             (None, _) => empty(StatusCode::ACCEPTED),
             (Some(id), tail) => {
                 let head = Bytes::from([r#"{"jsonrpc":"2.0","id":"#, id.get()].concat());
                 let mut response = Response::new(Full::new(head.chain(tail)));
-                response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                response
+                    .headers_mut()
+                    .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
                 if asked.method == "initialize" {
-                    response.headers_mut().insert("mcp-session-id", HeaderValue::from_static("overhead"));
+                    response
+                        .headers_mut()
+                        .insert("mcp-session-id", HeaderValue::from_static("overhead"));
                 }
                 response
             }
@@ -124,7 +133,8 @@ impl Answers {
     }
 
     fn tail(&self, asked: &Asked<'_>, headers: &HeaderMap) -> Bytes {
-        let is_modern = headers.get("mcp-protocol-version").is_some_and(|version| version == MODERN);
+        let is_modern =
+            headers.get("mcp-protocol-version").is_some_and(|version| version == MODERN);
         let name = asked.params.as_ref().and_then(|params| params.name.as_deref());
         let [small, large] = if is_modern { &self.modern } else { &self.legacy };
         let tail = match (asked.method.as_ref(), name) {

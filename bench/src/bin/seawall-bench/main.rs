@@ -1,6 +1,10 @@
-//! The fault bench: `cargo run --release -p seawall-bench -- faults`. Told anything else, this is `seawall` itself, so that
-//! gateways and faulty servers are processes of one program.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "printing a table is what a benchmark is for")]
+//! The fault bench: `cargo run --release -p seawall-bench -- faults`. Told anything else, this is
+//! `seawall` itself, so that gateways and faulty servers are processes of one program.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "printing a table is what a benchmark is for"
+)]
 
 mod faults {
     pub(crate) mod agents;
@@ -33,7 +37,9 @@ The bench itself: seawall-bench faults [--seed N] [--seeds N] [--quick] [--arms 
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(("faults", rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+    if let Some(("faults", rest)) =
+        arguments.split_first().map(|(first, rest)| (first.as_str(), rest))
+    {
         if rest.iter().any(|word| word == "--help" || word == "-h") {
             println!("{USAGE}");
             return ExitCode::SUCCESS;

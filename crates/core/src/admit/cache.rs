@@ -1,7 +1,9 @@
-//! Decides which answers are kept, and how old one may be: fresh ones end a call, stale ones rescue it.
+//! Decides which answers are kept, and how old one may be: fresh ones end a call, stale ones rescue
+//! it.
 //!
-//! Only successes are kept, under a key that holds the caller. A write to a server makes every copy taken
-//! before it unfresh at once; what was read while the write ran is unfresh too, and never takes the place of what was read after it.
+//! Only successes are kept, under a key that holds the caller. A write to a server makes every copy
+//! taken before it unfresh at once; what was read while the write ran is unfresh too, and never
+//! takes the place of what was read after it.
 
 use std::time::Duration;
 
@@ -23,7 +25,8 @@ pub struct CachePolicy {
 
 impl CachePolicy {
     /// Keeps the last good answer for an hour, to be served when the server fails.
-    pub const RESCUE: CachePolicy = CachePolicy { fresh: None, stale_if_error: Some(Duration::from_secs(3600)) };
+    pub const RESCUE: CachePolicy =
+        CachePolicy { fresh: None, stale_if_error: Some(Duration::from_secs(3600)) };
 
     /// Checks the settings.
     pub fn validate(&self) -> Result<(), Invalid> {
@@ -81,17 +84,22 @@ impl<T: Clone> ResponseCache<T> {
     pub fn new(bytes: u64, weigh: fn(&T) -> usize, clock: Clock) -> Result<Self, Invalid> {
         const TYPICAL: u64 = 1024;
         if bytes < TYPICAL {
-            return Err(Invalid::new("kept_bytes", format!("must be at least {TYPICAL}, or nothing could be kept")));
+            return Err(Invalid::new(
+                "kept_bytes",
+                format!("must be at least {TYPICAL}, or nothing could be kept"),
+            ));
         }
         if bytes > MOST_BYTES {
             return Err(Invalid::new("kept_bytes", format!("must not exceed {MOST_BYTES}")));
         }
         let items = usize::try_from(bytes / TYPICAL).unwrap_or(usize::MAX).clamp(16, 65_536);
-        let copies = Cache::with(items, bytes, ResponseWeight(weigh), AsItIs::default(), Default::default());
+        let copies =
+            Cache::with(items, bytes, ResponseWeight(weigh), AsItIs::default(), Default::default());
         Ok(Self { copies, clock })
     }
 
-    /// Keeps the answer of a call that began when the server had seen `writes` writes, unless the one that is kept had seen more.
+    /// Keeps the answer of a call that began when the server had seen `writes` writes, unless the
+    /// one that is kept had seen more.
     pub fn keep(&self, key: CallKey, value: T, writes: u64) {
         self.keep_at(self.clock.now(), key, value, writes, u64::MAX);
     }
@@ -101,7 +109,8 @@ impl<T: Clone> ResponseCache<T> {
         self.fresh_at(self.clock.now(), key, fresh, writes)
     }
 
-    /// `newest`: the writes by now. If there was none meanwhile, which is the rule, nothing newer can be kept.
+    /// `newest`: the writes by now. If there was none meanwhile, which is the rule, nothing newer
+    /// can be kept.
     pub(crate) fn keep_at(&self, now: Moment, key: CallKey, value: T, writes: u64, newest: u64) {
         if writes < newest && self.copies.peek(&key).is_some_and(|kept| kept.writes > writes) {
             return;
@@ -109,7 +118,13 @@ impl<T: Clone> ResponseCache<T> {
         self.copies.insert(key, CachedResponse { value, at: now, writes });
     }
 
-    pub(crate) fn fresh_at(&self, now: Moment, key: CallKey, fresh: Duration, writes: u64) -> Option<T> {
+    pub(crate) fn fresh_at(
+        &self,
+        now: Moment,
+        key: CallKey,
+        fresh: Duration,
+        writes: u64,
+    ) -> Option<T> {
         let copy = self.copies.get(&key)?;
         (copy.writes == writes && now.since(copy.at) < fresh).then_some(copy.value)
     }
@@ -118,7 +133,11 @@ impl<T: Clone> ResponseCache<T> {
     pub fn stale(&self, key: CallKey, stale: Duration, writes: u64) -> Option<StaleResponse<T>> {
         let copy = self.copies.get(&key)?;
         let age = self.clock.now().since(copy.at);
-        (age <= stale).then_some(StaleResponse { value: copy.value, age, before_a_write: copy.writes != writes })
+        (age <= stale).then_some(StaleResponse {
+            value: copy.value,
+            age,
+            before_a_write: copy.writes != writes,
+        })
     }
 
     /// How many answers are kept.
@@ -140,7 +159,11 @@ mod tests {
 
     fn copies(bytes: u64) -> (ResponseCache<String>, Clock, CallKey) {
         let clock = Clock::manual();
-        (ResponseCache::new(bytes, String::len, clock.clone()).unwrap(), clock, Keys::default().key(&[], &json!({})))
+        (
+            ResponseCache::new(bytes, String::len, clock.clone()).unwrap(),
+            clock,
+            Keys::default().key(&[], &json!({})),
+        )
     }
 
     #[test]
@@ -167,7 +190,9 @@ mod tests {
         copies.keep(key, "v".into(), 4);
 
         assert_eq!(copies.fresh(key, Duration::from_secs(30), 5), None);
-        assert!(copies.stale(key, Duration::from_secs(30), 5).is_some_and(|stale| stale.before_a_write));
+        assert!(
+            copies.stale(key, Duration::from_secs(30), 5).is_some_and(|stale| stale.before_a_write)
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Decides what is remembered of a call that ended: for loops, for copies, for those who waited with it.
+//! Decides what is remembered of a call that ended: for loops, for copies, for those who waited
+//! with it.
 
 use crate::model::answer::Outcome;
 use crate::model::effect::Effect;
@@ -14,7 +15,10 @@ impl<T: Clone> Run<'_, T> {
             loops.failed(&policy.loops, &self.call.session, || self.key());
         } else {
             loops.succeeded(&policy.loops, &self.call.session);
-            if policy.cache.keeps() && policy.effect == Effect::ReadOnly && (self.pipeline.is_complete)(&value) {
+            if policy.cache.keeps()
+                && policy.effect == Effect::ReadOnly
+                && (self.pipeline.is_complete)(&value)
+            {
                 gatekeeper.copies.keep_at(
                     self.ended(),
                     self.copy_key(),
@@ -27,14 +31,16 @@ impl<T: Clone> Run<'_, T> {
         Outcome::Live(value)
     }
 
-    /// All attempts failed. Whether that is this call's own affair, so that one of those who wait has to ask: its time was
-    /// up, its client left, or it had less time or fewer attempts than others have.
+    /// All attempts failed. Whether that is this call's own affair, so that one of those who wait
+    /// has to ask: its time was up, its client left, or it had less time or fewer attempts than
+    /// others have.
     pub(crate) fn give_up(&self, failure: &Failure) {
         let (call, policy) = (self.call, &self.tool.policy);
         let is_last = call.control.as_ref().is_some_and(|control| control.is_last());
         let is_cut_short = call.retried_outside || is_last || self.timeout < policy.timeout;
         let has_more = failure.may_repeat(policy.effect) && self.attempts() < policy.retry.attempts;
-        if matches!(failure.cause, Cause::Timeout | Cause::Cancelled) || (is_cut_short && has_more) {
+        if matches!(failure.cause, Cause::Timeout | Cause::Cancelled) || (is_cut_short && has_more)
+        {
             self.note_own_affair();
         }
     }

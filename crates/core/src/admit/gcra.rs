@@ -13,7 +13,8 @@ pub(crate) struct Gcra {
     burst: u64,
 }
 
-/// A cache line of its own: who reads the clock and the rate beside it does not take it from who is booking.
+/// A cache line of its own: who reads the clock and the rate beside it does not take it from who is
+/// booking.
 #[derive(Debug)]
 #[repr(align(128))]
 struct CacheLine(AtomicU64);
@@ -42,14 +43,20 @@ impl Gcra {
             if wait > patience {
                 return Err(wait);
             }
-            match self.next.0.compare_exchange_weak(next, booked, Ordering::Relaxed, Ordering::Relaxed) {
+            match self.next.0.compare_exchange_weak(
+                next,
+                booked,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return Ok(wait),
                 Err(seen) => next = seen,
             }
         }
     }
 
-    /// Gives a cell back. What time has given back since counts once: a moment that has passed is as good as any before it.
+    /// Gives a cell back. What time has given back since counts once: a moment that has passed is
+    /// as good as any before it.
     pub(crate) fn give_back(&self) {
         let less = |next: u64| Some(next.saturating_sub(self.cell));
         let _ = self.next.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);

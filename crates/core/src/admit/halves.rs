@@ -5,8 +5,8 @@ use super::atomic::{AtomicU64, Ordering};
 /// The halves of a key once they are known. Whoever sets them sets the same.
 #[derive(Debug, Default)]
 pub(crate) struct Halves {
-    /// Set last and read first, so that who finds it finds the other. Zero: not known, or one key in 2⁶⁴, which is
-    /// computed each time.
+    /// Set last and read first, so that who finds it finds the other. Zero: not known, or one key
+    /// in 2⁶⁴, which is computed each time.
     first: AtomicU64,
     second: AtomicU64,
 }

@@ -1,6 +1,8 @@
-//! Decides when two calls are the same: server, tool, caller and arguments, whatever the order of keys.
+//! Decides when two calls are the same: server, tool, caller and arguments, whatever the order of
+//! keys.
 //!
-//! A key is 128 bits of SipHash under keys drawn at random, so that nobody can craft two calls that collide.
+//! A key is 128 bits of SipHash under keys drawn at random, so that nobody can craft two calls that
+//! collide.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;
@@ -17,7 +19,8 @@ use crate::registry::Tool;
 pub struct CallKey(u64, u64);
 
 impl CallKey {
-    /// The key as a number, to be kept where another process finds it; of use only with [`Keys::fixed`].
+    /// The key as a number, to be kept where another process finds it; of use only with
+    /// [`Keys::fixed`].
     pub fn number(self) -> u128 {
         u128::from(self.0) << 64 | u128::from(self.1)
     }
@@ -77,8 +80,8 @@ impl Default for Keys {
 }
 
 impl Keys {
-    /// A maker whose keys are the same in every process. Whoever knows them can craft calls that collide: they are for what a
-    /// caller could only do to itself.
+    /// A maker whose keys are the same in every process. Whoever knows them can craft calls that
+    /// collide: they are for what a caller could only do to itself.
     pub fn fixed() -> Self {
         Self(SipHasher13::new_with_keys(0x05ea_3a11, 0x05ea_3a11))
     }
@@ -107,7 +110,8 @@ impl Keys {
 
     /// The key of a call of `parts` (server, tool, caller …) with `arguments`.
     pub fn key(&self, parts: &[&str], arguments: &Value) -> CallKey {
-        let mut writer = CanonicalWriter { hasher: self.0, gathered: [0; GATHER], length: 0, depth: 0 };
+        let mut writer =
+            CanonicalWriter { hasher: self.0, gathered: [0; GATHER], length: 0, depth: 0 };
         parts.iter().for_each(|part| writer.text(part));
         writer.value(arguments);
         writer.pass_on();
@@ -118,12 +122,14 @@ impl Keys {
 
 /// A value is many small pieces; hashing them in larger ones takes half the time.
 const GATHER: usize = 256;
-/// Values deeper than this are not followed by recursion: a caller's arguments must not use up the stack.
+/// Values deeper than this are not followed by recursion: a caller's arguments must not use up the
+/// stack.
 const DEEPEST: usize = 128;
 /// No text holds this byte, so no two texts run into each other.
 const END_OF_TEXT: u8 = 0xFF;
 
-/// Whether this build's JSON objects keep their members sorted; if so, nobody has to sort them again.
+/// Whether this build's JSON objects keep their members sorted; if so, nobody has to sort them
+/// again.
 static OBJECTS_ARE_SORTED: LazyLock<bool> = LazyLock::new(|| {
     let members = Map::from_iter([("b".to_owned(), Value::Null), ("a".to_owned(), Value::Null)]);
     members.keys().is_sorted()
@@ -179,7 +185,8 @@ impl CanonicalWriter {
                 Value::Object(members) => {
                     self.byte(6);
                     self.word(members.len() as u64);
-                    let mut sorted: Vec<_> = members.iter().map(|(name, value)| (Some(name), value)).collect();
+                    let mut sorted: Vec<_> =
+                        members.iter().map(|(name, value)| (Some(name), value)).collect();
                     sorted.sort_by_key(|(name, _)| *name);
                     left.extend(sorted.into_iter().rev());
                 }
@@ -193,7 +200,11 @@ impl CanonicalWriter {
         self.members(members.iter(), *OBJECTS_ARE_SORTED);
     }
 
-    fn members<'a>(&mut self, members: impl ExactSizeIterator<Item = (&'a String, &'a Value)>, are_sorted: bool) {
+    fn members<'a>(
+        &mut self,
+        members: impl ExactSizeIterator<Item = (&'a String, &'a Value)>,
+        are_sorted: bool,
+    ) {
         self.byte(6);
         self.word(members.len() as u64);
         let mut write = |(name, value): (&String, &Value)| {
@@ -275,7 +286,12 @@ mod tests {
     #[test]
     fn members_that_come_unsorted_are_sorted_whatever_this_builds_objects_do() {
         let hash = |names: [&str; 3], are_sorted| {
-            let mut writer = CanonicalWriter { hasher: SipHasher13::new(), gathered: [0; GATHER], length: 0, depth: 0 };
+            let mut writer = CanonicalWriter {
+                hasher: SipHasher13::new(),
+                gathered: [0; GATHER],
+                length: 0,
+                depth: 0,
+            };
             let members = names.map(|name| (name.to_owned(), Value::from(name)));
             writer.members(members.iter().map(|(name, value)| (name, value)), are_sorted);
             writer.pass_on();
@@ -283,7 +299,8 @@ mod tests {
         };
 
         assert_eq!(hash(["b", "c", "a"], false), hash(["a", "b", "c"], true));
-        let parsed: Map<String, Value> = serde_json::from_str(r#"{"b": 1, "c": 2, "a": 3}"#).unwrap();
+        let parsed: Map<String, Value> =
+            serde_json::from_str(r#"{"b": 1, "c": 2, "a": 3}"#).unwrap();
         assert_eq!(parsed.keys().is_sorted(), *OBJECTS_ARE_SORTED);
     }
 
@@ -292,23 +309,35 @@ mod tests {
         let keys = Keys::default();
         let nest = |inner: Value, depth: usize| {
             (0..depth).fold(inner, |inner, at| match at % 2 {
-                1 if at < 200 => Map::from_iter([("b".to_owned(), inner), ("a".to_owned(), at.into())]).into(),
+                1 if at < 200 => {
+                    Map::from_iter([("b".to_owned(), inner), ("a".to_owned(), at.into())]).into()
+                }
                 _ => vec![inner, at.into()].into(),
             })
         };
         let key = |inner: &Value, depth| keys.key(&["s"], &nest(inner.clone(), depth));
         for depth in [1, 127, 128, 129, 200, 3000] {
-            assert_eq!(key(&json!({"x": 1, "y": 2}), depth), key(&json!({"y": 2, "x": 1}), depth), "{depth}");
+            assert_eq!(
+                key(&json!({"x": 1, "y": 2}), depth),
+                key(&json!({"y": 2, "x": 1}), depth),
+                "{depth}"
+            );
             assert_ne!(key(&json!({"x": 1}), depth), key(&json!({"x": 2}), depth), "{depth}");
         }
         let value = nest(json!({"x": [1, {"y": null}], "a": "b"}), 50);
-        let mut by_stack = CanonicalWriter { hasher: keys.0, gathered: [0; GATHER], length: 0, depth: 0 };
-        let mut by_list = CanonicalWriter { hasher: keys.0, gathered: [0; GATHER], length: 0, depth: 0 };
+        let mut by_stack =
+            CanonicalWriter { hasher: keys.0, gathered: [0; GATHER], length: 0, depth: 0 };
+        let mut by_list =
+            CanonicalWriter { hasher: keys.0, gathered: [0; GATHER], length: 0, depth: 0 };
         by_stack.value(&value);
         by_list.deep(&value);
         by_stack.pass_on();
         by_list.pass_on();
-        assert_eq!(by_stack.hasher.finish128().as_u128(), by_list.hasher.finish128().as_u128(), "the same way");
+        assert_eq!(
+            by_stack.hasher.finish128().as_u128(),
+            by_list.hasher.finish128().as_u128(),
+            "the same way"
+        );
     }
 
     #[test]

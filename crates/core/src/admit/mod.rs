@@ -1,4 +1,5 @@
-//! Decides whether a call may start: what the ledger knows of it, then a fresh copy or a shared answer, then the caller's rate.
+//! Decides whether a call may start: what the ledger knows of it, then a fresh copy or a shared
+//! answer, then the caller's rate.
 
 pub(crate) mod cache;
 mod ended;
@@ -78,25 +79,37 @@ impl<T: Clone> Gatekeeper<T> {
         })
     }
 
-    /// Asks the five questions in order; a call that finds an identical one in flight or queued has to wait for it first.
+    /// Asks the five questions in order; a call that finds an identical one in flight or queued has
+    /// to wait for it first.
     pub(crate) fn admit<'a>(&'a self, run: &Run<'a, T>) -> Result<Admitted<'a, T>, Wait<T>> {
         let policy = &run.tool.policy;
         // First: of a write that may have run, nobody may say that it was only tried too often.
         // Who says that a repeat is meant is not asked.
         if !policy.effect.is_replayable() && policy.uncertain_write_hold.is_some() {
             match self.ledger.uncertain.check(&run.call.session, || run.ledger_key()) {
-                Some(held) if !held.is_queued => return Ok(Admitted::refused(run.hold_back(&held))),
-                // Also one that was queued elsewhere, or so long ago that it is remembered there only.
+                Some(held) if !held.is_queued => {
+                    return Ok(Admitted::refused(run.hold_back(&held)));
+                }
+                // Also one that was queued elsewhere, or so long ago that it is remembered there
+                // only.
                 held if held.is_some() || run.may_be_queued() => return Err(Wait::ByQueue),
                 _ => {}
             }
         }
-        if let Some(repeats) = self.ledger.loops.check(&policy.loops, &run.call.session, || run.key()) {
+        if let Some(repeats) =
+            self.ledger.loops.check(&policy.loops, &run.call.session, || run.key())
+        {
             let did = if policy.loops.mode == LoopMode::Failures { "failed" } else { "was made" };
-            return Ok(Admitted::refused(run.refuse(Cause::Loop, None, format!("{did} {repeats} times"))));
+            return Ok(Admitted::refused(run.refuse(
+                Cause::Loop,
+                None,
+                format!("{did} {repeats} times"),
+            )));
         }
         if let (Some(fresh), Effect::ReadOnly) = (policy.cache.fresh, policy.effect) {
-            if let Some(copy) = self.copies.fresh_at(run.started, run.copy_key(), fresh, run.tool.server.writes()) {
+            if let Some(copy) =
+                self.copies.fresh_at(run.started, run.copy_key(), fresh, run.tool.server.writes())
+            {
                 return Ok(run.answer_at_once(copy));
             }
             // One that may be rejoined is entered already.
@@ -140,8 +153,13 @@ impl<T: Clone> Gatekeeper<T> {
         }
     }
 
-    /// Waits for what an identical call brings. When that one is cancelled, one of those who wait takes its place.
-    async fn follow<'a>(&'a self, run: &Run<'a, T>, mut following: Following<T>) -> Admitted<'a, T> {
+    /// Waits for what an identical call brings. When that one is cancelled, one of those who wait
+    /// takes its place.
+    async fn follow<'a>(
+        &'a self,
+        run: &Run<'a, T>,
+        mut following: Following<T>,
+    ) -> Admitted<'a, T> {
         loop {
             match within(run.patience(), following.landed()).await {
                 Ok(Some(outcome)) => return run.share_answer(outcome),
@@ -156,8 +174,14 @@ impl<T: Clone> Gatekeeper<T> {
     }
 
     fn within_rate<'a>(&'a self, run: &Run<'a, T>, leading: Leading<'a, T>) -> Admitted<'a, T> {
-        if let Some(Err(wait)) = self.callers.as_ref().map(|callers| callers.check(&run.call.caller)) {
-            return Admitted::refused(run.refuse(Cause::RateLimited, Some(wait), "this caller's rate is used up"));
+        if let Some(Err(wait)) =
+            self.callers.as_ref().map(|callers| callers.check(&run.call.caller))
+        {
+            return Admitted::refused(run.refuse(
+                Cause::RateLimited,
+                Some(wait),
+                "this caller's rate is used up",
+            ));
         }
         Admitted::Go(leading)
     }
@@ -181,8 +205,9 @@ impl<T: Clone> Run<'_, T> {
         Failure { sent: Sent::Maybe, ..self.refuse(Cause::Uncertain, Some(held.left), words) }
     }
 
-    /// Not sent, because the same call waits in the queue, is being sent from there, or left it lately. What was executed from
-    /// there is held back as if it had just been uncertain: whoever repeats it does not know. `None`: it is sent.
+    /// Not sent, because the same call waits in the queue, is being sent from there, or left it
+    /// lately. What was executed from there is held back as if it had just been uncertain: whoever
+    /// repeats it does not know. `None`: it is sent.
     fn meet_queued(&self, EarlierWrite { id, fate }: &EarlierWrite) -> Option<Failure> {
         let queued = |sent, state| {
             let words = format!("the same call is queued as {id} and {state}");
@@ -199,7 +224,8 @@ impl<T: Clone> Run<'_, T> {
             WriteFate::Waits => queued(Sent::Never, "is not done yet"),
             WriteFate::UnderWay => queued(Sent::Maybe, "is being tried"),
             WriteFate::Executed(ago) => left(ago).map(|left| {
-                let words = format!("the same call, queued as {id}, was executed {} ago", about(ago));
+                let words =
+                    format!("the same call, queued as {id}, was executed {} ago", about(ago));
                 Failure { sent: Sent::Yes, ..self.refuse(Cause::Uncertain, Some(left), words) }
             }),
             WriteFate::Uncertain(age) => {
@@ -215,7 +241,8 @@ impl<T: Clone> Run<'_, T> {
         self.refuse(Cause::Overloaded, Some(std::time::Duration::from_secs(1)), words)
     }
 
-    /// Whether the same call may wait in the queue. Most of the time nothing does, and then the queue need not be asked.
+    /// Whether the same call may wait in the queue. Most of the time nothing does, and then the
+    /// queue need not be asked.
     fn may_be_queued(&self) -> bool {
         self.pipeline.durable.as_ref().is_some_and(|queue| !queue.is_idle(&self.tool.server.name))
     }
@@ -251,7 +278,9 @@ impl CallerRates {
     }
 
     fn check(&self, caller: &Arc<str>) -> Result<(), std::time::Duration> {
-        let limit = self.limits.get_or_insert_with(caller, || RateLimiter::new(self.rate, &self.clock).map(Arc::new));
+        let limit = self
+            .limits
+            .get_or_insert_with(caller, || RateLimiter::new(self.rate, &self.clock).map(Arc::new));
         // The rate was checked when the pipeline was built.
         limit.map_or(Ok(()), |limit| limit.check())
     }

@@ -1,4 +1,5 @@
-//! Decides whether a call keeps within a rate (GCRA): `count` per `per`, all of them at once at most.
+//! Decides whether a call keeps within a rate (GCRA): `count` per `per`, all of them at once at
+//! most.
 
 use std::time::Duration;
 
@@ -125,6 +126,9 @@ mod tests {
         assert_eq!(field(Rate::per_second(0)), "count");
         assert_eq!(field(Rate { burst: 0, ..good }), "burst");
         assert_eq!(field(Rate { per: Duration::ZERO, ..good }), "per");
-        assert_eq!(field(Rate { count: u32::MAX, per: Duration::from_nanos(1), burst: 1 }), "count");
+        assert_eq!(
+            field(Rate { count: u32::MAX, per: Duration::from_nanos(1), burst: 1 }),
+            "count"
+        );
     }
 }

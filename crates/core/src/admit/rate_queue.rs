@@ -1,5 +1,5 @@
-//! Decides who is next when a server's rate makes calls wait: first come, first served. Who leaves gives up a place in the
-//! line and no more: a turn is taken when it comes, never before.
+//! Decides who is next when a server's rate makes calls wait: first come, first served. Who leaves
+//! gives up a place in the line and no more: a turn is taken when it comes, never before.
 
 use std::time::Duration;
 
@@ -22,7 +22,11 @@ pub(crate) struct RateQueue {
 
 impl RateQueue {
     pub(crate) fn new(rate: Rate, clock: &Clock) -> Result<Self, Invalid> {
-        Ok(Self { limit: RateLimiter::new(rate, clock)?, line: WaitingLine::default(), head: Semaphore::new(1) })
+        Ok(Self {
+            limit: RateLimiter::new(rate, clock)?,
+            line: WaitingLine::default(),
+            head: Semaphore::new(1),
+        })
     }
 
     /// Takes a turn if there is one now and nobody waits for it.
@@ -31,7 +35,8 @@ impl RateQueue {
         self.line.length() == 0 && self.limit.book_at(now, Duration::ZERO).is_ok()
     }
 
-    /// Waits in line for a turn. One that would not come within `patience` is not waited for: gives the wait.
+    /// Waits in line for a turn. One that would not come within `patience` is not waited for: gives
+    /// the wait.
     pub(crate) async fn take(&self, patience: Duration) -> Result<(), Duration> {
         let place = self.line.join();
         let wait = self.limit.wait_behind(place.ahead);

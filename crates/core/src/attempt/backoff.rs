@@ -42,8 +42,11 @@ impl Backoff {
         clamp: false,
     };
     /// For the steps of a fallback chain (S2): 500 ms … 5 s, plus up to 20 %.
-    pub const FALLBACK: Backoff =
-        Backoff { base: Duration::from_millis(500), max: Duration::from_secs(5), ..Backoff::TOOL_CALL };
+    pub const FALLBACK: Backoff = Backoff {
+        base: Duration::from_millis(500),
+        max: Duration::from_secs(5),
+        ..Backoff::TOOL_CALL
+    };
     /// For reconnecting (S3): 500 ms … 60 s, give or take 15 %, never above 60 s.
     pub const RECONNECT: Backoff = Backoff {
         base: Duration::from_millis(500),
@@ -110,18 +113,33 @@ mod tests {
     fn the_ends_of_every_jitter_are_where_they_should_be() {
         let with = |jitter, clamp| Backoff { jitter, clamp, ..Backoff::TOOL_CALL };
 
-        assert_eq!((ms(with(Jitter::None, false), 1, MOST), ms(with(Jitter::None, false), 3, MOST)), (1000, 4000));
         assert_eq!(
-            (ms(with(Jitter::Additive(0.2), false), 1, 0.0), ms(with(Jitter::Additive(0.2), false), 1, MOST)),
+            (ms(with(Jitter::None, false), 1, MOST), ms(with(Jitter::None, false), 3, MOST)),
+            (1000, 4000)
+        );
+        assert_eq!(
+            (
+                ms(with(Jitter::Additive(0.2), false), 1, 0.0),
+                ms(with(Jitter::Additive(0.2), false), 1, MOST)
+            ),
             (1000, 1199)
         );
         assert_eq!(
-            (ms(with(Jitter::Symmetric(0.2), false), 1, 0.0), ms(with(Jitter::Symmetric(0.2), false), 1, MOST)),
+            (
+                ms(with(Jitter::Symmetric(0.2), false), 1, 0.0),
+                ms(with(Jitter::Symmetric(0.2), false), 1, MOST)
+            ),
             (800, 1199)
         );
-        assert_eq!((ms(with(Jitter::Full, false), 1, 0.0), ms(with(Jitter::Full, false), 1, MOST)), (1000, 0));
         assert_eq!(
-            (ms(with(Jitter::AdditiveBase, false), 2, 0.0), ms(with(Jitter::AdditiveBase, false), 2, MOST)),
+            (ms(with(Jitter::Full, false), 1, 0.0), ms(with(Jitter::Full, false), 1, MOST)),
+            (1000, 0)
+        );
+        assert_eq!(
+            (
+                ms(with(Jitter::AdditiveBase, false), 2, 0.0),
+                ms(with(Jitter::AdditiveBase, false), 2, MOST)
+            ),
             (2000, 2999)
         );
     }
@@ -136,7 +154,8 @@ mod tests {
 
     #[test]
     fn reconnect_follows_the_seed() {
-        let nominal: Vec<u128> = (1..=9).map(|n| Backoff::RECONNECT.nominal(n).as_millis()).collect();
+        let nominal: Vec<u128> =
+            (1..=9).map(|n| Backoff::RECONNECT.nominal(n).as_millis()).collect();
         assert_eq!(nominal, [500, 1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000]);
     }
 
@@ -144,7 +163,10 @@ mod tests {
     fn huge_counts_and_zero_bases_are_fine() {
         assert_eq!(ms(Backoff::TOOL_CALL, u32::MAX, 0.0), 30_000);
         assert_eq!(ms(Backoff { base: Duration::ZERO, ..Backoff::LOAD }, 9, MOST), 0);
-        assert_eq!(ms(Backoff { jitter: Jitter::Additive(0.0), ..Backoff::TOOL_CALL }, 1, MOST), 1000);
+        assert_eq!(
+            ms(Backoff { jitter: Jitter::Additive(0.0), ..Backoff::TOOL_CALL }, 1, MOST),
+            1000
+        );
     }
 
     #[test]
@@ -154,6 +176,9 @@ mod tests {
         assert_eq!(field(Backoff { base: Duration::MAX, ..Backoff::LOAD }), "base");
         assert_eq!(field(Backoff { max: Duration::ZERO, ..Backoff::LOAD }), "max");
         assert_eq!(field(Backoff { jitter: Jitter::Additive(-0.1), ..Backoff::LOAD }), "jitter");
-        assert_eq!(field(Backoff { jitter: Jitter::Symmetric(f64::NAN), ..Backoff::LOAD }), "jitter");
+        assert_eq!(
+            field(Backoff { jitter: Jitter::Symmetric(f64::NAN), ..Backoff::LOAD }),
+            "jitter"
+        );
     }
 }

@@ -1,9 +1,11 @@
-//! Decides whether a server can bear another retry: one budget per server, shared by retries and hedges.
+//! Decides whether a server can bear another retry: one budget per server, shared by retries and
+//! hedges.
 //!
-//! Every call deposits a share of a token; a retry takes a whole one when it is *scheduled*, so retries
-//! that sleep are already counted. Beside that a floor of retries a second is always there, so that low
-//! traffic can retry too. A token comes back when its retry is cancelled; a saved one also when it succeeds, while one of the floor
-//! is a place in a second, and its retry has taken it.
+//! Every call deposits a share of a token; a retry takes a whole one when it is *scheduled*, so
+//! retries that sleep are already counted. Beside that a floor of retries a second is always there,
+//! so that low traffic can retry too. A token comes back when its retry is cancelled; a saved one
+//! also when it succeeds, while one of the floor is a place in a second, and its retry has taken
+//! it.
 
 use super::balance::{Balance, TOKEN};
 use crate::admit::rate_limiter::{Rate, RateLimiter};
@@ -134,7 +136,8 @@ mod tests {
         let (budget, _) = budget(0.2, 0, 100);
         (0..50).for_each(|_| budget.deposit());
 
-        let granted = (0..50).filter(|_| budget.withdraw().map(RetryToken::spend).is_some()).count();
+        let granted =
+            (0..50).filter(|_| budget.withdraw().map(RetryToken::spend).is_some()).count();
 
         assert_eq!(granted, 10);
     }
@@ -142,7 +145,8 @@ mod tests {
     #[test]
     fn low_traffic_retries_from_the_floor() {
         let (budget, clock) = budget(0.2, 10, 100);
-        let granted = |n| (0..n).filter(|_| budget.withdraw().map(RetryToken::spend).is_some()).count();
+        let granted =
+            |n| (0..n).filter(|_| budget.withdraw().map(RetryToken::spend).is_some()).count();
 
         assert_eq!(granted(50), 10);
         clock.advance(Duration::from_millis(500));
@@ -173,7 +177,8 @@ mod tests {
     #[test]
     fn a_dropped_token_of_the_floor_goes_back_and_the_floor_grows_no_higher() {
         let (budget, clock) = budget(0.0, 10, 100);
-        let granted = || (0..50).filter(|_| budget.withdraw().map(RetryToken::spend).is_some()).count();
+        let granted =
+            || (0..50).filter(|_| budget.withdraw().map(RetryToken::spend).is_some()).count();
         let held: Vec<RetryToken<'_>> = (0..10).filter_map(|_| budget.withdraw()).collect();
         assert!((held.len(), budget.withdraw().is_none()) == (10, true));
 

@@ -1,4 +1,5 @@
-//! Decides how many attempts run at one server, or of one tool, at a time, and who waits in a line of bounded length.
+//! Decides how many attempts run at one server, or of one tool, at a time, and who waits in a line
+//! of bounded length.
 
 use std::time::Duration;
 
@@ -22,7 +23,11 @@ pub struct BulkheadPolicy {
 impl BulkheadPolicy {
     /// `concurrency` at a time, eight times as many waiting, for up to 30 s.
     pub const fn new(concurrency: u32) -> Self {
-        Self { concurrency, waiting: concurrency.saturating_mul(8), patience: Duration::from_secs(30) }
+        Self {
+            concurrency,
+            waiting: concurrency.saturating_mul(8),
+            patience: Duration::from_secs(30),
+        }
     }
 
     /// Checks the settings.
@@ -53,7 +58,11 @@ impl Bulkhead {
     /// All slots free.
     pub fn new(policy: BulkheadPolicy) -> Result<Self, Invalid> {
         policy.validate()?;
-        Ok(Self { policy, free: Semaphore::new(as_count(policy.concurrency)), line: WaitingLine::default() })
+        Ok(Self {
+            policy,
+            free: Semaphore::new(as_count(policy.concurrency)),
+            line: WaitingLine::default(),
+        })
     }
 
     /// Takes a slot, waiting in line for as long as the policy and `remaining` allow.
@@ -142,6 +151,9 @@ mod tests {
         let field = |policy: BulkheadPolicy| Bulkhead::new(policy).unwrap_err().field;
 
         assert_eq!(field(BulkheadPolicy::new(0)), "concurrency");
-        assert_eq!(field(BulkheadPolicy { patience: Duration::MAX, ..BulkheadPolicy::new(1) }), "patience");
+        assert_eq!(
+            field(BulkheadPolicy { patience: Duration::MAX, ..BulkheadPolicy::new(1) }),
+            "patience"
+        );
     }
 }

@@ -16,10 +16,14 @@ use crate::model::time::{Clock, Moment};
 #[error("deadline exceeded")]
 pub struct Elapsed;
 
-/// Runs `work` for at most `limit`, which [`Duration::MAX`] is none of. Work that is ready at once never touches a timer.
-/// When the time is up, `work` is dropped: what it already sent must be cancelled by its own drop.
+/// Runs `work` for at most `limit`, which [`Duration::MAX`] is none of. Work that is ready at once
+/// never touches a timer. When the time is up, `work` is dropped: what it already sent must be
+/// cancelled by its own drop.
 #[inline]
-pub fn within<F: Future>(limit: Duration, work: F) -> impl Future<Output = Result<F::Output, Elapsed>> {
+pub fn within<F: Future>(
+    limit: Duration,
+    work: F,
+) -> impl Future<Output = Result<F::Output, Elapsed>> {
     Within { work, limit, timer: None }
 }
 
@@ -50,9 +54,14 @@ impl<F: Future> Future for Within<F> {
 
 /// Kept out of the way of work that is ready at once.
 #[inline(never)]
-fn is_over(mut timer: Pin<&mut Option<Sleep>>, limit: Duration, context: &mut Context<'_>) -> Poll<()> {
+fn is_over(
+    mut timer: Pin<&mut Option<Sleep>>,
+    limit: Duration,
+    context: &mut Context<'_>,
+) -> Poll<()> {
     if let Some(timer) = timer.as_mut().as_pin_mut() {
-        // Unconstrained: work that uses up its task's turn each time must not keep the timer from being asked.
+        // Unconstrained: work that uses up its task's turn each time must not keep the timer from
+        // being asked.
         return pin!(unconstrained(timer)).poll(context);
     }
     if limit == Duration::MAX {
@@ -80,7 +89,8 @@ impl Deadline {
         Self(Some(end))
     }
 
-    /// The end of the share of the time that one of `ways` to an answer gets now, so that each of them has one.
+    /// The end of the share of the time that one of `ways` to an answer gets now, so that each of
+    /// them has one.
     pub(crate) fn share(self, ways: usize, now: Moment) -> Self {
         let ways = u32::try_from(ways).unwrap_or(u32::MAX).max(1);
         Self(self.0.map(|end| now.plus(end.since(now) / ways)))

@@ -1,7 +1,8 @@
 //! Decides when a slow read gets a second attempt beside it, and which of the two answers.
 //!
-//! Read-only tools only. The second attempt is paid from the server's retry budget, once it is sent; without a token
-//! the first simply goes on. Whoever loses is dropped, which no breaker counts.
+//! Read-only tools only. The second attempt is paid from the server's retry budget, once it is
+//! sent; without a token the first simply goes on. Whoever loses is dropped, which no breaker
+//! counts.
 
 use std::future::Future;
 use std::pin::pin;
@@ -18,7 +19,8 @@ use crate::model::invalid::{self, Invalid};
 pub enum HedgePolicy {
     /// After this long, which leaves time for it: less than the attempt has.
     After(Duration),
-    /// After the time in which this share of the tool's recent attempts had ended, e.g. 0.95; above 0 and below 1.
+    /// After the time in which this share of the tool's recent attempts had ended, e.g. 0.95; above
+    /// 0 and below 1.
     Quantile(f64),
 }
 
@@ -68,9 +70,10 @@ impl Latencies {
     }
 }
 
-/// Runs `first`, and after `delay` `second` beside it. The first success wins, and so does a failure that
-/// is final; if both fail otherwise, the first's failure is told. `second` gets the token and spends it when it is
-/// sent: from then on it is load in any case, and if it is refused here, it is none.
+/// Runs `first`, and after `delay` `second` beside it. The first success wins, and so does a
+/// failure that is final; if both fail otherwise, the first's failure is told. `second` gets the
+/// token and spends it when it is sent: from then on it is load in any case, and if it is refused
+/// here, it is none.
 pub(crate) async fn race<'b, T, E, S: Future<Output = Result<T, E>>>(
     delay: Duration,
     budget: &'b RetryBudget,
@@ -85,7 +88,9 @@ pub(crate) async fn race<'b, T, E, S: Future<Output = Result<T, E>>>(
     let Some(token) = budget.withdraw() else { return first.await };
     match select(first, pin!(second(token))).await {
         Either::Left((Ok(value), _)) | Either::Right((Ok(value), _)) => Ok(value),
-        Either::Left((Err(error), _)) | Either::Right((Err(error), _)) if is_final(&error) => Err(error),
+        Either::Left((Err(error), _)) | Either::Right((Err(error), _)) if is_final(&error) => {
+            Err(error)
+        }
         Either::Left((Err(error), second)) => second.await.map_err(|_| error),
         Either::Right((Err(_), first)) => first.await,
     }
@@ -97,7 +102,10 @@ mod tests {
     use super::*;
     use crate::model::time::Clock;
 
-    async fn after(ms: u64, result: Result<&'static str, &'static str>) -> Result<&'static str, &'static str> {
+    async fn after(
+        ms: u64,
+        result: Result<&'static str, &'static str>,
+    ) -> Result<&'static str, &'static str> {
         tokio::time::sleep(Duration::from_millis(ms)).await;
         result
     }
@@ -120,8 +128,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_faster_of_the_two_answers() {
-        let raced =
-            race(DELAY, &budget(1), after(5000, Ok("slow")), |token| paid(token, 50, Ok("fast")), |_| false).await;
+        let raced = race(
+            DELAY,
+            &budget(1),
+            after(5000, Ok("slow")),
+            |token| paid(token, 50, Ok("fast")),
+            |_| false,
+        )
+        .await;
         assert_eq!(raced, Ok("fast"));
     }
 
@@ -129,21 +143,30 @@ mod tests {
     async fn a_quick_first_needs_no_second_and_no_token() {
         let budget = budget(1);
         let never = |_| async { panic!("hedged") };
-        assert_eq!(race(DELAY, &budget, after(50, Ok("first")), never, |_| false).await, Ok("first"));
+        assert_eq!(
+            race(DELAY, &budget, after(50, Ok("first")), never, |_| false).await,
+            Ok("first")
+        );
         assert!(budget.withdraw().is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn without_a_token_the_first_goes_on_alone() {
         let never = |_| async { panic!("hedged") };
-        assert_eq!(race(DELAY, &budget(0), after(500, Ok("first")), never, |_| false).await, Ok("first"));
+        assert_eq!(
+            race(DELAY, &budget(0), after(500, Ok("first")), never, |_| false).await,
+            Ok("first")
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_second_that_is_not_sent_costs_nothing() {
         let budget = budget(1);
         let refused = |_token| after(0, Err("refused here"));
-        assert_eq!(race(DELAY, &budget, after(500, Ok("first")), refused, |_| false).await, Ok("first"));
+        assert_eq!(
+            race(DELAY, &budget, after(500, Ok("first")), refused, |_| false).await,
+            Ok("first")
+        );
         assert!(budget.withdraw().is_some());
     }
 
@@ -151,11 +174,25 @@ mod tests {
     async fn a_failure_of_one_waits_for_the_other() {
         let budget = budget(2);
         assert_eq!(
-            race(DELAY, &budget, after(150, Err("a")), |token| paid(token, 500, Ok("b")), |_| false).await,
+            race(
+                DELAY,
+                &budget,
+                after(150, Err("a")),
+                |token| paid(token, 500, Ok("b")),
+                |_| false
+            )
+            .await,
             Ok("b")
         );
         assert_eq!(
-            race(DELAY, &budget, after(900, Err("a")), |token| paid(token, 50, Err("b")), |_| false).await,
+            race(
+                DELAY,
+                &budget,
+                after(900, Err("a")),
+                |token| paid(token, 50, Err("b")),
+                |_| false
+            )
+            .await,
             Err("a")
         );
     }
@@ -163,8 +200,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_final_failure_is_told_at_once() {
         let start = tokio::time::Instant::now();
-        let raced =
-            race(DELAY, &budget(1), after(150, Err("422")), |token| paid(token, 60_000, Ok("late")), |_| true).await;
+        let raced = race(
+            DELAY,
+            &budget(1),
+            after(150, Err("422")),
+            |token| paid(token, 60_000, Ok("late")),
+            |_| true,
+        )
+        .await;
         assert_eq!((raced, start.elapsed().as_millis()), (Err("422"), 150));
     }
 

@@ -1,4 +1,5 @@
-//! Decides who stands in a line, and whether one more fits into it: how many there are, in one atomic word.
+//! Decides who stands in a line, and whether one more fits into it: how many there are, in one
+//! atomic word.
 
 use super::atomic::{AtomicU32, Ordering};
 

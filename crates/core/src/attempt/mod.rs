@@ -1,6 +1,5 @@
-//! Decides how a call is tried: the one retry loop around breaker, pause, slot, rate, permit, deadline and server.
-//!
-//! The breaker is peeked before queueing and its permit taken last, so that no permit waits in a line.
+//! Decides how a call is tried: the one retry loop, and one attempt from its start (`may_start`)
+//! to what its server's breakers learn from it (`permits`).
 
 pub(crate) mod backoff;
 mod balance;
@@ -9,8 +8,11 @@ pub(crate) mod budget;
 pub(crate) mod bulkhead;
 pub(crate) mod deadline;
 pub(crate) mod hedge;
+mod judge;
 pub(crate) mod line;
+mod may_start;
 mod pause;
+mod permits;
 pub(crate) mod retry;
 pub(crate) mod retry_after;
 pub(crate) mod silence;
@@ -25,35 +27,24 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use serde_json::Value;
 
-use crate::admit::rate_queue::RateQueue;
-use crate::classify::says_too_many_items;
 use crate::model::call::Attempt;
 use crate::model::control::{CallControl, QuestionTime};
 use crate::model::duration::{about, seconds};
-use crate::model::effect::{Effect, Kind};
-use crate::model::failure::{Blame, Cause, Disposition, Failure, RATE_IS_USED_UP, Sent};
-use crate::model::policy::Scope;
+use crate::model::effect::Effect;
+use crate::model::failure::{Cause, Disposition, Failure, Sent};
 use crate::model::signals::FailureSignals;
 use crate::model::time::{Clock, Moment};
-use crate::model::tool_errors::ErrorMode;
 use crate::registry::Tool;
 use crate::report::event::Event;
-use crate::report::without_credentials;
 use crate::run::Run;
-use breaker::{Breaker, BreakerRefusal, BreakerStatus, Permit};
 use budget::RetryToken;
-use bulkhead::{Bulkhead, BulkheadPermit};
 use deadline::{Elapsed, within};
+use may_start::Start;
+pub(crate) use permits::wait;
+use permits::{BreakerPermits, is_closed};
 use retry::{Failed, RetryLoop, RetryPolicy, try_again};
 use watch::AttemptWatch;
 use write_in_progress::WriteInProgress;
-
-/// What is said when a tool has no slot left, or its server.
-const OWN_TAKEN: &str = "all slots of this tool are taken";
-const ALL_TAKEN: &str = "all slots are taken";
-
-/// How much later than its time a probe is taken for lost: its own end comes first, for how it ended decides.
-const GRACE: Duration = Duration::from_secs(1);
 
 /// Why an attempt gave no good answer; and the tool's own words where it answered with an error.
 pub(crate) type AttemptFailed<T> = Failed<Option<OwnWords<T>>>;
@@ -68,7 +59,10 @@ pub(crate) struct OwnWords<T> {
 
 impl<T: Clone> Run<'_, T> {
     /// Tries the call until it works or giving up is right.
-    pub(crate) async fn attempt<F>(&self, send: &impl Fn(Attempt) -> F) -> Result<T, AttemptFailed<T>>
+    pub(crate) async fn attempt<F>(
+        &self,
+        send: &impl Fn(Attempt) -> F,
+    ) -> Result<T, AttemptFailed<T>>
     where
         F: Future<Output = Result<T, FailureSignals>>,
     {
@@ -80,7 +74,8 @@ impl<T: Clone> Run<'_, T> {
         };
         match first {
             Ok(value) => Ok(value),
-            // Boxed: what follows a failure is large, and a call that works should not carry it along.
+            // Boxed: what follows a failure is large, and a call that works should not carry it
+            // along.
             Err(missed) => {
                 self.note_wait();
                 Box::pin(self.attempt_again(missed, send)).await
@@ -107,7 +102,9 @@ impl<T: Clone> Run<'_, T> {
             names: (&tool.server.name, &tool.name),
         };
         // A long pause is not sat out by a call that can be answered with a copy.
-        let blocked = |is_asked_for: bool| wait(tool).is_some() || self.is_last() || (is_asked_for && self.has_copy());
+        let blocked = |is_asked_for: bool| {
+            wait(tool).is_some() || self.is_last() || (is_asked_for && self.has_copy())
+        };
         let tried = try_again(&rules, missed, |_| self.hedged(send), blocked).await;
         match tried {
             Ok(retried) => Ok(retried.value),
@@ -121,11 +118,20 @@ impl<T: Clone> Run<'_, T> {
     {
         let once = || self.once(self.tool, &self.call.arguments, AttemptRole::Call, send);
         match self.tool.hedge_delay() {
-            None if self.has_second_chance() => self.with_second_chance(self.env().clock.now(), send).await,
+            None if self.has_second_chance() => {
+                self.with_second_chance(self.env().clock.now(), send).await
+            }
             None => once().await,
             Some(delay) => {
                 let budget = &self.tool.server.budget;
-                hedge::race(delay, budget, once(), |token| self.second(token, AttemptRole::Call, send), is_final).await
+                hedge::race(
+                    delay,
+                    budget,
+                    once(),
+                    |token| self.second(token, AttemptRole::Call, send),
+                    is_final,
+                )
+                .await
             }
         }
     }
@@ -138,9 +144,13 @@ impl<T: Clone> Run<'_, T> {
         policy.effect == Effect::ReadOnly && policy.attempt_timeout.is_none() && may_repeat
     }
 
-    /// One attempt, and if it is not answered by half of the time that is left, another beside it: who is only slow is still
-    /// waited for, and who hangs takes no more than half of the time.
-    async fn with_second_chance<F>(&self, now: Moment, send: &impl Fn(Attempt) -> F) -> Result<T, AttemptFailed<T>>
+    /// One attempt, and if it is not answered by half of the time that is left, another beside it:
+    /// who is only slow is still waited for, and who hangs takes no more than half of the time.
+    async fn with_second_chance<F>(
+        &self,
+        now: Moment,
+        send: &impl Fn(Attempt) -> F,
+    ) -> Result<T, AttemptFailed<T>>
     where
         F: Future<Output = Result<T, FailureSignals>>,
     {
@@ -148,7 +158,8 @@ impl<T: Clone> Run<'_, T> {
         let half = self.deadline().remaining_at(now) / 2;
         match within(half, first.as_mut()).await {
             Ok(done) => done,
-            // A server in trouble gets one attempt at a time, and a person who is asked something is not asked twice.
+            // A server in trouble gets one attempt at a time, and a person who is asked something
+            // is not asked twice.
             Err(_) if !is_closed(self.tool) || self.is_last() || self.has_asked() => first.await,
             Err(_) => {
                 let budget = &self.tool.server.budget;
@@ -185,7 +196,8 @@ impl<T: Clone> Run<'_, T> {
         self.once(self.tool, &self.call.arguments, part, &paying).await
     }
 
-    /// One attempt at `tool`, through all gates. Fallbacks use it too, and do not wait for a pause to end.
+    /// One attempt at `tool`, through all gates. Fallbacks use it too, and do not wait for a pause
+    /// to end.
     pub(crate) async fn once<F>(
         &self,
         tool: &Tool,
@@ -197,39 +209,29 @@ impl<T: Clone> Run<'_, T> {
         F: Future<Output = Result<T, FailureSignals>>,
     {
         let local = |failure: Failure| Box::new((failure, None));
-        peek(tool).map_err(|open| local(open.failure()))?;
-        self.keep_pause(tool, part == AttemptRole::Call).await.map_err(local)?;
-        // Its own first: who waits for that takes none of the server's.
-        let _own_slot = match free(tool.slots.as_deref()) {
-            Ok(slot) => slot,
-            Err(slots) => Some(Box::pin(self.wait_for_slot(slots, OWN_TAKEN)).await.map_err(local)?),
-        };
-        let _slot = match free(tool.server.slots.as_ref()) {
-            Ok(slot) => slot,
-            Err(slots) => Some(self.wait_for_slot(slots, ALL_TAKEN).await.map_err(local)?),
-        };
-        let mut now = self.now();
-        if let Some(turns) = tool.server.rate.as_ref().filter(|turns| !turns.try_take(now)) {
-            // Boxed: a call that need not wait should not carry its timers along.
-            Box::pin(self.wait_for_turn(turns)).await.map_err(local)?;
-            now = self.env().clock.now();
-        }
-        let limit = self.deadline().remaining_at(now).min(tool.policy.attempt_timeout.unwrap_or(Duration::MAX));
-        if limit.is_zero() {
-            return Err(local(self.timed_out()));
-        }
-        let permits = BreakerPermits::take(tool, limit).map_err(|open| local(open.failure()))?;
+        let Start { permits, limit, _slots } = self.may_start(tool, part).await.map_err(local)?;
 
         let number = self.count_attempt();
-        let attempt = Attempt { number, names: tool.names.clone(), arguments: arguments.clone(), timeout: limit };
-        let watch =
-            AttemptWatch::start(self.env(), (&tool.server.name, &tool.name), number, tool.policy.hedge.is_some());
+        let attempt = Attempt {
+            number,
+            names: tool.names.clone(),
+            arguments: arguments.clone(),
+            timeout: limit,
+        };
+        let watch = AttemptWatch::start(
+            self.env(),
+            (&tool.server.name, &tool.name),
+            number,
+            tool.policy.hedge.is_some(),
+        );
         let written = WriteInProgress::by(self, tool);
         let mut running = pin!(send(attempt));
         let mut answered = within(limit, running.as_mut()).await;
         if let (Err(_), Some(control)) = (&answered, &self.call.control) {
             // Boxed: it is rare that a client is asked something.
-            answered = Box::pin(wait_for_client(control, &self.env().clock, &permits, running.as_mut())).await;
+            answered =
+                Box::pin(wait_for_client(control, &self.env().clock, &permits, running.as_mut()))
+                    .await;
         }
         let timed_out = answered.is_err();
         let result = match answered {
@@ -245,7 +247,10 @@ impl<T: Clone> Run<'_, T> {
         if self.proves_little(tool, part, timed_out.then_some(limit)) {
             drop(permits);
         } else {
-            let is_spared = || part == AttemptRole::Call && result.as_ref().is_err_and(|missed| self.spares(missed));
+            let is_spared = || {
+                part == AttemptRole::Call
+                    && result.as_ref().is_err_and(|missed| self.spares(missed))
+            };
             permits.settle(tool, part, is_spared, &result);
             if part == AttemptRole::FirstItem {
                 self.first_item_spoke(result.as_ref().err().map(|missed| &missed.0));
@@ -258,8 +263,9 @@ impl<T: Clone> Run<'_, T> {
         result
     }
 
-    /// Whether an attempt, which waited for `limit` in vain or was answered, says nothing of its server. Who was given little time proves
-    /// little: a short deadline or a long line is not the server's doing. Unless those who were have waited long enough by now, together.
+    /// Whether an attempt, which waited for `limit` in vain or was answered, says nothing of its
+    /// server. Who was given little time proves little: a short deadline or a long line is not the
+    /// server's doing. Unless those who were have waited long enough by now, together.
     #[inline]
     fn proves_little(&self, tool: &Tool, part: AttemptRole, in_vain: Option<Duration>) -> bool {
         let Some(limit) = in_vain else {
@@ -272,35 +278,8 @@ impl<T: Clone> Run<'_, T> {
         limit < usual / 2 && !tool.silence.is_long(now.minus(limit), now, usual)
     }
 
-    /// A tool's own error is an answer, unless it plainly carries an upstream failure or an operator's pattern finds one in it.
-    fn judge(&self, tool: &Tool, value: T) -> Result<T, AttemptFailed<T>> {
-        let Some((failure, is_unmarked)) = self.own_failure(tool, &value) else { return Ok(value) };
-        // Not repeated on the tool's word alone: only what may be repeated in any case.
-        let failure = match tool.policy.effect.is_replayable() || failure.sent == Sent::Never {
-            true => failure,
-            false => Failure { disposition: Disposition::Permanent, sent: Sent::Yes, ..failure },
-        };
-        Err(Box::new((failure, Some(OwnWords { value, is_unmarked }))))
-    }
-
-    /// The failure that a tool's answer means; and whether the tool did not mark it as an error.
-    fn own_failure(&self, tool: &Tool, value: &T) -> Option<(Failure, bool)> {
-        let errors = &tool.policy.tool_errors;
-        if let Some(text) = self.error_text(value) {
-            let soft = || self.classifier().classify_soft(&text).filter(|_| errors.marked);
-            return too_many_items(tool, &text).or_else(soft).map(|failure| (failure, false));
-        }
-        if errors.patterns.is_empty() {
-            return None;
-        }
-        let content = (self.pipeline.content)(value);
-        let found = errors.find(&content)?;
-        let is_counted = found.pattern.mode == ErrorMode::Count;
-        self.emit(|server, tool| Event::ToolErrorFound { server, tool, counted_only: is_counted });
-        (!is_counted).then(|| (self.classifier().classify_found(&found), true))
-    }
-
-    /// The limit that is told is the tool's own, unless its share of the time was over; a fallback's share is what was left for it.
+    /// The limit that is told is the tool's own, unless its share of the time was over; a
+    /// fallback's share is what was left for it.
     fn no_answer(&self, tool: &Tool, part: AttemptRole, limit: Duration) -> Failure {
         let told = match tool.policy.attempt_timeout {
             Some(own) if own == limit => seconds(own),
@@ -310,36 +289,6 @@ impl<T: Clone> Run<'_, T> {
         let message = format!("Tool '{}' exceeded timeout of {told}", tool.name);
         Failure { sent: Sent::Maybe, ..Failure::local(Cause::Timeout, None, message) }
     }
-
-    async fn wait_for_slot<'t>(&self, slots: &'t Bulkhead, words: &str) -> Result<BulkheadPermit<'t>, Failure> {
-        self.note_wait();
-        let full = |_| self.refuse(Cause::Overloaded, Some(Duration::from_secs(1)), words);
-        slots.take(self.remaining()).await.map_err(full)
-    }
-
-    async fn wait_for_turn(&self, turns: &RateQueue) -> Result<(), Failure> {
-        let used_up = |wait| self.refuse(Cause::RateLimited, Some(wait), RATE_IS_USED_UP);
-        turns.take(self.remaining()).await.map_err(used_up)
-    }
-}
-
-/// The failure of a batch whose tool says that it has too many items. Only the exact code of wrong arguments, as the SDKs
-/// write it before a tool's error, proves that none was touched.
-fn too_many_items(tool: &Tool, text: &str) -> Option<Failure> {
-    if tool.policy.kind != Some(Kind::Batch) || !says_too_many_items(text) {
-        return None;
-    }
-    let sent = if refuses_arguments(&tool.name, text) { Sent::Never } else { Sent::Yes };
-    let words = without_credentials(text);
-    Some(Failure { sent, too_large: true, ..Failure::local(Cause::InvalidInput, None, words) })
-}
-
-/// Whether an error is word for word what a framework writes when it refuses the arguments, before the tool is called: the
-/// TypeScript SDK by its code, FastMCP by pydantic's words.
-fn refuses_arguments(tool: &str, text: &str) -> bool {
-    let of_tool = [format!("validation error for {tool}Arguments\n"), format!("validation error for call[{tool}]\n")];
-    let is_pydantic = of_tool.iter().any(|words| text.contains(words)) && text.contains(" [type=too_long, ");
-    text.starts_with("MCP error -32602:") || is_pydantic
 }
 
 /// What an attempt is for.
@@ -349,14 +298,15 @@ pub(crate) enum AttemptRole {
     Call,
     /// The first item of a batch that failed: it shows whether the server is to blame or the batch.
     FirstItem,
-    /// A fallback that asks the same tool in another way. The call has failed and was counted: if this fails too, that
-    /// is no further evidence against the tool, however many parts it has.
+    /// A fallback that asks the same tool in another way. The call has failed and was counted: if
+    /// this fails too, that is no further evidence against the tool, however many parts it has.
     Again,
     /// A fallback that asks another tool.
     Other,
 }
 
-/// The time of an attempt is up: it runs on for as long as its client was being asked something meanwhile.
+/// The time of an attempt is up: it runs on for as long as its client was being asked something
+/// meanwhile.
 async fn wait_for_client<F: Future>(
     control: &CallControl,
     clock: &Clock,
@@ -387,105 +337,7 @@ async fn wait_for_client<F: Future>(
     }
 }
 
-/// A slot, if there is one now or none is needed; else those to wait for.
-fn free(slots: Option<&Bulkhead>) -> Result<Option<BulkheadPermit<'_>>, &Bulkhead> {
-    slots.map(|slots| slots.try_take().ok_or(slots)).transpose()
-}
-
-/// How long a breaker would make the tool wait now.
-pub(crate) fn wait(tool: &Tool) -> Option<Duration> {
-    let connection = tool.server.connection.as_ref().and_then(Breaker::wait);
-    connection.max(tool.breaker.as_ref().and_then(|breaker| breaker.wait()))
-}
-
-/// Whether every breaker of the tool is closed.
-fn is_closed(tool: &Tool) -> bool {
-    let is_closed = |breaker: &Breaker| breaker.status() == BreakerStatus::Closed;
-    tool.server.connection.as_ref().is_none_or(is_closed) && tool.breaker.as_deref().is_none_or(is_closed)
-}
-
 /// Whether another attempt cannot do better than one that ended like this.
 fn is_final<T>(missed: &AttemptFailed<T>) -> bool {
     missed.0.disposition != Disposition::Transient
-}
-
-/// Refuses the tool if a breaker would.
-fn peek(tool: &Tool) -> Result<(), BreakerRefusal<'_>> {
-    tool.server.connection.as_ref().map_or(Ok(()), |breaker| breaker.peek())?;
-    tool.breaker.as_ref().map_or(Ok(()), |breaker| breaker.peek())
-}
-
-/// Leave from every breaker that watches a tool. Dropped in silence, none of them concludes anything.
-struct BreakerPermits<'a> {
-    own: Option<Permit<'a>>,
-    connection: Option<Permit<'a>>,
-}
-
-impl<'a> BreakerPermits<'a> {
-    /// A probe is waited for as long as its tool may take, however impatient its caller is.
-    fn take(tool: &'a Tool, limit: Duration) -> Result<Self, BreakerRefusal<'a>> {
-        let usual = tool.policy.attempt_timeout.unwrap_or(tool.policy.timeout);
-        let lease = limit.max(usual).saturating_add(GRACE);
-        let connection = tool.server.connection.as_ref().map(|breaker| breaker.admit_for(lease)).transpose()?;
-        let own = tool.breaker.as_ref().map(|breaker| breaker.admit_for(lease)).transpose()?;
-        Ok(Self { own, connection })
-    }
-
-    fn extend(&self, by: Duration) {
-        self.own.iter().chain(&self.connection).for_each(|permit| permit.extend(by));
-    }
-
-    /// Tells each breaker what concerns it: a tool's own error concerns the tool's breaker only, and the
-    /// connection's breaker learns only whether the server could be reached.
-    fn settle<T>(
-        self,
-        tool: &Tool,
-        part: AttemptRole,
-        is_spared: impl Fn() -> bool,
-        result: &Result<T, AttemptFailed<T>>,
-    ) {
-        let (own, connection) = match result.as_ref().map_err(|missed| (&missed.0, &missed.1)) {
-            Ok(_) => (None, None),
-            // What an operator calls a failure counts for whoever shares the breaker; what we take for one, for its tool only.
-            Err((failure, Some(words))) if words.is_unmarked || tool.policy.scope == Scope::Tool => {
-                (Some(failure.cause.blame()), None)
-            }
-            Err((_, Some(_))) => (None, None),
-            Err((failure, None)) => (Some(failure.cause.blame()), reached(failure)),
-        };
-        let incident = result.as_ref().err().and_then(|missed| missed.0.incident);
-        let is_probe = self.own.as_ref().is_some_and(Permit::is_probe);
-        let own = own.map(|blame| match blame {
-            Blame::Server if part == AttemptRole::Again || (!is_probe && is_spared()) => Blame::Nobody,
-            blame => blame,
-        });
-        settle(self.own, own, incident);
-        settle(self.connection, connection, incident);
-    }
-}
-
-fn settle(permit: Option<Permit<'_>>, blame: Option<Blame>, incident: Option<u64>) {
-    match (permit, blame) {
-        (Some(permit), None) => permit.well(),
-        (Some(permit), Some(blame)) => permit.blame_incident(blame, incident),
-        (None, _) => {}
-    }
-}
-
-/// What a failure says about the connection; `None`: the server answered, so it is fine.
-fn reached(failure: &Failure) -> Option<Blame> {
-    match failure.cause {
-        Cause::Network => Some(Blame::Server),
-        // No connection was made in time.
-        Cause::Timeout if failure.sent == Sent::Never => Some(Blame::Server),
-        Cause::Timeout
-        | Cause::Starting
-        | Cause::Away
-        | Cause::Unavailable
-        | Cause::GivenUp
-        | Cause::Overloaded
-        | Cause::Cancelled
-        | Cause::SessionLost => Some(Blame::Nobody),
-        _ => None,
-    }
 }

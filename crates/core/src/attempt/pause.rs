@@ -1,7 +1,8 @@
 //! Decides when a tool is asked again whose server asked for a pause: not before it is over.
 //!
-//! A call that has a copy is answered with that, unless the pause is short; one that has none waits if its deadline allows
-//! it, and is told when to come back if not. Nobody is sent only to be refused once more.
+//! A call that has a copy is answered with that, unless the pause is short; one that has none waits
+//! if its deadline allows it, and is told when to come back if not. Nobody is sent only to be
+//! refused once more.
 
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ impl<T: Clone> Run<'_, T> {
         }
     }
 
-    /// Goes on when no pause is to be kept; waits for its end if `may_wait` and that is the best there is.
+    /// Goes on when no pause is to be kept; waits for its end if `may_wait` and that is the best
+    /// there is.
     #[inline]
     pub(crate) async fn keep_pause(&self, tool: &Tool, may_wait: bool) -> Result<(), Failure> {
         match tool.pause.until() {
@@ -38,7 +40,10 @@ impl<T: Clone> Run<'_, T> {
             }
             let wait = left + self.spread(tool);
             let is_long = left > tool.policy.retry.backoff.nominal(1);
-            if !may_wait || !self.deadline().allows(wait, &self.env().clock) || (is_long && self.has_copy()) {
+            if !may_wait
+                || !self.deadline().allows(wait, &self.env().clock)
+                || (is_long && self.has_copy())
+            {
                 return Err(self.refuse(Cause::RateLimited, Some(left), PAUSE_IS_ASKED));
             }
             self.note_wait();

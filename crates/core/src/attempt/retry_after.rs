@@ -1,4 +1,5 @@
-//! Decides until when a server is left alone: the end of the pause that it asked for, in one atomic word.
+//! Decides until when a server is left alone: the end of the pause that it asked for, in one atomic
+//! word.
 
 use super::atomic::{AtomicU64, Ordering};
 use crate::model::time::Moment;

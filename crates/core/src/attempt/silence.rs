@@ -1,8 +1,8 @@
-//! Decides when attempts that were each given little time are evidence together: when they have waited in vain for as long as one with its full
-//! time would have.
+//! Decides when attempts that were each given little time are evidence together: when they have
+//! waited in vain for as long as one with its full time would have.
 //!
-//! Neither a crowd that waits at the same time nor a few with long gaps between them add up: what counts is the shorter of the time
-//! they waited and the time since nobody was heard.
+//! Neither a crowd that waits at the same time nor a few with long gaps between them add up: what
+//! counts is the shorter of the time they waited and the time since nobody was heard.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -28,7 +28,8 @@ impl Silence {
         }
     }
 
-    /// An attempt waited in vain from `began` to `now`. Whether that makes it `enough`; then the next silence begins anew.
+    /// An attempt waited in vain from `began` to `now`. Whether that makes it `enough`; then the
+    /// next silence begins anew.
     pub(crate) fn is_long(&self, began: Moment, now: Moment, enough: Duration) -> bool {
         let mut noted = self.lock();
         let (since, waited) = noted.unwrap_or((began, Duration::ZERO));

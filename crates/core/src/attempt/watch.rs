@@ -1,4 +1,5 @@
-//! Decides what is told of an attempt: that it starts, and how it ends. Reads the clock only if somebody wants to know.
+//! Decides what is told of an attempt: that it starts, and how it ends. Reads the clock only if
+//! somebody wants to know.
 
 use std::time::Duration;
 
@@ -18,8 +19,17 @@ pub(crate) struct AttemptWatch<'a> {
 
 impl<'a> AttemptWatch<'a> {
     /// `is_measured`: its time is wanted though nobody listens.
-    pub(crate) fn start(env: &'a Env, names: (&'a str, &'a str), attempt: u32, is_measured: bool) -> Self {
-        env.events.emit(|| Event::AttemptStarted { server: names.0.into(), tool: names.1.into(), attempt });
+    pub(crate) fn start(
+        env: &'a Env,
+        names: (&'a str, &'a str),
+        attempt: u32,
+        is_measured: bool,
+    ) -> Self {
+        env.events.emit(|| Event::AttemptStarted {
+            server: names.0.into(),
+            tool: names.1.into(),
+            attempt,
+        });
         let is_wanted = env.events.has_listeners() || is_measured;
         Self { env, names, attempt, since: is_wanted.then(|| env.clock.now()) }
     }

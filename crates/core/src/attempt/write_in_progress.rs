@@ -1,5 +1,5 @@
-//! Decides what a write leaves behind when it ends, in whatever way: what was read before it is no longer fresh, and one that
-//! was cut off is in doubt.
+//! Decides what a write leaves behind when it ends, in whatever way: what was read before it is no
+//! longer fresh, and one that was cut off is in doubt.
 
 use crate::model::effect::Effect;
 use crate::model::failure::{Failure, Sent};

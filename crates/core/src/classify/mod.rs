@@ -37,8 +37,9 @@ impl Classifier {
         Self::default()
     }
 
-    /// Adds a rule that is asked before the built-in ones, after those added earlier. A 401 or 403 that says no in
-    /// words stays a denial. A rule that could fit everything or nothing is refused.
+    /// Adds a rule that is asked before the built-in ones, after those added earlier. A 401 or 403
+    /// that says no in words stays a denial. A rule that could fit everything or nothing is
+    /// refused.
     pub fn with_rule(mut self, rule: Rule) -> Result<Self, Invalid> {
         rule.validate().map_err(|error| error.within(&format!("rule \"{}\"", rule.name)))?;
         self.extra.push(rule);
@@ -65,10 +66,12 @@ impl Classifier {
         let status = prepared.status();
         let verdict = self.first(rules::soft(), &signals, status, &prepared)?.verdict;
         let verdict = Verdict { sent: None, ..verdict };
-        (verdict.disposition == Disposition::Transient).then(|| failure(&signals, verdict, verdict.disposition, status))
+        (verdict.disposition == Disposition::Transient)
+            .then(|| failure(&signals, verdict, verdict.disposition, status))
     }
 
-    /// What an error means that an operator's pattern found in an answer. Who may pass is retried; the rest is the caller's fault.
+    /// What an error means that an operator's pattern found in an answer. Who may pass is retried;
+    /// the rest is the caller's fault.
     pub(crate) fn classify_found(&self, found: &FoundError<'_>) -> Failure {
         let signals = FailureSignals::text(&found.words).with_sent(Sent::Yes);
         self.classify_soft(&found.words).unwrap_or_else(|| {
@@ -86,7 +89,8 @@ impl Classifier {
     }
 
     fn verdict(&self, signals: &FailureSignals) -> (Verdict, Option<u16>) {
-        let text = Prepared::new([signals.message.as_str(), signals.body.as_deref().unwrap_or_default()]);
+        let text =
+            Prepared::new([signals.message.as_str(), signals.body.as_deref().unwrap_or_default()]);
         // A code that blames the caller is a fact; a status in its text is not.
         let is_callers_fault = || rules::is_callers_fault(signals, &text);
         let status = signals.status.or_else(|| text.status().filter(|_| !is_callers_fault()));
@@ -109,11 +113,17 @@ impl Classifier {
     }
 }
 
-/// What the facts prove about execution. Words in an error can speak of a later step of a tool that has already acted, so
-/// they prove nothing: where they explain a refusal, the refusal is proof without them; where they let an attempt be
-/// repeated that its status or code alone would not let, nothing is proven any more. Nor is anything proven against
-/// somebody who knows that the server acted.
-fn proven(rule: &Rule, signals: &FailureSignals, status: Option<u16>, text: &Prepared) -> Option<Sent> {
+/// What the facts prove about execution. Words in an error can speak of a later step of a tool that
+/// has already acted, so they prove nothing: where they explain a refusal, the refusal is proof
+/// without them; where they let an attempt be repeated that its status or code alone would not let,
+/// nothing is proven any more. Nor is anything proven against somebody who knows that the server
+/// acted.
+fn proven(
+    rule: &Rule,
+    signals: &FailureSignals,
+    status: Option<u16>,
+    text: &Prepared,
+) -> Option<Sent> {
     if signals.sent == Sent::Yes {
         return None;
     }
@@ -121,15 +131,24 @@ fn proven(rule: &Rule, signals: &FailureSignals, status: Option<u16>, text: &Pre
     match is_factual(&rule) {
         true => rule.verdict.sent,
         false if rule.verdict.disposition == Disposition::Transient => None,
-        false => built_in().filter(is_factual).find(|rule| rule.fits(signals, status, text))?.verdict.sent,
+        false => {
+            built_in()
+                .filter(is_factual)
+                .find(|rule| rule.fits(signals, status, text))?
+                .verdict
+                .sent
+        }
     }
 }
 
-/// Whether what a test looks at is a fact, and not words. A text is one only if it consists of its status.
+/// Whether what a test looks at is a fact, and not words. A text is one only if it consists of its
+/// status.
 fn is_fact(test: &Test, signals: &FailureSignals) -> bool {
     match test {
         Test::Status(..) => signals.status.is_some() || consists_of_status(signals),
-        Test::Transport(_) | Test::Code(..) | Test::Exited | Test::InSession | Test::AsksToWait => true,
+        Test::Transport(_) | Test::Code(..) | Test::Exited | Test::InSession | Test::AsksToWait => {
+            true
+        }
         Test::Says(_) | Test::SaysOf(..) => false,
     }
 }
@@ -137,10 +156,18 @@ fn is_fact(test: &Test, signals: &FailureSignals) -> bool {
 /// The text as it came: an address or a name in it says more than the status does.
 fn consists_of_status(signals: &FailureSignals) -> bool {
     let is_read_whole = signals.message.len() <= text::READ;
-    signals.code.is_none() && signals.body.is_none() && is_read_whole && status::is_all(&signals.message)
+    signals.code.is_none()
+        && signals.body.is_none()
+        && is_read_whole
+        && status::is_all(&signals.message)
 }
 
-fn failure(signals: &FailureSignals, verdict: Verdict, disposition: Disposition, status: Option<u16>) -> Failure {
+fn failure(
+    signals: &FailureSignals,
+    verdict: Verdict,
+    disposition: Disposition,
+    status: Option<u16>,
+) -> Failure {
     Failure {
         cause: verdict.cause,
         disposition,
@@ -153,7 +180,8 @@ fn failure(signals: &FailureSignals, verdict: Verdict, disposition: Disposition,
     }
 }
 
-/// The text of a failure. Where the transport says nothing either, nobody is left with an empty text.
+/// The text of a failure. Where the transport says nothing either, nobody is left with an empty
+/// text.
 fn told(signals: &FailureSignals) -> String {
     let is_silent = signals.message.chars().all(|c| c.is_whitespace() || c.is_control());
     if is_silent && signals.transport.is_none() {

@@ -1,4 +1,5 @@
-//! Decides, in order, what each known signal of a failure means. Rules are data: the first that fits wins.
+//! Decides, in order, what each known signal of a failure means. Rules are data: the first that
+//! fits wins.
 
 use std::borrow::Cow;
 
@@ -41,8 +42,8 @@ pub struct Verdict {
     pub disposition: Disposition,
     /// What loading a server may do about it, where that differs.
     pub when_loading: Disposition,
-    /// What the signal proves about execution, where it is a fact and not only words; `None` leaves it
-    /// to the transport.
+    /// What the signal proves about execution, where it is a fact and not only words; `None` leaves
+    /// it to the transport.
     pub sent: Option<Sent>,
 }
 
@@ -83,7 +84,11 @@ impl Rule {
         verdict: Verdict,
     ) -> Self {
         let phrases = phrases.into_iter().map(|phrase| Cow::Owned(phrase.into())).collect();
-        Self { name: Cow::Owned(name.into()), tests: Cow::Owned(vec![Test::Says(Cow::Owned(phrases))]), verdict }
+        Self {
+            name: Cow::Owned(name.into()),
+            tests: Cow::Owned(vec![Test::Says(Cow::Owned(phrases))]),
+            verdict,
+        }
     }
 
     /// Checks that it looks at something, and that something could fit it.
@@ -118,8 +123,12 @@ impl Rule {
         self.tests.iter().all(|test| match test {
             Test::Transport(kinds) => signals.transport.is_some_and(|kind| kinds.contains(&kind)),
             Test::Exited => signals.exit.is_some(),
-            Test::Status(low, high) => status.is_some_and(|status| (*low..=*high).contains(&status)),
-            Test::Code(low, high) => signals.code.is_some_and(|code| (*low..=*high).contains(&code)),
+            Test::Status(low, high) => {
+                status.is_some_and(|status| (*low..=*high).contains(&status))
+            }
+            Test::Code(low, high) => {
+                signals.code.is_some_and(|code| (*low..=*high).contains(&code))
+            }
             Test::InSession => signals.in_session,
             Test::AsksToWait => signals.retry_after.is_some(),
             Test::Says(phrases) => phrases.iter().any(|phrase| text.says(phrase)),
@@ -158,7 +167,11 @@ pub(super) use says;
 const FACTS: &[Rule] = &[
     rule(
         "nobody there",
-        &[Test::Transport(&[TransportFailure::Refused, TransportFailure::UnknownHost, TransportFailure::Unreachable])],
+        &[Test::Transport(&[
+            TransportFailure::Refused,
+            TransportFailure::UnknownHost,
+            TransportFailure::Unreachable,
+        ])],
         Verdict::nobody_there(),
     ),
     rule(
@@ -166,32 +179,63 @@ const FACTS: &[Rule] = &[
         &[Test::Transport(&[TransportFailure::LookupFailed])],
         transient(Cause::Network).not_executed(),
     ),
-    rule("tls", &[Test::Transport(&[TransportFailure::Tls])], permanent(Cause::Network).not_executed()),
+    rule(
+        "tls",
+        &[Test::Transport(&[TransportFailure::Tls])],
+        permanent(Cause::Network).not_executed(),
+    ),
     rule(
         "connect timeout",
         &[Test::Transport(&[TransportFailure::ConnectTimeout])],
         transient(Cause::Timeout).not_executed(),
     ),
     rule("no answer", &[Test::Transport(&[TransportFailure::Timeout])], transient(Cause::Timeout)),
-    rule("connection lost", &[Test::Transport(&[TransportFailure::Lost])], transient(Cause::Network)),
+    rule(
+        "connection lost",
+        &[Test::Transport(&[TransportFailure::Lost])],
+        transient(Cause::Network),
+    ),
     rule("garbage", &[Test::Transport(&[TransportFailure::Garbage])], transient(Cause::Misbehaved)),
-    rule("starting", &[Test::Transport(&[TransportFailure::Starting])], transient(Cause::Starting).not_executed()),
-    rule("away", &[Test::Transport(&[TransportFailure::Away])], transient(Cause::Away).not_executed()),
-    rule("down", &[Test::Transport(&[TransportFailure::Down])], permanent(Cause::Unavailable).not_executed()),
-    rule("given up", &[Test::Transport(&[TransportFailure::GivenUp])], permanent(Cause::GivenUp).not_executed()),
+    rule(
+        "starting",
+        &[Test::Transport(&[TransportFailure::Starting])],
+        transient(Cause::Starting).not_executed(),
+    ),
+    rule(
+        "away",
+        &[Test::Transport(&[TransportFailure::Away])],
+        transient(Cause::Away).not_executed(),
+    ),
+    rule(
+        "down",
+        &[Test::Transport(&[TransportFailure::Down])],
+        permanent(Cause::Unavailable).not_executed(),
+    ),
+    rule(
+        "given up",
+        &[Test::Transport(&[TransportFailure::GivenUp])],
+        permanent(Cause::GivenUp).not_executed(),
+    ),
     rule(
         "session lost again",
         &[Test::Transport(&[TransportFailure::Forgetful])],
         permanent(Cause::SessionLost).not_executed(),
     ),
-    rule("busy", &[Test::Transport(&[TransportFailure::Busy])], transient(Cause::Overloaded).not_executed()),
+    rule(
+        "busy",
+        &[Test::Transport(&[TransportFailure::Busy])],
+        transient(Cause::Overloaded).not_executed(),
+    ),
     rule("left", &[Test::Transport(&[TransportFailure::Left])], transient(Cause::Cancelled)),
     rule("exited", &[Test::Exited], transient(Cause::Network)),
 ];
 
 /// A server that forgot a session did not act on the request.
-const SESSION: &[Rule] =
-    &[rule("session gone", &[Test::Status(404, 404), Test::InSession], transient(Cause::SessionLost).not_executed())];
+const SESSION: &[Rule] = &[rule(
+    "session gone",
+    &[Test::Status(404, 404), Test::InSession],
+    transient(Cause::SessionLost).not_executed(),
+)];
 
 /// Words by which somebody says no.
 const SAYS_NO: Test = says!(
@@ -203,10 +247,19 @@ const SAYS_NO: Test = says!(
     "missing or invalid signed agent context"
 );
 
-/// A 401 or 403 that says no in words is a denial, whatever else it says; no operator's rule is asked.
+/// A 401 or 403 that says no in words is a denial, whatever else it says; no operator's rule is
+/// asked.
 const DENIED: &[Rule] = &[
-    rule("unauthorized in words", &[Test::Status(401, 401), SAYS_NO], denied(Cause::AuthExpired).not_executed()),
-    rule("denied in words", &[Test::Status(403, 403), SAYS_NO], denied(Cause::Denied).not_executed()),
+    rule(
+        "unauthorized in words",
+        &[Test::Status(401, 401), SAYS_NO],
+        denied(Cause::AuthExpired).not_executed(),
+    ),
+    rule(
+        "denied in words",
+        &[Test::Status(403, 403), SAYS_NO],
+        denied(Cause::Denied).not_executed(),
+    ),
 ];
 
 /// Other 401 and 403 are denials unless somebody plainly says that the authorizer itself failed.
@@ -233,7 +286,11 @@ const AUTHORIZATION: &[Rule] = &[
         &[Test::Status(403, 403), Test::AsksToWait],
         transient(Cause::RateLimited).not_executed(),
     ),
-    rule("rate limit as forbidden", &[Test::Status(403, 403), says!("rate limit*")], transient(Cause::RateLimited)),
+    rule(
+        "rate limit as forbidden",
+        &[Test::Status(403, 403), says!("rate limit*")],
+        transient(Cause::RateLimited),
+    ),
     rule("unauthorized", &[Test::Status(401, 401)], denied(Cause::AuthExpired).not_executed()),
     rule("forbidden", &[Test::Status(403, 403)], denied(Cause::Denied).not_executed()),
 ];
@@ -251,7 +308,11 @@ const CALLERS_FAULT: &[Rule] = &[
         &[Test::Code(-32602, -32602), says!("tool"), says!("not found")],
         permanent(Cause::UnknownTool).not_executed(),
     ),
-    rule("parse error", &[Test::Code(-32700, -32700)], permanent(Cause::InvalidInput).not_executed()),
+    rule(
+        "parse error",
+        &[Test::Code(-32700, -32700)],
+        permanent(Cause::InvalidInput).not_executed(),
+    ),
     rule(
         "invalid request, method or params",
         &[Test::Code(-32602, -32600)],
@@ -262,25 +323,50 @@ const CALLERS_FAULT: &[Rule] = &[
         &[Test::Code(-32022, -32020)],
         permanent(Cause::InvalidInput).not_executed(),
     ),
-    rule("resource not found", &[Test::Code(-32002, -32002)], permanent(Cause::InvalidInput).not_executed()),
+    rule(
+        "resource not found",
+        &[Test::Code(-32002, -32002)],
+        permanent(Cause::InvalidInput).not_executed(),
+    ),
 ];
 
 /// HTTP statuses.
 const STATUS: &[Rule] = &[
-    rule("too many requests", &[Test::Status(429, 429)], transient(Cause::RateLimited).not_executed()),
+    rule(
+        "too many requests",
+        &[Test::Status(429, 429)],
+        transient(Cause::RateLimited).not_executed(),
+    ),
     rule("request timeout", &[Test::Status(408, 408)], transient(Cause::Timeout)),
     rule("too early", &[Test::Status(425, 425)], transient(Cause::Misbehaved).not_executed()),
     // Written by a proxy whose client or server hung up: what the request did by then nobody knows.
     rule("closed without an answer", &[Test::Status(444, 444)], transient(Cause::Cancelled)),
     rule("left the balancer", &[Test::Status(460, 460)], transient(Cause::Cancelled)),
     rule("left the proxy", &[Test::Status(499, 499)], transient(Cause::Cancelled)),
-    // Said before anybody looks at what is asked: the place, the method, the size, the form of a request.
+    // Said before anybody looks at what is asked: the place, the method, the size, the form of a
+    // request.
     rule("not here", &[Test::Status(404, 407)], permanent(Cause::InvalidInput).not_executed()),
     rule("no length", &[Test::Status(411, 411)], permanent(Cause::InvalidInput).not_executed()),
-    rule("too large or of another form", &[Test::Status(413, 415)], permanent(Cause::InvalidInput).not_executed()),
-    rule("not for this server", &[Test::Status(421, 421)], permanent(Cause::InvalidInput).not_executed()),
-    rule("another protocol", &[Test::Status(426, 426)], permanent(Cause::InvalidInput).not_executed()),
-    rule("headers too large", &[Test::Status(431, 431)], permanent(Cause::InvalidInput).not_executed()),
+    rule(
+        "too large or of another form",
+        &[Test::Status(413, 415)],
+        permanent(Cause::InvalidInput).not_executed(),
+    ),
+    rule(
+        "not for this server",
+        &[Test::Status(421, 421)],
+        permanent(Cause::InvalidInput).not_executed(),
+    ),
+    rule(
+        "another protocol",
+        &[Test::Status(426, 426)],
+        permanent(Cause::InvalidInput).not_executed(),
+    ),
+    rule(
+        "headers too large",
+        &[Test::Status(431, 431)],
+        permanent(Cause::InvalidInput).not_executed(),
+    ),
     // 400, 409, 422 and the like can be the end of work that was begun.
     rule("client error", &[Test::Status(400, 499)], permanent(Cause::InvalidInput)),
     rule("gateway timeout", &[Test::Status(504, 504)], transient(Cause::Timeout)),
@@ -299,7 +385,9 @@ const CODES: &[Rule] = &[
 
 /// The built-in rules, in the order in which they are asked.
 pub fn built_in<'a>() -> impl Iterator<Item = &'a Rule> {
-    [FACTS, SESSION, DENIED, AUTHORIZATION, CALLERS_FAULT, STATUS, CODES, WORDS, ANSWERED].into_iter().flatten()
+    [FACTS, SESSION, DENIED, AUTHORIZATION, CALLERS_FAULT, STATUS, CODES, WORDS, ANSWERED]
+        .into_iter()
+        .flatten()
 }
 
 /// The rules for a tool's own error result: its status, else the soft phrases.

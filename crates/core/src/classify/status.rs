@@ -1,4 +1,5 @@
-//! Decides which number in a text is an HTTP status: one with a sign that it is, never an id, a port or a line.
+//! Decides which number in a text is an HTTP status: one with a sign that it is, never an id, a
+//! port or a line.
 
 /// Words right before a number that make it a status whatever follows.
 const SIGNS: &[&str] = &[
@@ -13,13 +14,16 @@ const SIGNS: &[&str] = &[
     "errorcode",
     "response_code",
 ];
-/// Words right before a number that make it a status unless it counts what follows: `Error: 500 rows are locked`.
+/// Words right before a number that make it a status unless it counts what follows: `Error: 500
+/// rows are locked`.
 const WEAK_SIGNS: &[&str] = &["error", "response"];
 /// Who says a status without a name, as over HTTP/2: `GitHub API: 503`.
 const SPEAKERS: &[&str] = &["api"];
 /// Words after a number that it cannot count.
-const NOT_COUNTED: &[&str] =
-    &["error", "response", "status", "client", "server", "from", "for", "on", "at", "while", "when", "during", "no"];
+const NOT_COUNTED: &[&str] = &[
+    "error", "response", "status", "client", "server", "from", "for", "on", "at", "while", "when",
+    "during", "no",
+];
 /// What statuses are called, longer names first.
 const REASONS: &[(u16, &[&str])] = &[
     (400, &["bad request"]),
@@ -39,7 +43,16 @@ const REASONS: &[(u16, &[&str])] = &[
     (423, &["locked"]),
     (425, &["too early"]),
     (428, &["precondition required"]),
-    (429, &["too many requests", "rate limit exceeded", "rate limit reached", "rate limited", "rate limit"]),
+    (
+        429,
+        &[
+            "too many requests",
+            "rate limit exceeded",
+            "rate limit reached",
+            "rate limited",
+            "rate limit",
+        ],
+    ),
     (500, &["internal server error", "internal error"]),
     (501, &["not implemented"]),
     (502, &["bad gateway"]),
@@ -48,8 +61,9 @@ const REASONS: &[(u16, &[&str])] = &[
     (529, &["overloaded"]),
 ];
 /// What may stand around a number that is a status.
-const AROUND: &[char] =
-    &['(', ')', '[', ']', '<', '>', '"', '\'', '`', '*', ':', ',', ';', '.', '!', '?', '-', '–', '—'];
+const AROUND: &[char] = &[
+    '(', ')', '[', ']', '<', '>', '"', '\'', '`', '*', ':', ',', ';', '.', '!', '?', '-', '–', '—',
+];
 /// Words with which a text begins to ask for a pause.
 const ASKS: &[&str] = &["please", "retry", "retry-after", "retry_after", "try", "wait"];
 /// Words that such a text goes on with, beside numbers.
@@ -87,12 +101,17 @@ pub(super) fn is_label(word: &str) -> bool {
     is_sign(word) || WEAK_SIGNS.contains(&word) || word == "code"
 }
 
-/// Whether a text consists of its status: labels, the number, what it is called, and when to come back.
+/// Whether a text consists of its status: labels, the number, what it is called, and when to come
+/// back.
 pub(super) fn is_all(text: &str) -> bool {
     let text = text.to_lowercase();
-    let words = text.split(|c: char| !c.is_alphanumeric() && !"-_/.".contains(c)).map(|word| word.trim_matches('.'));
+    let words = text
+        .split(|c: char| !c.is_alphanumeric() && !"-_/.".contains(c))
+        .map(|word| word.trim_matches('.'));
     let words: Vec<&str> = words.filter(|word| word.contains(char::is_alphanumeric)).collect();
-    let Some((at, status)) = words.iter().enumerate().find_map(|(at, word)| Some((at, number(word)?))) else {
+    let Some((at, status)) =
+        words.iter().enumerate().find_map(|(at, word)| Some((at, number(word)?)))
+    else {
         return false;
     };
     let rest = without_name(&words[at + 1..], status);
@@ -129,7 +148,8 @@ fn clean(word: &str) -> &str {
 
 /// How many words there are of a name of the status, if they begin with one.
 fn named(words: &[&str], status: u16) -> usize {
-    let names = REASONS.iter().find(|(known, _)| *known == status).map_or(&[][..], |(_, names)| names);
+    let names =
+        REASONS.iter().find(|(known, _)| *known == status).map_or(&[][..], |(_, names)| names);
     let begins = |name: &&&str| {
         let mut words = words.iter().map(|word| clean(word));
         name.split(' ').all(|part| words.next() == Some(part))
@@ -137,7 +157,8 @@ fn named(words: &[&str], status: u16) -> usize {
     names.iter().find(begins).map_or(0, |name| name.split(' ').count())
 }
 
-/// The status at this place, if there is a sign of one. A number that `leads` has nothing but labels before it.
+/// The status at this place, if there is a sign of one. A number that `leads` has nothing but
+/// labels before it.
 fn status_at(words: &[&str], at: usize, leads: bool) -> Option<u16> {
     let word = words[at].trim_matches(AROUND);
     // `code=503` and `status:503` carry their label.
@@ -156,7 +177,8 @@ fn status_at(words: &[&str], at: usize, leads: bool) -> Option<u16> {
     let is_likely = match clean(last) {
         // Not a zip code, nor that of an exit.
         "code" => {
-            let opens = !last.starts_with(char::is_alphanumeric) || !earlier.ends_with(char::is_alphanumeric);
+            let opens = !last.starts_with(char::is_alphanumeric)
+                || !earlier.ends_with(char::is_alphanumeric);
             opens || WEAK_SIGNS.contains(&clean(earlier))
         }
         word if SPEAKERS.contains(&word) => last.ends_with(':'),
@@ -164,7 +186,9 @@ fn status_at(words: &[&str], at: usize, leads: bool) -> Option<u16> {
     };
     let rest = &words[at + 1..];
     let counts_nothing = words[at].ends_with(AROUND)
-        || rest.first().is_none_or(|next| NOT_COUNTED.contains(&clean(next)) || clean(next).is_empty());
+        || rest
+            .first()
+            .is_none_or(|next| NOT_COUNTED.contains(&clean(next)) || clean(next).is_empty());
     (is_sure || named(rest, status) > 0 || (is_likely && counts_nothing)).then_some(status)
 }
 

@@ -14,9 +14,18 @@ fn cause(signals: FailureSignals) -> (Cause, Disposition, Sent) {
 fn structured_signals_outrank_what_the_text_says() {
     use Disposition::*;
     for (signals, expected) in [
-        (FailureSignals::transport(TransportFailure::Refused, "503"), (Cause::Network, Transient, Sent::Never)),
-        (FailureSignals::transport(TransportFailure::Timeout, "HTTP 403"), (Cause::Timeout, Transient, Sent::Maybe)),
-        (FailureSignals::http(422, "timeout must be positive"), (Cause::InvalidInput, Permanent, Sent::Maybe)),
+        (
+            FailureSignals::transport(TransportFailure::Refused, "503"),
+            (Cause::Network, Transient, Sent::Never),
+        ),
+        (
+            FailureSignals::transport(TransportFailure::Timeout, "HTTP 403"),
+            (Cause::Timeout, Transient, Sent::Maybe),
+        ),
+        (
+            FailureSignals::http(422, "timeout must be positive"),
+            (Cause::InvalidInput, Permanent, Sent::Maybe),
+        ),
         (FailureSignals::http(429, "x"), (Cause::RateLimited, Transient, Sent::Never)),
         (FailureSignals::http(503, "x"), (Cause::Misbehaved, Transient, Sent::Maybe)),
         (FailureSignals::http(504, "x"), (Cause::Timeout, Transient, Sent::Maybe)),
@@ -25,28 +34,49 @@ fn structured_signals_outrank_what_the_text_says() {
         (FailureSignals::http(499, "x"), (Cause::Cancelled, Transient, Sent::Maybe)),
         (FailureSignals::http(498, "x"), (Cause::InvalidInput, Permanent, Sent::Maybe)),
         (FailureSignals::http(401, "x"), (Cause::AuthExpired, Denied, Sent::Never)),
-        (FailureSignals::rpc(-32602, "HTTP 503 timeout"), (Cause::InvalidInput, Permanent, Sent::Never)),
-        (FailureSignals::rpc(-32602, "Unknown tool: get_timeout"), (Cause::UnknownTool, Permanent, Sent::Never)),
-        (FailureSignals::rpc(-32602, "Tool frob not found"), (Cause::UnknownTool, Permanent, Sent::Never)),
-        (FailureSignals::rpc(-32602, "Issue 7 not found"), (Cause::InvalidInput, Permanent, Sent::Never)),
+        (
+            FailureSignals::rpc(-32602, "HTTP 503 timeout"),
+            (Cause::InvalidInput, Permanent, Sent::Never),
+        ),
+        (
+            FailureSignals::rpc(-32602, "Unknown tool: get_timeout"),
+            (Cause::UnknownTool, Permanent, Sent::Never),
+        ),
+        (
+            FailureSignals::rpc(-32602, "Tool frob not found"),
+            (Cause::UnknownTool, Permanent, Sent::Never),
+        ),
+        (
+            FailureSignals::rpc(-32602, "Issue 7 not found"),
+            (Cause::InvalidInput, Permanent, Sent::Never),
+        ),
         (
             FailureSignals::rpc(-32602, "Invalid params: 403 Forbidden, rate limit"),
             (Cause::InvalidInput, Permanent, Sent::Never),
         ),
         (FailureSignals::rpc(-32603, "boom"), (Cause::Misbehaved, Transient, Sent::Yes)),
-        (FailureSignals::rpc(-32603, "GitHub API: 429 Too Many Requests"), (Cause::RateLimited, Transient, Sent::Yes)),
+        (
+            FailureSignals::rpc(-32603, "GitHub API: 429 Too Many Requests"),
+            (Cause::RateLimited, Transient, Sent::Yes),
+        ),
         (FailureSignals::rpc(-32001, "Request timed out"), (Cause::Timeout, Transient, Sent::Yes)),
         (FailureSignals::rpc(-32000, "Connection closed"), (Cause::Network, Transient, Sent::Yes)),
         (
             FailureSignals::exited(ProcessExit::Signal(9), "x").with_sent(Sent::Never),
             (Cause::Network, Transient, Sent::Never),
         ),
-        (FailureSignals::http(404, "x").with_session(), (Cause::SessionLost, Transient, Sent::Never)),
+        (
+            FailureSignals::http(404, "x").with_session(),
+            (Cause::SessionLost, Transient, Sent::Never),
+        ),
         (
             FailureSignals::http(400, "Bad Request: no valid session").with_session(),
             (Cause::InvalidInput, Permanent, Sent::Maybe),
         ),
-        (FailureSignals::transport(TransportFailure::Forgetful, "x"), (Cause::SessionLost, Permanent, Sent::Never)),
+        (
+            FailureSignals::transport(TransportFailure::Forgetful, "x"),
+            (Cause::SessionLost, Permanent, Sent::Never),
+        ),
     ] {
         assert_eq!(cause(signals.clone()), expected, "{signals:?}");
     }
@@ -72,15 +102,21 @@ fn every_retryable_pattern_of_the_seed_is_transient() {
         "service unavailable",
     ] {
         assert_eq!(classify(&text.into()).disposition, Disposition::Transient, "{text}");
-        assert_eq!(classify(&text.to_uppercase().as_str().into()).disposition, Disposition::Transient, "{text}");
+        assert_eq!(
+            classify(&text.to_uppercase().as_str().into()).disposition,
+            Disposition::Transient,
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn numbers_in_ids_ports_and_names_are_not_statuses() {
-    for text in
-        ["row 4290 not found in table 503_archive", "issue 503 is locked", "tool timeout_report has no such field"]
-    {
+    for text in [
+        "row 4290 not found in table 503_archive",
+        "issue 503 is locked",
+        "tool timeout_report has no such field",
+    ] {
         assert_eq!(classify(&text.into()).disposition, Disposition::Permanent, "{text}");
     }
 }
@@ -129,7 +165,10 @@ fn words_in_a_body_never_prove_that_nothing_ran() {
     for status in 400..=599 {
         let bare = classify(&FailureSignals::http(status, "x"));
         for words in words {
-            for signals in [FailureSignals::http(status, words), FailureSignals::http(status, "x").with_body(words)] {
+            for signals in [
+                FailureSignals::http(status, words),
+                FailureSignals::http(status, "x").with_body(words),
+            ] {
                 for signals in [signals.clone(), signals.with_session()] {
                     let said = classify(&signals);
                     if said.cause == Cause::SessionLost {
@@ -138,18 +177,23 @@ fn words_in_a_body_never_prove_that_nothing_ran() {
                     }
                     let is_repeated = |failure: &Failure| failure.may_repeat(crate::Effect::Write);
                     assert!(!is_repeated(&said) || is_repeated(&bare), "{signals:?}: {said:?}");
-                    assert!(said.sent != Sent::Never || bare.sent == Sent::Never, "{signals:?}: {said:?}");
+                    assert!(
+                        said.sent != Sent::Never || bare.sent == Sent::Never,
+                        "{signals:?}: {said:?}"
+                    );
                 }
             }
         }
     }
-    let proving = (400..=599).filter(|status| classify(&FailureSignals::http(*status, "x")).sent == Sent::Never);
+    let proving = (400..=599)
+        .filter(|status| classify(&FailureSignals::http(*status, "x")).sent == Sent::Never);
     assert_eq!(
         proving.collect::<Vec<_>>(),
         [401, 403, 404, 405, 406, 407, 411, 413, 414, 415, 421, 425, 426, 429, 431]
     );
-    let repeated =
-        (400..=599).filter(|status| classify(&FailureSignals::http(*status, "x")).may_repeat(crate::Effect::Write));
+    let repeated = (400..=599).filter(|status| {
+        classify(&FailureSignals::http(*status, "x")).may_repeat(crate::Effect::Write)
+    });
     assert_eq!(repeated.collect::<Vec<_>>(), [425, 429]);
 }
 
@@ -166,13 +210,17 @@ fn words_about_a_later_step_do_not_prove_that_nothing_ran() {
         assert_eq!(classify(&text.into()).sent, Sent::Maybe, "{text}");
         assert_eq!(classify(&FailureSignals::rpc(-32000, text)).sent, Sent::Yes, "{text}");
     }
-    let second_step = FailureSignals::transport(TransportFailure::Refused, "refused").with_sent(Sent::Yes);
+    let second_step =
+        FailureSignals::transport(TransportFailure::Refused, "refused").with_sent(Sent::Yes);
     assert_eq!(classify(&second_step).sent, Sent::Yes);
 }
 
 #[test]
 fn a_text_that_speaks_of_a_rate_limit_does_not_prove_that_nothing_ran() {
-    assert_eq!(classify(&"created, then hit the rate limit while labelling".into()).sent, Sent::Maybe);
+    assert_eq!(
+        classify(&"created, then hit the rate limit while labelling".into()).sent,
+        Sent::Maybe
+    );
     assert_eq!(classify(&"429 Too Many Requests".into()).sent, Sent::Never);
 }
 
@@ -220,14 +268,22 @@ fn the_words_of_common_clients_are_known() {
         let failure = classify(&text.into());
         assert_eq!((failure.cause, failure.disposition), (cause, disposition), "{text}");
     }
-    assert_eq!(classify_load_error("spawn x: Permission denied (os error 13)", None), Permanent, "nobody refused us");
+    assert_eq!(
+        classify_load_error("spawn x: Permission denied (os error 13)", None),
+        Permanent,
+        "nobody refused us"
+    );
 }
 
 #[test]
 fn what_a_server_did_wrong_is_not_its_callers_fault() {
     for text in ["malformed response from server", "the API key is not configured"] {
         let failure = classify(&text.into());
-        assert_eq!((failure.cause, failure.disposition), (Cause::Misbehaved, Disposition::Permanent), "{text}");
+        assert_eq!(
+            (failure.cause, failure.disposition),
+            (Cause::Misbehaved, Disposition::Permanent),
+            "{text}"
+        );
     }
 }
 
@@ -257,7 +313,8 @@ fn soft_errors_are_plain_upstream_statuses_and_nothing_else() {
 #[test]
 fn an_operators_rule_is_asked_first() {
     let busy = Verdict::new(Cause::RateLimited, Disposition::Transient);
-    let classifier = Classifier::new().with_rule(Rule::phrases("busy", ["bank is closed"], busy)).unwrap();
+    let classifier =
+        Classifier::new().with_rule(Rule::phrases("busy", ["bank is closed"], busy)).unwrap();
 
     let failure = classifier.classify(&"400: the bank is closed today".into());
 
@@ -268,25 +325,42 @@ fn an_operators_rule_is_asked_first() {
 #[test]
 fn a_denial_in_words_outranks_an_operators_rule() {
     let hiccup = Verdict::new(Cause::Misbehaved, Disposition::Transient);
-    let classifier = Classifier::new().with_rule(Rule::phrases("hiccup", ["gateway hiccup"], hiccup)).unwrap();
+    let classifier =
+        Classifier::new().with_rule(Rule::phrases("hiccup", ["gateway hiccup"], hiccup)).unwrap();
     let forbidden = |body: &str| FailureSignals::http(403, "Forbidden").with_body(body);
 
-    assert_eq!(classifier.classify(&forbidden("gateway hiccup")).disposition, Disposition::Transient);
-    for body in
-        ["gateway hiccup; denied by OpenFGA", "denied by Cedar (gateway hiccup)", "gateway hiccup: user lacks grant"]
-    {
-        assert_eq!(classifier.classify(&forbidden(body)).disposition, Disposition::Denied, "{body}");
-        assert_eq!(classifier.classify_load(&forbidden(body)).disposition, Disposition::Denied, "{body}");
+    assert_eq!(
+        classifier.classify(&forbidden("gateway hiccup")).disposition,
+        Disposition::Transient
+    );
+    for body in [
+        "gateway hiccup; denied by OpenFGA",
+        "denied by Cedar (gateway hiccup)",
+        "gateway hiccup: user lacks grant",
+    ] {
+        assert_eq!(
+            classifier.classify(&forbidden(body)).disposition,
+            Disposition::Denied,
+            "{body}"
+        );
+        assert_eq!(
+            classifier.classify_load(&forbidden(body)).disposition,
+            Disposition::Denied,
+            "{body}"
+        );
         assert_eq!(classifier.classify_soft(&format!("403 Forbidden: {body}")), None, "{body}");
     }
-    let expired = FailureSignals::http(401, "Unauthorized").with_body("authorization failed: upstream call timeout");
+    let expired = FailureSignals::http(401, "Unauthorized")
+        .with_body("authorization failed: upstream call timeout");
     assert_eq!(cause(expired), (Cause::AuthExpired, Disposition::Denied, Sent::Never));
 }
 
 #[test]
 fn nobody_is_believed_who_asks_for_more_than_a_day() {
     let day = Duration::from_secs(24 * 3600);
-    for (asked, believed) in [(Duration::MAX, day), (day, day), (Duration::from_secs(1), Duration::from_secs(1))] {
+    for (asked, believed) in
+        [(Duration::MAX, day), (day, day), (Duration::from_secs(1), Duration::from_secs(1))]
+    {
         let signals = FailureSignals { retry_after: Some(asked), ..FailureSignals::http(429, "x") };
         assert_eq!(classify(&signals).retry_after, Some(believed));
     }
@@ -294,11 +368,14 @@ fn nobody_is_believed_who_asks_for_more_than_a_day() {
 
 #[test]
 fn github_throttling_dressed_as_403_is_a_rate_limit() {
-    let asks_to_wait =
-        FailureSignals { retry_after: Some(Duration::from_secs(60)), ..FailureSignals::http(403, "Forbidden") };
+    let asks_to_wait = FailureSignals {
+        retry_after: Some(Duration::from_secs(60)),
+        ..FailureSignals::http(403, "Forbidden")
+    };
     assert_eq!(classify(&asks_to_wait).cause, Cause::RateLimited);
 
-    let in_words = FailureSignals::http(403, "Forbidden").with_body("You have exceeded a secondary rate limit");
+    let in_words = FailureSignals::http(403, "Forbidden")
+        .with_body("You have exceeded a secondary rate limit");
     assert_eq!(classify(&in_words).cause, Cause::RateLimited);
 }
 
@@ -320,8 +397,12 @@ fn every_rule_has_its_own_name_and_can_fire() {
                 Test::Code(low, _) => signals.code = Some(*low),
                 Test::InSession => signals.in_session = true,
                 Test::AsksToWait => signals.retry_after = Some(Duration::from_secs(1)),
-                Test::Says(phrases) => signals.message += &format!(" {}", phrases[0].trim_end_matches('*')),
-                Test::SaysOf(first, second) => signals.message = format!("{} {}", first[0], second[0]),
+                Test::Says(phrases) => {
+                    signals.message += &format!(" {}", phrases[0].trim_end_matches('*'))
+                }
+                Test::SaysOf(first, second) => {
+                    signals.message = format!("{} {}", first[0], second[0])
+                }
             }
         }
         let text = Prepared::new([signals.message.as_str()]);

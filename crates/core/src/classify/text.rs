@@ -1,7 +1,7 @@
 //! Decides what an error text says, without being fooled by addresses, ids and names in it.
 //!
-//! URLs, host names and paths are removed first, for phrases also names in quotes. Phrases match whole words; a phrase
-//! that ends in `*` allows more letters.
+//! URLs, host names and paths are removed first, for phrases also names in quotes. Phrases match
+//! whole words; a phrase that ends in `*` allows more letters.
 
 use std::borrow::Cow;
 
@@ -58,11 +58,13 @@ impl Prepared {
         }
         let mut after = self.after(first).peekable();
         let count = if after.peek().is_some() { second.len() } else { 0 };
-        let second: Vec<String> = second[..count].iter().map(|second| second.as_ref().to_lowercase()).collect();
+        let second: Vec<String> =
+            second[..count].iter().map(|second| second.as_ref().to_lowercase()).collect();
         after.any(|rest| {
             let then = rest.trim_start_matches([' ', ':', '=']);
-            let begins =
-                |second: &String| then.strip_prefix(&**second).is_some_and(|rest| !rest.starts_with(is_name_char));
+            let begins = |second: &String| {
+                then.strip_prefix(&**second).is_some_and(|rest| !rest.starts_with(is_name_char))
+            };
             then.len() < rest.len() && second.iter().any(begins)
         })
     }
@@ -81,7 +83,8 @@ impl Prepared {
                     continue;
                 }
                 let rest = &self.words[from..];
-                let rest = if open_ended { rest.trim_start_matches(char::is_alphabetic) } else { rest };
+                let rest =
+                    if open_ended { rest.trim_start_matches(char::is_alphabetic) } else { rest };
                 if !rest.starts_with(is_name_char) {
                     return Some(rest);
                 }
@@ -98,7 +101,8 @@ impl Prepared {
 /// How a text says in words what others say with gRPC's code.
 const UNAVAILABLE: &str = "code = unavailable";
 
-/// `UNAVAILABLE:`, `StatusCode.UNAVAILABLE`: in capitals it is gRPC's code, in small letters it can be a room.
+/// `UNAVAILABLE:`, `StatusCode.UNAVAILABLE`: in capitals it is gRPC's code, in small letters it can
+/// be a room.
 fn is_unavailable(word: &str) -> bool {
     let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
     bare.rsplit('.').next() == Some("UNAVAILABLE")
@@ -117,14 +121,16 @@ fn is_name_char(c: char) -> bool {
 /// A longer piece in quotes is no name.
 const LONGEST_NAME: usize = 300;
 
-/// A piece in quotes right after a word (``field `timeout` ``), or that begins a sentence, names something. After a
-/// colon, a bracket or the like it is what somebody says, and stays.
+/// A piece in quotes right after a word (``field `timeout` ``), or that begins a sentence, names
+/// something. After a colon, a bracket or the like it is what somebody says, and stays.
 fn without_names(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut done = 0;
     for (open, quote) in text.match_indices(['"', '\'', '`']) {
         let begins = open == 0 || text[..open].ends_with('\n');
-        let names = text[..open].strip_suffix(' ').is_some_and(|before| before.ends_with(char::is_alphanumeric));
+        let names = text[..open]
+            .strip_suffix(' ')
+            .is_some_and(|before| before.ends_with(char::is_alphanumeric));
         if open < done || !(begins || names) {
             continue;
         }
@@ -140,7 +146,9 @@ fn without_names(text: &str) -> String {
 /// Where a piece in quotes ends: the apostrophe of `it's` does not end one.
 fn closing(inside: &str, quote: &str) -> Option<usize> {
     let near = inside.char_indices().nth(LONGEST_NAME).map_or(inside, |(end, _)| &inside[..end]);
-    near.match_indices(quote).map(|(at, _)| at).find(|at| !inside[at + 1..].starts_with(char::is_alphanumeric))
+    near.match_indices(quote)
+        .map(|(at, _)| at)
+        .find(|at| !inside[at + 1..].starts_with(char::is_alphanumeric))
 }
 
 /// The word without any address in it. What stands before and after an address is kept.
@@ -160,7 +168,9 @@ fn without_path(word: &str) -> Option<String> {
     const AROUND: [char; 12] = ['"', '\'', '`', '(', ')', '[', ']', '<', '>', ':', ',', ';'];
     let opened = word.trim_start_matches(AROUND);
     let path = opened.trim_end_matches(AROUND);
-    let is_file = |name: &str| name.rsplit_once('.').is_some_and(|(_, kind)| kind.starts_with(char::is_alphabetic));
+    let is_file = |name: &str| {
+        name.rsplit_once('.').is_some_and(|(_, kind)| kind.starts_with(char::is_alphabetic))
+    };
     let is_path = ["/", "./", "../", "~/"].iter().any(|start| path.starts_with(start))
         || path.rsplit_once('/').is_some_and(|(_, name)| is_file(name));
     is_path.then(|| word.replacen(path, "", 1))
@@ -184,7 +194,8 @@ fn without_urls(word: &str) -> String {
     kept + rest
 }
 
-/// `api.example.com`, `10.0.0.1:502`, `localhost:8080/mcp`: a dotted name or a port number after a name.
+/// `api.example.com`, `10.0.0.1:502`, `localhost:8080/mcp`: a dotted name or a port number after a
+/// name.
 fn is_host(word: &str) -> bool {
     let authority = word.split('/').next().unwrap_or(word);
     let (host, port) = match authority.rsplit_once(':') {
@@ -192,13 +203,19 @@ fn is_host(word: &str) -> bool {
         None => (authority, None),
     };
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let is_label =
-        |label: &str| !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+    };
     let labels: Vec<&str> = host.split('.').collect();
     let named = labels.iter().all(|label| is_label(label)) && !is_number(host);
     match port {
         Some(port) => named && is_number(port) && !status::is_label(&host.to_lowercase()),
-        None => labels.len() > 1 && named && labels.last().is_some_and(|last| is_top_level(last, &labels)),
+        None => {
+            labels.len() > 1
+                && named
+                && labels.last().is_some_and(|last| is_top_level(last, &labels))
+        }
     }
 }
 
@@ -253,8 +270,8 @@ const LONG_ENDINGS: &[&str] = &[
 const IN_CAPITALS: &[&str] = &["com", "corp", "home", "lan", "local", "net", "org"];
 /// What begins a sentence before which a blank is missing: `timed out.please`.
 const BEGINS_A_SENTENCE: &[&str] = &[
-    "and", "but", "check", "it", "no", "please", "retry", "see", "so", "the", "then", "there", "this", "try", "wait",
-    "we", "will", "you", "your",
+    "and", "but", "check", "it", "no", "please", "retry", "see", "so", "the", "then", "there",
+    "this", "try", "wait", "we", "will", "you", "your",
 ];
 
 /// Tells `example.com` and `10.0.0.1` from `1.5` and `httpx.ReadTimeout`.
@@ -311,7 +328,8 @@ mod tests {
             assert!(!Prepared::new([text]).says("timeout*"), "{text}");
             assert_eq!(status(text), Some(403), "{text}");
         }
-        let prepared = Prepared::new(["Cannot connect to http://x: getaddrinfo failed, took 1.5 s"]);
+        let prepared =
+            Prepared::new(["Cannot connect to http://x: getaddrinfo failed, took 1.5 s"]);
         assert_eq!(prepared.text, "cannot connect to : getaddrinfo failed, took 1.5 s\n");
     }
 
@@ -320,7 +338,10 @@ mod tests {
         let body = r#"{"message":"Authorization service unavailable","docs":"https://timeout.example/x","n":1}"#;
         let prepared = Prepared::new([body]);
 
-        assert!(prepared.says("authorization service unavailable") && !prepared.says("timeout*"), "{prepared:?}");
+        assert!(
+            prepared.says("authorization service unavailable") && !prepared.says("timeout*"),
+            "{prepared:?}"
+        );
         assert!(prepared.text.contains(r#""docs":"","n":1}"#), "{prepared:?}");
     }
 
@@ -331,7 +352,9 @@ mod tests {
 
     #[test]
     fn odd_texts_do_not_panic() {
-        for text in ["é://ü", "://", "…:503", "\u{0}", "ß.ße", "[::1]:80", "'", "🦀503🦀", "a:b:c:503"] {
+        for text in
+            ["é://ü", "://", "…:503", "\u{0}", "ß.ße", "[::1]:80", "'", "🦀503🦀", "a:b:c:503"]
+        {
             let prepared = Prepared::new([text]);
             prepared.status();
             prepared.says("timeout*");

@@ -1,4 +1,5 @@
-//! The words of well-known servers and clients, and innocent ones that look like them: twenty and more of each.
+//! The words of well-known servers and clients, and innocent ones that look like them: twenty and
+//! more of each.
 
 use super::*;
 
@@ -249,9 +250,14 @@ fn a_pair_of_phrases_stands_together_or_is_not_said() {
     for text in ["timeout must be", "Timeout: MUST be", "the timeout is too long", "timeout=must"] {
         assert!(says(text), "{text}");
     }
-    for text in
-        ["timeout, it must be", "timeouts must", "timeoutmust", "timeout mustang", "must timeout", "set-timeout must"]
-    {
+    for text in [
+        "timeout, it must be",
+        "timeouts must",
+        "timeoutmust",
+        "timeout mustang",
+        "must timeout",
+        "set-timeout must",
+    ] {
         assert!(!says(text), "{text}");
     }
     assert!(!Prepared::new(["timeout"]).says_of("", &["must"]));

@@ -42,26 +42,39 @@ const BEFORE: usize = 6;
 /// No more of an error is read.
 const READ: usize = 4096;
 
-/// Whether an error says that there are too many items: the status of it, or the words of validators.
+/// Whether an error says that there are too many items: the status of it, or the words of
+/// validators.
 pub fn says_too_many_items(text: &str) -> bool {
     let cut = (0..=READ.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     let text = text[..cut].to_ascii_lowercase();
-    let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let words: Vec<&str> =
+        text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
     let is_item = |at: usize| words.get(at).is_some_and(|word| ITEMS.contains(word));
-    let is_number = |at: usize| words.get(at).is_some_and(|word| word.bytes().all(|byte| byte.is_ascii_digit()));
-    let is_bounded = |at: usize| match (at.checked_sub(2).map(|before| words[before]), words[at - 1]) {
-        (Some("at"), "most") | (Some("more"), "than") => true,
-        (Some(_), "to") => is_number(at - 2),
-        _ => words[at.saturating_sub(BEFORE)..at].iter().any(|word| BOUNDS.contains(word)),
+    let is_number = |at: usize| {
+        words.get(at).is_some_and(|word| word.bytes().all(|byte| byte.is_ascii_digit()))
     };
-    let names_a_bound = (1..words.len()).any(|at| is_number(at) && is_item(at + 1) && is_bounded(at));
-    let is_too_many =
-        words.windows(3).any(|three| three[0] == "too" && three[1] == "many" && ITEMS.contains(&three[2]));
+    let is_bounded =
+        |at: usize| match (at.checked_sub(2).map(|before| words[before]), words[at - 1]) {
+            (Some("at"), "most") | (Some("more"), "than") => true,
+            (Some(_), "to") => is_number(at - 2),
+            _ => words[at.saturating_sub(BEFORE)..at].iter().any(|word| BOUNDS.contains(word)),
+        };
+    let names_a_bound =
+        (1..words.len()).any(|at| is_number(at) && is_item(at + 1) && is_bounded(at));
+    let is_too_many = words
+        .windows(3)
+        .any(|three| three[0] == "too" && three[1] == "many" && ITEMS.contains(&three[2]));
     let is_large = |three: &[&str]| three[1] == "too" && matches!(three[2], "large" | "big");
-    let is_batch = |word: &str| matches!(word, "batch" | "payload" | "entity" | "content" | "array" | "list");
+    let is_batch =
+        |word: &str| matches!(word, "batch" | "payload" | "entity" | "content" | "array" | "list");
     let is_too_large = words.windows(3).any(|three| is_large(three) && is_batch(three[0]))
-        || words.windows(4).any(|four| is_batch(four[0]) && four[1] == "is" && is_large(&four[1..]));
-    names_a_bound || is_too_many || is_too_large || Prepared::new([text.as_str()]).status() == Some(413)
+        || words
+            .windows(4)
+            .any(|four| is_batch(four[0]) && four[1] == "is" && is_large(&four[1..]));
+    names_a_bound
+        || is_too_many
+        || is_too_large
+        || Prepared::new([text.as_str()]).status() == Some(413)
 }
 
 #[cfg(test)]

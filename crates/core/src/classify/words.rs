@@ -1,16 +1,26 @@
-//! Decides, in order, what the words of an error mean where nothing better is known. Rules are data: the first that fits wins.
+//! Decides, in order, what the words of an error mean where nothing better is known. Rules are
+//! data: the first that fits wins.
 //!
-//! A text that speaks of a timeout has not always met one: arguments, settings and code are called that too. Rules that say
-//! whose fault it is stand before those that a single word is enough for.
+//! A text that speaks of a timeout has not always met one: arguments, settings and code are called
+//! that too. Rules that say whose fault it is stand before those that a single word is enough for.
 
 use std::borrow::Cow;
 
-use super::rules::{Phrases, Rule, Test, Verdict, denied, permanent, phrases, rule, says, transient};
+use super::rules::{
+    Phrases, Rule, Test, Verdict, denied, permanent, phrases, rule, says, transient,
+};
 use crate::model::failure::{Cause, Disposition};
 
 /// What arguments and settings are called, and failures too.
-const LIMITS: Phrases =
-    phrases!("timeout", "timeouts", "rate limit", "rate limits", "rate_limit", "ratelimit", "rate-limit");
+const LIMITS: Phrases = phrases!(
+    "timeout",
+    "timeouts",
+    "rate limit",
+    "rate limits",
+    "rate_limit",
+    "ratelimit",
+    "rate-limit"
+);
 
 /// What is said of an argument that is wrong, never of a limit that was met.
 const IS_WRONG: Phrases = phrases!(
@@ -82,7 +92,11 @@ const NAMES_ONE: Phrases = phrases!(
 
 /// What is left is text.
 pub(super) const WORDS: &[Rule] = &[
-    rule("unknown tool in words", &[says!("unknown tool*", "no such tool*")], permanent(Cause::UnknownTool)),
+    rule(
+        "unknown tool in words",
+        &[says!("unknown tool*", "no such tool*")],
+        permanent(Cause::UnknownTool),
+    ),
     rule(
         "tool not found in words",
         &[Test::SaysOf(phrases!("tool"), phrases!("not found", "does not exist", "is not known"))],
@@ -112,7 +126,14 @@ pub(super) const WORDS: &[Rule] = &[
     rule(
         "unknown arguments in words",
         &[Test::SaysOf(
-            phrases!("unknown", "unexpected", "unrecognized", "unrecognised", "unexpected keyword", "no such"),
+            phrases!(
+                "unknown",
+                "unexpected",
+                "unrecognized",
+                "unrecognised",
+                "unexpected keyword",
+                "no such"
+            ),
             phrases!(
                 "parameter",
                 "parameters",
@@ -241,7 +262,11 @@ pub(super) const WORDS: &[Rule] = &[
         transient(Cause::Timeout),
     ),
     rule("limit as an argument", &[Test::SaysOf(LIMITS, IS_WRONG)], permanent(Cause::InvalidInput)),
-    rule("argument for a limit", &[Test::SaysOf(NAMES_ONE, LIMITS)], permanent(Cause::InvalidInput)),
+    rule(
+        "argument for a limit",
+        &[Test::SaysOf(NAMES_ONE, LIMITS)],
+        permanent(Cause::InvalidInput),
+    ),
     rule(
         "rate limit in words",
         &[says!("rate limit*", "rate_limit*", "ratelimit*", "rate-limit*")],
@@ -387,7 +412,13 @@ pub(super) const WORDS: &[Rule] = &[
     ),
     rule(
         "not permitted in words",
-        &[says!("permission denied", "permission_denied", "permissiondenied", "not authorized", "not permitted")],
+        &[says!(
+            "permission denied",
+            "permission_denied",
+            "permissiondenied",
+            "not authorized",
+            "not permitted"
+        )],
         // What keeps a server from starting is no denial by it.
         Verdict { when_loading: Disposition::Permanent, ..denied(Cause::Denied) },
     ),
@@ -396,7 +427,8 @@ pub(super) const WORDS: &[Rule] = &[
         &[says!("invalid request*", "bad request", "unprocessable*", "not found")],
         permanent(Cause::InvalidInput),
     ),
-    // Late: what is said of arguments is said of other things too, and those have their own words above.
+    // Late: what is said of arguments is said of other things too, and those have their own words
+    // above.
     rule(
         "wrong values in words",
         &[says!(
@@ -441,16 +473,30 @@ pub(super) const WORDS: &[Rule] = &[
     ),
     rule(
         "nothing there in words",
-        &[says!("does not exist", "doesn't exist", "do not exist", "already exists", "already exist")],
+        &[says!(
+            "does not exist",
+            "doesn't exist",
+            "do not exist",
+            "already exists",
+            "already exist"
+        )],
         permanent(Cause::InvalidInput),
     ),
 ];
 
-/// A JSON-RPC error of which nothing else is known is an answer, and an answer proves liveness; but -32099 to -32000 are for faults of
-/// the server's own, as -32603 is, which has its rule.
+/// A JSON-RPC error of which nothing else is known is an answer, and an answer proves liveness; but
+/// -32099 to -32000 are for faults of the server's own, as -32603 is, which has its rule.
 pub(super) const ANSWERED: &[Rule] = &[
-    rule("answered with a code below", &[Test::Code(i64::MIN, -32100)], permanent(Cause::InvalidInput)),
-    rule("answered with a code above", &[Test::Code(-31999, i64::MAX)], permanent(Cause::InvalidInput)),
+    rule(
+        "answered with a code below",
+        &[Test::Code(i64::MIN, -32100)],
+        permanent(Cause::InvalidInput),
+    ),
+    rule(
+        "answered with a code above",
+        &[Test::Code(-31999, i64::MAX)],
+        permanent(Cause::InvalidInput),
+    ),
 ];
 
 /// Texts that hide what happened; a load probes once more before it believes them.
@@ -463,7 +509,11 @@ pub(super) const SOFT: &[Rule] = &[
         &[says!("too many requests", "rate limit exceeded", "rate_limit_exceeded")],
         transient(Cause::RateLimited),
     ),
-    rule("soft timeout", &[says!("gateway timeout", "request timed out", "etimedout")], transient(Cause::Timeout)),
+    rule(
+        "soft timeout",
+        &[says!("gateway timeout", "request timed out", "etimedout")],
+        transient(Cause::Timeout),
+    ),
     rule("soft reset", &[says!("econnreset")], transient(Cause::Network)),
     rule(
         "soft server error",

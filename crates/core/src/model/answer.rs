@@ -21,7 +21,8 @@ pub struct Answer<T> {
     pub elapsed: Duration,
     /// What went wrong on the way, one line for each step.
     pub warnings: Vec<String>,
-    /// It is the answer of an identical call whose client had gone, and came this long ago; this call was not sent.
+    /// It is the answer of an identical call whose client had gone, and came this long ago; this
+    /// call was not sent.
     pub rejoined: Option<Duration>,
 }
 
@@ -30,7 +31,8 @@ pub struct Answer<T> {
 pub enum Outcome<T> {
     /// The server's own answer.
     Live(T),
-    /// The tool's own error that means a failure, where nothing better was found: its words, and what they mean.
+    /// The tool's own error that means a failure, where nothing better was found: its words, and
+    /// what they mean.
     ToolError(Box<ToolError<T>>),
     /// A fallback's answer, to be labelled as such.
     Served(Box<FallbackAnswer<T>>),
@@ -45,12 +47,14 @@ pub struct ToolError<T> {
     pub value: T,
     /// What it means.
     pub report: FailureReport,
-    /// The tool did not mark it as an error; a pattern of the operator did ([`crate::ToolErrors::patterns`]).
+    /// The tool did not mark it as an error; a pattern of the operator did
+    /// ([`crate::ToolErrors::patterns`]).
     pub is_unmarked: bool,
 }
 
 impl<T> ToolError<T> {
-    /// Whether the answer is told to be a failure: its tool did not say so, or attempts were spent on it.
+    /// Whether the answer is told to be a failure: its tool did not say so, or attempts were spent
+    /// on it.
     pub fn is_told(&self) -> bool {
         self.is_unmarked || self.report.attempts > 1
     }

@@ -12,15 +12,17 @@ use super::control::CallControl;
 pub struct Call {
     /// The tool's arguments.
     pub arguments: Arc<Value>,
-    /// The arguments as they were written, where reading them lost something. Then no fallback writes them anew.
+    /// The arguments as they were written, where reading them lost something. Then no fallback
+    /// writes them anew.
     pub written: Option<Arc<str>>,
-    /// What it says beside its arguments, such as a tenant. What is read with another context is another answer; a write with the
-    /// same arguments is the same write. A call with a context is not put into a queue, which keeps arguments only.
+    /// What it says beside its arguments, such as a tenant. What is read with another context is
+    /// another answer; a write with the same arguments is the same write. A call with a context is
+    /// not put into a queue, which keeps arguments only.
     pub context: Option<Arc<str>>,
     /// Who asks. Answers are never shared between callers; calls that name none are one caller's.
     pub caller: Arc<str>,
-    /// In which session. Loops are looked for within a session; calls that name none are in the same one, so whoever
-    /// serves several agents should name theirs.
+    /// In which session. Loops are looked for within a session; calls that name none are in the
+    /// same one, so whoever serves several agents should name theirs.
     pub session: Arc<str>,
     /// The client's own limit, if it is shorter than the policy's.
     pub timeout: Option<Duration>,
@@ -32,8 +34,8 @@ pub struct Call {
     pub prefix: Arc<str>,
     /// How it is told more while it runs.
     pub control: Option<Arc<CallControl>>,
-    /// Whether it may be answered with what an identical call came to whose client has gone; not without a `control`,
-    /// which tells whether it has.
+    /// Whether it may be answered with what an identical call came to whose client has gone; not
+    /// without a `control`, which tells whether it has.
     pub rejoin: Option<Rejoin>,
 }
 
@@ -42,9 +44,11 @@ pub struct Call {
 pub struct Rejoin {
     /// Who counts as the same caller: a client that comes back names the same.
     pub scope: Arc<str>,
-    /// A client that makes the identical call after this long has given up the first. Sooner, it means two calls.
+    /// A client that makes the identical call after this long has given up the first. Sooner, it
+    /// means two calls.
     pub after: Duration,
-    /// Whether the answer may be given to whoever is in the same scope; else identical writes only go one after the other.
+    /// Whether the answer may be given to whoever is in the same scope; else identical writes only
+    /// go one after the other.
     pub takes: bool,
     /// It brings what an identical call has asked its client for, and goes on with that one.
     pub continues: bool,
@@ -96,8 +100,8 @@ pub(crate) struct ToolNames {
 
 /// One try of a call at a server, as the code that makes it sees it.
 ///
-/// A fallback may try another tool, other arguments, or another server: use what stands here, not what
-/// the call said.
+/// A fallback may try another tool, other arguments, or another server: use what stands here, not
+/// what the call said.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     /// 1 for the first try of the call.

@@ -1,5 +1,5 @@
-//! Decides what a running call can be told from outside: that its client is being asked something, that its client has
-//! gone, that no further attempt makes sense.
+//! Decides what a running call can be told from outside: that its client is being asked something,
+//! that its client has gone, that no further attempt makes sense.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -38,7 +38,15 @@ struct ControlState {
 impl Default for ControlState {
     fn default() -> Self {
         let (since, asked) = (Moment::default(), Duration::ZERO);
-        Self { question_time: QUESTION_TIME, open: 0, since, asked, is_last: false, has_left: false, entry: 0 }
+        Self {
+            question_time: QUESTION_TIME,
+            open: 0,
+            since,
+            asked,
+            is_last: false,
+            has_left: false,
+            entry: 0,
+        }
     }
 }
 
@@ -56,7 +64,8 @@ impl CallControl {
         self.state().question_time = limit;
     }
 
-    /// The client is asked something: until the guard is dropped, the clock of the call stands still.
+    /// The client is asked something: until the guard is dropped, the clock of the call stands
+    /// still.
     pub fn question(self: &Arc<Self>) -> Question {
         let now = self.now();
         let mut state = self.state();
@@ -90,7 +99,9 @@ impl CallControl {
 
     /// The time that a call has lost to questions.
     pub(crate) fn lost_time(&self) -> QuestionTime {
-        let Some(now) = self.clock.get().map(Clock::now) else { return QuestionTime::Answered(Duration::ZERO) };
+        let Some(now) = self.clock.get().map(Clock::now) else {
+            return QuestionTime::Answered(Duration::ZERO);
+        };
         let state = self.state();
         let open = if state.open > 0 { now.since(state.since) } else { Duration::ZERO };
         let asked = (state.asked + open).min(state.question_time);
@@ -113,7 +124,8 @@ impl CallControl {
         }
     }
 
-    /// No attempt follows the one that is under way: its server was told to stop, or the process ends.
+    /// No attempt follows the one that is under way: its server was told to stop, or the process
+    /// ends.
     pub fn make_last(&self) {
         self.state().is_last = true;
     }

@@ -1,8 +1,10 @@
-//! Decides the time between two readings of the system's clock: by the CPU's counter, for a millisecond at most.
+//! Decides the time between two readings of the system's clock: by the CPU's counter, for a
+//! millisecond at most.
 //!
-//! A reading of the counter takes a third of the time that a reading of the system's clock does. But its rate is known only roughly, and it may leap
-//! where the system knows better: after a sleep, on another core, under another host. So it only ever measures what has passed since the system's clock
-//! was read last; whatever it shows, it is believed for a millisecond.
+//! A reading of the counter takes a third of the time that a reading of the system's clock does.
+//! But its rate is known only roughly, and it may leap where the system knows better: after a
+//! sleep, on another core, under another host. So it only ever measures what has passed since the
+//! system's clock was read last; whatever it shows, it is believed for a millisecond.
 
 use super::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +15,8 @@ const BELIEVED: u64 = 1_000_000;
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Anchor {
-    /// Nanoseconds in 2^32 counts: a thousandth too few, so that the next reading of the system's clock turns no time back that was counted.
+    /// Nanoseconds in 2^32 counts: a thousandth too few, so that the next reading of the system's
+    /// clock turns no time back that was counted.
     worth: u64,
     /// Counts that are believed after a reading.
     window: u64,
@@ -35,7 +38,8 @@ impl Anchor {
         }
     }
 
-    /// The time in nanoseconds when the counter shows `count`, if that can be told from the last reading.
+    /// The time in nanoseconds when the counter shows `count`, if that can be told from the last
+    /// reading.
     #[inline]
     pub(crate) fn nanos(&self, count: u64) -> Option<u64> {
         // Acquired first: what is to be added is then at least as new.
@@ -44,7 +48,8 @@ impl Anchor {
         is_believed.then(|| self.ahead.load(Ordering::Relaxed).wrapping_add(self.counted(count)))
     }
 
-    /// The system's clock showed `nanos` when the counter had shown `before` and not yet `after`. Only one at a time may tell.
+    /// The system's clock showed `nanos` when the counter had shown `before` and not yet `after`.
+    /// Only one at a time may tell.
     pub(crate) fn set(&self, before: u64, nanos: u64, after: u64) {
         // Who was interrupted meanwhile does not know when it was.
         if after.wrapping_sub(before) > self.window / 1024 {

@@ -17,18 +17,22 @@ pub fn parse_duration(field: &str, text: &str) -> Result<Duration, Invalid> {
         _ => return Err(unreadable(field, text)),
     };
     let number: f64 = number.parse().map_err(|_| unreadable(field, text))?;
-    let duration = Duration::try_from_secs_f64(number * unit).map_err(|_| unreadable(field, text))?;
+    let duration =
+        Duration::try_from_secs_f64(number * unit).map_err(|_| unreadable(field, text))?;
     invalid::sane(field, duration)?;
     Ok(duration)
 }
 
-/// Reads a timeout from an environment variable, where a bare integer is milliseconds. One below 1000 is refused: it may
-/// as well be meant as seconds. So is zero: a timeout of nothing is a slip, not a wish.
+/// Reads a timeout from an environment variable, where a bare integer is milliseconds. One below
+/// 1000 is refused: it may as well be meant as seconds. So is zero: a timeout of nothing is a slip,
+/// not a wish.
 pub fn parse_env_timeout(variable: &str, text: &str) -> Result<Duration, Invalid> {
     let text = text.trim();
     let duration = match text.parse::<u64>() {
         Ok(number @ 1..1000) => {
-            let problem = format!("{number} could be {number} ms or {number} s; write {number}ms or {number}s");
+            let problem = format!(
+                "{number} could be {number} ms or {number} s; write {number}ms or {number}s"
+            );
             return Err(Invalid::new(variable, problem));
         }
         Ok(ms) => Duration::from_millis(ms),
@@ -39,7 +43,12 @@ pub fn parse_env_timeout(variable: &str, text: &str) -> Result<Duration, Invalid
 }
 
 fn unreadable(field: &str, text: &str) -> Invalid {
-    Invalid::new(field, format!("\"{text}\" is not a duration; write for example \"250ms\", \"30s\", \"2m\" or \"1h\""))
+    Invalid::new(
+        field,
+        format!(
+            "\"{text}\" is not a duration; write for example \"250ms\", \"30s\", \"2m\" or \"1h\""
+        ),
+    )
 }
 
 /// Seconds as the texts show them: `30s`, `1.5s`.
@@ -50,7 +59,11 @@ pub(crate) fn seconds(duration: Duration) -> String {
 /// A time that was measured, no more exact than it matters: `60s`, `1.5s`.
 pub(crate) fn about(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
-    if seconds < 10.0 { format!("{}s", (seconds * 10.0).round() / 10.0) } else { format!("{}s", seconds.round()) }
+    if seconds < 10.0 {
+        format!("{}s", (seconds * 10.0).round() / 10.0)
+    } else {
+        format!("{}s", seconds.round())
+    }
 }
 
 /// An age as a person says it: `40 s`, `14 min`, `3 h`, `2 days`.
@@ -69,9 +82,14 @@ mod tests {
 
     #[test]
     fn units_are_read() {
-        for (text, ms) in
-            [("250ms", 250), ("30s", 30_000), ("1.5s", 1_500), ("2m", 120_000), ("1h", 3_600_000), (" 0s ", 0)]
-        {
+        for (text, ms) in [
+            ("250ms", 250),
+            ("30s", 30_000),
+            ("1.5s", 1_500),
+            ("2m", 120_000),
+            ("1h", 3_600_000),
+            (" 0s ", 0),
+        ] {
             assert_eq!(parse_duration("x", text), Ok(Duration::from_millis(ms)), "{text}");
         }
     }
@@ -93,7 +111,10 @@ mod tests {
         for either in ["1", "60", " 999 "] {
             let told = parse_env_timeout("QUICK", either).unwrap_err().to_string();
             let number = either.trim();
-            assert!(told.contains(&format!("{number}ms")) && told.contains(&format!("{number}s")), "{told}");
+            assert!(
+                told.contains(&format!("{number}ms")) && told.contains(&format!("{number}s")),
+                "{told}"
+            );
         }
         for text in ["abc", "0", "-1", "0s", "NaN"] {
             assert_eq!(parse_env_timeout("QUICK", text).unwrap_err().field, "QUICK", "{text}");

@@ -1,7 +1,7 @@
 //! Decides what a tool does when it is repeated, and which policy family it belongs to.
 //!
-//! Kind and effect come from the operator's config, else from annotations, else from the name. A name
-//! never widens against an annotation, and what nobody knows is a `Write`.
+//! Kind and effect come from the operator's config, else from annotations, else from the name. A
+//! name never widens against an annotation, and what nobody knows is a `Write`.
 
 use serde::{Deserialize, Serialize};
 
@@ -168,38 +168,46 @@ impl<'a> ToolFacts<'a> {
     }
 }
 
-const READ: &[&str] = &["get", "read", "fetch", "retrieve", "describe", "show", "view", "count", "lookup", "peek"];
+const READ: &[&str] =
+    &["get", "read", "fetch", "retrieve", "describe", "show", "view", "count", "lookup", "peek"];
 const SEARCH: &[&str] = &["search", "find", "grep"];
 const LIST: &[&str] = &["list", "browse"];
 const BATCH: &[&str] = &["batch", "bulk"];
 const WRITE: &[&str] = &[
-    "accept", "ack", "acquire", "add", "append", "apply", "approve", "archive", "assign", "buy", "cancel", "claim",
-    "clear", "close", "commit", "consume", "copy", "create", "delete", "deploy", "dedupe", "dequeue", "destroy",
-    "disable", "drop", "edit", "enable", "erase", "execute", "insert", "install", "invite", "kill", "lock", "mark",
-    "merge", "move", "patch", "pay", "pop", "post", "publish", "purge", "push", "put", "redeem", "reject", "remove",
-    "rename", "replace", "reserve", "reset", "restart", "revoke", "run", "save", "send", "set", "start", "stop",
+    "accept", "ack", "acquire", "add", "append", "apply", "approve", "archive", "assign", "buy",
+    "cancel", "claim", "clear", "close", "commit", "consume", "copy", "create", "delete", "deploy",
+    "dedupe", "dequeue", "destroy", "disable", "drop", "edit", "enable", "erase", "execute",
+    "insert", "install", "invite", "kill", "lock", "mark", "merge", "move", "patch", "pay", "pop",
+    "post", "publish", "purge", "push", "put", "redeem", "reject", "remove", "rename", "replace",
+    "reserve", "reset", "restart", "revoke", "run", "save", "send", "set", "start", "stop",
     "submit", "transfer", "trigger", "unlock", "update", "upload", "upsert", "wipe", "write",
 ];
-/// Verbs that are nouns too: only as the last word, behind what they are done to, `get_ticket_book`.
+/// Verbs that are nouns too: only as the last word, behind what they are done to,
+/// `get_ticket_book`.
 const WRITE_LAST: &[&str] = &["book", "checkout", "purchase", "refresh", "register", "sync"];
 
 /// What such a verb is the second half of, as a noun: an order book is read, a ticket is booked.
-const COMPOUNDS: &[(&str, &str)] = &[("order", "book"), ("address", "book"), ("phone", "book"), ("cash", "register")];
+const COMPOUNDS: &[(&str, &str)] =
+    &[("order", "book"), ("address", "book"), ("phone", "book"), ("cash", "register")];
 
 const JOINTS: &[&str] = &["and", "or", "then"];
 /// First words that name a place and say nothing of what is done there.
 const NAMESPACES: &[&str] = &["api", "browser", "mcp", "pdg"];
 /// What only reads when it is queried: no language that could write.
-const QUERIED: &[&str] = &["docs", "documentation", "library", "libraries", "logs", "metrics", "pdg", "traces"];
-/// What something is resolved to, as the last word: to look it up and not to settle it, as `resolve_issue` does.
-const RESOLVED: &[&str] = &["address", "dns", "hostname", "id", "ids", "name", "names", "path", "symbol", "uri", "url"];
+const QUERIED: &[&str] =
+    &["docs", "documentation", "library", "libraries", "logs", "metrics", "pdg", "traces"];
+/// What something is resolved to, as the last word: to look it up and not to settle it, as
+/// `resolve_issue` does.
+const RESOLVED: &[&str] =
+    &["address", "dns", "hostname", "id", "ids", "name", "names", "path", "symbol", "uri", "url"];
 
 /// Whether a word says what a tool does.
 pub(crate) fn is_verb(word: &str) -> bool {
     [READ, SEARCH, LIST, BATCH, WRITE, WRITE_LAST].iter().any(|verbs| verbs.contains(&word))
 }
 
-/// The words of a tool's name, in small letters: `getUser`, `get_user` and `get-user` read the same.
+/// The words of a tool's name, in small letters: `getUser`, `get_user` and `get-user` read the
+/// same.
 pub(crate) fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let (mut after_lower, mut after_upper) = (false, false);
@@ -210,7 +218,8 @@ pub(crate) fn words(name: &str) -> Vec<String> {
         let (one, two) = (next.next(), next.next());
         let is_plural = one == Some('s') && !two.is_some_and(char::is_lowercase);
         let ends_acronym = after_upper && one.is_some_and(char::is_lowercase) && !is_plural;
-        let starts_word = !c.is_alphanumeric() || (c.is_uppercase() && (after_lower || ends_acronym));
+        let starts_word =
+            !c.is_alphanumeric() || (c.is_uppercase() && (after_lower || ends_acronym));
         if starts_word {
             words.push(String::new());
         }
@@ -248,11 +257,14 @@ impl Verbs {
         verbs.iter().find(|verb| first == *verb).copied()
     }
 
-    /// The word that says that it reads, and what: verbs that also mean something else do so only with the right words beside them.
+    /// The word that says that it reads, and what: verbs that also mean something else do so only
+    /// with the right words beside them.
     fn reads(&self) -> Option<(Kind, &'static str)> {
         let clear = [(SEARCH, Kind::Search), (LIST, Kind::List), (READ, Kind::Read)];
-        let clear = clear.into_iter().find_map(|(verbs, kind)| Some((kind, self.starts_with(verbs)?)));
-        let last_is = |known: &[&str]| self.words.last().is_some_and(|word| known.contains(&word.as_str()));
+        let clear =
+            clear.into_iter().find_map(|(verbs, kind)| Some((kind, self.starts_with(verbs)?)));
+        let last_is =
+            |known: &[&str]| self.words.last().is_some_and(|word| known.contains(&word.as_str()));
         let queries = || self.starts_with(&["query"]).filter(|_| self.has(QUERIED).is_some());
         let resolves = || self.starts_with(&["resolve"]).filter(|_| last_is(RESOLVED));
         clear
@@ -287,8 +299,16 @@ impl Verbs {
 mod tests {
     use super::*;
 
-    fn hints(read_only: Option<bool>, destructive: Option<bool>, idempotent: Option<bool>) -> Annotations {
-        Annotations { read_only_hint: read_only, destructive_hint: destructive, idempotent_hint: idempotent }
+    fn hints(
+        read_only: Option<bool>,
+        destructive: Option<bool>,
+        idempotent: Option<bool>,
+    ) -> Annotations {
+        Annotations {
+            read_only_hint: read_only,
+            destructive_hint: destructive,
+            idempotent_hint: idempotent,
+        }
     }
 
     #[test]
@@ -353,19 +373,36 @@ mod tests {
         ] {
             assert_eq!(of(name).effect(), effect, "{name}");
         }
-        assert_eq!((of("acme_list_users").kind(), of("acme_find").kind()), (Some(Kind::List), Some(Kind::Search)));
-        let says_write = ToolFacts { annotations: hints(Some(false), None, None), ..of("acme_get_user") };
+        assert_eq!(
+            (of("acme_list_users").kind(), of("acme_find").kind()),
+            (Some(Kind::List), Some(Kind::Search))
+        );
+        let says_write =
+            ToolFacts { annotations: hints(Some(false), None, None), ..of("acme_get_user") };
         assert_eq!(says_write.effect(), Effect::Write);
     }
 
     #[test]
     fn what_a_preset_knows_narrows_always_and_widens_never_against_an_annotation() {
-        let knows = |known, annotations| ToolFacts { known: Some(known), annotations, ..ToolFacts::named("frob") };
+        let knows = |known, annotations| ToolFacts {
+            known: Some(known),
+            annotations,
+            ..ToolFacts::named("frob")
+        };
         let bare = Annotations::default();
-        assert_eq!(knows(Effect::ReadOnly, bare).judge_effect(), (Effect::ReadOnly, Ground::Preset));
+        assert_eq!(
+            knows(Effect::ReadOnly, bare).judge_effect(),
+            (Effect::ReadOnly, Ground::Preset)
+        );
         assert_eq!(knows(Effect::ReadOnly, hints(Some(false), None, None)).effect(), Effect::Write);
-        assert_eq!(knows(Effect::ReadOnly, hints(None, Some(true), None)).effect(), Effect::Destructive);
-        assert_eq!(knows(Effect::Destructive, hints(Some(true), None, None)).effect(), Effect::Destructive);
+        assert_eq!(
+            knows(Effect::ReadOnly, hints(None, Some(true), None)).effect(),
+            Effect::Destructive
+        );
+        assert_eq!(
+            knows(Effect::Destructive, hints(Some(true), None, None)).effect(),
+            Effect::Destructive
+        );
         let stated = ToolFacts { effect: Some(Effect::Write), ..knows(Effect::Destructive, bare) };
         assert_eq!(stated.effect(), Effect::Write);
     }
@@ -389,20 +426,33 @@ mod tests {
 
     #[test]
     fn config_outranks_annotations_and_annotations_outrank_the_name() {
-        let says_write = ToolFacts { annotations: hints(Some(false), None, None), ..ToolFacts::named("get_issue") };
+        let says_write = ToolFacts {
+            annotations: hints(Some(false), None, None),
+            ..ToolFacts::named("get_issue")
+        };
         assert_eq!(says_write.effect(), Effect::Write);
 
-        let repeats = ToolFacts { annotations: hints(None, None, Some(false)), ..ToolFacts::named("get_next_job") };
+        let repeats = ToolFacts {
+            annotations: hints(None, None, Some(false)),
+            ..ToolFacts::named("get_next_job")
+        };
         assert_eq!(repeats.effect(), Effect::Write, "each repeat does something more");
 
         for name in ["get_lock", "fetch_claim_ticket", "read_pop"] {
-            assert_ne!(ToolFacts::named(name).effect(), Effect::ReadOnly, "{name} takes what it gets");
+            assert_ne!(
+                ToolFacts::named(name).effect(),
+                Effect::ReadOnly,
+                "{name} takes what it gets"
+            );
         }
 
         let configured = ToolFacts { effect: Some(Effect::ReadOnly), ..says_write };
         assert_eq!(configured.effect(), Effect::ReadOnly);
 
-        let says_read = ToolFacts { annotations: hints(Some(true), None, None), ..ToolFacts::named("create_report") };
+        let says_read = ToolFacts {
+            annotations: hints(Some(true), None, None),
+            ..ToolFacts::named("create_report")
+        };
         assert_eq!(says_read.effect(), Effect::ReadOnly);
         assert_eq!(says_read.kind(), Some(Kind::Read));
     }
@@ -434,7 +484,10 @@ mod tests {
         ] {
             assert_eq!(ToolFacts::named(name).kind(), kind, "{name}");
         }
-        let writes = ToolFacts { annotations: hints(Some(false), None, None), ..ToolFacts::named("list_and_mark") };
+        let writes = ToolFacts {
+            annotations: hints(Some(false), None, None),
+            ..ToolFacts::named("list_and_mark")
+        };
         assert_eq!(writes.kind(), Some(Kind::Write));
     }
 
@@ -447,15 +500,42 @@ mod tests {
             (on("create_issue", bare), Ground::Word("create"), Ground::Word("create")),
             (on("get_and_lock", bare), Ground::Word("lock"), Ground::Word("lock")),
             (on("frob", bare), Ground::Unknown, Ground::Unknown),
-            (on("frob", hints(Some(true), None, None)), Ground::Hint("readOnlyHint"), Ground::Effect),
-            (on("get_x", hints(None, None, Some(false))), Ground::Hint("idempotentHint"), Ground::Effect),
-            (on("get_x", hints(None, Some(false), Some(false))), Ground::Hint("destructiveHint"), Ground::Effect),
-            (on("get_x", hints(Some(false), None, None)), Ground::Hint("readOnlyHint"), Ground::Effect),
-            (on("bulk_get", hints(Some(true), None, None)), Ground::Hint("readOnlyHint"), Ground::Word("bulk")),
+            (
+                on("frob", hints(Some(true), None, None)),
+                Ground::Hint("readOnlyHint"),
+                Ground::Effect,
+            ),
+            (
+                on("get_x", hints(None, None, Some(false))),
+                Ground::Hint("idempotentHint"),
+                Ground::Effect,
+            ),
+            (
+                on("get_x", hints(None, Some(false), Some(false))),
+                Ground::Hint("destructiveHint"),
+                Ground::Effect,
+            ),
+            (
+                on("get_x", hints(Some(false), None, None)),
+                Ground::Hint("readOnlyHint"),
+                Ground::Effect,
+            ),
+            (
+                on("bulk_get", hints(Some(true), None, None)),
+                Ground::Hint("readOnlyHint"),
+                Ground::Word("bulk"),
+            ),
         ] {
             assert_eq!((facts.judge_effect().1, facts.judge_kind().1), (effect, kind), "{facts:?}");
         }
-        let stated = ToolFacts { effect: Some(Effect::Write), kind: Some(Kind::List), ..ToolFacts::named("get_x") };
-        assert_eq!((stated.judge_effect().1, stated.judge_kind().1), (Ground::Stated, Ground::Stated));
+        let stated = ToolFacts {
+            effect: Some(Effect::Write),
+            kind: Some(Kind::List),
+            ..ToolFacts::named("get_x")
+        };
+        assert_eq!(
+            (stated.judge_effect().1, stated.judge_kind().1),
+            (Ground::Stated, Ground::Stated)
+        );
     }
 }

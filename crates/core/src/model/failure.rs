@@ -91,7 +91,8 @@ pub enum Blame {
 }
 
 impl Cause {
-    /// Whose doing it is. Callers' faults, denials and local rejections never count against a server.
+    /// Whose doing it is. Callers' faults, denials and local rejections never count against a
+    /// server.
     pub fn blame(self) -> Blame {
         match self {
             Cause::Timeout | Cause::Network | Cause::Misbehaved => Blame::Server,
@@ -216,7 +217,8 @@ impl Failure {
             && (self.sent == Sent::Never || effect.is_replayable())
     }
 
-    /// The pause that the server asks for, after a 429 or a 503. What is imposed here, such as a cool-down, is none.
+    /// The pause that the server asks for, after a 429 or a 503. What is imposed here, such as a
+    /// cool-down, is none.
     pub(crate) fn asked_pause(&self) -> Option<Duration> {
         let is_asked = self.cause == Cause::RateLimited || self.status == Some(503);
         self.retry_after.filter(|pause| is_asked && !pause.is_zero())

@@ -1,4 +1,5 @@
-//! Decides what the `gitnexus` preset knows of GitNexus's tools: the nine of its browser server, the seventeen of npm `gitnexus` 1.6.12.
+//! Decides what the `gitnexus` preset knows of GitNexus's tools: the nine of its browser server,
+//! the seventeen of npm `gitnexus` 1.6.12.
 
 use super::effect::Effect;
 use super::tool_errors::{ErrorMatcher, ErrorMode, ErrorPattern, ToolErrors, TransientErrors};
@@ -58,6 +59,10 @@ pub(crate) fn effect(name: &str) -> Option<Effect> {
 /// Its errors are objects in ordinary answers.
 pub(crate) fn tool_errors() -> ToolErrors {
     let transient = TransientErrors::Saying(PASSING.map(str::to_owned).into());
-    let pattern = ErrorPattern { find: ErrorMatcher::Json("error".to_owned()), transient, mode: ErrorMode::Fail };
+    let pattern = ErrorPattern {
+        find: ErrorMatcher::Json("error".to_owned()),
+        transient,
+        mode: ErrorMode::Fail,
+    };
     ToolErrors { patterns: vec![pattern], ..ToolErrors::MARKED }
 }

@@ -28,7 +28,8 @@ impl Invalid {
     }
 }
 
-/// Checks that a count is at least one and at most `most`: a larger one is a slip, or a wish that nothing can grant.
+/// Checks that a count is at least one and at most `most`: a larger one is a slip, or a wish that
+/// nothing can grant.
 pub(crate) fn counted(field: &str, count: u32, most: u32) -> Result<(), Invalid> {
     if count == 0 {
         return Err(Invalid::new(field, "must be at least 1"));
@@ -45,7 +46,11 @@ pub(crate) fn at_most(field: &str, count: u32, most: u32) -> Result<(), Invalid>
 }
 
 /// Checks that a limit within another one is no longer than that.
-pub(crate) fn within_whole(field: &str, limit: Duration, whole: (&str, Duration)) -> Result<(), Invalid> {
+pub(crate) fn within_whole(
+    field: &str,
+    limit: Duration,
+    whole: (&str, Duration),
+) -> Result<(), Invalid> {
     if limit > whole.1 {
         return Err(Invalid::new(field, format!("must not be longer than {}", whole.0)));
     }

@@ -1,8 +1,8 @@
 //! Decides how a call notes something down for itself.
 //!
-//! A call is one task, so no two threads are at its notes at once: they are atomic only to be shared by the futures of that
-//! task, and are read and written in two steps, which is cheaper than one. Whoever moves a task to another thread sees to it
-//! that it finds there what it has noted.
+//! A call is one task, so no two threads are at its notes at once: they are atomic only to be
+//! shared by the futures of that task, and are read and written in two steps, which is cheaper than
+//! one. Whoever moves a task to another thread sees to it that it finds there what it has noted.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 

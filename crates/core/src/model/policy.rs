@@ -18,7 +18,8 @@ use crate::attempt::retry::RetryPolicy;
 /// Everything that decides how calls of one tool are treated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// The policy family, where it is known. What only reads and has none is no tool: nobody is told to look with it.
+    /// The policy family, where it is known. What only reads and has none is no tool: nobody is
+    /// told to look with it.
     pub kind: Option<Kind>,
     /// What repeating the tool would do.
     pub effect: Effect,
@@ -26,16 +27,16 @@ pub struct Policy {
     pub timeout: Duration,
     /// The limit of one attempt, within what is left of the call's; not longer than `timeout`.
     pub attempt_timeout: Option<Duration>,
-    /// How many of its attempts run at a time, so that one slow tool does not take all slots of its server; `None`: as many as
-    /// the server bears.
+    /// How many of its attempts run at a time, so that one slow tool does not take all slots of its
+    /// server; `None`: as many as the server bears.
     pub slots: Option<BulkheadPolicy>,
     /// How often to try.
     pub retry: RetryPolicy,
-    /// When to stop trying; `None` turns the breaker off. A shared breaker follows the policy of those who
-    /// share it: see [`ServerPolicy::shared`] and [`crate::Settings::global_breaker`].
+    /// When to stop trying; `None` turns the breaker off. A shared breaker follows the policy of
+    /// those who share it: see [`ServerPolicy::shared`] and [`crate::Settings::global_breaker`].
     pub breaker: Option<BreakerPolicy>,
-    /// With whom the breaker is shared. For a shared one `breaker` says only that there is one: it is left at its default, or
-    /// says the same as where the shared one is set.
+    /// With whom the breaker is shared. For a shared one `breaker` says only that there is one: it
+    /// is left at its default, or says the same as where the shared one is set.
     pub scope: Scope,
     /// How long answers are good for.
     pub cache: CachePolicy,
@@ -43,8 +44,8 @@ pub struct Policy {
     pub fallback: Vec<Fallback>,
     /// When an agent is going in circles.
     pub loops: LoopPolicy,
-    /// How long a write that may have been executed is not sent again, unless its caller has read from the server in
-    /// between; `None`: it is sent at once.
+    /// How long a write that may have been executed is not sent again, unless its caller has read
+    /// from the server in between; `None`: it is sent at once.
     pub uncertain_write_hold: Option<Duration>,
     /// A second attempt beside a slow one; read-only tools only.
     pub hedge: Option<HedgePolicy>,
@@ -69,7 +70,8 @@ pub enum Scope {
 pub enum Fallback {
     /// The last good answer, labelled with its age.
     Cached,
-    /// The same search with a simpler query; read-only tools only. The query's argument is found by name unless given.
+    /// The same search with a simpler query; read-only tools only. The query's argument is found by
+    /// name unless given.
     Simplify(Option<String>),
     /// The page before; read-only tools only. The page's argument is found by name unless given.
     PreviousPage(Option<String>),
@@ -77,7 +79,8 @@ pub enum Fallback {
     OneByOne(Option<String>),
     /// Keeps a write until the server is back.
     Queue,
-    /// Another tool, with its arguments taken from these (`theirs → ours`); empty: the same arguments.
+    /// Another tool, with its arguments taken from these (`theirs → ours`); empty: the same
+    /// arguments.
     Alternate {
         /// The other tool's server.
         server: String,
@@ -118,19 +121,30 @@ impl Policy {
             invalid::positive("attempt_timeout", limit)?;
             invalid::within_whole("attempt_timeout", limit, ("timeout", self.timeout))?;
         }
-        self.slots.map_or(Ok(()), |slots| slots.validate().map_err(|error| error.within("slots")))?;
+        self.slots
+            .map_or(Ok(()), |slots| slots.validate().map_err(|error| error.within("slots")))?;
         self.retry.validate().map_err(|error| error.within("retry"))?;
-        self.breaker.as_ref().map_or(Ok(()), |breaker| breaker.validate().map_err(|error| error.within("breaker")))?;
+        self.breaker.as_ref().map_or(Ok(()), |breaker| {
+            breaker.validate().map_err(|error| error.within("breaker"))
+        })?;
         self.cache.validate().map_err(|error| error.within("cache"))?;
         if self.cache.fresh.is_some() && self.effect != Effect::ReadOnly {
-            return Err(Invalid::new("cache.ttl", "is for read-only tools; a write has to reach its server each time"));
+            return Err(Invalid::new(
+                "cache.ttl",
+                "is for read-only tools; a write has to reach its server each time",
+            ));
         }
         self.loops.validate().map_err(|error| error.within("loop"))?;
-        self.uncertain_write_hold.map_or(Ok(()), |limit| invalid::positive("uncertain_write_hold", limit))?;
+        self.uncertain_write_hold
+            .map_or(Ok(()), |limit| invalid::positive("uncertain_write_hold", limit))?;
         if let Some(hedge) = &self.hedge {
             hedge.validate().map_err(|error| error.within("hedge"))?;
-            if matches!(hedge, HedgePolicy::After(delay) if *delay >= self.attempt_timeout.unwrap_or(self.timeout)) {
-                return Err(Invalid::new("hedge.delay", "must be shorter than the attempt's own limit"));
+            if matches!(hedge, HedgePolicy::After(delay) if *delay >= self.attempt_timeout.unwrap_or(self.timeout))
+            {
+                return Err(Invalid::new(
+                    "hedge.delay",
+                    "must be shorter than the attempt's own limit",
+                ));
             }
             if self.effect != Effect::ReadOnly {
                 return Err(Invalid::new(
@@ -141,7 +155,10 @@ impl Policy {
         }
         self.tool_errors.validate()?;
         if self.fallback.len() > MOST_STEPS {
-            return Err(Invalid::new("fallback", format!("must not have more than {MOST_STEPS} steps")));
+            return Err(Invalid::new(
+                "fallback",
+                format!("must not have more than {MOST_STEPS} steps"),
+            ));
         }
         self.fallback.iter().try_for_each(|step| self.validate_fallback(step))
     }
@@ -166,19 +183,36 @@ impl Policy {
             Fallback::Queue if self.effect == Effect::Destructive => {
                 Err(Invalid::new("fallback", "\"queue\" is not for destructive tools"))
             }
-            Fallback::Simplify(_) | Fallback::PreviousPage(_) if self.effect != Effect::ReadOnly => Err(Invalid::new(
-                "fallback",
-                format!("\"{}\" is for read-only tools; a write with other arguments does something else", step.name()),
-            )),
-            Fallback::Alternate { server, tool, .. } if server.is_empty() || tool.is_empty() => {
-                Err(Invalid::new("fallback", "an alternate needs the names of a server and of a tool"))
+            Fallback::Simplify(_) | Fallback::PreviousPage(_)
+                if self.effect != Effect::ReadOnly =>
+            {
+                Err(Invalid::new(
+                    "fallback",
+                    format!(
+                        "\"{}\" is for read-only tools; a write with other arguments does something else",
+                        step.name()
+                    ),
+                ))
             }
-            Fallback::Simplify(Some(name)) | Fallback::PreviousPage(Some(name)) | Fallback::OneByOne(Some(name))
+            Fallback::Alternate { server, tool, .. } if server.is_empty() || tool.is_empty() => {
+                Err(Invalid::new(
+                    "fallback",
+                    "an alternate needs the names of a server and of a tool",
+                ))
+            }
+            Fallback::Simplify(Some(name))
+            | Fallback::PreviousPage(Some(name))
+            | Fallback::OneByOne(Some(name))
                 if name.is_empty() =>
             {
-                Err(Invalid::new("fallback", format!("\"{}\" needs the name of an argument, or none", step.name())))
+                Err(Invalid::new(
+                    "fallback",
+                    format!("\"{}\" needs the name of an argument, or none", step.name()),
+                ))
             }
-            Fallback::Text(text) if text.trim().is_empty() => Err(Invalid::new("fallback", "a text must not be empty")),
+            Fallback::Text(text) if text.trim().is_empty() => {
+                Err(Invalid::new("fallback", "a text must not be empty"))
+            }
             _ => Ok(()),
         }
     }
@@ -191,8 +225,8 @@ impl ServerPolicy {
         self.rate.map_or(Ok(()), |rate| rate.validate().map_err(|error| error.within("rate")))?;
         self.budget.validate().map_err(|error| error.within("budget"))?;
         self.shared.validate().map_err(|error| error.within("shared"))?;
-        self.connection
-            .as_ref()
-            .map_or(Ok(()), |breaker| breaker.validate().map_err(|error| error.within("connection")))
+        self.connection.as_ref().map_or(Ok(()), |breaker| {
+            breaker.validate().map_err(|error| error.within("connection"))
+        })
     }
 }

@@ -22,9 +22,11 @@ pub enum Preset {
     /// The union of the seeds, made safe.
     #[default]
     Default,
-    /// The three-layer article: its values and its words, one breaker per tool, repeated calls are loops.
+    /// The three-layer article: its values and its words, one breaker per tool, repeated calls are
+    /// loops.
     Blog,
-    /// GitNexus: what its tools do and how they fail, no retries, no copies, one breaker for all, timeouts by tier.
+    /// GitNexus: what its tools do and how they fail, no retries, no copies, one breaker for all,
+    /// timeouts by tier.
     Gitnexus,
     /// CAIPE: one breaker per server.
     Caipe,
@@ -77,7 +79,10 @@ impl Tiers {
     }
 
     /// The variable that sets the limit of the heavy tools, or of all others, if one does.
-    pub fn variable(is_heavy: bool, lookup: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
+    pub fn variable(
+        is_heavy: bool,
+        lookup: impl Fn(&str) -> Option<String>,
+    ) -> Option<&'static str> {
         first_set(if is_heavy { HEAVY } else { QUICK }, &lookup).map(|(name, _)| name)
     }
 }
@@ -94,8 +99,13 @@ pub fn debug_from_env(lookup: impl Fn(&str) -> Option<String>) -> bool {
 }
 
 /// The first of the variables that is set, and what it says; an empty one sets nothing.
-fn first_set(variables: [&'static str; 2], lookup: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, String)> {
-    variables.into_iter().find_map(|name| Some((name, lookup(name).filter(|text| !text.is_empty())?)))
+fn first_set(
+    variables: [&'static str; 2],
+    lookup: &impl Fn(&str) -> Option<String>,
+) -> Option<(&'static str, String)> {
+    variables
+        .into_iter()
+        .find_map(|name| Some((name, lookup(name).filter(|text| !text.is_empty())?)))
 }
 
 impl Kind {
@@ -133,7 +143,11 @@ impl Preset {
             retry: RetryPolicy::new(attempts, Backoff { base, ..Backoff::TOOL_CALL }),
             breaker: Some(BreakerPolicy::new(failures, cooldown)),
             scope: Scope::Tool,
-            cache: if effect == Effect::ReadOnly { CachePolicy::RESCUE } else { CachePolicy::default() },
+            cache: if effect == Effect::ReadOnly {
+                CachePolicy::RESCUE
+            } else {
+                CachePolicy::default()
+            },
             fallback: fallback(kind, effect, tool.annotations.destructive_hint == Some(true)),
             loops: LoopPolicy::default(),
             uncertain_write_hold: Some(Duration::from_secs(60)),
@@ -153,7 +167,8 @@ impl Preset {
         }
     }
 
-    /// How a server that denied access is told, unless that is set: CAIPE's sentence stays as it was.
+    /// How a server that denied access is told, unless that is set: CAIPE's sentence stays as it
+    /// was.
     pub fn denied_text(self) -> DeniedText {
         match self {
             Preset::Caipe => DeniedText::Legacy,
@@ -178,7 +193,8 @@ impl Preset {
                 policy.scope = Scope::Global;
                 policy.breaker = Some(BreakerPolicy::default());
                 policy.loops = LoopPolicy::OFF;
-                // A graph that is rebuilt is no older copy of itself, and nothing else stands in for it.
+                // A graph that is rebuilt is no older copy of itself, and nothing else stands in
+                // for it.
                 policy.cache = CachePolicy::default();
                 policy.fallback.clear();
                 // Who is told that a call can be repeated can repeat it.
@@ -221,7 +237,9 @@ fn fallback(kind: Option<Kind>, effect: Effect, destroys: bool) -> Vec<Fallback>
         Some(Kind::List) if reads => vec![Fallback::Cached, Fallback::PreviousPage(None)],
         Some(Kind::Batch) => vec![Fallback::OneByOne(None)],
         // What destroys is not put off: delivered late, it could destroy what is newer.
-        Some(Kind::Write) if matches!(effect, Effect::Write | Effect::Idempotent) && !destroys => vec![Fallback::Queue],
+        Some(Kind::Write) if matches!(effect, Effect::Write | Effect::Idempotent) && !destroys => {
+            vec![Fallback::Queue]
+        }
         _ => Vec::new(),
     }
 }
@@ -255,16 +273,25 @@ mod tests {
 
         assert_eq!(row("get_issue"), (3, 1, 5, 30, vec![Fallback::Cached]));
         assert_eq!(row("create_issue"), (2, 2, 3, 60, vec![Fallback::Queue]));
-        assert_eq!(row("search_issues"), (3, 1, 5, 30, vec![Fallback::Cached, Fallback::Simplify(None)]));
-        assert_eq!(row("list_issues"), (2, 1, 5, 30, vec![Fallback::Cached, Fallback::PreviousPage(None)]));
+        assert_eq!(
+            row("search_issues"),
+            (3, 1, 5, 30, vec![Fallback::Cached, Fallback::Simplify(None)])
+        );
+        assert_eq!(
+            row("list_issues"),
+            (2, 1, 5, 30, vec![Fallback::Cached, Fallback::PreviousPage(None)])
+        );
         assert_eq!(row("batch_label_issues"), (1, 1, 2, 120, vec![Fallback::OneByOne(None)]));
         assert_eq!(row("test-tool"), (3, 1, 5, 30, vec![]));
     }
 
     #[test]
     fn what_destroys_is_not_queued_even_if_it_may_be_repeated() {
-        let annotations =
-            Annotations { destructive_hint: Some(true), idempotent_hint: Some(true), read_only_hint: None };
+        let annotations = Annotations {
+            destructive_hint: Some(true),
+            idempotent_hint: Some(true),
+            read_only_hint: None,
+        };
         let facts = ToolFacts { annotations, ..ToolFacts::named("update_issue") };
         let policy = Preset::Default.policy(&facts, &Tiers::default());
 
@@ -282,54 +309,100 @@ mod tests {
             (CachePolicy::default(), vec![], None)
         );
         let known = |name: &str| policy(Preset::Gitnexus, name).effect;
-        for name in ["search", "grep", "read", "context", "overview", "highlight", "cypher", "impact", "explore"] {
+        for name in [
+            "search",
+            "grep",
+            "read",
+            "context",
+            "overview",
+            "highlight",
+            "cypher",
+            "impact",
+            "explore",
+        ] {
             assert_eq!(known(name), Effect::ReadOnly, "{name}");
         }
-        assert_eq!((known("rename"), known("group_sync")), (Effect::Destructive, Effect::Destructive));
+        assert_eq!(
+            (known("rename"), known("group_sync")),
+            (Effect::Destructive, Effect::Destructive)
+        );
         let siblings = Siblings { is_no_gitnexus: true, ..Siblings::default() };
         let facts = ToolFacts { siblings, ..ToolFacts::named("check") };
-        assert_eq!(Preset::Gitnexus.policy(&facts, &Tiers::default()).effect, Effect::Write, "another server's");
-        assert_eq!(policy(Preset::Default, "cypher").effect, Effect::Write, "another preset knows nothing of it");
+        assert_eq!(
+            Preset::Gitnexus.policy(&facts, &Tiers::default()).effect,
+            Effect::Write,
+            "another server's"
+        );
+        assert_eq!(
+            policy(Preset::Default, "cypher").effect,
+            Effect::Write,
+            "another preset knows nothing of it"
+        );
     }
 
     #[test]
     fn tiers_follow_the_tool_and_the_environment() {
         let env = |pairs: &[(&str, &str)]| {
-            let set: HashMap<String, String> = pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+            let set: HashMap<String, String> =
+                pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
             Tiers::default().from_env(move |name| set.get(name).cloned())
         };
         let secs = |tiers: &Tiers, tool| tiers.limit(Preset::Gitnexus, tool).as_secs();
 
         let tiers = env(&[]).unwrap();
-        assert_eq!((secs(&tiers, "search"), secs(&tiers, "cypher"), secs(&tiers, "unheard_of")), (60, 120, 60));
+        assert_eq!(
+            (secs(&tiers, "search"), secs(&tiers, "cypher"), secs(&tiers, "unheard_of")),
+            (60, 120, 60)
+        );
         for other in [Preset::Default, Preset::Blog, Preset::Caipe] {
-            assert_eq!(tiers.limit(other, "cypher").as_secs(), 60, "heavy tools are GitNexus's own");
+            assert_eq!(
+                tiers.limit(other, "cypher").as_secs(),
+                60,
+                "heavy tools are GitNexus's own"
+            );
         }
         let listed = Tiers { heavy_tools: Some(vec!["report".to_owned()]), ..tiers.clone() };
-        assert_eq!((secs(&listed, "report"), secs(&listed, "cypher")), (120, 60), "what is set is all there is");
+        assert_eq!(
+            (secs(&listed, "report"), secs(&listed, "cypher")),
+            (120, 60),
+            "what is set is all there is"
+        );
         assert_eq!(secs(&env(&[("GITNEXUS_TIMEOUT_QUICK", "30000")]).unwrap(), "search"), 30);
         assert_eq!(secs(&env(&[("GITNEXUS_TIMEOUT_QUICK", "30s")]).unwrap(), "search"), 30);
         assert_eq!(
-            secs(&env(&[("SEAWALL_TIMEOUT_HEAVY", "2m"), ("GITNEXUS_TIMEOUT_HEAVY", "1s")]).unwrap(), "cypher"),
+            secs(
+                &env(&[("SEAWALL_TIMEOUT_HEAVY", "2m"), ("GITNEXUS_TIMEOUT_HEAVY", "1s")]).unwrap(),
+                "cypher"
+            ),
             120
         );
         assert_eq!(secs(&env(&[("GITNEXUS_TIMEOUT_QUICK", "")]).unwrap(), "search"), 60);
-        for variable in ["GITNEXUS_TIMEOUT_QUICK", "SEAWALL_TIMEOUT_QUICK", "GITNEXUS_TIMEOUT_HEAVY"] {
+        for variable in
+            ["GITNEXUS_TIMEOUT_QUICK", "SEAWALL_TIMEOUT_QUICK", "GITNEXUS_TIMEOUT_HEAVY"]
+        {
             let told = env(&[(variable, "60")]).unwrap_err();
             assert_eq!(told.field, variable);
             assert!(told.problem.contains("60ms") && told.problem.contains("60s"), "{told}");
         }
         for bad in ["abc", "0", "-1"] {
-            assert_eq!(env(&[("GITNEXUS_TIMEOUT_QUICK", bad)]).unwrap_err().field, "GITNEXUS_TIMEOUT_QUICK");
+            assert_eq!(
+                env(&[("GITNEXUS_TIMEOUT_QUICK", bad)]).unwrap_err().field,
+                "GITNEXUS_TIMEOUT_QUICK"
+            );
         }
     }
 
     #[test]
     fn debug_is_exactly_true() {
         for (text, on) in [("true", true), ("1", false), ("TRUE", false), ("", false)] {
-            assert_eq!(debug_from_env(|name| (name == "GITNEXUS_DEBUG").then(|| text.into())), on, "{text}");
+            assert_eq!(
+                debug_from_env(|name| (name == "GITNEXUS_DEBUG").then(|| text.into())),
+                on,
+                "{text}"
+            );
         }
-        let empty_first = |name: &str| Some(if name == "GITNEXUS_DEBUG" { "true" } else { "" }.to_owned());
+        let empty_first =
+            |name: &str| Some(if name == "GITNEXUS_DEBUG" { "true" } else { "" }.to_owned());
         assert!(debug_from_env(empty_first), "an empty variable sets nothing");
     }
 }

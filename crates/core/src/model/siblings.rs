@@ -1,4 +1,5 @@
-//! Decides what the tools of a server tell about each other: the words that all their names begin with, and whose they are.
+//! Decides what the tools of a server tell about each other: the words that all their names begin
+//! with, and whose they are.
 
 use super::effect::{is_verb, words};
 use super::gitnexus;
@@ -6,7 +7,8 @@ use super::gitnexus;
 /// What the other tools of a server tell about one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Siblings {
-    /// How many words all their names begin with: the server's own name, as in `slack_list_channels`.
+    /// How many words all their names begin with: the server's own name, as in
+    /// `slack_list_channels`.
     pub prefix: usize,
     /// They are certainly not GitNexus's, so that what is known of its tools says nothing here.
     pub is_no_gitnexus: bool,
@@ -16,22 +18,29 @@ pub struct Siblings {
 const FEWEST: usize = 3;
 
 impl Siblings {
-    /// What a list of tools tells. A prefix is one only if most names go on with a verb: `flush_cache`, `flush_logs` and
-    /// `flush_search_index` share a verb of their own.
+    /// What a list of tools tells. A prefix is one only if most names go on with a verb:
+    /// `flush_cache`, `flush_logs` and `flush_search_index` share a verb of their own.
     pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let names: Vec<&str> = names.into_iter().collect();
         let is_no_gitnexus = !gitnexus::ANCHORS.iter().all(|anchor| names.contains(anchor));
         let all: Vec<Vec<String>> = names.iter().map(|name| words(name)).collect();
-        let longest = all.iter().map(|words| words.len().saturating_sub(1)).min().unwrap_or_default();
-        let is_shared = |length: &usize| all.windows(2).all(|pair| pair[0][..*length] == pair[1][..*length]);
+        let longest =
+            all.iter().map(|words| words.len().saturating_sub(1)).min().unwrap_or_default();
+        let is_shared =
+            |length: &usize| all.windows(2).all(|pair| pair[0][..*length] == pair[1][..*length]);
         let goes_on_with_verbs = |length: &usize| {
             let verbs = all.iter().filter(|words| is_verb(&words[*length])).count();
             verbs * 2 > all.len()
         };
-        let has_no_verb =
-            |length: &usize| all.first().is_some_and(|words| !words[..*length].iter().any(|word| is_verb(word)));
+        let has_no_verb = |length: &usize| {
+            all.first().is_some_and(|words| !words[..*length].iter().any(|word| is_verb(word)))
+        };
         let lengths = (1..=longest).take_while(is_shared).take_while(has_no_verb);
-        let prefix = if all.len() < FEWEST { 0 } else { lengths.filter(goes_on_with_verbs).last().unwrap_or_default() };
+        let prefix = if all.len() < FEWEST {
+            0
+        } else {
+            lengths.filter(goes_on_with_verbs).last().unwrap_or_default()
+        };
         Self { prefix, is_no_gitnexus }
     }
 }
@@ -43,9 +52,20 @@ mod tests {
     #[test]
     fn the_words_that_all_names_begin_with_are_the_servers_own() {
         let prefix = |names: &[&str]| Siblings::of(names.iter().copied()).prefix;
-        assert_eq!(prefix(&["slack_list_channels", "slack_post_message", "slack_get_users", "slack_reply"]), 1);
+        assert_eq!(
+            prefix(&[
+                "slack_list_channels",
+                "slack_post_message",
+                "slack_get_users",
+                "slack_reply"
+            ]),
+            1
+        );
         assert_eq!(prefix(&["API-get-user", "API-post-search", "API-patch-page"]), 1);
-        assert_eq!(prefix(&["acme_crm_get_user", "acme_crm_list_users", "acme_crm_delete_user"]), 2);
+        assert_eq!(
+            prefix(&["acme_crm_get_user", "acme_crm_list_users", "acme_crm_delete_user"]),
+            2
+        );
         for none in [
             &["slack_list_channels", "slack_get_users"][..],
             &["flush_cache", "flush_logs", "flush_search_index"],

@@ -1,4 +1,5 @@
-//! Decides what is worth knowing about a failed attempt: the facts, before anybody gives them meaning.
+//! Decides what is worth knowing about a failed attempt: the facts, before anybody gives them
+//! meaning.
 
 use std::error::Error;
 use std::io;
@@ -35,7 +36,8 @@ pub enum TransportFailure {
     Down,
     /// Connecting again was tried as often as is allowed: nothing was sent.
     GivenUp,
-    /// The server does not know the session that it has just opened: it has not looked at the request.
+    /// The server does not know the session that it has just opened: it has not looked at the
+    /// request.
     Forgetful,
     /// Too much is under way already: nothing was sent.
     Busy,
@@ -58,8 +60,8 @@ pub enum ProcessExit {
 pub struct FailureSignals {
     /// The error text.
     pub message: String,
-    /// How far the request got, for those who know it better than the rest tells. `Yes` is believed against any
-    /// status or code: say it of a tool that has acted, not because bytes went out.
+    /// How far the request got, for those who know it better than the rest tells. `Yes` is believed
+    /// against any status or code: say it of a tool that has acted, not because bytes went out.
     pub sent: Sent,
     /// How the connection failed.
     pub transport: Option<TransportFailure>,
@@ -75,7 +77,8 @@ pub struct FailureSignals {
     pub retry_after: Option<Duration>,
     /// The request belonged to a session the server had issued.
     pub in_session: bool,
-    /// What ended this attempt ended others too, and they carry the same number; a later incident has a higher one.
+    /// What ended this attempt ended others too, and they carry the same number; a later incident
+    /// has a higher one.
     pub incident: Option<u64>,
 }
 
@@ -116,7 +119,8 @@ impl FailureSignals {
                 signals.message = format!("{}: {text}", signals.message);
             }
             if let Some(io) = cause.downcast_ref::<io::Error>() {
-                signals.transport = signals.transport.or(transport_of(io.kind())).or(lookup_of(&text));
+                signals.transport =
+                    signals.transport.or(transport_of(io.kind())).or(lookup_of(&text));
             }
             next = cause.source();
         }
@@ -135,8 +139,8 @@ impl FailureSignals {
         self
     }
 
-    /// Adds the server's `Retry-After` header, if there is one: seconds, or an HTTP date read against
-    /// `now`. A value that makes no sense is dropped.
+    /// Adds the server's `Retry-After` header, if there is one: seconds, or an HTTP date read
+    /// against `now`. A value that makes no sense is dropped.
     pub fn with_retry_after(mut self, header: Option<&str>, now: SystemTime) -> Self {
         self.retry_after = header.and_then(|header| parse_retry_after(header, now));
         self
@@ -148,7 +152,8 @@ impl FailureSignals {
         self
     }
 
-    /// How far the request got when nothing proves otherwise: an answer with a code comes from who received it.
+    /// How far the request got when nothing proves otherwise: an answer with a code comes from who
+    /// received it.
     pub(crate) fn heard(&self) -> Sent {
         if self.code.is_some() && self.sent == Sent::Maybe { Sent::Yes } else { self.sent }
     }
@@ -181,12 +186,14 @@ impl From<io::Error> for FailureSignals {
 /// The standard library tells a failed lookup only by its text.
 fn lookup_of(text: &str) -> Option<TransportFailure> {
     let is_temporary = text.contains("Temporary failure");
-    let kind = if is_temporary { TransportFailure::LookupFailed } else { TransportFailure::UnknownHost };
+    let kind =
+        if is_temporary { TransportFailure::LookupFailed } else { TransportFailure::UnknownHost };
     text.starts_with("failed to lookup address information").then_some(kind)
 }
 
-/// Only connecting is refused. A host can become unreachable, and time run out, while an answer is read too: whoever
-/// knows that it was the connecting that failed says so with [`Signals::with_sent`].
+/// Only connecting is refused. A host can become unreachable, and time run out, while an answer is
+/// read too: whoever knows that it was the connecting that failed says so with
+/// [`Signals::with_sent`].
 fn transport_of(kind: io::ErrorKind) -> Option<TransportFailure> {
     Some(match kind {
         io::ErrorKind::ConnectionRefused => TransportFailure::Refused,
@@ -267,16 +274,27 @@ mod tests {
             let signals = FailureSignals::from_error(&io::Error::from(kind));
             let failure = crate::classify(&signals);
             assert_eq!((failure.cause, failure.sent), (cause, sent), "{kind:?}");
-            assert_eq!(crate::classify(&signals.with_sent(Sent::Never)).sent, Sent::Never, "{kind:?} while connecting");
+            assert_eq!(
+                crate::classify(&signals.with_sent(Sent::Never)).sent,
+                Sent::Never,
+                "{kind:?} while connecting"
+            );
         }
-        assert_eq!(crate::classify(&FailureSignals::from_error(&io::Error::from(AddrNotAvailable))).sent, Sent::Maybe);
+        assert_eq!(
+            crate::classify(&FailureSignals::from_error(&io::Error::from(AddrNotAvailable))).sent,
+            Sent::Maybe
+        );
         let no_route = FailureSignals::text("No route to host (os error 113)");
-        assert_eq!(crate::Classifier::new().classify_load(&no_route).disposition, crate::Disposition::Permanent);
+        assert_eq!(
+            crate::Classifier::new().classify_load(&no_route).disposition,
+            crate::Disposition::Permanent
+        );
     }
 
     #[test]
     fn what_only_the_source_says_is_heard() {
-        let dns = io::Error::other("failed to lookup address information: Name or service not known");
+        let dns =
+            io::Error::other("failed to lookup address information: Name or service not known");
         let failure = crate::classify(&FailureSignals::from_error(&Wrapped(dns)));
 
         assert_eq!((failure.cause, failure.sent), (crate::Cause::Network, Sent::Never));

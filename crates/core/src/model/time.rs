@@ -36,7 +36,10 @@ impl Moment {
 /// A duration in nanoseconds, saturating after 584 years.
 #[inline]
 pub(crate) fn nanos(duration: Duration) -> u64 {
-    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(duration.subsec_nanos()))
+    duration
+        .as_secs()
+        .saturating_mul(1_000_000_000)
+        .saturating_add(u64::from(duration.subsec_nanos()))
 }
 
 /// A duration in whole milliseconds, as the contract texts and logs show it.
@@ -66,9 +69,9 @@ impl Clock {
         Self(ClockSource::Tokio(tokio::time::Instant::now()))
     }
 
-    /// Follows the system's clock, read once a millisecond; in between the CPU's counter tells the time, which takes 10 ns
-    /// instead of 25. Right within two microseconds, and within a millisecond where the counter misbehaves. It does not follow a paused
-    /// tokio clock.
+    /// Follows the system's clock, read once a millisecond; in between the CPU's counter tells the
+    /// time, which takes 10 ns instead of 25. Right within two microseconds, and within a
+    /// millisecond where the counter misbehaves. It does not follow a paused tokio clock.
     pub fn fast() -> Self {
         Self(ClockSource::Fast(Arc::new(FastClock::new())))
     }
@@ -97,7 +100,8 @@ impl Clock {
 }
 
 impl Default for Clock {
-    /// [`Clock::fast`], unless tokio's time can be paused in this build, as in tests: then [`Clock::tokio`].
+    /// [`Clock::fast`], unless tokio's time can be paused in this build, as in tests: then
+    /// [`Clock::tokio`].
     fn default() -> Self {
         if tokio_can_pause() { Self::tokio() } else { Self::fast() }
     }
@@ -139,8 +143,8 @@ impl FastClock {
     }
 }
 
-/// Whether tokio was built so that its time can be paused (its feature `test-util`): `pause` below is tokio's if there is one, and
-/// otherwise ours.
+/// Whether tokio was built so that its time can be paused (its feature `test-util`): `pause` below
+/// is tokio's if there is one, and otherwise ours.
 #[allow(unused_imports, clippy::wildcard_imports, reason = "finds what may not be there")]
 fn tokio_can_pause() -> bool {
     fn gives<R: 'static>(_: fn() -> R) -> TypeId {

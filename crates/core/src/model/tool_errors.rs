@@ -1,9 +1,11 @@
-//! Decides which of a tool's own answers are failures: errors that it marked, and errors that it dressed as success.
+//! Decides which of a tool's own answers are failures: errors that it marked, and errors that it
+//! dressed as success.
 //!
-//! An answer proves that a server lives, so by default only a marked error that plainly carries an upstream status is a
-//! failure. Tools that report errors as ordinary results need an operator's word for it, pattern by pattern: a field of
-//! the JSON they answer with, or the beginning or a part of their text. No regular expressions: a pattern is read as it
-//! stands, and no answer can make matching slow.
+//! An answer proves that a server lives, so by default only a marked error that plainly carries an
+//! upstream status is a failure. Tools that report errors as ordinary results need an operator's
+//! word for it, pattern by pattern: a field of the JSON they answer with, or the beginning or a
+//! part of their text. No regular expressions: a pattern is read as it stands, and no answer can
+//! make matching slow.
 
 use serde_json::Value;
 
@@ -30,7 +32,8 @@ pub struct ToolErrors {
 pub struct ErrorPattern {
     /// By what they are known.
     pub find: ErrorMatcher,
-    /// Which of them may pass. The others are the caller's fault: not retried, and the server is not blamed.
+    /// Which of them may pass. The others are the caller's fault: not retried, and the server is
+    /// not blamed.
     pub transient: TransientErrors,
     /// What is done about them.
     pub mode: ErrorMode,
@@ -39,8 +42,8 @@ pub struct ErrorPattern {
 /// By what an error is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ErrorMatcher {
-    /// The answer is a JSON object, as its text or as structured content, that says something at this path (`error`, `status.error`).
-    /// `null`, `false` and what is empty say nothing.
+    /// The answer is a JSON object, as its text or as structured content, that says something at
+    /// this path (`error`, `status.error`). `null`, `false` and what is empty say nothing.
     Json(String),
     /// The text contains this; behind a `^` it begins with it. Letters' case does not matter.
     Text(String),
@@ -96,7 +99,10 @@ impl ToolErrors {
     /// Checks the settings.
     pub fn validate(&self) -> Result<(), Invalid> {
         if self.patterns.len() > MOST {
-            return Err(Invalid::new("tool_errors", format!("must not have more than {MOST} patterns")));
+            return Err(Invalid::new(
+                "tool_errors",
+                format!("must not have more than {MOST} patterns"),
+            ));
         }
         self.patterns.iter().try_for_each(ErrorPattern::validate)
     }
@@ -114,11 +120,19 @@ impl ErrorPattern {
             ErrorMatcher::Text(text) => text.trim_start_matches('^').trim().is_empty(),
         };
         if is_empty {
-            return Err(Invalid::new("tool_errors", "a pattern that is empty would fit every answer"));
+            return Err(Invalid::new(
+                "tool_errors",
+                "a pattern that is empty would fit every answer",
+            ));
         }
         match &self.transient {
-            TransientErrors::Saying(phrases) if phrases.iter().any(|phrase| phrase.trim().is_empty()) => {
-                Err(Invalid::new("tool_errors", "transient must not hold an empty text; write true for every error"))
+            TransientErrors::Saying(phrases)
+                if phrases.iter().any(|phrase| phrase.trim().is_empty()) =>
+            {
+                Err(Invalid::new(
+                    "tool_errors",
+                    "transient must not hold an empty text; write true for every error",
+                ))
             }
             _ => Ok(()),
         }
@@ -148,12 +162,15 @@ impl ErrorPattern {
 /// What an answer says at a path: the text there, or all of the object if that is no text.
 fn said_at(path: &str, content: &Content) -> Option<String> {
     // GitNexus writes advice behind the object: only the beginning has to be one.
-    let read = || serde_json::Deserializer::from_str(content.text.trim_start()).into_iter::<Value>().next()?.ok();
-    let objects = content
-        .structured
-        .clone()
-        .into_iter()
-        .chain(Some(()).filter(|()| content.text.trim_start().starts_with('{')).and_then(|()| read()));
+    let read = || {
+        serde_json::Deserializer::from_str(content.text.trim_start())
+            .into_iter::<Value>()
+            .next()?
+            .ok()
+    };
+    let objects = content.structured.clone().into_iter().chain(
+        Some(()).filter(|()| content.text.trim_start().starts_with('{')).and_then(|()| read()),
+    );
     objects.filter(Value::is_object).find_map(|object| {
         let said = path.split('.').try_fold(&object, |at, name| at.get(name))?;
         match said {
@@ -179,9 +196,15 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn found(find: ErrorMatcher, transient: TransientErrors, content: &Content) -> Option<(String, bool)> {
-        let errors =
-            ToolErrors { marked: true, patterns: vec![ErrorPattern { find, transient, mode: ErrorMode::Fail }] };
+    fn found(
+        find: ErrorMatcher,
+        transient: TransientErrors,
+        content: &Content,
+    ) -> Option<(String, bool)> {
+        let errors = ToolErrors {
+            marked: true,
+            patterns: vec![ErrorPattern { find, transient, mode: ErrorMode::Fail }],
+        };
         errors.find(content).map(|found| (found.words, found.may_pass))
     }
 
@@ -196,10 +219,17 @@ mod tests {
         };
         let said = |words: &str| Some(words.to_owned());
         assert_eq!(at("error", &text(r#"{"error": "no such group"}"#)), said("no such group"));
-        assert_eq!(at("error", &text("\n {\"error\": \"not ready\"}\n\n---\n**Next:** read")), said("not ready"));
+        assert_eq!(
+            at("error", &text("\n {\"error\": \"not ready\"}\n\n---\n**Next:** read")),
+            said("not ready")
+        );
         assert_eq!(at("status.error", &text(r#"{"status": {"error": "x"}}"#)), said("x"));
-        assert_eq!(at("error", &text(r#"{"error":true,"message":"m"}"#)), said(r#"{"error":true,"message":"m"}"#));
-        let structured = Content { structured: Some(json!({"error": {"code": 7}})), ..Content::default() };
+        assert_eq!(
+            at("error", &text(r#"{"error":true,"message":"m"}"#)),
+            said(r#"{"error":true,"message":"m"}"#)
+        );
+        let structured =
+            Content { structured: Some(json!({"error": {"code": 7}})), ..Content::default() };
         assert_eq!(at("error", &structured), said(r#"{"error":{"code":7}}"#));
         for fine in [
             r#"{"error": null}"#,
@@ -229,14 +259,20 @@ mod tests {
                 && by("^Error:", "  Error: x")
                 && by("failed to", "It FAILED TO start")
         );
-        assert!(!by("^Error:", "There was an Error: x") && !by("^Error:", "Err") && !by("failed to", "it worked"));
+        assert!(
+            !by("^Error:", "There was an Error: x")
+                && !by("^Error:", "Err")
+                && !by("failed to", "it worked")
+        );
         assert!(by("^é", "éa") && !by("^e", "éa"), "letters are whole");
     }
 
     #[test]
     fn which_may_pass_is_said_by_words() {
         let may_pass = |transient: TransientErrors, said: &str| {
-            found(ErrorMatcher::Json("error".into()), transient, &text(said)).map(|it| it.1).unwrap()
+            found(ErrorMatcher::Json("error".into()), transient, &text(said))
+                .map(|it| it.1)
+                .unwrap()
         };
         let words = || TransientErrors::Saying(vec!["retry later".into(), "not ready".into()]);
         assert!(may_pass(words(), r#"{"error": "LadybugDB Not Ready."}"#));
@@ -263,6 +299,9 @@ mod tests {
         ] {
             assert!(!check(empty.clone(), TransientErrors::Plain), "{empty:?}");
         }
-        assert!(!check(ErrorMatcher::Text("x".into()), TransientErrors::Saying(vec![String::new()])));
+        assert!(!check(
+            ErrorMatcher::Text("x".into()),
+            TransientErrors::Saying(vec![String::new()])
+        ));
     }
 }

@@ -1,8 +1,9 @@
 //! Decides which of several ways to an answer is taken: the front door to fallback chains.
 //!
-//! The steps are tried in order, each behind its own breaker. The chain itself never retries; a caller's
-//! fault stops it, because it would be a fault on every step. One deadline holds for all steps, and the time that is left is
-//! split evenly among those to come: a step that hangs takes no other's share.
+//! The steps are tried in order, each behind its own breaker. The chain itself never retries; a
+//! caller's fault stops it, because it would be a fault on every step. One deadline holds for all
+//! steps, and the time that is left is split evenly among those to come: a step that hangs takes no
+//! other's share.
 
 use std::fmt;
 use std::future::Future;
@@ -126,8 +127,8 @@ pub struct FallbackChain<T> {
 }
 
 impl<T> FallbackChain<T> {
-    /// A chain of `steps` that change nothing, within 60 s: 1 to 32 of them, each with a name of its own. Each is tried once and has a
-    /// breaker of its own (5 failures, 30 s).
+    /// A chain of `steps` that change nothing, within 60 s: 1 to 32 of them, each with a name of
+    /// its own. Each is tried once and has a breaker of its own (5 failures, 30 s).
     pub fn new(steps: Vec<Step<T>>) -> Result<Self, Invalid> {
         Self::in_env(steps, Env::new())
     }
@@ -141,16 +142,17 @@ impl<T> FallbackChain<T> {
         Ok(Self { steps, breakers, retry, effect, timeout: TIMEOUT, budget: None, classifier, env })
     }
 
-    /// Retries each step as `policy` says. What the steps do has to be said: after a step of a write that may
-    /// have been executed, no other is tried.
+    /// Retries each step as `policy` says. What the steps do has to be said: after a step of a
+    /// write that may have been executed, no other is tried.
     pub fn retry(mut self, policy: RetryPolicy, effect: Effect) -> Result<Self, Invalid> {
         policy.validate().map_err(|error| error.within("retry"))?;
         (self.retry, self.effect) = (policy, effect);
         Ok(self)
     }
 
-    /// One limit for the whole chain. Each step has an even share of what is left when it begins, the last one all of it. Of
-    /// writes each has all of it: after one that was cut off no other is tried.
+    /// One limit for the whole chain. Each step has an even share of what is left when it begins,
+    /// the last one all of it. Of writes each has all of it: after one that was cut off no other is
+    /// tried.
     pub fn timeout(mut self, timeout: Duration) -> Result<Self, Invalid> {
         invalid::positive("timeout", timeout)?;
         self.timeout = timeout;
@@ -192,29 +194,52 @@ impl<T> FallbackChain<T> {
                 Ok(value) => {
                     self.tell_served(index);
                     let total_duration = self.env.clock.now().since(start);
-                    return Ok(Chained { value, final_step: step.name.clone(), attempts, total_duration, warnings });
+                    return Ok(Chained {
+                        value,
+                        final_step: step.name.clone(),
+                        attempts,
+                        total_duration,
+                        warnings,
+                    });
                 }
                 Err(failure) => {
                     warnings.push(warning(&step.name, &failure));
-                    let may_act_twice = failure.may_have_executed(self.effect) && !self.effect.is_replayable();
+                    let may_act_twice =
+                        failure.may_have_executed(self.effect) && !self.effect.is_replayable();
                     if may_act_twice || !failure.cause.allows_fallback() {
-                        return Err(ChainError::Stopped { step: step.name.clone(), failure, warnings, attempts });
+                        return Err(ChainError::Stopped {
+                            step: step.name.clone(),
+                            failure,
+                            warnings,
+                            attempts,
+                        });
                     }
                 }
             }
         }
-        Err(ChainError::Exhausted { warnings, attempts, total_duration: self.env.clock.now().since(start) })
+        Err(ChainError::Exhausted {
+            warnings,
+            attempts,
+            total_duration: self.env.clock.now().since(start),
+        })
     }
 
     /// Tells that a step stood in for the first.
     fn tell_served(&self, index: usize) {
-        if let (Some(first), Some(step)) = (self.steps.first(), self.steps.get(index).filter(|_| index > 0)) {
+        if let (Some(first), Some(step)) =
+            (self.steps.first(), self.steps.get(index).filter(|_| index > 0))
+        {
             let (server, tool, step) = (String::new(), first.name.clone(), step.name.clone());
             self.env.events.emit(|| Event::FallbackServed { server, tool, step });
         }
     }
 
-    async fn try_step(&self, step: &Step<T>, deadline: Deadline, attempts: &mut u32) -> Result<T, Failure> {
+    async fn try_step(
+        &self,
+        step: &Step<T>,
+        deadline: Deadline,
+        attempts: &mut u32,
+    ) -> Result<T, Failure> {
         let breaker = self.breakers.breaker(&step.name);
         let rules = RetryLoop {
             policy: &self.retry,
@@ -232,7 +257,8 @@ impl<T> FallbackChain<T> {
             async move {
                 let permit = admitted?;
                 let watch = AttemptWatch::start(&self.env, names, number, false);
-                let result = match within(deadline.remaining(&self.env.clock), step.execute()).await {
+                let result = match within(deadline.remaining(&self.env.clock), step.execute()).await
+                {
                     Ok(result) => result,
                     Err(elapsed) => Err(elapsed.signals()),
                 };
@@ -255,7 +281,8 @@ impl<T> FallbackChain<T> {
     }
 }
 
-/// The name of a step is that of its breaker and its warnings: two steps of one name would open for each other.
+/// The name of a step is that of its breaker and its warnings: two steps of one name would open for
+/// each other.
 fn validate<T>(steps: &[Step<T>]) -> Result<(), Invalid> {
     if steps.is_empty() {
         return Err(Invalid::new("steps", "Fallback chain must have at least one step"));
@@ -268,7 +295,10 @@ fn validate<T>(steps: &[Step<T>]) -> Result<(), Invalid> {
             return Err(Invalid::new(format!("steps[{index}]"), "needs a name"));
         }
         if steps[..index].iter().any(|before| before.name == step.name) {
-            let problem = format!("is called \"{}\" like one before it; give each step its own name", step.name);
+            let problem = format!(
+                "is called \"{}\" like one before it; give each step its own name",
+                step.name
+            );
             return Err(Invalid::new(format!("steps[{index}]"), problem));
         }
     }
@@ -278,7 +308,9 @@ fn validate<T>(steps: &[Step<T>]) -> Result<(), Invalid> {
 /// What the seed writes about a step that failed.
 pub(crate) fn warning(step: &str, failure: &Failure) -> String {
     match (failure.cause, failure.retry_after) {
-        (Cause::CircuitOpen, Some(wait)) => format!("{step}: circuit open (retry in {}ms)", millis(wait)),
+        (Cause::CircuitOpen, Some(wait)) => {
+            format!("{step}: circuit open (retry in {}ms)", millis(wait))
+        }
         _ => format!("{step}: {}", one_line(&failure.message)),
     }
 }

@@ -1,10 +1,12 @@
-//! Decides how a batch that failed is done item by item: who goes first, what is waited for, and when to stop.
+//! Decides how a batch that failed is done item by item: who goes first, what is waited for, and
+//! when to stop.
 //!
-//! The first item goes alone: if the trouble is not the batch's but the server's, the others are spared it, and only then
-//! a breaker counts a failure: a batch whose items work says nothing against the server. If no item could be sent, the batch's
-//! own failure counts. After a 429 the pause that the
-//! server asked for is waited out first, and then all items go one at a time. Whatever is not sent is said not to be.
-//! Items are no retries: those that work cost the server's retry budget nothing, each that meets its trouble costs a token.
+//! The first item goes alone: if the trouble is not the batch's but the server's, the others are
+//! spared it, and only then a breaker counts a failure: a batch whose items work says nothing
+//! against the server. If no item could be sent, the batch's own failure counts. After a 429 the
+//! pause that the server asked for is waited out first, and then all items go one at a time.
+//! Whatever is not sent is said not to be. Items are no retries: those that work cost the server's
+//! retry budget nothing, each that meets its trouble costs a token.
 
 use std::future::Future;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -30,8 +32,9 @@ use crate::run::Run;
 const AT_A_TIME: usize = 4;
 
 impl<T: Clone> Run<'_, T> {
-    /// What a failure says of a whole batch at `tool`. A status is an answer to one request, and a batch may have made others
-    /// before it: that nothing was done is proven by what was never sent, or said by whoever knows. A 413 speaks of the whole.
+    /// What a failure says of a whole batch at `tool`. A status is an answer to one request, and a
+    /// batch may have made others before it: that nothing was done is proven by what was never
+    /// sent, or said by whoever knows. A 413 speaks of the whole.
     pub(crate) fn of_whole(
         &self,
         tool: &Tool,
@@ -40,22 +43,27 @@ impl<T: Clone> Run<'_, T> {
         signals: &FailureSignals,
     ) -> Failure {
         let mut failure = self.classifier().classify(signals);
-        let is_whole = tool.policy.kind == Some(Kind::Batch) && matches!(part, AttemptRole::Call | AttemptRole::Other);
+        let is_whole = tool.policy.kind == Some(Kind::Batch)
+            && matches!(part, AttemptRole::Call | AttemptRole::Other);
         if !is_whole || split::is_single(arguments, argument_of(&tool.policy)) {
             return failure;
         }
         failure.too_large = failure.status == Some(413) || says_too_many_items(&signals.message);
-        let is_status = failure.status.is_some_and(|status| status != 413) && failure.cause != Cause::SessionLost;
+        let is_status = failure.status.is_some_and(|status| status != 413)
+            && failure.cause != Cause::SessionLost;
         if is_status && failure.sent == Sent::Never && signals.sent != Sent::Never {
             failure.sent = Sent::Maybe;
         }
         failure
     }
 
-    /// Whether what became of the whole batch will be followed by its first item at once, so that this can speak for both.
+    /// Whether what became of the whole batch will be followed by its first item at once, so that
+    /// this can speak for both.
     fn goes_on_by_items(&self, missed: &AttemptFailed<T>) -> bool {
         let (failure, words) = &**missed;
-        let Some(Fallback::OneByOne(argument)) = self.tool.policy.fallback.first() else { return false };
+        let Some(Fallback::OneByOne(argument)) = self.tool.policy.fallback.first() else {
+            return false;
+        };
         words.is_none()
             && self.call.written.is_none()
             && failure.asked_pause().is_none()
@@ -63,7 +71,8 @@ impl<T: Clone> Run<'_, T> {
             && split::one_by_one(&self.call.arguments, argument.as_deref()).is_some()
     }
 
-    /// Whether a breaker is spared what became of the whole batch, because its first item follows. Noted, for if it does not.
+    /// Whether a breaker is spared what became of the whole batch, because its first item follows.
+    /// Noted, for if it does not.
     pub(crate) fn spares(&self, missed: &AttemptFailed<T>) -> bool {
         let is_spared = self.goes_on_by_items(missed);
         if is_spared {
@@ -79,7 +88,8 @@ impl<T: Clone> Run<'_, T> {
         }
     }
 
-    /// The batch's failure counts after all, unless an item has spoken for it: there was no time for one, or no budget.
+    /// The batch's failure counts after all, unless an item has spoken for it: there was no time
+    /// for one, or no budget.
     pub(crate) fn blame_spared(&self) {
         let spared = std::mem::take(&mut *self.spared());
         for incident in spared {
@@ -101,7 +111,8 @@ impl<T: Clone> Run<'_, T> {
     where
         F: Future<Output = Result<T, FailureSignals>>,
     {
-        let items = split::one_by_one(&self.call.arguments, argument).ok_or(SkippedFallback::Unavailable)?;
+        let items = split::one_by_one(&self.call.arguments, argument)
+            .ok_or(SkippedFallback::Unavailable)?;
         let of = items.len();
         let is_throttled = failure.cause == Cause::RateLimited;
         self.let_it_rest(failure).await?;
@@ -113,15 +124,25 @@ impl<T: Clone> Run<'_, T> {
             results.push(self.item(first, AttemptRole::FirstItem, going, send).await);
         }
         let at_a_time = if is_throttled { 1 } else { AT_A_TIME };
-        let rest = stream::iter(items).map(|item| self.item(item, AttemptRole::Again, going, send)).buffered(at_a_time);
+        let rest = stream::iter(items)
+            .map(|item| self.item(item, AttemptRole::Again, going, send))
+            .buffered(at_a_time);
         results.extend(rest.collect::<Vec<_>>().await);
         let done = results.iter().filter(|item| item.result.is_ok()).count();
-        let worst =
-            results.iter().min_by_key(|item| !item.may_have_executed).and_then(|item| item.result.as_ref().err());
+        let worst = results
+            .iter()
+            .min_by_key(|item| !item.may_have_executed)
+            .and_then(|item| item.result.as_ref().err());
         match worst {
             Some(failed) if done == 0 => Err(SkippedFallback::Failed(failed.clone())),
             _ => {
-                let note = texts::one_by_one(self.pipeline.style, self.tool.policy.kind, done, of, failure);
+                let note = texts::one_by_one(
+                    self.pipeline.style,
+                    self.tool.policy.kind,
+                    done,
+                    of,
+                    failure,
+                );
                 Ok(served("split_batch", note, FallbackBody::Items(results)))
             }
         }
@@ -153,18 +174,23 @@ impl<T: Clone> Run<'_, T> {
         if failure.is_some_and(is_trouble) {
             purse.pay();
         }
-        let ends_it =
-            |failure: &&Failure| is_refused(failure) || (part == AttemptRole::FirstItem && is_trouble(failure));
+        let ends_it = |failure: &&Failure| {
+            is_refused(failure) || (part == AttemptRole::FirstItem && is_trouble(failure))
+        };
         if let Some(failure) = failure.filter(ends_it) {
-            let words = format!("not sent, because an item before it failed: {}", one_line(&failure.message));
+            let words = format!(
+                "not sent, because an item before it failed: {}",
+                one_line(&failure.message)
+            );
             let _first = stopped.set(Failure::local(failure.cause, failure.retry_after, words));
         }
-        let may_have_executed = failure.is_some_and(|failure| failure.may_have_executed(self.tool.policy.effect));
+        let may_have_executed =
+            failure.is_some_and(|failure| failure.may_have_executed(self.tool.policy.effect));
         BatchItem { input, result, may_have_executed }
     }
 
-    /// Waits as long as a server that is at its limit asks for, or else as before a retry. A pause that leaves no time for
-    /// an item is not begun.
+    /// Waits as long as a server that is at its limit asks for, or else as before a retry. A pause
+    /// that leaves no time for an item is not begun.
     async fn let_it_rest(&self, failure: &Failure) -> Result<(), SkippedFallback> {
         let (policy, env) = (&self.tool.policy.retry, self.env());
         let asked = failure.asked_pause().unwrap_or_default();

@@ -1,9 +1,11 @@
-//! Decides what a caller gets when the tool failed: the first fallback that can answer, labelled as one.
+//! Decides what a caller gets when the tool failed: the first fallback that can answer, labelled as
+//! one.
 //!
-//! Nothing is tried after a caller's fault or a denial, nor after a write that may have been executed: that
-//! would hide the one thing the caller has to know, or do it twice. Fallbacks that ask a server pay from its retry budget, and so
-//! do steps of the caller's own, wherever they lead: one budget holds for the whole chain.
-//! The time that is left is split evenly among those to come, so that one that hangs takes no other's share.
+//! Nothing is tried after a caller's fault or a denial, nor after a write that may have been
+//! executed: that would hide the one thing the caller has to know, or do it twice. Fallbacks that
+//! ask a server pay from its retry budget, and so do steps of the caller's own, wherever they lead:
+//! one budget holds for the whole chain. The time that is left is split evenly among those to come,
+//! so that one that hangs takes no other's share.
 
 pub(crate) mod chain;
 mod items;
@@ -54,7 +56,8 @@ impl From<Failure> for SkippedFallback {
 }
 
 impl<T: Clone> Pipeline<T> {
-    /// Whether the call would be answered with a copy if it failed now: then waiting long for a live answer is not worth it.
+    /// Whether the call would be answered with a copy if it failed now: then waiting long for a
+    /// live answer is not worth it.
     pub fn has_copy(&self, tool: &Tool, call: &Call) -> bool {
         self.is_rescued(tool, || self.keys.of_copy(self.keys.of(tool, call), call))
     }
@@ -69,8 +72,8 @@ impl<T: Clone> Pipeline<T> {
 }
 
 impl<T: Clone> Run<'_, T> {
-    /// Walks the tool's fallbacks, then the caller's own steps, until one answers. Else the tool's own words are the answer, if
-    /// it said any.
+    /// Walks the tool's fallbacks, then the caller's own steps, until one answers. Else the tool's
+    /// own words are the answer, if it said any.
     pub(crate) async fn recover<F>(
         &self,
         failure: Failure,
@@ -88,7 +91,8 @@ impl<T: Clone> Run<'_, T> {
             return self.end_with(failure, own_words);
         }
         for (index, fallback) in self.tool.policy.fallback.iter().enumerate() {
-            let later = self.tool.policy.fallback[index + 1..].iter().filter(|later| later.asks()).count();
+            let later =
+                self.tool.policy.fallback[index + 1..].iter().filter(|later| later.asks()).count();
             self.begin_share(1 + later + own_steps.len());
             // A server that has answered a write knows best what became of it.
             let is_answered = matches!(fallback, Fallback::Queue) && own_words.is_some();
@@ -99,8 +103,12 @@ impl<T: Clone> Run<'_, T> {
             self.blame_spared();
             match answered {
                 Ok(served) => return self.serve(served),
-                Err(SkippedFallback::Unavailable) => warnings.push(skipping(&self.step_name(fallback.name()))),
-                Err(SkippedFallback::NoTime) => warnings.push(not_tried(&self.step_name(fallback.name()))),
+                Err(SkippedFallback::Unavailable) => {
+                    warnings.push(skipping(&self.step_name(fallback.name())))
+                }
+                Err(SkippedFallback::NoTime) => {
+                    warnings.push(not_tried(&self.step_name(fallback.name())))
+                }
                 Err(SkippedFallback::Failed(next)) => {
                     warnings.push(warning(&self.step_name(fallback.name()), &next));
                     if self.must_be_told(&next) {
@@ -136,7 +144,8 @@ impl<T: Clone> Run<'_, T> {
         }
     }
 
-    /// Whether a failure ends the search: no other step can mend it, or none may hide it or do it again.
+    /// Whether a failure ends the search: no other step can mend it, or none may hide it or do it
+    /// again.
     pub(crate) fn must_be_told(&self, failure: &Failure) -> bool {
         self.must_not_act_again() || !(failure.too_large || failure.cause.allows_fallback())
     }
@@ -162,8 +171,12 @@ impl<T: Clone> Run<'_, T> {
     {
         let (name, style, kind) = (fallback.name(), self.pipeline.style, self.tool.policy.kind);
         let hides_its_fate = matches!(fallback, Fallback::Text(_) | Fallback::Alternate { .. });
-        let asks_again = matches!(fallback, Fallback::Simplify(_) | Fallback::PreviousPage(_) | Fallback::OneByOne(_));
-        let writes_anew = asks_again || matches!(fallback, Fallback::Alternate { .. } | Fallback::Queue);
+        let asks_again = matches!(
+            fallback,
+            Fallback::Simplify(_) | Fallback::PreviousPage(_) | Fallback::OneByOne(_)
+        );
+        let writes_anew =
+            asks_again || matches!(fallback, Fallback::Alternate { .. } | Fallback::Queue);
         let is_kept_whole = *fallback != Fallback::Queue || self.call.context.is_none();
         if (writes_anew && self.call.written.is_some()) || !is_kept_whole {
             return Err(SkippedFallback::Unavailable);
@@ -173,11 +186,13 @@ impl<T: Clone> Run<'_, T> {
         {
             return Ok(copy);
         }
-        // A server that named a pause is not asked before it is over; the items of a batch can wait for that.
+        // A server that named a pause is not asked before it is over; the items of a batch can wait
+        // for that.
         let can_wait = matches!(fallback, Fallback::OneByOne(_)) && failure.asked_pause().is_some();
         let must_wait = failure.retry_after.is_some() && !can_wait;
         // Whoever cancelled a write that was not sent does not want it done later either.
-        let is_over = (fallback.asks() && self.is_last()) || (*fallback == Fallback::Queue && self.was_cancelled());
+        let is_over = (fallback.asks() && self.is_last())
+            || (*fallback == Fallback::Queue && self.was_cancelled());
         if (hides_its_fate && self.may_have_acted()) || (asks_again && must_wait) || is_over {
             return Err(SkippedFallback::Unavailable);
         }
@@ -193,20 +208,38 @@ impl<T: Clone> Run<'_, T> {
                 let arguments = page::previous_page(&self.call.arguments, argument.as_deref())
                     .ok_or(SkippedFallback::Unavailable)?;
                 let value = self.ask(self.tool, AttemptRole::Again, arguments, send).await?;
-                Ok(served(name, texts::previous_page(style, kind, None, failure), FallbackBody::Value(value)))
+                Ok(served(
+                    name,
+                    texts::previous_page(style, kind, None, failure),
+                    FallbackBody::Value(value),
+                ))
             }
             Fallback::Alternate { server, tool, map } => {
                 let is_elsewhere = **server != *self.tool.server.name;
                 // A pattern that names a tool for many may fit that tool too.
                 let is_other = is_elsewhere || **tool != *self.tool.name;
-                let other =
-                    self.pipeline.find(server, tool).filter(|_| is_other).ok_or(SkippedFallback::Unavailable)?;
-                let value = self.ask(&other, AttemptRole::Other, mapped(&self.call.arguments, map), send).await?;
-                let other =
-                    if is_elsewhere { format!("{tool} of {server}") } else { format!("{}{tool}", self.call.prefix) };
-                Ok(served(name, texts::alternate(&other, &self.shown_name(), failure), FallbackBody::Value(value)))
+                let other = self
+                    .pipeline
+                    .find(server, tool)
+                    .filter(|_| is_other)
+                    .ok_or(SkippedFallback::Unavailable)?;
+                let value = self
+                    .ask(&other, AttemptRole::Other, mapped(&self.call.arguments, map), send)
+                    .await?;
+                let other = if is_elsewhere {
+                    format!("{tool} of {server}")
+                } else {
+                    format!("{}{tool}", self.call.prefix)
+                };
+                Ok(served(
+                    name,
+                    texts::alternate(&other, &self.shown_name(), failure),
+                    FallbackBody::Value(value),
+                ))
             }
-            Fallback::OneByOne(argument) => self.one_by_one(argument.as_deref(), failure, send).await,
+            Fallback::OneByOne(argument) => {
+                self.one_by_one(argument.as_deref(), failure, send).await
+            }
         }
     }
 
@@ -227,7 +260,12 @@ impl<T: Clone> Run<'_, T> {
             }
             match self.ask(self.tool, AttemptRole::Again, arguments, send).await {
                 Ok(value) => {
-                    let note = texts::simplified(self.pipeline.style, self.tool.policy.kind, &query, failure);
+                    let note = texts::simplified(
+                        self.pipeline.style,
+                        self.tool.policy.kind,
+                        &query,
+                        failure,
+                    );
                     return Ok(served("simplify", note, FallbackBody::Value(value)));
                 }
                 // What ends the search for an answer ends this one too.
@@ -239,28 +277,62 @@ impl<T: Clone> Run<'_, T> {
     }
 
     fn cached(&self, failure: &Failure) -> Result<FallbackAnswer<T>, SkippedFallback> {
-        let stale = self.pipeline.stale_copy(self.tool, self.copy_key()).ok_or(SkippedFallback::Unavailable)?;
-        let note = texts::cached(self.pipeline.style, self.tool.policy.kind, stale.age, stale.before_a_write, failure);
-        Ok(FallbackAnswer { age: Some(stale.age), ..served("cached", note, FallbackBody::Value(stale.value)) })
+        let stale = self
+            .pipeline
+            .stale_copy(self.tool, self.copy_key())
+            .ok_or(SkippedFallback::Unavailable)?;
+        let note = texts::cached(
+            self.pipeline.style,
+            self.tool.policy.kind,
+            stale.age,
+            stale.before_a_write,
+            failure,
+        );
+        Ok(FallbackAnswer {
+            age: Some(stale.age),
+            ..served("cached", note, FallbackBody::Value(stale.value))
+        })
     }
 
-    /// The page before, as this caller saw it last: the server that failed need not be asked for it.
-    fn copy_of_previous_page(&self, argument: Option<&str>, failure: &Failure) -> Option<FallbackAnswer<T>> {
+    /// The page before, as this caller saw it last: the server that failed need not be asked for
+    /// it.
+    fn copy_of_previous_page(
+        &self,
+        argument: Option<&str>,
+        failure: &Failure,
+    ) -> Option<FallbackAnswer<T>> {
         let arguments = Arc::new(page::previous_page(&self.call.arguments, argument)?);
         let keys = &self.pipeline.keys;
-        let key = keys.of_copy(keys.of(self.tool, &Call { arguments, ..self.call.clone() }), self.call);
+        let key =
+            keys.of_copy(keys.of(self.tool, &Call { arguments, ..self.call.clone() }), self.call);
         let stale = self.pipeline.stale_copy(self.tool, key)?;
-        let note = texts::previous_page(self.pipeline.style, self.tool.policy.kind, Some(stale.age), failure);
-        Some(FallbackAnswer { age: Some(stale.age), ..served("previous_page", note, FallbackBody::Value(stale.value)) })
+        let note = texts::previous_page(
+            self.pipeline.style,
+            self.tool.policy.kind,
+            Some(stale.age),
+            failure,
+        );
+        Some(FallbackAnswer {
+            age: Some(stale.age),
+            ..served("previous_page", note, FallbackBody::Value(stale.value))
+        })
     }
 
-    /// A copy for a client that waits for an identical call, and may give up before that is answered.
+    /// A copy for a client that waits for an identical call, and may give up before that is
+    /// answered.
     pub(crate) fn copy_meanwhile(&self) -> Option<Outcome<T>> {
         let stale = self.pipeline.stale_copy(self.tool, self.copy_key())?;
         let is_allowed = self.tool.policy.fallback.contains(&Fallback::Cached);
-        let note = texts::cached_meanwhile(self.pipeline.style, self.tool.policy.kind, stale.age, stale.before_a_write);
-        let served =
-            FallbackAnswer { age: Some(stale.age), ..served("cached", note, FallbackBody::Value(stale.value)) };
+        let note = texts::cached_meanwhile(
+            self.pipeline.style,
+            self.tool.policy.kind,
+            stale.age,
+            stale.before_a_write,
+        );
+        let served = FallbackAnswer {
+            age: Some(stale.age),
+            ..served("cached", note, FallbackBody::Value(stale.value))
+        };
         is_allowed.then(|| self.serve(served))
     }
 
@@ -281,7 +353,11 @@ impl<T: Clone> Run<'_, T> {
             Ok(Ok(id)) => id,
             Ok(Err(error @ NotQueued::Refused(_))) => {
                 if is_noted {
-                    self.pipeline.gatekeeper.ledger.uncertain.forget(self.ledger_key(), self.who().1);
+                    self.pipeline
+                        .gatekeeper
+                        .ledger
+                        .uncertain
+                        .forget(self.ledger_key(), self.who().1);
                 }
                 return Err(Failure::local(Cause::Overloaded, None, error.to_string()).into());
             }
@@ -293,7 +369,8 @@ impl<T: Clone> Run<'_, T> {
                 return Err(self.lost_in_queue(Cause::Timeout, words).into());
             }
         };
-        let is_held = !self.tool.policy.effect.is_replayable() && self.tool.policy.uncertain_write_hold.is_some();
+        let is_held = !self.tool.policy.effect.is_replayable()
+            && self.tool.policy.uncertain_write_hold.is_some();
         let note = texts::queued(self.pipeline.style, &self.shown_name(), &id, is_held, failure);
         Ok(FallbackAnswer { id: Some(id), ..served("queue", note, FallbackBody::Nothing) })
     }
@@ -305,8 +382,9 @@ impl<T: Clone> Run<'_, T> {
         failure
     }
 
-    /// One attempt of a fallback, paid from the budget of the server it goes to: for good if it fails, and in any case if it is load
-    /// for the server that failed. What was refused here costs nothing.
+    /// One attempt of a fallback, paid from the budget of the server it goes to: for good if it
+    /// fails, and in any case if it is load for the server that failed. What was refused here costs
+    /// nothing.
     async fn ask<F>(
         &self,
         tool: &Tool,
@@ -338,7 +416,8 @@ impl<T: Clone> Run<'_, T> {
     where
         F: Future<Output = Result<T, FailureSignals>>,
     {
-        let value = self.once(tool, &Arc::new(arguments), part, send).await.map_err(|missed| missed.0)?;
+        let value =
+            self.once(tool, &Arc::new(arguments), part, send).await.map_err(|missed| missed.0)?;
         match self.error_text(&value) {
             None => Ok(value),
             Some(words) => Err(self.tool_error(tool.policy.effect, words)),
@@ -349,12 +428,17 @@ impl<T: Clone> Run<'_, T> {
     fn tool_error(&self, effect: Effect, words: String) -> Failure {
         let (sent, disposition) = (Sent::Yes, Disposition::Permanent);
         let words = without_credentials(&words);
-        let failure = Failure { sent, disposition, ..Failure::local(Cause::Misbehaved, None, words) };
+        let failure =
+            Failure { sent, disposition, ..Failure::local(Cause::Misbehaved, None, words) };
         self.remember(self.attempts(), effect, &failure);
         failure
     }
 
-    async fn own_step(&self, step: &Step<T>, failure: &Failure) -> Result<FallbackAnswer<T>, SkippedFallback> {
+    async fn own_step(
+        &self,
+        step: &Step<T>,
+        failure: &Failure,
+    ) -> Result<FallbackAnswer<T>, SkippedFallback> {
         let hides_its_fate = self.may_have_acted();
         if hides_its_fate || self.is_last() || !step.is_available() {
             return Err(SkippedFallback::Unavailable);
@@ -362,11 +446,16 @@ impl<T: Clone> Run<'_, T> {
         if self.remaining().is_zero() {
             return Err(SkippedFallback::NoTime);
         }
-        // One budget for the whole chain: a step that works costs nothing, and those that fail are no more than it bears.
+        // One budget for the whole chain: a step that works costs nothing, and those that fail are
+        // no more than it bears.
         let token = self.tool.server.budget.withdraw().ok_or_else(budget_is_spent)?;
         let value = self.execute(step).await.inspect_err(|_| token.spend())?;
         let short = step.name.strip_prefix(&format!("{}-", self.tool.name)).unwrap_or(&step.name);
-        Ok(served(short, texts::alternate(&step.name, &self.tool.name, failure), FallbackBody::Value(value)))
+        Ok(served(
+            short,
+            texts::alternate(&step.name, &self.tool.name, failure),
+            FallbackBody::Value(value),
+        ))
     }
 
     async fn execute(&self, step: &Step<T>) -> Result<T, Failure> {
@@ -415,13 +504,15 @@ fn served<T>(by: &str, note: String, body: FallbackBody<T>) -> FallbackAnswer<T>
 }
 
 impl Policy {
-    /// Into how many shares a call's time is split: one for the tool, and one for each way that leads elsewhere. A write that was
-    /// cut off has to be told and not replaced, so it gets all the time there is.
+    /// Into how many shares a call's time is split: one for the tool, and one for each way that
+    /// leads elsewhere. A write that was cut off has to be told and not replaced, so it gets all
+    /// the time there is.
     pub(crate) fn ways(&self, own_steps: usize) -> u32 {
         if !self.effect.is_replayable() {
             return 1;
         }
-        let others = self.fallback.iter().filter(|step| matches!(step, Fallback::Alternate { .. })).count();
+        let others =
+            self.fallback.iter().filter(|step| matches!(step, Fallback::Alternate { .. })).count();
         u32::try_from(1 + others + own_steps).unwrap_or(u32::MAX)
     }
 }
@@ -431,11 +522,15 @@ impl Fallback {
     fn asks(&self) -> bool {
         matches!(
             self,
-            Fallback::Simplify(_) | Fallback::PreviousPage(_) | Fallback::OneByOne(_) | Fallback::Alternate { .. }
+            Fallback::Simplify(_)
+                | Fallback::PreviousPage(_)
+                | Fallback::OneByOne(_)
+                | Fallback::Alternate { .. }
         )
     }
 
-    /// Whether it could help after such a failure: only fewer items at a time mend a batch that is too large.
+    /// Whether it could help after such a failure: only fewer items at a time mend a batch that is
+    /// too large.
     fn mends(&self, failure: &Failure) -> bool {
         !failure.too_large || matches!(self, Fallback::OneByOne(_))
     }
@@ -459,11 +554,18 @@ fn mapped(arguments: &Value, map: &BTreeMap<String, String>) -> Value {
     if map.is_empty() {
         return arguments.clone();
     }
-    map.iter().filter_map(|(theirs, ours)| Some((theirs.clone(), arguments.get(ours)?.clone()))).collect()
+    map.iter()
+        .filter_map(|(theirs, ours)| Some((theirs.clone(), arguments.get(ours)?.clone())))
+        .collect()
 }
 
 /// The argument to work on: the given one, else the first of `names` that holds such a value.
-fn argument(arguments: &Value, given: Option<&str>, names: &[&str], fits: impl Fn(&Value) -> bool) -> Option<String> {
+fn argument(
+    arguments: &Value,
+    given: Option<&str>,
+    names: &[&str],
+    fits: impl Fn(&Value) -> bool,
+) -> Option<String> {
     let holds = |name: &&str| arguments.get(name).is_some_and(&fits);
     match given {
         Some(name) => Some(name).filter(holds),

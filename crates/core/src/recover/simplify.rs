@@ -5,13 +5,23 @@ use serde_json::Value;
 use super::argument;
 
 /// Argument names that usually hold the query.
-const NAMES: &[&str] =
-    &["query", "q", "search", "search_query", "searchQuery", "term", "terms", "keywords", "text", "pattern"];
+const NAMES: &[&str] = &[
+    "query",
+    "q",
+    "search",
+    "search_query",
+    "searchQuery",
+    "term",
+    "terms",
+    "keywords",
+    "text",
+    "pattern",
+];
 /// How many simpler queries are tried at most.
 const MOST: usize = 3;
 
-/// The arguments with simpler and simpler queries: without quotes, operators and field filters first, then with fewer
-/// terms. Empty if there is no query, or nothing to take away.
+/// The arguments with simpler and simpler queries: without quotes, operators and field filters
+/// first, then with fewer terms. Empty if there is no query, or nothing to take away.
 pub fn simplified(arguments: &Value, name: Option<&str>) -> Vec<(String, Value)> {
     let Some(name) = argument(arguments, name, NAMES, Value::is_string) else { return Vec::new() };
     let Some(query) = arguments[&name].as_str() else { return Vec::new() };
@@ -36,7 +46,12 @@ fn simpler_queries(query: &str) -> Vec<String> {
         .collect();
     let terms: Vec<&str> = words.iter().copied().filter(|word| !is_filter(word)).collect();
     let half = terms.len().div_ceil(2);
-    let candidates = [words.join(" "), terms.join(" "), terms[..half].join(" "), terms[..terms.len().min(1)].join(" ")];
+    let candidates = [
+        words.join(" "),
+        terms.join(" "),
+        terms[..half].join(" "),
+        terms[..terms.len().min(1)].join(" "),
+    ];
 
     let mut simpler: Vec<String> = Vec::new();
     for candidate in candidates {
@@ -52,7 +67,9 @@ fn simpler_queries(query: &str) -> Vec<String> {
 /// `is:open`, `label:bug`; not `http://…` and not `12:30`.
 fn is_filter(word: &str) -> bool {
     word.split_once(':').is_some_and(|(field, value)| {
-        !field.is_empty() && field.chars().all(|c| c.is_ascii_alphabetic() || c == '_') && !value.starts_with("//")
+        !field.is_empty()
+            && field.chars().all(|c| c.is_ascii_alphabetic() || c == '_')
+            && !value.starts_with("//")
     })
 }
 
@@ -62,14 +79,21 @@ mod tests {
     use serde_json::json;
 
     fn queries(query: &str) -> Vec<String> {
-        simplified(&json!({"query": query, "limit": 5}), None).into_iter().map(|(query, _)| query).collect()
+        simplified(&json!({"query": query, "limit": 5}), None)
+            .into_iter()
+            .map(|(query, _)| query)
+            .collect()
     }
 
     #[test]
     fn queries_lose_operators_then_filters_then_terms() {
         assert_eq!(
             queries(r#""memory leak" AND is:open +gateway -windows (stdio OR http)"#),
-            ["memory leak is:open gateway stdio http", "memory leak gateway stdio http", "memory leak gateway"]
+            [
+                "memory leak is:open gateway stdio http",
+                "memory leak gateway stdio http",
+                "memory leak gateway"
+            ]
         );
         assert_eq!(queries("one two three"), ["one two", "one"]);
     }

@@ -5,12 +5,15 @@ use serde_json::{Value, json};
 use super::argument;
 
 /// Endings of argument names that usually hold the items of a batch.
-const ENDINGS: &[&str] =
-    &["ids", "numbers", "items", "keys", "urls", "paths", "files", "records", "entries", "names", "queries"];
+const ENDINGS: &[&str] = &[
+    "ids", "numbers", "items", "keys", "urls", "paths", "files", "records", "entries", "names",
+    "queries",
+];
 /// Larger batches are not taken apart.
 const MOST: usize = 100;
 
-/// The batch item by item, each as arguments with a list of one. `None` if nothing can be taken apart.
+/// The batch item by item, each as arguments with a list of one. `None` if nothing can be taken
+/// apart.
 pub fn one_by_one(arguments: &Value, name: Option<&str>) -> Option<Vec<(Value, Value)>> {
     let name = match name {
         Some(name) => argument(arguments, Some(name), &[], Value::is_array)?,
@@ -33,10 +36,16 @@ pub(crate) fn is_single(arguments: &Value, name: Option<&str>) -> bool {
 
 /// The only list, or the only one whose name says that it holds items.
 fn items_argument(arguments: &Value) -> Option<String> {
-    let lists: Vec<&String> =
-        arguments.as_object()?.iter().filter(|(_, value)| value.is_array()).map(|(name, _)| name).collect();
-    let telling: Vec<&&String> =
-        lists.iter().filter(|name| ENDINGS.iter().any(|ending| name.to_lowercase().ends_with(ending))).collect();
+    let lists: Vec<&String> = arguments
+        .as_object()?
+        .iter()
+        .filter(|(_, value)| value.is_array())
+        .map(|(name, _)| name)
+        .collect();
+    let telling: Vec<&&String> = lists
+        .iter()
+        .filter(|name| ENDINGS.iter().any(|ending| name.to_lowercase().ends_with(ending)))
+        .collect();
     match (lists.as_slice(), telling.as_slice()) {
         ([only], _) => Some((*only).clone()),
         (_, [only]) => Some((**only).clone()),
@@ -50,7 +59,11 @@ mod tests {
 
     #[test]
     fn a_batch_falls_into_lists_of_one() {
-        let split = one_by_one(&json!({"issue_numbers": [4, 5], "labels": ["bug", "ui"], "repo": "r"}), None).unwrap();
+        let split = one_by_one(
+            &json!({"issue_numbers": [4, 5], "labels": ["bug", "ui"], "repo": "r"}),
+            None,
+        )
+        .unwrap();
 
         assert_eq!(
             split,

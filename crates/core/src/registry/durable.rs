@@ -1,4 +1,5 @@
-//! Decides what a store for waiting writes must do. The real, crash-safe one comes with the gateway.
+//! Decides what a store for waiting writes must do. The real, crash-safe one comes with the
+//! gateway.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -27,7 +28,11 @@ pub struct QueuedWrite {
 impl QueuedWrite {
     /// Whether it is the very same call of the same caller.
     pub fn is_same_call(&self, other: &Self) -> bool {
-        let names = [(&self.server, &other.server), (&self.tool, &other.tool), (&self.caller, &other.caller)];
+        let names = [
+            (&self.server, &other.server),
+            (&self.tool, &other.tool),
+            (&self.caller, &other.caller),
+        ];
         names.iter().all(|(one, other)| one == other) && self.arguments == other.arguments
     }
 }
@@ -72,8 +77,8 @@ pub type Promise<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Keeps writes until their server is back.
 ///
-/// The promise: once `enqueue` has given an id, the item is there after any crash. Items of one server
-/// leave in the order in which they came.
+/// The promise: once `enqueue` has given an id, the item is there after any crash. Items of one
+/// server leave in the order in which they came.
 pub trait DurableQueue: Send + Sync {
     /// Keeps an item and gives its id.
     fn enqueue(&self, item: QueuedWrite) -> Promise<'_, Result<String, NotQueued>>;
@@ -81,16 +86,20 @@ pub trait DurableQueue: Send + Sync {
     /// The oldest waiting item of a server.
     fn next<'a>(&'a self, server: &'a str) -> Promise<'a, Option<(String, QueuedWrite)>>;
 
-    /// What became of the same call, so that it is not made beside it, nor again by whoever does not know that it was made. The
-    /// newest, unless another one still waits. A store that keeps no account of that says `None`: then only a look or time keeps
-    /// the two apart. One that should know and cannot say it now fails, and the call is not sent.
-    fn find<'a>(&'a self, item: &'a QueuedWrite) -> Promise<'a, Result<Option<EarlierWrite>, NotQueued>> {
+    /// What became of the same call, so that it is not made beside it, nor again by whoever does
+    /// not know that it was made. The newest, unless another one still waits. A store that keeps no
+    /// account of that says `None`: then only a look or time keeps the two apart. One that should
+    /// know and cannot say it now fails, and the call is not sent.
+    fn find<'a>(
+        &'a self,
+        item: &'a QueuedWrite,
+    ) -> Promise<'a, Result<Option<EarlierWrite>, NotQueued>> {
         let _unknown = item;
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Whether certainly nothing waits for this server or has left it lately, also nothing of an earlier process. Told at once, from
-    /// memory: if so, nobody [asks](Durable::find).
+    /// Whether certainly nothing waits for this server or has left it lately, also nothing of an
+    /// earlier process. Told at once, from memory: if so, nobody [asks](Durable::find).
     fn is_idle(&self, server: &str) -> bool {
         let _unknown = server;
         false

@@ -46,13 +46,20 @@ impl DurableQueue for MemoryQueue {
     }
 
     fn next<'a>(&'a self, server: &'a str) -> Promise<'a, Option<(String, QueuedWrite)>> {
-        Box::pin(async move { self.lock().waiting.iter().find(|(_, item)| item.server == server).cloned() })
+        Box::pin(async move {
+            self.lock().waiting.iter().find(|(_, item)| item.server == server).cloned()
+        })
     }
 
-    fn find<'a>(&'a self, item: &'a QueuedWrite) -> Promise<'a, Result<Option<EarlierWrite>, NotQueued>> {
+    fn find<'a>(
+        &'a self,
+        item: &'a QueuedWrite,
+    ) -> Promise<'a, Result<Option<EarlierWrite>, NotQueued>> {
         // Whoever takes an item out of this queue to send it is not known here.
         let found = |(id, waiting): &(String, QueuedWrite)| {
-            waiting.is_same_call(item).then(|| EarlierWrite { id: id.clone(), fate: WriteFate::Waits })
+            waiting
+                .is_same_call(item)
+                .then(|| EarlierWrite { id: id.clone(), fate: WriteFate::Waits })
         };
         Box::pin(async move { Ok(self.lock().waiting.iter().find_map(found)) })
     }
@@ -79,7 +86,13 @@ mod tests {
 
     fn item(server: &str, n: u32) -> QueuedWrite {
         let (tool, effect) = ("t".into(), Effect::Write);
-        QueuedWrite { server: server.into(), tool, arguments: json!(n), caller: String::new(), effect }
+        QueuedWrite {
+            server: server.into(),
+            tool,
+            arguments: json!(n),
+            caller: String::new(),
+            effect,
+        }
     }
 
     #[tokio::test]

@@ -1,4 +1,5 @@
-//! Decides what is remembered between calls: about servers, about tools, and about writes that wait.
+//! Decides what is remembered between calls: about servers, about tools, and about writes that
+//! wait.
 
 pub(crate) mod durable;
 mod memory;

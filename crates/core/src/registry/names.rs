@@ -1,7 +1,9 @@
-//! Decides which names are remembered where strangers may invent them: a bounded map in which what is at rest makes room.
+//! Decides which names are remembered where strangers may invent them: a bounded map in which what
+//! is at rest makes room.
 //!
-//! Of the few that are looked at for each new name, the least recently used that can go does. The next look begins where this one
-//! ended, so that all are looked at in turn and none costs more than a few.
+//! Of the few that are looked at for each new name, the least recently used that can go does. The
+//! next look begins where this one ended, so that all are looked at in turn and none costs more
+//! than a few.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, PoisonError};
@@ -9,7 +11,8 @@ use std::sync::{Arc, PoisonError};
 use super::atomic::{AtomicU64, Ordering};
 use super::sync::RwLock;
 
-/// The longest name that is learned, in bytes. MCP wants no tool to have one of more than 128 letters.
+/// The longest name that is learned, in bytes. MCP wants no tool to have one of more than 128
+/// letters.
 const LONGEST: usize = 256;
 /// How many are looked at for a new name.
 pub(super) const LOOKS: usize = 16;
@@ -23,7 +26,8 @@ pub(crate) struct NameRegistry<V> {
 
 #[derive(Debug)]
 struct KnownNames<V> {
-    /// Grows with each name that is learned. Who is used notes it, so it is written seldom and read often.
+    /// Grows with each name that is learned. Who is used notes it, so it is written seldom and read
+    /// often.
     age: u64,
     by_name: HashMap<Arc<str>, NamedEntry<V>>,
     /// Those that may be forgotten, the next to be looked at first.
@@ -67,8 +71,9 @@ impl<V> NameRegistry<V> {
         known.by_name.iter().map(|(name, entry)| (name.clone(), entry.value.clone())).collect()
     }
 
-    /// Learns a name, if it is not too long, and there is room or one that `lets_go` of its value makes some. `lets_go` must tell of what is in use, as
-    /// its count of owners shows, that it stays: nobody takes another while it is asked.
+    /// Learns a name, if it is not too long, and there is room or one that `lets_go` of its value
+    /// makes some. `lets_go` must tell of what is in use, as its count of owners shows, that it
+    /// stays: nobody takes another while it is asked.
     pub(crate) fn learn(
         &self,
         name: &str,
@@ -92,7 +97,11 @@ impl<V> NameRegistry<V> {
     }
 
     /// Keeps a name for good, whatever was known by it before.
-    pub(crate) fn keep<E>(&self, name: &str, make: impl FnOnce() -> Result<Arc<V>, E>) -> Result<(), E> {
+    pub(crate) fn keep<E>(
+        &self,
+        name: &str,
+        make: impl FnOnce() -> Result<Arc<V>, E>,
+    ) -> Result<(), E> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let value = make()?;
         known.learned.retain(|learned| **learned != *name);
@@ -111,8 +120,11 @@ impl<V> KnownNames<V> {
     fn make_room(&mut self, lets_go: impl Fn(&Arc<V>) -> bool) -> bool {
         let looks = LOOKS.min(self.learned.len());
         let mut looked_at: Vec<Arc<str>> = self.learned.drain(..looks).collect();
-        looked_at.sort_by_cached_key(|name| self.by_name.get(name).map(|entry| entry.used.load(Ordering::Relaxed)));
-        let goes = |name: &Arc<str>| self.by_name.get(name).is_none_or(|entry| lets_go(&entry.value));
+        looked_at.sort_by_cached_key(|name| {
+            self.by_name.get(name).map(|entry| entry.used.load(Ordering::Relaxed))
+        });
+        let goes =
+            |name: &Arc<str>| self.by_name.get(name).is_none_or(|entry| lets_go(&entry.value));
         let gone = looked_at.iter().position(goes).map(|place| looked_at.remove(place));
         self.learned.extend(looked_at);
         gone.map(|name| self.by_name.remove(&name)).is_some()

@@ -1,4 +1,5 @@
-//! Decides whether something shared is at rest: nobody else has it, and nothing is left in it that is worth keeping.
+//! Decides whether something shared is at rest: nobody else has it, and nothing is left in it that
+//! is worth keeping.
 
 use super::atomic::{Ordering, fence};
 use super::sync::Arc;

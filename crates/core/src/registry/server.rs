@@ -1,4 +1,5 @@
-//! Decides what is remembered about a server: its slots, its rate, its budget, its breakers, its writes.
+//! Decides what is remembered about a server: its slots, its rate, its budget, its breakers, its
+//! writes.
 
 use std::sync::Arc;
 
@@ -30,7 +31,10 @@ impl Server {
             slots: policy.slots.map(Bulkhead::new).transpose()?,
             rate: policy.rate.map(|rate| RateQueue::new(rate, &env.clock)).transpose()?,
             budget: RetryBudget::new(policy.budget, &env.clock)?,
-            connection: policy.connection.map(|breaker| Breaker::new(name.clone(), breaker, env)).transpose()?,
+            connection: policy
+                .connection
+                .map(|breaker| Breaker::new(name.clone(), breaker, env))
+                .transpose()?,
             hint: policy.hint,
             writes: WriteCount::default(),
             name,
@@ -62,7 +66,8 @@ impl Server {
         self.writes.count()
     }
 
-    /// Notes that it may have executed a write, also one that was made elsewhere: what was read before is no longer fresh.
+    /// Notes that it may have executed a write, also one that was made elsewhere: what was read
+    /// before is no longer fresh.
     pub fn count_write(&self) {
         self.writes.add();
     }

@@ -1,4 +1,5 @@
-//! Decides what is remembered about a tool: its policy, its breaker, its slots, how fast it usually is.
+//! Decides what is remembered about a tool: its policy, its breaker, its slots, how fast it usually
+//! is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,12 +34,27 @@ pub struct Tool {
 }
 
 impl Tool {
-    pub(crate) fn new(name: Arc<str>, server: Arc<Server>, policy: Policy, breaker: Option<Arc<Breaker>>) -> Self {
+    pub(crate) fn new(
+        name: Arc<str>,
+        server: Arc<Server>,
+        policy: Policy,
+        breaker: Option<Arc<Breaker>>,
+    ) -> Self {
         let names = Arc::new(ToolNames { server: server.name.clone(), tool: name.clone() });
         // A policy was checked before a tool is made of it.
         let slots = policy.slots.and_then(|slots| Bulkhead::new(slots).ok()).map(Arc::new);
         let (pause, silence) = (Arc::default(), Arc::default());
-        Self { name, names, server, policy, breaker, slots, pause, silence, latencies: Latencies::default() }
+        Self {
+            name,
+            names,
+            server,
+            policy,
+            breaker,
+            slots,
+            pause,
+            silence,
+            latencies: Latencies::default(),
+        }
     }
 
     /// Another tool with the same policy and the same breaker, which is not remembered.
@@ -51,17 +67,27 @@ impl Tool {
         self.variant(name.into(), policy)
     }
 
-    /// The same tool for calls that carry a key by which its server knows a repeat: those may be sent again.
+    /// The same tool for calls that carry a key by which its server knows a repeat: those may be
+    /// sent again.
     pub fn idempotent(&self) -> Self {
-        let effect = if self.policy.effect.is_replayable() { self.policy.effect } else { Effect::Idempotent };
+        let effect = if self.policy.effect.is_replayable() {
+            self.policy.effect
+        } else {
+            Effect::Idempotent
+        };
         self.variant(self.name.clone(), Policy { effect, ..self.policy.clone() })
     }
 
-    /// The same tool for a call that is made once, as `effect`, and that nothing stands in for: whoever makes it knows that it is no
-    /// slip, and repeats it himself.
+    /// The same tool for a call that is made once, as `effect`, and that nothing stands in for:
+    /// whoever makes it knows that it is no slip, and repeats it himself.
     pub fn once(&self, effect: Effect) -> Self {
-        let mut policy =
-            Policy { effect, fallback: Vec::new(), uncertain_write_hold: None, hedge: None, ..self.policy.clone() };
+        let mut policy = Policy {
+            effect,
+            fallback: Vec::new(),
+            uncertain_write_hold: None,
+            hedge: None,
+            ..self.policy.clone()
+        };
         policy.retry.attempts = 1;
         policy.loops.mode = LoopMode::Off;
         self.variant(self.name.clone(), policy)
@@ -72,9 +98,11 @@ impl Tool {
         Self::new(name, self.server.clone(), policy, self.breaker.clone()).sharing_with(self)
     }
 
-    /// The same tool, which keeps the pauses and the silence of another, and its slots if as many are wanted.
+    /// The same tool, which keeps the pauses and the silence of another, and its slots if as many
+    /// are wanted.
     pub(crate) fn sharing_with(self, other: &Self) -> Self {
-        let slots = if self.policy.slots == other.policy.slots { other.slots.clone() } else { self.slots };
+        let slots =
+            if self.policy.slots == other.policy.slots { other.slots.clone() } else { self.slots };
         Self { pause: other.pause.clone(), silence: other.silence.clone(), slots, ..self }
     }
 
@@ -103,7 +131,8 @@ impl Tool {
         self.breaker.as_deref()
     }
 
-    /// Whether nothing is remembered at `now` that a new tool would not know, and no variant of it is under way.
+    /// Whether nothing is remembered at `now` that a new tool would not know, and no variant of it
+    /// is under way.
     pub(crate) fn is_at_rest(&self, now: Moment) -> bool {
         let has_own_breaker = self.policy.scope == Scope::Tool;
         let is_idle = || !has_own_breaker || self.breaker().is_none_or(Breaker::is_idle);

@@ -1,7 +1,9 @@
-//! Decides what is worth telling about a call: the one enum from which logs, metrics, traces and screens derive.
+//! Decides what is worth telling about a call: the one enum from which logs, metrics, traces and
+//! screens derive.
 //!
-//! Listeners stand behind a bounded queue that drops its oldest events. A listener that panics or blocks
-//! misses events; it cannot slow, fail or stop a call. Without a listener an event is not even built.
+//! Listeners stand behind a bounded queue that drops its oldest events. A listener that panics or
+//! blocks misses events; it cannot slow, fail or stop a call. Without a listener an event is not
+//! even built.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -172,9 +174,15 @@ impl fmt::Display for Event {
                 )
             }
             Event::RetryScheduled { attempt, of, delay, error, .. } => {
-                write!(f, "[Retry] Attempt {attempt}/{of} failed. Retrying in {}ms. Error: {error}", millis(*delay))
+                write!(
+                    f,
+                    "[Retry] Attempt {attempt}/{of} failed. Retrying in {}ms. Error: {error}",
+                    millis(*delay)
+                )
             }
-            Event::BreakerChanged { name, from, to } => write!(f, "[CircuitBreaker] {name}: {from} → {to}"),
+            Event::BreakerChanged { name, from, to } => {
+                write!(f, "[CircuitBreaker] {name}: {from} → {to}")
+            }
             other => write!(f, "{}", serde_json::to_string(other).unwrap_or_default()),
         }
     }
@@ -190,7 +198,8 @@ pub struct Events(Arc<EventStream>);
 #[derive(Debug)]
 struct EventStream {
     sender: broadcast::Sender<Arc<Event>>,
-    /// Only what is rare: retries and changes of breakers. Whoever wants no more costs calls that work nothing.
+    /// Only what is rare: retries and changes of breakers. Whoever wants no more costs calls that
+    /// work nothing.
     rare: broadcast::Sender<Arc<Event>>,
     /// Of all events; those of what is rare are not counted.
     listeners: Listeners,
@@ -205,7 +214,11 @@ impl Events {
 
     /// Listens from now on.
     pub fn subscribe(&self) -> Listener {
-        Listener { _listening: self.0.listeners.join(), receiver: self.0.sender.subscribe(), missed: 0 }
+        Listener {
+            _listening: self.0.listeners.join(),
+            receiver: self.0.sender.subscribe(),
+            missed: 0,
+        }
     }
 
     /// Calls `listen` for every event, on a thread of its own that ends with the stream.

@@ -1,4 +1,5 @@
-//! Decides whether anybody listens: how many there are, in one atomic word that outlives the stream.
+//! Decides whether anybody listens: how many there are, in one atomic word that outlives the
+//! stream.
 
 use std::sync::Arc;
 

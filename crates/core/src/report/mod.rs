@@ -167,8 +167,8 @@ pub struct FailureReport {
     pub may_have_executed: bool,
     /// What is known about the failure itself.
     pub failure: Failure,
-    /// Whether the tool result is marked as an error. All are but one: a loop in the mode [`crate::LoopMode::Calls`] is a warning, as in
-    /// the seed.
+    /// Whether the tool result is marked as an error. All are but one: a loop in the mode
+    /// [`crate::LoopMode::Calls`] is a warning, as in the seed.
     pub is_error: bool,
     /// The same message in the seeds' words.
     pub classic: String,
@@ -194,7 +194,8 @@ impl FailureReport {
         if let Some(debug) = &self.debug {
             object["debug"] = self.details(debug);
             object["debug"]["causes"] = json!(debug.causes);
-            if let (Some(wait), Some(fields)) = (self.retry_after, object["debug"].as_object_mut()) {
+            if let (Some(wait), Some(fields)) = (self.retry_after, object["debug"].as_object_mut())
+            {
                 fields.insert("retryAfterMs".into(), millis(wait).into());
             }
         }

@@ -1,7 +1,8 @@
-//! Decides with which tool of a server to look what a write did: one that speaks of the same things, or else any that reads.
+//! Decides with which tool of a server to look what a write did: one that speaks of the same
+//! things, or else any that reads.
 //!
-//! Readers are kept by the words of their names, the best first, so that a failed write costs a few looks however many tools
-//! its server has.
+//! Readers are kept by the words of their names, the best first, so that a failed write costs a few
+//! looks however many tools its server has.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -23,7 +24,8 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    /// Notes a tool, if it reads. What has no kind is a method of the protocol, and no tool that a model can call.
+    /// Notes a tool, if it reads. What has no kind is a method of the protocol, and no tool that a
+    /// model can call.
     pub(crate) fn learn(&mut self, name: &Arc<str>, policy: &Policy) {
         let Some(rank) = rank(name, policy) else { return };
         // Its first word is what it does, not what it is about.
@@ -80,7 +82,10 @@ mod tests {
     }
 
     /// The same, found by looking at all of them.
-    fn found<'a>(readers: impl Iterator<Item = &'a Arc<str>>, write: &str) -> Option<(Arc<str>, bool)> {
+    fn found<'a>(
+        readers: impl Iterator<Item = &'a Arc<str>>,
+        write: &str,
+    ) -> Option<(Arc<str>, bool)> {
         let subject: Vec<String> = about(write).collect();
         let looked = readers.filter_map(|name| {
             let is_about = about(name).skip(1).any(|word| subject.contains(&word));
@@ -107,17 +112,25 @@ mod tests {
                 known.insert(name);
             }
             let write = format!("update_{}", pick(&things));
-            assert_eq!(readers.beside(&write), found(known.iter(), &write), "{write} beside {known:?}");
+            assert_eq!(
+                readers.beside(&write),
+                found(known.iter(), &write),
+                "{write} beside {known:?}"
+            );
         }
         known.iter().for_each(|name| readers.forget(name, &policy(name)));
-        assert!(readers.all.is_empty() && readers.about.is_empty(), "nothing is left of what is gone");
+        assert!(
+            readers.all.is_empty() && readers.about.is_empty(),
+            "nothing is left of what is gone"
+        );
     }
 
     #[test]
     fn a_name_of_very_many_words_takes_little_room() {
         let (mut readers, name) = (Readers::default(), Arc::<str>::from("get_word"));
         readers.learn(&name, &policy(&name));
-        let long: Arc<str> = (0..10_000).fold("get".to_owned(), |name, n| format!("{name}_w{n}")).into();
+        let long: Arc<str> =
+            (0..10_000).fold("get".to_owned(), |name, n| format!("{name}_w{n}")).into();
         readers.learn(&long, &policy(&long));
 
         assert_eq!(readers.about.len(), WORDS);

@@ -37,8 +37,8 @@ impl Default for Rendering {
 impl Answer<Value> {
     /// The answer as an MCP tool result; the values are results themselves.
     ///
-    /// The server's own result is passed on as it is. A fallback's gets its note as first text block. A
-    /// failure is a result with `isError`, never an empty one; see [`Report::is_error`].
+    /// The server's own result is passed on as it is. A fallback's gets its note as first text
+    /// block. A failure is a result with `isError`, never an empty one; see [`Report::is_error`].
     pub fn to_tool_result(&self, rendering: Rendering) -> Value {
         match &self.outcome {
             Outcome::Live(value) => value.clone(),
@@ -65,7 +65,9 @@ impl Answer<Value> {
     fn served(&self, served: &FallbackAnswer<Value>) -> Value {
         let mut result = match &served.body {
             FallbackBody::Value(value) if value.is_object() => value.clone(),
-            FallbackBody::Value(value) => json!({"content": [{"type": "text", "text": value.to_string()}]}),
+            FallbackBody::Value(value) => {
+                json!({"content": [{"type": "text", "text": value.to_string()}]})
+            }
             FallbackBody::Items(items) => items_result(items),
             FallbackBody::Nothing => json!({"content": []}),
         };
@@ -100,7 +102,11 @@ fn items_result(items: &[BatchItem<Value>]) -> Value {
             Ok(_) => format!("{}: ok", item.input),
             Err(failure) => {
                 let fate = if item.may_have_executed { "; it may have been executed" } else { "" };
-                format!("{}: failed ({}{fate})", item.input, super::sanitize::quote(&failure.message))
+                format!(
+                    "{}: failed ({}{fate})",
+                    item.input,
+                    super::sanitize::quote(&failure.message)
+                )
             }
         };
         content.push(json!({"type": "text", "text": line}));
@@ -115,11 +121,13 @@ impl FailureReport {
     pub fn to_tool_result(&self, rendering: Rendering) -> Value {
         let text = match rendering.format {
             Format::Text => self.text(rendering.style),
-            Format::Json => serde_json::to_string_pretty(&self.error_object(rendering.style)).unwrap_or_default(),
+            Format::Json => serde_json::to_string_pretty(&self.error_object(rendering.style))
+                .unwrap_or_default(),
         };
         let mut result = json!({
             "content": [{"type": "text", "text": text}],
-            // A result that is no error and lacks what its tool's schema promises would be thrown away unread.
+            // A result that is no error and lacks what its tool's schema promises would be thrown
+            // away unread.
             "isError": self.is_error || !rendering.structured,
             "_meta": {"seawall/failure": self.object()},
         });
@@ -138,7 +146,8 @@ impl FailureReport {
         }
     }
 
-    /// The failure as one object: `error`, `code`, `message`, `retryable`, `retryAfter`, and GitNexus's `suggestion` in its own style.
+    /// The failure as one object: `error`, `code`, `message`, `retryable`, `retryAfter`, and
+    /// GitNexus's `suggestion` in its own style.
     pub fn error_object(&self, style: TextStyle) -> Value {
         let mut object = Map::from_iter([
             ("error".to_owned(), true.into()),
@@ -180,15 +189,15 @@ impl FailureReport {
             ErrorCode::Timeout => Some(
                 "The operation took too long. Try again with a simpler query or check if the browser is responsive.",
             ),
-            ErrorCode::ConnectionLost => {
-                Some("Ensure GitNexus is running in your browser. The connection will be retried automatically.")
-            }
+            ErrorCode::ConnectionLost => Some(
+                "Ensure GitNexus is running in your browser. The connection will be retried automatically.",
+            ),
             ErrorCode::RetryExhausted => Some(
                 "Could not reconnect to GitNexus. Please restart the MCP server and ensure GitNexus is running in your browser.",
             ),
-            ErrorCode::InternalError => {
-                Some("This is an unexpected error. Please try again or report the issue if it persists.")
-            }
+            ErrorCode::InternalError => Some(
+                "This is an unexpected error. Please try again or report the issue if it persists.",
+            ),
             _ => None,
         }
     }

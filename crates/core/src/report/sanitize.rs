@@ -1,4 +1,5 @@
-//! Decides what may be shown of arguments and of other people's texts: no secrets, and not too much.
+//! Decides what may be shown of arguments and of other people's texts: no secrets, and not too
+//! much.
 
 use serde_json::Value;
 
@@ -14,8 +15,8 @@ const LONGEST_NAME: usize = 200;
 /// Deeper values are left out.
 const DEEPEST: usize = 32;
 
-/// The arguments of a call without secrets: values of telling keys are replaced, long texts cut, user
-/// names and passwords removed from URLs.
+/// The arguments of a call without secrets: values of telling keys are replaced, long texts cut,
+/// user names and passwords removed from URLs.
 pub fn sanitize(value: &Value) -> Value {
     sanitize_at(value, 0)
 }
@@ -31,7 +32,11 @@ fn sanitize_at(value: &Value, depth: usize) -> Value {
             .enumerate()
             .map(|(at, item)| {
                 let before = at.checked_sub(1).and_then(|before| items[before].as_str());
-                if before.is_some_and(is_option) { REDACTED.into() } else { sanitize_at(item, depth + 1) }
+                if before.is_some_and(is_option) {
+                    REDACTED.into()
+                } else {
+                    sanitize_at(item, depth + 1)
+                }
             })
             .collect(),
         Value::Object(members) => members
@@ -46,18 +51,20 @@ fn sanitize_at(value: &Value, depth: usize) -> Value {
     }
 }
 
-/// Whether a letter tells whoever shows it what to do, and is nothing to see itself: control characters, and those that
-/// turn the direction of a text, which make a line look like another one.
+/// Whether a letter tells whoever shows it what to do, and is nothing to see itself: control
+/// characters, and those that turn the direction of a text, which make a line look like another
+/// one.
 pub fn is_unseen(letter: char) -> bool {
-    let turns =
-        matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let turns = matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     letter.is_control() || turns
 }
 
 /// Somebody else's text as one short line: a server cannot add lines to what a model reads.
 pub(crate) fn one_line(text: &str) -> String {
-    let words: Vec<&str> =
-        text.split(|c: char| c.is_whitespace() || is_unseen(c)).filter(|word| !word.is_empty()).collect();
+    let words: Vec<&str> = text
+        .split(|c: char| c.is_whitespace() || is_unseen(c))
+        .filter(|word| !word.is_empty())
+        .collect();
     cut(&words.join(" "), LONGEST_QUOTE)
 }
 
@@ -114,8 +121,9 @@ pub(crate) fn beginning(text: &str, most: usize) -> &str {
     &text[..end.unwrap_or_default()]
 }
 
-/// The text without credentials: none in URLs, none behind a telling name, none behind a scheme. Of a long text, its
-/// beginning: whoever sends one decides how long it is, not how long we work on it.
+/// The text without credentials: none in URLs, none behind a telling name, none behind a scheme. Of
+/// a long text, its beginning: whoever sends one decides how long it is, not how long we work on
+/// it.
 pub(crate) fn without_credentials(text: &str) -> String {
     let mut clean = String::with_capacity(text.len().min(MOST));
     let mut next = NextWord::Plain;
@@ -161,13 +169,19 @@ impl NextWord {
         let value = word.trim_start_matches(SIGNS).trim_start_matches('>');
         match self {
             NextWord::Secret => hidden(),
-            NextWord::SchemeOrSecret if is_scheme(word.trim_matches(QUOTES)) => (word.to_owned(), NextWord::Secret),
+            NextWord::SchemeOrSecret if is_scheme(word.trim_matches(QUOTES)) => {
+                (word.to_owned(), NextWord::Secret)
+            }
             NextWord::SchemeOrSecret => hidden(),
-            NextWord::Named if word.starts_with(SIGNS) && value.is_empty() => (word.to_owned(), NextWord::Secret),
+            NextWord::Named if word.starts_with(SIGNS) && value.is_empty() => {
+                (word.to_owned(), NextWord::Secret)
+            }
             NextWord::NamedScheme if word.starts_with(SIGNS) && value.is_empty() => {
                 (word.to_owned(), NextWord::SchemeOrSecret)
             }
-            NextWord::NamedScheme if word.starts_with(SIGNS) && is_scheme(value.trim_matches(QUOTES)) => {
+            NextWord::NamedScheme
+                if word.starts_with(SIGNS) && is_scheme(value.trim_matches(QUOTES)) =>
+            {
                 (word.to_owned(), NextWord::Secret)
             }
             NextWord::Named | NextWord::NamedScheme if word.starts_with(SIGNS) => {
@@ -184,17 +198,20 @@ fn is_scheme(word: &str) -> bool {
     SCHEMES.iter().any(|scheme| word.eq_ignore_ascii_case(scheme))
 }
 
-/// `Bearer`, `X-API-Key:`, `"password": `, `--token`: the next word is a secret. `password`: it is if a sign follows.
+/// `Bearer`, `X-API-Key:`, `"password": `, `--token`: the next word is a secret. `password`: it is
+/// if a sign follows.
 fn announced(word: &str) -> NextWord {
     // No name is longer; a long word's ending is enough.
-    let ending = word.char_indices().rev().nth(LONGEST_NAME).map_or(word, |(start, _)| &word[start..]);
+    let ending =
+        word.char_indices().rev().nth(LONGEST_NAME).map_or(word, |(start, _)| &word[start..]);
     let lower = ending.to_lowercase();
     let name = lower.trim_end_matches([':', '=', '"', '\'']);
     let has_sign = ending.ends_with(SIGNS);
     let is_authorization = name.ends_with("authorization");
     if has_sign && is_secret(name) {
         if is_authorization { NextWord::SchemeOrSecret } else { NextWord::Secret }
-    } else if ["bearer", "basic"].iter().any(|scheme| lower.ends_with(scheme)) || is_option(ending) {
+    } else if ["bearer", "basic"].iter().any(|scheme| lower.ends_with(scheme)) || is_option(ending)
+    {
         NextWord::Secret
     } else if is_secret(name) {
         if is_authorization { NextWord::NamedScheme } else { NextWord::Named }
@@ -212,14 +229,18 @@ fn without_secrets(word: &str) -> String {
             return clean;
         }
         let (name, value) = (&rest[..at], &rest[at + 1..]);
-        let key =
-            name.rsplit(['?', '&', ',', ';', '{', '(', '"', '\'']).find(|part| !part.is_empty()).unwrap_or_default();
+        let key = name
+            .rsplit(['?', '&', ',', ';', '{', '(', '"', '\''])
+            .find(|part| !part.is_empty())
+            .unwrap_or_default();
         clean.push_str(&rest[..=at]);
         rest = value;
-        // Only behind such a name is looked for the end of a value, so that nothing is looked at twice.
+        // Only behind such a name is looked for the end of a value, so that nothing is looked at
+        // twice.
         if is_secret(key) || key.eq_ignore_ascii_case("key") {
             let inside = value.trim_start_matches(['"', '\'']);
-            let length = inside.find(['&', ',', ';', '"', '\'', '}', ')', ']']).unwrap_or(inside.len());
+            let length =
+                inside.find(['&', ',', ';', '"', '\'', '}', ')', ']']).unwrap_or(inside.len());
             if length > 0 && !inside.starts_with(REDACTED) {
                 clean.push_str(&value[..value.len() - inside.len()]);
                 clean.push_str(REDACTED);
@@ -282,14 +303,26 @@ mod tests {
 
         assert_eq!(shown("see https://me:pw@host/x?y=1 now"), "see https://host/x?y=1 now");
         assert_eq!(shown("https://host/@user"), "https://host/@user");
-        assert_eq!(shown("Authorization: Bearer abc.def rest"), "Authorization: Bearer [REDACTED] rest");
-        assert_eq!(shown("GET https://h/search?key=AIza&q=x failed"), "GET https://h/search?key=[REDACTED]&q=x failed");
-        assert_eq!(shown("postgres://h1/x,postgres://c:pw@h2/y"), "postgres://h1/x,postgres://h2/y");
+        assert_eq!(
+            shown("Authorization: Bearer abc.def rest"),
+            "Authorization: Bearer [REDACTED] rest"
+        );
+        assert_eq!(
+            shown("GET https://h/search?key=AIza&q=x failed"),
+            "GET https://h/search?key=[REDACTED]&q=x failed"
+        );
+        assert_eq!(
+            shown("postgres://h1/x,postgres://c:pw@h2/y"),
+            "postgres://h1/x,postgres://h2/y"
+        );
         assert_eq!(
             shown(r#"{"api_key":"sk-1","token":"ghp","n":1}"#),
             r#"{"api_key":"[REDACTED]","token":"[REDACTED]","n":1}"#
         );
-        assert_eq!(shown("password=hunter2 X-API-Key: abc done"), "password=[REDACTED] X-API-Key: [REDACTED] done");
+        assert_eq!(
+            shown("password=hunter2 X-API-Key: abc done"),
+            "password=[REDACTED] X-API-Key: [REDACTED] done"
+        );
         assert_eq!(shown("at 12:30 key question: none"), "at 12:30 key question: none");
         assert_eq!(shown("Authorization: Token abc bad"), "Authorization: Token [REDACTED] bad");
         assert_eq!(shown("authorization: abc bad"), "authorization: [REDACTED] bad");
@@ -300,11 +333,20 @@ mod tests {
         assert_eq!(shown("password = hunter2 failed"), "password = [REDACTED] failed");
         assert_eq!(shown("PASSWORD => hunter2 :token abc"), "PASSWORD => [REDACTED] :token abc");
         assert_eq!(shown(r#"{"password" : "hunter2"}"#), r#"{"password" : [REDACTED]"#);
-        assert_eq!(shown(r#"{"password" :"hunter2", "n": 1}"#), r#"{"password" :[REDACTED] "n": 1}"#);
-        assert_eq!(shown(r#""Authorization" : "Bearer abc.def""#), r#""Authorization" : "Bearer [REDACTED]"#);
+        assert_eq!(
+            shown(r#"{"password" :"hunter2", "n": 1}"#),
+            r#"{"password" :[REDACTED] "n": 1}"#
+        );
+        assert_eq!(
+            shown(r#""Authorization" : "Bearer abc.def""#),
+            r#""Authorization" : "Bearer [REDACTED]"#
+        );
         assert_eq!(shown("Authorization :Bearer abc.def x"), "Authorization :Bearer [REDACTED] x");
         assert_eq!(shown("bearer  \t abc.def rejected"), "bearer  \t [REDACTED] rejected");
-        assert_eq!(shown("the password is wrong: no token here"), "the password is wrong: no token here");
+        assert_eq!(
+            shown("the password is wrong: no token here"),
+            "the password is wrong: no token here"
+        );
         let once = shown("GET https://h/x?token=abc failed");
         assert_eq!(shown(&once), once, "what is hidden stays as it is");
     }

@@ -8,10 +8,14 @@ pub fn iso(at: SystemTime) -> String {
     let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
     let (year, month, day) = date(days);
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", since.subsec_millis())
+    format!(
+        "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z",
+        since.subsec_millis()
+    )
 }
 
-/// The day that lies so many days after the first of 1970. Years begin in March here, so that leap days end them.
+/// The day that lies so many days after the first of 1970. Years begin in March here, so that leap
+/// days end them.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
@@ -40,6 +44,9 @@ mod tests {
         ] {
             assert_eq!(iso(SystemTime::UNIX_EPOCH + Duration::from_millis(ms)), expected);
         }
-        assert_eq!(iso(SystemTime::UNIX_EPOCH - Duration::from_secs(1)), "1970-01-01T00:00:00.000Z");
+        assert_eq!(
+            iso(SystemTime::UNIX_EPOCH - Duration::from_secs(1)),
+            "1970-01-01T00:00:00.000Z"
+        );
     }
 }

@@ -39,7 +39,8 @@ pub(crate) fn still_running(tool: String, server: &str) -> FailureReport {
 
 /// Who shares the breaker that refuses a tool: its server's connection has one too.
 fn open_breaker(tool: &Tool) -> Scope {
-    let is_cut_off = tool.server.connection.as_ref().is_some_and(|breaker| breaker.wait().is_some());
+    let is_cut_off =
+        tool.server.connection.as_ref().is_some_and(|breaker| breaker.wait().is_some());
     if is_cut_off { Scope::Server } else { tool.policy.scope }
 }
 
@@ -55,7 +56,11 @@ impl<T: Clone> Run<'_, T> {
     /// Passes a tool's own error on, with what it means.
     pub(crate) fn pass_on_error(&self, failure: Failure, words: OwnWords<T>) -> Outcome<T> {
         let report = self.report(failure);
-        Outcome::ToolError(Box::new(ToolError { value: words.value, report, is_unmarked: words.is_unmarked }))
+        Outcome::ToolError(Box::new(ToolError {
+            value: words.value,
+            report,
+            is_unmarked: words.is_unmarked,
+        }))
     }
 
     fn report(&self, mut failure: Failure) -> FailureReport {
@@ -66,8 +71,9 @@ impl<T: Clone> Run<'_, T> {
         }
         let repeats = self.repeats(&failure);
         let reader = self.pipeline.reader_beside(tool);
-        let (reader, is_about) = reader
-            .map_or((None, false), |(reader, is_about)| (Some(format!("{}{reader}", self.call.prefix)), is_about));
+        let (reader, is_about) = reader.map_or((None, false), |(reader, is_about)| {
+            (Some(format!("{}{reader}", self.call.prefix)), is_about)
+        });
         let shown = self.shown_name();
         let situation = Situation {
             tool: &shown,
@@ -90,11 +96,14 @@ impl<T: Clone> Run<'_, T> {
             message: situation.plain(),
             classic: situation.classic(),
             // Who must not repeat the call is not told when.
-            retry_after: failure.retry_after.filter(|_| ErrorCode::of(failure.cause).is_retryable()),
+            retry_after: failure
+                .retry_after
+                .filter(|_| ErrorCode::of(failure.cause).is_retryable()),
             tool: shown,
             server: tool.server.name.to_string(),
             attempts: self.attempts(),
-            may_have_executed: self.may_have_acted() || failure.may_have_executed(tool.policy.effect),
+            may_have_executed: self.may_have_acted()
+                || failure.may_have_executed(tool.policy.effect),
             debug: self.debug(),
             is_error: !(failure.cause == Cause::Loop && tool.policy.loops.mode == LoopMode::Calls),
             failure,
@@ -106,8 +115,8 @@ impl<T: Clone> Run<'_, T> {
         format!("{}{}", self.call.prefix, self.tool.name)
     }
 
-    /// How often this very call has failed, this time included. A call that only has to wait is no loop:
-    /// repeating it later is just what it was told to do. Nor is one that its client left.
+    /// How often this very call has failed, this time included. A call that only has to wait is no
+    /// loop: repeating it later is just what it was told to do. Nor is one that its client left.
     fn repeats(&self, failure: &Failure) -> u32 {
         let (loops, policy) = (&self.pipeline.gatekeeper.ledger.loops, &self.tool.policy.loops);
         match failure.cause {
@@ -145,7 +154,14 @@ impl<T: Clone> Run<'_, T> {
         };
         self.tell_end(class);
         let elapsed = self.ended().since(self.started);
-        Answer { outcome, tool: self.tool.name.clone(), attempts: self.attempts(), elapsed, warnings, rejoined: None }
+        Answer {
+            outcome,
+            tool: self.tool.name.clone(),
+            attempts: self.attempts(),
+            elapsed,
+            warnings,
+            rejoined: None,
+        }
     }
 
     /// The call was answered with what an identical one came to, and was not sent.
@@ -159,7 +175,8 @@ impl<T: Clone> Run<'_, T> {
         Outcome::Failed(Box::new(still_running(self.shown_name(), &self.tool.server.name)))
     }
 
-    /// What this ending means for writes whose fate is not known: one more, or a look at what became of others.
+    /// What this ending means for writes whose fate is not known: one more, or a look at what
+    /// became of others.
     fn learn(&self, outcome: &Outcome<T>) {
         let uncertain = &self.pipeline.gatekeeper.ledger.uncertain;
         match outcome {
@@ -178,7 +195,9 @@ impl<T: Clone> Run<'_, T> {
     /// What the seed writes when a tool failed: more if a fallback may follow, less if this is all.
     pub(crate) fn first_warning(&self, failure: &Failure) -> String {
         match failure.retry_after {
-            Some(wait) if failure.cause == Cause::CircuitOpen && self.tool.policy.fallback.is_empty() => {
+            Some(wait)
+                if failure.cause == Cause::CircuitOpen && self.tool.policy.fallback.is_empty() =>
+            {
                 format!("{}: circuit open for {}ms", self.tool.name, millis(wait))
             }
             _ => warning(&self.tool.name, failure),

@@ -1,8 +1,9 @@
-//! Decides what models and people read when a call fails or a fallback answers: the message catalogue.
+//! Decides what models and people read when a call fails or a fallback answers: the message
+//! catalogue.
 //!
-//! Plain style: at most 60 words, declarative, the first sentence stands alone; whether something may have
-//! been executed is said, waits are given in seconds, nothing is promised that will not happen, and other
-//! people's words are quoted. Classic style: the seeds' texts, exactly.
+//! Plain style: at most 60 words, declarative, the first sentence stands alone; whether something
+//! may have been executed is said, waits are given in seconds, nothing is promised that will not
+//! happen, and other people's words are quoted. Classic style: the seeds' texts, exactly.
 
 pub(crate) mod served;
 
@@ -86,8 +87,11 @@ impl Situation<'_> {
 
     fn at_length(&self) -> String {
         let mut text = if self.repeats > 1 { self.again() } else { self.first_time() };
-        // No fallback had an answer: what that means for the user, by the tool's kind. What may have acted needs other advice.
-        if let (Cause::CircuitOpen, Some(kind), false) = (self.failure.cause, self.kind, self.may_have_acted) {
+        // No fallback had an answer: what that means for the user, by the tool's kind. What may
+        // have acted needs other advice.
+        if let (Cause::CircuitOpen, Some(kind), false) =
+            (self.failure.cause, self.kind, self.may_have_acted)
+        {
             let _ = write!(text, " {}.", kind.label());
         }
         if self.may_have_acted && !text.contains("may have been executed") {
@@ -111,19 +115,29 @@ impl Situation<'_> {
     /// The text in the seeds' words.
     pub(crate) fn classic(&self) -> String {
         match self.failure.cause {
-            Cause::CircuitOpen => degradation(self.tool, self.failure.retry_after.unwrap_or_default()),
+            Cause::CircuitOpen => {
+                degradation(self.tool, self.failure.retry_after.unwrap_or_default())
+            }
             Cause::Uncertain | Cause::Queued => self.plain(),
             Cause::Loop => format!(
                 "⚠️ Loop detected: \"{}\" was called repeatedly with the same inputs. Try a different query or break this into smaller steps.",
                 self.tool
             ),
-            _ => format!("❌ Failed after multiple attempts.\n\nError: {}{}", self.failure.message, self.doubt()),
+            _ => format!(
+                "❌ Failed after multiple attempts.\n\nError: {}{}",
+                self.failure.message,
+                self.doubt()
+            ),
         }
     }
 
     /// What the seeds do not say, and whoever reads of a failed write has to know.
     fn doubt(&self) -> String {
-        if self.may_have_acted { format!(". It may have been executed. {}", self.verify()) } else { String::new() }
+        if self.may_have_acted {
+            format!(". It may have been executed. {}", self.verify())
+        } else {
+            String::new()
+        }
     }
 
     fn first_time(&self) -> String {
@@ -149,7 +163,9 @@ impl Situation<'_> {
                 self.breaker(),
                 self.in_seconds(" The next real try is possible in", ".")
             ),
-            Cause::RateLimited if self.is_local() => format!("{tool} was not executed: {message}.{}", again()),
+            Cause::RateLimited if self.is_local() => {
+                format!("{tool} was not executed: {message}.{}", again())
+            }
             Cause::RateLimited if self.failure.sent == Sent::Never => format!(
                 "{tool} was not executed: {server} is at its rate limit{}. The same call can be repeated later.",
                 self.in_seconds(" and asks for a pause of", "")
@@ -158,15 +174,27 @@ impl Situation<'_> {
                 format!("{tool} was not sent: {message}.{}", again())
             }
             Cause::Overloaded => {
-                format!("{tool} was not executed: {server} takes no more calls now ({}).{}", self.quoted(), again())
+                format!(
+                    "{tool} was not executed: {server} takes no more calls now ({}).{}",
+                    self.quoted(),
+                    again()
+                )
             }
             Cause::Starting | Cause::Away => {
-                let held_up = if self.failure.sent == Sent::Never { "executed" } else { "sent again" };
-                let state = if self.failure.cause == Cause::Away { "unavailable now" } else { "starting" };
-                format!("{tool} was not {held_up}: {server} is {state}{}.{}", self.because(), again())
+                let held_up =
+                    if self.failure.sent == Sent::Never { "executed" } else { "sent again" };
+                let state =
+                    if self.failure.cause == Cause::Away { "unavailable now" } else { "starting" };
+                format!(
+                    "{tool} was not {held_up}: {server} is {state}{}.{}",
+                    self.because(),
+                    again()
+                )
             }
             Cause::Unavailable if self.failure.is_switched_off() => {
-                format!("{tool} was not executed: {message}. It stays off until a person switches it on.")
+                format!(
+                    "{tool} was not executed: {message}. It stays off until a person switches it on."
+                )
             }
             Cause::Unavailable | Cause::GivenUp if self.failure.sent == Sent::Never => {
                 format!(
@@ -177,28 +205,38 @@ impl Situation<'_> {
             Cause::Loop => format!(
                 "{tool} was not executed: this identical call {message} recently. The input has not changed; different arguments or another tool are likelier to help."
             ),
-            Cause::Queued => format!("{tool} was not sent: {message}. It will be tried from there."),
+            Cause::Queued => {
+                format!("{tool} was not sent: {message}. It will be tried from there.")
+            }
             Cause::Uncertain if self.failure.sent == Sent::Yes => format!(
                 "{tool} was not sent: {message}.{}",
-                self.in_seconds(" To execute it once more, the same call can be made again in", ".")
+                self.in_seconds(
+                    " To execute it once more, the same call can be made again in",
+                    "."
+                )
             ),
-            Cause::Uncertain => {
-                let look = match self.verify {
-                    Some(reader) if self.verify_is_about => {
-                        format!("{reader} can show whether it took effect; after such a look, or in")
-                    }
-                    Some(reader) => {
-                        format!(
-                            "After a read of the same server, for example with {reader}, that shows whether it took effect, or in"
-                        )
-                    }
-                    None => "A read of the same server shows whether it took effect; after it, or in".to_owned(),
-                };
-                let left = whole_seconds(self.failure.retry_after.unwrap_or_default());
-                format!("{tool} was not sent: {message}. {look} {left}s, it is sent again.")
-            }
+            Cause::Uncertain => self.uncertain(),
             _ => return None,
         })
+    }
+
+    /// A write that may have been executed and is not sent again yet: how to find out, and until
+    /// when.
+    fn uncertain(&self) -> String {
+        let look = match self.verify {
+            Some(reader) if self.verify_is_about => {
+                format!("{reader} can show whether it took effect; after such a look, or in")
+            }
+            Some(reader) => format!(
+                "After a read of the same server, for example with {reader}, that shows whether it took effect, or in"
+            ),
+            None => {
+                "A read of the same server shows whether it took effect; after it, or in".into()
+            }
+        };
+        let left = whole_seconds(self.failure.retry_after.unwrap_or_default());
+        let (tool, message) = (self.tool, &self.failure.message);
+        format!("{tool} was not sent: {message}. {look} {left}s, it is sent again.")
     }
 
     /// What the server, or the way to it, did.
@@ -218,16 +256,22 @@ impl Situation<'_> {
                 "{tool} was denied by {server}{status}: {quoted}. Access is decided there; repeating the call gives the same answer."
             ),
             Cause::Refusal => {
-                format!("{tool} was refused by a content policy: {quoted}. A differently worded request may pass.")
+                format!(
+                    "{tool} was refused by a content policy: {quoted}. A differently worded request may pass."
+                )
             }
             Cause::UnknownTool => {
-                format!("{tool} failed: {server} has no such tool ({quoted}). Its list of tools shows what it has now.")
+                format!(
+                    "{tool} failed: {server} has no such tool ({quoted}). Its list of tools shows what it has now."
+                )
             }
             Cause::InvalidInput if matches!(self.failure.status, Some(404 | 410)) => format!(
                 "{tool} found nothing there{status}: {quoted}. The same arguments give the same answer until that changes."
             ),
             Cause::InvalidInput => {
-                format!("{tool} did not accept the request: {quoted}. The same arguments fail again.")
+                format!(
+                    "{tool} did not accept the request: {quoted}. The same arguments fail again."
+                )
             }
             Cause::Network | Cause::SessionLost => format!(
                 "{tool} failed: the connection to {server} was lost or could not be made ({quoted}).{tried} {fate}"
@@ -243,11 +287,15 @@ impl Situation<'_> {
             Cause::Loop | Cause::Uncertain | Cause::Queued => return self.first_time(),
             _ if self.failure.may_have_executed(self.effect) => self.fate(),
             Cause::UnknownTool => "The list of tools shows what there is.".to_owned(),
-            Cause::InvalidInput | Cause::Refusal => "The input has not changed, so the outcome will not.".to_owned(),
+            Cause::InvalidInput | Cause::Refusal => {
+                "The input has not changed, so the outcome will not.".to_owned()
+            }
             Cause::AuthExpired | Cause::Denied | Cause::Unavailable | Cause::GivenUp => {
                 "Only a person can change that.".to_owned()
             }
-            _ if self.failure.retry_after.is_some() => self.in_seconds("The next real try is possible in", "."),
+            _ if self.failure.retry_after.is_some() => {
+                self.in_seconds("The next real try is possible in", ".")
+            }
             _ => "A pause or another tool is likelier to help than another repeat.".to_owned(),
         };
         let code = code_words(ErrorCode::of(self.failure.cause));
@@ -259,7 +307,8 @@ impl Situation<'_> {
         )
     }
 
-    /// Whether somebody answered that time was up, and not our own clock: that answer is quoted, and no time is told.
+    /// Whether somebody answered that time was up, and not our own clock: that answer is quoted,
+    /// and no time is told.
     fn is_told_timeout(&self) -> bool {
         let has_answer = self.failure.status.is_some() || self.failure.sent == Sent::Yes;
         has_answer || (self.attempts > 0 && self.took < SHORTEST_WAIT)
@@ -270,19 +319,25 @@ impl Situation<'_> {
         if self.is_told_timeout() {
             let (server, status, quoted) = (self.server(), self.status(), self.quoted());
             let (tried, fate) = (self.tried(), self.fate());
-            return format!("{tool} failed: {server} answered that time was up{status}: {quoted}.{tried} {fate}");
+            return format!(
+                "{tool} failed: {server} answered that time was up{status}: {quoted}.{tried} {fate}"
+            );
         }
         if self.failure.may_have_executed(self.effect) {
-            let repeated = if self.attempts > 1 { self.tried() } else { " It was not repeated.".to_owned() };
+            let repeated =
+                if self.attempts > 1 { self.tried() } else { " It was not repeated.".to_owned() };
             return format!(
                 "{tool} did not answer within {took} and may have been executed.{repeated} {}",
                 self.verify()
             );
         }
-        // A read may have waited for another call's answer; one that took no time has waited for nothing.
+        // A read may have waited for another call's answer; one that took no time has waited for
+        // nothing.
         if self.attempts == 0 && (self.effect != Effect::ReadOnly || self.took.as_millis() == 0) {
             let server = self.server();
-            return format!("{tool} was not executed: its time was up before {server} was asked. Repeating is safe.");
+            return format!(
+                "{tool} was not executed: its time was up before {server} was asked. Repeating is safe."
+            );
         }
         if self.effect == Effect::ReadOnly {
             return format!(
@@ -290,7 +345,10 @@ impl Situation<'_> {
                 self.attempts_in_brackets()
             );
         }
-        format!("{tool} was not executed: {} could not be reached within {took}. Repeating is safe.", self.server())
+        format!(
+            "{tool} was not executed: {} could not be reached within {took}. Repeating is safe.",
+            self.server()
+        )
     }
 
     /// What is known about execution.
@@ -300,7 +358,9 @@ impl Situation<'_> {
             Effect::Idempotent if self.failure.may_have_executed(self.effect) => {
                 "It may have been executed; repeating it changes nothing more.".to_owned()
             }
-            _ if self.failure.may_have_executed(self.effect) => format!("It may have been executed. {}", self.verify()),
+            _ if self.failure.may_have_executed(self.effect) => {
+                format!("It may have been executed. {}", self.verify())
+            }
             _ => "It was not executed, so repeating is safe.".to_owned(),
         }
     }
@@ -314,18 +374,28 @@ impl Situation<'_> {
             (_, Some(reader)) => format!(
                 "Looking at the current state before another attempt, for example with {reader}, avoids doing it twice."
             ),
-            (_, None) => "Looking at the current state before another attempt avoids doing it twice.".to_owned(),
+            (_, None) => {
+                "Looking at the current state before another attempt avoids doing it twice."
+                    .to_owned()
+            }
         }
     }
 
     /// The known wait between two words; nothing if none is known.
     fn in_seconds(&self, before: &str, after: &str) -> String {
-        self.failure.retry_after.map(|wait| format!("{before} {}s{after}", whole_seconds(wait))).unwrap_or_default()
+        self.failure
+            .retry_after
+            .map(|wait| format!("{before} {}s{after}", whole_seconds(wait)))
+            .unwrap_or_default()
     }
 
     /// What went wrong before, if that is known.
     fn because(&self) -> String {
-        if self.failure.message.is_empty() { String::new() } else { format!(" ({})", self.quoted()) }
+        if self.failure.message.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", self.quoted())
+        }
     }
 
     /// Decided in this process: no server said it.
@@ -334,7 +404,11 @@ impl Situation<'_> {
     }
 
     fn tried(&self) -> String {
-        if self.attempts > 1 { format!(" {} attempts were made.", self.attempts) } else { String::new() }
+        if self.attempts > 1 {
+            format!(" {} attempts were made.", self.attempts)
+        } else {
+            String::new()
+        }
     }
 
     fn attempts_in_brackets(&self) -> String {
@@ -354,8 +428,8 @@ impl Situation<'_> {
         self.hint.map(|hint| shortened(&quote(hint), LONGEST_HINT))
     }
 
-    /// The server's words. Those about a wrong request are what the model needs, so more of them are kept; the operator's
-    /// take their room.
+    /// The server's words. Those about a wrong request are what the model needs, so more of them
+    /// are kept; the operator's take their room.
     fn quoted(&self) -> String {
         let most: usize = match self.failure.cause {
             Cause::InvalidInput => 32,
@@ -366,7 +440,11 @@ impl Situation<'_> {
         let taken = self.hint().map_or(0, |hint| hint.len());
         let room = most.saturating_sub(taken).max(SHORTEST_QUOTE).saturating_sub(self.cut);
         let quoted = shortened(&quote(&self.failure.message), room).join(" ");
-        if quoted.is_empty() { "no reason given".to_owned() } else { format!("\"{}\"", quoted.trim_end_matches('.')) }
+        if quoted.is_empty() {
+            "no reason given".to_owned()
+        } else {
+            format!("\"{}\"", quoted.trim_end_matches('.'))
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Decides what is read off an MCP tool result (`CallToolResult`) in JSON: an error, an end, a size.
+//! Decides what is read off an MCP tool result (`CallToolResult`) in JSON: an error, an end, a
+//! size.
 
 use serde_json::Value;
 
@@ -25,13 +26,15 @@ pub(crate) fn content(result: &Value) -> Content {
             break;
         }
     }
-    let structured = result.get("structuredContent").filter(|structured| weigh(structured) <= LOOKED_AT);
+    let structured =
+        result.get("structuredContent").filter(|structured| weigh(structured) <= LOOKED_AT);
     Content { text, structured: structured.cloned() }
 }
 
 /// As much of a text as is looked at.
 pub(crate) fn beginning(text: &str) -> &str {
-    let cut = (0..=LOOKED_AT.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let cut =
+        (0..=LOOKED_AT.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     &text[..cut]
 }
 
@@ -46,7 +49,9 @@ pub(crate) fn weigh(result: &Value) -> usize {
         + match result {
             Value::String(text) => text.len(),
             Value::Array(items) => items.iter().map(weigh).sum(),
-            Value::Object(members) => members.iter().map(|(name, value)| name.len() + weigh(value)).sum(),
+            Value::Object(members) => {
+                members.iter().map(|(name, value)| name.len() + weigh(value)).sum()
+            }
             Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         }
 }

@@ -5,7 +5,10 @@ use seawall::*;
 use serde_json::json;
 
 /// A report about an open breaker with `wait` left.
-async fn open_for(wait: std::time::Duration, settings: impl FnOnce(&mut Settings<String>)) -> FailureReport {
+async fn open_for(
+    wait: std::time::Duration,
+    settings: impl FnOnce(&mut Settings<String>),
+) -> FailureReport {
     let env = env(0.0);
     let mut own = self::settings(&env);
     settings(&mut own);
@@ -40,7 +43,8 @@ async fn t10_degradation_is_a_valid_tool_result() {
             for structured in [true, false] {
                 let result = report.to_tool_result(Rendering { style, format, structured });
 
-                let parsed: rmcp::model::CallToolResult = serde_json::from_value(result.clone()).unwrap();
+                let parsed: rmcp::model::CallToolResult =
+                    serde_json::from_value(result.clone()).unwrap();
                 assert_eq!(
                     serde_json::to_value(&parsed).unwrap(),
                     result,
@@ -97,18 +101,28 @@ async fn t11_a_timeout_names_its_own_limit() {
     assert_eq!(elapsed, secs(120));
     let object = report(&answer).error_object(TextStyle::Gitnexus);
     assert_eq!(object["message"], "Tool 'cypher' exceeded timeout of 120s");
-    assert_eq!((object["code"].as_str(), object["retryable"].as_bool()), (Some("TIMEOUT"), Some(true)));
+    assert_eq!(
+        (object["code"].as_str(), object["retryable"].as_bool()),
+        (Some("TIMEOUT"), Some(true))
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn t13_debug_shows_sanitized_arguments_when_asked() {
-    let shown = open_for(secs(1), |own| own.wall_clock = Some(|| std::time::UNIX_EPOCH + ms(1500))).await;
+    let shown =
+        open_for(secs(1), |own| own.wall_clock = Some(|| std::time::UNIX_EPOCH + ms(1500))).await;
     let debug = &shown.object()["debug"];
     assert_eq!(debug["arguments"], json!({"token": "[REDACTED]", "q": "y"}));
     assert_eq!((debug["timeoutMs"].as_u64(), debug["attempt"].as_u64()), (Some(60_000), Some(0)));
-    assert_eq!((&debug["tool"], &debug["timestamp"]), (&json!("send_mail"), &json!("1970-01-01T00:00:01.500Z")));
+    assert_eq!(
+        (&debug["tool"], &debug["timestamp"]),
+        (&json!("send_mail"), &json!("1970-01-01T00:00:01.500Z"))
+    );
     assert_eq!(shown.error_object(TextStyle::Plain)["details"]["timestamp"], debug["timestamp"]);
-    assert_eq!(shown.error_object(TextStyle::Classic)["details"]["arguments"]["token"], "[REDACTED]");
+    assert_eq!(
+        shown.error_object(TextStyle::Classic)["details"]["arguments"]["token"],
+        "[REDACTED]"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,7 +167,11 @@ async fn no_secret_of_the_arguments_or_of_an_error_reaches_a_failure() {
 
     let report = report(&answer);
     let texts = json!([report.message, report.classic, report.failure.message, answer.warnings]);
-    let shown =
-        [report.object(), report.error_object(TextStyle::Plain), report.error_object(TextStyle::Gitnexus), texts];
+    let shown = [
+        report.object(),
+        report.error_object(TextStyle::Plain),
+        report.error_object(TextStyle::Gitnexus),
+        texts,
+    ];
     assert!(!serde_json::to_string(&shown).unwrap().contains("CANARY"), "{shown:?}");
 }

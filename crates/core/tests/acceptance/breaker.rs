@@ -11,7 +11,10 @@ fn breaker(policy: BreakerPolicy) -> (Breaker, Env) {
     (Breaker::new("flaky", policy, &env).unwrap(), env)
 }
 
-async fn call(breaker: &Breaker, result: Result<(), &'static str>) -> Result<(), GuardedError<&'static str>> {
+async fn call(
+    breaker: &Breaker,
+    result: Result<(), &'static str>,
+) -> Result<(), GuardedError<&'static str>> {
     breaker.call(|| async { result }).await
 }
 
@@ -35,7 +38,10 @@ async fn t03_five_failures_open_and_thirty_seconds_later_one_of_fifty_probes() {
 
     let script = Script::healthy();
     let sixth = breaker.call(|| std::future::ready(script.execute())).await;
-    assert_eq!(sixth.unwrap_err().to_string(), "Circuit breaker open for \"flaky\". Retry in 30000ms.");
+    assert_eq!(
+        sixth.unwrap_err().to_string(),
+        "Circuit breaker open for \"flaky\". Retry in 30000ms."
+    );
     assert_eq!(script.executions(), 0);
 
     advance(ms(29_999)).await;
@@ -101,7 +107,8 @@ async fn t04_a_dropped_probe_gives_its_place_back() {
     fail(&breaker, 5).await;
     advance(secs(30)).await;
 
-    let dropped = tokio::time::timeout(ms(10), breaker.call(std::future::pending::<Result<(), &str>>)).await;
+    let dropped =
+        tokio::time::timeout(ms(10), breaker.call(std::future::pending::<Result<(), &str>>)).await;
     assert!(dropped.is_err());
 
     assert_eq!(breaker.status(), BreakerStatus::HalfOpen, "a cancelled probe decides nothing");
@@ -120,7 +127,11 @@ async fn t04_a_probe_that_hangs_has_failed_when_its_lease_ends() {
     assert!(breaker.admit().is_err());
     advance(ms(2_001)).await;
     assert_eq!(breaker.peek(), Ok(()), "whoever comes next finds the lease over");
-    assert_eq!(breaker.admit().unwrap_err().retry_after, secs(28), "which opened it again two seconds ago");
+    assert_eq!(
+        breaker.admit().unwrap_err().retry_after,
+        secs(28),
+        "which opened it again two seconds ago"
+    );
 
     hung.well();
     assert_eq!(breaker.status(), BreakerStatus::Open, "what came too late does not close it");
@@ -186,7 +197,11 @@ async fn t06_only_the_servers_faults_count() {
                 _ => drop(call(&breaker, Err(fault)).await.unwrap_err()),
             }
         }
-        assert_eq!((breaker.status(), breaker.snapshot().failures), (BreakerStatus::Closed, 0), "{fault}");
+        assert_eq!(
+            (breaker.status(), breaker.snapshot().failures),
+            (BreakerStatus::Closed, 0),
+            "{fault}"
+        );
     }
 
     let (breaker, _) = breaker(BreakerPolicy::default());
@@ -213,9 +228,14 @@ async fn t07_writes_open_at_three_for_a_minute_and_batches_at_two_for_two() {
         [("create_issue", 3, secs(60)), ("batch_label", 2, secs(120)), ("get_issue", 5, secs(30))]
     {
         let caller = caller(&env(0.0));
-        let down = Script::down(FailureSignals::transport(TransportFailure::Lost, "reset").with_sent(Sent::Yes));
+        let down = Script::down(
+            FailureSignals::transport(TransportFailure::Lost, "reset").with_sent(Sent::Yes),
+        );
         for n in 0..10 {
-            if caller.breaker_status(tool).is_none_or(|breaker| breaker.status == BreakerStatus::Closed) {
+            if caller
+                .breaker_status(tool)
+                .is_none_or(|breaker| breaker.status == BreakerStatus::Closed)
+            {
                 caller.call(tool, json!({ "n": n }), down.send()).await;
             }
         }
@@ -261,7 +281,10 @@ async fn t08_every_transition_is_told_once() {
     );
     fail(&breaker, 5).await;
     breaker.reset();
-    assert_eq!(transitions(), ["[CircuitBreaker] flaky: closed → open", "[CircuitBreaker] flaky: open → closed"]);
+    assert_eq!(
+        transitions(),
+        ["[CircuitBreaker] flaky: closed → open", "[CircuitBreaker] flaky: open → closed"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -280,7 +303,8 @@ async fn a_tool_that_fails_every_other_time_opens_by_rate() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_answers_slowly_opens_by_slowness() {
     let slow = SlowRule { after: secs(5), rate: 0.5 };
-    let window = WindowRule { length: secs(600), min_calls: 4, failure_rate: 1.0, slow: Some(slow) };
+    let window =
+        WindowRule { length: secs(600), min_calls: 4, failure_rate: 1.0, slow: Some(slow) };
     let (breaker, _) = breaker(BreakerPolicy { window: Some(window), ..BreakerPolicy::default() });
 
     for took in [1, 1, 6, 6] {
@@ -319,7 +343,11 @@ async fn a_growing_cooldown_grows_in_a_row_and_shrinks_with_health() {
     call(&breaker, Ok(())).await.unwrap();
     advance(secs(3 * 30)).await;
     fail(&breaker, 5).await;
-    assert_eq!(remaining(), secs(30 * 16).min(secs(300)), "three healthy periods undid three of seven steps");
+    assert_eq!(
+        remaining(),
+        secs(30 * 16).min(secs(300)),
+        "three healthy periods undid three of seven steps"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -340,7 +368,11 @@ async fn failures_in_a_row_are_what_was_seen_also_while_open() {
     breaker.restore(&snapshot);
     advance(secs(30)).await;
     fail(&breaker, 1).await;
-    assert_eq!((breaker.status(), breaker.snapshot().failures), (BreakerStatus::Open, 3), "its probe failed too");
+    assert_eq!(
+        (breaker.status(), breaker.snapshot().failures),
+        (BreakerStatus::Open, 3),
+        "its probe failed too"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -361,9 +393,15 @@ async fn an_operator_can_force_disable_and_shadow() {
     let mut listener = env.events.subscribe();
     fail(&breaker, 20).await;
     let events = listener.drain();
-    let would_reject =
-        events.iter().filter(|event| matches!(***event, Event::BreakerRejected { shadow: true, .. })).count();
-    assert_eq!((breaker.status(), would_reject), (BreakerStatus::Open, 15), "measured, and every call passed");
+    let would_reject = events
+        .iter()
+        .filter(|event| matches!(***event, Event::BreakerRejected { shadow: true, .. }))
+        .count();
+    assert_eq!(
+        (breaker.status(), would_reject),
+        (BreakerStatus::Open, 15),
+        "measured, and every call passed"
+    );
 
     breaker.set_mode(BreakerMode::Auto);
     assert_eq!(call(&breaker, Ok(())).await, Ok(()), "back to automatic starts closed");
@@ -422,18 +460,26 @@ async fn strangers_names_cannot_make_a_breaker_forget_its_window_or_its_cooldown
             let _ = breakers.call("important", || async { Err::<(), _>("fail") }).await;
         }
     };
-    let stranger = async || breakers.call("invented", || async { Ok::<_, &str>(()) }).await.unwrap();
+    let stranger =
+        async || breakers.call("invented", || async { Ok::<_, &str>(()) }).await.unwrap();
 
     fail(3).await;
     stranger().await;
     fail(1).await;
-    assert_eq!(breakers.status("important").map(|breaker| breaker.status), Some(BreakerStatus::Open));
+    assert_eq!(
+        breakers.status("important").map(|breaker| breaker.status),
+        Some(BreakerStatus::Open)
+    );
 
     advance(secs(30)).await;
     breakers.call("important", || async { Ok::<_, &str>(()) }).await.unwrap();
     stranger().await;
     fail(4).await;
-    assert_eq!(breakers.status("important").and_then(|breaker| breaker.remaining), Some(secs(60)), "twice as long");
+    assert_eq!(
+        breakers.status("important").and_then(|breaker| breaker.remaining),
+        Some(secs(60)),
+        "twice as long"
+    );
 
     advance(secs(60)).await;
     breakers.call("important", || async { Ok::<_, &str>(()) }).await.unwrap();

@@ -29,12 +29,18 @@ fn calls(number: u32) -> Vec<Call> {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_tool_with_slots_of_its_own_leaves_its_neighbours_room() {
-    let (pipeline, [slow, fast]) = world(Some(BulkheadPolicy { patience: secs(5), ..BulkheadPolicy::new(2) }));
+    let (pipeline, [slow, fast]) =
+        world(Some(BulkheadPolicy { patience: secs(5), ..BulkheadPolicy::new(2) }));
     let calls = calls(8);
-    let hung = join_all(calls.iter().map(|call| pipeline.run(&slow, call, |_| std::future::pending())));
+    let hung =
+        join_all(calls.iter().map(|call| pipeline.run(&slow, call, |_| std::future::pending())));
     let neighbour = async {
         tokio::time::sleep(secs(1)).await;
-        assert_eq!(counts(&slow), [(2, 6), (2, 0)], "who waits for the tool takes none of the server's");
+        assert_eq!(
+            counts(&slow),
+            [(2, 6), (2, 0)],
+            "who waits for the tool takes none of the server's"
+        );
         timed(pipeline.run(&fast, &Call::new(nothing()), Script::healthy().send())).await
     };
     let (told, (answer, took)) = tokio::join!(hung, neighbour);
@@ -54,7 +60,9 @@ async fn a_call_that_is_dropped_gives_back_its_slots_wherever_it_waits() {
         let hang = |_| std::future::pending::<Result<String, FailureSignals>>();
         {
             let neighbours = busy.iter().take(others).map(|call| pipeline.run(&fast, call, hang));
-            let mut all = Box::pin(async { tokio::join!(join_all(neighbours), pipeline.run(&slow, &call, hang)) });
+            let mut all = Box::pin(async {
+                tokio::join!(join_all(neighbours), pipeline.run(&slow, &call, hang))
+            });
             let mut second = Box::pin(pipeline.run(&slow, &busy[0], hang));
             assert!(futures_util::poll!(all.as_mut()).is_pending());
             assert!(futures_util::poll!(second.as_mut()).is_pending());
@@ -68,11 +76,17 @@ async fn a_call_that_is_dropped_gives_back_its_slots_wherever_it_waits() {
 async fn a_tool_keeps_its_slots_when_it_is_made_known_anew_and_shares_them_with_its_variants() {
     let (pipeline, [slow, _]) = world(Some(BulkheadPolicy::new(1)));
     let call = Call::new(nothing());
-    let mut hung = Box::pin(pipeline.run(&slow, &call, |_| std::future::pending::<Result<String, FailureSignals>>()));
+    let mut hung = Box::pin(
+        pipeline.run(&slow, &call, |_| std::future::pending::<Result<String, FailureSignals>>()),
+    );
     assert!(futures_util::poll!(hung.as_mut()).is_pending());
 
-    let again = pipeline.tool("s", "get_slow", Policy { timeout: secs(7), ..slow.policy().clone() }).unwrap();
-    for tool in [&*again, &again.once(Effect::Write), &again.idempotent(), &again.renamed("get_other")] {
+    let again = pipeline
+        .tool("s", "get_slow", Policy { timeout: secs(7), ..slow.policy().clone() })
+        .unwrap();
+    for tool in
+        [&*again, &again.once(Effect::Write), &again.idempotent(), &again.renamed("get_other")]
+    {
         assert_eq!(counts(tool)[0], (1, 0), "{}", tool.name());
     }
     let wider = Policy { slots: Some(BulkheadPolicy::new(3)), ..slow.policy().clone() };

@@ -10,7 +10,10 @@ use std::pin::Pin;
 use std::task::Poll;
 
 /// Polls `work` `times` times with some virtual time between; tells whether it ended.
-pub(crate) async fn poll_times<T>(mut work: Pin<Box<impl Future<Output = T>>>, times: usize) -> bool {
+pub(crate) async fn poll_times<T>(
+    mut work: Pin<Box<impl Future<Output = T>>>,
+    times: usize,
+) -> bool {
     for _ in 0..times {
         let ended = poll_fn(|context| Poll::Ready(work.as_mut().poll(context).is_ready())).await;
         if ended {
@@ -31,8 +34,10 @@ struct World {
 
 const SAVED: u64 = 5;
 /// Retries that are paid from what was saved, and from the floor.
-const BUDGETS: [BudgetPolicy; 2] =
-    [BudgetPolicy { share: 1.0, floor: 0, saved: SAVED as u32 }, BudgetPolicy { share: 0.0, floor: 1, saved: 0 }];
+const BUDGETS: [BudgetPolicy; 2] = [
+    BudgetPolicy { share: 1.0, floor: 0, saved: SAVED as u32 },
+    BudgetPolicy { share: 0.0, floor: 1, saved: 0 },
+];
 
 impl World {
     fn new(budget: BudgetPolicy, adjust: impl FnOnce(&mut Policy)) -> Self {
@@ -66,9 +71,15 @@ impl World {
         advance(secs(1)).await;
     }
 
-    /// A hedge that was sent is load, whoever leaves afterwards: its token is the one thing that stays spent.
+    /// A hedge that was sent is load, whoever leaves afterwards: its token is the one thing that
+    /// stays spent.
     fn check(&mut self, when: &str) {
-        let hedges = self.events.drain().iter().filter(|event| matches!(***event, Event::Hedged { .. })).count();
+        let hedges = self
+            .events
+            .drain()
+            .iter()
+            .filter(|event| matches!(***event, Event::Hedged { .. }))
+            .count();
         let server = self.tool.server();
         let slots = server.slots().unwrap();
         assert_eq!((slots.in_flight(), slots.waiting()), (0, 0), "slots {when}");
@@ -109,15 +120,21 @@ async fn drop_at_every_poll(
             world.make_suspect().await;
         }
         let call = Call::new(json!({"n": 1}));
-        let ended = poll_times(Box::pin(world.pipeline.run(&world.tool, &call, &send)), times).await;
+        let ended =
+            poll_times(Box::pin(world.pipeline.run(&world.tool, &call, &send)), times).await;
         if ended {
             return times;
         }
         world.check(&format!("after a drop at poll {times}"));
 
         // Nobody waits for a leader that is gone, and the next call gets through.
-        let next = world.pipeline.run(&world.tool, &call, |_| async { Ok("next".to_owned()) }).await;
-        assert_eq!(next.value().map(String::as_str), Some("next"), "after a drop at poll {times}: {next:?}");
+        let next =
+            world.pipeline.run(&world.tool, &call, |_| async { Ok("next".to_owned()) }).await;
+        assert_eq!(
+            next.value().map(String::as_str),
+            Some("next"),
+            "after a drop at poll {times}: {next:?}"
+        );
     }
     panic!("the call never ended");
 }
@@ -130,8 +147,9 @@ async fn a_call_dropped_at_any_await_leaves_nothing_taken() {
 
 #[tokio::test(start_paused = true)]
 async fn a_retried_call_dropped_at_any_await_leaves_nothing_taken() {
-    let tough =
-        |policy: &mut Policy| policy.breaker = Some(BreakerPolicy { trip_on_429: false, ..BreakerPolicy::default() });
+    let tough = |policy: &mut Policy| {
+        policy.breaker = Some(BreakerPolicy { trip_on_429: false, ..BreakerPolicy::default() })
+    };
     let polls = drop_everywhere(tough, false, |attempt| {
         Box::pin(async move {
             let answer = slow(false).await;
@@ -158,7 +176,11 @@ async fn a_retry_dropped_in_its_pause_gives_back_its_token_of_the_floor_too() {
     }
     let held = [(); 4].map(|()| paused());
 
-    assert_eq!(held.map(|call| call.is_some()), [true, true, true, false], "there are three a second, and no more");
+    assert_eq!(
+        held.map(|call| call.is_some()),
+        [true, true, true, false],
+        "there are three a second, and no more"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,11 +215,14 @@ async fn who_leaves_while_waiting_for_the_servers_rate_takes_no_turn_along() {
     let calls: Vec<Call> = (0..32).map(|n| Call::new(json!({ "n": n }))).collect();
     let run = |n: usize| pipeline.run(&tool, &calls[n], script.send());
 
-    let (_, stays, late) =
-        tokio::join!(tokio::time::timeout(ms(500), join_all((0..30).map(run))), timed(run(30)), async {
+    let (_, stays, late) = tokio::join!(
+        tokio::time::timeout(ms(500), join_all((0..30).map(run))),
+        timed(run(30)),
+        async {
             tokio::time::sleep(ms(700)).await;
             timed(run(31)).await
-        });
+        }
+    );
 
     assert_eq!((stays.0.value().is_some(), stays.1), (true, secs(1)), "29 before it have left");
     assert_eq!((late.0.value().is_some(), late.1), (true, ms(1300)), "first come, first served");

@@ -15,11 +15,16 @@ fn working(name: &str) -> Step<String> {
 
 #[tokio::test(start_paused = true)]
 async fn t09_an_exhausted_chain_tells_every_step() {
-    let chain = FallbackChain::new(vec![failing("primary", "fail"), failing("backup", "also fail")]).unwrap();
+    let chain =
+        FallbackChain::new(vec![failing("primary", "fail"), failing("backup", "also fail")])
+            .unwrap();
 
     let error = chain.run().await.unwrap_err();
 
-    assert_eq!(error.to_string(), "All fallback steps exhausted. Warnings:\nprimary: fail\nbackup: also fail");
+    assert_eq!(
+        error.to_string(),
+        "All fallback steps exhausted. Warnings:\nprimary: fail\nbackup: also fail"
+    );
     assert!(matches!(error, ChainError::Exhausted { attempts: 2, .. }));
 }
 
@@ -27,12 +32,16 @@ async fn t09_an_exhausted_chain_tells_every_step() {
 fn t09_an_empty_chain_is_an_error() {
     let error = FallbackChain::<String>::new(vec![]).unwrap_err();
 
-    assert_eq!((error.field.as_str(), error.problem.as_str()), ("steps", "Fallback chain must have at least one step"));
+    assert_eq!(
+        (error.field.as_str(), error.problem.as_str()),
+        ("steps", "Fallback chain must have at least one step")
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn t09_an_unavailable_step_is_skipped_with_its_warning() {
-    let chain = FallbackChain::new(vec![working("primary").when(|| false), working("backup")]).unwrap();
+    let chain =
+        FallbackChain::new(vec![working("primary").when(|| false), working("backup")]).unwrap();
 
     let result = chain.run().await.unwrap();
 
@@ -42,7 +51,9 @@ async fn t09_an_unavailable_step_is_skipped_with_its_warning() {
 
 #[tokio::test(start_paused = true)]
 async fn t09_an_open_step_is_passed_over_with_its_wait() {
-    let chain = FallbackChain::in_env(vec![failing("primary", "fail"), working("backup")], env(0.0)).unwrap();
+    let chain =
+        FallbackChain::in_env(vec![failing("primary", "fail"), working("backup")], env(0.0))
+            .unwrap();
     for _ in 0..5 {
         chain.run().await.unwrap();
     }
@@ -59,23 +70,35 @@ async fn t09_three_tries_and_a_cached_copy_are_four_attempts() {
     let cached = [Step::new("get_issue-cached", || async { Ok("copy".to_owned()) })];
     let down = Script::down("503 Service Unavailable");
 
-    let answer = caller.call_with("get_issue", json!({"issue_number": 1}), &cached, down.send()).await;
+    let answer =
+        caller.call_with("get_issue", json!({"issue_number": 1}), &cached, down.send()).await;
 
-    assert_eq!((answer.attempts, answer.final_step().as_str(), down.executions()), (4, "get_issue-cached", 3));
-    assert_eq!(answer.warnings, ["get_issue: 503 Service Unavailable", "get_issue-cached: unavailable, skipping"]);
+    assert_eq!(
+        (answer.attempts, answer.final_step().as_str(), down.executions()),
+        (4, "get_issue-cached", 3)
+    );
+    assert_eq!(
+        answer.warnings,
+        ["get_issue: 503 Service Unavailable", "get_issue-cached: unavailable, skipping"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_callers_fault_stops_the_chain() {
-    let chain = FallbackChain::new(vec![failing("primary", "422 invalid"), working("backup")]).unwrap();
+    let chain =
+        FallbackChain::new(vec![failing("primary", "422 invalid"), working("backup")]).unwrap();
 
-    assert!(matches!(chain.run().await, Err(ChainError::Stopped { step, attempts: 1, .. }) if step == "primary"));
+    assert!(
+        matches!(chain.run().await, Err(ChainError::Stopped { step, attempts: 1, .. }) if step == "primary")
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_chain_retries_only_when_told_to_and_keeps_one_deadline() {
     let run = |attempts, timeout| async move {
-        let chain = FallbackChain::in_env(vec![failing("primary", "503"), working("backup")], env(0.0)).unwrap();
+        let chain =
+            FallbackChain::in_env(vec![failing("primary", "503"), working("backup")], env(0.0))
+                .unwrap();
         let policy = RetryPolicy::new(attempts, Backoff::FALLBACK);
         let chain = chain.retry(policy, Effect::ReadOnly).unwrap().timeout(timeout).unwrap();
         let (result, elapsed) = timed(chain.run()).await;
@@ -84,18 +107,26 @@ async fn the_chain_retries_only_when_told_to_and_keeps_one_deadline() {
 
     assert_eq!(run(1, secs(60)).await, (2, ms(0)));
     assert_eq!(run(2, secs(60)).await, (3, ms(500)));
-    assert_eq!(run(3, ms(1200)).await, (3, ms(500)), "a second pause of 1 s does not fit into its half");
+    assert_eq!(
+        run(3, ms(1200)).await,
+        (3, ms(500)),
+        "a second pause of 1 s does not fit into its half"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_step_that_hangs_is_cut_off_at_the_chains_deadline() {
     let hangs = Step::new("primary", std::future::pending);
-    let chain = FallbackChain::<String>::in_env(vec![hangs], env(0.0)).unwrap().timeout(secs(5)).unwrap();
+    let chain =
+        FallbackChain::<String>::in_env(vec![hangs], env(0.0)).unwrap().timeout(secs(5)).unwrap();
 
     let (result, elapsed) = timed(chain.run()).await;
 
     assert_eq!(elapsed, secs(5));
-    assert_eq!(result.unwrap_err().to_string(), "All fallback steps exhausted. Warnings:\nprimary: deadline exceeded");
+    assert_eq!(
+        result.unwrap_err().to_string(),
+        "All fallback steps exhausted. Warnings:\nprimary: deadline exceeded"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,15 +139,22 @@ async fn one_budget_pays_for_the_retries_of_all_steps() {
 
     let result = chain.run().await.unwrap();
 
-    assert_eq!((result.attempts, result.final_step.as_str()), (4, "last"), "one retry for both steps that failed");
+    assert_eq!(
+        (result.attempts, result.final_step.as_str()),
+        (4, "last"),
+        "one retry for both steps that failed"
+    );
     assert_eq!(budget.saved(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_operators_rule_holds_for_the_chain_and_its_breakers() {
     let closed = Verdict::new(Cause::InvalidInput, Disposition::Permanent);
-    let classifier = Classifier::new().with_rule(Rule::phrases("closed", ["bank is closed"], closed)).unwrap();
-    let chain = FallbackChain::new(vec![failing("primary", "503: the bank is closed"), working("backup")]).unwrap();
+    let classifier =
+        Classifier::new().with_rule(Rule::phrases("closed", ["bank is closed"], closed)).unwrap();
+    let chain =
+        FallbackChain::new(vec![failing("primary", "503: the bank is closed"), working("backup")])
+            .unwrap();
     let chain = chain.classifier(classifier);
 
     for _ in 0..10 {
@@ -133,7 +171,11 @@ fn hanging(name: &str) -> Step<String> {
 
 #[tokio::test(start_paused = true)]
 async fn a_step_that_hangs_takes_no_other_steps_turn() {
-    let chain = FallbackChain::in_env(vec![hanging("primary"), hanging("second"), working("last")], env(0.0)).unwrap();
+    let chain = FallbackChain::in_env(
+        vec![hanging("primary"), hanging("second"), working("last")],
+        env(0.0),
+    )
+    .unwrap();
     let (result, elapsed) = timed(chain.timeout(secs(9)).unwrap().run()).await;
     let result = result.unwrap();
     assert_eq!((result.final_step.as_str(), result.attempts, elapsed), ("last", 3, secs(6)));
@@ -147,7 +189,8 @@ async fn a_step_that_hangs_takes_no_other_steps_turn() {
 #[tokio::test(start_paused = true)]
 async fn a_write_of_a_chain_has_all_the_time_because_no_other_may_follow_it() {
     let once = RetryPolicy::new(1, Backoff::FALLBACK);
-    let chain = FallbackChain::in_env(vec![hanging("primary"), working("backup")], env(0.0)).unwrap();
+    let chain =
+        FallbackChain::in_env(vec![hanging("primary"), working("backup")], env(0.0)).unwrap();
     let chain = chain.retry(once, Effect::Write).unwrap().timeout(secs(9)).unwrap();
     let (result, elapsed) = timed(chain.run()).await;
     assert!(matches!(result, Err(ChainError::Stopped { attempts: 1, .. })));
@@ -162,7 +205,9 @@ async fn every_step_and_who_stood_in_is_told_to_those_who_listen() {
         for event in listener.drain() {
             short.push(match &*event {
                 Event::AttemptStarted { tool, attempt, .. } => format!("{tool} starts, {attempt}"),
-                Event::AttemptEnded { tool, attempt, cause, .. } => format!("{tool} ends, {attempt}: {cause:?}"),
+                Event::AttemptEnded { tool, attempt, cause, .. } => {
+                    format!("{tool} ends, {attempt}: {cause:?}")
+                }
                 Event::FallbackServed { tool, step, .. } => format!("{step} for {tool}"),
                 other => format!("{other:?}"),
             });
@@ -185,7 +230,10 @@ async fn every_step_and_who_stood_in_is_told_to_those_who_listen() {
             "backup for primary",
         ]
     );
-    assert_eq!(listening(vec![working("primary")]).await, ["primary starts, 1", "primary ends, 1: None"]);
+    assert_eq!(
+        listening(vec![working("primary")]).await,
+        ["primary starts, 1", "primary ends, 1: None"]
+    );
     assert_eq!(
         listening(vec![hanging("primary")]).await,
         ["primary starts, 1", "primary ends, 1: Some(Cancelled)"],
@@ -217,7 +265,10 @@ async fn own_steps_that_fail_are_no_more_than_the_budget_bears_and_those_that_wo
     let (own, down) = (Script::down("503"), Script::down("503"));
     let last = ten_calls(&own, &down).await;
     assert_eq!((down.executions(), own.executions()), (10, 3));
-    assert_eq!(last.warnings, ["get_issue: 503", "backup: the retry budget of the server is spent"]);
+    assert_eq!(
+        last.warnings,
+        ["get_issue: 503", "backup: the retry budget of the server is spent"]
+    );
 
     advance(secs(1)).await;
     let own = Script::healthy();

@@ -1,4 +1,5 @@
-//! Which answers are kept: never one that was read before a write in the place of one that was read after it.
+//! Which answers are kept: never one that was read before a write in the place of one that was read
+//! after it.
 
 use super::kit::*;
 use seawall::*;
@@ -16,7 +17,9 @@ fn late(
 }
 
 async fn rescued(tools: &ToolCaller<String>) -> String {
-    let answer = tools.call("get_issue", nothing(), Script::down(FailureSignals::http(503, "down")).send()).await;
+    let answer = tools
+        .call("get_issue", nothing(), Script::down(FailureSignals::http(503, "down")).send())
+        .await;
     assert_eq!(served(&answer).by, "cached");
     answer.value().cloned().unwrap_or_default()
 }
@@ -41,9 +44,14 @@ async fn a_read_during_which_something_was_written_is_better_than_none_and_is_to
         tools.call("update_issue", nothing(), Script::healthy().send()).await
     };
     tokio::join!(tools.call("get_issue", nothing(), late("before the write")), write);
-    let answer = tools.call("get_issue", nothing(), Script::down(FailureSignals::http(503, "down")).send()).await;
+    let answer = tools
+        .call("get_issue", nothing(), Script::down(FailureSignals::http(503, "down")).send())
+        .await;
     assert_eq!(answer.value().map(String::as_str), Some("before the write"));
-    assert!(served(&answer).note.contains("Calls made since may have changed what it shows"), "{answer:?}");
+    assert!(
+        served(&answer).note.contains("Calls made since may have changed what it shows"),
+        "{answer:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

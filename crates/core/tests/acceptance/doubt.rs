@@ -1,4 +1,5 @@
-//! A write that may have been executed is not sent again before somebody looked, or some time passed.
+//! A write that may have been executed is not sent again before somebody looked, or some time
+//! passed.
 
 use super::kit::*;
 use seawall::*;
@@ -34,7 +35,10 @@ async fn a_write_that_may_have_run_is_not_sent_again_before_somebody_looked() {
 
     let answer = tools.call("create_issue", title("a"), script.send()).await;
     let told = report(&answer);
-    assert_eq!((told.code, told.may_have_executed, told.attempts), (ErrorCode::WriteUncertain, true, 0));
+    assert_eq!(
+        (told.code, told.may_have_executed, told.attempts),
+        (ErrorCode::WriteUncertain, true, 0)
+    );
     assert_eq!(told.retry_after, None, "it must not be repeated blindly, so nobody is told when");
     assert_eq!(
         told.message,
@@ -64,7 +68,9 @@ async fn after_a_while_the_same_write_is_sent_again_however_often_it_was_asked_f
 #[tokio::test(start_paused = true)]
 async fn only_an_answer_that_the_server_gives_now_is_a_look() {
     let (tools, script) = in_doubt().await;
-    let failed = tools.call("list_issues", nothing(), Script::down(FailureSignals::http(503, "down")).send()).await;
+    let failed = tools
+        .call("list_issues", nothing(), Script::down(FailureSignals::http(503, "down")).send())
+        .await;
     assert_eq!(served(&failed).by, "cached");
     assert_eq!(repeated(&tools, &script).await, 1);
 
@@ -110,7 +116,10 @@ async fn other_callers_neither_look_for_this_one_nor_are_held_back_with_it() {
 #[tokio::test(start_paused = true)]
 async fn what_may_be_repeated_or_certainly_did_not_run_is_not_held_back() {
     for (name, failure) in [
-        ("create_issue", FailureSignals::transport(TransportFailure::Refused, "connection refused")),
+        (
+            "create_issue",
+            FailureSignals::transport(TransportFailure::Refused, "connection refused"),
+        ),
         ("create_issue", FailureSignals::http(422, "title is missing").with_sent(Sent::Never)),
         ("get_issue", lost()),
     ] {
@@ -120,22 +129,32 @@ async fn what_may_be_repeated_or_certainly_did_not_run_is_not_held_back() {
         tools.call(name, nothing(), script.send()).await;
         assert!(script.executions() > before, "{name}");
     }
-    let (tools, script) =
-        (with_tool(settings(&env(0.0)), "create_issue", |it| it.uncertain_write_hold = None), Script::down(lost()));
+    let (tools, script) = (
+        with_tool(settings(&env(0.0)), "create_issue", |it| it.uncertain_write_hold = None),
+        Script::down(lost()),
+    );
     assert_eq!((repeated(&tools, &script).await, repeated(&tools, &script).await), (1, 2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_write_whose_caller_left_while_it_ran_is_in_doubt_and_one_that_waited_is_not() {
     let tools = caller(&env(0.0));
-    let left = tokio::time::timeout(ms(10), tools.call("create_issue", title("a"), |_| std::future::pending())).await;
+    let left = tokio::time::timeout(
+        ms(10),
+        tools.call("create_issue", title("a"), |_| std::future::pending()),
+    )
+    .await;
     assert!(left.is_err());
     let script = Script::healthy();
     assert_eq!(repeated(&tools, &script).await, 0);
 
     // This one was refused, and its caller left in the pause before the next attempt.
-    let busy = Script::failing([FailureSignals::transport(TransportFailure::Refused, "connection refused")]);
-    let left = tokio::time::timeout(ms(10), tools.call("create_issue", title("b"), busy.send())).await;
+    let busy = Script::failing([FailureSignals::transport(
+        TransportFailure::Refused,
+        "connection refused",
+    )]);
+    let left =
+        tokio::time::timeout(ms(10), tools.call("create_issue", title("b"), busy.send())).await;
     assert!(left.is_err());
     assert!(tools.call("create_issue", title("b"), busy.send()).await.value().is_some());
 }
@@ -148,7 +167,9 @@ async fn a_batch_of_which_one_item_may_have_run_is_not_made_again_as_a_whole() {
         let _ = calls.execute();
         let ids = attempt.arguments["ids"].as_array().map_or(0, Vec::len);
         std::future::ready(match attempt.arguments["ids"][0].as_u64() {
-            _ if ids > 1 => Err(FailureSignals::transport(TransportFailure::Refused, "connection refused")),
+            _ if ids > 1 => {
+                Err(FailureSignals::transport(TransportFailure::Refused, "connection refused"))
+            }
             Some(3) => Err(lost()),
             _ => Ok("done".to_owned()),
         })
@@ -181,7 +202,10 @@ async fn a_callers_own_step_that_wrote_makes_what_was_read_before_it_unfresh() {
     assert_eq!(reads.executions(), 1);
 
     let backup = [Step::new("create_issue-backup", || async { Ok("created".to_owned()) })];
-    assert_eq!(served(&tools.call_with("create_issue", title("a"), &backup, down.send()).await).by, "backup");
+    assert_eq!(
+        served(&tools.call_with("create_issue", title("a"), &backup, down.send()).await).by,
+        "backup"
+    );
     list().await;
     assert_eq!(reads.executions(), 2);
 }
@@ -204,22 +228,36 @@ async fn a_write_whose_caller_left_while_a_step_of_its_own_ran_is_in_doubt() {
 
     assert_eq!(sent.executions(), 1);
     let held = tools.call_with("create_issue", title("a"), &slow, down.send()).await;
-    assert_eq!((report(&held).code, report(&held).may_have_executed), (ErrorCode::WriteUncertain, true));
+    assert_eq!(
+        (report(&held).code, report(&held).may_have_executed),
+        (ErrorCode::WriteUncertain, true)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn whoever_is_held_back_for_another_sessions_write_can_look_for_himself() {
     let (tools, script) = (caller(&env(0.0)), Script::failing([lost()]));
-    let create = |session: &str| tools.call("create_issue", Call::new(title("x")).in_session(session), script.send());
-    let look =
-        |session: &str| tools.call("list_issues", Call::new(nothing()).in_session(session), Script::healthy().send());
+    let create = |session: &str| {
+        tools.call("create_issue", Call::new(title("x")).in_session(session), script.send())
+    };
+    let look = |session: &str| {
+        tools.call(
+            "list_issues",
+            Call::new(nothing()).in_session(session),
+            Script::healthy().send(),
+        )
+    };
     assert!(report(&create("a").await).may_have_executed);
     assert!(report(&create("b").await).message.contains("after it, or in 60s, it is sent again"));
 
     look("b").await;
     assert!(create("b").await.value().is_some());
     let held = create("a").await;
-    assert_eq!((report(&held).code, script.executions()), (ErrorCode::WriteUncertain, 2), "a has not looked");
+    assert_eq!(
+        (report(&held).code, script.executions()),
+        (ErrorCode::WriteUncertain, 2),
+        "a has not looked"
+    );
     look("a").await;
     assert!(create("a").await.value().is_some());
 }

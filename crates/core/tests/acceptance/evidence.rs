@@ -1,4 +1,5 @@
-//! What is evidence against a server, and what is not: when calls began, how long they were given, and how long they took.
+//! What is evidence against a server, and what is not: when calls began, how long they were given,
+//! and how long they took.
 
 use super::kit::*;
 use seawall::*;
@@ -22,7 +23,8 @@ fn state(caller: &ToolCaller<String>) -> (BreakerStatus, u64) {
 /// Answers after `time`.
 fn takes(
     time: Duration,
-) -> impl Fn(Attempt) -> std::pin::Pin<Box<dyn Future<Output = Result<String, FailureSignals>> + Send>> {
+) -> impl Fn(Attempt) -> std::pin::Pin<Box<dyn Future<Output = Result<String, FailureSignals>> + Send>>
+{
     move |_| {
         Box::pin(async move {
             tokio::time::sleep(time).await;
@@ -38,7 +40,9 @@ async fn calls_from_before_an_outage_do_not_hide_it() {
     let long: Vec<_> = (0..10)
         .map(|k| {
             let caller = caller.clone();
-            tokio::spawn(async move { caller.call("get_x", json!({ "long": k }), takes(secs(11 + k))).await })
+            tokio::spawn(async move {
+                caller.call("get_x", json!({ "long": k }), takes(secs(11 + k))).await
+            })
         })
         .collect();
     tokio::time::sleep(secs(10)).await;
@@ -142,7 +146,9 @@ async fn an_impatient_probe_does_not_open_a_healthy_server_again() {
     tokio::task::yield_now().await;
     for k in 0..24 {
         advance(Duration::from_micros(500)).await;
-        if let Some(report) = caller.call("get_x", json!({ "other": k }), takes(ms(50))).await.report() {
+        if let Some(report) =
+            caller.call("get_x", json!({ "other": k }), takes(ms(50))).await.report()
+        {
             assert!(report.retry_after.unwrap() <= secs(1), "{report:?}");
         }
     }
@@ -152,7 +158,11 @@ async fn an_impatient_probe_does_not_open_a_healthy_server_again() {
 }
 
 /// Calls that each wait `each` for a server that hangs.
-async fn wait_in_vain(caller: &Arc<ToolCaller<String>>, numbers: std::ops::Range<u32>, each: Duration) {
+async fn wait_in_vain(
+    caller: &Arc<ToolCaller<String>>,
+    numbers: std::ops::Range<u32>,
+    each: Duration,
+) {
     let calls = numbers.map(|k| {
         let (caller, call) = (caller.clone(), Call::new(json!({ "k": k })).within(each));
         async move { caller.call("get_x", call, takes(secs(3600))).await }
@@ -194,7 +204,9 @@ async fn neither_a_crowd_of_impatient_callers_nor_a_few_now_and_then_are_evidenc
 async fn a_slow_probe_does_not_close_what_slowness_opened() {
     let slow = Some(SlowRule { after: secs(1), rate: 0.5 });
     let window = Some(WindowRule { length: secs(60), min_calls: 3, failure_rate: 0.5, slow });
-    let caller = reads(&env(0.0), |policy| policy.breaker = Some(BreakerPolicy { window, ..BreakerPolicy::default() }));
+    let caller = reads(&env(0.0), |policy| {
+        policy.breaker = Some(BreakerPolicy { window, ..BreakerPolicy::default() })
+    });
     for k in 0..3 {
         caller.call("get_x", json!({ "k": k }), takes(secs(2))).await;
     }
@@ -221,7 +233,12 @@ async fn our_own_rate_does_not_replace_the_servers_failure() {
     let answer = pipeline.run(&tool, &Call::new(nothing()), script.send()).await;
 
     let report = report(&answer);
-    assert_eq!((script.executions(), report.code), (1, ErrorCode::UpstreamError), "{}", report.message);
+    assert_eq!(
+        (script.executions(), report.code),
+        (1, ErrorCode::UpstreamError),
+        "{}",
+        report.message
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,7 +246,10 @@ async fn those_who_were_asked_to_wait_equally_long_do_not_come_back_together() {
     for jitter in [Jitter::Full, Jitter::Symmetric(0.5), Jitter::Additive(0.5)] {
         let mut waits = Vec::new();
         for chance in [0.1, 0.4, 0.9] {
-            let asked = FailureSignals { retry_after: Some(secs(20)), ..FailureSignals::http(429, "slow down") };
+            let asked = FailureSignals {
+                retry_after: Some(secs(20)),
+                ..FailureSignals::http(429, "slow down")
+            };
             let script = Script::failing([asked]);
             let policy = RetryPolicy::new(2, Backoff { jitter, ..Backoff::TOOL_CALL });
             let retry = Retry::new(Effect::ReadOnly).env(env(chance)).policy(policy).unwrap();

@@ -7,7 +7,11 @@ use serde_json::json;
 use std::sync::Arc;
 
 fn blog(env: &Env) -> ToolCaller<String> {
-    ToolCaller::with_options(settings(env), CallerOptions { preset: Preset::Blog, ..CallerOptions::default() }).unwrap()
+    ToolCaller::with_options(
+        settings(env),
+        CallerOptions { preset: Preset::Blog, ..CallerOptions::default() },
+    )
+    .unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -27,7 +31,11 @@ async fn t22_the_third_identical_call_is_answered_not_executed() {
 #[tokio::test(start_paused = true)]
 async fn t22_a_repeated_call_gets_a_warning_and_a_failing_one_an_error() {
     let is_error = |report: &FailureReport, structured| {
-        let result = report.to_tool_result(Rendering { style: TextStyle::Classic, structured, ..Rendering::default() });
+        let result = report.to_tool_result(Rendering {
+            style: TextStyle::Classic,
+            structured,
+            ..Rendering::default()
+        });
         assert_eq!(result["_meta"]["seawall/failure"]["code"], "LOOP_DETECTED");
         result["isError"] == true
     };
@@ -35,12 +43,19 @@ async fn t22_a_repeated_call_gets_a_warning_and_a_failing_one_an_error() {
     let (mut repeated, mut failing) = (None, None);
     for _ in 0..4 {
         repeated = Some(counts_calls.call("poll", nothing(), Script::healthy().send()).await);
-        failing = Some(by_default.call("get_poll", nothing(), Script::down("422 invalid").send()).await);
+        failing =
+            Some(by_default.call("get_poll", nothing(), Script::down("422 invalid").send()).await);
     }
     let (repeated, failing) = (repeated.unwrap(), failing.unwrap());
 
-    assert_eq!((is_error(report(&repeated), true), is_error(report(&failing), true)), (false, true));
-    assert!(is_error(report(&repeated), false), "what breaks a tool's schema is read only as an error");
+    assert_eq!(
+        (is_error(report(&repeated), true), is_error(report(&failing), true)),
+        (false, true)
+    );
+    assert!(
+        is_error(report(&repeated), false),
+        "what breaks a tool's schema is read only as an error"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,7 +68,10 @@ async fn a_tool_that_its_server_does_not_have_is_told_as_that() {
         (&object["code"], &object["retryable"], gone.executions()),
         (&"TOOL_NOT_FOUND".into(), &false.into(), 1)
     );
-    assert_eq!(report(&answer).error_object(TextStyle::Gitnexus)["message"], "Tool 'get_issue' not found");
+    assert_eq!(
+        report(&answer).error_object(TextStyle::Gitnexus)["message"],
+        "Tool 'get_issue' not found"
+    );
     assert!(report(&answer).message.contains("has no such tool"), "{}", report(&answer).message);
 }
 
@@ -63,7 +81,9 @@ async fn t22_sessions_are_apart_and_internal_retries_do_not_count() {
     for session in ["one", "two"] {
         for _ in 0..2 {
             let flaky = Script::failing(["429"; 2]);
-            let answer = tools.call("get_issue", Call::new(nothing()).in_session(session), flaky.send()).await;
+            let answer = tools
+                .call("get_issue", Call::new(nothing()).in_session(session), flaky.send())
+                .await;
             assert_eq!((answer.value().is_some(), flaky.executions()), (true, 3));
         }
     }
@@ -115,8 +135,13 @@ async fn t22_calls_that_fail_together_are_one_failure() {
     for round in 1..=3 {
         let answers = join_all((0..5).map(|_| tools.call("get_issue", nothing(), slow))).await;
         assert_eq!(down.executions(), round, "one asks for all");
-        let again = |answer: &Answer<String>| report(answer).message.contains(&format!("failed {round} times"));
-        assert_eq!(answers.iter().filter(|answer| again(answer)).count(), if round == 1 { 0 } else { 5 });
+        let again = |answer: &Answer<String>| {
+            report(answer).message.contains(&format!("failed {round} times"))
+        };
+        assert_eq!(
+            answers.iter().filter(|answer| again(answer)).count(),
+            if round == 1 { 0 } else { 5 }
+        );
     }
     let refused = tools.call("get_issue", nothing(), slow).await;
     assert!(report(&refused).message.contains("failed 3 times"), "{}", report(&refused).message);
@@ -125,13 +150,21 @@ async fn t22_calls_that_fail_together_are_one_failure() {
 
 #[tokio::test(start_paused = true)]
 async fn t22_a_tools_own_error_counts_as_failing() {
-    let own =
-        Settings { error_text: |text: &String| text.starts_with("Error").then(|| text.clone()), ..settings(&env(0.0)) };
+    let own = Settings {
+        error_text: |text: &String| text.starts_with("Error").then(|| text.clone()),
+        ..settings(&env(0.0))
+    };
     let tools = ToolCaller::new(own).unwrap();
-    let answer = || async { tools.call("get_page", nothing(), |_| async { Ok("Error: 404".to_owned()) }).await };
+    let answer = || async {
+        tools.call("get_page", nothing(), |_| async { Ok("Error: 404".to_owned()) }).await
+    };
 
     for _ in 0..3 {
-        assert_eq!(answer().await.value().map(String::as_str), Some("Error: 404"), "passed on unchanged");
+        assert_eq!(
+            answer().await.value().map(String::as_str),
+            Some("Error: 404"),
+            "passed on unchanged"
+        );
     }
     assert_eq!(report(&answer().await).code, ErrorCode::LoopDetected);
 }
@@ -147,7 +180,9 @@ fn caching(env: &Env) -> ToolCaller<String> {
 #[tokio::test(start_paused = true)]
 async fn t23_a_cached_answer_is_not_shared_between_callers() {
     let (tools, script) = (caching(&env(0.0)), Script::healthy());
-    let ask = |caller: &'static str| tools.call("get_issue", Call::new(json!({"n": 1})).by(caller), script.send());
+    let ask = |caller: &'static str| {
+        tools.call("get_issue", Call::new(json!({"n": 1})).by(caller), script.send())
+    };
 
     ask("alice").await;
     ask("alice").await;
@@ -175,7 +210,9 @@ async fn t23_a_cached_answer_is_not_shared_between_servers_or_tools() {
     for _ in 0..2 {
         for (server, name) in calls {
             let (tool, call) = (pipeline.find(server, name).unwrap(), Call::new(json!({"n": 1})));
-            let own = |attempt: Attempt| async move { Ok(format!("{}/{}", attempt.server(), attempt.tool())) };
+            let own = |attempt: Attempt| async move {
+                Ok(format!("{}/{}", attempt.server(), attempt.tool()))
+            };
             let answer = pipeline.run(&tool, &call, own).await;
             assert_eq!(answer.value(), Some(&format!("{server}/{name}")));
         }
@@ -225,8 +262,10 @@ async fn t23_a_read_that_began_before_a_write_is_not_kept_as_fresh() {
 
 #[tokio::test(start_paused = true)]
 async fn t23_errors_are_never_cached() {
-    let own =
-        Settings { error_text: |text: &String| text.starts_with("Error").then(|| text.clone()), ..settings(&env(0.0)) };
+    let own = Settings {
+        error_text: |text: &String| text.starts_with("Error").then(|| text.clone()),
+        ..settings(&env(0.0))
+    };
     let tools = with_tool(own, "get_issue", |policy| policy.cache.fresh = Some(secs(30)));
 
     tools.call("get_issue", nothing(), Script::down("422 invalid").send()).await;
@@ -286,8 +325,10 @@ async fn a_leader_that_left_or_could_not_try_again_does_not_fail_those_who_wait_
             script.execute()
         };
 
-        let (leader, follower) =
-            tokio::join!(tools.call("get_issue", leader, slow), tools.call("get_issue", nothing(), slow));
+        let (leader, follower) = tokio::join!(
+            tools.call("get_issue", leader, slow),
+            tools.call("get_issue", nothing(), slow)
+        );
 
         assert!(leader.report().is_some(), "{leader:?}");
         assert!(follower.value().is_some(), "{failure:?}: {follower:?}");

@@ -1,4 +1,5 @@
-//! A server that is not there, a client that has to be waited for, and a call that has had its last attempt.
+//! A server that is not there, a client that has to be waited for, and a call that has had its last
+//! attempt.
 
 use super::kit::*;
 use seawall::*;
@@ -38,22 +39,38 @@ async fn a_server_that_is_starting_or_down_is_told_as_such_and_not_asked_again()
     ] {
         let pipeline = Pipeline::new(settings(&env(0.0))).unwrap();
         pipeline
-            .server("gh", ServerPolicy { connection: Some(BreakerPolicy::default()), ..Default::default() })
+            .server(
+                "gh",
+                ServerPolicy { connection: Some(BreakerPolicy::default()), ..Default::default() },
+            )
             .unwrap();
         let tool = pipeline.tool("gh", "get_issue", policy("get_issue")).unwrap();
-        let retry_after = (transport == TransportFailure::Starting).then_some(std::time::Duration::from_secs(4));
-        let signals = FailureSignals { retry_after, ..FailureSignals::transport(transport, reason) };
+        let retry_after =
+            (transport == TransportFailure::Starting).then_some(std::time::Duration::from_secs(4));
+        let signals =
+            FailureSignals { retry_after, ..FailureSignals::transport(transport, reason) };
         let script = Script::down(signals);
         let call = Call { prefix: "gh__".into(), ..Call::new(nothing()) };
         for _ in 0..7 {
             let answer = pipeline
-                .run(&tool, &call.clone().in_session(format!("{:?}", script.executions())), script.send())
+                .run(
+                    &tool,
+                    &call.clone().in_session(format!("{:?}", script.executions())),
+                    script.send(),
+                )
                 .await;
             let report = report(&answer);
-            assert_eq!((report.code, report.message.as_str(), report.may_have_executed), (code, text, false));
+            assert_eq!(
+                (report.code, report.message.as_str(), report.may_have_executed),
+                (code, text, false)
+            );
             assert_eq!(report.code.is_retryable(), code == ErrorCode::ServerStarting);
         }
-        assert_eq!(script.executions(), 7, "tried once each time, and never counted against the server");
+        assert_eq!(
+            script.executions(),
+            7,
+            "tried once each time, and never counted against the server"
+        );
     }
 }
 
@@ -111,7 +128,9 @@ async fn a_call_whose_client_was_asked_has_the_time_of_the_questions_more_and_no
                 std::future::pending::<Result<String, FailureSignals>>().await
             }
         };
-        let answer = tokio::time::timeout(secs(10_000), pipeline.run(&tool, &call, send)).await.expect("for ever");
+        let answer = tokio::time::timeout(secs(10_000), pipeline.run(&tool, &call, send))
+            .await
+            .expect("for ever");
         let told = (report(&answer).code, answer.elapsed.as_secs());
         assert_eq!(told, (ErrorCode::Timeout, ends), "{questions:?} {limit:?}");
     }
@@ -124,8 +143,9 @@ async fn a_call_that_has_had_its_last_attempt_is_not_tried_again() {
     let tool = pipeline.tool("s", "get_x", policy("get_x")).unwrap();
     let held = Arc::new(CallControl::default());
     let call = Call { control: Some(held.clone()), ..Call::new(nothing()) };
-    let script =
-        Script::down(FailureSignals::transport(TransportFailure::Lost, "connection reset").with_sent(Sent::Yes));
+    let script = Script::down(
+        FailureSignals::transport(TransportFailure::Lost, "connection reset").with_sent(Sent::Yes),
+    );
 
     held.make_last();
     let answer = pipeline.run(&tool, &call, script.send()).await;
@@ -140,8 +160,13 @@ async fn a_call_that_has_no_time_is_not_told_as_one_whose_server_could_not_be_re
         let call = Call::new(nothing()).within(std::time::Duration::ZERO);
         let answer = tools.call(tool, call, script.send()).await;
 
-        let text = format!("{tool} was not executed: its time was up before its server was asked. Repeating is safe.");
-        assert_eq!((report(&answer).message.as_str(), report(&answer).code), (text.as_str(), ErrorCode::Timeout));
+        let text = format!(
+            "{tool} was not executed: its time was up before its server was asked. Repeating is safe."
+        );
+        assert_eq!(
+            (report(&answer).message.as_str(), report(&answer).code),
+            (text.as_str(), ErrorCode::Timeout)
+        );
         assert_eq!((report(&answer).may_have_executed, script.executions()), (false, 0));
     }
 }

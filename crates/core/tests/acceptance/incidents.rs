@@ -1,4 +1,5 @@
-//! One incident that ends many calls is one failure, and the calls are tried again as their effect allows.
+//! One incident that ends many calls is one failure, and the calls are tried again as their effect
+//! allows.
 
 use super::kit::*;
 use futures_util::future::join_all;
@@ -10,7 +11,11 @@ fn lost(incident: u64) -> FailureSignals {
 }
 
 /// Eight calls at a time, all ended by the same incident at their first attempt.
-async fn struck_together(tools: &ToolCaller<String>, tool: &'static str, incident: u64) -> Vec<Answer<String>> {
+async fn struck_together(
+    tools: &ToolCaller<String>,
+    tool: &'static str,
+    incident: u64,
+) -> Vec<Answer<String>> {
     let dies = |attempt: Attempt| async move {
         tokio::time::sleep(ms(10)).await;
         if attempt.number == 1 { Err(lost(incident)) } else { Ok("ok".to_owned()) }
@@ -24,7 +29,11 @@ async fn a_death_that_ends_eight_reads_counts_once_and_all_are_tried_again() {
 
     let answers = struck_together(&tools, "get_issue", 1).await;
 
-    assert!(answers.iter().all(|answer| matches!(answer.outcome, Outcome::Live(_)) && answer.attempts == 2));
+    assert!(
+        answers
+            .iter()
+            .all(|answer| matches!(answer.outcome, Outcome::Live(_)) && answer.attempts == 2)
+    );
     assert_eq!(tools.breaker_status("get_issue").unwrap().trips, 0);
 }
 
@@ -43,9 +52,15 @@ async fn a_death_that_ends_eight_writes_counts_once_and_none_is_tried_again() {
 async fn three_deaths_in_a_row_open_the_breaker_of_a_write() {
     let tools = caller(&env(0.0));
 
-    for (incident, status) in [(1, BreakerStatus::Closed), (2, BreakerStatus::Closed), (3, BreakerStatus::Open)] {
+    for (incident, status) in
+        [(1, BreakerStatus::Closed), (2, BreakerStatus::Closed), (3, BreakerStatus::Open)]
+    {
         struck_together(&tools, "create_issue", incident).await;
-        assert_eq!(tools.breaker_status("create_issue").unwrap().status, status, "after {incident}");
+        assert_eq!(
+            tools.breaker_status("create_issue").unwrap().status,
+            status,
+            "after {incident}"
+        );
     }
 }
 
@@ -53,11 +68,14 @@ async fn three_deaths_in_a_row_open_the_breaker_of_a_write() {
 async fn the_connections_breaker_counts_incidents_too() {
     let pipeline = Pipeline::new(settings(&env(0.0))).unwrap();
     let connection = Some(BreakerPolicy::new(2, secs(30)));
-    let server = pipeline.server("s", ServerPolicy { connection, ..ServerPolicy::default() }).unwrap();
+    let server =
+        pipeline.server("s", ServerPolicy { connection, ..ServerPolicy::default() }).unwrap();
     let policy = Preset::Default.policy(&ToolFacts::named("create_issue"), &Tiers::default());
     let tool = pipeline.tool("s", "create_issue", policy).unwrap();
 
-    for (incident, status) in [(1, BreakerStatus::Closed), (1, BreakerStatus::Closed), (2, BreakerStatus::Open)] {
+    for (incident, status) in
+        [(1, BreakerStatus::Closed), (1, BreakerStatus::Closed), (2, BreakerStatus::Open)]
+    {
         let dies = |_| std::future::ready(Err::<String, _>(lost(incident)));
         pipeline.run(&tool, &Call::new(json!({ "incident": incident })), dies).await;
         assert_eq!(server.connection().unwrap().status(), status);

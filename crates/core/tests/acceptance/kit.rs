@@ -1,4 +1,5 @@
-//! What the tests share: a scripted tool, surroundings with fixed chances, and a way to look at answers.
+//! What the tests share: a scripted tool, surroundings with fixed chances, and a way to look at
+//! answers.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -38,7 +39,10 @@ struct Inner {
 
 impl Script {
     pub(crate) fn failing(failures: impl IntoIterator<Item = impl Into<FailureSignals>>) -> Self {
-        Self(Arc::new(Inner { failures: failures.into_iter().map(Into::into).collect(), ..Inner::default() }))
+        Self(Arc::new(Inner {
+            failures: failures.into_iter().map(Into::into).collect(),
+            ..Inner::default()
+        }))
     }
 
     /// Fails with the same error again and again.
@@ -64,7 +68,9 @@ impl Script {
     }
 
     /// As the work of an attempt.
-    pub(crate) fn send(&self) -> impl Fn(Attempt) -> std::future::Ready<Result<String, FailureSignals>> + use<> {
+    pub(crate) fn send(
+        &self,
+    ) -> impl Fn(Attempt) -> std::future::Ready<Result<String, FailureSignals>> + use<> {
         let script = self.clone();
         move |_| std::future::ready(script.execute())
     }
@@ -79,7 +85,11 @@ pub(crate) fn caller(env: &Env) -> ToolCaller<String> {
 }
 
 /// A caller with one tool of a policy of its own.
-pub(crate) fn with_tool(own: Settings<String>, tool: &str, adjust: impl FnOnce(&mut Policy)) -> ToolCaller<String> {
+pub(crate) fn with_tool(
+    own: Settings<String>,
+    tool: &str,
+    adjust: impl FnOnce(&mut Policy),
+) -> ToolCaller<String> {
     let caller = ToolCaller::new(own).unwrap();
     caller.tool(ToolFacts::named(tool), adjust).unwrap();
     caller
@@ -87,9 +97,12 @@ pub(crate) fn with_tool(own: Settings<String>, tool: &str, adjust: impl FnOnce(&
 
 /// Calls `tool` until its breaker is open.
 pub(crate) async fn open_breaker(caller: &ToolCaller<String>, tool: &str) {
-    let down = Script::down(FailureSignals::transport(TransportFailure::Lost, "connection reset").with_sent(Sent::Yes));
+    let down = Script::down(
+        FailureSignals::transport(TransportFailure::Lost, "connection reset").with_sent(Sent::Yes),
+    );
     for n in 0..10 {
-        if caller.breaker_status(tool).is_some_and(|breaker| breaker.status == BreakerStatus::Open) {
+        if caller.breaker_status(tool).is_some_and(|breaker| breaker.status == BreakerStatus::Open)
+        {
             return;
         }
         caller.call(tool, json!({ "opening": n }), down.send()).await;

@@ -107,12 +107,15 @@ async fn t15_one_hanging_server_delays_no_other() {
     fleet.hanging.push("hung");
     let options = options(&env(0.0));
 
-    let (done, elapsed) = timed(load_each(names, &fleet, &options).unwrap().take(14).collect::<Vec<_>>()).await;
+    let (done, elapsed) =
+        timed(load_each(names, &fleet, &options).unwrap().take(14).collect::<Vec<_>>()).await;
     assert_eq!(elapsed, ms(250));
     assert!(done.iter().all(|outcome| outcome.status() == "available" && outcome.attempts == 2));
 
-    let fleet =
-        Fleet { hanging: vec!["hung"], ..Fleet::with([("ok", Script::healthy()), ("hung", Script::healthy())]) };
+    let fleet = Fleet {
+        hanging: vec!["hung"],
+        ..Fleet::with([("ok", Script::healthy()), ("hung", Script::healthy())])
+    };
     let (report, elapsed) = timed(load_tools(["hung", "ok"], &fleet, &options)).await;
     let report = report.unwrap();
     assert_eq!(elapsed, secs(90) + ms(750), "three attempts of 30 s and two pauses");
@@ -134,7 +137,11 @@ async fn t15_a_cancelled_load_stops_everything() {
         std::future::pending::<Result<Vec<String>, FailureSignals>>().await
     };
 
-    let cut = tokio::time::timeout(secs(1), load_tools(["a", "b", "c"], &connect, &LoadOptions::default())).await;
+    let cut = tokio::time::timeout(
+        secs(1),
+        load_tools(["a", "b", "c"], &connect, &LoadOptions::default()),
+    )
+    .await;
 
     assert!(cut.is_err());
     assert_eq!(*dropped.lock().unwrap(), 3);
@@ -193,14 +200,20 @@ fn t16_every_pinned_text_has_its_class() {
     for (status, class) in [(503, Transient), (404, Permanent), (403, Denied)] {
         assert_eq!(classify_load_error("opaque", Some(status)), class, "{status}");
     }
-    assert_eq!(classify_load_error("HTTP 503 Service Unavailable", Some(404)), Permanent, "an explicit status wins");
+    assert_eq!(
+        classify_load_error("HTTP 503 Service Unavailable", Some(404)),
+        Permanent,
+        "an explicit status wins"
+    );
 }
 
 #[test]
 fn t16_the_body_decides_an_ambiguous_403() {
     let classifier = Classifier::new();
     let class = |body: &str| {
-        classifier.classify_load(&FailureSignals::http(403, "HTTP 403 Forbidden").with_body(body)).disposition
+        classifier
+            .classify_load(&FailureSignals::http(403, "HTTP 403 Forbidden").with_body(body))
+            .disposition
     };
 
     for failed in [
@@ -278,21 +291,31 @@ async fn t17_every_class_has_its_own_exact_words() {
 
 #[tokio::test(start_paused = true)]
 async fn a_denial_can_be_told_in_the_words_from_before_it_was_told_apart() {
-    let fleet = Fleet::with([("slow", Script::down("read timeout")), ("closed", Script::down("HTTP 403 Forbidden"))]);
+    let fleet = Fleet::with([
+        ("slow", Script::down("read timeout")),
+        ("closed", Script::down("HTTP 403 Forbidden")),
+    ]);
     let (report, _) = load(&fleet, &["slow", "closed"], ms(250)).await;
     let warnings = report.warnings_with(DeniedText::Legacy);
-    let former =
-        "**MCP servers that failed to load (tools from these servers are unavailable):**  closed: HTTP 403 Forbidden";
+    let former = "**MCP servers that failed to load (tools from these servers are unavailable):**  closed: HTTP 403 Forbidden";
     assert_eq!((warnings.prompt.len(), warnings.prompt[1].as_str()), (2, former));
-    assert_eq!(warnings.streamed[0], report.warnings().streamed[0], "only denials have former words");
+    assert_eq!(
+        warnings.streamed[0],
+        report.warnings().streamed[0],
+        "only denials have former words"
+    );
     assert_eq!(warnings.streamed[1], legacy_denied_text("closed"));
-    assert_eq!(legacy_denied_text("x"), "MCP server 'x' is unavailable. Tools from this server will not work.");
+    assert_eq!(
+        legacy_denied_text("x"),
+        "MCP server 'x' is unavailable. Tools from this server will not work."
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_step_of_a_load_is_retried_like_a_load_and_announced_by_whoever_knows_the_end() {
     let fleet = Fleet::with([("s", Script::down("503 Service Unavailable"))]);
-    let options = LoadOptions { env: Env::new().with_rng(Rng::fixed(0.0)), ..LoadOptions::default() };
+    let options =
+        LoadOptions { env: Env::new().with_rng(Rng::fixed(0.0)), ..LoadOptions::default() };
     let mut listener = options.env.events.subscribe();
     let outcome = load_step("s", &fleet, &options).await.unwrap();
     assert_eq!((outcome.status(), outcome.attempts, fleet.asked("s")), ("transient", 3, 3));
@@ -341,7 +364,13 @@ async fn bad_options_are_told_once_and_nobody_is_connected_to() {
     let bad = [
         (LoadOptions { attempts: 101, ..LoadOptions::default() }, "attempts"),
         (LoadOptions { attempts: u32::MAX, ..LoadOptions::default() }, "attempts"),
-        (LoadOptions { backoff: Backoff { max: ms(1), ..Backoff::LOAD }, ..LoadOptions::default() }, "backoff.max"),
+        (
+            LoadOptions {
+                backoff: Backoff { max: ms(1), ..Backoff::LOAD },
+                ..LoadOptions::default()
+            },
+            "backoff.max",
+        ),
         (LoadOptions { attempt_timeout: secs(0), ..LoadOptions::default() }, "attempt_timeout"),
         (LoadOptions { attempt_timeout: secs(96), ..LoadOptions::default() }, "attempt_timeout"),
         (LoadOptions { timeout: secs(0), ..LoadOptions::default() }, "timeout"),
@@ -353,8 +382,15 @@ async fn bad_options_are_told_once_and_nobody_is_connected_to() {
 
         let told = load_tools(["a", "b"], &fleet, &options).await.unwrap_err();
 
-        assert_eq!((told.field.as_str(), fleet.asked("a") + fleet.asked("b")), (field, 0), "{told}");
-        assert_eq!(load_each(["a"], &fleet, &options).err().map(|told| told.field).as_deref(), Some(field));
+        assert_eq!(
+            (told.field.as_str(), fleet.asked("a") + fleet.asked("b")),
+            (field, 0),
+            "{told}"
+        );
+        assert_eq!(
+            load_each(["a"], &fleet, &options).err().map(|told| told.field).as_deref(),
+            Some(field)
+        );
     }
     assert_eq!(LoadOptions::default().validate(), Ok(()));
 }
@@ -383,7 +419,10 @@ impl ConnectServer<String> for Panicky {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_while_connecting_is_one_servers_failure_and_nobody_elses() {
-    let report = load_tools(["a", "at once", "later", "hidden", "b"], &Panicky, &LoadOptions::default()).await.unwrap();
+    let report =
+        load_tools(["a", "at once", "later", "hidden", "b"], &Panicky, &LoadOptions::default())
+            .await
+            .unwrap();
 
     assert_eq!(report.all_tools(), ["a", "b"]);
     assert_eq!(report.failed_servers(), ["at once", "later", "hidden"]);
@@ -401,18 +440,26 @@ async fn a_panics_words_are_one_line_without_secrets() {
     let line = "connecting panicked: cannot reach https://host/x with token=[REDACTED]";
 
     assert_eq!(report.outcomes[0].result.as_ref().unwrap_err().message, line);
-    assert!(report.warnings().prompt[0].ends_with(&format!("secret: {line}")), "{:?}", report.warnings());
+    assert!(
+        report.warnings().prompt[0].ends_with(&format!("secret: {line}")),
+        "{:?}",
+        report.warnings()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_says_nothing_gives_no_reason() {
-    for silent in [FailureSignals::text(" \n"), FailureSignals::transport(TransportFailure::Refused, "")] {
+    for silent in
+        [FailureSignals::text(" \n"), FailureSignals::transport(TransportFailure::Refused, "")]
+    {
         let connect = |_: String| std::future::ready(Err::<Vec<String>, _>(silent.clone()));
         let report = load_tools(["a"], &connect, &LoadOptions::default()).await.unwrap();
 
         assert_eq!(
             report.warnings().streamed,
-            ["MCP server 'a' is unavailable: no reason given. Tools from this server will not work."]
+            [
+                "MCP server 'a' is unavailable: no reason given. Tools from this server will not work."
+            ]
         );
     }
 }

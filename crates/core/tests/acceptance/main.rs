@@ -1,6 +1,11 @@
 //! The acceptance tests T1–T11, T13, T15–T17, T22 and T23, by name, in virtual time.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that is surprised should stop")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that is surprised should stop"
+)]
 
 mod answers;
 mod article;

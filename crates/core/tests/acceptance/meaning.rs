@@ -16,10 +16,15 @@ async fn words_about_a_later_step_do_not_repeat_or_queue_a_write() {
     ] {
         let own = Settings { durable: Some(Arc::new(MemoryQueue::new(9))), ..settings(&env(0.0)) };
         let script = Script::down(FailureSignals::rpc(-32000, text));
-        let answer = ToolCaller::new(own).unwrap().call("create_issue", nothing(), script.send()).await;
+        let answer =
+            ToolCaller::new(own).unwrap().call("create_issue", nothing(), script.send()).await;
 
         assert_eq!((script.executions(), report(&answer).may_have_executed), (1, true), "{text}");
-        assert!(report(&answer).message.contains("may have been executed"), "{}", report(&answer).message);
+        assert!(
+            report(&answer).message.contains("may have been executed"),
+            "{}",
+            report(&answer).message
+        );
     }
 }
 
@@ -43,7 +48,8 @@ async fn a_text_that_says_more_than_its_status_does_not_repeat_a_write() {
 
 #[tokio::test(start_paused = true)]
 async fn an_id_in_a_tools_own_words_neither_repeats_it_nor_opens_its_breaker() {
-    let tools = ToolCaller::<Value>::new(Settings { env: env(0.0), ..Settings::default() }).unwrap();
+    let tools =
+        ToolCaller::<Value>::new(Settings { env: env(0.0), ..Settings::default() }).unwrap();
     let executions = AtomicU32::new(0);
     for id in 0..9 {
         let answer = tools
@@ -71,7 +77,12 @@ async fn who_says_that_it_has_acted_is_believed_whatever_the_status() {
         let answer = caller(&env(0.0)).call("create_issue", nothing(), script.send()).await;
 
         let report = report(&answer);
-        assert_eq!((script.executions(), report.may_have_executed), (1, true), "{}", report.message);
+        assert_eq!(
+            (script.executions(), report.may_have_executed),
+            (1, true),
+            "{}",
+            report.message
+        );
         assert!(!report.message.contains("was not executed"), "{}", report.message);
     }
     let throttled = Script::down(FailureSignals::http(429, "slow down"));
@@ -136,9 +147,17 @@ fn of_a_long_text_the_beginning_counts_and_no_secret_comes_out_of_its_middle() {
     assert_eq!(classify(&FailureSignals::text(late)).status, None);
     let early = format!("503 Service Unavailable {}", "é".repeat(9000));
     let failure = classify(&FailureSignals::text(early));
-    assert!(failure.status == Some(503) && failure.message.len() <= 8192, "{}", failure.message.len());
+    assert!(
+        failure.status == Some(503) && failure.message.len() <= 8192,
+        "{}",
+        failure.message.len()
+    );
     let and_more = format!("429{}issue #12 was created", " ".repeat(9000));
-    assert_eq!(classify(&FailureSignals::text(and_more)).sent, Sent::Maybe, "not read whole, it proves nothing");
+    assert_eq!(
+        classify(&FailureSignals::text(and_more)).sent,
+        Sent::Maybe,
+        "not read whole, it proves nothing"
+    );
 
     for length in [8000, 8180, 8192, 9000, 20_000] {
         let secret = "hunter2".repeat(length / 7);

@@ -1,4 +1,5 @@
-//! What a server asks for with `Retry-After` is remembered: who has a copy is answered with it, who has not waits or is told.
+//! What a server asks for with `Retry-After` is remembered: who has a copy is answered with it, who
+//! has not waits or is told.
 
 use super::kit::*;
 use seawall::*;
@@ -30,7 +31,10 @@ async fn while_a_pause_lasts_nobody_is_sent_to_be_refused_again() {
     let (answer, elapsed) = timed(call(2)).await;
 
     assert_eq!((elapsed, throttled.executions()), (secs(0), 1));
-    assert_eq!((report(&answer).code, report(&answer).retry_after), (ErrorCode::RateLimited, Some(secs(100))));
+    assert_eq!(
+        (report(&answer).code, report(&answer).retry_after),
+        (ErrorCode::RateLimited, Some(secs(100)))
+    );
     assert_eq!(
         report(&answer).message,
         "create_issue was not executed: its server asked for a pause. The same call can be repeated in 100s."
@@ -55,7 +59,11 @@ async fn a_pause_that_fits_is_waited_for_and_so_is_the_next_one() {
 
     let ((first, first_took), (second, second_took)) = tokio::join!(first, second);
 
-    assert_eq!(throttled.executions(), 4, "the first, the one that came back and was refused, and then both");
+    assert_eq!(
+        throttled.executions(),
+        4,
+        "the first, the one that came back and was refused, and then both"
+    );
     assert_eq!((first_took, second_took), (secs(20 + 10), secs(15 + 10)));
     assert_eq!((first.attempts + second.attempts, second.value().is_some()), (4, true));
 }
@@ -69,13 +77,18 @@ async fn a_read_with_a_copy_sits_out_no_long_pause() {
     let throttled = Script::failing([busy(7)]);
 
     for n in [1, 2] {
-        let (answer, elapsed) = timed(tools.call("get_issue", json!({ "n": n }), throttled.send())).await;
+        let (answer, elapsed) =
+            timed(tools.call("get_issue", json!({ "n": n }), throttled.send())).await;
         assert_eq!((answer.final_step().as_str(), elapsed), ("get_issue-cached", secs(0)), "{n}");
     }
     assert_eq!(throttled.executions(), 1, "the second was not sent");
 
     let (answer, elapsed) = timed(tools.call("get_issue", json!({"n": 3}), throttled.send())).await;
-    assert_eq!((answer.value().map(String::as_str), elapsed), (Some("ok"), secs(7)), "without a copy it waits");
+    assert_eq!(
+        (answer.value().map(String::as_str), elapsed),
+        (Some("ok"), secs(7)),
+        "without a copy it waits"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,14 +124,19 @@ async fn no_server_silences_a_tool_for_longer_than_the_policy_allows() {
 #[tokio::test(start_paused = true)]
 async fn a_503_that_names_a_time_is_heeded_too_and_still_counts() {
     let tools = caller(&env(0.0));
-    let down =
-        Script::down(FailureSignals { retry_after: Some(secs(120)), ..FailureSignals::http(503, "maintenance") });
+    let down = Script::down(FailureSignals {
+        retry_after: Some(secs(120)),
+        ..FailureSignals::http(503, "maintenance")
+    });
 
     for n in 0..3 {
         tools.call("search_issues", json!({ "query": "x", "n": n }), down.send()).await;
     }
 
-    assert_eq!((down.executions(), tools.breaker_status("search_issues").unwrap().failures), (1, 1));
+    assert_eq!(
+        (down.executions(), tools.breaker_status("search_issues").unwrap().failures),
+        (1, 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,9 +154,11 @@ async fn a_write_that_would_have_to_wait_too_long_is_queued() {
 
 #[tokio::test(start_paused = true)]
 async fn who_comes_back_after_a_pause_has_no_more_time_than_is_left() {
-    // Whether the pause is waited for at once or as before a retry is chance here; the deadline is not.
+    // Whether the pause is waited for at once or as before a retry is chance here; the deadline is
+    // not.
     let tools = caller(&Env::new().with_rng(Rng::seeded(1)));
-    let pause = FailureSignals { retry_after: Some(ms(59_900)), ..FailureSignals::http(429, "slow down") };
+    let pause =
+        FailureSignals { retry_after: Some(ms(59_900)), ..FailureSignals::http(429, "slow down") };
     for n in 0..50 {
         let tool = format!("get_{n}");
         let once = Call { retried_outside: true, ..Call::new(nothing()) };

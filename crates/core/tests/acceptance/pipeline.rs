@@ -68,7 +68,11 @@ async fn refused_connections_open_the_server_for_all_its_tools() {
     ] {
         run(&pipeline, &b, &Script::down(failure)).await;
     }
-    assert_eq!(connection(), BreakerStatus::Closed, "whoever answers is there, and slowness is the tool's own affair");
+    assert_eq!(
+        connection(),
+        BreakerStatus::Closed,
+        "whoever answers is there, and slowness is the tool's own affair"
+    );
 
     let refused = Script::down(FailureSignals::transport(TransportFailure::Refused, "refused"));
     run(&pipeline, &a, &refused).await;
@@ -87,19 +91,30 @@ async fn no_retry_is_begun_once_the_breaker_has_opened() {
     assert_eq!((first.attempts, elapsed), (3, secs(3)));
     let (second, elapsed) = timed(caller.call("get_issue", json!({"n": 2}), down.send())).await;
 
-    assert_eq!((second.attempts, elapsed), (2, secs(1)), "the fifth failure opened it; no pause follows");
+    assert_eq!(
+        (second.attempts, elapsed),
+        (2, secs(1)),
+        "the fifth failure opened it; no pause follows"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_whole_call_ends_at_its_deadline() {
     let hangs = |_| std::future::pending::<Result<String, FailureSignals>>();
-    let caller = with_tool(settings(&env(0.0)), "get_issue", |policy| policy.attempt_timeout = Some(secs(25)));
+    let caller = with_tool(settings(&env(0.0)), "get_issue", |policy| {
+        policy.attempt_timeout = Some(secs(25))
+    });
 
     let (answer, elapsed) = timed(caller.call("get_issue", nothing(), hangs)).await;
-    assert_eq!((answer.attempts, elapsed), (3, secs(60)), "25 s + 1 s + 25 s + 2 s + the 7 s that are left");
+    assert_eq!(
+        (answer.attempts, elapsed),
+        (3, secs(60)),
+        "25 s + 1 s + 25 s + 2 s + the 7 s that are left"
+    );
     assert_eq!(report(&answer).code, ErrorCode::Timeout);
 
-    let (_, elapsed) = timed(caller.call("get_issue", Call::new(nothing()).within(secs(4)), hangs)).await;
+    let (_, elapsed) =
+        timed(caller.call("get_issue", Call::new(nothing()).within(secs(4)), hangs)).await;
     assert_eq!(elapsed, secs(4), "the client's own limit, if it is shorter");
 }
 
@@ -115,7 +130,8 @@ async fn a_client_that_retries_itself_is_not_retried_for() {
 
 #[tokio::test(start_paused = true)]
 async fn soft_errors_are_retried_for_reads_counted_for_the_tool_and_passed_on() {
-    let (down, busy) = ("Error: GitHub API: 503 Service Unavailable", "Error: GitHub API: 429 Too Many Requests");
+    let (down, busy) =
+        ("Error: GitHub API: 503 Service Unavailable", "Error: GitHub API: 429 Too Many Requests");
     let own = || Settings {
         error_text: |text: &String| text.starts_with("Error").then(|| text.clone()),
         ..settings(&env(0.0))
@@ -134,13 +150,24 @@ async fn soft_errors_are_retried_for_reads_counted_for_the_tool_and_passed_on() 
 
         assert_eq!(answer.value().map(String::as_str), Some(soft), "the server's own words");
         let Outcome::ToolError(error) = &answer.outcome else { panic!("{answer:?}") };
-        assert_eq!((error.is_unmarked, error.is_told()), (false, executions > 1), "told where attempts were spent");
-        assert_eq!((asked.into_inner(), tools.breaker_status(tool).unwrap().failures), (executions, counted));
+        assert_eq!(
+            (error.is_unmarked, error.is_told()),
+            (false, executions > 1),
+            "told where attempts were spent"
+        );
+        assert_eq!(
+            (asked.into_inner(), tools.breaker_status(tool).unwrap().failures),
+            (executions, counted)
+        );
     }
 
     let tools = ToolCaller::new(own()).unwrap();
     for n in 0..10 {
-        tools.call("get_issue", json!({ "n": n }), |_| async { Ok("Error: no such issue".to_owned()) }).await;
+        tools
+            .call("get_issue", json!({ "n": n }), |_| async {
+                Ok("Error: no such issue".to_owned())
+            })
+            .await;
     }
     assert_eq!(tools.breaker_status("get_issue").unwrap().failures, 0, "an answer proves liveness");
 }
@@ -188,12 +215,17 @@ async fn a_full_server_refuses_without_blaming_it() {
     assert_eq!(
         answers
             .iter()
-            .filter(|answer| answer.report().is_some_and(|report| report.code == ErrorCode::Overloaded))
+            .filter(|answer| answer
+                .report()
+                .is_some_and(|report| report.code == ErrorCode::Overloaded))
             .count(),
         2
     );
     assert_eq!(tool.breaker().unwrap().snapshot().failures, 0);
-    assert_eq!((tool.server().slots().unwrap().in_flight(), tool.server().slots().unwrap().waiting()), (0, 0));
+    assert_eq!(
+        (tool.server().slots().unwrap().in_flight(), tool.server().slots().unwrap().waiting()),
+        (0, 0)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -274,7 +306,10 @@ async fn a_slow_read_is_hedged_once_and_the_loser_blames_nobody() {
 
     let (answer, elapsed) = timed(tools.call("get_issue", nothing(), slow_first)).await;
 
-    assert_eq!((answer.value().map(String::as_str), answer.attempts, elapsed), (Some("attempt 2"), 2, ms(100)));
+    assert_eq!(
+        (answer.value().map(String::as_str), answer.attempts, elapsed),
+        (Some("attempt 2"), 2, ms(100))
+    );
     assert_eq!(tools.breaker_status("get_issue").unwrap().failures, 0);
 
     let refused = caller(&env(0.0)).tool(ToolFacts::named("create_issue"), hedged).unwrap_err();
@@ -304,8 +339,10 @@ async fn every_call_that_began_is_told_to_have_ended_exactly_once() {
         })
         .collect();
     assert_eq!(classes, ["ok", "ok", "VALIDATION_ERROR", "CONNECTION_LOST"]);
-    let started = events.iter().filter(|event| matches!(***event, Event::AttemptStarted { .. })).count();
-    let ended = events.iter().filter(|event| matches!(***event, Event::AttemptEnded { .. })).count();
+    let started =
+        events.iter().filter(|event| matches!(***event, Event::AttemptStarted { .. })).count();
+    let ended =
+        events.iter().filter(|event| matches!(***event, Event::AttemptEnded { .. })).count();
     assert_eq!((started, ended), (5, 5));
 }
 
@@ -336,31 +373,50 @@ fn bad_policies_name_their_field() {
     assert_eq!(field(|policy| policy.attempt_timeout = Some(secs(0))), "attempt_timeout");
     assert_eq!(field(|policy| policy.retry.attempts = 0), "retry.attempts");
     assert_eq!(
-        field(|policy| policy.breaker = Some(BreakerPolicy { probes: 0, ..BreakerPolicy::default() })),
+        field(
+            |policy| policy.breaker = Some(BreakerPolicy { probes: 0, ..BreakerPolicy::default() })
+        ),
         "breaker.probes"
     );
     assert_eq!(field(|policy| policy.cache.fresh = Some(secs(0))), "cache.ttl");
     assert_eq!(field(|policy| policy.loops.repeats = 0), "loop.repeats");
-    assert_eq!(field(|policy| policy.loops.window = 2), "loop.repeats", "three of the last two never come");
+    assert_eq!(
+        field(|policy| policy.loops.window = 2),
+        "loop.repeats",
+        "three of the last two never come"
+    );
     assert_eq!(field(|policy| policy.hedge = Some(HedgePolicy::Quantile(0.0))), "hedge.quantile");
     assert_eq!(field(|policy| policy.fallback = vec![Fallback::Cached]), "fallback");
     assert_eq!(field(|policy| policy.effect = Effect::Destructive), "fallback");
     assert_eq!(field(|policy| policy.fallback = vec![Fallback::Text(" ".into())]), "fallback");
-    let nameless = Fallback::Alternate { server: "s".into(), tool: String::new(), map: BTreeMap::new() };
+    let nameless =
+        Fallback::Alternate { server: "s".into(), tool: String::new(), map: BTreeMap::new() };
     let nobody = Policy { fallback: vec![nameless], ..default_policy("t") };
     assert_eq!(pipeline.tool("s", "t", nobody).unwrap_err().field, "fallback");
     assert_eq!(pipeline.tool("nowhere", "t", default_policy("t")).unwrap_err().field, "server");
 
     let server = |policy: ServerPolicy| pipeline.server("new", policy).unwrap_err().field;
     let good = ServerPolicy::default();
-    assert_eq!(server(ServerPolicy { slots: Some(BulkheadPolicy::new(0)), ..good.clone() }), "concurrency");
-    assert_eq!(server(ServerPolicy { rate: Some(Rate::per_second(0)), ..good.clone() }), "rate.count");
     assert_eq!(
-        server(ServerPolicy { budget: BudgetPolicy { share: 7.0, ..BudgetPolicy::DEFAULT }, ..good.clone() }),
+        server(ServerPolicy { slots: Some(BulkheadPolicy::new(0)), ..good.clone() }),
+        "concurrency"
+    );
+    assert_eq!(
+        server(ServerPolicy { rate: Some(Rate::per_second(0)), ..good.clone() }),
+        "rate.count"
+    );
+    assert_eq!(
+        server(ServerPolicy {
+            budget: BudgetPolicy { share: 7.0, ..BudgetPolicy::DEFAULT },
+            ..good.clone()
+        }),
         "budget.share"
     );
     assert_eq!(
-        server(ServerPolicy { budget: BudgetPolicy { floor: u32::MAX, ..BudgetPolicy::DEFAULT }, ..good }),
+        server(ServerPolicy {
+            budget: BudgetPolicy { floor: u32::MAX, ..BudgetPolicy::DEFAULT },
+            ..good
+        }),
         "budget.floor"
     );
     let rate = Settings::<String> { caller_rate: Some(Rate::per_second(0)), ..Settings::default() };
@@ -395,7 +451,9 @@ async fn a_tool_keeps_its_breaker_while_its_policy_stands() {
 fn a_read_with_a_key_stays_a_read() {
     let pipeline = pipeline(&env(0.0));
     pipeline.server("s", ServerPolicy::default()).unwrap();
-    let keyed = |name: &str| pipeline.tool("s", name, default_policy(name)).unwrap().idempotent().policy().effect;
+    let keyed = |name: &str| {
+        pipeline.tool("s", name, default_policy(name)).unwrap().idempotent().policy().effect
+    };
 
     assert_eq!((keyed("get_issue"), keyed("create_issue")), (Effect::ReadOnly, Effect::Idempotent));
 }
@@ -405,7 +463,8 @@ async fn a_pause_that_a_server_asked_for_holds_however_a_call_is_treated() {
     let pipeline = pipeline(&env(0.0));
     pipeline.server("s", ServerPolicy::default()).unwrap();
     let tool = pipeline.tool("s", "create_issue", default_policy("create_issue")).unwrap();
-    let slow_down = FailureSignals { retry_after: Some(secs(120)), ..FailureSignals::http(429, "slow down") };
+    let slow_down =
+        FailureSignals { retry_after: Some(secs(120)), ..FailureSignals::http(429, "slow down") };
     run(&pipeline, &tool.once(Effect::Write), &Script::down(slow_down)).await;
 
     for treated in [tool.idempotent(), tool.renamed("create_label"), tool.once(Effect::Write)] {
@@ -422,9 +481,11 @@ async fn a_call_that_is_made_once_is_tried_once_as_often_as_somebody_makes_it_an
     let pipeline = pipeline(&env(0.0));
     pipeline.server("s", ServerPolicy::default()).unwrap();
     let tool = pipeline.tool("s", "update_issue", default_policy("update_issue")).unwrap();
-    let (once, call, script) = (tool.once(Effect::Idempotent), Call::new(json!({"same": true})), Script::down(lost()));
+    let (once, call, script) =
+        (tool.once(Effect::Idempotent), Call::new(json!({"same": true})), Script::down(lost()));
 
-    // The breaker of a write opens after three, and not the guard against loops, nor that against a write in doubt.
+    // The breaker of a write opens after three, and not the guard against loops, nor that against a
+    // write in doubt.
     let code = async || report(&pipeline.run(&once, &call, script.send()).await).code;
     for _ in 0..3 {
         assert_eq!(code().await, ErrorCode::ConnectionLost);
@@ -442,7 +503,10 @@ async fn a_call_that_is_made_once_is_meant_also_after_one_that_may_have_run() {
     pipeline.run(&tool, &call, Script::down(lost()).send()).await;
     let script = Script::healthy();
 
-    assert_eq!(report(&pipeline.run(&tool, &call, script.send()).await).code, ErrorCode::WriteUncertain);
+    assert_eq!(
+        report(&pipeline.run(&tool, &call, script.send()).await).code,
+        ErrorCode::WriteUncertain
+    );
     assert!(pipeline.run(&tool.once(Effect::Write), &call, script.send()).await.value().is_some());
     assert_eq!(script.executions(), 1);
 }

@@ -1,4 +1,5 @@
-//! A write that waits in a queue is not made beside it, whoever leaves and whatever is read meanwhile.
+//! A write that waits in a queue is not made beside it, whoever leaves and whatever is read
+//! meanwhile.
 
 use super::kit::*;
 use seawall::*;
@@ -25,7 +26,10 @@ impl DurableQueue for Slow {
         self.0.next(server)
     }
 
-    fn find<'a>(&'a self, item: &'a QueuedWrite) -> Promise<'a, Result<Option<EarlierWrite>, NotQueued>> {
+    fn find<'a>(
+        &'a self,
+        item: &'a QueuedWrite,
+    ) -> Promise<'a, Result<Option<EarlierWrite>, NotQueued>> {
         self.0.find(item)
     }
 
@@ -40,7 +44,8 @@ impl DurableQueue for Slow {
 
 fn with_queue(room: usize) -> (ToolCaller<String>, Arc<Slow>) {
     let queue = slow_queue(room);
-    let tools = ToolCaller::new(Settings { durable: Some(queue.clone()), ..settings(&env(0.0)) }).unwrap();
+    let tools =
+        ToolCaller::new(Settings { durable: Some(queue.clone()), ..settings(&env(0.0)) }).unwrap();
     (tools, queue)
 }
 
@@ -61,15 +66,22 @@ async fn a_write_that_waits_is_not_made_beside_it_once_its_server_is_back() {
         advance(secs(120)).await;
         let held = tools.call("create_issue", nothing(), back.send()).await;
         let told = report(&held);
-        assert_eq!((told.code, told.may_have_executed, told.attempts), (ErrorCode::AlreadyQueued, false, 0));
+        assert_eq!(
+            (told.code, told.may_have_executed, told.attempts),
+            (ErrorCode::AlreadyQueued, false, 0)
+        );
         assert_eq!(
             told.message,
             "create_issue was not sent: the same call is queued as q1 and is not done yet. It will be tried from there."
         );
     }
-    assert!(tools.call("create_issue", json!({"n": 2}), back.send()).await.value().is_some(), "another is another");
+    assert!(
+        tools.call("create_issue", json!({"n": 2}), back.send()).await.value().is_some(),
+        "another is another"
+    );
 
-    // Whoever took it out may have made it: it is held back from now on, and not from when it was queued.
+    // Whoever took it out may have made it: it is held back from now on, and not from when it was
+    // queued.
     assert!(queue.remove("q1").await);
     let held = tools.call("create_issue", nothing(), back.send()).await;
     assert_eq!(report(&held).code, ErrorCode::WriteUncertain);
@@ -80,7 +92,8 @@ async fn a_write_that_waits_is_not_made_beside_it_once_its_server_is_back() {
 #[tokio::test(start_paused = true)]
 async fn a_write_whose_caller_left_while_it_was_queued_is_not_made_beside_it() {
     let (tools, queue) = with_queue(10);
-    let left = tokio::time::timeout(ms(2500), tools.call("create_issue", nothing(), down().send())).await;
+    let left =
+        tokio::time::timeout(ms(2500), tools.call("create_issue", nothing(), down().send())).await;
     assert!(left.is_err() && queue.next("").await.is_some());
 
     let back = Script::healthy();
@@ -99,26 +112,42 @@ async fn a_write_whose_caller_left_while_it_was_queued_is_not_made_beside_it() {
 async fn a_write_that_the_queue_refused_is_not_held_back() {
     let (tools, _) = with_queue(0);
     assert!(tools.call("create_issue", nothing(), down().send()).await.report().is_some());
-    assert!(tools.call("create_issue", nothing(), Script::healthy().send()).await.value().is_some());
+    assert!(
+        tools.call("create_issue", nothing(), Script::healthy().send()).await.value().is_some()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_may_be_repeated_is_not_held_back_by_its_own_item() {
     let (tools, _) = with_queue(10);
-    tools.tool(ToolFacts { effect: Some(Effect::Idempotent), ..ToolFacts::named("update_issue") }, |_| ()).unwrap();
+    tools
+        .tool(
+            ToolFacts { effect: Some(Effect::Idempotent), ..ToolFacts::named("update_issue") },
+            |_| (),
+        )
+        .unwrap();
     let answer = tools.call("update_issue", nothing(), down().send()).await;
-    assert!(served(&answer).note.ends_with("Repeating the call would queue a second one."), "{answer:?}");
-    assert!(tools.call("update_issue", nothing(), Script::healthy().send()).await.value().is_some());
+    assert!(
+        served(&answer).note.ends_with("Repeating the call would queue a second one."),
+        "{answer:?}"
+    );
+    assert!(
+        tools.call("update_issue", nothing(), Script::healthy().send()).await.value().is_some()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_write_that_waits_is_not_made_beside_it_by_the_next_process_either() {
     let (before, queue) = with_queue(10);
-    assert_eq!(served(&before.call("create_issue", nothing(), down().send()).await).id.as_deref(), Some("q1"));
+    assert_eq!(
+        served(&before.call("create_issue", nothing(), down().send()).await).id.as_deref(),
+        Some("q1")
+    );
     drop(before);
 
     let back = Script::healthy();
-    let after = ToolCaller::new(Settings { durable: Some(queue.clone()), ..settings(&env(0.0)) }).unwrap();
+    let after =
+        ToolCaller::new(Settings { durable: Some(queue.clone()), ..settings(&env(0.0)) }).unwrap();
     let held = after.call("create_issue", nothing(), back.send()).await;
     assert_eq!((report(&held).code, back.executions()), (ErrorCode::AlreadyQueued, 0));
     assert_eq!(
@@ -133,7 +162,9 @@ async fn a_write_that_waits_is_not_made_beside_it_by_the_next_process_either() {
 #[tokio::test(start_paused = true)]
 async fn a_write_that_waits_is_not_made_beside_it_however_many_wait_with_it() {
     let (tools, _) = with_queue(5000);
-    tools.tool(ToolFacts::named("create_issue"), |it| (it.retry.attempts, it.breaker) = (1, None)).unwrap();
+    tools
+        .tool(ToolFacts::named("create_issue"), |it| (it.retry.attempts, it.breaker) = (1, None))
+        .unwrap();
     for n in 0..1001 {
         served(&tools.call("create_issue", json!({ "n": n }), down().send()).await);
     }
@@ -161,7 +192,10 @@ impl DurableQueue for Silent {
         Box::pin(async { None })
     }
 
-    fn find<'a>(&'a self, _: &'a QueuedWrite) -> Promise<'a, Result<Option<EarlierWrite>, NotQueued>> {
+    fn find<'a>(
+        &'a self,
+        _: &'a QueuedWrite,
+    ) -> Promise<'a, Result<Option<EarlierWrite>, NotQueued>> {
         self.asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         match self.is_broken {
             true => Box::pin(async { Err(NotQueued::Unknown("the disk is gone".to_owned())) }),
@@ -182,12 +216,16 @@ impl DurableQueue for Silent {
 async fn a_queue_that_does_not_say_whether_a_write_waits_is_told_as_such() {
     for is_broken in [true, false] {
         let queue = Arc::new(Silent { is_broken, ..Silent::default() });
-        let tools = ToolCaller::new(Settings { durable: Some(queue), ..settings(&env(0.0)) }).unwrap();
+        let tools =
+            ToolCaller::new(Settings { durable: Some(queue), ..settings(&env(0.0)) }).unwrap();
         let back = Script::healthy();
         let held = tools.call("create_issue", nothing(), back.send()).await;
 
         let told = report(&held);
-        assert_eq!((told.code, told.may_have_executed, back.executions()), (ErrorCode::Overloaded, false, 0));
+        assert_eq!(
+            (told.code, told.may_have_executed, back.executions()),
+            (ErrorCode::Overloaded, false, 0)
+        );
         let why = if is_broken { "the disk is gone" } else { "it did not answer in time" };
         let text = format!(
             "create_issue was not sent: the queue cannot tell whether the same call waits there ({why}). The same call can be repeated in 1s."
@@ -201,9 +239,19 @@ async fn nobody_asks_a_queue_in_which_nothing_waits_or_for_what_may_be_repeated(
     let calls = [(true, "create_issue"), (false, "get_issue"), (false, "update_issue")];
     for (is_idle, tool) in calls {
         let queue = Arc::new(Silent { is_idle, ..Silent::default() });
-        let tools = ToolCaller::new(Settings { durable: Some(queue.clone()), ..settings(&env(0.0)) }).unwrap();
-        tools.tool(ToolFacts { effect: Some(Effect::Idempotent), ..ToolFacts::named("update_issue") }, |_| ()).unwrap();
-        assert!(tools.call(tool, nothing(), Script::healthy().send()).await.value().is_some(), "{tool}");
+        let tools =
+            ToolCaller::new(Settings { durable: Some(queue.clone()), ..settings(&env(0.0)) })
+                .unwrap();
+        tools
+            .tool(
+                ToolFacts { effect: Some(Effect::Idempotent), ..ToolFacts::named("update_issue") },
+                |_| (),
+            )
+            .unwrap();
+        assert!(
+            tools.call(tool, nothing(), Script::healthy().send()).await.value().is_some(),
+            "{tool}"
+        );
         assert_eq!(queue.asked.load(std::sync::atomic::Ordering::SeqCst), 0, "{tool}");
     }
 }

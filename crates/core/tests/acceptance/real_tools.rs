@@ -17,8 +17,11 @@ struct Real {
 fn servers() -> BTreeMap<&'static str, Vec<Real>> {
     let mut servers: BTreeMap<_, Vec<Real>> = BTreeMap::new();
     for line in include_str!("real_tools.tsv").lines().filter(|line| !line.starts_with('#')) {
-        let [server, name, hints, truth, by_name] = line.split('\t').collect::<Vec<_>>().try_into().unwrap();
-        let hint = |yes: char, no: char| hints.contains(yes).then_some(true).or(hints.contains(no).then_some(false));
+        let [server, name, hints, truth, by_name] =
+            line.split('\t').collect::<Vec<_>>().try_into().unwrap();
+        let hint = |yes: char, no: char| {
+            hints.contains(yes).then_some(true).or(hints.contains(no).then_some(false))
+        };
         let annotations = Annotations {
             read_only_hint: hint('r', 'w'),
             destructive_hint: hint('d', 'n'),
@@ -34,7 +37,10 @@ fn servers() -> BTreeMap<&'static str, Vec<Real>> {
 fn all() -> Vec<(String, Real, Siblings)> {
     let of = |(server, tools): (&str, Vec<Real>)| {
         let siblings = Siblings::of(tools.iter().map(|tool| tool.name));
-        tools.into_iter().map(move |tool| (format!("{server} {}", tool.name), tool, siblings)).collect::<Vec<_>>()
+        tools
+            .into_iter()
+            .map(move |tool| (format!("{server} {}", tool.name), tool, siblings))
+            .collect::<Vec<_>>()
     };
     servers().into_iter().flat_map(of).collect()
 }
@@ -43,29 +49,39 @@ fn all() -> Vec<(String, Real, Siblings)> {
 fn no_write_of_a_real_server_is_taken_for_a_read() {
     assert_eq!((servers().len(), all().len()), (13, 178));
     for (told, tool, siblings) in all() {
-        let facts = ToolFacts { annotations: tool.annotations, siblings, ..ToolFacts::named(tool.name) };
+        let facts =
+            ToolFacts { annotations: tool.annotations, siblings, ..ToolFacts::named(tool.name) };
         assert!(tool.reads || facts.effect() != Effect::ReadOnly, "{told} writes");
         let narrowed = ToolFacts { distrust_annotations: true, ..facts };
-        assert!(tool.reads || narrowed.effect() != Effect::ReadOnly, "{told} writes, and its server is not trusted");
+        assert!(
+            tool.reads || narrowed.effect() != Effect::ReadOnly,
+            "{told} writes, and its server is not trusted"
+        );
     }
 }
 
 #[test]
 fn the_names_of_real_tools_say_what_they_say() {
     for (told, tool, siblings) in all() {
-        let by_name = ToolFacts { siblings, ..ToolFacts::named(tool.name) }.effect() == Effect::ReadOnly;
+        let by_name =
+            ToolFacts { siblings, ..ToolFacts::named(tool.name) }.effect() == Effect::ReadOnly;
         assert_eq!(by_name, tool.seems_to_read, "{told}");
     }
-    // By its name alone one tool is taken for less than it does: it can save what it got to a file, and its hint says so.
-    let wrong = all().into_iter().filter(|(_, tool, _)| tool.seems_to_read && !tool.reads).map(|(told, ..)| told);
+    // By its name alone one tool is taken for less than it does: it can save what it got to a file,
+    // and its hint says so.
+    let wrong = all()
+        .into_iter()
+        .filter(|(_, tool, _)| tool.seems_to_read && !tool.reads)
+        .map(|(told, ..)| told);
     assert_eq!(wrong.collect::<Vec<_>>(), ["chrome-devtools get_network_request"]);
 }
 
 #[test]
 fn the_gitnexus_preset_knows_all_tools_of_gitnexus_and_no_others() {
     for (told, tool, siblings) in all() {
-        let policy =
-            |preset: Preset| preset.policy(&ToolFacts { siblings, ..ToolFacts::named(tool.name) }, &Tiers::default());
+        let policy = |preset: Preset| {
+            preset.policy(&ToolFacts { siblings, ..ToolFacts::named(tool.name) }, &Tiers::default())
+        };
         let known = policy(Preset::Gitnexus);
         if told.starts_with("gitnexus ") {
             let expected = if tool.reads { Effect::ReadOnly } else { Effect::Destructive };

@@ -1,5 +1,5 @@
-//! The identical call made again: joins one whose client has gone, goes after one whose client is there, and never runs beside
-//! a write.
+//! The identical call made again: joins one whose client has gone, goes after one whose client is
+//! there, and never runs beside a write.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -51,7 +51,8 @@ impl World {
         let (begun, done, most) = (self.begun.clone(), self.done.clone(), self.most.clone());
         tokio::spawn(async move {
             let send = |_| {
-                let (begun, done, most, end) = (begun.clone(), done.clone(), most.clone(), end.clone());
+                let (begun, done, most, end) =
+                    (begun.clone(), done.clone(), most.clone(), end.clone());
                 async move {
                     let number = begun.fetch_add(1, Ordering::SeqCst) + 1;
                     most.fetch_max(number - done.load(Ordering::SeqCst), Ordering::SeqCst);
@@ -181,7 +182,10 @@ async fn a_write_that_may_have_run_is_uncertain_for_all_who_wait_with_it_and_for
     let joined = world.call("create_issue", call());
     assert_eq!(report(&first.await.unwrap()).code, ErrorCode::ConnectionLost);
     let told = joined.await.unwrap();
-    assert_eq!((report(&told).code, report(&told).may_have_executed), (ErrorCode::ConnectionLost, true));
+    assert_eq!(
+        (report(&told).code, report(&told).may_have_executed),
+        (ErrorCode::ConnectionLost, true)
+    );
     let next = world.call("create_issue", call()).await.unwrap();
     assert_eq!((report(&next).code, world.executions()), (ErrorCode::WriteUncertain, 1));
 }
@@ -192,8 +196,9 @@ async fn a_call_whose_server_was_told_to_stop_never_answers_others_with_its_own_
     for (tool, code) in [("create_issue", Some(ErrorCode::Timeout)), ("get_issue", None)] {
         let stopped = call();
         let control = stopped.control.clone().unwrap();
-        let first =
-            world.ends(tool, stopped, |_| Err(FailureSignals::transport(TransportFailure::Left, "it was cancelled")));
+        let first = world.ends(tool, stopped, |_| {
+            Err(FailureSignals::transport(TransportFailure::Left, "it was cancelled"))
+        });
         pass(ms(100)).await;
         control.leave();
         control.make_last();
@@ -203,11 +208,18 @@ async fn a_call_whose_server_was_told_to_stop_never_answers_others_with_its_own_
         assert_eq!(answer.report().map(|report| report.code), code, "{tool}");
         if tool == "get_issue" {
             let waited = before.elapsed();
-            assert!(waited < secs(TAKES + 2), "a read does not wait for what may never come: {waited:?}");
+            assert!(
+                waited < secs(TAKES + 2),
+                "a read does not wait for what may never come: {waited:?}"
+            );
         }
         first.await.unwrap();
         let next = world.call(tool, call()).await.unwrap();
-        assert_eq!(next.report().map(|report| report.code), code.map(|_| ErrorCode::WriteUncertain), "{tool}");
+        assert_eq!(
+            next.report().map(|report| report.code),
+            code.map(|_| ErrorCode::WriteUncertain),
+            "{tool}"
+        );
     }
 }
 
@@ -288,7 +300,10 @@ async fn a_second_intent_that_cannot_wait_is_not_sent_and_says_so() {
     let first = world.call("create_issue", call());
     pass(ms(100)).await;
     let told = world.call("create_issue", call().within(secs(3))).await.unwrap();
-    assert_eq!((report(&told).code, report(&told).may_have_executed), (ErrorCode::Overloaded, false));
+    assert_eq!(
+        (report(&told).code, report(&told).may_have_executed),
+        (ErrorCode::Overloaded, false)
+    );
     first.await.unwrap();
     assert_eq!(world.executions(), 1);
 }
@@ -341,7 +356,8 @@ async fn a_second_intent_takes_the_place_of_the_first_whose_client_has_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_asked_its_client_something_is_not_begun_anew_and_goes_on_when_that_is_answered() {
+async fn a_write_that_asked_its_client_something_is_not_begun_anew_and_goes_on_when_that_is_answered()
+ {
     let world = World::new();
     let asks = |number| Ok(format!("question {number}"));
     let first = call();
@@ -364,7 +380,11 @@ async fn a_write_that_asked_its_client_something_is_not_begun_anew_and_goes_on_w
     assert_eq!(text(&joined.await.unwrap()), ("done 2", Some(Duration::ZERO)));
     world.delivered("create_issue", &answering);
     pass(secs(2)).await;
-    assert_eq!(text(&world.call("create_issue", call()).await.unwrap()), ("done 3", None), "that one is over");
+    assert_eq!(
+        text(&world.call("create_issue", call()).await.unwrap()),
+        ("done 3", None),
+        "that one is over"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,5 @@
-//! A breaker that comes back from a snapshot remembers what it saw, for as long as it would have, and tells what callers meet.
+//! A breaker that comes back from a snapshot remembers what it saw, for as long as it would have,
+//! and tells what callers meet.
 
 use crate::kit::*;
 use seawall::*;
@@ -12,7 +13,12 @@ fn fail(breaker: &Breaker, times: u32) {
     (0..times).for_each(|_| breaker.admit().unwrap().badly());
 }
 
-fn stored(status: BreakerStatus, mode: BreakerMode, failures: u32, ago: Option<Duration>) -> BreakerSnapshot {
+fn stored(
+    status: BreakerStatus,
+    mode: BreakerMode,
+    failures: u32,
+    ago: Option<Duration>,
+) -> BreakerSnapshot {
     let remaining = (status == BreakerStatus::Open).then_some(secs(5));
     BreakerSnapshot { status, mode, failures, last_failure_ago: ago, remaining, trips: 1, level: 0 }
 }
@@ -76,7 +82,9 @@ async fn restoring_tells_what_callers_meet_whoever_decides() {
 #[tokio::test(start_paused = true)]
 async fn no_restored_cooldown_is_longer_than_the_longest() {
     let cooldown = Cooldown::growing(secs(30), secs(300));
-    let breaker = Breaker::new("b", BreakerPolicy { cooldown, ..BreakerPolicy::default() }, &env(1.0)).unwrap();
+    let breaker =
+        Breaker::new("b", BreakerPolicy { cooldown, ..BreakerPolicy::default() }, &env(1.0))
+            .unwrap();
     let odd = BreakerSnapshot {
         remaining: Some(Duration::MAX),
         level: 40,
@@ -87,5 +95,9 @@ async fn no_restored_cooldown_is_longer_than_the_longest() {
     assert_eq!(breaker.snapshot().remaining, Some(secs(300)));
     advance(secs(300)).await;
     fail(&breaker, 1);
-    assert_eq!(breaker.snapshot().remaining, Some(secs(300)), "its probe failed: once more, jitter included");
+    assert_eq!(
+        breaker.snapshot().remaining,
+        Some(secs(300)),
+        "its probe failed: once more, jitter included"
+    );
 }

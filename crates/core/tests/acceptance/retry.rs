@@ -14,7 +14,12 @@ async fn delays(chance: f64, attempts: u32) -> Vec<u64> {
     let mut listener = env.events.subscribe();
     let policy = RetryPolicy { attempts, ..RetryPolicy::default() };
     let script = Script::down("503");
-    retry(&env).policy(policy).unwrap().call(|_| std::future::ready(script.execute())).await.unwrap_err();
+    retry(&env)
+        .policy(policy)
+        .unwrap()
+        .call(|_| std::future::ready(script.execute()))
+        .await
+        .unwrap_err();
     listener
         .drain()
         .iter()
@@ -37,7 +42,8 @@ async fn t01_two_rate_limits_then_success_take_three_attempts() {
     for chance in [0.0, 0.5, 1.0] {
         let script = Script::failing(["429 rate limit exceeded"; 2]);
 
-        let (result, elapsed) = timed(retry(&env(chance)).call(|_| std::future::ready(script.execute()))).await;
+        let (result, elapsed) =
+            timed(retry(&env(chance)).call(|_| std::future::ready(script.execute()))).await;
 
         let result = result.unwrap();
         assert_eq!((result.value.as_str(), result.attempts), ("ok", 3));
@@ -51,10 +57,15 @@ async fn t01_a_callers_fault_is_tried_once_and_returned_unchanged() {
     for text in ["422 invalid", "row 4290 not found in table 503_archive", "401 Unauthorized"] {
         let script = Script::down(text);
 
-        let (result, elapsed) = timed(retry(&env(0.0)).call(|_| std::future::ready(script.execute()))).await;
+        let (result, elapsed) =
+            timed(retry(&env(0.0)).call(|_| std::future::ready(script.execute()))).await;
 
         let gave_up = result.unwrap_err();
-        assert_eq!((script.executions(), gave_up.attempts, elapsed), (1, 1, Duration::ZERO), "{text}");
+        assert_eq!(
+            (script.executions(), gave_up.attempts, elapsed),
+            (1, 1, Duration::ZERO),
+            "{text}"
+        );
         assert_eq!(gave_up.error, FailureSignals::text(text));
     }
 }
@@ -63,7 +74,8 @@ async fn t01_a_callers_fault_is_tried_once_and_returned_unchanged() {
 async fn t01_the_last_attempt_does_not_sleep() {
     let script = Script::down("503");
 
-    let (result, elapsed) = timed(retry(&env(0.0)).call(|_| std::future::ready(script.execute()))).await;
+    let (result, elapsed) =
+        timed(retry(&env(0.0)).call(|_| std::future::ready(script.execute()))).await;
 
     assert_eq!(result.unwrap_err().attempts, 3);
     assert_eq!(elapsed, secs(3));
@@ -98,9 +110,14 @@ async fn t02_an_open_breaker_inside_a_retry_is_asked_once() {
 
 #[tokio::test(start_paused = true)]
 async fn retry_after_is_waited_for_if_it_fits_and_told_if_not() {
-    let wait = |seconds| FailureSignals { retry_after: Some(secs(seconds)), ..FailureSignals::http(429, "slow down") };
+    let wait = |seconds| FailureSignals {
+        retry_after: Some(secs(seconds)),
+        ..FailureSignals::http(429, "slow down")
+    };
 
-    let (_, elapsed) = timed(retry(&env(0.0)).call(|_| std::future::ready(Script::failing([wait(7)]).execute()))).await;
+    let (_, elapsed) =
+        timed(retry(&env(0.0)).call(|_| std::future::ready(Script::failing([wait(7)]).execute())))
+            .await;
     assert_eq!(elapsed, secs(7 + 7), "longer than the backoff of 1 s and 2 s");
 
     let script = Script::failing([wait(7)]);
@@ -141,9 +158,16 @@ async fn write_is_not_retried_when_it_may_have_run() {
 #[tokio::test(start_paused = true)]
 async fn what_an_earlier_attempt_may_have_done_is_not_forgotten() {
     let refused = || FailureSignals::transport(TransportFailure::Refused, "refused");
-    let script = Script::failing([FailureSignals::transport(TransportFailure::Lost, "reset"), refused(), refused()]);
+    let script = Script::failing([
+        FailureSignals::transport(TransportFailure::Lost, "reset"),
+        refused(),
+        refused(),
+    ]);
 
-    let gave_up = Retry::new(Effect::Idempotent).env(env(0.0)).call(|_| std::future::ready(script.execute())).await;
+    let gave_up = Retry::new(Effect::Idempotent)
+        .env(env(0.0))
+        .call(|_| std::future::ready(script.execute()))
+        .await;
 
     assert_eq!(gave_up.unwrap_err().failure.sent, Sent::Maybe);
 }
@@ -180,7 +204,8 @@ async fn a_retry_is_paid_when_it_is_scheduled_not_when_it_is_sent() {
     let calls = (0..1000).map(|_| retry.call(|_| std::future::ready(script.execute())));
     futures_util::future::join_all(calls).await;
 
-    // Three a second while they sleep: 3 at 0 s, 3 more at 1 s, and one saved place each time a token is spent.
+    // Three a second while they sleep: 3 at 0 s, 3 more at 1 s, and one saved place each time a
+    // token is spent.
     assert!((1003..=1009).contains(&script.executions()), "{}", script.executions());
 }
 
@@ -207,7 +232,9 @@ async fn a_failed_retry_is_spent_and_a_successful_one_costs_nothing() {
 }
 
 /// Hangs `times` times, then answers.
-fn hanging(times: u32) -> impl Fn(u32) -> std::pin::Pin<Box<dyn Future<Output = Result<u32, FailureSignals>>>> {
+fn hanging(
+    times: u32,
+) -> impl Fn(u32) -> std::pin::Pin<Box<dyn Future<Output = Result<u32, FailureSignals>>>> {
     move |number| match number <= times {
         true => Box::pin(std::future::pending()),
         false => Box::pin(std::future::ready(Ok(number))),
@@ -216,7 +243,8 @@ fn hanging(times: u32) -> impl Fn(u32) -> std::pin::Pin<Box<dyn Future<Output = 
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_hangs_ends_with_the_time() {
-    let (result, elapsed) = timed(retry(&env(0.0)).timeout(secs(7)).unwrap().call(hanging(9))).await;
+    let (result, elapsed) =
+        timed(retry(&env(0.0)).timeout(secs(7)).unwrap().call(hanging(9))).await;
 
     let gave_up = result.unwrap_err();
     assert_eq!((elapsed, gave_up.attempts, &gave_up.error), (secs(7), 1, &None));
@@ -236,7 +264,11 @@ async fn an_attempt_that_hangs_leaves_time_for_another() {
 
     let short = retry(&env(0.0)).timeout(secs(4)).unwrap().attempt_timeout(secs(2)).unwrap();
     let (result, elapsed) = timed(short.call(hanging(9))).await;
-    assert_eq!((result.unwrap_err().attempts, elapsed), (2, secs(4)), "the second has what is left");
+    assert_eq!(
+        (result.unwrap_err().attempts, elapsed),
+        (2, secs(4)),
+        "the second has what is left"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -262,14 +294,25 @@ async fn nobody_waits_for_a_breaker_that_his_own_failure_opened() {
     let (result, elapsed) = timed(retry.call(|_| std::future::ready(script.execute()))).await;
 
     let gave_up = result.unwrap_err();
-    assert_eq!((script.executions(), gave_up.attempts, elapsed), (2, 2, secs(1)), "no pause after the second");
+    assert_eq!(
+        (script.executions(), gave_up.attempts, elapsed),
+        (2, 2, secs(1)),
+        "no pause after the second"
+    );
     assert_eq!((breaker.status(), gave_up.failure.status), (BreakerStatus::Open, Some(503)));
 
     let (result, elapsed) = timed(retry.call(|_| std::future::ready(script.execute()))).await;
     let gave_up = result.unwrap_err();
-    assert_eq!((script.executions(), gave_up.error, elapsed), (2, None, Duration::ZERO), "refused before it began");
+    assert_eq!(
+        (script.executions(), gave_up.error, elapsed),
+        (2, None, Duration::ZERO),
+        "refused before it began"
+    );
     assert_eq!(gave_up.attempts, 0);
-    assert_eq!((gave_up.failure.cause, gave_up.failure.retry_after), (Cause::CircuitOpen, Some(secs(30))));
+    assert_eq!(
+        (gave_up.failure.cause, gave_up.failure.retry_after),
+        (Cause::CircuitOpen, Some(secs(30)))
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,5 @@
-//! A read that hangs gets a second attempt at half of its time, and one that is only slow is still waited for.
+//! A read that hangs gets a second attempt at half of its time, and one that is only slow is still
+//! waited for.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -7,8 +8,14 @@ use super::kit::*;
 use seawall::*;
 use serde_json::json;
 
-/// Calls a tool whose first attempt takes `first` and whose others take `others`; gives its answer and how often it was asked.
-async fn called(tools: &ToolCaller<String>, tool: &str, first: Duration, others: Duration) -> (Answer<String>, u32) {
+/// Calls a tool whose first attempt takes `first` and whose others take `others`; gives its answer
+/// and how often it was asked.
+async fn called(
+    tools: &ToolCaller<String>,
+    tool: &str,
+    first: Duration,
+    others: Duration,
+) -> (Answer<String>, u32) {
     let asked = AtomicU32::new(0);
     let send = |_| {
         let number = asked.fetch_add(1, Ordering::SeqCst) + 1;

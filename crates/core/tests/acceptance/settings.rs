@@ -1,5 +1,6 @@
-//! Bad settings of every public policy: zero, too much, no number at all, and pairs that contradict each other. Each is a
-//! typed error that names its field; what looks odd and is right is listed too, with its reason.
+//! Bad settings of every public policy: zero, too much, no number at all, and pairs that contradict
+//! each other. Each is a typed error that names its field; what looks odd and is right is listed
+//! too, with its reason.
 
 use super::kit::*;
 use seawall::*;
@@ -21,7 +22,13 @@ fn all_name(expected: &str, checked: impl IntoIterator<Item = Result<(), Invalid
     }
 }
 
-fn counts<P: Clone>(good: &P, set: fn(&mut P, u32), check: fn(&P) -> Result<(), Invalid>, name: &str, most: u32) {
+fn counts<P: Clone>(
+    good: &P,
+    set: fn(&mut P, u32),
+    check: fn(&P) -> Result<(), Invalid>,
+    name: &str,
+    most: u32,
+) {
     let checked = |count| {
         let mut policy = good.clone();
         set(&mut policy, count);
@@ -39,8 +46,14 @@ fn retry_and_backoff() {
     all_name("attempts", [check(&RetryPolicy::new(0, Backoff::TOOL_CALL))]);
     all_name("longest_pause", [check(&RetryPolicy { longest_pause: Duration::MAX, ..good })]);
     let backoff = |backoff: Backoff| RetryPolicy::new(3, backoff).validate();
-    all_name("base", [backoff(Backoff { base: Duration::MAX, max: Duration::MAX, ..Backoff::LOAD })]);
-    all_name("max", [secs(0), ms(249), Duration::MAX].map(|max| backoff(Backoff { max, ..Backoff::LOAD })));
+    all_name(
+        "base",
+        [backoff(Backoff { base: Duration::MAX, max: Duration::MAX, ..Backoff::LOAD })],
+    );
+    all_name(
+        "max",
+        [secs(0), ms(249), Duration::MAX].map(|max| backoff(Backoff { max, ..Backoff::LOAD })),
+    );
     for share in NO_NUMBERS.into_iter().chain([-0.1, 1.1]) {
         let jitters = [Jitter::Additive(share), Jitter::Symmetric(share)];
         all_name("jitter", jitters.map(|jitter| backoff(Backoff { jitter, ..Backoff::LOAD })));
@@ -49,7 +62,10 @@ fn retry_and_backoff() {
     assert_eq!(backoff(Backoff { base: secs(0), max: secs(0), ..Backoff::LOAD }), Ok(()));
     assert_eq!(RetryPolicy { longest_pause: secs(0), ..good }.validate(), Ok(()));
 
-    assert_eq!(field(Retry::new(Effect::ReadOnly).policy(RetryPolicy { attempts: u32::MAX, ..good })), "attempts");
+    assert_eq!(
+        field(Retry::new(Effect::ReadOnly).policy(RetryPolicy { attempts: u32::MAX, ..good })),
+        "attempts"
+    );
     for timeout in [secs(0), Duration::MAX] {
         assert_eq!(field(Retry::new(Effect::ReadOnly).timeout(timeout)), "timeout");
     }
@@ -70,23 +86,39 @@ fn breakers() {
         all_name("lease", [check(&BreakerPolicy { lease: time, ..good.clone() })]);
         all_name("cooldown.base", [check(&BreakerPolicy::new(5, time))]);
     }
-    let cooling = |cooldown: Cooldown| check(&BreakerPolicy { cooldown, ..BreakerPolicy::default() });
+    let cooling =
+        |cooldown: Cooldown| check(&BreakerPolicy { cooldown, ..BreakerPolicy::default() });
     let fixed = Cooldown::fixed(secs(30));
-    all_name("cooldown.max", [secs(0), secs(29), Duration::MAX].map(|max| cooling(Cooldown { max, ..fixed })));
-    all_name("cooldown.growth", [0.0, 0.9, 10.1, -1.0].map(|growth| cooling(Cooldown { growth, ..fixed })));
+    all_name(
+        "cooldown.max",
+        [secs(0), secs(29), Duration::MAX].map(|max| cooling(Cooldown { max, ..fixed })),
+    );
+    all_name(
+        "cooldown.growth",
+        [0.0, 0.9, 10.1, -1.0].map(|growth| cooling(Cooldown { growth, ..fixed })),
+    );
     all_name("cooldown.growth", NO_NUMBERS.map(|growth| cooling(Cooldown { growth, ..fixed })));
     all_name("cooldown.jitter", NO_NUMBERS.map(|jitter| cooling(Cooldown { jitter, ..fixed })));
     all_name("cooldown.jitter", [-0.1, 1.1].map(|jitter| cooling(Cooldown { jitter, ..fixed })));
 
     let window = WindowRule { length: secs(10), min_calls: 10, failure_rate: 0.5, slow: None };
-    let windowed = |window: WindowRule| check(&BreakerPolicy { window: Some(window), ..BreakerPolicy::default() });
-    all_name("window.length", [secs(0), Duration::MAX].map(|length| windowed(WindowRule { length, ..window.clone() })));
+    let windowed = |window: WindowRule| {
+        check(&BreakerPolicy { window: Some(window), ..BreakerPolicy::default() })
+    };
+    all_name(
+        "window.length",
+        [secs(0), Duration::MAX].map(|length| windowed(WindowRule { length, ..window.clone() })),
+    );
     all_name(
         "window.min_calls",
-        [0, 1_000_001, u32::MAX].map(|min_calls| windowed(WindowRule { min_calls, ..window.clone() })),
+        [0, 1_000_001, u32::MAX]
+            .map(|min_calls| windowed(WindowRule { min_calls, ..window.clone() })),
     );
     for share in NO_NUMBERS.into_iter().chain([-0.1, 0.0, 1.1]) {
-        all_name("window.failure_rate", [windowed(WindowRule { failure_rate: share, ..window.clone() })]);
+        all_name(
+            "window.failure_rate",
+            [windowed(WindowRule { failure_rate: share, ..window.clone() })],
+        );
         let slow = Some(SlowRule { after: secs(1), rate: share });
         all_name("window.slow.rate", [windowed(WindowRule { slow, ..window.clone() })]);
     }
@@ -94,7 +126,8 @@ fn breakers() {
         let slow = Some(SlowRule { after, rate: 0.5 });
         all_name("window.slow.after", [windowed(WindowRule { slow, ..window.clone() })]);
     }
-    // More successes than probes at a time come one after the other; the row may be off beside a window.
+    // More successes than probes at a time come one after the other; the row may be off beside a
+    // window.
     assert_eq!(check(&BreakerPolicy { probes: 1, successes: 3, ..good.clone() }), Ok(()));
     assert_eq!(check(&BreakerPolicy { failures: 0, window: Some(window), ..good.clone() }), Ok(()));
 
@@ -114,13 +147,19 @@ fn budgets_rates_and_slots() {
     all_name("share", [-0.1, 1.1].map(|share| check(&BudgetPolicy { share, ..good })));
     counts(&good, |policy, count| policy.floor = count, check, "floor", 100_000);
     counts(&good, |policy, count| policy.saved = count, check, "saved", 1_000_000);
-    assert_eq!(field(RetryBudget::new(BudgetPolicy { floor: u32::MAX, ..good }, &Clock::manual())), "floor");
+    assert_eq!(
+        field(RetryBudget::new(BudgetPolicy { floor: u32::MAX, ..good }, &Clock::manual())),
+        "floor"
+    );
     // No retries at all are a wish.
     assert_eq!(check(&BudgetPolicy { share: 0.0, floor: 0, saved: 0 }), Ok(()));
 
     let good = Rate::per_second(1);
     let check = |rate: Rate| RateLimiter::new(rate, &Clock::manual()).map(|_| ());
-    all_name("count", [check(Rate { count: 0, ..good }), check(Rate { count: u32::MAX, burst: 1, ..good })]);
+    all_name(
+        "count",
+        [check(Rate { count: 0, ..good }), check(Rate { count: u32::MAX, burst: 1, ..good })],
+    );
     all_name("burst", [0, 1_000_000_001, u32::MAX].map(|burst| check(Rate { burst, ..good })));
     all_name("per", [secs(0), Duration::MAX].map(|per| check(Rate { per, ..good })));
     // More at once than in the time: who was silent has saved it up.
@@ -141,13 +180,23 @@ fn budgets_rates_and_slots() {
 fn copies_hedges_and_loops() {
     for time in [secs(0), Duration::MAX] {
         all_name("ttl", [CachePolicy { fresh: Some(time), stale_if_error: None }.validate()]);
-        all_name("stale_if_error", [CachePolicy { fresh: None, stale_if_error: Some(time) }.validate()]);
+        all_name(
+            "stale_if_error",
+            [CachePolicy { fresh: None, stale_if_error: Some(time) }.validate()],
+        );
     }
-    // A copy that answers for longer than it rescues does so until a write; then it rescues for as long as is said.
-    assert_eq!(CachePolicy { fresh: Some(secs(60)), stale_if_error: Some(secs(1)) }.validate(), Ok(()));
+    // A copy that answers for longer than it rescues does so until a write; then it rescues for as
+    // long as is said.
+    assert_eq!(
+        CachePolicy { fresh: Some(secs(60)), stale_if_error: Some(secs(1)) }.validate(),
+        Ok(())
+    );
     for bytes in [0, 1, 1023, (1 << 40) + 1, u64::MAX] {
         assert_eq!(field(ResponseCache::new(bytes, String::len, Clock::manual())), "kept_bytes");
-        assert_eq!(field(Pipeline::new(Settings { kept_bytes: bytes, ..settings(&env(0.0)) })), "kept_bytes");
+        assert_eq!(
+            field(Pipeline::new(Settings { kept_bytes: bytes, ..settings(&env(0.0)) })),
+            "kept_bytes"
+        );
     }
     for bytes in [1024, 1 << 40] {
         assert!(ResponseCache::new(bytes, String::len, Clock::manual()).is_ok());
@@ -155,12 +204,17 @@ fn copies_hedges_and_loops() {
 
     all_name("delay", [secs(0), Duration::MAX].map(|delay| HedgePolicy::After(delay).validate()));
     all_name("quantile", NO_NUMBERS.map(|share| HedgePolicy::Quantile(share).validate()));
-    all_name("quantile", [-0.5, 0.0, 1.0, 1.5].map(|share| HedgePolicy::Quantile(share).validate()));
+    all_name(
+        "quantile",
+        [-0.5, 0.0, 1.0, 1.5].map(|share| HedgePolicy::Quantile(share).validate()),
+    );
 
-    let loops = |repeats, window| LoopPolicy { repeats, window, ..LoopPolicy::default() }.validate();
+    let loops =
+        |repeats, window| LoopPolicy { repeats, window, ..LoopPolicy::default() }.validate();
     all_name("repeats", [loops(0, 10), loops(1, 10), loops(11, 10), loops(u32::MAX, 10)]);
     all_name("window", [loops(2, 0), loops(2, 1001), loops(2, u32::MAX)]);
-    // A guard that is used alone is given its policy call by call: one that nobody checked neither hangs nor grows.
+    // A guard that is used alone is given its policy call by call: one that nobody checked neither
+    // hangs nor grows.
     let (guard, keys, session) = (LoopGuard::new(Clock::manual()), Keys::default(), "s".into());
     let unchecked = LoopPolicy { mode: LoopMode::Calls, repeats: 2, window: 0 };
     for _ in 0..3 {
@@ -186,15 +240,23 @@ fn rules_and_chains() {
         let step = |name: &&str| Step::new(*name, || async { Ok::<_, FailureSignals>(()) });
         FallbackChain::new(names.iter().map(step).collect()).map(|_| ())
     };
-    assert_eq!(steps(&[]).unwrap_err().to_string(), "steps: Fallback chain must have at least one step");
+    assert_eq!(
+        steps(&[]).unwrap_err().to_string(),
+        "steps: Fallback chain must have at least one step"
+    );
     let names: Vec<String> = (0..33).map(|n| n.to_string()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     assert_eq!((field(steps(&names)), steps(&names[..32])), ("steps".into(), Ok(())));
     assert_eq!(field(steps(&["a", ""])), "steps[1]");
     let twice = steps(&["a", "b", "a"]).unwrap_err();
-    assert_eq!(twice.to_string(), "steps[2]: is called \"a\" like one before it; give each step its own name");
+    assert_eq!(
+        twice.to_string(),
+        "steps[2]: is called \"a\" like one before it; give each step its own name"
+    );
 
-    let chain = || FallbackChain::new(vec![Step::new("a", || async { Ok::<_, FailureSignals>(()) })]).unwrap();
+    let chain = || {
+        FallbackChain::new(vec![Step::new("a", || async { Ok::<_, FailureSignals>(()) })]).unwrap()
+    };
     assert_eq!(
         field(chain().retry(RetryPolicy { attempts: 0, ..RetryPolicy::default() }, Effect::Write)),
         "retry.attempts"
@@ -212,9 +274,15 @@ fn policies_as_a_whole() {
     for time in [secs(0), Duration::MAX] {
         all_name("timeout", [check(&|policy| policy.timeout = time)]);
         all_name("attempt_timeout", [check(&|policy| policy.attempt_timeout = Some(time))]);
-        all_name("uncertain_write_hold", [check(&|policy| policy.uncertain_write_hold = Some(time))]);
+        all_name(
+            "uncertain_write_hold",
+            [check(&|policy| policy.uncertain_write_hold = Some(time))],
+        );
     }
-    all_name("attempt_timeout", [check(&|policy| policy.attempt_timeout = Some(policy.timeout + ms(1)))]);
+    all_name(
+        "attempt_timeout",
+        [check(&|policy| policy.attempt_timeout = Some(policy.timeout + ms(1)))],
+    );
     assert_eq!(check(&|policy| policy.attempt_timeout = Some(policy.timeout)), Ok(()));
     let hedged = |delay, attempt: Option<Duration>| {
         check(&|policy| {
@@ -224,9 +292,15 @@ fn policies_as_a_whole() {
     };
     all_name("hedge.delay", [hedged(secs(60), None), hedged(secs(5), Some(secs(5)))]);
     assert_eq!((hedged(ms(59_999), None), hedged(ms(4999), Some(secs(5)))), (Ok(()), Ok(())));
-    all_name("retry.attempts", [0, 101, u32::MAX].map(|count| check(&|policy| policy.retry.attempts = count)));
+    all_name(
+        "retry.attempts",
+        [0, 101, u32::MAX].map(|count| check(&|policy| policy.retry.attempts = count)),
+    );
     all_name("loop.repeats", [check(&|policy| policy.loops.repeats = 0)]);
-    all_name("cache.stale_if_error", [check(&|policy| policy.cache.stale_if_error = Some(secs(0)))]);
+    all_name(
+        "cache.stale_if_error",
+        [check(&|policy| policy.cache.stale_if_error = Some(secs(0)))],
+    );
 
     let step = |step: Fallback| check(&|policy| policy.fallback = vec![step.clone()]);
     let nameless = |server: &str, tool: &str| {
@@ -250,7 +324,10 @@ fn policies_as_a_whole() {
     // A retry whose pause outlasts the call is not begun; that is no contradiction.
     assert_eq!(check(&|policy| policy.timeout = ms(1)), Ok(()));
 
-    for tiers in [Tiers { quick: secs(0), ..Tiers::default() }, Tiers { quick: Duration::MAX, ..Tiers::default() }] {
+    for tiers in [
+        Tiers { quick: secs(0), ..Tiers::default() },
+        Tiers { quick: Duration::MAX, ..Tiers::default() },
+    ] {
         assert_eq!(field(tiers.validate()), "quick");
         let options = CallerOptions { tiers, ..CallerOptions::default() };
         assert_eq!(field(ToolCaller::with_options(settings(&env(0.0)), options)), "tiers.quick");
@@ -283,8 +360,11 @@ fn servers_and_pipelines() {
 #[test]
 fn a_breaker_that_is_shared_is_set_where_all_who_share_it_are_meant() {
     let (of_server, global) = (BreakerPolicy::new(2, secs(7)), BreakerPolicy::new(4, secs(9)));
-    let pipeline = Pipeline::new(Settings { global_breaker: global.clone(), ..settings(&env(0.0)) }).unwrap();
-    pipeline.server("s", ServerPolicy { shared: of_server.clone(), ..ServerPolicy::default() }).unwrap();
+    let pipeline =
+        Pipeline::new(Settings { global_breaker: global.clone(), ..settings(&env(0.0)) }).unwrap();
+    pipeline
+        .server("s", ServerPolicy { shared: of_server.clone(), ..ServerPolicy::default() })
+        .unwrap();
     let tool = |scope, breaker| {
         let policy = Preset::Default.policy(&ToolFacts::named("get_issue"), &Tiers::default());
         pipeline.tool("s", "get_issue", Policy { scope, breaker, ..policy })
@@ -295,7 +375,11 @@ fn a_breaker_that_is_shared_is_set_where_all_who_share_it_are_meant() {
         let refused = tool(scope, Some(own.clone())).unwrap_err();
         assert!(refused.field == "breaker" && refused.problem.contains("is shared"), "{refused}");
         for fine in [BreakerPolicy::default(), shared.clone()] {
-            assert_eq!(tool(scope, Some(fine)).unwrap().policy().breaker.as_ref(), Some(shared), "what holds is shown");
+            assert_eq!(
+                tool(scope, Some(fine)).unwrap().policy().breaker.as_ref(),
+                Some(shared),
+                "what holds is shown"
+            );
         }
         assert!(tool(scope, None).unwrap().breaker().is_none(), "off is off for one tool");
     }

@@ -1,11 +1,13 @@
-//! Clients that give up without a word: what their repeats are answered with, and what is remembered of them.
+//! Clients that give up without a word: what their repeats are answered with, and what is
+//! remembered of them.
 
 use super::kit::*;
 use super::rejoin::{TAKES, World, call, pass, text, within};
 use seawall::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_read_that_is_asked_for_again_in_silence_is_answered_with_a_copy_before_its_client_gives_up_again() {
+async fn a_read_that_is_asked_for_again_in_silence_is_answered_with_a_copy_before_its_client_gives_up_again()
+ {
     for has_copy in [true, false] {
         let world = World::new();
         if has_copy {
@@ -23,9 +25,16 @@ async fn a_read_that_is_asked_for_again_in_silence_is_answered_with_a_copy_befor
         };
         assert_eq!((by, again.elapsed.as_secs()), expected, "{again:?}");
         if let Outcome::Served(served) = &again.outcome {
-            assert_eq!(served.note, "Cached copy from 6 s ago; the live read has not been answered yet.");
+            assert_eq!(
+                served.note,
+                "Cached copy from 6 s ago; the live read has not been answered yet."
+            );
         }
-        assert_eq!(world.executions(), 1 + u32::from(has_copy), "the server is not asked once more");
+        assert_eq!(
+            world.executions(),
+            1 + u32::from(has_copy),
+            "the server is not asked once more"
+        );
     }
 }
 
@@ -44,10 +53,17 @@ async fn an_answer_that_comes_later_than_a_silent_client_waits_is_kept_for_its_n
     }
     pass(secs(3)).await;
     let third = call();
-    assert_eq!(text(&world.call("create_issue", third.clone()).await.unwrap()), ("done 1", Some(secs(3))));
+    assert_eq!(
+        text(&world.call("create_issue", third.clone()).await.unwrap()),
+        ("done 1", Some(secs(3)))
+    );
     world.delivered("create_issue", &third);
     pass(secs(1)).await;
-    assert_eq!(text(&world.call("create_issue", call()).await.unwrap()), ("done 2", None), "another intent");
+    assert_eq!(
+        text(&world.call("create_issue", call()).await.unwrap()),
+        ("done 2", None),
+        "another intent"
+    );
     assert_eq!(world.executions(), 2);
 }
 
@@ -62,8 +78,10 @@ async fn asks_again_in_silence(world: &World) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_comes_when_a_client_known_to_give_up_in_silence_may_have_done_so_is_kept_for_its_repeat() {
-    // How often it was seen to, how long after the answer it asks again, and whether that is the same call.
+async fn an_answer_that_comes_when_a_client_known_to_give_up_in_silence_may_have_done_so_is_kept_for_its_repeat()
+ {
+    // How often it was seen to, how long after the answer it asks again, and whether that is the
+    // same call.
     for (seen, after, is_same) in [(2, 1, true), (2, 3, false), (1, 1, false), (0, 1, false)] {
         let world = World::new();
         for _ in 0..seen {
@@ -99,7 +117,11 @@ async fn what_was_read_before_a_write_is_no_answer_to_who_reads_after_it() {
     world.call("get_issue", read.clone()).await.unwrap();
     world.delivered("get_issue", &read);
     pass(secs(1)).await;
-    assert_eq!(world.call("get_issue", call()).await.unwrap().rejoined, None, "a read that was answered is over");
+    assert_eq!(
+        world.call("get_issue", call()).await.unwrap().rejoined,
+        None,
+        "a read that was answered is over"
+    );
 
     // Its own write; what others write is not its affair.
     for (scope, is_joined, executions) in [("me", false, 3), ("another", true, 2)] {
@@ -109,7 +131,11 @@ async fn what_was_read_before_a_write_is_no_answer_to_who_reads_after_it() {
         let _write = world.call("create_issue", within(scope, true));
         pass(secs(1)).await;
         let after = world.call("get_issue", call()).await.unwrap();
-        assert_eq!((after.rejoined.is_some(), world.executions()), (is_joined, executions), "{scope}");
+        assert_eq!(
+            (after.rejoined.is_some(), world.executions()),
+            (is_joined, executions),
+            "{scope}"
+        );
     }
 }
 

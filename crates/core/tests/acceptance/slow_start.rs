@@ -1,5 +1,5 @@
-//! A breaker that has closed lets few through at first and twice as many with each round that goes well; who comes one by one never
-//! notices.
+//! A breaker that has closed lets few through at first and twice as many with each round that goes
+//! well; who comes one by one never notices.
 
 use crate::kit::*;
 use futures_util::future::join_all;
@@ -48,12 +48,16 @@ async fn of_a_hundred_callers_ten_pass_after_closing_and_twice_as_many_each_roun
         let results = join_all((0..CALLERS).map(|_| breaker.call(slow))).await;
 
         let passed = results.iter().filter(|result| result.is_ok()).count();
-        let refused = results
-            .iter()
-            .filter(|result| matches!(result, Err(GuardedError::Open(open)) if open.retry_after == secs(1)));
+        let refused = results.iter().filter(
+            |result| matches!(result, Err(GuardedError::Open(open)) if open.retry_after == secs(1)),
+        );
         assert_eq!((passed, refused.count()), (expected, CALLERS - expected));
         let told = listener.drain();
-        assert!(told.iter().all(|event| matches!(**event, Event::BreakerRejected { shadow: false, .. })), "{told:?}");
+        assert!(
+            told.iter()
+                .all(|event| matches!(**event, Event::BreakerRejected { shadow: false, .. })),
+            "{told:?}"
+        );
         assert_eq!(
             (told.len(), breaker.status()),
             (CALLERS - expected, BreakerStatus::Closed),
@@ -135,7 +139,9 @@ async fn a_permit_from_before_the_closing_neither_takes_nor_makes_room() {
 #[tokio::test(start_paused = true)]
 async fn attempts_that_hang_hold_the_ramp_no_longer_than_the_first_cooldown() {
     let cooldown = Cooldown { jitter: 0.0, ..Cooldown::growing(secs(30), secs(300)) };
-    let breaker = Breaker::new("flaky", BreakerPolicy { cooldown, ..BreakerPolicy::default() }, &env(0.0)).unwrap();
+    let breaker =
+        Breaker::new("flaky", BreakerPolicy { cooldown, ..BreakerPolicy::default() }, &env(0.0))
+            .unwrap();
     // Its cool-down has grown to a minute by then.
     fall_and_recover(&breaker).await;
     fall_and_recover(&breaker).await;
@@ -186,7 +192,10 @@ async fn in_shadow_the_ramp_is_measured_and_all_pass() {
     let under_way = storm(&breaker);
     assert_eq!((under_way.len(), breaker.peek()), (CALLERS, Ok(())));
     let told = listener.drain();
-    assert!(told.iter().all(|event| matches!(**event, Event::BreakerRejected { shadow: true, .. })), "{told:?}");
+    assert!(
+        told.iter().all(|event| matches!(**event, Event::BreakerRejected { shadow: true, .. })),
+        "{told:?}"
+    );
     assert_eq!(told.len(), CALLERS - 10);
 
     // Who ends while it is disabled has ended all the same.
@@ -234,17 +243,31 @@ async fn a_tool_whose_breaker_has_just_closed_is_not_stormed_and_who_is_refused_
 
     for (round, expected) in [10, 20, 40].into_iter().enumerate() {
         let before = script.executions();
-        let calls = (0..CALLERS)
-            .map(|n| tools.call("get_issue", json!({"round": round, "n": n}), |_| after(ms(10), script.clone())));
+        let calls = (0..CALLERS).map(|n| {
+            tools.call("get_issue", json!({"round": round, "n": n}), |_| {
+                after(ms(10), script.clone())
+            })
+        });
         let answers = join_all(calls).await;
 
         assert_eq!(script.executions() - before, expected);
-        let stood_in =
-            answers.iter().filter(|answer| answer.attempts == 0 && served(answer).note == "Try later.").count();
-        assert_eq!(stood_in, CALLERS - expected as usize, "none was tried again, each has its fallback");
+        let stood_in = answers
+            .iter()
+            .filter(|answer| answer.attempts == 0 && served(answer).note == "Try later.")
+            .count();
+        assert_eq!(
+            stood_in,
+            CALLERS - expected as usize,
+            "none was tried again, each has its fallback"
+        );
         let told = listener.drain();
-        let refused = told.iter().filter(|event| matches!(***event, Event::BreakerRejected { shadow: false, .. }));
+        let refused = told
+            .iter()
+            .filter(|event| matches!(***event, Event::BreakerRejected { shadow: false, .. }));
         assert_eq!(refused.count(), stood_in);
     }
-    assert_eq!(tools.breaker_status("get_issue").map(|breaker| breaker.status), Some(BreakerStatus::Closed));
+    assert_eq!(
+        tools.breaker_status("get_issue").map(|breaker| breaker.status),
+        Some(BreakerStatus::Closed)
+    );
 }

@@ -1,4 +1,5 @@
-//! Names that strangers invent: what is at rest makes room, what is not stays, and nobody's tool pays for it.
+//! Names that strangers invent: what is at rest makes room, what is not stays, and nobody's tool
+//! pays for it.
 
 use crate::kit::*;
 use futures_util::future::join_all;
@@ -46,7 +47,10 @@ async fn of_the_breakers_at_rest_the_least_recently_used_makes_room() {
     }
 
     work(&breakers, "d").await;
-    assert!(breakers.status("b").is_none() && breakers.status("a").is_some(), "b was used before c and a");
+    assert!(
+        breakers.status("b").is_none() && breakers.status("a").is_some(),
+        "b was used before c and a"
+    );
     work(&breakers, "e").await;
     assert!(breakers.status("c").is_none() && breakers.status("a").is_some());
 }
@@ -94,7 +98,11 @@ async fn what_was_failed_open_and_left_makes_room_when_its_time_is_over_and_not_
 
     advance(secs(30 + 600)).await;
     for n in 0..NAMES {
-        assert_eq!(breakers.breaker(&format!("new-{n}")).name(), "others", "all others are remembered");
+        assert_eq!(
+            breakers.breaker(&format!("new-{n}")).name(),
+            "others",
+            "all others are remembered"
+        );
     }
     assert!(invented().all(|name| breakers.status(&name).is_some()), "none is lost");
 
@@ -113,14 +121,22 @@ async fn a_name_that_its_owner_declared_has_its_own_breaker_however_many_strange
     let breakers = breakers.known(["get_issue", "get_user"]);
     fail_open(&breakers, ["get_issue".to_owned()].into_iter().chain(invented())).await;
     assert_eq!(breakers.breaker("stranger").name(), "others", "there is no room");
-    assert_eq!(breakers.all_status().len(), NAMES as usize + 2, "what is declared takes no stranger's place");
+    assert_eq!(
+        breakers.all_status().len(),
+        NAMES as usize + 2,
+        "what is declared takes no stranger's place"
+    );
     assert_eq!(breakers.breaker("get_user").name(), "get_user");
 
     advance(secs(7 * 86_400)).await;
     for n in 0..3 * NAMES {
         work(&breakers, &format!("new-{n}")).await;
     }
-    assert_eq!(breakers.status("get_issue").map(|breaker| breaker.status), Some(BreakerStatus::Open), "for good");
+    assert_eq!(
+        breakers.status("get_issue").map(|breaker| breaker.status),
+        Some(BreakerStatus::Open),
+        "for good"
+    );
     assert_eq!(breakers.breaker("get_user").name(), "get_user");
 }
 
@@ -160,7 +176,11 @@ async fn a_grown_or_restored_cooldown_counts_in_full_before_a_breaker_makes_room
 
     let breakers = one_place(BreakerPolicy::default());
     breakers.breaker("held").restore(&BreakerSnapshot { mode: BreakerMode::Shadow, ..stored });
-    assert_eq!(gives_way(&breakers, [secs(86_400), secs(86_400)]).await, [false, false], "an operator's wish stays");
+    assert_eq!(
+        gives_way(&breakers, [secs(86_400), secs(86_400)]).await,
+        [false, false],
+        "an operator's wish stays"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -172,7 +192,10 @@ async fn a_half_open_breaker_makes_room_when_nobody_has_asked_it_for_long() {
     drop(breakers.breaker("held").admit().unwrap());
     advance(secs(600)).await;
     work(&breakers, "held").await;
-    assert_eq!(breakers.status("held").map(|breaker| breaker.status), Some(BreakerStatus::HalfOpen));
+    assert_eq!(
+        breakers.status("held").map(|breaker| breaker.status),
+        Some(BreakerStatus::HalfOpen)
+    );
     assert_eq!(gives_way(&breakers, [secs(600), ms(1)]).await, [false, true]);
 
     // A probe that was lost has failed after two minutes, which opens it for half a minute more.
@@ -187,7 +210,8 @@ async fn a_half_open_breaker_makes_room_when_nobody_has_asked_it_for_long() {
 async fn tools_that_strangers_failed_open_and_left_make_room_for_tools() {
     let tools = caller(&env(0.0));
     // All at once: to be tried again takes time.
-    join_all((0..NAMES).map(async |n| open_breaker(&tools, &format!("get_invented_{n}")).await)).await;
+    join_all((0..NAMES).map(async |n| open_breaker(&tools, &format!("get_invented_{n}")).await))
+        .await;
 
     advance(secs(30 + 500)).await;
     tools.call("get_issue", nothing(), Script::healthy().send()).await;
@@ -215,7 +239,10 @@ async fn invented_names_do_not_take_a_tools_own_policy_and_breaker() {
         assert_eq!((told.attempts, script.executions()), (3, 3), "it reads, so it is tried again");
         assert!(live.value().is_some(), "strangers cannot open its breaker: {live:?}");
         assert_eq!(tools.all_breaker_status().len(), NAMES as usize);
-        assert!(tools.pipeline().tools().len() <= NAMES as usize + 1, "what is forgotten is forgotten everywhere");
+        assert!(
+            tools.pipeline().tools().len() <= NAMES as usize + 1,
+            "what is forgotten is forgotten everywhere"
+        );
     }
 }
 
@@ -224,10 +251,13 @@ async fn a_tool_that_fails_pauses_or_was_made_known_is_not_forgotten_for_strange
     let tools = caller(&env(0.0));
     tools.tool(ToolFacts::named("made_known"), |policy| policy.retry.attempts = 1).unwrap();
     open_breaker(&tools, "get_open").await;
-    let limited = FailureSignals { retry_after: Some(secs(3600)), ..FailureSignals::http(429, "slow down") };
+    let limited =
+        FailureSignals { retry_after: Some(secs(3600)), ..FailureSignals::http(429, "slow down") };
     tools.call("get_paused", nothing(), Script::down(limited).send()).await;
     let mut under_way =
-        Box::pin(tools.call("get_slow", nothing(), |_| std::future::pending::<Result<String, FailureSignals>>()));
+        Box::pin(tools.call("get_slow", nothing(), |_| {
+            std::future::pending::<Result<String, FailureSignals>>()
+        }));
     assert!(poll!(under_way.as_mut()).is_pending());
 
     for n in 0..3 * NAMES {
@@ -250,7 +280,11 @@ async fn a_name_past_the_bound_shares_a_breaker_but_is_treated_as_what_it_is() {
     let tools = caller(&env(0.0));
     let all_fail = (0..NAMES).map(async |n| {
         tools
-            .call(&format!("get_invented_{n}"), nothing(), Script::down(FailureSignals::http(500, "boom")).send())
+            .call(
+                &format!("get_invented_{n}"),
+                nothing(),
+                Script::down(FailureSignals::http(500, "boom")).send(),
+            )
             .await
     });
     join_all(all_fail).await;
@@ -264,7 +298,8 @@ async fn a_name_past_the_bound_shares_a_breaker_but_is_treated_as_what_it_is() {
 
 #[tokio::test(start_paused = true)]
 async fn a_name_that_no_tool_has_is_not_remembered_however_much_room_there_is() {
-    let (tools, breakers) = (caller(&env(0.0)), CircuitBreaker::new(BreakerPolicy::default(), &env(0.0)).unwrap());
+    let (tools, breakers) =
+        (caller(&env(0.0)), CircuitBreaker::new(BreakerPolicy::default(), &env(0.0)).unwrap());
     for n in 0..20 {
         let long = format!("get_{n}_{}", "x".repeat(100_000));
         assert!(tools.call(&long, nothing(), Script::healthy().send()).await.value().is_some());

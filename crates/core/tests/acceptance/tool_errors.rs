@@ -1,4 +1,5 @@
-//! Errors that tools dress as success: found by an operator's patterns, retried, counted, never kept, told.
+//! Errors that tools dress as success: found by an operator's patterns, retried, counted, never
+//! kept, told.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -6,7 +7,8 @@ use super::kit::*;
 use seawall::*;
 use serde_json::json;
 
-/// A caller for tools that write `Error: …` where they fail, and `{"error": …}` where they do not even say so.
+/// A caller for tools that write `Error: …` where they fail, and `{"error": …}` where they do not
+/// even say so.
 fn dressed(adjust: impl FnOnce(&mut Policy), tool: &str) -> (ToolCaller<String>, Listener) {
     let env = env(0.0);
     let error_text = |text: &String| text.starts_with("Error").then(|| text.clone());
@@ -30,7 +32,12 @@ fn dressed(adjust: impl FnOnce(&mut Policy), tool: &str) -> (ToolCaller<String>,
 const BUSY: &str = r#"{"error": "a checkpoint is in progress. Please retry later"}"#;
 const WRONG: &str = r#"{"error": "no such group"}"#;
 
-async fn saying(tools: &ToolCaller<String>, tool: &str, n: u32, said: &str) -> (Answer<String>, u32) {
+async fn saying(
+    tools: &ToolCaller<String>,
+    tool: &str,
+    n: u32,
+    said: &str,
+) -> (Answer<String>, u32) {
     let asked = AtomicU32::new(0);
     let send = |_| {
         asked.fetch_add(1, Ordering::SeqCst);
@@ -46,14 +53,24 @@ async fn an_error_dressed_as_success_is_retried_counted_and_told() {
     let (answer, executions) = saying(&tools, "get_issue", 1, BUSY).await;
     assert_eq!((executions, tools.breaker_status("get_issue").unwrap().failures), (3, 3));
     let Outcome::ToolError(error) = &answer.outcome else { panic!("{answer:?}") };
-    assert_eq!((error.value.as_str(), error.report.code, error.is_told()), (BUSY, ErrorCode::UpstreamError, true));
-    let found = events.drain().iter().filter(|event| matches!(***event, Event::ToolErrorFound { .. })).count();
+    assert_eq!(
+        (error.value.as_str(), error.report.code, error.is_told()),
+        (BUSY, ErrorCode::UpstreamError, true)
+    );
+    let found = events
+        .drain()
+        .iter()
+        .filter(|event| matches!(***event, Event::ToolErrorFound { .. }))
+        .count();
     assert_eq!(found, 3, "one for each attempt");
 
     // The caller's own fault: passed on at once, and the server is well.
     let (answer, executions) = saying(&tools, "get_issue", 2, WRONG).await;
     let Outcome::ToolError(error) = &answer.outcome else { panic!("{answer:?}") };
-    assert_eq!((executions, error.report.code, error.is_told()), (1, ErrorCode::ValidationError, true));
+    assert_eq!(
+        (executions, error.report.code, error.is_told()),
+        (1, ErrorCode::ValidationError, true)
+    );
     assert_eq!(tools.breaker_status("get_issue").unwrap().failures, 0, "an answer proves liveness");
 }
 
@@ -78,12 +95,19 @@ async fn an_error_dressed_as_success_is_never_kept_as_a_copy_and_a_copy_stands_i
     saying(&tools, "get_issue", 1, "issue 7").await;
     for soft in [BUSY, "Error: GitHub API: 503 Service Unavailable"] {
         let (answer, _) = saying(&tools, "get_issue", 1, soft).await;
-        assert_eq!((served(&answer).by.as_str(), answer.value().map(String::as_str)), ("cached", Some("issue 7")));
+        assert_eq!(
+            (served(&answer).by.as_str(), answer.value().map(String::as_str)),
+            ("cached", Some("issue 7"))
+        );
         tools.reset_breaker("get_issue");
     }
     for wrong in [WRONG, "Error: no such issue"] {
         let (answer, _) = saying(&tools, "get_issue", 1, wrong).await;
-        assert_eq!(answer.value().map(String::as_str), Some(wrong), "what is no failure of the server is its answer");
+        assert_eq!(
+            answer.value().map(String::as_str),
+            Some(wrong),
+            "what is no failure of the server is its answer"
+        );
     }
 }
 

@@ -1,4 +1,5 @@
-//! Whatever hangs takes no other way's turn: the time of a call is split among the ways to its answer.
+//! Whatever hangs takes no other way's turn: the time of a call is split among the ways to its
+//! answer.
 
 use super::kit::*;
 use seawall::*;
@@ -37,22 +38,38 @@ fn hanging_on(
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_hangs_leaves_time_for_the_one_that_stands_in() {
-    let (pipeline, tool) = with_fallback(Effect::ReadOnly, vec![to_b(), Fallback::Text("Search is down.".into())]);
+    let (pipeline, tool) =
+        with_fallback(Effect::ReadOnly, vec![to_b(), Fallback::Text("Search is down.".into())]);
     let answer = pipeline.run(&tool, &Call::new(nothing()), hanging_on(&["a"])).await;
     assert_eq!((answer.value().map(String::as_str), answer.elapsed), (Some("from b"), secs(30)));
     assert_eq!(answer.warnings, ["search_web: Tool 'search_web' exceeded timeout of 30s"]);
-    assert_eq!(tool.breaker().unwrap().snapshot().failures, 1, "that is all it is ever given, so it proves something");
+    assert_eq!(
+        tool.breaker().unwrap().snapshot().failures,
+        1,
+        "that is all it is ever given, so it proves something"
+    );
 
     let answer = pipeline.run(&tool, &Call::new(nothing()), hanging_on(&["a", "b"])).await;
-    assert_eq!((served(&answer).by.as_str(), answer.elapsed), ("text", secs(60)), "never more than the whole");
+    assert_eq!(
+        (served(&answer).by.as_str(), answer.elapsed),
+        ("text", secs(60)),
+        "never more than the whole"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn steps_of_the_callers_own_have_their_turn_behind_what_hangs() {
     let (pipeline, tool) = with_fallback(Effect::ReadOnly, vec![to_b()]);
-    let own = [Step::new("mirror", std::future::pending), Step::new("last", || async { Ok("last".to_owned()) })];
-    let answer = pipeline.run_with(&tool, &Call::new(nothing()), &own, hanging_on(&["a", "b"])).await;
-    assert_eq!((answer.value().map(String::as_str), answer.elapsed, answer.attempts), (Some("last"), secs(45), 5));
+    let own = [
+        Step::new("mirror", std::future::pending),
+        Step::new("last", || async { Ok("last".to_owned()) }),
+    ];
+    let answer =
+        pipeline.run_with(&tool, &Call::new(nothing()), &own, hanging_on(&["a", "b"])).await;
+    assert_eq!(
+        (answer.value().map(String::as_str), answer.elapsed, answer.attempts),
+        (Some("last"), secs(45), 5)
+    );
     let told = [
         "search_web: Tool 'search_web' exceeded timeout of 15s",
         "search_web-alternate: Tool 'search_web' exceeded timeout of 15s",
@@ -84,7 +101,10 @@ async fn what_nothing_may_stand_in_for_has_all_the_time() {
     for (effect, fallback) in [
         (Effect::Write, vec![to_b()]),
         (Effect::ReadOnly, vec![]),
-        (Effect::ReadOnly, vec![Fallback::Cached, Fallback::Simplify(None), Fallback::Text("down".into())]),
+        (
+            Effect::ReadOnly,
+            vec![Fallback::Cached, Fallback::Simplify(None), Fallback::Text("down".into())],
+        ),
     ] {
         let (pipeline, tool) = with_fallback(effect, fallback);
         let answer = pipeline.run(&tool, &Call::new(nothing()), hanging_on(&["a"])).await;

@@ -22,7 +22,8 @@ fn the_last_place_of_a_rate_goes_to_one_of_two() {
     });
 }
 
-/// No marks, and a clock on which a second has passed: the very first moment is no time to be marked at.
+/// No marks, and a clock on which a second has passed: the very first moment is no time to be
+/// marked at.
 fn marks() -> (Arc<marks::Marks>, Clock) {
     let clock = Clock::manual();
     clock.advance(SECOND);
@@ -125,7 +126,10 @@ fn a_look_beside_a_new_doubt_ends_the_old_one_only() {
         doubts.looked((&"caller".into(), &"session".into()), "server", looked);
         other.join().unwrap();
 
-        assert!(doubts.check(&"session".into(), || new).is_some() && doubts.check(&"session".into(), || old).is_none());
+        assert!(
+            doubts.check(&"session".into(), || new).is_some()
+                && doubts.check(&"session".into(), || old).is_none()
+        );
     });
 }
 

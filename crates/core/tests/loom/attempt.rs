@@ -39,7 +39,8 @@ fn deposits_of_two_threads_are_both_kept_up_to_the_cap() {
 #[test]
 fn a_longer_pause_beside_the_end_of_a_shorter_one_is_kept() {
     loom::model(|| {
-        let (pause, now) = (Arc::new(retry_after::ServerPause::default()), Moment::default().plus(SECOND));
+        let (pause, now) =
+            (Arc::new(retry_after::ServerPause::default()), Moment::default().plus(SECOND));
         pause.keep(now);
         let other = thread::spawn({
             let pause = pause.clone();

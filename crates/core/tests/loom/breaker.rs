@@ -6,7 +6,10 @@ use loom::thread;
 use super::gate::Gate;
 use super::incident::Incident;
 use super::states::{CallEnd, StateMachine};
-use super::{BreakerMode, BreakerPolicy, BreakerStatus, Clock, Moment, Rng, SECOND, WindowRule, lease, stripe, tally};
+use super::{
+    BreakerMode, BreakerPolicy, BreakerStatus, Clock, Moment, Rng, SECOND, WindowRule, lease,
+    stripe, tally,
+};
 
 fn gate(failures: u32) -> Arc<Gate> {
     let policy = BreakerPolicy::new(failures, SECOND);
@@ -52,7 +55,11 @@ fn a_probe_dropped_beside_an_admission_is_neither_lost_nor_doubled() {
         other.join().unwrap();
 
         assert_eq!(status(&gate), BreakerStatus::HalfOpen);
-        assert_eq!(gate.admit(&clock, SECOND).verdict.is_ok(), here.is_err(), "one place, taken once");
+        assert_eq!(
+            gate.admit(&clock, SECOND).verdict.is_ok(),
+            here.is_err(),
+            "one place, taken once"
+        );
     });
 }
 
@@ -60,7 +67,10 @@ fn a_probe_dropped_beside_an_admission_is_neither_lost_nor_doubled() {
 fn failures_of_two_threads_are_all_counted_and_open_once() {
     loom::model(|| {
         let (gate, clock) = (gate(2), Clock::manual());
-        let tickets = [gate.admit(&clock, SECOND).verdict.unwrap(), gate.admit(&clock, SECOND).verdict.unwrap()];
+        let tickets = [
+            gate.admit(&clock, SECOND).verdict.unwrap(),
+            gate.admit(&clock, SECOND).verdict.unwrap(),
+        ];
 
         let other = thread::spawn({
             let (gate, clock) = (gate.clone(), clock.clone());
@@ -78,7 +88,10 @@ fn failures_of_two_threads_are_all_counted_and_open_once() {
 fn a_success_beside_a_failure_leaves_one_or_none_counted() {
     loom::model(|| {
         let (gate, clock) = (gate(2), Clock::manual());
-        let tickets = [gate.admit(&clock, SECOND).verdict.unwrap(), gate.admit(&clock, SECOND).verdict.unwrap()];
+        let tickets = [
+            gate.admit(&clock, SECOND).verdict.unwrap(),
+            gate.admit(&clock, SECOND).verdict.unwrap(),
+        ];
 
         let other = thread::spawn({
             let (gate, clock) = (gate.clone(), clock.clone());
@@ -88,7 +101,8 @@ fn a_success_beside_a_failure_leaves_one_or_none_counted() {
         other.join().unwrap();
 
         assert!(gate.look(|guarded| guarded.states.failures()) <= 1);
-        // Whoever comes after both sees the count: one more success clears it, one more failure may open.
+        // Whoever comes after both sees the count: one more success clears it, one more failure may
+        // open.
         let ticket = gate.admit(&clock, SECOND).verdict.unwrap();
         gate.record(&clock, ticket, CallEnd::Well);
         assert_eq!(gate.look(|guarded| guarded.states.failures()), 0);
@@ -160,7 +174,8 @@ fn a_stripe_has_one_owner_at_a_time() {
 #[test]
 fn the_next_owner_of_a_stripe_counts_on_from_the_one_before() {
     loom::model(|| {
-        let (leases, tally, now) = (Arc::new(lease::Leases::new()), tally(), Moment::default().plus(3 * SECOND));
+        let (leases, tally, now) =
+            (Arc::new(lease::Leases::new()), tally(), Moment::default().plus(3 * SECOND));
         let last = (0..).map_while(|_| leases.take()).last().unwrap();
         let other = thread::spawn({
             let (leases, tally) = (leases.clone(), tally.clone());

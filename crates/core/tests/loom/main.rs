@@ -2,7 +2,12 @@
 //!
 //! The very sources of the library are compiled here against loom's atomics and locks.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that is surprised should stop")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that is surprised should stop"
+)]
 #![allow(dead_code, unused_imports, unreachable_pub, reason = "the sources are used in part")]
 
 #[path = "../../src/attempt/balance.rs"]

@@ -1,4 +1,5 @@
-//! The places of a breaker that has just closed: none is given twice, none is lost, and the lock-free path comes back.
+//! The places of a breaker that has just closed: none is given twice, none is lost, and the
+//! lock-free path comes back.
 
 use std::time::Duration;
 
@@ -49,7 +50,11 @@ fn an_attempt_dropped_beside_an_admission_to_a_ramp_frees_one_place() {
         let here = gate.admit(&clock, SECOND).verdict;
         other.join().unwrap();
 
-        assert_eq!(gate.admit(&clock, SECOND).verdict.is_ok(), here.is_err(), "one place, taken once");
+        assert_eq!(
+            gate.admit(&clock, SECOND).verdict.is_ok(),
+            here.is_err(),
+            "one place, taken once"
+        );
     });
 }
 

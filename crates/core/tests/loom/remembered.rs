@@ -55,7 +55,11 @@ type Known = NameRegistry<String>;
 
 /// Room for one more name; whoever holds what is known by the other keeps it.
 fn learn(names: &Known, name: &str) -> Option<Shared<String>> {
-    names.learn(name, |value| Shared::strong_count(value) == 1, || Some(Shared::new(name.to_owned())))
+    names.learn(
+        name,
+        |value| Shared::strong_count(value) == 1,
+        || Some(Shared::new(name.to_owned())),
+    )
 }
 
 #[test]

@@ -79,7 +79,8 @@ impl Model {
 
     fn admit(&mut self, id: u64) -> Option<Admitted> {
         if let State::HalfOpen { out, .. } = &self.state
-            && let Some(overdue) = out.iter().map(|(_, until)| *until).filter(|until| *until <= self.now).min()
+            && let Some(overdue) =
+                out.iter().map(|(_, until)| *until).filter(|until| *until <= self.now).min()
         {
             self.open(overdue);
         }
@@ -112,7 +113,9 @@ impl Model {
             slow_start.room += usize::from(end == End::Well);
         }
         match (&mut self.state, end) {
-            (State::Closed { in_row, .. }, End::Well) if call.id < self.row_began => *in_row = in_row.saturating_sub(1),
+            (State::Closed { in_row, .. }, End::Well) if call.id < self.row_began => {
+                *in_row = in_row.saturating_sub(1)
+            }
             (State::Closed { in_row, .. }, End::Well) => *in_row = 0,
             (State::Closed { in_row, .. }, End::Badly) => {
                 *in_row += 1;
@@ -131,8 +134,11 @@ impl Model {
                     End::Well => {
                         *good += 1;
                         if *good >= enough {
-                            let slow_start =
-                                SlowStart { until: now + self.cooldown, room: self.slow_start, out: vec![] };
+                            let slow_start = SlowStart {
+                                until: now + self.cooldown,
+                                room: self.slow_start,
+                                out: vec![],
+                            };
                             self.go(State::Closed {
                                 in_row: 0,
                                 slow_start: (self.slow_start > 0).then_some(slow_start),

@@ -15,6 +15,17 @@ struct Try {
     takes: u64,
 }
 
+impl Try {
+    async fn play(self) -> Result<String, FailureSignals> {
+        tokio::time::sleep(Duration::from_millis(self.takes)).await;
+        match self.ends {
+            Ends::Well => Ok("ok".to_owned()),
+            Ends::ToolError => Ok("Error: GitHub API: 503 Service Unavailable".to_owned()),
+            Ends::Failing(kind) => Err(signals(kind, self.sent)),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Ends {
     Well,
@@ -25,7 +36,11 @@ enum Ends {
 fn attempt() -> impl Strategy<Value = Try> {
     let ends = prop_oneof![1 => Just(Ends::Well), 5 => (0..10u8).prop_map(Ends::Failing), 1 => Just(Ends::ToolError)];
     let sent = prop_oneof![Just(Sent::Never), Just(Sent::Maybe), Just(Sent::Yes)];
-    (ends, sent, prop_oneof![Just(0), 0..40_000u64]).prop_map(|(ends, sent, takes)| Try { ends, sent, takes })
+    (ends, sent, prop_oneof![Just(0), 0..40_000u64]).prop_map(|(ends, sent, takes)| Try {
+        ends,
+        sent,
+        takes,
+    })
 }
 
 fn signals(kind: u8, sent: Sent) -> FailureSignals {
@@ -38,14 +53,22 @@ fn signals(kind: u8, sent: Sent) -> FailureSignals {
         5 => FailureSignals::http(422, "invalid"),
         6 => FailureSignals::http(403, "Forbidden"),
         7 => FailureSignals::text("request timed out"),
-        8 => FailureSignals { retry_after: Some(Duration::from_secs(9)), ..FailureSignals::http(429, "slow down") },
+        8 => FailureSignals {
+            retry_after: Some(Duration::from_secs(9)),
+            ..FailureSignals::http(429, "slow down")
+        },
         _ => FailureSignals::exited(ProcessExit::Signal(9), "killed"),
     };
     signals.with_sent(sent)
 }
 
 fn effect() -> impl Strategy<Value = Effect> {
-    prop_oneof![Just(Effect::ReadOnly), Just(Effect::Idempotent), Just(Effect::Write), Just(Effect::Destructive)]
+    prop_oneof![
+        Just(Effect::ReadOnly),
+        Just(Effect::Idempotent),
+        Just(Effect::Write),
+        Just(Effect::Destructive)
+    ]
 }
 
 #[derive(Clone, Debug)]
@@ -57,8 +80,13 @@ struct World {
 }
 
 fn world() -> impl Strategy<Value = World> {
-    let kind =
-        prop_oneof![Just(Kind::Read), Just(Kind::Write), Just(Kind::Search), Just(Kind::List), Just(Kind::Batch)];
+    let kind = prop_oneof![
+        Just(Kind::Read),
+        Just(Kind::Write),
+        Just(Kind::Search),
+        Just(Kind::List),
+        Just(Kind::Batch)
+    ];
     let calls = prop::collection::vec(prop::collection::vec(attempt(), 12), 1..8);
     (effect(), kind, any::<bool>(), calls).prop_map(|(effect, kind, hedged, calls)| World {
         effect,
@@ -79,11 +107,14 @@ fn nothing_was_sent_again(world: &World, seen: &[Execution]) -> Result<(), TestC
     if world.effect.is_replayable() {
         return Ok(());
     }
-    for (index, execution) in seen.iter().enumerate().filter(|(_, execution)| execution.may_have_acted) {
+    for (index, execution) in
+        seen.iter().enumerate().filter(|(_, execution)| execution.may_have_acted)
+    {
         let later = &seen[index + 1..];
         let again = later.iter().any(|later| later.arguments == execution.arguments);
         prop_assert!(!again, "a write was sent again although it may have run");
-        let part_again = !later.is_empty() && world.kind == Kind::Batch && execution.arguments.contains("[1,2]");
+        let part_again =
+            !later.is_empty() && world.kind == Kind::Batch && execution.arguments.contains("[1,2]");
         prop_assert!(!part_again, "a batch was taken apart although it may have run");
     }
     Ok(())
@@ -97,9 +128,13 @@ async fn check(world: World) -> Result<(), TestCaseError> {
         error_text: |text: &String| text.starts_with("Error").then(|| text.clone()),
         ..Settings::default()
     };
-    let facts = ToolFacts { kind: Some(world.kind), effect: Some(world.effect), ..ToolFacts::named("tool") };
-    let hedge =
-        (world.hedged && world.effect == Effect::ReadOnly).then_some(HedgePolicy::After(Duration::from_secs(5)));
+    let facts = ToolFacts {
+        kind: Some(world.kind),
+        effect: Some(world.effect),
+        ..ToolFacts::named("tool")
+    };
+    let hedge = (world.hedged && world.effect == Effect::ReadOnly)
+        .then_some(HedgePolicy::After(Duration::from_secs(5)));
     let tools = ToolCaller::new(own).unwrap();
     tools.tool(facts, |policy| policy.hedge = hedge).unwrap();
     let timeout = Duration::from_secs(60);
@@ -112,16 +147,12 @@ async fn check(world: World) -> Result<(), TestCaseError> {
             let now = script[index].clone();
             // A server that was reached may have acted, unless it said that it did not.
             let refused = matches!(now.ends, Ends::Failing(0 | 3 | 5 | 6 | 8));
-            let may_have_acted = !(now.sent == Sent::Never && matches!(now.ends, Ends::Failing(_)) || refused);
-            seen.lock().unwrap().push(Execution { arguments: attempt.arguments.to_string(), may_have_acted });
-            async move {
-                tokio::time::sleep(Duration::from_millis(now.takes)).await;
-                match now.ends {
-                    Ends::Well => Ok("ok".to_owned()),
-                    Ends::ToolError => Ok("Error: GitHub API: 503 Service Unavailable".to_owned()),
-                    Ends::Failing(kind) => Err(signals(kind, now.sent)),
-                }
-            }
+            let may_have_acted =
+                !(now.sent == Sent::Never && matches!(now.ends, Ends::Failing(_)) || refused);
+            seen.lock()
+                .unwrap()
+                .push(Execution { arguments: attempt.arguments.to_string(), may_have_acted });
+            now.play()
         };
         let start = tokio::time::Instant::now();
         let arguments = json!({"n": number, "query": "a b c", "page": 2, "ids": [1, 2]});
@@ -131,18 +162,31 @@ async fn check(world: World) -> Result<(), TestCaseError> {
         prop_assert!(start.elapsed() <= timeout, "answered in time");
         prop_assert_eq!(answer.attempts as usize, seen.len(), "attempts are executions");
         nothing_was_sent_again(&world, &seen)?;
-        let acted = world.effect != Effect::ReadOnly && seen.iter().any(|execution| execution.may_have_acted);
+        let acted = world.effect != Effect::ReadOnly
+            && seen.iter().any(|execution| execution.may_have_acted);
         if let (true, Some(report)) = (acted, answer.report()) {
-            prop_assert!(report.may_have_executed, "a failure hid that the write may have run: {:?}", report);
+            prop_assert!(
+                report.may_have_executed,
+                "a failure hid that the write may have run: {:?}",
+                report
+            );
         }
-        if !world.effect.is_replayable() && answer.report().is_some_and(|report| report.may_have_executed) {
-            let send = |_| -> std::future::Ready<Result<String, FailureSignals>> { panic!("a blind repeat was sent") };
+        if !world.effect.is_replayable()
+            && answer.report().is_some_and(|report| report.may_have_executed)
+        {
+            let send = |_| -> std::future::Ready<Result<String, FailureSignals>> {
+                panic!("a blind repeat was sent")
+            };
             let repeated = tools.call("tool", arguments, send).await;
             prop_assert!(repeated.value().is_none());
             repeats += 1;
         }
     }
-    let finished = events.drain().iter().filter(|event| matches!(***event, Event::CallFinished { .. })).count();
+    let finished = events
+        .drain()
+        .iter()
+        .filter(|event| matches!(***event, Event::CallFinished { .. }))
+        .count();
     prop_assert_eq!(finished, world.calls.len() + repeats, "one end for each call");
     Ok(())
 }

@@ -68,8 +68,12 @@ impl Model {
 
 async fn check(ops: Vec<Op>, concurrency: u32, waiting: u32) -> Result<(), TestCaseError> {
     let patience = 1_000;
-    let slots =
-        Bulkhead::new(BulkheadPolicy { concurrency, waiting, patience: Duration::from_millis(patience) }).unwrap();
+    let slots = Bulkhead::new(BulkheadPolicy {
+        concurrency,
+        waiting,
+        patience: Duration::from_millis(patience),
+    })
+    .unwrap();
     let mut model = Model {
         concurrency: concurrency as usize,
         longest: waiting as usize,
@@ -78,7 +82,8 @@ async fn check(ops: Vec<Op>, concurrency: u32, waiting: u32) -> Result<(), TestC
         holding: 0,
         line: VecDeque::new(),
     };
-    let (mut held, mut line): (Vec<BulkheadPermit<'_>>, Vec<Waiting<'_>>) = (Vec::new(), Vec::new());
+    let (mut held, mut line): (Vec<BulkheadPermit<'_>>, Vec<Waiting<'_>>) =
+        (Vec::new(), Vec::new());
 
     for op in ops {
         match op {

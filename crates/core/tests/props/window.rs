@@ -9,7 +9,10 @@ const SLOW: u64 = 50;
 /// One call: the pause before it and how long it takes, in milliseconds, and whether it fails.
 fn calls() -> impl Strategy<Value = Vec<(u64, u64, bool)>> {
     let pause = prop_oneof![9 => 0..500u64, 1 => 0..30_000u64];
-    prop::collection::vec((pause, prop_oneof![Just(1), Just(SLOW), Just(SLOW + 1)], any::<bool>()), 1..100)
+    prop::collection::vec(
+        (pause, prop_oneof![Just(1), Just(SLOW), Just(SLOW + 1)], any::<bool>()),
+        1..100,
+    )
 }
 
 proptest! {
@@ -25,7 +28,8 @@ proptest! {
         let window = WindowRule { length: Duration::from_millis(length), min_calls, failure_rate, slow };
         let policy = BreakerPolicy { failures: 0, window: Some(window), ..BreakerPolicy::default() };
         let breaker = Breaker::new("b", policy, &Env::new().with_clock(clock.clone())).unwrap();
-        // The window's edge follows buckets whose length is a power of two, an eighth of the window at most.
+        // The window's edge follows buckets whose length is a power of two, an eighth of the window
+        // at most.
         let nanos = length * 1_000_000;
         let bucket = (nanos / 8).max(1).ilog2();
         let used = nanos.div_ceil(1 << bucket);

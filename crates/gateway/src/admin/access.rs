@@ -1,7 +1,7 @@
 //! Who may read and who may change: whoever shows the token, and on loopback everybody may read.
 //!
-//! What is shown is not compared itself but its hash under a key that nobody knows, so that how long the comparison takes
-//! tells nothing about the token.
+//! What is shown is not compared itself but its hash under a key that nobody knows, so that how
+//! long the comparison takes tells nothing about the token.
 
 use std::hash::Hasher;
 use std::io;
@@ -34,7 +34,8 @@ impl AccessDenied {
     pub(super) fn answer(self) -> AdminResponse {
         match self {
             Self::NoKey => {
-                let mut answer = respond::error(StatusCode::UNAUTHORIZED, "Missing X-API-Key header");
+                let mut answer =
+                    respond::error(StatusCode::UNAUTHORIZED, "Missing X-API-Key header");
                 answer.headers_mut().insert("www-authenticate", HeaderValue::from_static("Bearer"));
                 answer
             }
@@ -64,8 +65,12 @@ impl AdminAccess {
     pub(super) fn new(admin: &AdminConfig) -> io::Result<Self> {
         let mut key = [0; 16];
         getrandom::fill(&mut key).map_err(io::Error::other)?;
-        let mut access =
-            Self { key, token: None, is_local: admin.listen.ip().is_loopback(), guesses: TokenGuesses::default() };
+        let mut access = Self {
+            key,
+            token: None,
+            is_local: admin.listen.ip().is_loopback(),
+            guesses: TokenGuesses::default(),
+        };
         access.token = admin.token.as_ref().map(|token| access.hash(token.expose().as_bytes()));
         Ok(access)
     }
@@ -85,7 +90,8 @@ impl AdminAccess {
         if shown.any(|key| self.hash(key) == token) { Ok(()) } else { Err(AccessDenied::WrongKey) }
     }
 
-    /// The answer, after a while if its sender keeps showing wrong tokens. Whoever shows the right one never waits.
+    /// The answer, after a while if its sender keeps showing wrong tokens. Whoever shows the right
+    /// one never waits.
     pub(super) async fn slowed(&self, peer: IpAddr, answer: AdminResponse) -> AdminResponse {
         if answer.extensions().get() != Some(&AccessDenied::WrongKey) {
             return answer;
@@ -98,7 +104,10 @@ impl AdminAccess {
                 answer
             }
             TokenGuess::TooMany => {
-                let mut answer = respond::error(StatusCode::TOO_MANY_REQUESTS, "too many wrong tokens; wait a while");
+                let mut answer = respond::error(
+                    StatusCode::TOO_MANY_REQUESTS,
+                    "too many wrong tokens; wait a while",
+                );
                 answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("60"));
                 answer
             }
@@ -140,7 +149,10 @@ mod tests {
     }
 
     fn shown(headers: &[(&'static str, &str)]) -> HeaderMap {
-        headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+        headers
+            .iter()
+            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+            .collect()
     }
 
     #[test]

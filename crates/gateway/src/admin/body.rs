@@ -36,13 +36,17 @@ pub(super) async fn read<T: DeserializeOwned>(
 ) -> Result<T, Box<AdminResponse>> {
     let bytes = whole(body).await.map_err(|(status, why)| Box::new(respond::error(status, why)))?;
     let json = if bytes.trim_ascii().is_empty() { b"{}" } else { &*bytes };
-    let wrong = |_| Box::new(respond::error(StatusCode::BAD_REQUEST, &format!("the body must be {allowed}")));
+    let wrong = |_| {
+        Box::new(respond::error(StatusCode::BAD_REQUEST, &format!("the body must be {allowed}")))
+    };
     // A list in the order of the fields would be taken for an object too.
     let object: Map<String, Value> = serde_json::from_slice(json).map_err(wrong)?;
     serde_json::from_value(Value::Object(object)).map_err(wrong)
 }
 
-async fn whole(mut body: impl Body<Data = Bytes> + Unpin) -> Result<Bytes, (StatusCode, &'static str)> {
+async fn whole(
+    mut body: impl Body<Data = Bytes> + Unpin,
+) -> Result<Bytes, (StatusCode, &'static str)> {
     const TOO_LARGE: (StatusCode, &str) =
         (StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than anything that is asked for here");
     let until = Instant::now() + limits::HEADER_TIME;

@@ -25,7 +25,10 @@ pub(super) fn list(policies: &PolicyRegistry, telemetry: &Telemetry) -> AdminRes
         details.insert(name, detail);
     }
     let metrics = telemetry.counts().sums();
-    respond::json(StatusCode::OK, &json!({"breakers": states, "details": details, "metrics": metrics}))
+    respond::json(
+        StatusCode::OK,
+        &json!({"breakers": states, "details": details, "metrics": metrics}),
+    )
 }
 
 fn detail(breaker: &Breaker, server: &str) -> Value {
@@ -47,10 +50,11 @@ fn detail(breaker: &Breaker, server: &str) -> Value {
 /// Closes a breaker.
 pub(super) fn reset(policies: &PolicyRegistry, tool: &str) -> AdminResponse {
     let breakers = breakers::all(policies);
-    let Some(breaker) = breakers.get(tool).and_then(|entry| entry.breaker()) else { return unknown() };
+    let Some(breaker) = breakers.get(tool).and_then(|entry| entry.breaker()) else {
+        return unknown();
+    };
     if breaker.snapshot().mode == BreakerMode::ForcedOpen {
-        let why =
-            "an operator holds it open, and resetting it would not close it; POST …/force {\"state\": \"auto\"} does";
+        let why = "an operator holds it open, and resetting it would not close it; POST …/force {\"state\": \"auto\"} does";
         return respond::error(StatusCode::CONFLICT, why);
     }
     log::line(&format!("an operator resets the breaker of {tool}"));
@@ -69,10 +73,16 @@ pub(super) async fn force(policies: &PolicyRegistry, tool: &str, body: Incoming)
     let (mode, deed) = match wanted {
         BreakerWish::Open => (BreakerMode::ForcedOpen, "is held open by an operator"),
         BreakerWish::Closed => (BreakerMode::Disabled, "is left out by an operator"),
-        BreakerWish::Auto => (BreakerMode::Auto, "decides by itself again, as an operator wants it"),
+        BreakerWish::Auto => {
+            (BreakerMode::Auto, "decides by itself again, as an operator wants it")
+        }
     };
-    let Some(entry) = breakers.get(tool).and_then(|entry| entry.force(policies, mode)) else { return unknown() };
-    let (Some(breaker), Some(covers)) = (entry.breaker(), entry.covers(policies)) else { return unknown() };
+    let Some(entry) = breakers.get(tool).and_then(|entry| entry.force(policies, mode)) else {
+        return unknown();
+    };
+    let (Some(breaker), Some(covers)) = (entry.breaker(), entry.covers(policies)) else {
+        return unknown();
+    };
     log::line(&format!("the breaker of {tool}{} {deed}", shared(&covers)));
     let named: Vec<&String> = covers.tools.iter().take(limits::COVERED).collect();
     respond::json(
@@ -95,5 +105,8 @@ fn shared(BreakerScope { scope, tools }: &BreakerScope) -> String {
 }
 
 fn unknown() -> AdminResponse {
-    respond::error(StatusCode::NOT_FOUND, "no breaker has this name; GET /resilience/breakers lists them")
+    respond::error(
+        StatusCode::NOT_FOUND,
+        "no breaker has this name; GET /resilience/breakers lists them",
+    )
 }

@@ -1,4 +1,5 @@
-//! Why the operator's door answers 403, as both sides of it write it: each reason has another way out.
+//! Why the operator's door answers 403, as both sides of it write it: each reason has another way
+//! out.
 
 use serde::{Deserialize, Serialize};
 

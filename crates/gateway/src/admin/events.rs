@@ -1,4 +1,5 @@
-//! The events as they happen, for operators who read along: the last ones first, then each as it comes.
+//! The events as they happen, for operators who read along: the last ones first, then each as it
+//! comes.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -35,7 +36,8 @@ pub(super) fn stream(door: &Arc<AdminServer>, request: &Parts) -> AdminResponse 
         let bytes = reading.next().await?;
         Some((Ok::<_, Infallible>(Frame::data(bytes)), reading))
     });
-    let mut answer = Response::new(Either::Right(UnsyncBoxBody::new(StreamBody::new(frames).boxed_unsync())));
+    let mut answer =
+        Response::new(Either::Right(UnsyncBoxBody::new(StreamBody::new(frames).boxed_unsync())));
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
@@ -64,7 +66,9 @@ impl EventFilter {
     /// Classes are asked for in either case; what was missed concerns everybody.
     fn is(&self, told: &Value) -> bool {
         let is_tool = self.tool.as_ref().is_none_or(|tool| told["tool"] == **tool);
-        let is_class = |class: &String| told["class"].as_str().is_some_and(|told| told.eq_ignore_ascii_case(class));
+        let is_class = |class: &String| {
+            told["class"].as_str().is_some_and(|told| told.eq_ignore_ascii_case(class))
+        };
         told["event"] == "missed" || (is_tool && self.class.as_ref().is_none_or(is_class))
     }
 }
@@ -80,9 +84,11 @@ impl EventReader {
             Box::new(respond::error(StatusCode::SERVICE_UNAVAILABLE, &why))
         };
         let place = Arc::clone(&door.readers).try_acquire_owned().map_err(full)?;
-        let came_back = request.headers.get("last-event-id").and_then(|id| door.number(id.to_str().ok()?));
+        let came_back =
+            request.headers.get("last-event-id").and_then(|id| door.number(id.to_str().ok()?));
         let reader = door.telemetry.ring.reader(came_back);
-        let mut reading = Self { door: Arc::clone(door), reader, wanted, first: VecDeque::new(), _place: place };
+        let mut reading =
+            Self { door: Arc::clone(door), reader, wanted, first: VecDeque::new(), _place: place };
         if came_back.is_none() {
             while let Some(told) = reading.reader.take(&door.telemetry.ring) {
                 reading.first.extend(reading.event(&told));
@@ -123,8 +129,10 @@ impl EventReader {
             return None;
         }
         if let Some(error) = told["error"].as_str() {
-            let server = self.door.gateway.servers.iter().find(|server| told["server"] == *server.name);
-            told["error"] = json!(server.map_or_else(|| quote(error), |server| server.without_secrets(error)));
+            let server =
+                self.door.gateway.servers.iter().find(|server| told["server"] == *server.name);
+            told["error"] =
+                json!(server.map_or_else(|| quote(error), |server| server.without_secrets(error)));
         }
         let id = format!("{}-{number}", self.door.life);
         told["id"] = json!(id);

@@ -11,18 +11,23 @@ pub(super) fn alive() -> AdminResponse {
     respond::json(StatusCode::OK, &json!({"status": "ok"}))
 }
 
-/// Ready: every required server is loaded, and the gateway does not go down. Names are for those who may read.
+/// Ready: every required server is loaded, and the gateway does not go down. Names are for those
+/// who may read.
 pub(super) fn ready(gateway: &Gateway, shows_names: bool) -> AdminResponse {
     if gateway.lifecycle.draining.is_cancelled() {
         return respond::json(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "draining"}));
     }
-    let missing = gateway.servers.iter().filter(|server| server.required && !server.startup.is_loaded());
+    let missing =
+        gateway.servers.iter().filter(|server| server.required && !server.startup.is_loaded());
     let missing: Vec<&str> = missing.map(|server| server.name.as_str()).collect();
     match (missing.is_empty(), shows_names) {
         (true, _) => respond::json(StatusCode::OK, &json!({"status": "ready"})),
-        (false, true) => {
-            respond::json(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "not ready", "missing": missing}))
+        (false, true) => respond::json(
+            StatusCode::SERVICE_UNAVAILABLE,
+            &json!({"status": "not ready", "missing": missing}),
+        ),
+        (false, false) => {
+            respond::json(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "not ready"}))
         }
-        (false, false) => respond::json(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "not ready"})),
     }
 }

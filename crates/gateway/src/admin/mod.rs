@@ -1,7 +1,8 @@
 //! The operator's door: what is asked of a running gateway, by whom, and what it answers.
 //!
-//! `access` says who may, `breakers`, `servers`, `queue`, `events`, `policy` and `health` what they get, `respond` how it is written.
-//! It is a listener of its own, with the guard and the limits of the one for clients.
+//! `access` says who may, `breakers`, `servers`, `queue`, `events`, `policy` and `health` what they
+//! get, `respond` how it is written. It is a listener of its own, with the guard and the limits of
+//! the one for clients.
 
 mod access;
 mod body;
@@ -46,19 +47,23 @@ pub struct AdminListener {
 }
 
 impl AdminListener {
-    /// Binds where the configuration says, and counts from now on; nothing if it does not say where.
+    /// Binds where the configuration says, and counts from now on; nothing if it does not say
+    /// where.
     pub async fn bind(gateway: &Arc<Gateway>, config: &Config) -> io::Result<Option<Self>> {
         let Some(admin) = &config.admin else { return Ok(None) };
         let tcp = TcpListener::bind(admin.listen).await?;
         let mut hosts = config.allowed_hosts.clone();
         // Whoever asks by address was not misled by a name.
-        hosts.extend(Some(admin.listen.ip()).filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string()));
+        hosts.extend(
+            Some(admin.listen.ip()).filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string()),
+        );
         let guard = OriginGuard { hosts, origins: config.allowed_origins.clone() };
         let access = AdminAccess::new(admin)?;
         let telemetry = Telemetry::listen(&gateway.all().policies, &gateway.lifecycle);
         let readers = Arc::new(Semaphore::new(limits::EVENT_READERS));
         let life = random::secret().chars().take(8).collect();
-        let door = AdminServer { gateway: Arc::clone(gateway), telemetry, guard, access, readers, life };
+        let door =
+            AdminServer { gateway: Arc::clone(gateway), telemetry, guard, access, readers, life };
         Ok(Some(Self { door: Arc::new(door), tcp }))
     }
 
@@ -107,8 +112,11 @@ impl AdminServer {
 
     async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> AdminResponse {
         if let Err(foreign) = self.guard.check(request.uri(), request.headers()) {
-            let what =
-                if matches!(foreign, ForeignRequest::Host(_)) { AdminRefusal::Host } else { AdminRefusal::Origin };
+            let what = if matches!(foreign, ForeignRequest::Host(_)) {
+                AdminRefusal::Host
+            } else {
+                AdminRefusal::Origin
+            };
             return respond::barred(what, foreign.why());
         }
         let (request, body) = request.into_parts();
@@ -116,16 +124,22 @@ impl AdminServer {
         let may_read = self.access.read(&request.headers);
         match path {
             "/healthz" => self.get(request, Ok(()), health::alive),
-            "/readyz" => self.get(request, Ok(()), || health::ready(&self.gateway, may_read.is_ok())),
+            "/readyz" => {
+                self.get(request, Ok(()), || health::ready(&self.gateway, may_read.is_ok()))
+            }
             "/metrics" => self.get(request, may_read, || respond::metrics(self.scrape())),
             "/resilience/servers" => self.get(request, may_read, || servers::list(&self.gateway)),
-            "/resilience/breakers" => {
-                self.get(request, may_read, || breakers::list(&self.gateway.all().policies, &self.telemetry))
-            }
+            "/resilience/breakers" => self.get(request, may_read, || {
+                breakers::list(&self.gateway.all().policies, &self.telemetry)
+            }),
             "/resilience/events" => self.get(request, may_read, || events::stream(self, request)),
-            "/resilience/queue" => self.reading(request, may_read, queue::list(&self.gateway, &request.uri)).await,
+            "/resilience/queue" => {
+                self.reading(request, may_read, queue::list(&self.gateway, &request.uri)).await
+            }
             _ => match path::between(path, "/resilience/policy/", "") {
-                Some(tool) => self.get(request, may_read, || policy::explained(&self.gateway, &tool)),
+                Some(tool) => {
+                    self.get(request, may_read, || policy::explained(&self.gateway, &tool))
+                }
                 None => self.change(request, path, body).await,
             },
         }
@@ -147,7 +161,9 @@ impl AdminServer {
             return self.deed(request, "DELETE", queue::forget(&self.gateway, &id, body)).await;
         }
         match path::between(path, "/resilience/servers/", "/restart") {
-            Some(name) => self.deed(request, "POST", async { servers::restart(&self.gateway, &name) }).await,
+            Some(name) => {
+                self.deed(request, "POST", async { servers::restart(&self.gateway, &name) }).await
+            }
             None => respond::error(StatusCode::NOT_FOUND, respond::NOTHING_HERE),
         }
     }
@@ -199,9 +215,12 @@ impl AdminServer {
             tally.waiting + tally.delivering
         });
         let breakers = watched::all(&all.policies);
-        let now = scrape::GatewaySnapshot { breakers, servers: servers::now(&self.gateway), queued };
+        let now =
+            scrape::GatewaySnapshot { breakers, servers: servers::now(&self.gateway), queued };
         let is_single = all.policies.is_single();
-        let shown = |server: &str, tool: &str| if is_single { tool.to_owned() } else { names::public(server, tool) };
+        let shown = |server: &str, tool: &str| {
+            if is_single { tool.to_owned() } else { names::public(server, tool) }
+        };
         scrape::text(&self.telemetry.counts(), &now, shown)
     }
 }

@@ -16,7 +16,12 @@ pub(super) fn explained(gateway: &Gateway, tool: &str) -> AdminResponse {
     let known: Vec<ServerTools> = gateway.servers.iter().map(has).collect();
     let found = find(tool, &known).map(|(at, tool)| {
         let server = &gateway.servers[at];
-        let told = all.policies.explain(&server.name, &tool, server.life.reconnect.wait, all.store.is_some());
+        let told = all.policies.explain(
+            &server.name,
+            &tool,
+            server.life.reconnect.wait,
+            all.store.is_some(),
+        );
         told.ok_or_else(|| not_listed(&tool, &known[at]).unwrap_or_default())
     });
     match found {

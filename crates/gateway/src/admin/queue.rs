@@ -1,6 +1,8 @@
-//! The writes that wait for their server as an operator sees them, and how one is sent at once or dropped.
+//! The writes that wait for their server as an operator sees them, and how one is sent at once or
+//! dropped.
 //!
-//! What a call was given is never shown, nor who made it. Every change is on the disk before it is answered.
+//! What a call was given is never shown, nor who made it. Every change is on the disk before it is
+//! answered.
 
 use http::{StatusCode, Uri};
 use hyper::body::Incoming;
@@ -25,7 +27,12 @@ const STATES: [(&str, ItemState); 4] = [
 
 /// The queue, or why there is none.
 fn store(gateway: &Gateway) -> Result<&QueueStore, Box<AdminResponse>> {
-    let none = || Box::new(respond::error(StatusCode::NOT_FOUND, "this gateway keeps no queue; [store] gives it one"));
+    let none = || {
+        Box::new(respond::error(
+            StatusCode::NOT_FOUND,
+            "this gateway keeps no queue; [store] gives it one",
+        ))
+    };
     gateway.all().store.as_ref().ok_or_else(none)
 }
 
@@ -37,12 +44,16 @@ pub(super) async fn list(gateway: &Gateway, uri: &Uri) -> AdminResponse {
 async fn listed(gateway: &Gateway, uri: &Uri) -> Result<AdminResponse, Box<AdminResponse>> {
     let store = store(gateway)?;
     let query = QueryString::read(uri, &["after", "limit", "state"])?;
-    let after =
-        query.get("after").map(|id| number(id).ok_or_else(|| wrong("after must be the id of an item"))).transpose()?;
+    let after = query
+        .get("after")
+        .map(|id| number(id).ok_or_else(|| wrong("after must be the id of an item")))
+        .transpose()?;
     let most = query.number("limit", limits::QUEUE_PAGE)?.clamp(1, limits::QUEUE_PAGE);
     let states = states(query.get("state"))?;
-    let (items, has_more) =
-        store.page(after.unwrap_or(0), states, most).await.map_err(|unkept| Box::new(failed(&unkept)))?;
+    let (items, has_more) = store
+        .page(after.unwrap_or(0), states, most)
+        .await
+        .map_err(|unkept| Box::new(failed(&unkept)))?;
     let tally = *store.changes().borrow();
     let next = items.last().filter(|_| has_more).map(|last| last.id.clone());
     let items: Vec<Value> = items.into_iter().map(|item| shown(gateway, item)).collect();
@@ -59,13 +70,18 @@ async fn listed(gateway: &Gateway, uri: &Uri) -> Result<AdminResponse, Box<Admin
 fn states(asked: Option<&str>) -> Result<Vec<ItemState>, Box<AdminResponse>> {
     let Some(asked) = asked else { return Ok(STATES.map(|(_, state)| state).to_vec()) };
     let state = |word: &str| STATES.iter().find(|(name, _)| *name == word).map(|(_, state)| *state);
-    let unknown = || wrong("state must be waiting, delivering, delivered or dead, or several of them with commas");
+    let unknown = || {
+        wrong(
+            "state must be waiting, delivering, delivered or dead, or several of them with commas",
+        )
+    };
     asked.split(',').map(|word| state(word).ok_or_else(unknown)).collect()
 }
 
 fn shown(gateway: &Gateway, mut item: ItemSummary) -> Value {
     let server = gateway.servers.iter().find(|server| server.name == item.server);
-    let clean = |text: String| server.map_or_else(|| quote(&text), |server| server.without_secrets(&text));
+    let clean =
+        |text: String| server.map_or_else(|| quote(&text), |server| server.without_secrets(&text));
     item.last_error = item.last_error.take().map(clean);
     json!(item)
 }
@@ -81,7 +97,8 @@ struct RetryRequest {
 pub(super) async fn retry(gateway: &Gateway, id: &str, body: Incoming) -> AdminResponse {
     let asked = async {
         let store = store(gateway)?;
-        let RetryRequest { even_if_executed } = body::read(body, r#"empty, or {"even_if_executed": true}"#).await?;
+        let RetryRequest { even_if_executed } =
+            body::read(body, r#"empty, or {"even_if_executed": true}"#).await?;
         Ok::<_, Box<AdminResponse>>((store, even_if_executed))
     };
     let (store, even_if_executed) = match asked.await {
@@ -109,7 +126,8 @@ struct DropRequest {
 pub(super) async fn forget(gateway: &Gateway, id: &str, body: Incoming) -> AdminResponse {
     let asked = async {
         let store = store(gateway)?;
-        let DropRequest { even_if_delivered } = body::read(body, r#"empty, or {"even_if_delivered": true}"#).await?;
+        let DropRequest { even_if_delivered } =
+            body::read(body, r#"empty, or {"even_if_delivered": true}"#).await?;
         Ok::<_, Box<AdminResponse>>((store, even_if_delivered))
     };
     let (store, even_if_delivered) = match asked.await {
@@ -136,9 +154,10 @@ pub(super) async fn forget(gateway: &Gateway, id: &str, body: Incoming) -> Admin
 fn refused(end: &Result<ItemChange, NotDurable>) -> AdminResponse {
     let not_now = |why| respond::error(StatusCode::CONFLICT, why);
     match end {
-        Ok(ItemChange::Unknown | ItemChange::Done) => {
-            respond::error(StatusCode::NOT_FOUND, "there is no such item; GET /resilience/queue lists them")
-        }
+        Ok(ItemChange::Unknown | ItemChange::Done) => respond::error(
+            StatusCode::NOT_FOUND,
+            "there is no such item; GET /resilience/queue lists them",
+        ),
         Ok(ItemChange::NotNow(ItemState::Delivering)) => {
             not_now("it is being sent right now; what comes of it is known soon")
         }
@@ -162,7 +181,11 @@ fn is_made(how: ItemChange) -> &'static str {
 
 /// The store did not work.
 fn failed(unkept: &NotDurable) -> AdminResponse {
-    let doubt = if unkept.is_certain { "nothing was changed" } else { "nobody knows yet whether it was done" };
+    let doubt = if unkept.is_certain {
+        "nothing was changed"
+    } else {
+        "nobody knows yet whether it was done"
+    };
     respond::error(
         StatusCode::SERVICE_UNAVAILABLE,
         &format!("the queue cannot be used ({}); {doubt}", quote(&unkept.why)),

@@ -21,7 +21,10 @@ pub(super) fn millis(time: Duration) -> u64 {
 }
 
 /// When something was that happened so long ago: milliseconds since 1970.
-#[expect(clippy::disallowed_methods, reason = "a person is told when it was; nothing is decided by it")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a person is told when it was; nothing is decided by it"
+)]
 pub(super) fn when(ago: Duration) -> Option<u64> {
     SystemTime::now().checked_sub(ago)?.duration_since(UNIX_EPOCH).ok().map(millis)
 }

@@ -24,8 +24,9 @@ pub(super) fn list(gateway: &Gateway) -> AdminResponse {
 
 fn detail(server: &Server, all: &[(PolicyName, Arc<Tool>)]) -> Value {
     let seen = server.status.seen();
-    let is_its =
-        |(named, tool): &&(PolicyName, Arc<Tool>)| *named == PolicyName::Tool && tool.server().name() == server.name;
+    let is_its = |(named, tool): &&(PolicyName, Arc<Tool>)| {
+        *named == PolicyName::Tool && tool.server().name() == server.name
+    };
     let tools = all.iter().filter(is_its).count();
     // None of a server that nobody listed: that is not the same as one that has none.
     let tools = (tools > 0 || server.startup.is_loaded()).then_some(tools);
@@ -76,5 +77,7 @@ pub(super) fn now(gateway: &Gateway) -> Vec<ServerSnapshot<'_>> {
         (is_up, seen.restarts, server.startup.status())
     };
     let servers = gateway.servers.iter().map(|server| (server.name.as_str(), now(server)));
-    servers.map(|(name, (is_up, reconnects, load))| ServerSnapshot { name, is_up, reconnects, load }).collect()
+    servers
+        .map(|(name, (is_up, reconnects, load))| ServerSnapshot { name, is_up, reconnects, load })
+        .collect()
 }

@@ -53,7 +53,9 @@ impl TokenGuesses {
             return TokenGuess::Few;
         }
         if count == FREE + 1 {
-            log::warn(&format!("admin: {count} wrong tokens from {peer}; further ones are answered slowly"));
+            log::warn(&format!(
+                "admin: {count} wrong tokens from {peer}; further ones are answered slowly"
+            ));
         }
         Arc::clone(&self.waiting).try_acquire_owned().map_or(TokenGuess::TooMany, TokenGuess::Many)
     }
@@ -89,7 +91,10 @@ mod tests {
         let waiting: Vec<TokenGuess> = (0..WAITING).map(|_| guesses.wrong(peer)).collect();
         assert!(waiting.iter().all(|guess| matches!(guess, TokenGuess::Many(_))));
         assert!(matches!(guesses.wrong(peer), TokenGuess::TooMany));
-        assert!(matches!(guesses.wrong(IpAddr::from([10, 0, 0, 8])), TokenGuess::Few), "another address is another");
+        assert!(
+            matches!(guesses.wrong(IpAddr::from([10, 0, 0, 8])), TokenGuess::Few),
+            "another address is another"
+        );
         drop(waiting);
         assert!(matches!(guesses.wrong(peer), TokenGuess::Many(_)));
         tokio::time::advance(REMEMBERED).await;

@@ -1,12 +1,19 @@
-//! The path of a call: from the client that asked, to the server it is for, and back. Read this page first.
+//! The path of a call: from the client that asked, to the server it is for, and back. Read this
+//! page first.
 //!
 //! 1. A call that comes while the gateway goes down is refused.
-//! 2. The handshake is answered from what the servers said (`initialize`); what is ours is read here (`resources`).
-//! 3. With one server everything passes as it is; with several the call finds its server (`target`).
-//! 4. A list stays as it was while its server is away (`list`); a tool, and all that reads, has a policy (`policy`).
-//! 5. Under its policy the call is tried, given up or rescued (`execute`); one whose client has gone may run on (`client::detached`).
-//! 6. It goes out in the server's own era (`translate`), over a conversation that knows whose it is (`upstream`).
-//! 7. What comes back gets the client's id; what does not come back becomes an honest failure (`reply`).
+//! 2. The handshake is answered from what the servers said (`initialize`); what is ours is read
+//!    here (`resources`).
+//! 3. With one server everything passes as it is; with several the call finds its server
+//!    (`target`).
+//! 4. A list stays as it was while its server is away (`list`); a tool, and all that reads, has a
+//!    policy (`policy`).
+//! 5. Under its policy the call is tried, given up or rescued (`execute`); one whose client has
+//!    gone may run on (`client::detached`).
+//! 6. It goes out in the server's own era (`translate`), over a conversation that knows whose it is
+//!    (`upstream`).
+//! 7. What comes back gets the client's id; what does not come back becomes an honest failure
+//!    (`reply`).
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -26,7 +33,8 @@ use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::{Refusal, Reply};
 use crate::upstream::{SendAgain, Server, UpstreamFailure};
 
-/// One call and its answer, ready for the client. `None`: the client called it off and waits for nothing.
+/// One call and its answer, ready for the client. `None`: the client called it off and waits for
+/// nothing.
 pub async fn dispatch(route: &Arc<Route>, caller: &Caller, call: GatewayCall) -> Option<TwoPieces> {
     if route.lifecycle.draining.is_cancelled() {
         return Some(reply::going_down(&call));
@@ -57,22 +65,37 @@ pub async fn dispatch(route: &Arc<Route>, caller: &Caller, call: GatewayCall) ->
 async fn reply(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
     match (call.request.method(), route.single()) {
         ("initialize", _) => initialize::initialize(route, caller, call).await,
-        ("resources/read", _) if resources::is_ours(&call.request) => resources::read(route, caller, call).await,
+        ("resources/read", _) if resources::is_ours(&call.request) => {
+            resources::read(route, caller, call).await
+        }
         ("server/discover", None) => initialize::discover(route, caller, call).await,
         // Boxed, so that what is asked once does not take room in every call.
-        ("server/discover", Some(server)) => Box::pin(initialize::discover_one(route, caller, server, call)).await,
+        ("server/discover", Some(server)) => {
+            Box::pin(initialize::discover_one(route, caller, server, call)).await
+        }
         (_, Some(server)) => exchange(route, caller, server, call).await,
         (_, None) => target::reply(route, caller, call).await,
     }
 }
 
-/// One call to one server: its lists stay as they were while it is away, its tools and what it reads have policies.
-pub async fn exchange(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &GatewayCall) -> Reply {
+/// One call to one server: its lists stay as they were while it is away, its tools and what it
+/// reads have policies.
+pub async fn exchange(
+    route: &Arc<Route>,
+    caller: &Caller,
+    server: &Arc<Server>,
+    call: &GatewayCall,
+) -> Reply {
     let request = &call.request;
     if cached_lists::is_list(request) {
         let list = list::list(route, caller, server, call).await?;
         if request.method() == "tools/list" {
-            route.policies.learn(&server.name, &request.field_text("cursor").unwrap_or_default(), &list, false);
+            route.policies.learn(
+                &server.name,
+                &request.field_text("cursor").unwrap_or_default(),
+                &list,
+                false,
+            );
         }
         return Ok(list);
     }
@@ -90,8 +113,8 @@ pub async fn exchange(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>,
     }
 }
 
-/// The policy of what is called. A server that is well and whose tools were never listed is asked for them first: what it
-/// says of a tool decides whether it may be repeated.
+/// The policy of what is called. A server that is well and whose tools were never listed is asked
+/// for them first: what it says of a tool decides whether it may be repeated.
 async fn policy(
     route: &Arc<Route>,
     caller: &Caller,
@@ -108,7 +131,8 @@ async fn policy(
     route.policies.call(&server.name, request)
 }
 
-/// One call to one server, in the era it speaks, once it is there; `wait` is how long it is waited for.
+/// One call to one server, in the era it speaks, once it is there; `wait` is how long it is waited
+/// for.
 pub async fn once(
     route: &Arc<Route>,
     caller: &Caller,
@@ -120,8 +144,11 @@ pub async fn once(
     match caller {
         Caller::Legacy(session, stream) => {
             let supervisor = session.supervisor(server).map_err(failed)?;
-            let connection =
-                supervisor.connection(wait).await.map_err(UpstreamFailure::before_sending).map_err(failed)?;
+            let connection = supervisor
+                .connection(wait)
+                .await
+                .map_err(UpstreamFailure::before_sending)
+                .map_err(failed)?;
             if connection.era() == Era::Modern {
                 return to_modern::exchange(session, stream, server, &connection, call).await;
             }
@@ -133,11 +160,17 @@ pub async fn once(
         }
         Caller::Modern(_) => {
             let Some(pool) = route.pool(server) else {
-                return Err(failed(UpstreamFailure::Unreachable("it is not on this route".to_owned())));
+                return Err(failed(UpstreamFailure::Unreachable(
+                    "it is not on this route".to_owned(),
+                )));
             };
-            let connection =
-                pool.connection(server, call, wait).await.map_err(UpstreamFailure::before_sending).map_err(failed)?;
-            let call = &server.mirror.settle(&connection, call, server.sees_headers(&connection)).await?;
+            let connection = pool
+                .connection(server, call, wait)
+                .await
+                .map_err(UpstreamFailure::before_sending)
+                .map_err(failed)?;
+            let call =
+                &server.mirror.settle(&connection, call, server.sees_headers(&connection)).await?;
             match connection.era() {
                 Era::Modern => connection.request(call).await.map_err(failed),
                 Era::Legacy => to_legacy::exchange(server, pool, connection, call).await,

@@ -1,7 +1,9 @@
-//! A call under its tool's policy: the library decides whether, when and how often; every attempt goes out from here.
+//! A call under its tool's policy: the library decides whether, when and how often; every attempt
+//! goes out from here.
 //!
-//! The first attempt sends the client's own bytes. A fallback may ask with other arguments, or another tool: then they
-//! are put in their place. What the server itself said last stays its answer, unless a fallback has a better one.
+//! The first attempt sends the client's own bytes. A fallback may ask with other arguments, or
+//! another tool: then they are put in their place. What the server itself said last stays its
+//! answer, unless a fallback has a better one.
 
 use std::borrow::Cow;
 use std::pin::pin;
@@ -11,8 +13,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, join_all};
 use seawall::{
-    Answer, Attempt, Cause, Disposition, Effect, ErrorCode, FailureReport, FailureSignals, Fallback, FallbackBody,
-    Outcome, Preset, Rejoin, Sent, TextStyle, TransportFailure, says_too_many_items,
+    Answer, Attempt, Cause, Disposition, Effect, ErrorCode, FailureReport, FailureSignals,
+    Fallback, FallbackBody, Outcome, Preset, Rejoin, Sent, TextStyle, TransportFailure,
+    says_too_many_items,
 };
 use tokio::time::Instant;
 
@@ -34,7 +37,8 @@ use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::{Refusal, Reply, with_body};
 use crate::upstream::{SendAgain, Server, UpstreamFailure};
 
-/// One call, answered as its policy allows; or with what the same call of this client came to after it was given up.
+/// One call, answered as its policy allows; or with what the same call of this client came to after
+/// it was given up.
 pub async fn carry(
     route: &Arc<Route>,
     caller: &Caller,
@@ -48,21 +52,25 @@ pub async fn carry(
     let own = execution.policy.own;
     call.control.limit_questions(own.question_time);
     let Some(rejoin) = execution.asked.rejoin.clone() else { return execution.run().await };
-    let (policies, policy, asked) = (&route.policies, Arc::clone(&execution.policy), Arc::clone(&execution.asked));
+    let (policies, policy, asked) =
+        (&route.policies, Arc::clone(&execution.policy), Arc::clone(&execution.asked));
     call.receipt.want({
-        let (policies, policy, asked) = (Arc::clone(policies), Arc::clone(&policy), Arc::clone(&asked));
+        let (policies, policy, asked) =
+            (Arc::clone(policies), Arc::clone(&policy), Arc::clone(&asked));
         move || policies.pipeline.delivered(&policy.tool, &asked)
     });
     if let Some(write) = execution.write.clone() {
         call.receipt.want_taken(move || write.delivered());
     }
     let learned = || route.client_limits.of(&rejoin.scope).filter(|_| rejoin.takes);
-    let cap = own.client_timeout.or_else(learned).map(|cap| cap - (cap / 10).min(limits::CAP_MARGIN));
+    let cap =
+        own.client_timeout.or_else(learned).map(|cap| cap - (cap / 10).min(limits::CAP_MARGIN));
     let leaving = match own.on_abandon {
         _ if !rejoin.takes => DisconnectAction::Ends,
         OnAbandon::Finish => DisconnectAction::RunsOn,
         _ if own.client_timeout.is_some() => DisconnectAction::RunsOn,
-        // A write is waited for until it is known what became of it; a read that its server dropped is no loss.
+        // A write is waited for until it is known what became of it; a read that its server dropped
+        // is no loss.
         OnAbandon::Cancel | OnAbandon::Forget if policy.tool.policy().effect.is_replayable() => {
             DisconnectAction::IsCancelled(Some(limits::STOPPED_READ))
         }
@@ -77,7 +85,12 @@ pub async fn carry(
         Arc::make_mut(&mut execution.asked).timeout = Some(cap - cap / 20);
     }
     let limits = Arc::clone(&route.client_limits);
-    let client = WaitingClient { client: rejoin.scope, since: Instant::now(), shortest: rejoin.after, limits };
+    let client = WaitingClient {
+        client: rejoin.scope,
+        since: Instant::now(),
+        shortest: rejoin.after,
+        limits,
+    };
     let work = Box::pin(async move { execution.run().await });
     let mut running = Detachable::new(work, call, leaving, &route.detached, client);
     let Some(cap) = cap else { return running.await };
@@ -91,8 +104,9 @@ pub async fn carry(
     }
 }
 
-/// One list of a server, under the policy of its method; the server is waited for as long as `wait`. Who is not there is the
-/// catalog's matter: it is not asked again here, and its failure is passed on as it is.
+/// One list of a server, under the policy of its method; the server is waited for as long as
+/// `wait`. Who is not there is the catalog's matter: it is not asked again here, and its failure is
+/// passed on as it is.
 pub async fn list(asked: &ListRequest, wait: Duration) -> Reply {
     let ListRequest { route, caller, server, call, .. } = asked;
     let Some(policy) = route.policies.method(&server.name, call.request.method()) else {
@@ -148,7 +162,8 @@ impl Execution {
             _ => request.body_json(),
         };
         let (arguments, written) = arguments::read(raw);
-        let (client, session) = (caller.identity(request), caller.conversation(request, policy.own.rejoin));
+        let (client, session) =
+            (caller.identity(request), caller.conversation(request, policy.own.rejoin));
         // What a server offers does not show what became of a write: reading a list is no look.
         let is_look = matches!(request.method(), "tools/call" | "resources/read");
         let asked = seawall::Call {
@@ -160,7 +175,11 @@ impl Execution {
             timeout: None,
             retried_outside: false,
             debug: wants_debug(request),
-            prefix: if route.single().is_some() { Arc::default() } else { names::public(&server.name, "").into() },
+            prefix: if route.single().is_some() {
+                Arc::default()
+            } else {
+                names::public(&server.name, "").into()
+            },
             rejoin: rejoin(caller, &policy.own, request),
             control: Some(Arc::clone(&call.control)),
         };
@@ -179,7 +198,8 @@ impl Execution {
         }
     }
 
-    /// Notes a write for the process after this one; and heeds what the process before this one left of it.
+    /// Notes a write for the process after this one; and heeds what the process before this one
+    /// left of it.
     fn noted(&self) -> Option<Arc<JournaledWrite>> {
         let (tool, asked) = (&self.policy.tool, &self.asked);
         let rejoin = asked.rejoin.as_ref().filter(|_| !tool.policy().effect.is_replayable())?;
@@ -206,27 +226,36 @@ impl Execution {
                 Outcome::Live(_) | Outcome::ToolError(_) | Outcome::Served(_) => WriteEnd::Answered,
             });
         }
-        let has_looked = self.policy.tool.policy().effect == Effect::ReadOnly && !self.asked.session.is_empty();
-        if has_looked && matches!(outcome, Outcome::Live(answer) if answer.kind() == MessageKind::Result) {
+        let has_looked =
+            self.policy.tool.policy().effect == Effect::ReadOnly && !self.asked.session.is_empty();
+        if has_looked
+            && matches!(outcome, Outcome::Live(answer) if answer.kind() == MessageKind::Result)
+        {
             self.route.journal.looked(self.looker());
         }
     }
 
-    /// Asks the servers whose tools may stand in for their lists, if nobody has: a tool that is not known cannot stand in.
+    /// Asks the servers whose tools may stand in for their lists, if nobody has: a tool that is not
+    /// known cannot stand in.
     fn meet_others(&self) -> Option<Shared<BoxFuture<'static, ()>>> {
         let policies = &self.route.policies;
         let unmet = |step: &Fallback| match step {
-            Fallback::Alternate { server, .. } if !policies.has_heard_tools(server) => self.route.find(server).cloned(),
+            Fallback::Alternate { server, .. } if !policies.has_heard_tools(server) => {
+                self.route.find(server).cloned()
+            }
             _ => None,
         };
         let steps = self.policy.tool.policy().fallback.iter();
-        let unmet: Vec<_> = steps.filter_map(unmet).filter(|server| server.reconnect.last().is_none()).collect();
+        let unmet: Vec<_> =
+            steps.filter_map(unmet).filter(|server| server.reconnect.last().is_none()).collect();
         if unmet.is_empty() {
             return None;
         }
-        let (route, caller, call) = (Arc::clone(&self.route), self.caller.clone(), self.call.clone());
+        let (route, caller, call) =
+            (Arc::clone(&self.route), self.caller.clone(), self.call.clone());
         let asked = async move {
-            join_all(unmet.iter().map(|server| look_up_tools(&route, &caller, server, &call))).await;
+            join_all(unmet.iter().map(|server| look_up_tools(&route, &caller, server, &call)))
+                .await;
         };
         // Whoever gets an answer without them does not wait.
         Some(tokio::spawn(asked).map(|_| ()).boxed().shared())
@@ -234,10 +263,12 @@ impl Execution {
 
     async fn run(&self) -> Reply {
         let (route, policy) = (&self.route, &self.policy);
-        // Boxed: the pipeline holds several attempts at a time where a tool is hedged, and an attempt is large.
+        // Boxed: the pipeline holds several attempts at a time where a tool is hedged, and an
+        // attempt is large.
         let send = |attempt| -> BoxFuture<'_, _> { Box::pin(self.send(attempt)) };
         let mut run = pin!(route.policies.pipeline.run(&policy.tool, &self.asked, send));
-        // The gateway ends: what is under way is answered as it is then. That is asked first, so that no attempt follows.
+        // The gateway ends: what is under way is answered as it is then. That is asked first, so
+        // that no attempt follows.
         let ended = tokio::select! {
             biased;
             () = route.lifecycle.closing.cancelled() => None,
@@ -247,8 +278,12 @@ impl Execution {
             Some(answer) => answer,
             None => {
                 self.call.control.make_last();
-                let lost =
-                    |_| Refusal::Failed(self.server.name.clone(), UpstreamFailure::Lost("the gateway ends".to_owned()));
+                let lost = |_| {
+                    Refusal::Failed(
+                        self.server.name.clone(),
+                        UpstreamFailure::Lost("the gateway ends".to_owned()),
+                    )
+                };
                 tokio::time::timeout(limits::LAST_ANSWER, run).await.map_err(lost)?
             }
         };
@@ -262,7 +297,9 @@ impl Execution {
         let effect = policy.tool.policy().effect;
         let reply = match answer.outcome {
             Outcome::Live(value) => self.fit(value),
-            Outcome::ToolError(error) => fallback::tool_error(era, *error).and_then(|answer| self.fit(answer)),
+            Outcome::ToolError(error) => {
+                fallback::tool_error(era, *error).and_then(|answer| self.fit(answer))
+            }
             Outcome::Served(mut fallback) => {
                 if let FallbackBody::Value(value) = fallback.body {
                     fallback.body = FallbackBody::Value(self.fit(value)?);
@@ -274,7 +311,10 @@ impl Execution {
                 if self.route.policies.rules().preset == Preset::Gitnexus {
                     self.tell_as_gitnexus(&mut report);
                 }
-                return self.words().take().unwrap_or_else(|| Err(Refusal::Reported(report, policy.has_output_schema)));
+                return self
+                    .words()
+                    .take()
+                    .unwrap_or_else(|| Err(Refusal::Reported(report, policy.has_output_schema)));
             }
         };
         match answer.rejoined {
@@ -295,39 +335,55 @@ impl Execution {
     async fn send(&self, attempt: Attempt) -> Result<Message, FailureSignals> {
         let (began, limit) = (Instant::now(), attempt.timeout);
         let server = self.route.find(attempt.server()).unwrap_or(&self.server);
-        let sent = self.send_once(server, attempt).await.map_err(|signals| server.discreet(signals));
+        let sent =
+            self.send_once(server, attempt).await.map_err(|signals| server.discreet(signals));
         if let (Err(_), Some(others)) = (&sent, self.others.clone()) {
-            // Not for all that is left: an attempt that is cut off would no longer be told as what it was.
-            let _in_time = tokio::time::timeout(limit.saturating_sub(began.elapsed()) / 2, others).await;
+            // Not for all that is left: an attempt that is cut off would no longer be told as what
+            // it was.
+            let _in_time =
+                tokio::time::timeout(limit.saturating_sub(began.elapsed()) / 2, others).await;
         }
         sent
     }
 
-    async fn send_once(&self, server: &Arc<Server>, attempt: Attempt) -> Result<Message, FailureSignals> {
+    async fn send_once(
+        &self,
+        server: &Arc<Server>,
+        attempt: Attempt,
+    ) -> Result<Message, FailureSignals> {
         *self.words() = None;
         let watched = IdleTimeout::over(&self.call, self.policy.own.idle_timeout.is_some());
         let ends = Instant::now().checked_add(attempt.timeout);
         let call = GatewayCall { ends, ..self.as_attempted(&attempt, watched.call()?)? };
         self.write.iter().for_each(|write| write.begin());
-        let reply = watched.run(self.policy.own.idle_timeout, self.ask(server, &call, attempt.timeout)).await;
+        let reply = watched
+            .run(self.policy.own.idle_timeout, self.ask(server, &call, attempt.timeout))
+            .await;
         match reply {
             Ok(answer) if is_passing(&answer) || self.has_too_many_items(&answer) => {
                 let signals = error_signals(&answer);
-                // What a list says is the catalog's to judge; of anything else the failure is told as all failures are.
+                // What a list says is the catalog's to judge; of anything else the failure is told
+                // as all failures are.
                 *self.words() = self.list_wait.is_some().then_some(Ok(answer));
                 Err(signals)
             }
-            // What a server says for good is its answer, an error too: no copy may stand in its place.
+            // What a server says for good is its answer, an error too: no copy may stand in its
+            // place.
             Ok(answer) => Ok(answer),
             Err(Refusal::Failed(name, failure)) if self.list_wait.is_some() => {
                 let signals = failure.signals();
                 *self.words() = Some(Err(Refusal::Failed(name, failure)));
                 let is_away = signals.sent == Sent::Never;
-                Err(if is_away { FailureSignals::transport(TransportFailure::Away, signals.message) } else { signals })
+                Err(if is_away {
+                    FailureSignals::transport(TransportFailure::Away, signals.message)
+                } else {
+                    signals
+                })
             }
             Err(Refusal::Failed(_, failure)) => Err(failure.signals()),
             Err(Refusal::Wrong(error)) => {
-                let signals = FailureSignals::rpc(error.code, error.message.clone()).with_sent(Sent::Never);
+                let signals =
+                    FailureSignals::rpc(error.code, error.message.clone()).with_sent(Sent::Never);
                 *self.words() = self.is_own(&attempt).then_some(Err(Refusal::Wrong(error)));
                 Err(signals)
             }
@@ -335,7 +391,8 @@ impl Execution {
         }
     }
 
-    /// Asks, and at once again if the server has certainly not looked at the request, but not with each attempt anew.
+    /// Asks, and at once again if the server has certainly not looked at the request, but not with
+    /// each attempt anew.
     async fn ask(&self, server: &Arc<Server>, call: &GatewayCall, timeout: Duration) -> Reply {
         let (begun, others) = (Instant::now(), SendAgain::default());
         let again = if Arc::ptr_eq(server, &self.server) { &self.again } else { &others };
@@ -352,8 +409,8 @@ impl Execution {
         }
     }
 
-    /// How long a server that is away is waited for: a copy that can be had now is worth more than a live answer later than
-    /// the first retry would bring it.
+    /// How long a server that is away is waited for: a copy that can be had now is worth more than
+    /// a live answer later than the first retry would bring it.
     fn patience(&self, server: &Server, timeout: Duration, is_away: bool) -> Duration {
         let tool = &self.policy.tool;
         let patience = self.list_wait.unwrap_or_else(|| server.reconnect.patience_within(timeout));
@@ -362,10 +419,15 @@ impl Execution {
         if is_away && self.list_wait.is_none() && self.route.policies.rules().tells_loss_at_once() {
             return Duration::ZERO;
         }
-        if is_away && has_copy() { patience.min(tool.policy().retry.backoff.base) } else { patience }
+        if is_away && has_copy() {
+            patience.min(tool.policy().retry.backoff.base)
+        } else {
+            patience
+        }
     }
 
-    /// A server that was there and is away is a lost connection in GitNexus's words, with the time of the next try.
+    /// A server that was there and is away is a lost connection in GitNexus's words, with the time
+    /// of the next try.
     fn tell_as_gitnexus(&self, report: &mut FailureReport) {
         let is_away = report.failure.cause == Cause::Away;
         if report.code == ErrorCode::ConnectionLost {
@@ -397,25 +459,32 @@ impl Execution {
     /// Whether an attempt asks what the client asked, and not what a fallback does.
     fn is_own(&self, attempt: &Attempt) -> bool {
         let tool = &self.policy.tool;
-        let is_same_tool = attempt.tool() == tool.name() && attempt.server() == tool.server().name();
+        let is_same_tool =
+            attempt.tool() == tool.name() && attempt.server() == tool.server().name();
         is_same_tool && Arc::ptr_eq(&attempt.arguments, &self.asked.arguments)
     }
 
     /// The call of an attempt: the client's own, or with what a fallback asks for.
-    fn as_attempted(&self, attempt: &Attempt, call: GatewayCall) -> Result<GatewayCall, FailureSignals> {
+    fn as_attempted(
+        &self,
+        attempt: &Attempt,
+        call: GatewayCall,
+    ) -> Result<GatewayCall, FailureSignals> {
         if self.is_own(attempt) {
             return Ok(call);
         }
         let mut params = JsonObject::of(call.request.body_json());
         params.set("name", quoted(attempt.tool())).set("arguments", attempt.arguments.to_string());
         let request = with_body(&call.request, &params.json());
-        let request = request.map_err(|_| FailureSignals::text("the arguments cannot be written"))?;
+        let request =
+            request.map_err(|_| FailureSignals::text("the arguments cannot be written"))?;
         // What the client mirrored were other arguments.
         Ok(GatewayCall { request, mirrored: None, ..call })
     }
 }
 
-/// Whether the identical call made again is the same call, and whose. What carries a question's answer goes on with it.
+/// Whether the identical call made again is the same call, and whose. What carries a question's
+/// answer goes on with it.
 fn rejoin(caller: &Caller, own: &GatewayPolicy, request: &Message) -> Option<Rejoin> {
     let is_call = request.method() == "tools/call";
     let is_kept = own.on_abandon != OnAbandon::Forget || own.client_timeout.is_some();
@@ -437,9 +506,15 @@ pub fn is_passing(answer: &Message) -> bool {
 }
 
 /// What a server's error says, and when it wants to be asked again.
-#[expect(clippy::disallowed_methods, reason = "a server may name the date when it wants to be asked again")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a server may name the date when it wants to be asked again"
+)]
 pub fn error_signals(answer: &Message) -> FailureSignals {
-    let code = answer.field_json("code").and_then(|code| std::str::from_utf8(code).ok()?.parse().ok()).unwrap_or(0);
+    let code = answer
+        .field_json("code")
+        .and_then(|code| std::str::from_utf8(code).ok()?.parse().ok())
+        .unwrap_or(0);
     let text = answer.field_text("message").unwrap_or_default();
     let data = JsonObject::of(answer.field_json("data").unwrap_or_default());
     // A number, or a text as the header has it: digits, or a date.
@@ -448,8 +523,12 @@ pub fn error_signals(answer: &Message) -> FailureSignals {
         scan::text(json).or_else(|| std::str::from_utf8(json).ok().map(Cow::Borrowed))
     };
     let seconds = |name: &str| seawall::parse_retry_after(&said(name)?, SystemTime::now());
-    let millis =
-        || seawall::parse_retry_after(&(said("retryAfterMs")?.parse::<f64>().ok()? / 1000.0).to_string(), UNIX_EPOCH);
+    let millis = || {
+        seawall::parse_retry_after(
+            &(said("retryAfterMs")?.parse::<f64>().ok()? / 1000.0).to_string(),
+            UNIX_EPOCH,
+        )
+    };
     let retry_after = seconds("retryAfter").or_else(|| seconds("retry_after")).or_else(millis);
     FailureSignals { retry_after, ..FailureSignals::rpc(code, text) }
 }
@@ -467,10 +546,18 @@ mod tests {
             error_signals(&Message::parse(text.into()).unwrap())
         };
         assert_eq!(error(r#"{"retryAfter":7}"#).retry_after, Some(Duration::from_secs(7)));
-        assert_eq!(error(r#"{"retryAfterMs":1500}"#).retry_after, Some(Duration::from_millis(1500)));
+        assert_eq!(
+            error(r#"{"retryAfterMs":1500}"#).retry_after,
+            Some(Duration::from_millis(1500))
+        );
         assert_eq!(error(r#"{"retryAfter":"7"}"#).retry_after, Some(Duration::from_secs(7)));
-        assert_eq!(error(r#"{"retry_after":"Fri, 31 Dec 1999 23:59:59 GMT"}"#).retry_after, Some(Duration::ZERO));
-        for endless in [r#"{"retryAfter":1e18}"#, r#"{"retryAfter":1e300}"#, r#"{"retryAfterMs":1e300}"#] {
+        assert_eq!(
+            error(r#"{"retry_after":"Fri, 31 Dec 1999 23:59:59 GMT"}"#).retry_after,
+            Some(Duration::ZERO)
+        );
+        for endless in
+            [r#"{"retryAfter":1e18}"#, r#"{"retryAfter":1e300}"#, r#"{"retryAfterMs":1e300}"#]
+        {
             assert_eq!(
                 error(endless).retry_after,
                 Some(Duration::from_secs(24 * 3600)),
@@ -478,6 +565,9 @@ mod tests {
             );
         }
         assert_eq!(error(r#"{"retryAfter":-1}"#).retry_after, None);
-        assert_eq!((error("null").code, error("null").message.as_str()), (Some(-32000), "429 slow down"));
+        assert_eq!(
+            (error("null").code, error("null").message.as_str()),
+            (Some(-32000), "429 slow down")
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What a client reads when a fallback answered: the fallback's own answer, with a first line that says what it is.
+//! What a client reads when a fallback answered: the fallback's own answer, with a first line that
+//! says what it is.
 
 use std::time::Duration;
 
@@ -13,10 +14,19 @@ use crate::protocol::names::Era;
 use crate::protocol::{Message, MessageKind};
 use crate::upstream::reply::{Reply, answered};
 
-/// The result of a fallback. Clients throw away a result that is no error and lacks what its tool's `schema` promises: where
-/// the tool has one and the fallback cannot keep to it, the result says that it is an error, so that it is read.
-pub fn result(era: Era, served: &FallbackAnswer<Message>, warnings: &[String], has_schema: bool) -> Reply {
-    let mut meta = Map::from_iter([("by".to_owned(), json!(served.by)), ("warnings".to_owned(), json!(warnings))]);
+/// The result of a fallback. Clients throw away a result that is no error and lacks what its tool's
+/// `schema` promises: where the tool has one and the fallback cannot keep to it, the result says
+/// that it is an error, so that it is read.
+pub fn result(
+    era: Era,
+    served: &FallbackAnswer<Message>,
+    warnings: &[String],
+    has_schema: bool,
+) -> Reply {
+    let mut meta = Map::from_iter([
+        ("by".to_owned(), json!(served.by)),
+        ("warnings".to_owned(), json!(warnings)),
+    ]);
     if let Some(age) = served.age {
         meta.insert("age".to_owned(), age.as_secs().into());
     }
@@ -40,7 +50,9 @@ pub fn result(era: Era, served: &FallbackAnswer<Message>, warnings: &[String], h
         result.remove("structuredContent");
     }
     if let (true, FallbackBody::Items(items)) = (has_schema, &served.body) {
-        together(items).into_iter().for_each(|all| _ = result.set("structuredContent", all.to_string()));
+        together(items)
+            .into_iter()
+            .for_each(|all| _ = result.set("structuredContent", all.to_string()));
     }
     let is_unkept = has_schema && result.get("structuredContent").is_none();
     result.set("isError", is_unkept.to_string());
@@ -48,12 +60,13 @@ pub fn result(era: Era, served: &FallbackAnswer<Message>, warnings: &[String], h
     answered(&result.json())
 }
 
-/// What the items of a batch came to, in the form in which frameworks wrap what is no object, if all did: texts one after the
-/// other, lists in one.
+/// What the items of a batch came to, in the form in which frameworks wrap what is no object, if
+/// all did: texts one after the other, lists in one.
 fn together(items: &[BatchItem<Message>]) -> Option<Value> {
     let one = |item: &BatchItem<Message>| {
         let answer = item.result.as_ref().ok()?;
-        let structured: Map<String, Value> = serde_json::from_slice(answer.field_json("structuredContent")?).ok()?;
+        let structured: Map<String, Value> =
+            serde_json::from_slice(answer.field_json("structuredContent")?).ok()?;
         structured.get("result").filter(|_| structured.len() == 1).cloned()
     };
     let all: Vec<Value> = items.iter().map(one).collect::<Option<_>>()?;
@@ -67,8 +80,9 @@ fn together(items: &[BatchItem<Message>]) -> Option<Value> {
     Some(json!({"result": whole}))
 }
 
-/// The answer of an identical call whose client had gone: it says so, that a second intent can be told from a repeat. An
-/// error of the protocol stays as it is, and so does the mark of a fallback: that it is a copy, or waits in a queue, says more.
+/// The answer of an identical call whose client had gone: it says so, that a second intent can be
+/// told from a repeat. An error of the protocol stays as it is, and so does the mark of a fallback:
+/// that it is a copy, or waits in a queue, says more.
 pub fn rejoined(era: Era, answer: Message, age: Duration, effect: Effect) -> Reply {
     let is_marked = answer.meta("seawall/served").is_some();
     // The question of a call that is under way is no answer yet.
@@ -86,10 +100,10 @@ pub fn rejoined(era: Era, answer: Message, age: Duration, effect: Effect) -> Rep
 }
 
 /// What a model reads before the answer of a write that it may have meant twice.
-const REJOINED: &str =
-    "This is the answer of the identical call made before. It was executed once; this call did not execute it again.";
+const REJOINED: &str = "This is the answer of the identical call made before. It was executed once; this call did not execute it again.";
 
-/// A tool's own error: its words as they are, and what they mean where it did not say so itself or attempts were spent.
+/// A tool's own error: its words as they are, and what they mean where it did not say so itself or
+/// attempts were spent.
 pub fn tool_error(era: Era, error: ToolError<Message>) -> Reply {
     if !error.is_told() || error.value.kind() != MessageKind::Result {
         return Ok(error.value);
@@ -123,7 +137,10 @@ fn item(item: &BatchItem<Message>) -> Vec<Vec<u8>> {
             .collect(),
         Err(failure) => {
             let fate = if item.may_have_executed { "; it may have been executed" } else { "" };
-            vec![text_block(&format!("{input}: failed ({}{fate})", seawall::quote(&failure.message)))]
+            vec![text_block(&format!(
+                "{input}: failed ({}{fate})",
+                seawall::quote(&failure.message)
+            ))]
         }
     }
 }
@@ -143,31 +160,49 @@ mod tests {
         let plain = r#"{"content":[{"type":"text","text":"made"}]}"#;
         let read = told(plain, Effect::ReadOnly);
         assert_eq!(read["_meta"]["seawall/served"], json!({"by": "rejoined", "age": 2}));
-        assert_eq!(read["content"].as_array().unwrap().len(), 1, "of a read it makes no difference");
+        assert_eq!(
+            read["content"].as_array().unwrap().len(),
+            1,
+            "of a read it makes no difference"
+        );
         let write = told(plain, Effect::Write);
-        assert_eq!((&write["content"][0]["text"], &write["content"][1]["text"]), (&json!(REJOINED), &json!("made")));
+        assert_eq!(
+            (&write["content"][0]["text"], &write["content"][1]["text"]),
+            (&json!(REJOINED), &json!("made"))
+        );
         let queued = r#"{"content":[],"_meta":{"seawall/served":{"by":"queue","id":"q1"}}}"#;
-        assert_eq!(told(queued, Effect::Write)["_meta"]["seawall/served"], json!({"by": "queue", "id": "q1"}));
+        assert_eq!(
+            told(queued, Effect::Write)["_meta"]["seawall/served"],
+            json!({"by": "queue", "id": "q1"})
+        );
     }
 
     #[test]
     fn items_that_all_succeeded_keep_to_the_schema_that_wraps_what_is_no_object() {
         let item = |structured: &str| {
-            let text = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"content":[]{structured}}}}}"#);
-            BatchItem { input: json!(1), result: Ok(Message::parse(text.into()).unwrap()), may_have_executed: false }
+            let text =
+                format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"content":[]{structured}}}}}"#);
+            BatchItem {
+                input: json!(1),
+                result: Ok(Message::parse(text.into()).unwrap()),
+                may_have_executed: false,
+            }
         };
         let told = |items: Vec<BatchItem<Message>>| {
             let (by, note) = ("split_batch".to_owned(), "2 of 2".to_owned());
-            let served = FallbackAnswer { by, note, age: None, id: None, body: FallbackBody::Items(items) };
+            let served =
+                FallbackAnswer { by, note, age: None, id: None, body: FallbackBody::Items(items) };
             let reply = result(Era::Legacy, &served, &[], true).unwrap();
             let result: Value = serde_json::from_slice(reply.body_json()).unwrap();
             (result["isError"].clone(), result["structuredContent"].clone())
         };
-        let (one, two) = (r#","structuredContent":{"result":"a"}"#, r#","structuredContent":{"result":"b"}"#);
+        let (one, two) =
+            (r#","structuredContent":{"result":"a"}"#, r#","structuredContent":{"result":"b"}"#);
         assert_eq!(told(vec![item(one), item(two)]), (json!(false), json!({"result": "a\nb"})));
         let list = r#","structuredContent":{"result":[1]}"#;
         assert_eq!(told(vec![item(list), item(list)]), (json!(false), json!({"result": [1, 1]})));
-        for other in ["", r#","structuredContent":{"n":1}"#, r#","structuredContent":{"result":1}"#] {
+        for other in ["", r#","structuredContent":{"n":1}"#, r#","structuredContent":{"result":1}"#]
+        {
             assert_eq!(told(vec![item(one), item(other)]), (json!(true), Value::Null), "{other}");
         }
     }

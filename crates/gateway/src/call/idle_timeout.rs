@@ -1,5 +1,5 @@
-//! A call while it runs: signs of life reset its idle time, a question to its client stops its clock, and a client that
-//! wants progress hears something now and then.
+//! A call while it runs: signs of life reset its idle time, a question to its client stops its
+//! clock, and a client that wants progress hears something now and then.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +16,8 @@ use crate::upstream::{Connection, UpstreamFailure};
 
 /// The token of progress that only we want to hear of.
 const OUR_TOKEN: &str = r#""seawall""#;
-/// How much a sign of life of our own adds to the server's progress: it has to grow, and must not get in its way.
+/// How much a sign of life of our own adds to the server's progress: it has to grow, and must not
+/// get in its way.
 const A_LITTLE: f64 = 1e-6;
 
 /// The way to a call's client, watched.
@@ -46,7 +47,11 @@ impl IdleTimeout {
         let sink = WatchedSink {
             inner: Arc::clone(&call.sink),
             control: Arc::clone(&call.control),
-            heard: Mutex::new(LastMessage { at: Instant::now(), asked: call.control.asked(), progress: 0.0 }),
+            heard: Mutex::new(LastMessage {
+                at: Instant::now(),
+                asked: call.control.asked(),
+                progress: 0.0,
+            }),
             is_ours: needs_progress && call.request.meta("progressToken").is_none(),
         };
         Self { call: call.clone(), sink: Arc::new(sink) }
@@ -54,7 +59,10 @@ impl IdleTimeout {
 
     /// The call as it goes out.
     pub fn call(&self) -> Result<GatewayCall, FailureSignals> {
-        let mut call = GatewayCall { sink: Arc::clone(&self.sink) as Arc<dyn ClientSink>, ..self.call.clone() };
+        let mut call = GatewayCall {
+            sink: Arc::clone(&self.sink) as Arc<dyn ClientSink>,
+            ..self.call.clone()
+        };
         if self.sink.is_ours {
             call.request = with_token(&call.request)?;
         }
@@ -63,7 +71,8 @@ impl IdleTimeout {
 
     /// Runs the call until it is answered or nothing was heard of it for `idle`.
     pub async fn run(&self, idle: Option<Duration>, work: impl Future<Output = Reply>) -> Reply {
-        let token = self.call.request.meta("progressToken").map(|span| self.call.request.slice(span));
+        let token =
+            self.call.request.meta("progressToken").map(|span| self.call.request.slice(span));
         if idle.is_none() && token.is_none() {
             return work.await;
         }
@@ -78,7 +87,9 @@ impl IdleTimeout {
             match tokio::time::timeout(left.min(beat), work.as_mut()).await {
                 Ok(reply) => return reply,
                 Err(_) => {
-                    if let Some(token) = token.as_ref().filter(|_| self.sink.quiet() >= limits::HEARTBEAT) {
+                    if let Some(token) =
+                        token.as_ref().filter(|_| self.sink.quiet() >= limits::HEARTBEAT)
+                    {
                         self.sink.beat(token);
                     }
                 }
@@ -92,7 +103,8 @@ fn with_token(request: &Message) -> Result<Message, FailureSignals> {
     params.change("_meta", |meta| {
         meta.set("progressToken", OUR_TOKEN);
     });
-    with_body(request, &params.json()).map_err(|_| FailureSignals::text("the request cannot be written"))
+    with_body(request, &params.json())
+        .map_err(|_| FailureSignals::text("the request cannot be written"))
 }
 
 impl WatchedSink {
@@ -117,7 +129,9 @@ impl WatchedSink {
         let mut params = JsonObject::default();
         params.set("progressToken", token).set("progress", json!(progress).to_string());
         params.set("message", r#""still waiting for the server""#);
-        if let Ok(notification) = Message::parse(build::notification("notifications/progress", Some(&params.json()))) {
+        if let Ok(notification) =
+            Message::parse(build::notification("notifications/progress", Some(&params.json())))
+        {
             self.inner.say(notification);
         }
     }
@@ -130,7 +144,8 @@ impl ClientSink for WatchedSink {
             let asked = self.control.asked();
             let mut heard = self.heard();
             (heard.at, heard.asked) = (Instant::now(), asked);
-            let progress = notification.field_json("progress").and_then(|json| std::str::from_utf8(json).ok());
+            let progress =
+                notification.field_json("progress").and_then(|json| std::str::from_utf8(json).ok());
             heard.progress = progress.and_then(|text| text.parse().ok()).unwrap_or(heard.progress);
         }
         if !(is_progress && self.is_ours) {

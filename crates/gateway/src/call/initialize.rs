@@ -29,14 +29,21 @@ use crate::upstream::{Connection, Server, UpstreamFailure};
 /// `initialize` of a legacy client: opens a conversation with every server of the route.
 pub async fn initialize(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
     let Caller::Legacy(session, _) = caller else {
-        return Err(RpcError::new(build::METHOD_NOT_FOUND, "initialize is not part of this protocol revision").into());
+        return Err(RpcError::new(
+            build::METHOD_NOT_FOUND,
+            "initialize is not part of this protocol revision",
+        )
+        .into());
     };
     let asked = call.request.field_text("protocolVersion").unwrap_or_default().into_owned();
     if !session.take_initialize(call.request.body_json()) && session.is_greeted() {
-        return Err(RpcError::new(build::INVALID_REQUEST, "this session is initialized already").into());
+        return Err(
+            RpcError::new(build::INVALID_REQUEST, "this session is initialized already").into()
+        );
     }
     let met = join_all(route.set.servers.iter().map(|server| meet(route, session, server))).await;
-    let is_refused = route.single().is_some() && matches!(met.as_slice(), [Greeted { refused: Some(_), .. }]);
+    let is_refused =
+        route.single().is_some() && matches!(met.as_slice(), [Greeted { refused: Some(_), .. }]);
     if !is_refused {
         session.greet();
     }
@@ -47,8 +54,12 @@ pub async fn initialize(route: &Arc<Route>, caller: &Caller, call: &GatewayCall)
         let lines = instructions(route, std::slice::from_ref(met), &[]);
         return match (&met.info, &met.refused) {
             (_, Some(failure)) => Err(Refusal::Failed(server.name.clone(), failure.clone())),
-            (Some(info), _) if info.era == Era::Legacy => answered(&with_lines(&info.result, lines)),
-            (Some(info), _) => answered(&with_lines(&initialized(Some(info), &agreed(&asked)), lines)),
+            (Some(info), _) if info.era == Era::Legacy => {
+                answered(&with_lines(&info.result, lines))
+            }
+            (Some(info), _) => {
+                answered(&with_lines(&initialized(Some(info), &agreed(&asked)), lines))
+            }
             (None, None) => answered(&expected(server, &agreed(&asked), met)),
         };
     }
@@ -90,21 +101,31 @@ impl Greeted {
     }
 }
 
-/// What a server says: now if it is there, as it said last if it is not, and if it never said anything, soon.
+/// What a server says: now if it is there, as it said last if it is not, and if it never said
+/// anything, soon.
 async fn meet(route: &Route, session: &Arc<Session>, server: &Arc<Server>) -> Greeted {
     let supervisor = match session.supervisor(server) {
         Ok(supervisor) => supervisor,
         Err(failure) => return Greeted::without(server, failure),
     };
     supervisor.begin();
-    let (key, asked) = (session.key(server), session.handshake.get().map(HandshakeParams::version).unwrap_or_default());
+    let (key, asked) = (
+        session.key(server),
+        session.handshake.get().map(HandshakeParams::version).unwrap_or_default(),
+    );
     if let Some(info) = route.memory.info(&key).filter(|_| supervisor.now().is_none()) {
         session.promise(server, info.result.clone());
         return Greeted::there(info);
     }
-    let of_any = route.memory.server_info_of_any(&key).map(|info| in_version(info, &agreed(&asked)));
-    // A server that has been away for as long as a handshake may take keeps nobody waiting: its tools are told when it is there.
-    let wait = server.startup.patience(if of_any.is_some() { limits::GREETING_WAIT } else { limits::HANDSHAKE_WAIT });
+    let of_any =
+        route.memory.server_info_of_any(&key).map(|info| in_version(info, &agreed(&asked)));
+    // A server that has been away for as long as a handshake may take keeps nobody waiting: its
+    // tools are told when it is there.
+    let wait = server.startup.patience(if of_any.is_some() {
+        limits::GREETING_WAIT
+    } else {
+        limits::HANDSHAKE_WAIT
+    });
     let met = listed(route, server, &key, Era::Legacy, supervisor.connection(wait)).await;
     match of_any.filter(|_| met.info.is_none() && met.refused.is_none()) {
         None => met,
@@ -115,7 +136,8 @@ async fn meet(route: &Route, session: &Arc<Session>, server: &Arc<Server>) -> Gr
     }
 }
 
-/// Meets a server whose conversation is `opened`: greeted and listed within the time that a handshake may take.
+/// Meets a server whose conversation is `opened`: greeted and listed within the time that a
+/// handshake may take.
 async fn listed(
     route: &Route,
     server: &Server,
@@ -131,7 +153,9 @@ async fn listed(
     let Some(info) = connection.info().cloned() else {
         return Greeted::without(server, UpstreamFailure::Handshake("it said nothing".to_owned()));
     };
-    let listing = tokio::time::timeout_at(limit, connection.listed()).await.unwrap_or(ListingProgress::UnderWay);
+    let listing = tokio::time::timeout_at(limit, connection.listed())
+        .await
+        .unwrap_or(ListingProgress::UnderWay);
     let has_tools = matches!(listing, ListingProgress::Done | ListingProgress::Unasked);
     // What it listed last stands in: nothing is missing.
     if has_tools || cached_lists::known(&route.memory, key, era, "tools/list").is_some() {
@@ -188,7 +212,9 @@ fn expected(server: &Server, version: &str, met: &Greeted) -> Vec<u8> {
     result.set("capabilities", Value::Object(all).to_string());
     result.set("serverInfo", json!({"name": server.name, "version": "0"}).to_string());
     let is_transient = met.missing.as_ref().is_some_and(|outcome| outcome.status() == "transient");
-    let mut lines = missing::warnings(met.missing.clone().into_iter().collect(), server.startup.denied_text()).prompt;
+    let mut lines =
+        missing::warnings(met.missing.clone().into_iter().collect(), server.startup.denied_text())
+            .prompt;
     if let Some(why) = met.why.as_ref().filter(|_| is_transient) {
         lines.push(format!("The server {why}."));
     }
@@ -209,10 +235,12 @@ fn agreed(asked: &str) -> String {
 /// What `initialize` says about a modern server.
 fn initialized(info: Option<&ServerInfo>, version: &str) -> Vec<u8> {
     let field = |name| info.and_then(|info| info.field(name));
-    let info = field("_meta")
-        .and_then(|meta| JsonObject::of(&meta).get(crate::protocol::names::SERVER_INFO).map(<[u8]>::to_vec));
-    let mut capabilities: Value =
-        field("capabilities").and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_else(|| json!({}));
+    let info = field("_meta").and_then(|meta| {
+        JsonObject::of(&meta).get(crate::protocol::names::SERVER_INFO).map(<[u8]>::to_vec)
+    });
+    let mut capabilities: Value = field("capabilities")
+        .and_then(|json| serde_json::from_slice(&json).ok())
+        .unwrap_or_else(|| json!({}));
     // A modern server logs whenever it is asked to; a legacy client must be told that it may ask.
     if let Some(capabilities) = capabilities.as_object_mut() {
         capabilities.entry("logging").or_insert_with(|| json!({}));
@@ -229,7 +257,8 @@ fn initialized(info: Option<&ServerInfo>, version: &str) -> Vec<u8> {
 
 /// `server/discover` on an endpoint with several servers.
 pub async fn discover(route: &Arc<Route>, _caller: &Caller, call: &GatewayCall) -> Reply {
-    let met = join_all(route.set.servers.iter().map(|server| meet_modern(route, server, call))).await;
+    let met =
+        join_all(route.set.servers.iter().map(|server| meet_modern(route, server, call))).await;
     let infos = named(route, &met);
     let mut merged = JsonObject::default();
     merged.set("capabilities", capabilities(&infos, &met).to_string());
@@ -237,12 +266,19 @@ pub async fn discover(route: &Arc<Route>, _caller: &Caller, call: &GatewayCall) 
     if let Some(text) = instructions(route, &met, &infos) {
         merged.set("instructions", quoted(&text));
     }
-    let info = ServerInfo { era: Era::Legacy, version: String::new(), result: merged.json().into() };
+    let info =
+        ServerInfo { era: Era::Legacy, version: String::new(), result: merged.json().into() };
     answered(&discovered(Some(&info)))
 }
 
-/// `server/discover` of one server: its own answer, and a line about its tools if they cannot be had.
-pub async fn discover_one(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &GatewayCall) -> Reply {
+/// `server/discover` of one server: its own answer, and a line about its tools if they cannot be
+/// had.
+pub async fn discover_one(
+    route: &Arc<Route>,
+    caller: &Caller,
+    server: &Arc<Server>,
+    call: &GatewayCall,
+) -> Reply {
     let answer = exchange(route, caller, server, call).await?;
     let met = meet_modern(route, server, call).await;
     match instructions(route, &[met], &[]).filter(|_| answer.kind() == MessageKind::Result) {
@@ -254,11 +290,18 @@ pub async fn discover_one(route: &Arc<Route>, caller: &Caller, server: &Arc<Serv
 /// What a server says to a client without a session.
 async fn meet_modern(route: &Route, server: &Arc<Server>, call: &GatewayCall) -> Greeted {
     let Some(pool) = route.pool(server) else {
-        return Greeted::without(server, UpstreamFailure::Unreachable("it is not on this route".to_owned()));
+        return Greeted::without(
+            server,
+            UpstreamFailure::Unreachable("it is not on this route".to_owned()),
+        );
     };
     let key = pool::handshake(call).key(server);
     let of_any = route.memory.info(&key).or_else(|| route.memory.server_info_of_any(&key));
-    let wait = server.startup.patience(if of_any.is_some() { limits::GREETING_WAIT } else { limits::HANDSHAKE_WAIT });
+    let wait = server.startup.patience(if of_any.is_some() {
+        limits::GREETING_WAIT
+    } else {
+        limits::HANDSHAKE_WAIT
+    });
     let met = listed(route, server, &key, Era::Modern, pool.connection(server, call, wait)).await;
     match of_any.filter(|_| met.info.is_none() && met.refused.is_none()) {
         None => met,
@@ -266,7 +309,8 @@ async fn meet_modern(route: &Route, server: &Arc<Server>, call: &GatewayCall) ->
     }
 }
 
-/// All that any server can do, and what one may be able to do whose tools are missing: its lists change when it is there.
+/// All that any server can do, and what one may be able to do whose tools are missing: its lists
+/// change when it is there.
 fn capabilities(infos: &[(String, ServerInfo)], met: &[Greeted]) -> Value {
     let is_missing = |met: &Greeted| met.missing.is_some();
     let mut merged = if met.iter().any(is_missing) { missing::capabilities() } else { Map::new() };
@@ -292,11 +336,14 @@ fn capabilities(infos: &[(String, ServerInfo)], met: &[Greeted]) -> Value {
 fn instructions(route: &Route, met: &[Greeted], infos: &[(String, ServerInfo)]) -> Option<String> {
     let mut lines = Vec::new();
     for (name, info) in infos {
-        let own = info.field("instructions").and_then(|json| serde_json::from_slice::<String>(&json).ok());
+        let own = info
+            .field("instructions")
+            .and_then(|json| serde_json::from_slice::<String>(&json).ok());
         lines.extend(own.map(|text| format!("{name}: {text}")));
     }
     let outcomes = met.iter().filter_map(|met| met.missing.clone()).collect();
-    let denied = route.set.servers.first().map(|server| server.startup.denied_text()).unwrap_or_default();
+    let denied =
+        route.set.servers.first().map(|server| server.startup.denied_text()).unwrap_or_default();
     lines.extend(missing::warnings(outcomes, denied).prompt);
     (!lines.is_empty()).then(|| lines.join("\n\n"))
 }

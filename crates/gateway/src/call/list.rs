@@ -1,8 +1,10 @@
-//! Lists that stay as they are: what a server listed last stands in while it is away, the same bytes in the same order.
+//! Lists that stay as they are: what a server listed last stands in while it is away, the same
+//! bytes in the same order.
 //!
-//! An outage shows when a tool is called, never as tools that vanish. However a list fails, the last good one stands. An
-//! empty list of a server that has only just started is not believed. A server that is starting, or slow to list, keeps
-//! nobody waiting who can be answered from the catalog cache.
+//! An outage shows when a tool is called, never as tools that vanish. However a list fails, the
+//! last good one stands. An empty list of a server that has only just started is not believed. A
+//! server that is starting, or slow to list, keeps nobody waiting who can be answered from the
+//! catalog cache.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -45,7 +47,12 @@ pub struct ListRequest {
 }
 
 /// One list of one server: its own if it is there, else what it listed last.
-pub async fn list(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &GatewayCall) -> Reply {
+pub async fn list(
+    route: &Arc<Route>,
+    caller: &Caller,
+    server: &Arc<Server>,
+    call: &GatewayCall,
+) -> Reply {
     let (key, supervisor) = match caller {
         Caller::Legacy(session, _) => (session.key(server), session.supervisor(server).ok()),
         Caller::Modern(_) => (pool::handshake(call).key(server), None),
@@ -59,8 +66,9 @@ pub async fn list(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, cal
         return answered(&list);
     }
     // Who said no is not asked again for a list.
-    if let Some(supervisor) =
-        supervisor.as_ref().filter(|supervisor| asked.server.startup.is_denied() && supervisor.now().is_none())
+    if let Some(supervisor) = supervisor
+        .as_ref()
+        .filter(|supervisor| asked.server.startup.is_denied() && supervisor.now().is_none())
     {
         let failure = supervisor.starting();
         return asked.remembered(&failure).ok_or_else(|| asked.failed(failure));
@@ -81,13 +89,15 @@ impl ListRequest {
         known(&self.route.memory, &self.key, self.caller.era(), &name(&self.call.request))
     }
 
-    /// How long this list may keep others or its client waiting; for ever if there is nothing else to answer.
+    /// How long this list may keep others or its client waiting; for ever if there is nothing else
+    /// to answer.
     fn patience(&self) -> Option<Duration> {
         (self.known().is_some() || self.route.single().is_none()).then_some(limits::LIST_WAIT)
     }
 
-    /// The answer of a server that is starting: what it listed last, at once; if it never listed anything, what the gateway's
-    /// own listing brings. Else the conversation in which it can be asked, if there is one.
+    /// The answer of a server that is starting: what it listed last, at once; if it never listed
+    /// anything, what the gateway's own listing brings. Else the conversation in which it can be
+    /// asked, if there is one.
     async fn at_startup(
         &self,
         supervisor: Option<&Arc<ConnectionSupervisor>>,
@@ -100,7 +110,11 @@ impl ListRequest {
             None => limits::LIST_TIME,
         };
         let away = is_known || self.server.reconnect.last().is_some();
-        let wait = if away { patience.min(limits::CATALOG_WAIT) } else { patience.min(limits::HANDSHAKE_WAIT) };
+        let wait = if away {
+            patience.min(limits::CATALOG_WAIT)
+        } else {
+            patience.min(limits::HANDSHAKE_WAIT)
+        };
         let connection = match (supervisor, self.route.pool(&self.server)) {
             (Some(supervisor), _) => supervisor.connection(wait).await,
             (None, Some(pool)) => pool.connection(&self.server, &self.call, wait).await,
@@ -114,14 +128,19 @@ impl ListRequest {
                     .map_or(ControlFlow::Continue(None), |list| ControlFlow::Break(Ok(list)));
             }
         };
-        if self.call.request.method() != "tools/list" || self.call.request.field("cursor").is_some() {
+        if self.call.request.method() != "tools/list" || self.call.request.field("cursor").is_some()
+        {
             return ControlFlow::Continue(Some(connection));
         }
-        let listing = tokio::time::timeout(patience.saturating_sub(began.elapsed()), connection.listed()).await;
+        let listing =
+            tokio::time::timeout(patience.saturating_sub(began.elapsed()), connection.listed())
+                .await;
         match listing {
             Ok(ListingProgress::Done) if connection.take_unread_list() => {
                 let list = self.route.memory.list(&self.key, &name(&self.call.request));
-                list.map_or(ControlFlow::Continue(Some(connection)), |list| ControlFlow::Break(answered(&list)))
+                list.map_or(ControlFlow::Continue(Some(connection)), |list| {
+                    ControlFlow::Break(answered(&list))
+                })
             }
             Ok(_) => ControlFlow::Continue(Some(connection)),
             // It goes on, and who was told something else hears of it.
@@ -150,15 +169,16 @@ impl ListRequest {
         Err(refusal)
     }
 
-    /// The server's own list. One that takes too long goes on behind the client's back; so does one whose conversation ends,
-    /// where there is something else to answer.
+    /// The server's own list. One that takes too long goes on behind the client's back; so does one
+    /// whose conversation ends, where there is something else to answer.
     async fn ask(&self, connection: Option<Arc<Connection>>) -> Reply {
         let Some(patience) = self.patience() else {
             return execute::list(self, limits::SERVER_WAIT).await;
         };
         let wait = self.server.startup.patience(patience);
         let asked = self.clone();
-        let mut asking = AbortOnDropHandle::new(tokio::spawn(async move { execute::list(&asked, wait).await }));
+        let mut asking =
+            AbortOnDropHandle::new(tokio::spawn(async move { execute::list(&asked, wait).await }));
         let is_known = self.known().is_some();
         let lost = async move {
             match connection.filter(|_| is_known) {
@@ -203,8 +223,13 @@ impl ListRequest {
         answered(&result.json()).ok()
     }
 
-    /// Remembers an answer; gives the one to believe. One that is no list is a list that failed, unless the server has none.
-    async fn believed(&self, supervisor: Option<Arc<ConnectionSupervisor>>, answer: Message) -> Reply {
+    /// Remembers an answer; gives the one to believe. One that is no list is a list that failed,
+    /// unless the server has none.
+    async fn believed(
+        &self,
+        supervisor: Option<Arc<ConnectionSupervisor>>,
+        answer: Message,
+    ) -> Reply {
         let request = &self.call.request;
         let answer = quarantine::cleaned(&self.server, self.caller.era(), request.method(), answer);
         if !holds_list(&answer, part_of(request.method()).1) {
@@ -213,7 +238,9 @@ impl ListRequest {
         if is_empty(request.method(), &answer) && request.field("cursor").is_none() {
             let connection = match (supervisor, self.route.pool(&self.server)) {
                 (Some(supervisor), _) => supervisor.now(),
-                (None, Some(pool)) => pool.connection(&self.server, &self.call, Duration::ZERO).await.ok(),
+                (None, Some(pool)) => {
+                    pool.connection(&self.server, &self.call, Duration::ZERO).await.ok()
+                }
                 (None, None) => None,
             };
             if connection.is_some_and(|connection| connection.age() < WARM_UP) {
@@ -231,13 +258,15 @@ impl ListRequest {
     fn refused(&self, answer: &Message) -> ServerOutcome<()> {
         let code = answer.field_json("code").and_then(|code| serde_json::from_slice(code).ok());
         match code {
-            Some(code) => self.server.refused(code, &beginning(&answer.field_text("message").unwrap_or_default())),
+            Some(code) => self
+                .server
+                .refused(code, &beginning(&answer.field_text("message").unwrap_or_default())),
             None => self.server.refused(build::INTERNAL_ERROR, "its answer is no list"),
         }
     }
 
-    /// An empty list of a server that has only just started: what it listed before is believed. It is asked again at its
-    /// startup.
+    /// An empty list of a server that has only just started: what it listed before is believed. It
+    /// is asked again at its startup.
     fn doubted(&self, answer: Message) -> Reply {
         match self.known() {
             Some(before) if before.as_ref() != answer.body_json() => with_body(&answer, &before),
@@ -260,6 +289,11 @@ fn keep(route: &Route, key: &str, server: &str, request: &Message, answer: &Mess
     }
     route.memory.keep_list(key, &name, answer.body_json());
     if request.method() == "tools/list" {
-        route.policies.learn(server, &request.field_text("cursor").unwrap_or_default(), answer, true);
+        route.policies.learn(
+            server,
+            &request.field_text("cursor").unwrap_or_default(),
+            answer,
+            true,
+        );
     }
 }

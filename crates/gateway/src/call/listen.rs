@@ -1,5 +1,5 @@
-//! One subscription to several servers: acknowledged once, by all together. A server that is missing is waited for, and
-//! the client hears when its tools are there.
+//! One subscription to several servers: acknowledged once, by all together. A server that is
+//! missing is waited for, and the client hears when its tools are there.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,7 +25,10 @@ const AGAIN: Duration = Duration::from_millis(250);
 
 /// Listens to every server until the client goes or all servers are done.
 pub async fn all(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
-    let sink = Arc::new(FirstAcknowledged { sink: Arc::clone(&call.sink), is_acknowledged: AtomicBool::new(false) });
+    let sink = Arc::new(FirstAcknowledged {
+        sink: Arc::clone(&call.sink),
+        is_acknowledged: AtomicBool::new(false),
+    });
     let call = GatewayCall { sink, ..call.clone() };
     join_all(route.set.servers.iter().map(|server| one(route, caller, server, &call))).await;
     let id = call.request.id().map(|id| id.json().to_vec()).unwrap_or_default();
@@ -36,17 +39,21 @@ pub async fn all(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Rep
     answered(&result.json())
 }
 
-/// Listens to one server until it is done, or cannot be listened to; it may come later than the client.
+/// Listens to one server until it is done, or cannot be listened to; it may come later than the
+/// client.
 async fn one(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &GatewayCall) {
     let mut is_missing = server.startup.is_missing();
     let draining = &route.lifecycle.draining;
     while let Some(pool) = route.pool(server) {
-        let connection = draining.run_until_cancelled(pool.connection(server, call, limits::SERVER_WAIT)).await;
+        let connection =
+            draining.run_until_cancelled(pool.connection(server, call, limits::SERVER_WAIT)).await;
         match connection {
             None => return,
             Some(Ok(connection)) => {
                 let listening = exchange(route, caller, server, call);
-                let ended = hearing(listening, appears(std::mem::take(&mut is_missing), &connection, call)).await;
+                let ended =
+                    hearing(listening, appears(std::mem::take(&mut is_missing), &connection, call))
+                        .await;
                 if !matches!(ended, Err(Refusal::Failed(_, failure)) if !failure.is_final()) {
                     return;
                 }
@@ -60,7 +67,10 @@ async fn one(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &G
 }
 
 /// Listens to the end; meanwhile the client may have to hear that the server's tools are there.
-async fn hearing(listening: impl Future<Output = Reply>, appears: impl Future<Output = ()>) -> Reply {
+async fn hearing(
+    listening: impl Future<Output = Reply>,
+    appears: impl Future<Output = ()>,
+) -> Reply {
     let mut listening = pin!(listening);
     tokio::select! {
         ended = listening.as_mut() => ended,
@@ -74,8 +84,11 @@ async fn appears(was_missing: bool, connection: &Arc<Connection>, call: &Gateway
         return;
     }
     let mut listing = connection.watch_listing();
-    let is_there = |listing: &ListingProgress| matches!(listing, ListingProgress::Done | ListingProgress::Unasked);
-    if matches!(connection.over.run_until_cancelled(listing.wait_for(is_there)).await, Some(Ok(_))) {
+    let is_there = |listing: &ListingProgress| {
+        matches!(listing, ListingProgress::Done | ListingProgress::Unasked)
+    };
+    if matches!(connection.over.run_until_cancelled(listing.wait_for(is_there)).await, Some(Ok(_)))
+    {
         appeared(connection, call);
     }
 }
@@ -83,7 +96,10 @@ async fn appears(was_missing: bool, connection: &Arc<Connection>, call: &Gateway
 /// The tools of a server are there that were not there when the client began to listen.
 fn appeared(connection: &Arc<Connection>, call: &GatewayCall) {
     let wanted = call.request.field_json("notifications").map(JsonObject::of).unwrap_or_default();
-    let Some(id) = call.request.id().filter(|_| wanted.get("toolsListChanged") == Some(b"true")) else { return };
+    let Some(id) = call.request.id().filter(|_| wanted.get("toolsListChanged") == Some(b"true"))
+    else {
+        return;
+    };
     let mut params = JsonObject::default();
     params.change("_meta", |meta| {
         meta.set(SUBSCRIPTION_ID, id.json().to_vec());
@@ -102,7 +118,8 @@ struct FirstAcknowledged {
 
 impl ClientSink for FirstAcknowledged {
     fn notify(&self, connection: &Arc<Connection>, notification: Message) {
-        let is_acknowledgement = notification.method() == "notifications/subscriptions/acknowledged";
+        let is_acknowledgement =
+            notification.method() == "notifications/subscriptions/acknowledged";
         if !is_acknowledgement || !self.is_acknowledged.swap(true, Ordering::AcqRel) {
             self.sink.notify(connection, notification);
         }

@@ -1,7 +1,8 @@
-//! Merged lists: every server's own entries, in the order of the configuration, under their public names.
+//! Merged lists: every server's own entries, in the order of the configuration, under their public
+//! names.
 //!
-//! A server that cannot be reached costs its own entries only. Most clients read one page, so a page holds all there is
-//! up to a bound; beyond it the list goes on under a cursor.
+//! A server that cannot be reached costs its own entries only. Most clients read one page, so a
+//! page holds all there is up to a bound; beyond it the list goes on under a cursor.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -57,14 +58,18 @@ pub async fn merged(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> 
     };
     let start = match call.request.field_text("cursor") {
         None => 0,
-        Some(cursor) => cursor.strip_prefix("at-").and_then(|place| place.parse().ok()).ok_or_else(|| {
-            Refusal::Wrong(RpcError::new(
-                build::INVALID_PARAMS,
-                "this cursor was not given out here; list from the start",
-            ))
-        })?,
+        Some(cursor) => {
+            cursor.strip_prefix("at-").and_then(|place| place.parse().ok()).ok_or_else(|| {
+                Refusal::Wrong(RpcError::new(
+                    build::INVALID_PARAMS,
+                    "this cursor was not given out here; list from the start",
+                ))
+            })?
+        }
     };
-    let parts = join_all(route.set.servers.iter().map(|server| part(route, caller, server, call, key))).await;
+    let parts =
+        join_all(route.set.servers.iter().map(|server| part(route, caller, server, call, key)))
+            .await;
     let mut seen = HashSet::new();
     let mut entries = Vec::new();
     let (mut troubles, mut quarantined) = (Map::new(), Map::new());
@@ -99,7 +104,10 @@ fn page(
         let ttl = parts.iter().map(|part| part.ttl.unwrap_or(0)).min().unwrap_or(0);
         let scope = if parts.iter().any(|part| part.is_private) { "private" } else { "public" };
         let ttl = if troubles.is_empty() { ttl } else { 0 };
-        result.set("resultType", r#""complete""#).set("ttlMs", ttl.to_string()).set("cacheScope", quoted(scope));
+        result
+            .set("resultType", r#""complete""#)
+            .set("ttlMs", ttl.to_string())
+            .set("cacheScope", quoted(scope));
     }
     for (name, told) in [(missing::SERVERS, troubles), (quarantine::QUARANTINED, quarantined)] {
         if !told.is_empty() {
@@ -111,7 +119,8 @@ fn page(
     result.json()
 }
 
-/// An entry under its public name, which stands once; an address that an earlier server has already is left to that one.
+/// An entry under its public name, which stands once; an address that an earlier server has already
+/// is left to that one.
 fn public_entry(
     route: &Route,
     server: &Server,
@@ -134,7 +143,13 @@ fn public_entry(
 }
 
 /// All pages of one server, within bounds of number and time.
-async fn part(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &GatewayCall, key: &str) -> ListPart {
+async fn part(
+    route: &Arc<Route>,
+    caller: &Caller,
+    server: &Arc<Server>,
+    call: &GatewayCall,
+    key: &str,
+) -> ListPart {
     let mut part = ListPart::default();
     let pages = pages(route, caller, server, call, key, &mut part);
     let failed = match tokio::time::timeout(limits::LIST_TIME, pages).await {
@@ -161,7 +176,8 @@ async fn pages(
     params.remove("cursor");
     for _ in 0..limits::PAGES {
         let request = with_body(&call.request, &params.json())?;
-        let answer = exchange(route, caller, server, &GatewayCall { request, ..call.clone() }).await?;
+        let answer =
+            exchange(route, caller, server, &GatewayCall { request, ..call.clone() }).await?;
         if answer.kind() == MessageKind::Error {
             let code = answer.field_json("code").and_then(|code| serde_json::from_slice(code).ok());
             let text = answer.field_text("message").unwrap_or_default().into_owned();
@@ -194,12 +210,15 @@ async fn pages(
 /// Takes the entries of a page, as far as there is room; says what was left out.
 fn take(part: &mut ListPart, answer: &Message, key: &str) -> Option<String> {
     let mut left_out = None;
-    for span in answer.field(key).map(|list| scan::elements(answer.raw(), list)).unwrap_or_default() {
+    for span in answer.field(key).map(|list| scan::elements(answer.raw(), list)).unwrap_or_default()
+    {
         let bytes = part.bytes + span.end - span.start;
         if part.entries.len() == limits::LISTED {
-            left_out = Some(format!("more than {} entries; the others are left out", limits::LISTED));
+            left_out =
+                Some(format!("more than {} entries; the others are left out", limits::LISTED));
         } else if bytes > limits::LIST_BYTES {
-            left_out = Some(format!("larger than {} bytes; the rest is left out", limits::LIST_BYTES));
+            left_out =
+                Some(format!("larger than {} bytes; the rest is left out", limits::LIST_BYTES));
         }
         if left_out.is_some() {
             break;
@@ -208,7 +227,8 @@ fn take(part: &mut ListPart, answer: &Message, key: &str) -> Option<String> {
         // A copy: an entry does not keep the page that it came on.
         part.entries.push(Bytes::copy_from_slice(span.of(answer.raw())));
     }
-    let ttl = answer.field_json("ttlMs").and_then(|ttl| std::str::from_utf8(ttl).ok()?.parse().ok());
+    let ttl =
+        answer.field_json("ttlMs").and_then(|ttl| std::str::from_utf8(ttl).ok()?.parse().ok());
     part.ttl = Some(part.ttl.unwrap_or(u64::MAX).min(ttl.unwrap_or(0)));
     part.is_private |= answer.field_text("cacheScope").as_deref() != Some("public");
     left_out

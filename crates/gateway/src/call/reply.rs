@@ -31,8 +31,10 @@ fn does_not_fit(route: &Route, call: &GatewayCall, size: usize) -> FailureReport
         Some(server) => Some((server, &*public)),
         None => names::split(&route.set.servers, &public),
     };
-    let (server, tool) = found.map_or(("", &*public), |(server, tool)| (server.name.as_str(), tool));
-    let policy = route.policies.tool(server, tool).filter(|_| call.request.method() == "tools/call");
+    let (server, tool) =
+        found.map_or(("", &*public), |(server, tool)| (server.name.as_str(), tool));
+    let policy =
+        route.policies.tool(server, tool).filter(|_| call.request.method() == "tools/call");
     let has_changed = policy.is_some_and(|policy| policy.tool.policy().effect != Effect::ReadOnly);
     let what = if tool.is_empty() { call.request.method() } else { tool };
     let next = match has_changed {
@@ -46,7 +48,10 @@ fn does_not_fit(route: &Route, call: &GatewayCall, size: usize) -> FailureReport
         route.pending.limit()
     );
     let retry_after = Some(Duration::from_secs(1));
-    let failure = Failure { sent: Sent::Yes, ..Failure::local(Cause::Overloaded, retry_after, message.clone()) };
+    let failure = Failure {
+        sent: Sent::Yes,
+        ..Failure::local(Cause::Overloaded, retry_after, message.clone())
+    };
     FailureReport {
         code: ErrorCode::Overloaded,
         classic: message.clone(),
@@ -66,8 +71,12 @@ fn written(policies: &PolicyRegistry, era: Era, call: &GatewayCall, reply: Reply
     match reply {
         Ok(answer) => renamed(call, &answer),
         Err(Refusal::Wrong(error)) => build::error(call.request.id(), &error).into(),
-        Err(Refusal::Failed(server, failure)) => build::error(call.request.id(), &failure.error(&server)).into(),
-        Err(Refusal::Reported(report, has_output_schema)) if call.request.method() == "tools/call" => {
+        Err(Refusal::Failed(server, failure)) => {
+            build::error(call.request.id(), &failure.error(&server)).into()
+        }
+        Err(Refusal::Reported(report, has_output_schema))
+            if call.request.method() == "tools/call" =>
+        {
             let mut result = report.to_tool_result(policies.rendering(has_output_schema));
             if era == Era::Modern {
                 result["resultType"] = "complete".into();
@@ -75,19 +84,25 @@ fn written(policies: &PolicyRegistry, era: Era, call: &GatewayCall, reply: Reply
             let id = call.request.id().cloned().unwrap_or_else(|| crate::protocol::Id::number(0));
             build::result(&id, result.to_string().as_bytes()).into()
         }
-        Err(Refusal::Reported(report, _)) => build::error(call.request.id(), &error(&report)).into(),
+        Err(Refusal::Reported(report, _)) => {
+            build::error(call.request.id(), &error(&report)).into()
+        }
     }
 }
 
 /// A failure of what is no tool: an error of the protocol, with everything that is known of it.
 fn error(report: &FailureReport) -> RpcError {
-    let code = if report.code == ErrorCode::Overloaded { build::OVERLOADED } else { build::SERVER_LOST };
+    let code =
+        if report.code == ErrorCode::Overloaded { build::OVERLOADED } else { build::SERVER_LOST };
     RpcError::new(code, report.message.clone()).with(report.object())
 }
 
 /// The answer to a call that comes too late.
 pub fn going_down(call: &GatewayCall) -> TwoPieces {
-    let error = RpcError::new(build::SHUTTING_DOWN, "the gateway is going down and takes no new calls; connect again");
+    let error = RpcError::new(
+        build::SHUTTING_DOWN,
+        "the gateway is going down and takes no new calls; connect again",
+    );
     build::error(call.request.id(), &error).into()
 }
 
@@ -96,7 +111,8 @@ fn renamed(call: &GatewayCall, answer: &Message) -> TwoPieces {
     let Some((span, id)) = answer.id_span().zip(call.request.id()) else {
         // An error about no request in particular: the server could not read it.
         let error = answer.field_text("message").map_or_else(String::new, |text| text.into_owned());
-        return build::error(call.request.id(), &RpcError::new(build::INTERNAL_ERROR, error)).into();
+        return build::error(call.request.id(), &RpcError::new(build::INTERNAL_ERROR, error))
+            .into();
     };
     if call.request.method() == "subscriptions/listen"
         && let Some(meta) = answer.meta(SUBSCRIPTION_ID)

@@ -1,4 +1,5 @@
-//! Servers that must be there: loaded before anybody is served, so that a start that cannot work fails (`required = true`).
+//! Servers that must be there: loaded before anybody is served, so that a start that cannot work
+//! fails (`required = true`).
 
 use std::sync::Arc;
 
@@ -31,7 +32,9 @@ fn told(outcome: &ServerOutcome<()>) -> Option<String> {
     let error = outcome.error()?;
     let (name, status, attempts) = (&outcome.server_id, outcome.status(), outcome.attempts);
     let times = if attempts == 1 { "attempt" } else { "attempts" };
-    Some(format!("the required server {name:?} did not load ({status}, {attempts} {times}): {error}"))
+    Some(format!(
+        "the required server {name:?} did not load ({status}, {attempts} {times}): {error}"
+    ))
 }
 
 struct ToolLookup<'a> {
@@ -43,7 +46,13 @@ struct ToolLookup<'a> {
 impl ConnectServer<()> for ToolLookup<'_> {
     async fn connect(&self, _: &str) -> Result<Vec<()>, FailureSignals> {
         let found = self.server.list_once(&self.handshake).await?;
-        startup::keep_found(&self.route.memory, &self.route.policies, self.server, &self.handshake, &found);
+        startup::keep_found(
+            &self.route.memory,
+            &self.route.policies,
+            self.server,
+            &self.handshake,
+            &found,
+        );
         Ok(Vec::new())
     }
 }
@@ -51,7 +60,14 @@ impl ConnectServer<()> for ToolLookup<'_> {
 /// How we shake hands for ourselves.
 pub fn handshake() -> HandshakeParams {
     let mut params = JsonObject::default();
-    params.set("protocolVersion", quoted(LEGACY[0])).set("capabilities", "{}").set("clientInfo", own_info());
+    params
+        .set("protocolVersion", quoted(LEGACY[0]))
+        .set("capabilities", "{}")
+        .set("clientInfo", own_info());
     let initialize = params.json();
-    HandshakeParams { prefer: Era::Legacy, meta: handshake::meta(&initialize), initialize: initialize.into() }
+    HandshakeParams {
+        prefer: Era::Legacy,
+        meta: handshake::meta(&initialize),
+        initialize: initialize.into(),
+    }
 }

@@ -15,7 +15,8 @@ use crate::upstream::reply::{Refusal, Reply, answered};
 
 /// Whether a request is to read one of ours.
 pub fn is_ours(request: &Message) -> bool {
-    request.method() == "resources/read" && request.field_text("uri").is_some_and(|uri| uri.starts_with(SCHEME))
+    request.method() == "resources/read"
+        && request.field_text("uri").is_some_and(|uri| uri.starts_with(SCHEME))
 }
 
 /// Reads one.
@@ -46,13 +47,15 @@ pub async fn read(route: &Route, caller: &Caller, call: &GatewayCall) -> Reply {
     answered(result.to_string().as_bytes())
 }
 
-/// What became of a call, for the client that asked for it. Clients that cannot be told apart may read what any of them asked.
+/// What became of a call, for the client that asked for it. Clients that cannot be told apart may
+/// read what any of them asked.
 async fn of_queue(route: &Route, client: &Arc<str>, id: &str) -> Option<ReadableResult> {
     let item = route.store.as_ref()?.item(id).await.ok().flatten()?;
     if item.call.caller != **client {
         return None;
     }
-    let outcome: Option<Value> = item.outcome.as_deref().and_then(|json| serde_json::from_str(json).ok());
+    let outcome: Option<Value> =
+        item.outcome.as_deref().and_then(|json| serde_json::from_str(json).ok());
     let told = json!({
         "id": id, "server": item.call.server, "tool": item.call.tool, "state": item.state, "isError": item.is_error,
         "attempts": item.attempts,

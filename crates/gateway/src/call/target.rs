@@ -30,41 +30,60 @@ pub async fn reply(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> R
         "logging/setLevel" => everywhere(route, caller, call).await,
         "subscriptions/listen" => listen::all(route, caller, call).await,
         method if method.starts_with("tasks/") && request.field("taskId").is_some() => {
-            owned(route, caller, call, request.field_text("taskId").map(|task| task.into_owned())).await
+            owned(route, caller, call, request.field_text("taskId").map(|task| task.into_owned()))
+                .await
         }
         method => {
-            let text =
-                format!("{method} is not known for several servers at once; use /mcp/<server> to reach one server");
+            let text = format!(
+                "{method} is not known for several servers at once; use /mcp/<server> to reach one server"
+            );
             Err(RpcError::new(build::METHOD_NOT_FOUND, text).into())
         }
     }
 }
 
-/// Learns what a server says of its tools, for a client that calls one without having listed them; bounded in time.
-pub async fn look_up_tools(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &GatewayCall) {
+/// Learns what a server says of its tools, for a client that calls one without having listed them;
+/// bounded in time.
+pub async fn look_up_tools(
+    route: &Arc<Route>,
+    caller: &Caller,
+    server: &Arc<Server>,
+    call: &GatewayCall,
+) {
     let mut params = edit::JsonObject::default();
     if let (Caller::Modern(_), Some(meta)) = (caller, call.request.field_json("_meta")) {
         params.set("_meta", meta);
     }
     let request = build::request(&crate::protocol::Id::number(0), "tools/list", &params.json());
     let Ok(request) = Message::parse(request) else { return };
-    let list = GatewayCall { request, sink: Arc::new(NoClient), cancel: Arc::default(), ..call.clone() };
+    let list =
+        GatewayCall { request, sink: Arc::new(NoClient), cancel: Arc::default(), ..call.clone() };
     // Only the first call waits for a server that is greeted and does not list.
     let patience = server.startup.patience(limits::LOOK_UP.min(server.reconnect.patience()));
     if patience.is_zero() {
         return;
     }
-    let _in_time = tokio::time::timeout(patience, Box::pin(exchange(route, caller, server, &list))).await;
+    let _in_time =
+        tokio::time::timeout(patience, Box::pin(exchange(route, caller, server, &list))).await;
 }
 
 /// A call by a public name: goes to its server under the server's own name for it.
-async fn named(route: &Arc<Route>, caller: &Caller, call: &GatewayCall, name: Option<Span>) -> Reply {
+async fn named(
+    route: &Arc<Route>,
+    caller: &Caller,
+    call: &GatewayCall,
+    name: Option<Span>,
+) -> Reply {
     let public = name.and_then(|span| scan::text(span.of(call.request.raw())));
     let Some((span, public)) = name.zip(public) else {
-        return Err(RpcError::new(build::INVALID_PARAMS, "\"name\" is missing or not a string").into());
+        return Err(
+            RpcError::new(build::INVALID_PARAMS, "\"name\" is missing or not a string").into()
+        );
     };
     let Some((server, own)) = names::split(&route.set.servers, &public) else {
-        let text = format!("unknown name {public:?}: names here are <server>__<name>; the lists tell them");
+        let text = format!(
+            "unknown name {public:?}: names here are <server>__<name>; the lists tell them"
+        );
         return Err(RpcError::new(build::INVALID_PARAMS, text).into());
     };
     let answer = exchange(route, caller, server, &renamed(call, span, own)?).await?;
@@ -75,24 +94,35 @@ async fn named(route: &Arc<Route>, caller: &Caller, call: &GatewayCall, name: Op
 /// The call under the server's own name for what it is about.
 fn renamed(call: &GatewayCall, span: Span, own: &str) -> Result<GatewayCall, Refusal> {
     let spliced = edit::splice(call.request.raw(), &mut [(span, quoted(own).as_bytes())]);
-    let request = Message::parse(spliced).map_err(|reject| Refusal::Wrong(RpcError::from(&reject)))?;
+    let request =
+        Message::parse(spliced).map_err(|reject| Refusal::Wrong(RpcError::from(&reject)))?;
     Ok(GatewayCall { request, ..call.clone() })
 }
 
 /// A task answers to the server that made it.
 fn learn_task(route: &Route, server: &Server, answer: &Message) {
-    let inner = answer.field("task").map(|span| scan::members(answer.raw(), span)).unwrap_or_default();
-    let inner = inner.iter().find(|field| field.is(answer.raw(), "taskId")).map(|field| field.value);
+    let inner =
+        answer.field("task").map(|span| scan::members(answer.raw(), span)).unwrap_or_default();
+    let inner =
+        inner.iter().find(|field| field.is(answer.raw(), "taskId")).map(|field| field.value);
     let id = answer.field("taskId").or(inner).and_then(|span| scan::text(span.of(answer.raw())));
     if let Some(id) = id {
         route.own(id.into_owned(), &server.name);
     }
 }
 
-/// A call about something that one server has: the one that is known to, else the first that does not say no.
-async fn owned(route: &Arc<Route>, caller: &Caller, call: &GatewayCall, what: Option<String>) -> Reply {
+/// A call about something that one server has: the one that is known to, else the first that does
+/// not say no.
+async fn owned(
+    route: &Arc<Route>,
+    caller: &Caller,
+    call: &GatewayCall,
+    what: Option<String>,
+) -> Reply {
     let Some(what) = what else {
-        return Err(RpcError::new(build::INVALID_PARAMS, "the params do not say what it is about").into());
+        return Err(
+            RpcError::new(build::INVALID_PARAMS, "the params do not say what it is about").into()
+        );
     };
     if let Some(server) = route.owner(&what) {
         return exchange(route, caller, server, call).await;
@@ -107,32 +137,50 @@ async fn owned(route: &Arc<Route>, caller: &Caller, call: &GatewayCall, what: Op
             other => last = Some(last.filter(|_| other.is_err()).unwrap_or(other)),
         }
     }
-    last.unwrap_or_else(|| Err(RpcError::new(build::INVALID_PARAMS, format!("no server has {what:?}")).into()))
+    last.unwrap_or_else(|| {
+        Err(RpcError::new(build::INVALID_PARAMS, format!("no server has {what:?}")).into())
+    })
 }
 
 /// Completion: of a prompt by its public name, of a template by its owner.
 async fn complete(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
     let request = &call.request;
-    let reference = request.field("ref").map(|span| scan::members(request.raw(), span)).unwrap_or_default();
-    let find = |name| reference.iter().find(|field| field.is(request.raw(), name)).map(|field| field.value);
+    let reference =
+        request.field("ref").map(|span| scan::members(request.raw(), span)).unwrap_or_default();
+    let find = |name| {
+        reference.iter().find(|field| field.is(request.raw(), name)).map(|field| field.value)
+    };
     match find("uri") {
-        Some(uri) => owned(route, caller, call, scan::text(uri.of(request.raw())).map(|uri| uri.into_owned())).await,
+        Some(uri) => {
+            owned(
+                route,
+                caller,
+                call,
+                scan::text(uri.of(request.raw())).map(|uri| uri.into_owned()),
+            )
+            .await
+        }
         None => named(route, caller, call, find("name")).await,
     }
 }
 
-/// A call for every server that is there; whoever does not know it is not asked for more. The others are told when they
-/// come, so nobody waits for them.
+/// A call for every server that is there; whoever does not know it is not asked for more. The
+/// others are told when they come, so nobody waits for them.
 async fn everywhere(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
     let is_there = |server: &&Arc<Server>| match caller {
-        Caller::Legacy(session, _) => session.connections().iter().any(|connection| connection.server == server.name),
+        Caller::Legacy(session, _) => {
+            session.connections().iter().any(|connection| connection.server == server.name)
+        }
         Caller::Modern(_) => true,
     };
     let there: Vec<&Arc<Server>> = route.set.servers.iter().filter(is_there).collect();
-    let answers =
-        futures_util::future::join_all(there.iter().map(|server| exchange(route, caller, server, call))).await;
-    let is_known =
-        answers.iter().any(|answer| answer.as_ref().is_ok_and(|answer| answer.kind() == MessageKind::Result));
+    let answers = futures_util::future::join_all(
+        there.iter().map(|server| exchange(route, caller, server, call)),
+    )
+    .await;
+    let is_known = answers
+        .iter()
+        .any(|answer| answer.as_ref().is_ok_and(|answer| answer.kind() == MessageKind::Result));
     if let Caller::Legacy(session, _) = caller {
         session.set_log_level(&call.request);
     }

@@ -1,4 +1,5 @@
-//! Lists as they were last: what is kept of one, whether another is the same, and what a client is shown of it.
+//! Lists as they were last: what is kept of one, whether another is the same, and what a client is
+//! shown of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,16 +71,19 @@ pub fn is_same(method: &str, before: &[u8], answer: &Message) -> bool {
     JsonObject::of(before).get(entries) == answer.field_json(entries)
 }
 
-/// What clients of this kind and era were shown last; else what clients of any other kind were, in this era's words.
+/// What clients of this kind and era were shown last; else what clients of any other kind were, in
+/// this era's words.
 pub fn known(memory: &CatalogCache, key: &str, era: Era, name: &str) -> Option<Bytes> {
     let of_any = || memory.list_of_any(key, name).map(|list| fitted(era, &list).into());
     memory.list(key, name).or_else(of_any)
 }
 
-/// A list in the words of an era: only the modern one says how long an answer is good, and for whom.
+/// A list in the words of an era: only the modern one says how long an answer is good, and for
+/// whom.
 pub fn fitted(era: Era, list: &[u8]) -> Vec<u8> {
     let mut result = JsonObject::of(list);
-    let is_marked = ["resultType", "ttlMs", "cacheScope"].iter().any(|name| result.get(name).is_some());
+    let is_marked =
+        ["resultType", "ttlMs", "cacheScope"].iter().any(|name| result.get(name).is_some());
     match era {
         // Byte for byte what the server said, wherever that can be.
         Era::Legacy if !is_marked => return list.to_vec(),
@@ -92,14 +96,21 @@ pub fn fitted(era: Era, list: &[u8]) -> Vec<u8> {
     result.json()
 }
 
-/// A server is back: if its lists of other things than tools are not what they were, the client is told, once. Its tools are
-/// compared at its startup.
-async fn compare(memory: &CatalogCache, session: &Arc<Session>, key: &str, connection: &Arc<Connection>) {
+/// A server is back: if its lists of other things than tools are not what they were, the client is
+/// told, once. Its tools are compared at its startup.
+async fn compare(
+    memory: &CatalogCache,
+    session: &Arc<Session>,
+    key: &str,
+    connection: &Arc<Connection>,
+) {
     let mut told = Vec::new();
     for (method, entries, notification) in LISTS.into_iter().skip(1) {
         let Some(before) = memory.list(key, method) else { continue };
-        let answer = list(session, connection, method).await.filter(|answer| holds_list(answer, entries));
-        let Some(answer) = answer.filter(|answer| !is_same(method, &before, answer) && !is_empty(method, answer))
+        let answer =
+            list(session, connection, method).await.filter(|answer| holds_list(answer, entries));
+        let Some(answer) =
+            answer.filter(|answer| !is_same(method, &before, answer) && !is_empty(method, answer))
         else {
             continue;
         };
@@ -115,7 +126,11 @@ async fn compare(memory: &CatalogCache, session: &Arc<Session>, key: &str, conne
 }
 
 /// A list as the client would read it.
-async fn list(session: &Arc<Session>, connection: &Arc<Connection>, method: &str) -> Option<Message> {
+async fn list(
+    session: &Arc<Session>,
+    connection: &Arc<Connection>,
+    method: &str,
+) -> Option<Message> {
     let server = session.set.servers.iter().find(|server| server.name == connection.server)?;
     let answer = match connection.era() {
         Era::Legacy => connection.ask(method, b"{}").await.ok(),
@@ -141,7 +156,8 @@ impl SessionHooks for CatalogHooks {
     }
 
     fn compare(&self, session: &Arc<Session>, key: String, connection: &Arc<Connection>) {
-        let (memory, session, connection) = (Arc::clone(&self.memory), Arc::clone(session), Arc::clone(connection));
+        let (memory, session, connection) =
+            (Arc::clone(&self.memory), Arc::clone(session), Arc::clone(connection));
         tokio::spawn(async move { compare(&memory, &session, &key, &connection).await });
     }
 }

@@ -1,4 +1,5 @@
-//! What has changed between two lists of one server, for the operator: a renamed tool is a broken prompt somewhere.
+//! What has changed between two lists of one server, for the operator: a renamed tool is a broken
+//! prompt somewhere.
 
 use std::collections::HashMap;
 
@@ -44,7 +45,11 @@ fn entries(list: &[u8], key: &str) -> Vec<ListEntry> {
     let spans = scan::elements(&list, Span { start: 0, end: list.len() });
     let entry = |span: Span| {
         let json = span.of(&list);
-        let name = JsonObject::of(json).get(id).and_then(scan::text).map(|name| beginning(&name)).unwrap_or_default();
+        let name = JsonObject::of(json)
+            .get(id)
+            .and_then(scan::text)
+            .map(|name| beginning(&name))
+            .unwrap_or_default();
         (name, json.to_vec())
     };
     spans.into_iter().map(entry).collect()
@@ -60,9 +65,16 @@ mod tests {
         let (a, b, c) = (r#"{"name":"a","x":1}"#, r#"{"name":"b"}"#, r#"{"name":"a","x":2}"#);
         let before = list(&format!("{a},{b}"));
         assert_eq!(between(&before, &list(&format!("{b},{a}")), "tools"), None);
-        assert_eq!(between(&before, &list(&format!("{c},{b}")), "tools").as_deref(), Some("changed a"));
-        assert_eq!(between(&before, &list(r#"{"name":"d"}"#), "tools").as_deref(), Some("added d; removed a, b"));
-        let many: Vec<String> = (0..12).map(|number| format!(r#"{{"name":"t{number}"}}"#)).collect();
+        assert_eq!(
+            between(&before, &list(&format!("{c},{b}")), "tools").as_deref(),
+            Some("changed a")
+        );
+        assert_eq!(
+            between(&before, &list(r#"{"name":"d"}"#), "tools").as_deref(),
+            Some("added d; removed a, b")
+        );
+        let many: Vec<String> =
+            (0..12).map(|number| format!(r#"{{"name":"t{number}"}}"#)).collect();
         let told = between(&list(""), &list(&many.join(",")), "tools").unwrap();
         assert!(told.starts_with("added t0, t1") && told.ends_with("t9 and 2 more"), "{told}");
     }

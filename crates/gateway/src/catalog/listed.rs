@@ -33,8 +33,12 @@ pub struct ToolDecision {
 
 impl ListedTool {
     /// The tools of a list, each with what is said of it and what the others tell about it.
-    pub fn read_all(raw: &[u8], entries: impl IntoIterator<Item = scan::Span>) -> Vec<(String, Self)> {
-        let mut all: Vec<(String, Self)> = entries.into_iter().filter_map(|entry| Self::read(raw, entry)).collect();
+    pub fn read_all(
+        raw: &[u8],
+        entries: impl IntoIterator<Item = scan::Span>,
+    ) -> Vec<(String, Self)> {
+        let mut all: Vec<(String, Self)> =
+            entries.into_iter().filter_map(|entry| Self::read(raw, entry)).collect();
         let siblings = Siblings::of(all.iter().map(|(name, _)| name.as_str()));
         all.iter_mut().for_each(|(_, listed)| listed.hints.siblings = siblings);
         all
@@ -43,21 +47,33 @@ impl ListedTool {
     /// The name of a listed tool, and what is said of it.
     fn read(raw: &[u8], entry: scan::Span) -> Option<(String, Self)> {
         let members = scan::members(raw, entry);
-        let find = |name: &str| members.iter().find(|field| field.is(raw, name)).map(|field| field.value.of(raw));
+        let find = |name: &str| {
+            members.iter().find(|field| field.is(raw, name)).map(|field| field.value.of(raw))
+        };
         let annotations = find("annotations").map(annotations).unwrap_or_default();
         let has_output_schema = find("outputSchema").is_some_and(|schema| schema != b"null");
         let hints = ToolHints { annotations, has_output_schema, ..ToolHints::default() };
         let name = find("name").and_then(scan::text)?.into_owned();
-        let schema: Value = serde_json::from_slice(find("inputSchema").unwrap_or_default()).unwrap_or_default();
-        let (items, key) = (schema::items(&schema).map(str::to_owned), schema::key(&schema).map(str::to_owned));
+        let schema: Value =
+            serde_json::from_slice(find("inputSchema").unwrap_or_default()).unwrap_or_default();
+        let (items, key) =
+            (schema::items(&schema).map(str::to_owned), schema::key(&schema).map(str::to_owned));
         Some((name, Self { hints, items, key }))
     }
 
     /// How the tool is treated.
-    pub fn decide(&self, rules: &PolicyRules, server: &str, of_server: &ServerRules, name: &str) -> ToolDecision {
+    pub fn decide(
+        &self,
+        rules: &PolicyRules,
+        server: &str,
+        of_server: &ServerRules,
+        name: &str,
+    ) -> ToolDecision {
         let (mut policy, own) = rules.tool(server, of_server, name, self.hints);
         self.name_items(&mut policy);
-        let key = self.open_key(rules, server, of_server, name).filter(|_| policy.effect == Effect::Write);
+        let key = self
+            .open_key(rules, server, of_server, name)
+            .filter(|_| policy.effect == Effect::Write);
         ToolDecision { policy, own, key: key.map(str::to_owned) }
     }
 
@@ -71,7 +87,13 @@ impl ListedTool {
     }
 
     /// The key. The schema is the server's word, like its annotations: it counts where those do.
-    fn open_key(&self, rules: &PolicyRules, server: &str, of_server: &ServerRules, name: &str) -> Option<&str> {
+    fn open_key(
+        &self,
+        rules: &PolicyRules,
+        server: &str,
+        of_server: &ServerRules,
+        name: &str,
+    ) -> Option<&str> {
         let is_stated = rules.known(server, of_server, name, self.hints).facts.effect.is_some();
         self.key.as_deref().filter(|_| !of_server.distrust_annotations && !is_stated)
     }
@@ -96,10 +118,16 @@ mod tests {
     fn a_hint_that_is_none_takes_no_other_along() {
         let read = |json: &str| annotations(json.as_bytes());
         let destructive = Annotations { destructive_hint: Some(true), ..Annotations::default() };
-        assert_eq!(read(r#"{"destructiveHint": true, "readOnlyHint": "no", "title": 7}"#), destructive);
+        assert_eq!(
+            read(r#"{"destructiveHint": true, "readOnlyHint": "no", "title": 7}"#),
+            destructive
+        );
         assert_eq!(read("[]"), Annotations::default());
-        let all =
-            Annotations { read_only_hint: Some(true), destructive_hint: Some(false), idempotent_hint: Some(true) };
+        let all = Annotations {
+            read_only_hint: Some(true),
+            destructive_hint: Some(false),
+            idempotent_hint: Some(true),
+        };
         let text = r#"{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true}"#;
         assert_eq!(read(text), all);
     }

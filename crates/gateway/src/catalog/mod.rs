@@ -1,5 +1,5 @@
-//! What servers list: `listed` reads it, `quarantine` leaves out what no client can read, `drift` says what changed, `names` gives
-//! things public names, `missing` says who is not there.
+//! What servers list: `listed` reads it, `quarantine` leaves out what no client can read, `drift`
+//! says what changed, `names` gives things public names, `missing` says who is not there.
 
 pub mod cached_lists;
 pub mod drift;

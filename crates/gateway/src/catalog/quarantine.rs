@@ -1,7 +1,9 @@
-//! Tools that would cost a client the whole list: left out and named; the others stay as they are, byte for byte.
+//! Tools that would cost a client the whole list: left out and named; the others stay as they are,
+//! byte for byte.
 //!
-//! Clients read a list with a schema of their own, and one entry that does not fit makes them refuse all of it. What is
-//! checked here is what they check: the shape that the protocol gives a tool.
+//! Clients read a list with a schema of their own, and one entry that does not fit makes them
+//! refuse all of it. What is checked here is what they check: the shape that the protocol gives a
+//! tool.
 
 use std::collections::HashSet;
 
@@ -23,7 +25,9 @@ const SHOWN: usize = 100;
 
 /// A list of tools without those that no client of this era can read; anything else as it is.
 pub fn cleaned(server: &Server, era: Era, method: &str, answer: Message) -> Message {
-    let Some(list) = answer.field("tools").filter(|_| method == "tools/list" && answer.kind() == MessageKind::Result)
+    let Some(list) = answer
+        .field("tools")
+        .filter(|_| method == "tools/list" && answer.kind() == MessageKind::Result)
     else {
         return answer;
     };
@@ -39,9 +43,13 @@ pub fn cleaned(server: &Server, era: Era, method: &str, answer: Message) -> Mess
         server.startup.note_quarantined("");
         return answer;
     }
-    let listed: Vec<Value> =
-        broken.iter().take(NAMED).map(|(name, reason)| json!({"tool": name, "reason": reason})).collect();
-    let names: Vec<String> = broken.iter().take(NAMED).map(|(name, reason)| format!("{name:?} ({reason})")).collect();
+    let listed: Vec<Value> = broken
+        .iter()
+        .take(NAMED)
+        .map(|(name, reason)| json!({"tool": name, "reason": reason}))
+        .collect();
+    let names: Vec<String> =
+        broken.iter().take(NAMED).map(|(name, reason)| format!("{name:?} ({reason})")).collect();
     let are = if broken.len() == 1 { "is" } else { "are" };
     let count = counted(broken.len(), "tool");
     let text = format!("{}: {count} {are} left out of its list: {}", server.name, names.join(", "));
@@ -78,13 +86,16 @@ fn fault(entry: &[u8], era: Era, seen: &mut HashSet<String>) -> Option<(String, 
     Some((beginning(name).chars().take(SHOWN).collect(), reason))
 }
 
-/// What is wrong with a schema for clients: it must be one of an object, and its properties objects too.
+/// What is wrong with a schema for clients: it must be one of an object, and its properties objects
+/// too.
 fn schema_fault(schema: Option<&Value>, of: &str) -> Option<String> {
     let Some(schema) = schema.and_then(Value::as_object) else {
         return Some(format!("its {of} is missing or not an object"));
     };
-    let is_names = |list: &Value| list.as_array().is_some_and(|list| list.iter().all(Value::is_string));
-    let is_schemas = |table: &Value| table.as_object().is_some_and(|table| table.values().all(Value::is_object));
+    let is_names =
+        |list: &Value| list.as_array().is_some_and(|list| list.iter().all(Value::is_string));
+    let is_schemas =
+        |table: &Value| table.as_object().is_some_and(|table| table.values().all(Value::is_object));
     if schema.get("type") != Some(&json!("object")) {
         Some(format!("the type of its {of} is not \"object\""))
     } else if !schema.get("properties").is_none_or(is_schemas) {
@@ -105,8 +116,14 @@ mod tests {
         let mut seen = HashSet::new();
         for (fine, tool) in [
             (true, r#"{"name":"a","inputSchema":{"type":"object"}}"#),
-            (true, r#"{"name":"b","inputSchema":{"type":"object","properties":{"x":{}},"required":["x"]}}"#),
-            (true, r#"{"name":"c","inputSchema":{"type":"object","$defs":{},"x":1},"outputSchema":{"type":"object"}}"#),
+            (
+                true,
+                r#"{"name":"b","inputSchema":{"type":"object","properties":{"x":{}},"required":["x"]}}"#,
+            ),
+            (
+                true,
+                r#"{"name":"c","inputSchema":{"type":"object","$defs":{},"x":1},"outputSchema":{"type":"object"}}"#,
+            ),
             (false, r#"{"name":"a","inputSchema":{"type":"object"}}"#),
             (false, r#"{"inputSchema":{"type":"object"}}"#),
             (false, r#"{"name":7,"inputSchema":{"type":"object"}}"#),
@@ -117,14 +134,18 @@ mod tests {
             (false, r#"{"name":"h","inputSchema":{"type":"object","properties":[]}}"#),
             (false, r#"{"name":"i","inputSchema":{"type":"object","properties":{"x":"string"}}}"#),
             (false, r#"{"name":"j","inputSchema":{"type":"object","required":true}}"#),
-            (false, r#"{"name":"k","inputSchema":{"type":"object"},"outputSchema":{"type":"array"}}"#),
+            (
+                false,
+                r#"{"name":"k","inputSchema":{"type":"object"},"outputSchema":{"type":"array"}}"#,
+            ),
             (false, r#"{"name":"n","inputSchema":{"type":"object","properties":{"x":true}}}"#),
             (false, r#"{"name":"l","inputSchema":{"type":"object"},"description":1}"#),
             (false, r#""m""#),
         ] {
             assert_eq!(fault(tool.as_bytes(), Era::Legacy, &mut seen).is_none(), fine, "{tool}");
         }
-        let output = br#"{"name":"o","inputSchema":{"type":"object"},"outputSchema":{"type":"array"}}"#;
+        let output =
+            br#"{"name":"o","inputSchema":{"type":"object"},"outputSchema":{"type":"array"}}"#;
         assert_eq!(fault(output, Era::Modern, &mut seen), None);
     }
 }

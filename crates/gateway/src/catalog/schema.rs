@@ -1,14 +1,19 @@
-//! What the schema of a tool's arguments says: which of them holds the items of a batch, and which the key of a write.
+//! What the schema of a tool's arguments says: which of them holds the items of a batch, and which
+//! the key of a write.
 
 use serde_json::Value;
 
-/// The argument that holds the items of a batch, if the schema leaves no doubt: the only list, or the only one that is
-/// required. A list that may not have a single item cannot be taken apart.
+/// The argument that holds the items of a batch, if the schema leaves no doubt: the only list, or
+/// the only one that is required. A list that may not have a single item cannot be taken apart.
 pub fn items(schema: &Value) -> Option<&str> {
-    let lists: Vec<(&String, &Value)> =
-        schema["properties"].as_object()?.iter().filter(|(_, property)| is_list(property)).collect();
+    let lists: Vec<(&String, &Value)> = schema["properties"]
+        .as_object()?
+        .iter()
+        .filter(|(_, property)| is_list(property))
+        .collect();
     let required = schema["required"].as_array();
-    let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|required| required == name));
+    let is_required =
+        |name: &str| required.is_some_and(|names| names.iter().any(|required| required == name));
     let (name, list) = match lists.as_slice() {
         [only] => only,
         several => {
@@ -26,7 +31,8 @@ fn is_list(property: &Value) -> bool {
         Value::Array(kinds) => kinds.iter().any(|kind| kind == "array"),
         _ => false,
     };
-    let may_be = |any: &str| property[any].as_array().is_some_and(|types| types.iter().any(is_array));
+    let may_be =
+        |any: &str| property[any].as_array().is_some_and(|types| types.iter().any(is_array));
     is_array(property) || may_be("anyOf") || may_be("oneOf")
 }
 
@@ -60,16 +66,26 @@ mod tests {
             (json!({"repo": {"type": "string"}}), json!(["repo"]), None),
             (json!(null), json!(7), None),
         ] {
-            assert_eq!(items(&json!({"properties": properties, "required": required})), expected, "{properties}");
+            assert_eq!(
+                items(&json!({"properties": properties, "required": required})),
+                expected,
+                "{properties}"
+            );
         }
     }
 
     #[test]
     fn a_key_is_known_by_its_name() {
-        for (name, is_key) in
-            [("idempotency_key", true), ("idempotencyKey", true), ("Idempotency-Key", true), ("key", false)]
-        {
-            assert_eq!(key(&json!({"properties": {name: {"type": "string"}}})), is_key.then_some(name));
+        for (name, is_key) in [
+            ("idempotency_key", true),
+            ("idempotencyKey", true),
+            ("Idempotency-Key", true),
+            ("key", false),
+        ] {
+            assert_eq!(
+                key(&json!({"properties": {name: {"type": "string"}}})),
+                is_key.then_some(name)
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Who has a port or a file, as far as this user can see. Only `/proc` is read; where there is none, nobody is seen.
+//! Who has a port or a file, as far as this user can see. Only `/proc` is read; where there is
+//! none, nobody is seen.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -42,9 +43,13 @@ fn program(pid: u32) -> String {
 
 /// Who listens on an address.
 pub(super) fn of_port(address: SocketAddr) -> Option<PortHolder> {
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
-    let sockets: Vec<String> =
-        tables.iter().flat_map(|table| table.lines()).filter_map(|line| listening(line, address)).collect();
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"]
+        .map(|path| fs::read_to_string(path).unwrap_or_default());
+    let sockets: Vec<String> = tables
+        .iter()
+        .flat_map(|table| table.lines())
+        .filter_map(|line| listening(line, address))
+        .collect();
     holding(|link| sockets.iter().any(|socket| link == Path::new(socket)))
 }
 
@@ -54,8 +59,10 @@ fn listening(line: &str, address: SocketAddr) -> Option<String> {
     let (local, state, inode) = (words.get(1)?, words.get(3)?, words.get(9)?);
     let (ip, port) = local.split_once(':')?;
     let is_everywhere = |ip: &str| ip.bytes().all(|digit| digit == b'0');
-    let is_there = is_everywhere(ip) || address.ip().is_unspecified() || ip.ends_with(&in_table(address.ip()));
-    let is_meant = *state == "0A" && u16::from_str_radix(port, 16) == Ok(address.port()) && is_there;
+    let is_there =
+        is_everywhere(ip) || address.ip().is_unspecified() || ip.ends_with(&in_table(address.ip()));
+    let is_meant =
+        *state == "0A" && u16::from_str_radix(port, 16) == Ok(address.port()) && is_there;
     is_meant.then(|| format!("socket:[{inode}]"))
 }
 
@@ -65,7 +72,8 @@ fn in_table(ip: IpAddr) -> String {
         IpAddr::V4(ip) => ip.octets().to_vec(),
         IpAddr::V6(ip) => ip.octets().to_vec(),
     };
-    let word = |four: &[u8]| four.try_into().map(u32::from_ne_bytes).map(|word| format!("{word:08X}"));
+    let word =
+        |four: &[u8]| four.try_into().map(u32::from_ne_bytes).map(|word| format!("{word:08X}"));
     bytes.chunks(4).filter_map(|four| word(four).ok()).collect()
 }
 
@@ -84,7 +92,8 @@ fn holding(is_meant: impl Fn(&Path) -> bool) -> Option<PortHolder> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten().take(LOOKED_AT);
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let has_it = |pid: &u32| {
-        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().take(LOOKED_AT);
+        let files =
+            fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().take(LOOKED_AT);
         files.filter_map(|file| fs::read_link(file.path()).ok()).any(|link| is_meant(&link))
     };
     let pid = pids.filter(|pid| *pid != std::process::id()).find(has_it)?;
@@ -97,7 +106,9 @@ mod tests {
 
     #[test]
     fn an_address_is_found_in_the_table_of_the_system() {
-        let line = |local: &str, state: &str| format!("   0: {local} 00000000:0000 {state} 0:0 0:0 0 0 0 561 1 x");
+        let line = |local: &str, state: &str| {
+            format!("   0: {local} 00000000:0000 {state} 0:0 0:0 0 0 0 561 1 x")
+        };
         let v6 = "00000000000000000000000001000000";
         for (local, state, address, is_there) in [
             ("0100007F:1CA4", "0A", "127.0.0.1:7332", true),

@@ -1,8 +1,9 @@
-//! A look at everything that is configured, before anybody depends on it: who can be reached, what is missing, what will surprise.
+//! A look at everything that is configured, before anybody depends on it: who can be reached, what
+//! is missing, what will surprise.
 //!
-//! Nothing is called and nothing is left: servers are greeted and asked for their tools, all at once and within a limit.
-//! `trouble` says what is wrong and what to do, `needs` what the gateway itself lacks, `warn` what is not wrong and yet worth
-//! knowing, `show` writes it down.
+//! Nothing is called and nothing is left: servers are greeted and asked for their tools, all at
+//! once and within a limit. `trouble` says what is wrong and what to do, `needs` what the gateway
+//! itself lacks, `warn` what is not wrong and yet worth knowing, `show` writes it down.
 
 mod holder;
 pub mod needs;
@@ -67,11 +68,18 @@ struct HealthyServer {
 /// One server, as it was looked at.
 type ServerCheck = (Result<ProbeResult, ProbeFailed>, Duration);
 
-/// Looks at all servers of a gateway that serves nobody, at most so long at each; `progress` hears who is still waited for.
-pub async fn look(gateway: &Gateway, most: Duration, progress: impl Fn(&[&str])) -> Vec<ServerCheck> {
-    let mut waiting: Vec<&str> = gateway.servers.iter().map(|server| server.name.as_str()).collect();
+/// Looks at all servers of a gateway that serves nobody, at most so long at each; `progress` hears
+/// who is still waited for.
+pub async fn look(
+    gateway: &Gateway,
+    most: Duration,
+    progress: impl Fn(&[&str]),
+) -> Vec<ServerCheck> {
+    let mut waiting: Vec<&str> =
+        gateway.servers.iter().map(|server| server.name.as_str()).collect();
     progress(&waiting);
-    let looks = gateway.servers.iter().enumerate().map(async |(at, server)| (at, one(server, most).await));
+    let looks =
+        gateway.servers.iter().enumerate().map(async |(at, server)| (at, one(server, most).await));
     let mut looks = futures_util::stream::iter(looks).buffer_unordered(limits::LOOKS);
     let mut looked = Vec::new();
     while let Some((at, outcome)) = looks.next().await {
@@ -98,16 +106,29 @@ pub async fn keep(gateway: &Gateway, looked: &[ServerCheck]) {
         if let Ok(found) = found.as_ref()
             && remembered(found).is_none()
         {
-            startup::keep_found(&route.memory, &route.policies, server, &required::handshake(), found);
+            startup::keep_found(
+                &route.memory,
+                &route.policies,
+                server,
+                &required::handshake(),
+                found,
+            );
         }
     }
     route.memory.flush().await;
 }
 
 /// What follows from it, once everything has ended: how a process ended is known only then.
-pub fn report(config: &Config, gateway: &Gateway, needs: Vec<Requirement>, looked: Vec<ServerCheck>) -> CheckReport {
+pub fn report(
+    config: &Config,
+    gateway: &Gateway,
+    needs: Vec<Requirement>,
+    looked: Vec<ServerCheck>,
+) -> CheckReport {
     let mut servers = Vec::new();
-    for ((server, configured), (found, took)) in gateway.servers.iter().zip(&config.servers).zip(looked) {
+    for ((server, configured), (found, took)) in
+        gateway.servers.iter().zip(&config.servers).zip(looked)
+    {
         let seen = server.status.seen();
         let found = match found {
             Ok(found) => match remembered(&found) {
@@ -140,8 +161,15 @@ fn remembered(found: &ProbeResult) -> Option<(String, String)> {
 
 /// What a server listed, without what no client can read.
 fn fine(server: &Arc<Server>, found: &ProbeResult) -> HealthyServer {
-    let (era, version) = found.info.as_ref().map_or((Era::Legacy, ""), |info| (info.era, &info.version));
-    let mut fine = HealthyServer { era, version: version.to_owned(), tools: Vec::new(), broken: Vec::new(), bytes: 0 };
+    let (era, version) =
+        found.info.as_ref().map_or((Era::Legacy, ""), |info| (info.era, &info.version));
+    let mut fine = HealthyServer {
+        era,
+        version: version.to_owned(),
+        tools: Vec::new(),
+        broken: Vec::new(),
+        bytes: 0,
+    };
     for page in &found.pages {
         let page = quarantine::cleaned(server, era, "tools/list", page.clone());
         let told: serde_json::Value = page
@@ -183,8 +211,11 @@ impl CheckReport {
     /// Whether nothing is wrong but credentials.
     pub fn is_only_closed(&self) -> bool {
         let troubles = || self.servers.iter().filter_map(|server| server.found.as_ref().err());
-        let is_closed = |trouble: &ServerTrouble| matches!(trouble.cause, Cause::AuthExpired | Cause::Denied);
+        let is_closed =
+            |trouble: &ServerTrouble| matches!(trouble.cause, Cause::AuthExpired | Cause::Denied);
         let unmet = || self.needs.iter().filter_map(|need| need.found.as_ref().err());
-        !self.is_well() && troubles().all(is_closed) && unmet().all(|unmet| unmet.problem == needs::NO_TOKEN)
+        !self.is_well()
+            && troubles().all(is_closed)
+            && unmet().all(|unmet| unmet.problem == needs::NO_TOKEN)
     }
 }

@@ -1,6 +1,7 @@
 //! What the gateway itself needs of this machine: addresses to listen on, a store to write to.
 //!
-//! Nothing is made, changed, locked or listened on. What a gateway that runs already has is no trouble: it is told.
+//! Nothing is made, changed, locked or listened on. What a gateway that runs already has is no
+//! trouble: it is told.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -49,7 +50,11 @@ impl Requirement {
     }
 }
 
-fn unmet(problem: &'static str, text: impl Into<String>, next: impl Into<String>) -> UnmetRequirement {
+fn unmet(
+    problem: &'static str,
+    text: impl Into<String>,
+    next: impl Into<String>,
+) -> UnmetRequirement {
     UnmetRequirement { problem, text: text.into(), next: next.into() }
 }
 
@@ -66,8 +71,12 @@ pub async fn look(config: &Config) -> Vec<Requirement> {
     if let Some(admin) = &config.admin {
         let is_same = admin.listen.port() != 0 && admin.listen == config.listen;
         let found = match is_same {
-            true => Err(unmet("taken", "clients connect there", "Give [admin] a listen of its own.")),
-            false => address(admin.listen).and_then(|found| token(&admin.lacking).map_or(Ok(found), Err)),
+            true => {
+                Err(unmet("taken", "clients connect there", "Give [admin] a listen of its own."))
+            }
+            false => {
+                address(admin.listen).and_then(|found| token(&admin.lacking).map_or(Ok(found), Err))
+            }
         };
         needs.push(Requirement { what: "admin", at: admin.listen.to_string(), found });
     }
@@ -86,9 +95,14 @@ fn token(lacking: &[Problem]) -> Option<UnmetRequirement> {
 }
 
 /// Who did not say where to listen may never want to: a client may speak stdio to the gateway.
-fn softened(found: Result<Option<String>, UnmetRequirement>) -> Result<Option<String>, UnmetRequirement> {
+fn softened(
+    found: Result<Option<String>, UnmetRequirement>,
+) -> Result<Option<String>, UnmetRequirement> {
     found.or_else(|unmet| {
-        Ok(Some(format!("`seawall serve` could not listen there, unless on stdio: {}. {}", unmet.text, unmet.next)))
+        Ok(Some(format!(
+            "`seawall serve` could not listen there, unless on stdio: {}. {}",
+            unmet.text, unmet.next
+        )))
     })
 }
 
@@ -97,7 +111,9 @@ fn address(address: SocketAddr) -> Result<Option<String>, UnmetRequirement> {
     match bind(address) {
         Ok(()) => Ok(None),
         Err(error) if error.kind() == ErrorKind::AddrInUse => match holder::of_port(address) {
-            Some(holder) if holder.is_ours() => Ok(Some(format!("a gateway that runs has it: {}", holder.words()))),
+            Some(holder) if holder.is_ours() => {
+                Ok(Some(format!("a gateway that runs has it: {}", holder.words())))
+            }
             Some(holder) => Err(taken(&holder.words())),
             None => Err(taken("another program")),
         },
@@ -107,7 +123,8 @@ fn address(address: SocketAddr) -> Result<Option<String>, UnmetRequirement> {
 
 fn bind(address: SocketAddr) -> io::Result<()> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // As a listener does: what a gateway that is gone leaves behind in the system's tables is in nobody's way.
+    // As a listener does: what a gateway that is gone leaves behind in the system's tables is in
+    // nobody's way.
     socket.set_reuseaddr(true)?;
     socket.bind(address)
 }
@@ -118,7 +135,9 @@ fn taken(by: &str) -> UnmetRequirement {
 
 fn unbound(error: &io::Error) -> UnmetRequirement {
     let (problem, next) = match error.kind() {
-        ErrorKind::PermissionDenied => ("no_permission", "Choose a port from 1024 on, which every user may have."),
+        ErrorKind::PermissionDenied => {
+            ("no_permission", "Choose a port from 1024 on, which every user may have.")
+        }
         ErrorKind::AddrNotAvailable => {
             ("no_such_address", "No interface of this machine has this address: is it right?")
         }
@@ -145,7 +164,9 @@ fn store(folder: &Path) -> Result<Option<String>, UnmetRequirement> {
     })?;
     match file.as_deref().and_then(holder::of_lock) {
         None => Ok(None),
-        Some(Some(holder)) if holder.is_ours() => Ok(Some(format!("a gateway that runs has it: {}", holder.words()))),
+        Some(Some(holder)) if holder.is_ours() => {
+            Ok(Some(format!("a gateway that runs has it: {}", holder.words())))
+        }
         Some(holder) => {
             let by = holder.map_or_else(|| "another program".to_owned(), |holder| holder.words());
             Err(unmet("taken", format!("{by} has it"), "End it, or give [store] another path."))

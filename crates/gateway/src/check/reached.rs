@@ -1,4 +1,5 @@
-//! How a server is reached, as a person would type it: the whole command or address, without its secrets.
+//! How a server is reached, as a person would type it: the whole command or address, without its
+//! secrets.
 
 use serde_json::{Value, json};
 
@@ -12,7 +13,8 @@ const KEY: usize = 20;
 pub(super) fn way(server: &Server, transport: &Transport) -> String {
     match transport {
         Transport::Stdio { command, args, env, cwd, .. } => {
-            let cwd = cwd.as_ref().map(|cwd| format!("cd {} && ", shell(&cwd.display().to_string())));
+            let cwd =
+                cwd.as_ref().map(|cwd| format!("cd {} && ", shell(&cwd.display().to_string())));
             let env: String = env.iter().map(|(name, _)| format!("{name}=*** ")).collect();
             // What stands behind `--token` is hidden, as in the arguments of a call.
             let words: Vec<&String> = [command].into_iter().chain(args).collect();
@@ -34,15 +36,28 @@ pub(super) fn way(server: &Server, transport: &Transport) -> String {
 
 /// Keys that say what they are, alone or behind a `=`.
 fn is_token(word: &str) -> bool {
-    const BEGIN: [&str; 12] =
-        ["ghp_", "gho_", "ghu_", "ghs_", "github_pat_", "glpat-", "sk-", "xox", "AKIA", "eyJ", "npm_", "hf_"];
+    const BEGIN: [&str; 12] = [
+        "ghp_",
+        "gho_",
+        "ghu_",
+        "ghs_",
+        "github_pat_",
+        "glpat-",
+        "sk-",
+        "xox",
+        "AKIA",
+        "eyJ",
+        "npm_",
+        "hf_",
+    ];
     let value = word.rsplit('=').next().unwrap_or(word);
     value.len() >= KEY && BEGIN.iter().any(|begin| value.starts_with(begin))
 }
 
 /// A word as a shell takes it.
 pub(crate) fn shell(word: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "@%+=:,./_-*[]".contains(letter);
+    let is_plain =
+        |letter: char| letter.is_ascii_alphanumeric() || "@%+=:,./_-*[]".contains(letter);
     let is_plain = !word.is_empty() && word.chars().all(is_plain);
     if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }

@@ -1,12 +1,17 @@
-//! Whether one side speaks TLS and the other does not: no log says so, and only the url has to be mended.
+//! Whether one side speaks TLS and the other does not: no log says so, and only the url has to be
+//! mended.
 
 use crate::config::Transport;
 
 /// What plain HTTP is answered with where TLS is wanted, by the usual servers.
-const WANTS_TLS: [&str; 3] =
-    ["HTTP request to an HTTPS server", "plain HTTP request was sent to HTTPS port", "speaking plain HTTP to an SSL"];
+const WANTS_TLS: [&str; 3] = [
+    "HTTP request to an HTTPS server",
+    "plain HTTP request was sent to HTTPS port",
+    "speaking plain HTTP to an SSL",
+];
 
-/// What happened and what to do, if the url of a server says the wrong thing about TLS; `why` is how it failed.
+/// What happened and what to do, if the url of a server says the wrong thing about TLS; `why` is
+/// how it failed.
 pub(super) fn mistaken(transport: &Transport, why: &str) -> Option<(String, String)> {
     let (stated, other) = schemes(transport)?;
     let is_tls = is_tls(stated);
@@ -20,9 +25,10 @@ pub(super) fn mistaken(transport: &Transport, why: &str) -> Option<(String, Stri
             format!("it hung up when it was spoken to in TLS: {why}"),
             format!("If it does not speak TLS, write {other}:// in its url. Is the port right?"),
         ),
-        false if WANTS_TLS.into_iter().any(says) => {
-            (format!("it wants TLS, and its url begins with {stated}://"), format!("Write {other}:// in its url."))
-        }
+        false if WANTS_TLS.into_iter().any(says) => (
+            format!("it wants TLS, and its url begins with {stated}://"),
+            format!("Write {other}:// in its url."),
+        ),
         false if says("invalid HTTP version") => (
             "what it answers is no HTTP, and may be TLS".to_owned(),
             format!("If it speaks TLS, write {other}:// in its url. Is the port right?"),

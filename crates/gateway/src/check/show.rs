@@ -20,18 +20,24 @@ impl CheckReport {
         for server in &self.servers {
             lines.extend(server.lines());
         }
-        for (need, unmet) in self.needs.iter().filter_map(|need| Some((need, need.found.as_ref().err()?))) {
+        for (need, unmet) in
+            self.needs.iter().filter_map(|need| Some((need, need.found.as_ref().err()?)))
+        {
             lines.push(format!("✗ {}: {}", need.what, need.at));
-            lines.extend([format!("    {} ({})", unmet.text, unmet.problem), format!("    {}", unmet.next)]);
+            lines.extend([
+                format!("    {} ({})", unmet.text, unmet.problem),
+                format!("    {}", unmet.next),
+            ]);
         }
         for warning in &self.warnings {
             lines.push(format!("! {warning}"));
         }
         lines.extend(self.notes.iter().map(|note| format!("· {note}")));
         let (well, fine) = (self.fine().count(), self.fine());
-        let (tools, bytes) = fine.fold((0, 0), |(tools, bytes), fine| (tools + fine.tools.len(), bytes + fine.bytes));
-        let warnings: usize =
-            self.warnings.len() + self.servers.iter().map(|server| server.warnings.len()).sum::<usize>();
+        let (tools, bytes) = fine
+            .fold((0, 0), |(tools, bytes), fine| (tools + fine.tools.len(), bytes + fine.bytes));
+        let warnings: usize = self.warnings.len()
+            + self.servers.iter().map(|server| server.warnings.len()).sum::<usize>();
         lines.push(format!(
             "{}: {well} of {} well, {}, about {}, {}",
             self.file,
@@ -48,7 +54,8 @@ impl CheckReport {
     pub fn json(&self) -> Value {
         let servers: Map<String, Value> =
             self.servers.iter().map(|server| (server.name.clone(), server.json())).collect();
-        let needs: Map<String, Value> = self.needs.iter().map(|need| (need.what.to_owned(), need.json())).collect();
+        let needs: Map<String, Value> =
+            self.needs.iter().map(|need| (need.what.to_owned(), need.json())).collect();
         json!({
             "ok": self.is_well(), "file": self.file, "servers": servers, "gateway": needs, "warnings": self.warnings,
             "notes": self.notes, "problems": [],
@@ -78,12 +85,16 @@ impl CheckedServer {
         let (mark, mut lines) = match &self.found {
             Ok(fine) => {
                 let (era, version) = (era(fine.era), &fine.version);
-                let (tools, tokens) = (counted(fine.tools.len(), "tool"), counted(fine.bytes / TOKEN, "token"));
+                let (tools, tokens) =
+                    (counted(fine.tools.len(), "tool"), counted(fine.bytes / TOKEN, "token"));
                 let text = format!("{tools}, about {tokens}, {version} ({era}), {took}");
                 ("✓", vec![text])
             }
             Err(trouble) => {
-                let mut lines = vec![format!("{} ({}, {took})", trouble.text, trouble.problem), trouble.next.clone()];
+                let mut lines = vec![
+                    format!("{} ({}, {took})", trouble.text, trouble.problem),
+                    trouble.next.clone(),
+                ];
                 if let (Some(exit), "timeout" | "malformed") = (&trouble.exit, trouble.problem) {
                     lines.push(format!("Its process ended: {exit}."));
                 }
@@ -142,9 +153,14 @@ mod tests {
     #[test]
     fn a_server_cannot_speak_to_the_terminal_or_forge_a_line() {
         let warnings = vec!["names: frob\u{1b}]0;x\u{7}, a\n✓ b".to_owned()];
-        let text =
-            CheckReport { file: "f".to_owned(), servers: Vec::new(), needs: Vec::new(), warnings, notes: Vec::new() }
-                .text();
+        let text = CheckReport {
+            file: "f".to_owned(),
+            servers: Vec::new(),
+            needs: Vec::new(),
+            warnings,
+            notes: Vec::new(),
+        }
+        .text();
         assert_eq!(text.lines().next(), Some("! names: frob\u{fffd}]0;x\u{fffd}, a\u{fffd}✓ b"));
     }
 }

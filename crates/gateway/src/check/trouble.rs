@@ -28,18 +28,26 @@ pub(super) struct ServerTrouble {
 }
 
 /// What a failed look means.
-pub(super) fn of(server: &Server, transport: &Transport, missed: &ProbeFailed, seen: &Observations) -> ServerTrouble {
+pub(super) fn of(
+    server: &Server,
+    transport: &Transport,
+    missed: &ProbeFailed,
+    seen: &Observations,
+) -> ServerTrouble {
     if let Transport::Incomplete { lacking } = transport {
         return trouble(server, incomplete(lacking), Cause::AuthExpired, seen);
     }
     let cause = cause(transport, missed);
-    // What others said is told without secrets; our own words around it hold none, and have to stay readable.
+    // What others said is told without secrets; our own words around it hold none, and have to stay
+    // readable.
     let missed = &match missed {
         ProbeFailed::Failed(failure) => ProbeFailed::Failed(discreet(server, failure)),
         ProbeFailed::Refused(code, text) => ProbeFailed::Refused(*code, server.hidden(text)),
     };
     let words = match missed {
-        _ if matches!(cause, Cause::AuthExpired | Cause::Denied) => closed(transport, cause, &signals(missed).message),
+        _ if matches!(cause, Cause::AuthExpired | Cause::Denied) => {
+            closed(transport, cause, &signals(missed).message)
+        }
         ProbeFailed::Failed(failure) => failed(transport, failure, seen),
         ProbeFailed::Refused(code, text) => {
             let text = format!("it refused to list its tools: {text} ({code})");
@@ -49,11 +57,14 @@ pub(super) fn of(server: &Server, transport: &Transport, missed: &ProbeFailed, s
     trouble(server, words, cause, seen)
 }
 
-/// What it means to the library. Credentials do not start a program, whatever the system says of permission.
+/// What it means to the library. Credentials do not start a program, whatever the system says of
+/// permission.
 fn cause(transport: &Transport, missed: &ProbeFailed) -> Cause {
     let is_child = matches!(transport, Transport::Stdio { .. });
     match missed {
-        ProbeFailed::Failed(UpstreamFailure::Unreachable(_) | UpstreamFailure::Impossible(_)) if is_child => {
+        ProbeFailed::Failed(UpstreamFailure::Unreachable(_) | UpstreamFailure::Impossible(_))
+            if is_child =>
+        {
             Cause::Network
         }
         _ => Classifier::new().classify_load(&signals(missed)).cause,
@@ -61,13 +72,23 @@ fn cause(transport: &Transport, missed: &ProbeFailed) -> Cause {
 }
 
 /// It answers, and is itself a gateway that only remembers one of its servers.
-pub(super) fn behind(server: &Server, name: &str, reason: &str, seen: &Observations) -> ServerTrouble {
+pub(super) fn behind(
+    server: &Server,
+    name: &str,
+    reason: &str,
+    seen: &Observations,
+) -> ServerTrouble {
     let text = format!("behind it, {name} is not there: {}", server.hidden(reason));
     let next = "Mend it where that gateway runs: `seawall check` there says more.".to_owned();
     trouble(server, ("behind", text, next), Cause::Network, seen)
 }
 
-fn trouble(server: &Server, (problem, text, next): TroubleText, cause: Cause, seen: &Observations) -> ServerTrouble {
+fn trouble(
+    server: &Server,
+    (problem, text, next): TroubleText,
+    cause: Cause,
+    seen: &Observations,
+) -> ServerTrouble {
     let stderr = last_words(seen).iter().map(|line| server.hidden(line)).collect();
     ServerTrouble { problem, text, next, cause, exit: seen.last_exit.clone(), stderr }
 }
@@ -87,9 +108,11 @@ fn discreet(server: &Server, failure: &UpstreamFailure) -> UpstreamFailure {
         UpstreamFailure::Impossible(why) => UpstreamFailure::Impossible(hidden(why)),
         UpstreamFailure::Lost(why) => UpstreamFailure::Lost(hidden(why)),
         UpstreamFailure::Handshake(why) => UpstreamFailure::Handshake(hidden(why)),
-        UpstreamFailure::Status { status, text, retry_after } => {
-            UpstreamFailure::Status { status: *status, text: hidden(text), retry_after: retry_after.clone() }
-        }
+        UpstreamFailure::Status { status, text, retry_after } => UpstreamFailure::Status {
+            status: *status,
+            text: hidden(text),
+            retry_after: retry_after.clone(),
+        },
         UpstreamFailure::Away { reason, retry_in } => {
             UpstreamFailure::Away { reason: hidden(reason), retry_in: *retry_in }
         }
@@ -98,7 +121,8 @@ fn discreet(server: &Server, failure: &UpstreamFailure) -> UpstreamFailure {
     }
 }
 
-/// The end of what it said. It may have been started more than once: what it said again is told once.
+/// The end of what it said. It may have been started more than once: what it said again is told
+/// once.
 fn last_words(seen: &Observations) -> Vec<&str> {
     let mut lines: Vec<&str> = Vec::new();
     for line in seen.stderr.iter().rev() {
@@ -115,14 +139,17 @@ type TroubleText = (&'static str, String, String);
 /// What its configuration refers to is mostly a credential that nobody has set yet.
 fn incomplete(lacking: &[Problem]) -> TroubleText {
     let told: Vec<String> = lacking.iter().map(ToString::to_string).collect();
-    let next = "Set it where `seawall` is started; the other servers are used without it.".to_owned();
+    let next =
+        "Set it where `seawall` is started; the other servers are used without it.".to_owned();
     ("incomplete", told.join("; "), next)
 }
 
 fn closed(transport: &Transport, cause: Cause, said: &str) -> TroubleText {
     let has_key = match transport {
         Transport::Stdio { .. } | Transport::Incomplete { .. } => false,
-        Transport::Http { headers, .. } | Transport::Sse { headers, .. } | Transport::Ws { headers, .. } => {
+        Transport::Http { headers, .. }
+        | Transport::Sse { headers, .. }
+        | Transport::Ws { headers, .. } => {
             headers.iter().any(|(name, _)| *name == http::header::AUTHORIZATION)
         }
     };
@@ -130,7 +157,9 @@ fn closed(transport: &Transport, cause: Cause, said: &str) -> TroubleText {
     let next = match (cause, has_key) {
         (Cause::Denied, _) => "Ask whoever runs it for access, or use other credentials.",
         (_, true) => "It does not take the Authorization that is configured: renew the token.",
-        (_, false) if is_child => "Give it a token as it wants it, often so: env = { TOKEN = \"${env:TOKEN}\" }.",
+        (_, false) if is_child => {
+            "Give it a token as it wants it, often so: env = { TOKEN = \"${env:TOKEN}\" }."
+        }
         (_, false) => "Give it a token: headers = { Authorization = \"Bearer ${env:TOKEN}\" }.",
     };
     let problem = if cause == Cause::Denied { "denied" } else { "auth" };
@@ -142,7 +171,8 @@ fn failed(transport: &Transport, failure: &UpstreamFailure, seen: &Observations)
     let by_hand = "Run the command by hand and see what it says.";
     let log = "Look at the server's own log.";
     // A process that ended before it could be asked anything has ended all the same.
-    let has_ended = is_child && seen.last_exit.is_some() && matches!(failure, UpstreamFailure::Unreachable(_));
+    let has_ended =
+        is_child && seen.last_exit.is_some() && matches!(failure, UpstreamFailure::Unreachable(_));
     let ended = has_ended.then(|| UpstreamFailure::Lost(words_of(failure)));
     let failure = ended.as_ref().unwrap_or(failure);
     let text = plain(failure, seen);
@@ -154,10 +184,13 @@ fn failed(transport: &Transport, failure: &UpstreamFailure, seen: &Observations)
             "missing_folder",
             "Make it, or write another cwd; one that begins with no / is below the configuration's folder.",
         ),
-        UpstreamFailure::Impossible(_) if is_child => {
-            ("missing_program", "Install it, or write its full path; programs are looked for in the PATH of `seawall`.")
+        UpstreamFailure::Impossible(_) if is_child => (
+            "missing_program",
+            "Install it, or write its full path; programs are looked for in the PATH of `seawall`.",
+        ),
+        UpstreamFailure::Unreachable(why) if is_child => {
+            return ("cannot_start", why.clone(), by_hand.to_owned());
         }
-        UpstreamFailure::Unreachable(why) if is_child => return ("cannot_start", why.clone(), by_hand.to_owned()),
         UpstreamFailure::Unreachable(why) => unreachable(why),
         UpstreamFailure::Silent(_) | UpstreamFailure::Lost(_) if seen.noise > 0 => {
             let lines = match seen.noise {
@@ -167,18 +200,20 @@ fn failed(transport: &Transport, failure: &UpstreamFailure, seen: &Observations)
             let next = "Is it an MCP server? It must write messages to stdout, its log to stderr.";
             return ("malformed", format!("{text}, and {lines}"), next.to_owned());
         }
-        UpstreamFailure::Silent(_) if is_child => {
-            ("timeout", "Run the command by hand: does it still install something, or wait for something?")
-        }
+        UpstreamFailure::Silent(_) if is_child => (
+            "timeout",
+            "Run the command by hand: does it still install something, or wait for something?",
+        ),
         UpstreamFailure::Silent(_) => ("timeout", "Is it an MCP server, and is it busy?"),
         UpstreamFailure::Lost(_) if is_child => ("ended", by_hand),
         UpstreamFailure::Lost(_) => {
-            let tls =
-                scheme::with_tls(transport).map(|scheme| format!(" If it speaks TLS, write {scheme}:// in its url."));
+            let tls = scheme::with_tls(transport)
+                .map(|scheme| format!(" If it speaks TLS, write {scheme}:// in its url."));
             return ("lost", text, format!("{log}{}", tls.unwrap_or_default()));
         }
         UpstreamFailure::Broken(_) => ("malformed", "Is it an MCP server, and is its type right?"),
-        UpstreamFailure::Status { status: 400 | 404 | 405 | 406 | 415, .. } | UpstreamFailure::Handshake(_)
+        UpstreamFailure::Status { status: 400 | 404 | 405 | 406 | 415, .. }
+        | UpstreamFailure::Handshake(_)
             if !is_child =>
         {
             ("protocol", "Is the path of its url right? Many servers are at /mcp or /sse.")
@@ -193,7 +228,9 @@ fn failed(transport: &Transport, failure: &UpstreamFailure, seen: &Observations)
 /// What others said in it.
 fn words_of(failure: &UpstreamFailure) -> String {
     match failure {
-        UpstreamFailure::Unreachable(why) | UpstreamFailure::Lost(why) | UpstreamFailure::Handshake(why) => why.clone(),
+        UpstreamFailure::Unreachable(why)
+        | UpstreamFailure::Lost(why)
+        | UpstreamFailure::Handshake(why) => why.clone(),
         UpstreamFailure::Status { text, .. } => text.clone(),
         _ => String::new(),
     }
@@ -202,7 +239,9 @@ fn words_of(failure: &UpstreamFailure) -> String {
 /// A failure as a sentence; how a process ended is told once.
 fn plain(failure: &UpstreamFailure, seen: &Observations) -> String {
     match (failure, &seen.last_exit) {
-        (UpstreamFailure::Lost(_), Some(exit)) => format!("its process ended ({exit}) before it answered"),
+        (UpstreamFailure::Lost(_), Some(exit)) => {
+            format!("its process ended ({exit}) before it answered")
+        }
         (UpstreamFailure::Lost(why), None) => format!("it was lost: {why}"),
         (UpstreamFailure::Impossible(why), _) => why.clone(),
         _ => format!("it {failure}"),

@@ -1,4 +1,5 @@
-//! What is not wrong and yet worth knowing before it surprises: names, annotations, patterns that fit nothing.
+//! What is not wrong and yet worth knowing before it surprises: names, annotations, patterns that
+//! fit nothing.
 
 use std::collections::BTreeMap;
 
@@ -34,10 +35,14 @@ pub(super) fn add(config: &Config, report: &mut CheckReport) {
     report.notes.extend(processes(config));
 }
 
-/// Who gets a process of its own. Modern clients say everything with each request, and not who they are.
+/// Who gets a process of its own. Modern clients say everything with each request, and not who they
+/// are.
 fn processes(config: &Config) -> Option<String> {
-    let has_own = |server: &&ServerConfig| matches!(server.transport, Transport::Stdio { .. }) && !server.shared;
-    let names: Vec<String> = config.servers.iter().filter(has_own).map(|server| server.name.clone()).collect();
+    let has_own = |server: &&ServerConfig| {
+        matches!(server.transport, Transport::Stdio { .. }) && !server.shared
+    };
+    let names: Vec<String> =
+        config.servers.iter().filter(has_own).map(|server| server.name.clone()).collect();
     (!names.is_empty()).then(|| {
         format!(
             "each client of serve has its own process of {}; clients without sessions (2026-07-28) that send the same \
@@ -47,8 +52,14 @@ fn processes(config: &Config) -> Option<String> {
     })
 }
 
-fn of_server(config: &Config, server: &ServerConfig, fine: &HealthyServer, is_prefixed: bool) -> Vec<String> {
-    let public = |name: &str| if is_prefixed { names::public(&server.name, name) } else { name.to_owned() };
+fn of_server(
+    config: &Config,
+    server: &ServerConfig,
+    fine: &HealthyServer,
+    is_prefixed: bool,
+) -> Vec<String> {
+    let public =
+        |name: &str| if is_prefixed { names::public(&server.name, name) } else { name.to_owned() };
     let mut warnings = Vec::new();
     let mut warn = |found: Vec<String>, text: &str| {
         if !found.is_empty() {
@@ -59,22 +70,35 @@ fn of_server(config: &Config, server: &ServerConfig, fine: &HealthyServer, is_pr
     let names = || fine.tools.iter().map(|(name, _)| public(name));
     let long = names().filter(|name| name.chars().count() > LONGEST).collect();
     warn(long, "longer than 64 letters, which some clients refuse");
-    let is_bare = |(_, listed): &&(String, ListedTool)| listed.hints.annotations == Annotations::default();
+    let is_bare =
+        |(_, listed): &&(String, ListedTool)| listed.hints.annotations == Annotations::default();
     let bare: Vec<&(String, ListedTool)> = fine.tools.iter().filter(is_bare).collect();
     let is_unknown = |(name, listed): &(String, ListedTool)| {
         let known = config.rules.known(&server.name, &server.rules, name, listed.hints);
         known.facts.judge_effect().1 == Ground::Unknown
     };
-    let unknown = bare.iter().filter(|tool| is_unknown(tool)).map(|(name, _)| name.clone()).collect();
-    warn(unknown, "nothing says what these do, so they count as writes; set their effect under [tools]");
+    let unknown =
+        bare.iter().filter(|tool| is_unknown(tool)).map(|(name, _)| name.clone()).collect();
+    warn(
+        unknown,
+        "nothing says what these do, so they count as writes; set their effect under [tools]",
+    );
     if !bare.is_empty() && bare.len() == fine.tools.len() {
-        warnings.push("it annotates none of its tools: what they do is concluded from their names".to_owned());
+        warnings.push(
+            "it annotates none of its tools: what they do is concluded from their names".to_owned(),
+        );
     } else if !bare.is_empty() {
         let have = if bare.len() == 1 { "has" } else { "have" };
-        warnings.push(format!("{} of {} tools {have} no annotations", bare.len(), fine.tools.len()));
+        warnings.push(format!(
+            "{} of {} tools {have} no annotations",
+            bare.len(),
+            fine.tools.len()
+        ));
     }
     for (name, listed) in &fine.tools {
-        if let Err(invalid) = listed.decide(&config.rules, &server.name, &server.rules, name).policy.validate() {
+        if let Err(invalid) =
+            listed.decide(&config.rules, &server.name, &server.rules, name).policy.validate()
+        {
             warnings.push(format!("the policy of {name:?} cannot hold: {invalid}"));
         }
     }
@@ -87,12 +111,15 @@ fn alike(report: &CheckReport, is_prefixed: bool) -> Option<String> {
     for checked in &report.servers {
         for (name, _) in checked.found.iter().flat_map(|fine| &fine.tools) {
             let name = if is_prefixed { names::public(&checked.name, name) } else { name.clone() };
-            let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
+            let plain = |letter: char| {
+                if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' }
+            };
             seen.entry(name.chars().map(plain).collect()).or_default().push(name);
         }
     }
     let alike: Vec<String> = seen.into_values().filter(|names| names.len() > 1).flatten().collect();
-    (!alike.is_empty()).then(|| format!("some clients cannot tell these names apart: {}", shown(&alike)))
+    (!alike.is_empty())
+        .then(|| format!("some clients cannot tell these names apart: {}", shown(&alike)))
 }
 
 /// Patterns that fit no tool, where all is known that they could fit.
@@ -116,15 +143,18 @@ fn patterns(config: &Config, report: &CheckReport) -> Vec<String> {
 fn stand_ins(config: &Config, report: &CheckReport) -> Vec<String> {
     let rules = &config.rules;
     let of_servers = config.servers.iter().map(|server| &server.rules.layer);
-    let layers = rules.kinds.iter().map(|(_, layer)| layer).chain([&rules.defaults]).chain(of_servers);
+    let layers =
+        rules.kinds.iter().map(|(_, layer)| layer).chain([&rules.defaults]).chain(of_servers);
     let layers = layers.chain(rules.tools.iter().map(|(_, layer)| layer));
     let mut warnings = Vec::new();
     for step in layers.filter_map(|layer| layer.fallback.as_ref()).flatten() {
         let Fallback::Alternate { server: of, tool, .. } = step else { continue };
         let Some(names) = tools(report, |server| server == of) else { continue };
         if !names.contains(&tool.as_str()) {
-            let text =
-                format!("{of}/{tool} is to stand in for others, and {of} has no such tool{}", meant(tool, &names));
+            let text = format!(
+                "{of}/{tool} is to stand in for others, and {of} has no such tool{}",
+                meant(tool, &names)
+            );
             warnings.push(text);
         }
     }
@@ -144,8 +174,12 @@ fn queued(config: &Config, report: &CheckReport) -> Option<String> {
         });
         count += waits.count();
     }
-    (count > 0 && config.store.is_none())
-        .then(|| format!("without a [store] no write waits for a server that is away ({})", counted(count, "tool")))
+    (count > 0 && config.store.is_none()).then(|| {
+        format!(
+            "without a [store] no write waits for a server that is away ({})",
+            counted(count, "tool")
+        )
+    })
 }
 
 /// The tools of the servers that are meant; nothing if one of them could not be asked.

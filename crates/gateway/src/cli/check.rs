@@ -1,5 +1,6 @@
-//! `seawall check`: reads the configuration, looks at every server, says what is wrong and what to do. Changes nothing, but
-//! keeps what the servers listed, so that `explain` knows it and the next start is quick.
+//! `seawall check`: reads the configuration, looks at every server, says what is wrong and what to
+//! do. Changes nothing, but keeps what the servers listed, so that `explain` knows it and the next
+//! start is quick.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -39,7 +40,8 @@ fn time(text: &str) -> Result<Duration, String> {
     if time.is_zero() { Err("must not be zero".to_owned()) } else { Ok(time) }
 }
 
-/// Looks at everything that is configured. What it says is its output; an exit code says how bad it is.
+/// Looks at everything that is configured. What it says is its output; an exit code says how bad it
+/// is.
 pub(super) async fn run(asked: &CheckArgs) -> CommandEnd {
     let path = located(asked.config.as_deref()).map_err(|why| (USAGE, why))?;
     let config = config::load(&path, &variable).map_err(|problems| {
@@ -72,7 +74,8 @@ async fn report(config: &Config, asked: &CheckArgs) -> Result<check::CheckReport
     let mut stop = StopSignals::new()?;
     // What servers say is part of the report, where it matters.
     log::hush(true);
-    // A check makes no store: what is kept in one that is not there yet is kept by the first gateway.
+    // A check makes no store: what is kept in one that is not there yet is kept by the first
+    // gateway.
     let has_place = config.store.as_ref().is_none_or(|store| store.exists());
     let memory = memory(config, asked.no_memory || !has_place);
     let gateway = Gateway::new(config, memory, None).map_err(|error| (USAGE, error.to_string()))?;
@@ -95,7 +98,11 @@ async fn report(config: &Config, asked: &CheckArgs) -> Result<check::CheckReport
 fn progress(waiting: &[&str]) {
     let mut stderr = std::io::stderr();
     if stderr.is_terminal() {
-        let text = if waiting.is_empty() { String::new() } else { format!("waiting for {}", waiting.join(", ")) };
+        let text = if waiting.is_empty() {
+            String::new()
+        } else {
+            format!("waiting for {}", waiting.join(", "))
+        };
         let shown: String = text.chars().take(78).collect();
         let _shown = write!(stderr, "\r\x1b[K{shown}").and_then(|()| stderr.flush());
     }

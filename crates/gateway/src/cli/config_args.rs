@@ -36,7 +36,8 @@ pub(super) fn wrapped(run: RunArgs) -> Result<Config, String> {
             config
         }
         (Some(given), Some(path)) => {
-            let settings = config::load_policies(&path, &variable).map_err(|problems| problems.to_string())?;
+            let settings =
+                config::load_policies(&path, &variable).map_err(|problems| problems.to_string())?;
             given.map_err(|problems| problems.to_string())?.under(settings)
         }
         (None, path) => loaded(&path.unwrap_or_default())?,
@@ -44,7 +45,8 @@ pub(super) fn wrapped(run: RunArgs) -> Result<Config, String> {
     if config.servers.len() > 1 && name.is_some() {
         config.servers.retain(|server| Some(server.name.as_str()) == name);
     }
-    // Its client knows the tools by the server's own names, whatever a shared configuration says of endpoints.
+    // Its client knows the tools by the server's own names, whatever a shared configuration says of
+    // endpoints.
     config.rules.prefix = NamePrefix::Auto;
     match config.servers.len() {
         1 => Ok(config),
@@ -62,11 +64,14 @@ pub(super) fn warn(config: &Config) {
 
 /// Says which servers lack what the file refers to, and whether operators do.
 pub(super) fn tell_lacking(config: &Config) {
-    for (admin, problem) in config.admin.iter().flat_map(|admin| admin.lacking.iter().map(move |it| (admin, it))) {
+    for (admin, problem) in
+        config.admin.iter().flat_map(|admin| admin.lacking.iter().map(move |it| (admin, it)))
+    {
         log::line(&format!("{problem}; until then nothing can be changed at {}", admin.listen));
     }
     for server in &config.servers {
-        let told = |problem| log::line(&format!("{problem}; until then {} is not available", server.name));
+        let told =
+            |problem| log::line(&format!("{problem}; until then {} is not available", server.name));
         server.transport.lacking().iter().for_each(told);
     }
 }
@@ -78,7 +83,8 @@ pub(super) fn configured(path: Option<&Path>) -> Result<Config, String> {
 
 /// Its file.
 pub(super) fn located(path: Option<&Path>) -> Result<PathBuf, String> {
-    let none = "no configuration found: give --config FILE, set SEAWALL_CONFIG, or write ./seawall.toml";
+    let none =
+        "no configuration found: give --config FILE, set SEAWALL_CONFIG, or write ./seawall.toml";
     config::find(path, &variable).ok_or_else(|| none.to_owned())
 }
 

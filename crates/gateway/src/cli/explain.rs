@@ -1,4 +1,5 @@
-//! `seawall explain`: how a tool is treated and why, from the configuration and from what its server listed last.
+//! `seawall explain`: how a tool is treated and why, from the configuration and from what its
+//! server listed last.
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +34,8 @@ pub(super) fn run(explain: &ExplainArgs) -> CommandEnd {
     let config = configured(explain.config.as_deref()).map_err(|problems| (USAGE, problems))?;
     warn(&config);
     let folder = memory_folder(&config);
-    let lists: Vec<_> = config.servers.iter().map(|server| listed(folder.as_deref(), server)).collect();
+    let lists: Vec<_> =
+        config.servers.iter().map(|server| listed(folder.as_deref(), server)).collect();
     let has = |(server, list): (&ServerConfig, &KnownTools)| ServerTools {
         server: server.name.clone(),
         tools: list.as_ref().map(|tools| tools.iter().map(|(name, _)| name.clone()).collect()),
@@ -72,14 +74,20 @@ fn asked<'a>(
         wait: server.life.reconnect.wait,
         has_store: config.store.is_some(),
         tool,
-        listed: list.and_then(|tools| tools.iter().find(|(name, _)| name == tool)).map(|(_, listed)| listed),
+        listed: list
+            .and_then(|tools| tools.iter().find(|(name, _)| name == tool))
+            .map(|(_, listed)| listed),
         env: &variable,
     }
 }
 
 /// What a server listed when it was last seen, to whomever.
 fn listed(folder: Option<&Path>, server: &ServerConfig) -> KnownTools {
-    let pages = catalog_cache::last_list(folder?, &server.transport.remembered_as(&server.name), "tools/list")?;
+    let pages = catalog_cache::last_list(
+        folder?,
+        &server.transport.remembered_as(&server.name),
+        "tools/list",
+    )?;
     let tools = |page: &bytes::Bytes| {
         let raw = [br#"{"jsonrpc":"2.0","id":0,"result":"#.as_slice(), page, b"}"].concat();
         let page = Message::parse(raw.into()).ok()?;

@@ -5,7 +5,8 @@ use crate::check::reached::shell;
 /// Options of `run` that take the next word for themselves.
 const WITH_VALUE: [&str; 2] = ["--config", "--name"];
 
-/// The command line of a `run` whose command stands without its `--`; none if that is not what is wrong.
+/// The command line of a `run` whose command stands without its `--`; none if that is not what is
+/// wrong.
 pub(super) fn run_line(arguments: &[String]) -> Option<String> {
     let (first, rest) = arguments.split_first()?;
     if first != "run" || rest.iter().any(|word| word == "--") {
@@ -34,12 +35,22 @@ mod tests {
     #[test]
     fn a_command_without_its_dashes_is_told_with_them() {
         assert_eq!(line("run npx").as_deref(), Some("seawall run -- npx"));
-        assert_eq!(line("run --name a npx -y foo").as_deref(), Some("seawall run --name a -- npx -y foo"));
+        assert_eq!(
+            line("run --name a npx -y foo").as_deref(),
+            Some("seawall run --name a -- npx -y foo")
+        );
         assert_eq!(
             line("run --no-memory --name=a npx $x").as_deref(),
             Some("seawall run --no-memory --name=a -- npx '$x'")
         );
-        for other in ["run -- npx", "run https://a.example/mcp --nmae x", "run --name", "run", "serve npx", "run -x"] {
+        for other in [
+            "run -- npx",
+            "run https://a.example/mcp --nmae x",
+            "run --name",
+            "run",
+            "serve npx",
+            "run -x",
+        ] {
             assert_eq!(line(other), None, "{other}");
         }
     }

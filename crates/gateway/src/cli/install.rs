@@ -1,4 +1,5 @@
-//! `seawall install` and `seawall uninstall`: Seawall put before the servers of a client, and taken away again.
+//! `seawall install` and `seawall uninstall`: Seawall put before the servers of a client, and taken
+//! away again.
 
 use std::path::{Path, PathBuf};
 
@@ -39,7 +40,8 @@ pub(super) struct InstallArgs {
 /// Puts Seawall before the servers of a client.
 pub(super) fn install(install: &InstallArgs) -> CommandEnd {
     let command = install.command.clone().or_else(this_program);
-    let command = command.ok_or((USAGE, "this program does not know its own path: give --command".to_owned()))?;
+    let command = command
+        .ok_or((USAGE, "this program does not know its own path: give --command".to_owned()))?;
     let given = install.command.as_ref().map(|command| format!(" --command {}", shell(command)));
     run(
         "install",
@@ -56,30 +58,40 @@ pub(super) fn uninstall(target: &ClientFileArgs) -> CommandEnd {
 
 fn run(name: &str, given: &str, target: &ClientFileArgs, deed: FileAction<'_>) -> CommandEnd {
     let home = variable("HOME").map(PathBuf::from);
-    let path = clients::file(&target.file, Path::new(""), home.as_deref()).map_err(|why| (USAGE, why))?;
+    let path =
+        clients::file(&target.file, Path::new(""), home.as_deref()).map_err(|why| (USAGE, why))?;
     let wrong = |why: String| (USAGE, format!("{}: {why}", path.display()));
     let current = ClientFile::read(&path).map_err(wrong)?;
-    let plan = plan(&path, current.text(), deed, &target.server).map_err(|problems| (USAGE, problems.to_string()))?;
+    let plan = plan(&path, current.text(), deed, &target.server)
+        .map_err(|problems| (USAGE, problems.to_string()))?;
     out(shown(&path, &plan, deed, target.write).trim_end());
     if plan.changed() == 0 {
         return Ok(());
     }
-    let (file, servers) = (shell(&target.file), target.server.iter().map(|name| format!(" --server {}", shell(name))));
+    let (file, servers) = (
+        shell(&target.file),
+        target.server.iter().map(|name| format!(" --server {}", shell(name))),
+    );
     let rest = format!("{file}{}", servers.collect::<String>());
     if !target.write {
-        out(&format!("\nNothing is written yet. To write it: seawall {name} {rest}{given} --write"));
+        out(&format!(
+            "\nNothing is written yet. To write it: seawall {name} {rest}{given} --write"
+        ));
         return Ok(());
     }
     let copy = current.replace(&plan.text, plan.is_untouched).map_err(wrong)?;
     let copy = copy.display();
-    out(&format!("\nWritten. The file as it was before Seawall: {copy}\nRestart the client for it to take effect."));
+    out(&format!(
+        "\nWritten. The file as it was before Seawall: {copy}\nRestart the client for it to take effect."
+    ));
     if name == "install" {
         out(&format!("To undo it: seawall uninstall {rest} --write"));
     }
     Ok(())
 }
 
-/// What becomes of each server. Its arguments are not shown: they may hold what nobody else should see.
+/// What becomes of each server. Its arguments are not shown: they may hold what nobody else should
+/// see.
 fn shown(path: &Path, plan: &FilePlan, deed: FileAction<'_>, writes: bool) -> String {
     let (changed, all) = (plan.changed(), counted(plan.servers.len(), "server"));
     let does = match (deed, writes) {
@@ -90,7 +102,8 @@ fn shown(path: &Path, plan: &FilePlan, deed: FileAction<'_>, writes: bool) -> St
     };
     let mut text = format!("{}: {changed} of {all} {does}\n", path.display());
     for ServerFate { name, project, line, then } in &plan.servers {
-        let of = project.as_ref().map(|project| format!(" of {}", plain(project))).unwrap_or_default();
+        let of =
+            project.as_ref().map(|project| format!(" of {}", plain(project))).unwrap_or_default();
         let name = format!("{}{of}", plain(name));
         match then {
             PlannedServer::Left(why) => text.push_str(&format!("\n{name} (line {line}) {why}\n")),
@@ -104,11 +117,13 @@ fn shown(path: &Path, plan: &FilePlan, deed: FileAction<'_>, writes: bool) -> St
     text
 }
 
-/// Where a client finds this program: by the path that it is found by here, which outlives an update, else by its own.
+/// Where a client finds this program: by the path that it is found by here, which outlives an
+/// update, else by its own.
 fn this_program() -> Option<String> {
     let own = std::env::current_exe().ok()?;
     let folders = variable("PATH").unwrap_or_default();
     let known = std::env::split_paths(&folders).map(|folder| folder.join("seawall"));
-    let is_this = |path: &PathBuf| path.is_absolute() && path.canonicalize().ok() == own.canonicalize().ok();
+    let is_this =
+        |path: &PathBuf| path.is_absolute() && path.canonicalize().ok() == own.canonicalize().ok();
     known.into_iter().find(is_this).unwrap_or(own).into_os_string().into_string().ok()
 }

@@ -62,12 +62,16 @@ enum Command {
     )]
     Explain(explain::ExplainArgs),
     /// Put Seawall before the servers of a client that is set up already
-    #[command(after_help = "Examples:\n  seawall install cursor\n  seawall install .mcp.json --write\n\n\
+    #[command(
+        after_help = "Examples:\n  seawall install cursor\n  seawall install .mcp.json --write\n\n\
                             Clients: claude-desktop, claude-code, codex, cursor, gemini, vscode, windsurf: the project's file where there is one, else yours.\n\
-                            Only the commands change; everything else in the file stays as it is, and a copy of it is kept.")]
+                            Only the commands change; everything else in the file stays as it is, and a copy of it is kept."
+    )]
     Install(install::InstallArgs),
     /// Take Seawall away again: each server is started by its own command
-    #[command(after_help = "Examples:\n  seawall uninstall cursor\n  seawall uninstall .mcp.json --write")]
+    #[command(
+        after_help = "Examples:\n  seawall uninstall cursor\n  seawall uninstall .mcp.json --write"
+    )]
     Uninstall(install::ClientFileArgs),
     /// Write the JSON schema of the configuration, for editors
     #[command(after_help = "Examples:\n  seawall schema > seawall.schema.json\n\n\
@@ -149,13 +153,16 @@ struct ServeArgs {
     stdio: bool,
 }
 
-/// What the arguments of this process say; or an exit code, if that is not clear or was only a question.
+/// What the arguments of this process say; or an exit code, if that is not clear or was only a
+/// question.
 pub fn parsed() -> Result<Cli, ExitCode> {
     Cli::try_parse().map_err(|error| {
         let _gone = error.print();
         let arguments: Vec<String> = std::env::args().skip(1).collect();
         match hint::run_line(&arguments) {
-            Some(line) if error.use_stderr() => log::line(&format!("a command stands behind `--`; write: {line}")),
+            Some(line) if error.use_stderr() => {
+                log::line(&format!("a command stands behind `--`; write: {line}"))
+            }
             _ => {}
         }
         if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS }

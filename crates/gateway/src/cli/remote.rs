@@ -1,4 +1,5 @@
-//! The commands that talk to a running gateway: what each can be told. What it then does is in `deeds`.
+//! The commands that talk to a running gateway: what each can be told. What it then does is in
+//! `deeds`.
 
 mod actions;
 
@@ -12,15 +13,19 @@ pub(super) use self::actions::run;
 #[derive(Debug, Subcommand)]
 pub(super) enum RemoteCommand {
     /// Show a running gateway at a glance
-    #[command(after_help = "Examples:\n  seawall status\n  seawall status --config seawall.toml --json")]
+    #[command(
+        after_help = "Examples:\n  seawall status\n  seawall status --config seawall.toml --json"
+    )]
     Status {
         #[command(flatten)]
         at: AdminArgs,
     },
     /// Show the breakers of a running gateway; reset one, hold it open, leave it out
-    #[command(after_help = "Examples:\n  seawall breakers\n  seawall breakers reset github__get_issue\n  \
+    #[command(
+        after_help = "Examples:\n  seawall breakers\n  seawall breakers reset github__get_issue\n  \
                             seawall breakers force github__delete_repo open\n  seawall breakers force github__delete_repo auto\n\n\
-                            What is forced stays so until it is forced to auto, or the gateway ends.")]
+                            What is forced stays so until it is forced to auto, or the gateway ends."
+    )]
     Breakers {
         #[command(flatten)]
         at: AdminArgs,
@@ -28,7 +33,9 @@ pub(super) enum RemoteCommand {
         deed: Option<BreakerAction>,
     },
     /// Show the writes that wait for their server; send one at once, or drop it
-    #[command(after_help = "Examples:\n  seawall queue\n  seawall queue retry q17\n  seawall queue drop q17")]
+    #[command(
+        after_help = "Examples:\n  seawall queue\n  seawall queue retry q17\n  seawall queue drop q17"
+    )]
     Queue {
         #[command(flatten)]
         at: AdminArgs,
@@ -52,8 +59,10 @@ pub(super) enum RemoteCommand {
         name: String,
     },
     /// Show what happens, as it happens, until ctrl-c
-    #[command(after_help = "Examples:\n  seawall tap\n  seawall tap --tool github__get_issue --class timeout\n  \
-                            seawall tap --last 1000 --json")]
+    #[command(
+        after_help = "Examples:\n  seawall tap\n  seawall tap --tool github__get_issue --class timeout\n  \
+                            seawall tap --last 1000 --json"
+    )]
     Tap {
         #[command(flatten)]
         at: AdminArgs,

@@ -54,8 +54,10 @@ async fn gateway(
 #[expect(clippy::disallowed_methods, reason = "what waits in the store expires by wall time")]
 async fn store(config: &Config) -> Result<Option<QueueStore>, StoreTrouble> {
     let Some(folder) = config.store.clone() else { return Ok(None) };
-    let opened =
-        tokio::task::spawn_blocking(move || QueueStore::open(&folder, QueueBounds::default(), SystemTime::now())).await;
+    let opened = tokio::task::spawn_blocking(move || {
+        QueueStore::open(&folder, QueueBounds::default(), SystemTime::now())
+    })
+    .await;
     opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())).map(Some)
 }
 
@@ -92,9 +94,13 @@ pub(super) async fn on_http(config: &Config, memory: CatalogCache) -> CommandEnd
     let mut stop = StopSignals::new()?;
     open_admin(&gateway, config).await?;
     loaded_required(&gateway, &mut stop).await?;
-    let guard = OriginGuard { hosts: config.allowed_hosts.clone(), origins: config.allowed_origins.clone() };
+    let guard = OriginGuard {
+        hosts: config.allowed_hosts.clone(),
+        origins: config.allowed_origins.clone(),
+    };
     let listener = HttpListener::bind(Arc::clone(&gateway), config.listen, guard).await;
-    let listener = listener.map_err(|error| (UNREACHABLE, format!("cannot listen on {}: {error}", config.listen)))?;
+    let listener = listener
+        .map_err(|error| (UNREACHABLE, format!("cannot listen on {}: {error}", config.listen)))?;
     let address = listener.address().unwrap_or(config.listen);
     let names: Vec<&str> = gateway.servers.iter().map(|server| server.name.as_str()).collect();
     log::line(&format!("listening on http://{address}/mcp, servers: {}", names.join(", ")));
@@ -108,11 +114,14 @@ pub(super) async fn on_http(config: &Config, memory: CatalogCache) -> CommandEnd
     Ok(())
 }
 
-/// Lets operators in, if the configuration says where: before anything is loaded, so that they can see it load.
+/// Lets operators in, if the configuration says where: before anything is loaded, so that they can
+/// see it load.
 async fn open_admin(gateway: &Arc<Gateway>, config: &Config) -> CommandEnd {
     let Some(admin) = &config.admin else { return Ok(()) };
     let bound = admin::AdminListener::bind(gateway, config).await;
-    let bound = bound.map_err(|error| (UNREACHABLE, format!("cannot listen on {} (admin): {error}", admin.listen)))?;
+    let bound = bound.map_err(|error| {
+        (UNREACHABLE, format!("cannot listen on {} (admin): {error}", admin.listen))
+    })?;
     if let Some(listener) = bound {
         log::line(&format!("admin at http://{}", listener.address().unwrap_or(admin.listen)));
         gateway.lifecycle.spawn(listener.serve());
@@ -144,8 +153,8 @@ pub(super) async fn end(gateway: &Gateway) {
     }
 }
 
-/// SIGTERM and SIGINT: the first asks, the second insists. SIGHUP, which asks others to read their configuration again, is
-/// told and changes nothing.
+/// SIGTERM and SIGINT: the first asks, the second insists. SIGHUP, which asks others to read their
+/// configuration again, is told and changes nothing.
 pub(super) struct StopSignals {
     hangup: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
@@ -154,7 +163,10 @@ pub(super) struct StopSignals {
 
 impl StopSignals {
     pub(super) fn new() -> Result<Self, (u8, String)> {
-        let listen = |kind| signal(kind).map_err(|error| (UNREACHABLE, format!("cannot listen for signals: {error}")));
+        let listen = |kind| {
+            signal(kind)
+                .map_err(|error| (UNREACHABLE, format!("cannot listen for signals: {error}")))
+        };
         Ok(Self {
             hangup: listen(SignalKind::hangup())?,
             terminate: listen(SignalKind::terminate())?,

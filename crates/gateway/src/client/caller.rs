@@ -14,7 +14,8 @@ use crate::protocol::names::{CLIENT_INFO, Era};
 pub enum Caller {
     /// A session, on one of its streams.
     Legacy(Arc<Session>, Arc<ClientStream>),
-    /// Somebody who says everything with each request; by what name, if it gave a secret of its own.
+    /// Somebody who says everything with each request; by what name, if it gave a secret of its
+    /// own.
     Modern(Arc<str>),
 }
 
@@ -27,14 +28,19 @@ impl Caller {
         }
     }
 
-    /// Who counts as the same caller when the identical call is made again, and whether one of them may get another's
-    /// answer. `None`: nobody does.
+    /// Who counts as the same caller when the identical call is made again, and whether one of them
+    /// may get another's answer. `None`: nobody does.
     pub fn rejoins(&self, request: &Message, rejoin: Rejoining) -> Option<(Arc<str>, bool)> {
-        let named = |name: &str, info: &[u8]| format!("{name} {}", String::from_utf8_lossy(info)).into();
+        let named =
+            |name: &str, info: &[u8]| format!("{name} {}", String::from_utf8_lossy(info)).into();
         match (self, rejoin) {
             (_, Rejoining::Off) => None,
             (Self::Legacy(session, _), Rejoining::Caller) if !session.identity.is_empty() => {
-                let params = session.handshake.get().map(|handshake| handshake.initialize.clone()).unwrap_or_default();
+                let params = session
+                    .handshake
+                    .get()
+                    .map(|handshake| handshake.initialize.clone())
+                    .unwrap_or_default();
                 let info = JsonObject::of(&params).get("clientInfo").unwrap_or_default().to_vec();
                 Some((named(&session.identity, &info), true))
             }
@@ -48,7 +54,8 @@ impl Caller {
         }
     }
 
-    /// Who the client is. Clients that cannot be told apart, neither by a secret nor by what they say of themselves, are one.
+    /// Who the client is. Clients that cannot be told apart, neither by a secret nor by what they
+    /// say of themselves, are one.
     pub fn identity(&self, request: &Message) -> Arc<str> {
         match self {
             Self::Legacy(session, _) => session.owner(),
@@ -57,8 +64,8 @@ impl Caller {
         }
     }
 
-    /// What one conversation with it is. A client that is known may open a session for each call, so all of them are one, unless
-    /// it speaks for many.
+    /// What one conversation with it is. A client that is known may open a session for each call,
+    /// so all of them are one, unless it speaks for many.
     pub fn conversation(&self, request: &Message, rejoin: Rejoining) -> Arc<str> {
         match self {
             Self::Legacy(session, _) if rejoin == Rejoining::Caller => session.owner(),

@@ -1,4 +1,5 @@
-//! The calls of one client that are under way, by the client's own ids: none twice, none too many, each can be called off.
+//! The calls of one client that are under way, by the client's own ids: none twice, none too many,
+//! each can be called off.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,14 +26,26 @@ impl ClientCalls {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a call of so many bytes; an id that is under way cannot begin again, and too much cannot be.
-    pub fn begin(&self, id: &Id, cancel: &Arc<CallCancel>, bytes: usize) -> Result<CallInProgress, build::RpcError> {
+    /// Begins a call of so many bytes; an id that is under way cannot begin again, and too much
+    /// cannot be.
+    pub fn begin(
+        &self,
+        id: &Id,
+        cancel: &Arc<CallCancel>,
+        bytes: usize,
+    ) -> Result<CallInProgress, build::RpcError> {
         let mut open = self.open();
         if open.calls.contains_key(id) {
-            return Err(build::RpcError::new(build::INVALID_REQUEST, "this id is in use by a call that is under way"));
+            return Err(build::RpcError::new(
+                build::INVALID_REQUEST,
+                "this id is in use by a call that is under way",
+            ));
         }
         if open.calls.len() >= limits::CALLS {
-            return Err(build::RpcError::new(build::OVERLOADED, format!("over {} calls are under way", limits::CALLS)));
+            return Err(build::RpcError::new(
+                build::OVERLOADED,
+                format!("over {} calls are under way", limits::CALLS),
+            ));
         }
         if open.bytes + bytes > limits::CALL_BYTES {
             let text = format!("calls of over {} bytes are under way", limits::CALL_BYTES);
@@ -93,7 +106,8 @@ mod tests {
         assert_eq!(begin(16, 1).unwrap_err().message, "calls of over 67108864 bytes are under way");
         assert_eq!(begin(3, 1).unwrap_err().code, build::INVALID_REQUEST);
         drop(large);
-        let small: Vec<CallInProgress> = (0..1024).map(|number| begin(number, 100).unwrap()).collect();
+        let small: Vec<CallInProgress> =
+            (0..1024).map(|number| begin(number, 100).unwrap()).collect();
         assert_eq!(begin(1024, 1).unwrap_err().message, "over 1024 calls are under way");
         drop(small);
         assert!(begin(0, 1).is_ok());

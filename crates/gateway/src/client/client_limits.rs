@@ -1,6 +1,8 @@
-//! Decides how long a client waits for an answer, where nobody has said so (`client_timeout`): it gave up twice after the same time.
+//! Decides how long a client waits for an answer, where nobody has said so (`client_timeout`): it
+//! gave up twice after the same time.
 //!
-//! People stop calls at any moment, timers always at the same one. A client whose limit is known is answered before it.
+//! People stop calls at any moment, timers always at the same one. A client whose limit is known is
+//! answered before it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,7 +42,8 @@ impl ClientLimits {
         (seen.is_limit && seen.at.elapsed() < BELIEVED).then_some(seen.after)
     }
 
-    /// A client has given a call up after this long. Nobody's timer is set to less than `shortest`; people are that quick.
+    /// A client has given a call up after this long. Nobody's timer is set to less than `shortest`;
+    /// people are that quick.
     pub fn gave_up(&self, client: &Arc<str>, after: Duration, shortest: Duration) {
         if after < shortest {
             return;
@@ -57,7 +60,10 @@ impl ClientLimits {
             _ => ObservedTimeout { after, at, is_limit: false },
         };
         if seen.len() >= MOST && !seen.contains_key(client) {
-            let oldest = seen.iter().min_by_key(|(_, given_up)| given_up.at).map(|(client, _)| Arc::clone(client));
+            let oldest = seen
+                .iter()
+                .min_by_key(|(_, given_up)| given_up.at)
+                .map(|(client, _)| Arc::clone(client));
             oldest.and_then(|oldest| seen.remove(&oldest));
         }
         seen.insert(Arc::clone(client), now);
@@ -101,7 +107,10 @@ mod tests {
             limits.gave_up(&client, 5 * SECOND, SECOND);
             tokio::time::advance(Duration::from_millis(1)).await;
         }
-        assert_eq!((limits.of("9"), limits.of("10"), limits.seen().len()), (None, Some(5 * SECOND), MOST));
+        assert_eq!(
+            (limits.of("9"), limits.of("10"), limits.seen().len()),
+            (None, Some(5 * SECOND), MOST)
+        );
         tokio::time::advance(BELIEVED).await;
         assert_eq!(limits.of("10"), None);
     }

@@ -1,5 +1,5 @@
-//! Calls whose clients have gone: they run on, so that what they come to is known, and is there for the same client's next
-//! identical call (the library's ledger keeps it).
+//! Calls whose clients have gone: they run on, so that what they come to is known, and is there for
+//! the same client's next identical call (the library's ledger keeps it).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ impl Default for DetachedCalls {
 pub enum DisconnectAction {
     /// It runs to its end.
     RunsOn,
-    /// Its server is told to stop, and no attempt follows; an answer that comes all the same is waited for: this long, or
-    /// until the deadline of the call.
+    /// Its server is told to stop, and no attempt follows; an answer that comes all the same is
+    /// waited for: this long, or until the deadline of the call.
     IsCancelled(Option<Duration>),
     /// Nothing is waited for: nobody could be given the answer.
     Ends,
@@ -68,7 +68,13 @@ impl Detachable {
         places: &DetachedCalls,
         client: WaitingClient,
     ) -> Self {
-        Self { work: Some(work), call: call.clone(), leaving, places: places.clone(), client: Some(client) }
+        Self {
+            work: Some(work),
+            call: call.clone(),
+            leaving,
+            places: places.clone(),
+            client: Some(client),
+        }
     }
 
     /// Its client is told that it runs on.
@@ -108,7 +114,8 @@ impl Drop for Detachable {
                 limit.unwrap_or(Duration::MAX)
             }
         };
-        // At the very end there is nobody left to run it; and too many of them end as if their servers had.
+        // At the very end there is nobody left to run it; and too many of them end as if their
+        // servers had.
         let place = Arc::clone(&self.places.0).try_acquire_owned();
         if let (Ok(place), Ok(runtime)) = (place, tokio::runtime::Handle::try_current()) {
             runtime.spawn(async move {

@@ -1,7 +1,9 @@
-//! The ids of events on streams that a client can come back to: which stream, which place, and whose answer it carries.
+//! The ids of events on streams that a client can come back to: which stream, which place, and
+//! whose answer it carries.
 //!
-//! An id outlives the gateway that wrote it: a client shows it to the next one. So it says in which life of its session it
-//! was written, and under which id the answer of its stream is waited for: a stream that is gone still ends with an answer.
+//! An id outlives the gateway that wrote it: a client shows it to the next one. So it says in which
+//! life of its session it was written, and under which id the answer of its stream is waited for: a
+//! stream that is gone still ends with an answer.
 
 use std::fmt;
 
@@ -39,7 +41,10 @@ impl StreamName {
             Some((place, request)) => (place, Some(asked(request)?)),
             None => (rest, None),
         };
-        Some((Self { life: life.to_owned(), number: number.parse().ok()?, request }, place.parse().ok()?))
+        Some((
+            Self { life: life.to_owned(), number: number.parse().ok()?, request },
+            place.parse().ok()?,
+        ))
     }
 }
 
@@ -66,9 +71,13 @@ fn asked(text: &str) -> Option<StreamRequest> {
     let is_call = text.starts_with('t');
     let digits = text.strip_prefix(['t', 'r'])?.as_bytes();
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    let json: Vec<u8> = digits.chunks(2).map(|pair| byte(pair).filter(|_| pair.len() == 2)).collect::<Option<_>>()?;
+    let json: Vec<u8> = digits
+        .chunks(2)
+        .map(|pair| byte(pair).filter(|_| pair.len() == 2))
+        .collect::<Option<_>>()?;
     // It came from a client: it goes back as JSON only if it is some.
-    let is_json = serde_json::from_slice::<i64>(&json).is_ok() || serde_json::from_slice::<String>(&json).is_ok();
+    let is_json = serde_json::from_slice::<i64>(&json).is_ok()
+        || serde_json::from_slice::<String>(&json).is_ok();
     let id = Id::new(json.into()).ok().filter(|_| is_json)?;
     Some(StreamRequest { id, is_call })
 }
@@ -79,18 +88,35 @@ mod tests {
 
     #[test]
     fn an_id_is_read_as_it_was_written() {
-        let request = |id: &'static str, is_call| Some(StreamRequest { id: Id::new(id.into()).unwrap(), is_call });
+        let request = |id: &'static str, is_call| {
+            Some(StreamRequest { id: Id::new(id.into()).unwrap(), is_call })
+        };
         for (name, written) in [
             (StreamName { life: String::new(), number: 0, request: None }, "0-7"),
-            (StreamName { life: String::new(), number: 3, request: request("12", true) }, "3-7.t3132"),
-            (StreamName { life: "a1".to_owned(), number: 3, request: request("\"x\"", false) }, "a1:3-7.r227822"),
+            (
+                StreamName { life: String::new(), number: 3, request: request("12", true) },
+                "3-7.t3132",
+            ),
+            (
+                StreamName { life: "a1".to_owned(), number: 3, request: request("\"x\"", false) },
+                "a1:3-7.r227822",
+            ),
         ] {
             assert_eq!(name.at(7), written);
             assert_eq!(StreamName::read(written), Some((name, 7)));
         }
-        for foreign in
-            ["", "x", "-", "1-", "1-99999999999999999999", "1-0.", "1-0.x31", "1-0.t3", "1-0.t7b7d", "1-0.tzz"]
-        {
+        for foreign in [
+            "",
+            "x",
+            "-",
+            "1-",
+            "1-99999999999999999999",
+            "1-0.",
+            "1-0.x31",
+            "1-0.t3",
+            "1-0.t7b7d",
+            "1-0.tzz",
+        ] {
             assert_eq!(StreamName::read(foreign), None, "{foreign}");
         }
     }

@@ -15,7 +15,8 @@ pub fn warnings(outcomes: Vec<ServerOutcome<()>>, denied: DeniedText) -> Warning
     LoadReport { outcomes }.warnings_with(denied)
 }
 
-/// What a program is told of a server: whether it will come back by itself, why it is not there, when it is tried next.
+/// What a program is told of a server: whether it will come back by itself, why it is not there,
+/// when it is tried next.
 pub fn entry(server: &Server, outcome: &ServerOutcome<()>) -> Value {
     let status = outcome.status();
     let mut entry = json!({"status": status, "reason": outcome.error().unwrap_or_default()});
@@ -37,8 +38,12 @@ pub fn partial(reason: &str) -> Value {
 /// What a client may ask of a server that has not said yet what it can do.
 pub fn capabilities() -> Map<String, Value> {
     let changing = json!({"listChanged": true});
-    let all =
-        [("tools", changing.clone()), ("prompts", changing.clone()), ("resources", changing), ("logging", json!({}))];
+    let all = [
+        ("tools", changing.clone()),
+        ("prompts", changing.clone()),
+        ("resources", changing),
+        ("logging", json!({})),
+    ];
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 

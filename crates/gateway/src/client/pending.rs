@@ -1,7 +1,9 @@
-//! Answers that wait for their clients to read them: how many bytes they may take, over all clients.
+//! Answers that wait for their clients to read them: how many bytes they may take, over all
+//! clients.
 //!
-//! An answer is held from when it is there until its last byte was given to the system, by its bytes themselves, wherever
-//! they go. What does not fit is not held: its call fails instead, and nobody else's.
+//! An answer is held from when it is there until its last byte was given to the system, by its
+//! bytes themselves, wherever they go. What does not fit is not held: its call fails instead, and
+//! nobody else's.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -33,7 +35,8 @@ impl PendingAnswers {
         self.budget.limit()
     }
 
-    /// The answer, held as long as anybody has it; `None` if it does not fit. Answers that nobody reads give way to it.
+    /// The answer, held as long as anybody has it; `None` if it does not fit. Answers that nobody
+    /// reads give way to it.
     pub fn hold(&self, answer: TwoPieces) -> Option<TwoPieces> {
         let size = answer.size();
         // What is small is bounded by the number of calls.
@@ -41,7 +44,8 @@ impl PendingAnswers {
             return Some(answer);
         }
         let mut share = self.budget.share();
-        let fits = share.grow(size) || self.oldest_left().any(|stream| stream.forget() && share.grow(size));
+        let fits = share.grow(size)
+            || self.oldest_left().any(|stream| stream.forget() && share.grow(size));
         fits.then(|| answer.held(share))
     }
 
@@ -57,7 +61,8 @@ impl PendingAnswers {
     /// Streams whose answer is there and is read by nobody.
     fn oldest_left(&self) -> impl Iterator<Item = Arc<ClientStream>> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let left: Vec<_> = kept.iter().filter_map(Weak::upgrade).filter(|stream| stream.is_left()).collect();
+        let left: Vec<_> =
+            kept.iter().filter_map(Weak::upgrade).filter(|stream| stream.is_left()).collect();
         left.into_iter()
     }
 }

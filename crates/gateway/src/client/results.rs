@@ -1,4 +1,5 @@
-//! Results that are too large for their client: the beginning and the end are passed on, the rest can be read.
+//! Results that are too large for their client: the beginning and the end are passed on, the rest
+//! can be read.
 //!
 //! Whole texts are kept for a while, under a name that only their client learns.
 
@@ -76,7 +77,8 @@ impl ResultStore {
             let address = address(RESULT, &name);
             served["resource"] = json!(address);
             let (head, tail) = (start(&text, limit * 2 / 3), end(&text, limit / 3));
-            let blocks = [&*cut_note(&text, head, tail, &address), head, tail].map(content::text_block);
+            let blocks =
+                [&*cut_note(&text, head, tail, &address), head, tail].map(content::text_block);
             let (client, at) = (caller.identity(&call.request), Instant::now());
             self.keep(KeptResult { name, client, text: text.as_str().into(), at });
             blocks.to_vec()
@@ -87,7 +89,9 @@ impl ResultStore {
             );
             vec![content::text_block(&note), content::text_block(&text)]
         };
-        result.set("content", edit::array(blocks.iter().map(Vec::as_slice))).remove("structuredContent");
+        result
+            .set("content", edit::array(blocks.iter().map(Vec::as_slice)))
+            .remove("structuredContent");
         result.change("_meta", |meta| {
             meta.set("seawall/served", served.to_string());
         });
@@ -103,7 +107,8 @@ impl ResultStore {
         }
     }
 
-    /// A piece of a result, for the client whose it is: `<name>`, or from a byte on, `<name>?from=<byte>`.
+    /// A piece of a result, for the client whose it is: `<name>`, or from a byte on,
+    /// `<name>?from=<byte>`.
     pub fn read(&self, client: &Arc<str>, id: &str) -> Option<ReadableResult> {
         let (name, from) = id.split_once("?from=").unwrap_or((id, "0"));
         let text = {
@@ -135,7 +140,8 @@ fn cut_note(text: &str, head: &str, tail: &str, address: &str) -> String {
     )
 }
 
-/// All texts of a result, and what is structured if they are too short to hold it; other blocks are only counted by size.
+/// All texts of a result, and what is structured if they are too short to hold it; other blocks are
+/// only counted by size.
 fn text(answer: &Message, structured: Option<&[u8]>) -> String {
     let text = |block| match content::text(block) {
         Some(text) => text.into_owned(),
@@ -143,7 +149,9 @@ fn text(answer: &Message, structured: Option<&[u8]>) -> String {
     };
     let texts = content::blocks(answer).map(text).collect::<Vec<_>>().join("\n");
     match structured {
-        Some(json) if json.len() > texts.len() => format!("{texts}\n{}", String::from_utf8_lossy(json)),
+        Some(json) if json.len() > texts.len() => {
+            format!("{texts}\n{}", String::from_utf8_lossy(json))
+        }
         _ => texts,
     }
 }
@@ -156,7 +164,8 @@ fn start(text: &str, bytes: usize) -> &str {
 
 /// The end of a text, within so many bytes.
 fn end(text: &str, bytes: usize) -> &str {
-    let cut =
-        (text.len().saturating_sub(bytes)..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+    let cut = (text.len().saturating_sub(bytes)..=text.len())
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(text.len());
     &text[cut..]
 }

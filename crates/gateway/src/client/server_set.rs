@@ -1,4 +1,5 @@
-//! The servers that a session sees: who keeps the conversations that clients share, and what is done with new ones.
+//! The servers that a session sees: who keeps the conversations that clients share, and what is
+//! done with new ones.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -17,7 +18,8 @@ use crate::upstream::{Connection, ConnectionSupervisor, Server};
 pub trait SessionHooks: Send + Sync {
     /// A modern server may speak by itself: the session hears what it says.
     fn follow(&self, session: &Arc<Session>, connection: &Arc<Connection>);
-    /// A conversation was opened again: the client hears which lists are not what it was shown, which is known under `key`.
+    /// A conversation was opened again: the client hears which lists are not what it was shown,
+    /// which is known under `key`.
     fn compare(&self, session: &Arc<Session>, key: String, connection: &Arc<Connection>);
 }
 
@@ -46,7 +48,8 @@ impl ServerSet {
         self.servers.iter().any(|known| known.name == server && known.shared)
     }
 
-    /// Who keeps the one conversation of a shared server; `sink` hears what belongs to nobody in particular.
+    /// Who keeps the one conversation of a shared server; `sink` hears what belongs to nobody in
+    /// particular.
     pub fn common(
         &self,
         server: &Arc<Server>,
@@ -54,7 +57,11 @@ impl ServerSet {
         sink: &Arc<dyn ClientSink>,
     ) -> Arc<ConnectionSupervisor> {
         let open = || {
-            let everyone = self.shared.get(&server.name).map(|common| Arc::clone(&common.everyone)).unwrap_or_default();
+            let everyone = self
+                .shared
+                .get(&server.name)
+                .map(|common| Arc::clone(&common.everyone))
+                .unwrap_or_default();
             let prepare: PrepareConnection =
                 Box::new(|connection| Box::pin(async move { connection.initialized().await }));
             ConnectionSupervisor::new(server, handshake.clone(), everyone, prepare)
@@ -83,14 +90,20 @@ impl SharedClients {
     fn join(&self, sink: &Arc<dyn ClientSink>) {
         let mut sinks = self.sinks.lock().unwrap_or_else(PoisonError::into_inner);
         sinks.retain(|known| known.strong_count() > 0);
-        let is_known = sinks.iter().any(|known| std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(sink)));
+        let is_known =
+            sinks.iter().any(|known| std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(sink)));
         if !is_known {
             sinks.push(Arc::downgrade(sink));
         }
     }
 
     fn present(&self) -> Vec<Arc<dyn ClientSink>> {
-        self.sinks.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
+        self.sinks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect()
     }
 }
 
@@ -104,7 +117,10 @@ impl ClientSink for SharedClients {
     fn ask(&self, connection: &Arc<Connection>, question: Message, open: Option<Question>) {
         match self.present().as_slice() {
             [only] => only.ask(connection, question, open),
-            _ => connection.refuse(&question, "several clients share this server; it is not clear which one to ask"),
+            _ => connection.refuse(
+                &question,
+                "several clients share this server; it is not clear which one to ask",
+            ),
         }
     }
 

@@ -1,4 +1,5 @@
-//! One client of the legacy era: what it said when it came, its conversations with servers, what is under way.
+//! One client of the legacy era: what it said when it came, its conversations with servers, what is
+//! under way.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,7 +34,8 @@ const EARLY: usize = 16;
 pub struct Session {
     /// Its own name among all clients.
     pub id: Arc<str>,
-    /// Who the client is, if it brought a secret of its own; else empty. Another session of the same client has the same.
+    /// Who the client is, if it brought a secret of its own; else empty. Another session of the
+    /// same client has the same.
     pub identity: Arc<str>,
     /// The servers it sees.
     pub set: Arc<ServerSet>,
@@ -69,9 +71,14 @@ enum ClientQuestion {
 }
 
 impl Session {
-    /// A session that sees the servers of `set`, whose messages at large go to `general`. What waits in a store belongs to whoever asked for it,
-    /// by this `id`, also after a restart.
-    pub fn new(id: &str, identity: Arc<str>, set: Arc<ServerSet>, general: Arc<ClientStream>) -> Arc<Self> {
+    /// A session that sees the servers of `set`, whose messages at large go to `general`. What
+    /// waits in a store belongs to whoever asked for it, by this `id`, also after a restart.
+    pub fn new(
+        id: &str,
+        identity: Arc<str>,
+        set: Arc<ServerSet>,
+        general: Arc<ClientStream>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             id: id.into(),
             identity,
@@ -98,7 +105,8 @@ impl Session {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whose calls and results these are: the client's, in whichever session, where it can be known.
+    /// Whose calls and results these are: the client's, in whichever session, where it can be
+    /// known.
     pub fn owner(&self) -> Arc<str> {
         Arc::clone(if self.identity.is_empty() { &self.id } else { &self.identity })
     }
@@ -118,7 +126,9 @@ impl Session {
 
     /// Notes who follows a server; whoever did before stops.
     pub fn follow(&self, server: String, follower: AbortHandle) {
-        if let Some(before) = self.followers.lock().unwrap_or_else(PoisonError::into_inner).insert(server, follower) {
+        if let Some(before) =
+            self.followers.lock().unwrap_or_else(PoisonError::into_inner).insert(server, follower)
+        {
             before.abort();
         }
     }
@@ -135,7 +145,10 @@ impl Session {
 
     /// The way to this client over one of its streams.
     pub fn sink(self: &Arc<Self>, stream: &Arc<ClientStream>) -> Arc<dyn ClientSink> {
-        Arc::new(to_client::SessionSink { session: Arc::downgrade(self), stream: Arc::clone(stream) })
+        Arc::new(to_client::SessionSink {
+            session: Arc::downgrade(self),
+            stream: Arc::clone(stream),
+        })
     }
 
     /// Takes the client's answer to a question, back to whoever asked.
@@ -156,11 +169,14 @@ impl Session {
         }
     }
 
-    /// Takes a notification of the client that is not about one of its calls: to every server that is open.
+    /// Takes a notification of the client that is not about one of its calls: to every server that
+    /// is open.
     pub async fn notified(self: &Arc<Self>, notification: &Message) {
         match notification.method() {
             "notifications/cancelled" => {
-                let id = notification.field("requestId").and_then(|span| Id::new(notification.slice(span)).ok());
+                let id = notification
+                    .field("requestId")
+                    .and_then(|span| Id::new(notification.slice(span)).ok());
                 if let Some(id) = id {
                     self.calls.cancel(&id, notification);
                 }
@@ -175,7 +191,9 @@ impl Session {
             }
             "notifications/progress" => self.progressed(notification),
             _ => {
-                for connection in self.connections().iter().filter(|connection| connection.era() == Era::Legacy) {
+                for connection in
+                    self.connections().iter().filter(|connection| connection.era() == Era::Legacy)
+                {
                     connection.note_private();
                     connection.tell_soon(notification.raw().clone());
                 }
@@ -183,8 +201,8 @@ impl Session {
         }
     }
 
-    /// Keeps a question for a client that is not ready to be asked; whether it is kept. A server is listed as soon as it is
-    /// greeted, so it may ask sooner than its client expects.
+    /// Keeps a question for a client that is not ready to be asked; whether it is kept. A server is
+    /// listed as soon as it is greeted, so it may ask sooner than its client expects.
     fn holds_back(&self, connection: &Arc<Connection>, question: &Message) -> bool {
         let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
         let is_early = !self.initialized.load(Ordering::SeqCst) && early.len() < EARLY;
@@ -208,7 +226,9 @@ impl Session {
     /// Progress of the client with a server's question.
     fn progressed(&self, notification: &Message) {
         let Some(span) = notification.field("progressToken") else { return };
-        let number = std::str::from_utf8(span.of(notification.raw())).ok().and_then(|text| text.parse::<u64>().ok());
+        let number = std::str::from_utf8(span.of(notification.raw()))
+            .ok()
+            .and_then(|text| text.parse::<u64>().ok());
         let found = number.and_then(|number| match self.asked().get(&number) {
             Some(ClientQuestion::Server { connection, token: Some(token), .. }) => {
                 Some((connection.upgrade()?, token.clone()))
@@ -260,8 +280,8 @@ impl Session {
         self.calls.cancel_all();
     }
 
-    /// The client has ended its session. A client that is known may ask for what it left running in its next one: that is
-    /// called off and waited for, as if only the call had been left.
+    /// The client has ended its session. A client that is known may ask for what it left running in
+    /// its next one: that is called off and waited for, as if only the call had been left.
     pub async fn end(&self) {
         if self.identity.is_empty() {
             return self.close().await;
@@ -273,9 +293,11 @@ impl Session {
         }
     }
 
-    /// Gives up all conversations; those that another client may have are handed on, the rest is to be closed.
+    /// Gives up all conversations; those that another client may have are handed on, the rest is to
+    /// be closed.
     fn give_up(&self) -> Vec<Arc<ConnectionSupervisor>> {
-        let kept: Vec<_> = self.supervisors.lock().unwrap_or_else(PoisonError::into_inner).drain().collect();
+        let kept: Vec<_> =
+            self.supervisors.lock().unwrap_or_else(PoisonError::into_inner).drain().collect();
         let own = kept.into_iter().filter(|(server, _)| !self.set.is_shared(server));
         own.filter_map(|(_, kept)| self.set.warm.keep(kept)).collect()
     }

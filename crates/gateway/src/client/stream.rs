@@ -1,7 +1,8 @@
-//! What goes to a client on one stream: kept in order, bounded, and readable again from where a client lost it.
+//! What goes to a client on one stream: kept in order, bounded, and readable again from where a
+//! client lost it.
 //!
-//! A slow client costs itself only: when too much waits, notifications give way, the oldest first, and no more
-//! questions are taken. What was taken, and every answer, stays.
+//! A slow client costs itself only: when too much waits, notifications give way, the oldest first,
+//! and no more questions are taken. What was taken, and every answer, stays.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -95,7 +96,8 @@ impl ClientStream {
         has_room
     }
 
-    /// One answer of many on a stream for all of them: never given up. Gives its place; 0 if nothing is said any more.
+    /// One answer of many on a stream for all of them: never given up. Gives its place; 0 if
+    /// nothing is said any more.
     pub fn say(&self, message: impl Into<TwoPieces>) -> u64 {
         self.push(message.into(), false, false)
     }
@@ -228,7 +230,8 @@ impl StreamState {
         self.reader
     }
 
-    /// Notes that everything up to `place` was handed out, or passed over by a client that says it has it.
+    /// Notes that everything up to `place` was handed out, or passed over by a client that says it
+    /// has it.
     fn read_up_to(&mut self, place: u64) {
         let from = self.kept.partition_point(|said| said.place <= self.read);
         let passed = self.kept.range(from..).take_while(|said| said.place <= place);
@@ -237,13 +240,16 @@ impl StreamState {
     }
 
     fn has_room(&self) -> bool {
-        self.unread <= limits::PENDING_BYTES && self.kept.len() <= limits::CALLS + limits::KEPT_EVENTS
+        self.unread <= limits::PENDING_BYTES
+            && self.kept.len() <= limits::CALLS + limits::KEPT_EVENTS
     }
 
-    /// Keeps the last events that were read, for a client that comes back, and a bounded number of unread ones.
+    /// Keeps the last events that were read, for a client that comes back, and a bounded number of
+    /// unread ones.
     fn make_room(&mut self) {
         let mut read = self.kept.partition_point(|said| said.place <= self.read);
-        while (self.kept.len() - read > limits::PENDING_EVENTS || self.unread > limits::PENDING_BYTES)
+        while (self.kept.len() - read > limits::PENDING_EVENTS
+            || self.unread > limits::PENDING_BYTES)
             && let Some(oldest) = self.kept.range(read..).position(|said| said.droppable)
             && let Some(given_up) = self.kept.remove(read + oldest)
         {
@@ -330,7 +336,9 @@ mod tests {
 
     fn text(next: Option<NextEvent>) -> Option<(u64, String)> {
         match next? {
-            NextEvent::Said(said) => Some((said.place, String::from_utf8(said.message.whole().to_vec()).unwrap())),
+            NextEvent::Said(said) => {
+                Some((said.place, String::from_utf8(said.message.whole().to_vec()).unwrap()))
+            }
             NextEvent::Ended => Some((0, String::new())),
         }
     }

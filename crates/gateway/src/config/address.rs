@@ -16,7 +16,9 @@ fn check(text: &str) -> Result<Uri, &'static str> {
     let (scheme, rest) = text.trim().split_once("://").ok_or(INVALID)?;
     let scheme = scheme.to_ascii_lowercase();
     if !["http", "https", "ws", "wss"].contains(&scheme.as_str()) {
-        return Err("must start with http://, https://, ws:// or wss://; no other way (unix://, pipe://) is supported");
+        return Err(
+            "must start with http://, https://, ws:// or wss://; no other way (unix://, pipe://) is supported",
+        );
     }
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if authority.contains('@') {
@@ -40,7 +42,9 @@ pub(super) fn transport(
     let is_ws = matches!(url.scheme_str(), Some("ws" | "wss"));
     let has_sse_path = url.path().split('/').any(|part| part == "sse");
     match stated {
-        Some(TransportName::Ws) if !is_ws => Err("must start with ws:// or wss://, or its type be \"http\" or \"sse\""),
+        Some(TransportName::Ws) if !is_ws => {
+            Err("must start with ws:// or wss://, or its type be \"http\" or \"sse\"")
+        }
         Some(TransportName::Http | TransportName::Sse) if is_ws => {
             Err("must start with http:// or https://, or its type be \"ws\"")
         }

@@ -46,9 +46,13 @@ pub(super) fn read(section: &ConfigField<'_>, problems: &mut Problems) -> RawAdm
 }
 
 impl RawAdmin {
-    /// With its token filled in. Nobody else may reach it without one; on this machine a token that is not there yet means that
-    /// nothing can be changed, and is no reason to serve nobody.
-    pub(super) fn resolve(self, scope: &Variables<'_>, problems: &mut Problems) -> Option<AdminConfig> {
+    /// With its token filled in. Nobody else may reach it without one; on this machine a token that
+    /// is not there yet means that nothing can be changed, and is no reason to serve nobody.
+    pub(super) fn resolve(
+        self,
+        scope: &Variables<'_>,
+        problems: &mut Problems,
+    ) -> Option<AdminConfig> {
         let is_given = self.token.is_some();
         let is_local = self.listen.ip().is_loopback();
         let mut lacking = Vec::new();
@@ -68,7 +72,10 @@ impl RawAdmin {
             Some(Secret::new(text))
         });
         if !is_given && !is_local {
-            let text = format!("others can reach {}; set admin.token, or listen on 127.0.0.1", self.listen);
+            let text = format!(
+                "others can reach {}; set admin.token, or listen on 127.0.0.1",
+                self.listen
+            );
             problems.push(self.place.problem(text));
         }
         Some(AdminConfig { listen: self.listen, token, lacking })

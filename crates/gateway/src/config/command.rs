@@ -1,4 +1,5 @@
-//! Decides the config of `seawall run`: one server, from its command or its URL, and what to call it.
+//! Decides the config of `seawall run`: one server, from its command or its URL, and what to call
+//! it.
 
 use std::path::Path;
 
@@ -9,8 +10,8 @@ use crate::config::layers::ServerRules;
 
 /// Programs that start another one, which is the server.
 const LAUNCHERS: [&str; 15] = [
-    "bun", "bunx", "deno", "node", "npm", "npx", "pipx", "pnpm", "pnpx", "python", "python3", "tsx", "uv", "uvx",
-    "yarn",
+    "bun", "bunx", "deno", "node", "npm", "npx", "pipx", "pnpm", "pnpx", "python", "python3",
+    "tsx", "uv", "uvx", "yarn",
 ];
 const LAUNCH_WORDS: [&str; 5] = ["dlx", "exec", "run", "tool", "x"];
 /// Options of launchers that take the next argument for themselves.
@@ -37,10 +38,17 @@ impl Config {
         let derived = name_of_command(&command);
         let mut words = command.into_iter();
         let Some(program) = words.next().filter(|program| !program.trim().is_empty()) else {
-            return Err(ConfigPlace::named("command").problem("is empty; write: seawall run -- COMMAND [ARGS]").into());
+            return Err(ConfigPlace::named("command")
+                .problem("is empty; write: seawall run -- COMMAND [ARGS]")
+                .into());
         };
-        let transport =
-            Transport::Stdio { command: program, args: words.collect(), env: Vec::new(), cwd: None, inherit_env: true };
+        let transport = Transport::Stdio {
+            command: program,
+            args: words.collect(),
+            env: Vec::new(),
+            cwd: None,
+            inherit_env: true,
+        };
         Ok(Self::for_one(name, &derived, transport)?)
     }
 
@@ -49,7 +57,8 @@ impl Config {
         let place = ConfigPlace::named("url");
         let url = address::parse(&place, url)?;
         let host = url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-        let transport = address::transport(None, url, Vec::new()).map_err(|error| place.problem(error))?;
+        let transport =
+            address::transport(None, url, Vec::new()).map_err(|error| place.problem(error))?;
         Ok(Self::for_one(name, &host, transport)?)
     }
 
@@ -76,7 +85,10 @@ fn name_of_command(command: &[String]) -> String {
     let Some((program, args)) = command.split_first() else {
         return String::new();
     };
-    let program = Path::new(program).file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let program = Path::new(program)
+        .file_stem()
+        .map(|stem| stem.to_string_lossy().into_owned())
+        .unwrap_or_default();
     if !LAUNCHERS.contains(&program.as_str()) {
         return program;
     }
@@ -96,7 +108,8 @@ fn launched(args: &[String]) -> Option<&str> {
     None
 }
 
-/// The last part of a package's name, without its version, or of a script's path, without its ending.
+/// The last part of a package's name, without its version, or of a script's path, without its
+/// ending.
 fn name_of_package(package: &str) -> String {
     let last = package.rsplit(['/', '\\', ':']).find(|part| !part.is_empty()).unwrap_or(package);
     let last = last.trim_start_matches('@');

@@ -16,7 +16,11 @@ pub(super) fn read(value: &ConfigField<'_>) -> Result<Duration, Problem> {
 
 /// Reads a duration, or says what is wrong with it.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
-    let unreadable = || format!("{text:?} is not a duration; write for example \"250ms\", \"30s\", \"2m\" or \"1h\"");
+    let unreadable = || {
+        format!(
+            "{text:?} is not a duration; write for example \"250ms\", \"30s\", \"2m\" or \"1h\""
+        )
+    };
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let unit_ms = match unit {
@@ -28,5 +32,7 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
     };
     let number: u64 = number.parse().map_err(|_| unreadable())?;
     let duration = number.checked_mul(unit_ms).map(Duration::from_millis);
-    duration.filter(|duration| *duration <= LONGEST).ok_or_else(|| "must not exceed 7 days".to_owned())
+    duration
+        .filter(|duration| *duration <= LONGEST)
+        .ok_or_else(|| "must not exceed 7 days".to_owned())
 }

@@ -1,5 +1,5 @@
-//! Decides which variables a child gets besides the usual ones: those passed on, then those of its file, then
-//! its own.
+//! Decides which variables a child gets besides the usual ones: those passed on, then those of its
+//! file, then its own.
 
 use super::Secret;
 use super::env_file;
@@ -10,7 +10,11 @@ use super::resolve;
 use super::source;
 use super::tree::ConfigString;
 
-pub(super) fn resolve(raw: &RawServer, scope: &Variables<'_>, problems: &mut Problems) -> Vec<(String, Secret)> {
+pub(super) fn resolve(
+    raw: &RawServer,
+    scope: &Variables<'_>,
+    problems: &mut Problems,
+) -> Vec<(String, Secret)> {
     let mut env = Vec::new();
     for name in &raw.env_vars {
         if let Some(value) = scope.variable(&name.text) {
@@ -33,13 +37,22 @@ pub(super) fn resolve(raw: &RawServer, scope: &Variables<'_>, problems: &mut Pro
     env
 }
 
-fn variable(name: &str, text: &ConfigString, scope: &Variables<'_>, problems: &mut Problems) -> Option<String> {
+fn variable(
+    name: &str,
+    text: &ConfigString,
+    scope: &Variables<'_>,
+    problems: &mut Problems,
+) -> Option<String> {
     problems.keep(check_name(name, &text.place))?;
     let value = scope.expand(text, problems)?;
     problems.keep_filled(text.has_references(), resolve::without_nul(text, value))
 }
 
-fn read_file(file: &ConfigString, scope: &Variables<'_>, problems: &mut Problems) -> Option<Vec<(String, String)>> {
+fn read_file(
+    file: &ConfigString,
+    scope: &Variables<'_>,
+    problems: &mut Problems,
+) -> Option<Vec<(String, String)>> {
     let path = scope.path(&scope.expand(file, problems)?);
     let variables = source::read_bounded(&path).and_then(|source| env_file::parse(&source.text));
     let lacking = |error| problems.lack(file.place.problem(format!("{} {error}", path.display())));

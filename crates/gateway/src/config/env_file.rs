@@ -1,6 +1,8 @@
-//! Decides what a file of variables says: `KEY=VALUE` lines, comments, quotes. Nothing in it is expanded.
+//! Decides what a file of variables says: `KEY=VALUE` lines, comments, quotes. Nothing in it is
+//! expanded.
 
-/// The variables in their order, or which line is wrong. Lines may hold secrets and are not repeated.
+/// The variables in their order, or which line is wrong. Lines may hold secrets and are not
+/// repeated.
 pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
     let mut variables = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -19,7 +21,10 @@ pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
         if value.contains('\0') {
             return Err(wrong("with a NUL character"));
         }
-        variables.push((name.to_owned(), unquote(value).ok_or_else(|| wrong("whose quotes do not match"))?));
+        variables.push((
+            name.to_owned(),
+            unquote(value).ok_or_else(|| wrong("whose quotes do not match"))?,
+        ));
     }
     Ok(variables)
 }
@@ -33,7 +38,11 @@ fn unquote(value: &str) -> Option<String> {
         return unescape(quoted);
     }
     let comment = value.find(" #").unwrap_or(value.len());
-    Some(if value.starts_with('#') { String::new() } else { value[..comment].trim_end().to_owned() })
+    Some(if value.starts_with('#') {
+        String::new()
+    } else {
+        value[..comment].trim_end().to_owned()
+    })
 }
 
 /// The text up to the closing double quote.

@@ -1,4 +1,5 @@
-//! Decides what `${…}` stands for. A bare `$VAR` stands for itself, and so does what a variable's value says.
+//! Decides what `${…}` stands for. A bare `$VAR` stands for itself, and so does what a variable's
+//! value says.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf, absolute};
@@ -18,10 +19,11 @@ pub(super) struct Variables<'a> {
     filled: RefCell<Vec<String>>,
 }
 
-/// What the name of a variable says whose value is no secret: where something is, and who or what it is.
+/// What the name of a variable says whose value is no secret: where something is, and who or what
+/// it is.
 const PLAIN: [&str; 22] = [
-    "HOST", "PORT", "URL", "URI", "ADDR", "DOMAIN", "ENDPOINT", "PATH", "DIR", "FOLDER", "HOME", "ROOT", "FILE",
-    "USER", "NAME", "REGION", "ZONE", "LANG", "LEVEL", "MODE", "VERSION", "SHELL",
+    "HOST", "PORT", "URL", "URI", "ADDR", "DOMAIN", "ENDPOINT", "PATH", "DIR", "FOLDER", "HOME",
+    "ROOT", "FILE", "USER", "NAME", "REGION", "ZONE", "LANG", "LEVEL", "MODE", "VERSION", "SHELL",
 ];
 /// What it says of one that is, whatever else it says.
 const SECRET: [&str; 8] = ["TOK", "KEY", "SECRET", "PASS", "PWD", "AUTH", "CRED", "COOKIE"];
@@ -103,10 +105,13 @@ impl<'a> Variables<'a> {
         (problems.count() == before).then_some(expanded)
     }
 
-    /// What stands between `${` and `}`. What is no reference may be part of a secret, and is not repeated.
+    /// What stands between `${` and `}`. What is no reference may be part of a secret, and is not
+    /// repeated.
     fn value(&self, reference: &str) -> Result<String, UnfilledVariable> {
         match reference {
-            "userHome" => home(self.env).ok_or_else(|| lacking("the variable HOME is not set; set it")),
+            "userHome" => {
+                home(self.env).ok_or_else(|| lacking("the variable HOME is not set; set it"))
+            }
             "workspaceFolder" => Ok(self.folder.to_string_lossy().into_owned()),
             "workspaceFolderBasename" => Ok(basename(&self.folder)),
             "pathSeparator" | "/" => Ok(std::path::MAIN_SEPARATOR.to_string()),
@@ -132,7 +137,9 @@ impl<'a> Variables<'a> {
         };
         let is_name = if is_stated { is_stated_name(name) } else { is_name(name) };
         if !is_name || default.is_some_and(|default| default.contains("${")) {
-            let text = format!("has a ${{…}} that cannot be filled in; there are {FORMS}, and none within another");
+            let text = format!(
+                "has a ${{…}} that cannot be filled in; there are {FORMS}, and none within another"
+            );
             return Err(UnfilledVariable::Malformed(text));
         }
         match (self.variable(name), default) {
@@ -140,15 +147,17 @@ impl<'a> Variables<'a> {
             (Some(value), _) if !value.is_empty() => Ok(value),
             (_, Some(default)) => Ok(default.to_owned()),
             (Some(empty), None) => Ok(empty),
-            (None, None) => {
-                Err(lacking(format!("the variable {name} is not set; set it, or write ${{{name}:-default}}")))
-            }
+            (None, None) => Err(lacking(format!(
+                "the variable {name} is not set; set it, or write ${{{name}:-default}}"
+            ))),
         }
     }
 
     fn file(&self, path: &str) -> Result<String, UnfilledVariable> {
         let file = self.path(path);
-        let text = source::read_regular(&file).map_err(|error| lacking(format!("{} {error}", file.display())))?.text;
+        let text = source::read_regular(&file)
+            .map_err(|error| lacking(format!("{} {error}", file.display())))?
+            .text;
         Ok(self.fill(text.trim_end_matches(['\r', '\n']).to_owned()))
     }
 
@@ -156,9 +165,9 @@ impl<'a> Variables<'a> {
     fn input(&self, id: &str) -> Result<String, UnfilledVariable> {
         let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
         let name = format!("INPUT_{}", id.chars().map(upper).collect::<String>());
-        self.variable(&name)
-            .map(|value| self.fill(value))
-            .ok_or_else(|| lacking(format!("the variable {name} is not set, which is the input {id:?}; set it")))
+        self.variable(&name).map(|value| self.fill(value)).ok_or_else(|| {
+            lacking(format!("the variable {name} is not set, which is the input {id:?}; set it"))
+        })
     }
 }
 

@@ -1,4 +1,5 @@
-//! Decides which headers go with the requests to a server: each name once, each value fit to be sent.
+//! Decides which headers go with the requests to a server: each name once, each value fit to be
+//! sent.
 
 use http::{HeaderName, HeaderValue};
 
@@ -8,19 +9,32 @@ use super::problem::{ConfigPlace, Problem, Problems};
 use super::raw::RawServer;
 use super::tree::ConfigString;
 
-pub(super) fn resolve(raw: &RawServer, scope: &Variables<'_>, problems: &mut Problems) -> Vec<(HeaderName, Secret)> {
+pub(super) fn resolve(
+    raw: &RawServer,
+    scope: &Variables<'_>,
+    problems: &mut Problems,
+) -> Vec<(HeaderName, Secret)> {
     // The name, where it stands, the value, and whether that comes from outside the file.
     let mut stated: Vec<(&str, &ConfigPlace, String, bool)> = Vec::new();
     for (name, text) in &raw.headers {
         let is_filled = text.has_references();
-        stated.extend(scope.expand(text, problems).map(|value| (name.as_str(), &text.place, value, is_filled)));
+        stated.extend(
+            scope
+                .expand(text, problems)
+                .map(|value| (name.as_str(), &text.place, value, is_filled)),
+        );
     }
     for (name, variable) in &raw.header_vars {
-        stated.extend(named(variable, scope, problems).map(|value| (name.as_str(), &variable.place, value, true)));
+        stated.extend(
+            named(variable, scope, problems)
+                .map(|value| (name.as_str(), &variable.place, value, true)),
+        );
     }
     if let Some(variable) = &raw.token_var {
         let token = named(variable, scope, problems);
-        stated.extend(token.map(|token| ("authorization", &variable.place, format!("Bearer {token}"), true)));
+        stated.extend(
+            token.map(|token| ("authorization", &variable.place, format!("Bearer {token}"), true)),
+        );
     }
     let mut headers: Vec<(HeaderName, Secret)> = Vec::new();
     for (name, place, value, is_filled) in stated {
@@ -34,8 +48,13 @@ pub(super) fn resolve(raw: &RawServer, scope: &Variables<'_>, problems: &mut Pro
     headers
 }
 
-/// The value of the variable that is named here. Some write the token itself, so the name is not repeated.
-fn named(variable: &ConfigString, scope: &Variables<'_>, problems: &mut Problems) -> Option<String> {
+/// The value of the variable that is named here. Some write the token itself, so the name is not
+/// repeated.
+fn named(
+    variable: &ConfigString,
+    scope: &Variables<'_>,
+    problems: &mut Problems,
+) -> Option<String> {
     let value = scope.variable(&variable.text);
     if value.is_none() {
         problems.lack(variable.place.problem("names a variable that is not set; set it"));
@@ -50,6 +69,7 @@ fn header_name(name: &str, place: &ConfigPlace) -> Result<HeaderName, Problem> {
 fn header_value(place: &ConfigPlace, value: String) -> Result<Secret, Problem> {
     match HeaderValue::from_str(&value) {
         Ok(_) => Ok(Secret::new(value)),
-        Err(_) => Err(place.problem("has a value that no header can have: only printable ASCII, no line breaks")),
+        Err(_) => Err(place
+            .problem("has a value that no header can have: only printable ASCII, no line breaks")),
     }
 }

@@ -13,17 +13,20 @@ const SHORTEST: usize = 6;
 /// What a server may not be quoted with.
 #[derive(Clone, Default)]
 pub struct SecretTexts {
-    /// The longest first: one may be the beginning of another, and the rest of that must not be left.
+    /// The longest first: one may be the beginning of another, and the rest of that must not be
+    /// left.
     words: Vec<String>,
 }
 
 impl SecretTexts {
-    /// The secrets of a server: its variables and headers, what variables and files brought into its address or arguments, and
-    /// what is not shown of its address.
+    /// The secrets of a server: its variables and headers, what variables and files brought into
+    /// its address or arguments, and what is not shown of its address.
     pub fn of(server: &ServerConfig) -> Self {
         let (values, url): (Vec<&Secret>, Option<&Uri>) = match &server.transport {
             Transport::Stdio { env, .. } => (env.iter().map(|(_, value)| value).collect(), None),
-            Transport::Http { url, headers, .. } | Transport::Sse { url, headers } | Transport::Ws { url, headers } => {
+            Transport::Http { url, headers, .. }
+            | Transport::Sse { url, headers }
+            | Transport::Ws { url, headers } => {
                 (headers.iter().map(|(_, value)| value).collect(), Some(url))
             }
             Transport::Incomplete { .. } => (Vec::new(), None),
@@ -32,7 +35,8 @@ impl SecretTexts {
         // Of `Bearer <token>` the token alone is secret too.
         let words = values.flat_map(|value| [value, value.rsplit(' ').next().unwrap_or("")]);
         let words = words.chain(url.map(place::secrets).unwrap_or_default());
-        let mut words: Vec<String> = words.filter(|word| word.len() >= SHORTEST).map(str::to_owned).collect();
+        let mut words: Vec<String> =
+            words.filter(|word| word.len() >= SHORTEST).map(str::to_owned).collect();
         words.sort_by_key(|word| std::cmp::Reverse(word.len()));
         words.dedup();
         Self { words }

@@ -1,8 +1,8 @@
-//! Decides how the MCP file of another client is read as it is: `mcpServers`, VS Code's `servers`, Codex's
-//! `mcp_servers`, Gemini's `httpUrl`, Windsurf's `serverUrl`.
+//! Decides how the MCP file of another client is read as it is: `mcpServers`, VS Code's `servers`,
+//! Codex's `mcp_servers`, Gemini's `httpUrl`, Windsurf's `serverUrl`.
 //!
-//! What those clients alone know is passed over, and told where it says how long something may take. Known fields have to have
-//! their type.
+//! What those clients alone know is passed over, and told where it says how long something may
+//! take. Known fields have to have their type.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,8 @@ pub(super) const SECTION: &str = "x-seawall";
 
 /// Under which key another client lists its servers; none if the file is Seawall's own.
 pub(super) fn list_key(root: &ConfigField<'_>, format: FileFormat) -> Option<&'static str> {
-    // VS Code's file has nothing but servers and inputs: with a setting of ours beside them it is ours.
+    // VS Code's file has nothing but servers and inputs: with a setting of ours beside them it is
+    // ours.
     let is_ours = format == FileFormat::Toml || root.has_any(native::is_setting);
     if let Some(key) = ["mcpServers", "mcp_servers"].into_iter().find(|key| root.has(key)) {
         return Some(key);
@@ -49,18 +50,26 @@ pub(super) fn read(
         match key {
             _ if key == list_key => servers = Some(read_servers(&value, is_in_seconds, problems)),
             "mcpServers" | "mcp_servers" | "servers" => {
-                problems.push(value.place.problem(format!("{list_key} lists servers too; keep one of the two")));
+                problems.push(
+                    value
+                        .place
+                        .problem(format!("{list_key} lists servers too; keep one of the two")),
+                );
             }
             SECTION => settings = native::read_settings(&value, problems),
             PROJECTS => passed_over = of_projects(&value, list_key),
             _ if settings::keys().contains(&key) => {
-                problems.push(value.place.problem(format!("stands under \"{SECTION}\" in this kind of file")));
+                problems.push(
+                    value.place.problem(format!("stands under \"{SECTION}\" in this kind of file")),
+                );
             }
             _ => {}
         }
     }
     if servers.is_none() && problems.count() == 0 {
-        problems.push(Problem::of_file(format!("no servers; add one under \"{list_key}\" with a command or a url")));
+        problems.push(Problem::of_file(format!(
+            "no servers; add one under \"{list_key}\" with a command or a url"
+        )));
     }
     let servers = servers.unwrap_or_default();
     // Without any other server they are what somebody looked for.
@@ -73,7 +82,8 @@ pub(super) fn read(
     (settings, servers)
 }
 
-/// Servers that are there in one project only: a gateway is in none, so they are passed over, and that is told.
+/// Servers that are there in one project only: a gateway is in none, so they are passed over, and
+/// that is told.
 fn of_projects(projects: &ConfigField<'_>, list_key: &str) -> Vec<Problem> {
     let told = &mut Problems::default();
     let mut passed_over = Vec::new();
@@ -91,10 +101,15 @@ fn of_projects(projects: &ConfigField<'_>, list_key: &str) -> Vec<Problem> {
     passed_over
 }
 
-fn read_servers(list: &ConfigField<'_>, is_in_seconds: bool, problems: &mut Problems) -> Vec<RawServer> {
+fn read_servers(
+    list: &ConfigField<'_>,
+    is_in_seconds: bool,
+    problems: &mut Problems,
+) -> Vec<RawServer> {
     let before = problems.count();
     let entries = list.entries(problems);
-    let read = |(name, field): &(&str, ConfigField<'_>)| read_server(name, field, is_in_seconds, problems);
+    let read =
+        |(name, field): &(&str, ConfigField<'_>)| read_server(name, field, is_in_seconds, problems);
     let servers: Vec<_> = entries.iter().map(read).collect();
     let running: Vec<_> = servers.into_iter().filter(|server| !server.is_off).collect();
     if running.is_empty() && problems.count() == before {
@@ -108,7 +123,12 @@ fn read_servers(list: &ConfigField<'_>, is_in_seconds: bool, problems: &mut Prob
     fit_names(running, problems)
 }
 
-fn read_server(name: &str, field: &ConfigField<'_>, is_in_seconds: bool, problems: &mut Problems) -> RawServer {
+fn read_server(
+    name: &str,
+    field: &ConfigField<'_>,
+    is_in_seconds: bool,
+    problems: &mut Problems,
+) -> RawServer {
     let mut found = Problems::default();
     let mut server = RawServer::new(name, &field.place);
     for (key, value) in field.entries(&mut found) {
@@ -129,9 +149,18 @@ fn read_server(name: &str, field: &ConfigField<'_>, is_in_seconds: bool, problem
 }
 
 /// Takes over how long its own client lets its calls run.
-fn limit(server: &mut RawServer, field: &ConfigField<'_>, is_in_seconds: bool, problems: &mut Problems) {
-    let stated = |key: &str| field.find(key).filter(|value| !value.is_null()).map(|value| (key.to_owned(), value));
-    let Some((key, value)) = stated("timeout").or_else(|| stated("tool_timeout_sec")) else { return };
+fn limit(
+    server: &mut RawServer,
+    field: &ConfigField<'_>,
+    is_in_seconds: bool,
+    problems: &mut Problems,
+) {
+    let stated = |key: &str| {
+        field.find(key).filter(|value| !value.is_null()).map(|value| (key.to_owned(), value))
+    };
+    let Some((key, value)) = stated("timeout").or_else(|| stated("tool_timeout_sec")) else {
+        return;
+    };
     let limit = match key.as_str() {
         "timeout" => limit::of_calls(&value, is_in_seconds, problems),
         _ => limit::in_seconds(&value, problems),
@@ -148,7 +177,9 @@ fn set(server: &mut RawServer, key: &str, value: &ConfigField<'_>, problems: &mu
         "transport" => server.kind = problems.keep(raw::kind(value)),
         "httpUrl" => server.http_url = problems.keep(value.text()),
         "serverUrl" => server.url = problems.keep(value.text()),
-        "startup_timeout_sec" | "startup_timeout_ms" => server.start_limit = Some(value.place.clone()),
+        "startup_timeout_sec" | "startup_timeout_ms" => {
+            server.start_limit = Some(value.place.clone())
+        }
         "envFile" => server.env_file = problems.keep(value.text()),
         "env_vars" => server.env_vars = variable_names(value, problems),
         "http_headers" => server.headers.extend(value.pairs(problems)),
@@ -164,7 +195,10 @@ fn variable_names(value: &ConfigField<'_>, problems: &mut Problems) -> Vec<Confi
     let mut names = Vec::new();
     for item in value.items(problems) {
         let name = if item.has("name") {
-            item.entries(problems).into_iter().find(|(key, _)| *key == "name").map_or(item, |(_, name)| name)
+            item.entries(problems)
+                .into_iter()
+                .find(|(key, _)| *key == "name")
+                .map_or(item, |(_, name)| name)
         } else {
             item
         };
@@ -183,7 +217,11 @@ fn fit_names(servers: Vec<RawServer>, problems: &mut Problems) -> Vec<RawServer>
             continue;
         };
         if let Some(other) = taken.insert(name.clone(), server.name.clone()) {
-            problems.push(server.place.problem(format!("would be called {name:?}, as {other:?} is; rename one")));
+            problems.push(
+                server
+                    .place
+                    .problem(format!("would be called {name:?}, as {other:?} is; rename one")),
+            );
             continue;
         }
         server.name = name;

@@ -1,7 +1,7 @@
 //! Decides what a JSON text with comments and trailing commas says, and on which line.
 //!
-//! Strings and numbers are read by `serde_json`; only what it cannot give (lines, comments, keys that stand
-//! twice) is done here.
+//! Strings and numbers are read by `serde_json`; only what it cannot give (lines, comments, keys
+//! that stand twice) is done here.
 
 use super::problem::{ConfigPlace, Problem};
 use super::tree::{ConfigNode, ConfigValue};
@@ -108,7 +108,9 @@ impl<'a> JsonReader<'a> {
 
     fn word(&mut self) -> Result<ConfigValue, Problem> {
         let rest = self.rest();
-        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c)).unwrap_or(rest.len());
+        let end = rest
+            .find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c))
+            .unwrap_or(rest.len());
         let word = &rest[..end];
         let value = match serde_json::from_str(word) {
             Ok(serde_json::Value::Null) => ConfigValue::Null,

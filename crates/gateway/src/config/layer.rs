@@ -1,10 +1,11 @@
-//! What one place of the configuration says about policies: only what it says, so that the nearest place can win.
+//! What one place of the configuration says about policies: only what it says, so that the nearest
+//! place can win.
 
 use std::time::Duration;
 
 use seawall::{
-    BreakerPolicy, BulkheadPolicy, Cooldown, Effect, Fallback, HedgePolicy, Jitter, Kind, LoopMode, Policy, Scope,
-    ServerPolicy, ToolErrors,
+    BreakerPolicy, BulkheadPolicy, Cooldown, Effect, Fallback, HedgePolicy, Jitter, Kind, LoopMode,
+    Policy, Scope, ServerPolicy, ToolErrors,
 };
 
 /// What `[defaults]`, `[kinds.K]`, `[servers.S.policy]` or `[tools."S/T"]` says.
@@ -173,7 +174,10 @@ impl PolicyLayer {
     pub fn apply(&self, policy: &mut Policy, own: &mut GatewayPolicy) {
         put(&mut policy.timeout, self.timeout);
         policy.attempt_timeout = self.attempt_timeout.or(policy.attempt_timeout);
-        put(&mut policy.slots, self.tool_concurrency.map(|count| (count > 0).then(|| BulkheadPolicy::new(count))));
+        put(
+            &mut policy.slots,
+            self.tool_concurrency.map(|count| (count > 0).then(|| BulkheadPolicy::new(count))),
+        );
         put(&mut policy.retry.attempts, self.retry.attempts);
         put(&mut policy.retry.backoff.base, self.retry.base);
         put(&mut policy.retry.backoff.max, self.retry.max);
@@ -186,7 +190,10 @@ impl PolicyLayer {
         put(&mut policy.loops.repeats, self.loops.repeats);
         put(&mut policy.loops.window, self.loops.window);
         put(&mut policy.loops.mode, self.loops.mode);
-        put(&mut policy.uncertain_write_hold, self.uncertain_write_hold.map(|time| (!time.is_zero()).then_some(time)));
+        put(
+            &mut policy.uncertain_write_hold,
+            self.uncertain_write_hold.map(|time| (!time.is_zero()).then_some(time)),
+        );
         put(&mut policy.hedge, self.hedge);
         put(&mut policy.tool_errors, self.tool_errors.clone());
         own.idle_timeout = self.own.idle_timeout.or(own.idle_timeout);

@@ -1,10 +1,12 @@
-//! Which policy a tool gets: the built-in table by kind, then what the configuration says, the nearest last.
+//! Which policy a tool gets: the built-in table by kind, then what the configuration says, the
+//! nearest last.
 //!
-//! Built in < `[defaults]` < `[kinds.K]` < `[servers.S.policy]` < `[tools."S/T"]`, of those the plain names after the globs.
+//! Built in < `[defaults]` < `[kinds.K]` < `[servers.S.policy]` < `[tools."S/T"]`, of those the
+//! plain names after the globs.
 
 use seawall::{
-    Annotations, BreakerPolicy, Effect, Fallback, HedgePolicy, Kind, LoopPolicy, Policy, Preset, ServerPolicy,
-    Siblings, TextStyle, Tiers, ToolFacts,
+    Annotations, BreakerPolicy, Effect, Fallback, HedgePolicy, Kind, LoopPolicy, Policy, Preset,
+    ServerPolicy, Siblings, TextStyle, Tiers, ToolFacts,
 };
 
 use super::layer::{GatewayPolicy, PolicyLayer};
@@ -95,7 +97,13 @@ pub struct KnownTool<'a> {
 
 impl PolicyRules {
     /// The policy of a tool.
-    pub fn tool(&self, server: &str, own: &ServerRules, name: &str, hints: ToolHints) -> (Policy, GatewayPolicy) {
+    pub fn tool(
+        &self,
+        server: &str,
+        own: &ServerRules,
+        name: &str,
+        hints: ToolHints,
+    ) -> (Policy, GatewayPolicy) {
         let facts = self.known(server, own, name, hints).facts;
         let mut policy = self.preset.policy(&facts, &self.tiers);
         let mut extra = GatewayPolicy::default();
@@ -106,8 +114,15 @@ impl PolicyRules {
         (policy, extra)
     }
 
-    /// What is known of a tool; its kind and effect as the operator states them, the nearest place first.
-    pub fn known<'a>(&'a self, server: &str, own: &'a ServerRules, name: &'a str, hints: ToolHints) -> KnownTool<'a> {
+    /// What is known of a tool; its kind and effect as the operator states them, the nearest place
+    /// first.
+    pub fn known<'a>(
+        &'a self,
+        server: &str,
+        own: &'a ServerRules,
+        name: &'a str,
+        hints: ToolHints,
+    ) -> KnownTool<'a> {
         let nearest = |kind| self.layers(server, own, name, kind).into_iter().rev();
         let mut known = KnownTool {
             facts: ToolFacts {
@@ -128,7 +143,8 @@ impl PolicyRules {
             .filter(|(place, _)| *place != PolicyPlace::Defaults)
             .find(|(_, layer)| layer.effect.is_some());
         // What its kind says of its effect counts only where no nearer place says something.
-        let stated = near.or_else(|| nearest(known.facts.kind()).find(|(_, layer)| layer.effect.is_some()));
+        let stated =
+            near.or_else(|| nearest(known.facts.kind()).find(|(_, layer)| layer.effect.is_some()));
         if let Some((place, layer)) = stated {
             (known.facts.effect, known.effect) = (layer.effect, Some(place));
         }
@@ -144,10 +160,15 @@ impl PolicyRules {
         kind: Option<Kind>,
     ) -> Vec<(PolicyPlace<'a>, &'a PolicyLayer)> {
         let fits = |pattern: &str| {
-            pattern.split_once('/').is_some_and(|(servers, tools)| glob(servers, server) && glob(tools, name))
+            pattern
+                .split_once('/')
+                .is_some_and(|(servers, tools)| glob(servers, server) && glob(tools, name))
         };
-        let of_kind =
-            self.kinds.iter().filter(|(of, _)| Some(*of) == kind).map(|(of, layer)| (PolicyPlace::Kind(*of), layer));
+        let of_kind = self
+            .kinds
+            .iter()
+            .filter(|(of, _)| Some(*of) == kind)
+            .map(|(of, layer)| (PolicyPlace::Kind(*of), layer));
         let named = self.tools.iter().filter(|(pattern, _)| fits(pattern));
         let named = named.map(|(pattern, layer)| (PolicyPlace::Tools(pattern.as_str()), layer));
         let all = std::iter::once((PolicyPlace::Defaults, &self.defaults));
@@ -159,7 +180,8 @@ impl PolicyRules {
         self.messages.as_json.unwrap_or(self.preset == Preset::Gitnexus)
     }
 
-    /// Whether a server that was there and is away is not waited for: its agents want to know at once, unless the file says otherwise.
+    /// Whether a server that was there and is away is not waited for: its agents want to know at
+    /// once, unless the file says otherwise.
     pub fn tells_loss_at_once(&self) -> bool {
         self.preset == Preset::Gitnexus && !self.written.has(&["reconnect", "wait"])
     }
@@ -173,11 +195,14 @@ impl PolicyRules {
         }
     }
 
-    /// The policy of a method that only reads, `resources/read` and the like, or of one that sets something.
+    /// The policy of a method that only reads, `resources/read` and the like, or of one that sets
+    /// something.
     pub fn method(&self, own: &ServerRules, method: &str) -> Policy {
-        let sets = matches!(method, "resources/subscribe" | "resources/unsubscribe" | "logging/setLevel");
+        let sets =
+            matches!(method, "resources/subscribe" | "resources/unsubscribe" | "logging/setLevel");
         let effect = if sets { Effect::Idempotent } else { Effect::ReadOnly };
-        let facts = ToolFacts { kind: Some(Kind::Read), effect: Some(effect), ..ToolFacts::named(method) };
+        let facts =
+            ToolFacts { kind: Some(Kind::Read), effect: Some(effect), ..ToolFacts::named(method) };
         let mut policy = self.preset.policy(&facts, &self.tiers);
         for layer in [&self.defaults, &own.layer] {
             layer.apply(&mut policy, &mut GatewayPolicy::default());
@@ -207,12 +232,14 @@ impl PolicyRules {
     }
 }
 
-/// What is said of many tools holds for those it can hold for: an old answer of a write would be a lie, a second
-/// attempt beside it could act twice, with other arguments it does something else, and what destroys is not put off. Nor does a part of a call have more time than the whole.
+/// What is said of many tools holds for those it can hold for: an old answer of a write would be a
+/// lie, a second attempt beside it could act twice, with other arguments it does something else,
+/// and what destroys is not put off. Nor does a part of a call have more time than the whole.
 pub(crate) fn fit(policy: &mut Policy) {
     policy.attempt_timeout = policy.attempt_timeout.filter(|limit| *limit <= policy.timeout);
     let limit = policy.attempt_timeout.unwrap_or(policy.timeout);
-    policy.hedge = policy.hedge.filter(|hedge| !matches!(hedge, HedgePolicy::After(delay) if *delay >= limit));
+    policy.hedge =
+        policy.hedge.filter(|hedge| !matches!(hedge, HedgePolicy::After(delay) if *delay >= limit));
     let reads = policy.effect == Effect::ReadOnly;
     if !reads {
         policy.cache.fresh = None;
@@ -277,7 +304,9 @@ mod tests {
     fn the_nearest_place_wins_and_says_only_what_it_says() {
         let mut rules = PolicyRules { defaults: attempts(9), ..PolicyRules::default() };
         let mut own = ServerRules::default();
-        let tool = |rules: &PolicyRules, own: &ServerRules| rules.tool("gh", own, "get_issue", ToolHints::default()).0;
+        let tool = |rules: &PolicyRules, own: &ServerRules| {
+            rules.tool("gh", own, "get_issue", ToolHints::default()).0
+        };
         assert_eq!(tool(&rules, &own).retry.attempts, 9);
         rules.kinds.push((Kind::Read, attempts(8)));
         rules.kinds.push((Kind::Write, attempts(1)));
@@ -288,19 +317,33 @@ mod tests {
         rules.tools.push(("gh/get_issue".to_owned(), attempts(5)));
         let policy = tool(&rules, &own);
         assert_eq!((policy.retry.attempts, policy.retry.backoff.base), (5, Duration::from_secs(1)));
-        assert_eq!(rules.tool("other", &ServerRules::default(), "get_x", ToolHints::default()).0.retry.attempts, 6);
+        assert_eq!(
+            rules
+                .tool("other", &ServerRules::default(), "get_x", ToolHints::default())
+                .0
+                .retry
+                .attempts,
+            6
+        );
     }
 
     #[test]
     fn an_effect_that_is_stated_for_a_kind_or_for_all_holds_where_none_is_stated_nearer() {
         let effect = |effect| PolicyLayer { effect: Some(effect), ..PolicyLayer::default() };
-        let mut rules = PolicyRules { defaults: effect(Effect::Destructive), ..PolicyRules::default() };
+        let mut rules =
+            PolicyRules { defaults: effect(Effect::Destructive), ..PolicyRules::default() };
         let of = |rules: &PolicyRules, name: &str| {
             rules.tool("gh", &ServerRules::default(), name, ToolHints::default()).0.effect
         };
-        assert_eq!((of(&rules, "create_issue"), of(&rules, "batch_tag")), (Effect::Destructive, Effect::Destructive));
+        assert_eq!(
+            (of(&rules, "create_issue"), of(&rules, "batch_tag")),
+            (Effect::Destructive, Effect::Destructive)
+        );
         rules.kinds.push((Kind::Batch, effect(Effect::Idempotent)));
-        assert_eq!((of(&rules, "create_issue"), of(&rules, "batch_tag")), (Effect::Destructive, Effect::Idempotent));
+        assert_eq!(
+            (of(&rules, "create_issue"), of(&rules, "batch_tag")),
+            (Effect::Destructive, Effect::Idempotent)
+        );
         rules.tools.push(("gh/batch_*".to_owned(), effect(Effect::Write)));
         assert_eq!(of(&rules, "batch_tag"), Effect::Write);
     }
@@ -316,9 +359,10 @@ mod tests {
         assert_eq!(rules.tool("s", &own, "frob", reads).0.effect, Effect::ReadOnly);
         let distrust = ServerRules { distrust_annotations: true, ..ServerRules::default() };
         assert_eq!(rules.tool("s", &distrust, "frob", reads).0.effect, Effect::Write);
-        rules
-            .tools
-            .push(("s/frob".to_owned(), PolicyLayer { effect: Some(Effect::Destructive), ..PolicyLayer::default() }));
+        rules.tools.push((
+            "s/frob".to_owned(),
+            PolicyLayer { effect: Some(Effect::Destructive), ..PolicyLayer::default() },
+        ));
         assert_eq!(rules.tool("s", &own, "frob", reads).0.effect, Effect::Destructive);
     }
 
@@ -341,6 +385,9 @@ mod tests {
             (read.fallback, write.fallback),
             (vec![Fallback::Cached, Fallback::PreviousPage(None)], vec![Fallback::Queue])
         );
-        assert_eq!((read.hedge.is_some(), write.hedge.is_some(), read.breaker), (true, false, None));
+        assert_eq!(
+            (read.hedge.is_some(), write.hedge.is_some(), read.breaker),
+            (true, false, None)
+        );
     }
 }

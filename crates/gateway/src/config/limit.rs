@@ -1,4 +1,5 @@
-//! Decides what a time limit in the file of another client means here: in which unit it is, or that it is passed over and told.
+//! Decides what a time limit in the file of another client means here: in which unit it is, or that
+//! it is passed over and told.
 
 use std::path::Path;
 use std::time::Duration;
@@ -21,12 +22,18 @@ pub(super) fn is_in_seconds(file: &Path) -> bool {
 }
 
 /// Reads `timeout`, whose unit depends on the client.
-pub(super) fn of_calls(value: &ConfigField<'_>, is_in_seconds: bool, problems: &mut Problems) -> Option<ServerLimit> {
+pub(super) fn of_calls(
+    value: &ConfigField<'_>,
+    is_in_seconds: bool,
+    problems: &mut Problems,
+) -> Option<ServerLimit> {
     match value.number() {
         Ok(number) if is_in_seconds => seconds(number, value, problems),
         Ok(number) if number > UNCLEAR => seconds(number / 1000.0, value, problems),
         Ok(number) => {
-            let why = format!("{number} is milliseconds to some clients and seconds to others, so it is passed over");
+            let why = format!(
+                "{number} is milliseconds to some clients and seconds to others, so it is passed over"
+            );
             passed_over(value, &why, problems)
         }
         Err(_) => passed_over(value, "is not a number, so it is passed over", problems),
@@ -45,18 +52,24 @@ fn seconds(number: f64, value: &ConfigField<'_>, problems: &mut Problems) -> Opt
     if number.is_nan() || number <= 0.0 {
         return passed_over(value, "is no time, so it is passed over", problems);
     }
-    let time = Duration::try_from_secs_f64(number).ok().filter(|time| *time <= LONGEST).unwrap_or_else(|| {
-        problems.warn(value.place.problem("counts as 7 days: no call is waited for longer"));
-        LONGEST
-    });
+    let time = Duration::try_from_secs_f64(number)
+        .ok()
+        .filter(|time| *time <= LONGEST)
+        .unwrap_or_else(|| {
+            problems.warn(value.place.problem("counts as 7 days: no call is waited for longer"));
+            LONGEST
+        });
     Some((time, value.place.own_line().unwrap_or_default()))
 }
 
 fn passed_over(value: &ConfigField<'_>, why: &str, problems: &mut Problems) -> Option<ServerLimit> {
-    problems.warn(value.place.problem(format!("{why}; say timeout = \"60s\" under x-seawall.policy of this server")));
+    problems.warn(
+        value
+            .place
+            .problem(format!("{why}; say timeout = \"60s\" under x-seawall.policy of this server")),
+    );
     None
 }
 
 /// What is said of a limit over the start of a server.
-pub(super) const OF_STARTS: &str =
-    "is passed over; how long calls wait for a server that starts is said by wait = \"60s\" under x-seawall.reconnect";
+pub(super) const OF_STARTS: &str = "is passed over; how long calls wait for a server that starts is said by wait = \"60s\" under x-seawall.reconnect";

@@ -1,4 +1,5 @@
-//! Decides whether what a file says about tools can hold: the servers it names are there, and what is to wait has a place.
+//! Decides whether what a file says about tools can hold: the servers it names are there, and what
+//! is to wait has a place.
 //!
 //! A policy for a server with a slip in its name would be read, and hold for nothing.
 
@@ -13,19 +14,27 @@ struct KnownNames<'a> {
     has_store: bool,
 }
 
-/// Looks at the settings in `section` and at the `servers` of a file. What else is wrong there is told elsewhere.
+/// Looks at the settings in `section` and at the `servers` of a file. What else is wrong there is
+/// told elsewhere.
 pub(super) fn check(section: &ConfigField<'_>, servers: &ConfigField<'_>, problems: &mut Problems) {
     let told = &mut Problems::default();
     let listed = servers.entries(told);
-    let there = KnownNames { servers: listed.iter().map(|(name, _)| *name).collect(), has_store: section.has("store") };
+    let there = KnownNames {
+        servers: listed.iter().map(|(name, _)| *name).collect(),
+        has_store: section.has("store"),
+    };
     for (key, value) in section.entries(told) {
         match key {
             "defaults" => there.look_at(&value, problems),
-            "kinds" => value.entries(told).iter().for_each(|(_, table)| there.look_at(table, problems)),
+            "kinds" => {
+                value.entries(told).iter().for_each(|(_, table)| there.look_at(table, problems))
+            }
             "tools" => {
                 for (pattern, table) in value.entries(told) {
                     let server = pattern.split_once('/').map(|(server, _)| server);
-                    if let Some(server) = server.filter(|server| !there.servers.iter().any(|name| glob(server, name))) {
+                    if let Some(server) =
+                        server.filter(|server| !there.servers.iter().any(|name| glob(server, name)))
+                    {
                         problems.push(table.place.problem(there.no_server(server)));
                     }
                     there.look_at(&table, problems);
@@ -47,12 +56,19 @@ impl KnownNames<'_> {
         let steps = table.entries(told).into_iter().filter(|(key, _)| *key == "fallback");
         for step in steps.flat_map(|(_, list)| list.items(&mut Problems::default())) {
             if step.text().is_ok_and(|word| word.text == "queue") && !self.has_store {
-                problems.push(step.place.problem("needs a place where calls wait; add [store] with a path"));
+                problems.push(
+                    step.place.problem("needs a place where calls wait; add [store] with a path"),
+                );
             }
             let other = if step.is_table() { step.entries(told) } else { Vec::new() };
-            let other = other.into_iter().find(|(key, _)| *key == "tool").and_then(|(_, tool)| tool.text().ok());
+            let other = other
+                .into_iter()
+                .find(|(key, _)| *key == "tool")
+                .and_then(|(_, tool)| tool.text().ok());
             let Some(ConfigString { place, text }) = other else { continue };
-            if let Some((server, _)) = text.split_once('/').filter(|(server, _)| !self.servers.contains(server)) {
+            if let Some((server, _)) =
+                text.split_once('/').filter(|(server, _)| !self.servers.contains(server))
+            {
                 problems.push(place.problem(self.no_server(server)));
             }
         }

@@ -1,4 +1,5 @@
-//! Decides what the gateway is asked to do: a config file, or a command line, becomes a checked [`Config`].
+//! Decides what the gateway is asked to do: a config file, or a command line, becomes a checked
+//! [`Config`].
 //!
 //! Text → tree (`json`, `toml`) → raw servers (`own`, `import`) → resolved servers (`resolve`).
 //! Either everything is right and there is a [`Config`], or every problem is told at once.
@@ -124,7 +125,8 @@ pub struct ServerConfig {
 /// When a server is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLifetime {
-    /// It is started by the first call, not by the client's handshake, if what it says is remembered.
+    /// It is started by the first call, not by the client's handshake, if what it says is
+    /// remembered.
     pub lazy: bool,
     /// It is stopped when no call came for so long, and started again by the next.
     pub idle_stop: Option<Duration>,
@@ -188,9 +190,10 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// The name under which all is remembered that the server of this name says: the same for the same server. One program may
-    /// be several servers, which differ in the variables they are given. One address may be several too, by the headers; but
-    /// tokens come and go, so there the name tells them apart.
+    /// The name under which all is remembered that the server of this name says: the same for the
+    /// same server. One program may be several servers, which differ in the variables they are
+    /// given. One address may be several too, by the headers; but tokens come and go, so there the
+    /// name tells them apart.
     pub fn remembered_as(&self, name: &str) -> String {
         let mut identity = Vec::new();
         let (url, cwd);
@@ -199,7 +202,9 @@ impl Transport {
                 cwd = format!("{folder:?}");
                 identity.extend([command.as_str(), &cwd]);
                 identity.extend(args.iter().map(String::as_str));
-                identity.extend(env.iter().flat_map(|(variable, value)| [variable.as_str(), value.expose()]));
+                identity.extend(
+                    env.iter().flat_map(|(variable, value)| [variable.as_str(), value.expose()]),
+                );
             }
             Self::Http { url: at, .. } | Self::Sse { url: at, .. } | Self::Ws { url: at, .. } => {
                 url = at.to_string();
@@ -223,11 +228,16 @@ impl Transport {
         if let Self::Incomplete { lacking } = self { lacking } else { &[] }
     }
 
-    /// The same in one line, for clients; what to do about it is for the operator, who reads it in the log and in `check`.
+    /// The same in one line, for clients; what to do about it is for the operator, who reads it in
+    /// the log and in `check`.
     pub fn why_incomplete(&self) -> Option<String> {
-        let what = |problem: &Problem| problem.text.split("; ").next().unwrap_or_default().to_owned();
-        let told: Vec<String> =
-            self.lacking().iter().map(|problem| format!("{} ({})", what(problem), problem.field)).collect();
+        let what =
+            |problem: &Problem| problem.text.split("; ").next().unwrap_or_default().to_owned();
+        let told: Vec<String> = self
+            .lacking()
+            .iter()
+            .map(|problem| format!("{} ({})", what(problem), problem.field))
+            .collect();
         (!told.is_empty()).then(|| told.join(", "))
     }
 }
@@ -236,27 +246,40 @@ impl Transport {
 impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Stdio { command, .. } => f.debug_tuple("Stdio").field(command).finish_non_exhaustive(),
-            Self::Http { url, .. } => f.debug_tuple("Http").field(&url.host()).finish_non_exhaustive(),
-            Self::Sse { url, .. } => f.debug_tuple("Sse").field(&url.host()).finish_non_exhaustive(),
+            Self::Stdio { command, .. } => {
+                f.debug_tuple("Stdio").field(command).finish_non_exhaustive()
+            }
+            Self::Http { url, .. } => {
+                f.debug_tuple("Http").field(&url.host()).finish_non_exhaustive()
+            }
+            Self::Sse { url, .. } => {
+                f.debug_tuple("Sse").field(&url.host()).finish_non_exhaustive()
+            }
             Self::Ws { url, .. } => f.debug_tuple("Ws").field(&url.host()).finish_non_exhaustive(),
             Self::Incomplete { lacking } => f.debug_tuple("Incomplete").field(lacking).finish(),
         }
     }
 }
 
-/// Reads Seawall's own file, or the MCP file of another client as it is. Nothing is started, and `env` is
-/// the only environment that is looked at.
+/// Reads Seawall's own file, or the MCP file of another client as it is. Nothing is started, and
+/// `env` is the only environment that is looked at.
 pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Problems> {
     load_file(path, env, true)
 }
 
 /// The same for a server that is given elsewhere: the file may hold policies only.
-pub fn load_policies(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Problems> {
+pub fn load_policies(
+    path: &Path,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<Config, Problems> {
     load_file(path, env, false)
 }
 
-fn load_file(path: &Path, env: &dyn Fn(&str) -> Option<String>, needs_servers: bool) -> Result<Config, Problems> {
+fn load_file(
+    path: &Path,
+    env: &dyn Fn(&str) -> Option<String>,
+    needs_servers: bool,
+) -> Result<Config, Problems> {
     let mut problems = Problems::default();
     let config = problems.keep(source::read(path)).and_then(|file| {
         if file.others_can_write {
@@ -277,8 +300,8 @@ fn load_file(path: &Path, env: &dyn Fn(&str) -> Option<String>, needs_servers: b
     problems.finish(config.map(|config| Config { warnings, ..config.in_file(path) }))
 }
 
-/// The file to read: the one asked for, `$SEAWALL_CONFIG`, `./seawall.toml`, `~/.config/seawall/config.toml`.
-/// The first two need not exist: that is for [`load`] to tell.
+/// The file to read: the one asked for, `$SEAWALL_CONFIG`, `./seawall.toml`,
+/// `~/.config/seawall/config.toml`. The first two need not exist: that is for [`load`] to tell.
 pub fn find(explicit: Option<&Path>, env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     if let Some(path) = explicit {
         return Some(path.to_owned());
@@ -286,9 +309,13 @@ pub fn find(explicit: Option<&Path>, env: &dyn Fn(&str) -> Option<String>) -> Op
     if let Some(path) = env("SEAWALL_CONFIG").filter(|path| !path.is_empty()) {
         return Some(PathBuf::from(path));
     }
-    let at_home = expand::home(env).map(|home| Path::new(&home).join(".config/seawall/config.toml"));
+    let at_home =
+        expand::home(env).map(|home| Path::new(&home).join(".config/seawall/config.toml"));
     // A file that may not be looked at is there: load says why it cannot be read.
-    [Some(PathBuf::from("seawall.toml")), at_home].into_iter().flatten().find(|path| path.try_exists().unwrap_or(true))
+    [Some(PathBuf::from("seawall.toml")), at_home]
+        .into_iter()
+        .flatten()
+        .find(|path| path.try_exists().unwrap_or(true))
 }
 
 fn parsed(text: &str, format: FileFormat, problems: &mut Problems) -> Option<ConfigNode> {
@@ -319,10 +346,16 @@ fn read_text(
         mentions::check(&section, &servers, problems);
     }
     let scope = Variables::new(path, env);
-    let servers = raw.into_iter().filter_map(|server| resolve::server(server, &scope, problems)).collect();
-    let store = settings.store.as_ref().and_then(|path| scope.expand(path, problems)).map(|path| scope.path(&path));
+    let servers =
+        raw.into_iter().filter_map(|server| resolve::server(server, &scope, problems)).collect();
+    let store = settings
+        .store
+        .as_ref()
+        .and_then(|path| scope.expand(path, problems))
+        .map(|path| scope.path(&path));
     let admin = settings.take_admin(&scope, problems);
-    let mut config = Config { admin, source: Some(path.to_owned()), store, ..settings.into_config(servers) };
+    let mut config =
+        Config { admin, source: Some(path.to_owned()), store, ..settings.into_config(servers) };
     problems.keep(config.take_env(env));
     Some(config)
 }
@@ -331,7 +364,8 @@ impl Config {
     /// What variables say: they are nearer to whoever starts the gateway than its file is.
     pub fn take_env(&mut self, env: &dyn Fn(&str) -> Option<String>) -> Result<(), Problem> {
         let tiers = std::mem::take(&mut self.rules.tiers).from_env(env);
-        self.rules.tiers = tiers.map_err(|invalid| ConfigPlace::named(&invalid.field).problem(invalid.problem))?;
+        self.rules.tiers =
+            tiers.map_err(|invalid| ConfigPlace::named(&invalid.field).problem(invalid.problem))?;
         self.rules.messages.debug |= seawall::debug_from_env(env);
         Ok(())
     }
@@ -354,15 +388,17 @@ impl Config {
         self
     }
 
-    /// The same server under the settings of another configuration; and under its rules, if that has one of this name.
+    /// The same server under the settings of another configuration; and under its rules, if that
+    /// has one of this name.
     #[must_use]
     pub fn under(self, settings: Config) -> Self {
-        let rules_of =
-            |name: &str| settings.servers.iter().find(|server| server.name == name).map(|known| &known.rules);
-        let servers = self
-            .servers
-            .into_iter()
-            .map(|server| ServerConfig { rules: rules_of(&server.name).unwrap_or(&server.rules).clone(), ..server });
+        let rules_of = |name: &str| {
+            settings.servers.iter().find(|server| server.name == name).map(|known| &known.rules)
+        };
+        let servers = self.servers.into_iter().map(|server| ServerConfig {
+            rules: rules_of(&server.name).unwrap_or(&server.rules).clone(),
+            ..server
+        });
         Self { servers: servers.collect(), ..settings }
     }
 }

@@ -1,4 +1,5 @@
-//! Decides what a server may be called. Its name stands before `__` in the names of its tools, and in paths.
+//! Decides what a server may be called. Its name stands before `__` in the names of its tools, and
+//! in paths.
 
 /// What a name that is not valid has to become.
 pub(super) const RULE: &str = "a server's name is 1 to 64 of A-Z a-z 0-9 _ - . with a letter or digit, \
@@ -19,7 +20,8 @@ pub(super) fn fit(name: &str) -> Option<String> {
     if is_valid(name) {
         return Some(name.to_owned());
     }
-    let plain: String = name.chars().map(|c| if is_plain(c) { c } else { '-' }).take(LONGEST).collect();
+    let plain: String =
+        name.chars().map(|c| if is_plain(c) { c } else { '-' }).take(LONGEST).collect();
     let mut fitted = plain.replace("__", "-");
     if fitted.ends_with('_') {
         fitted.pop();

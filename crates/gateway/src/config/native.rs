@@ -8,7 +8,8 @@ use super::settings::{self, ServeSettings};
 use super::suggest;
 use super::tree::ConfigField;
 
-const SERVER_KEYS: [&str; 9] = ["command", "args", "env", "cwd", "url", "headers", "type", "enabled", "disabled"];
+const SERVER_KEYS: [&str; 9] =
+    ["command", "args", "env", "cwd", "url", "headers", "type", "enabled", "disabled"];
 /// Those that only Seawall knows.
 const SERVER_OURS: [&str; 5] = ["shared", "required", "lazy", "idle_stop", "keep_warm"];
 
@@ -35,10 +36,16 @@ pub(super) fn read(
         } else if key == "servers" {
             servers = Some(read_servers(&value, problems));
         } else if !settings.set(key, &value, problems) {
-            problems.push(not_ours(&value, key, &LATER, &[settings::keys(), vec!["servers"]].concat()));
+            problems.push(not_ours(
+                &value,
+                key,
+                &LATER,
+                &[settings::keys(), vec!["servers"]].concat(),
+            ));
         }
     }
-    let servers = servers.unwrap_or_else(|| if needs_servers { no_servers(problems) } else { Vec::new() });
+    let servers =
+        servers.unwrap_or_else(|| if needs_servers { no_servers(problems) } else { Vec::new() });
     (settings, servers)
 }
 
@@ -55,11 +62,15 @@ pub(super) fn read_settings(section: &ConfigField<'_>, problems: &mut Problems) 
 }
 
 /// Reads what stands under a server's `x-seawall` in another client's file.
-pub(super) fn read_server_section(server: &mut RawServer, section: &ConfigField<'_>, problems: &mut Problems) {
+pub(super) fn read_server_section(
+    server: &mut RawServer,
+    section: &ConfigField<'_>,
+    problems: &mut Problems,
+) {
     section.place.path().clone_into(&mut server.rules.written.at);
     for (key, value) in section.entries(problems) {
-        let is_known =
-            server.set_ours(key, &value, problems) || rules::set_server(&mut server.rules, key, &value, problems);
+        let is_known = server.set_ours(key, &value, problems)
+            || rules::set_server(&mut server.rules, key, &value, problems);
         if !is_known {
             let known = [&SERVER_OURS[..], &rules::SERVER_KEYS].concat();
             problems.push(not_ours(&value, key, &[], &known));
@@ -73,7 +84,8 @@ fn read_servers(list: &ConfigField<'_>, problems: &mut Problems) -> Vec<RawServe
     if entries.is_empty() && problems.count() == before {
         return no_servers(problems);
     }
-    let servers: Vec<_> = entries.iter().map(|(name, field)| read_server(name, field, problems)).collect();
+    let servers: Vec<_> =
+        entries.iter().map(|(name, field)| read_server(name, field, problems)).collect();
     let running: Vec<_> = servers.into_iter().filter(|server| !server.is_off).collect();
     if running.is_empty() && problems.count() == before {
         problems.push(list.place.problem("all servers are disabled; enable one"));
@@ -120,7 +132,8 @@ fn check_fit(server: &RawServer, entries: &[(&str, ConfigField<'_>)], problems: 
         return;
     };
     for (_, field) in entries.iter().filter(|(key, _)| misfits.contains(key)) {
-        let text = format!("is for servers with a {wanted}, and this one has {has}; keep one of the two");
+        let text =
+            format!("is for servers with a {wanted}, and this one has {has}; keep one of the two");
         problems.push(field.place.problem(text));
     }
 }
@@ -130,7 +143,9 @@ fn not_ours(value: &ConfigField<'_>, key: &str, later: &[&str], known: &[&str]) 
         return value.place.problem("known, but this version does not support it yet; remove it");
     }
     if !known.contains(&"listen") && settings::keys().contains(&key) {
-        return value.place.problem(format!("unknown key; {key} is set once for all servers, at the top of the file"));
+        return value.place.problem(format!(
+            "unknown key; {key} is set once for all servers, at the top of the file"
+        ));
     }
     value.place.problem(suggest::unknown(key, known))
 }

@@ -24,8 +24,13 @@ fn without_key(part: &str) -> String {
 
 /// What is not shown of an address: whoever quotes its server must not show it either.
 pub fn secrets(url: &Uri) -> Vec<&str> {
-    let user = url.authority().and_then(|authority| authority.as_str().rsplit_once('@')).map(|(user, _)| user);
-    let user = user.into_iter().flat_map(|user| user.split_once(':').map_or([user, ""], |(name, word)| [name, word]));
+    let user = url
+        .authority()
+        .and_then(|authority| authority.as_str().rsplit_once('@'))
+        .map(|(user, _)| user);
+    let user = user
+        .into_iter()
+        .flat_map(|user| user.split_once(':').map_or([user, ""], |(name, word)| [name, word]));
     let query = url.query().into_iter().flat_map(|query| query.split('&'));
     let values = query.filter_map(value);
     let parts = url.path().split('/');
@@ -51,11 +56,20 @@ mod tests {
     #[test]
     fn the_path_is_shown_and_no_secret_is() {
         for (url, text) in [
-            ("https://user:pass@gw.example:4000/mcp/jira?token=t", "https://gw.example:4000/mcp/jira"),
+            (
+                "https://user:pass@gw.example:4000/mcp/jira?token=t",
+                "https://gw.example:4000/mcp/jira",
+            ),
             ("http://[::1]:81/mcp/github", "http://[::1]:81/mcp/github"),
             ("https://mcp.example/s/a1b2c3d4e5f6a7b8c9d0e1f2/mcp", "https://mcp.example/s/***/mcp"),
-            ("ws://gw.example/a-long-name-without-numbers", "ws://gw.example/a-long-name-without-numbers"),
-            ("https://mcp.example/apikey=secret/mcp;key=other", "https://mcp.example/apikey=***/mcp;key=***"),
+            (
+                "ws://gw.example/a-long-name-without-numbers",
+                "ws://gw.example/a-long-name-without-numbers",
+            ),
+            (
+                "https://mcp.example/apikey=secret/mcp;key=other",
+                "https://mcp.example/apikey=***/mcp;key=***",
+            ),
         ] {
             assert_eq!(shown(&url.parse().unwrap()), text);
         }
@@ -66,6 +80,9 @@ mod tests {
         let url = "https://user:pass@gw.example/s/a1b2c3d4e5f6a7b8c9d0e1f2/apikey=secret/mcp?token=t1&x=y=z&flag"
             .parse()
             .unwrap();
-        assert_eq!(secrets(&url), ["user", "pass", "t1", "y=z", "a1b2c3d4e5f6a7b8c9d0e1f2", "secret"]);
+        assert_eq!(
+            secrets(&url),
+            ["user", "pass", "t1", "y=z", "a1b2c3d4e5f6a7b8c9d0e1f2", "secret"]
+        );
     }
 }

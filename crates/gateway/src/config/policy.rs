@@ -1,15 +1,20 @@
-//! Decides what one place of the file says about policies: `[defaults]`, `[kinds.K]`, `[servers.S.policy]`, `[tools."S/T"]`.
+//! Decides what one place of the file says about policies: `[defaults]`, `[kinds.K]`,
+//! `[servers.S.policy]`, `[tools."S/T"]`.
 //!
-//! Every key and value is checked here, where its line is known; so is what is said as a whole, laid over a tool that reads.
+//! Every key and value is checked here, where its line is known; so is what is said as a whole,
+//! laid over a tool that reads.
 
-use seawall::{BulkheadPolicy, Effect, Fallback, HedgePolicy, Kind, LoopMode, Preset, Scope, Tiers, ToolFacts};
+use seawall::{
+    BulkheadPolicy, Effect, Fallback, HedgePolicy, Kind, LoopMode, Preset, Scope, Tiers, ToolFacts,
+};
 
 use super::problem::{Problem, Problems};
 use super::reconnect::{some_time, time};
 use super::tree::{ConfigField, ConfigString};
 use super::{duration, suggest, tool_errors};
 use crate::config::layer::{
-    BreakerLayer, CacheLayer, GatewayLayer, GatewayPolicy, LoopLayer, OnAbandon, PolicyLayer, Rejoining, RetryLayer,
+    BreakerLayer, CacheLayer, GatewayLayer, GatewayPolicy, LoopLayer, OnAbandon, PolicyLayer,
+    Rejoining, RetryLayer,
 };
 
 const KEYS: [&str; 20] = [
@@ -80,7 +85,9 @@ fn check(layer: &PolicyLayer, table: &ConfigField<'_>, problems: &mut Problems) 
         policy.timeout = duration::LONGEST;
     }
     if layer.timeout.is_none() && layer.attempt_timeout.is_none() {
-        policy.hedge = policy.hedge.filter(|hedge| !matches!(hedge, HedgePolicy::After(delay) if !delay.is_zero()));
+        policy.hedge = policy
+            .hedge
+            .filter(|hedge| !matches!(hedge, HedgePolicy::After(delay) if !delay.is_zero()));
     }
     if let Err(invalid) = policy.validate() {
         problems.push(table.place.problem(invalid.to_string()));
@@ -94,16 +101,29 @@ fn concurrency(value: &ConfigField<'_>) -> Result<u32, Problem> {
     checked.map(|()| count).map_err(|invalid| value.place.problem(invalid.problem))
 }
 
-fn own(own: &mut GatewayLayer, key: &str, value: &ConfigField<'_>, problems: &mut Problems) -> bool {
+fn own(
+    own: &mut GatewayLayer,
+    key: &str,
+    value: &ConfigField<'_>,
+    problems: &mut Problems,
+) -> bool {
     match key {
         "idle_timeout" => own.idle_timeout = problems.keep(some_time(value)),
         "client_timeout" => own.client_timeout = problems.keep(some_time(value)),
         "on_abandon" => {
-            let ways = [("cancel", OnAbandon::Cancel), ("finish", OnAbandon::Finish), ("forget", OnAbandon::Forget)];
+            let ways = [
+                ("cancel", OnAbandon::Cancel),
+                ("finish", OnAbandon::Finish),
+                ("forget", OnAbandon::Forget),
+            ];
             own.on_abandon = problems.keep(one_of(value, &ways));
         }
         "rejoin" => {
-            let whose = [("caller", Rejoining::Caller), ("session", Rejoining::Session), ("off", Rejoining::Off)];
+            let whose = [
+                ("caller", Rejoining::Caller),
+                ("session", Rejoining::Session),
+                ("off", Rejoining::Off),
+            ];
             own.rejoin = problems.keep(one_of(value, &whose));
         }
         "rejoin_after" => own.rejoin_after = problems.keep(time(value)),
@@ -156,13 +176,16 @@ fn retry(table: &ConfigField<'_>, problems: &mut Problems) -> RetryLayer {
             "base" => layer.base = problems.keep(time(&value)),
             "max" => layer.max = problems.keep(some_time(&value)),
             "jitter" => layer.jitter = problems.keep(value.number()),
-            _ => problems.push(value.place.problem(suggest::unknown(key, &["attempts", "base", "max", "jitter"]))),
+            _ => problems.push(
+                value.place.problem(suggest::unknown(key, &["attempts", "base", "max", "jitter"])),
+            ),
         }
     }
     layer
 }
 
-const SCOPES: [(&str, Scope); 3] = [("tool", Scope::Tool), ("server", Scope::Server), ("global", Scope::Global)];
+const SCOPES: [(&str, Scope); 3] =
+    [("tool", Scope::Tool), ("server", Scope::Server), ("global", Scope::Global)];
 
 /// Reads a breaker's settings.
 pub(super) fn breaker(table: &ConfigField<'_>, problems: &mut Problems) -> BreakerLayer {
@@ -177,7 +200,15 @@ pub(super) fn breaker(table: &ConfigField<'_>, problems: &mut Problems) -> Break
             "scope" => layer.scope = problems.keep(one_of(&value, &SCOPES)),
             "trip_on_429" => layer.trip_on_429 = problems.keep(value.flag()),
             _ => {
-                let known = ["failures", "cooldown", "probes", "successes", "slow_start", "scope", "trip_on_429"];
+                let known = [
+                    "failures",
+                    "cooldown",
+                    "probes",
+                    "successes",
+                    "slow_start",
+                    "scope",
+                    "trip_on_429",
+                ];
                 problems.push(value.place.problem(suggest::unknown(key, &known)));
             }
         }
@@ -191,21 +222,24 @@ fn cache(table: &ConfigField<'_>, problems: &mut Problems) -> CacheLayer {
         match key {
             "ttl" => layer.ttl = problems.keep(some_time(&value)),
             "stale_if_error" => layer.stale_if_error = problems.keep(some_time(&value)),
-            _ => problems.push(value.place.problem(suggest::unknown(key, &["ttl", "stale_if_error"]))),
+            _ => problems
+                .push(value.place.problem(suggest::unknown(key, &["ttl", "stale_if_error"]))),
         }
     }
     layer
 }
 
 fn loops(table: &ConfigField<'_>, problems: &mut Problems) -> LoopLayer {
-    let modes = [("failures", LoopMode::Failures), ("calls", LoopMode::Calls), ("off", LoopMode::Off)];
+    let modes =
+        [("failures", LoopMode::Failures), ("calls", LoopMode::Calls), ("off", LoopMode::Off)];
     let mut layer = LoopLayer::default();
     for (key, value) in table.entries(problems) {
         match key {
             "repeats" => layer.repeats = problems.keep(value.count()),
             "window" => layer.window = problems.keep(value.count()),
             "mode" => layer.mode = problems.keep(one_of(&value, &modes)),
-            _ => problems.push(value.place.problem(suggest::unknown(key, &["repeats", "window", "mode"]))),
+            _ => problems
+                .push(value.place.problem(suggest::unknown(key, &["repeats", "window", "mode"]))),
         }
     }
     layer
@@ -217,13 +251,16 @@ fn hedge(value: &ConfigField<'_>) -> Result<Option<HedgePolicy>, Problem> {
     if text == "off" {
         return Ok(None);
     }
-    let digits = text.strip_prefix('p').filter(|share| share.bytes().all(|digit| digit.is_ascii_digit()));
+    let digits =
+        text.strip_prefix('p').filter(|share| share.bytes().all(|digit| digit.is_ascii_digit()));
     let share = digits.and_then(|share| share.parse::<u32>().ok());
     match share {
         Some(share @ 1..=99) => Ok(Some(HedgePolicy::Quantile(f64::from(share) / 100.0))),
         _ => match duration::parse(&text) {
             Ok(delay) => Ok(Some(HedgePolicy::After(delay))),
-            Err(_) => Err(place.problem(format!("{text:?} is no time to wait; write \"p95\", \"250ms\" or \"off\""))),
+            Err(_) => Err(place.problem(format!(
+                "{text:?} is no time to wait; write \"p95\", \"250ms\" or \"off\""
+            ))),
         },
     }
 }
@@ -232,7 +269,9 @@ fn fallback(list: &ConfigField<'_>, problems: &mut Problems) -> Vec<Fallback> {
     let items = list.items(problems);
     items
         .iter()
-        .filter_map(|item| if item.is_table() { table_step(item, problems) } else { word(item, problems) })
+        .filter_map(
+            |item| if item.is_table() { table_step(item, problems) } else { word(item, problems) },
+        )
         .collect()
 }
 
@@ -264,21 +303,35 @@ fn table_step(item: &ConfigField<'_>, problems: &mut Problems) -> Option<Fallbac
     let mut map = None;
     for (key, value) in item.entries(problems) {
         if key == "map" {
-            map = Some(value.pairs(problems).into_iter().map(|(theirs, ours)| (theirs, ours.text)).collect());
+            map = Some(
+                value
+                    .pairs(problems)
+                    .into_iter()
+                    .map(|(theirs, ours)| (theirs, ours.text))
+                    .collect(),
+            );
             continue;
         }
         let Some(ConfigString { place, text }) = problems.keep(value.text()) else { continue };
         let read = match (key, text.split_once('/')) {
             ("tool", Some((server, tool))) if !server.is_empty() && !tool.is_empty() => {
-                Ok(Fallback::Alternate { server: server.to_owned(), tool: tool.to_owned(), map: [].into() })
+                Ok(Fallback::Alternate {
+                    server: server.to_owned(),
+                    tool: tool.to_owned(),
+                    map: [].into(),
+                })
             }
-            ("tool", _) => Err(place.problem(format!("{text:?} is no tool; write \"server/tool\""))),
+            ("tool", _) => {
+                Err(place.problem(format!("{text:?} is no tool; write \"server/tool\"")))
+            }
             ("text", _) => Ok(Fallback::Text(text)),
             ("simplify", _) => Ok(Fallback::Simplify(Some(text))),
             ("previous_page", _) => Ok(Fallback::PreviousPage(Some(text))),
             ("split_batch", _) => Ok(Fallback::OneByOne(Some(text))),
-            _ => Err(place
-                .problem(suggest::unknown(key, &["tool", "map", "text", "simplify", "previous_page", "split_batch"]))),
+            _ => Err(place.problem(suggest::unknown(
+                key,
+                &["tool", "map", "text", "simplify", "previous_page", "split_batch"],
+            ))),
         };
         if step.is_some() {
             problems.push(item.place.problem("says two things; make two steps of it"));
@@ -290,7 +343,10 @@ fn table_step(item: &ConfigField<'_>, problems: &mut Problems) -> Option<Fallbac
         Some(_) if map.is_some() => {
             problems.push(item.place.problem("has a map, which is for { tool = \"server/tool\" }"))
         }
-        None => problems.push(item.place.problem("says nothing; write { tool = \"server/tool\" } or { text = \"…\" }")),
+        None => problems.push(
+            item.place
+                .problem("says nothing; write { tool = \"server/tool\" } or { text = \"…\" }"),
+        ),
         Some(_) => {}
     }
     step

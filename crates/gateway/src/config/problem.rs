@@ -14,7 +14,8 @@ pub struct Problem {
     pub file: Option<PathBuf>,
     /// The line in the file, from 1.
     pub line: Option<usize>,
-    /// The field, as the file spells it (`servers.github.env.TOKEN`); empty for the file as a whole.
+    /// The field, as the file spells it (`servers.github.env.TOKEN`); empty for the file as a
+    /// whole.
     pub field: String,
     /// What is wrong and what to do.
     pub text: String,
@@ -24,7 +25,8 @@ pub struct Problem {
 #[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
 pub struct Problems {
     wrong: Vec<Problem>,
-    /// What the file refers to and the machine does not have: wrong, unless it costs one server only.
+    /// What the file refers to and the machine does not have: wrong, unless it costs one server
+    /// only.
     lacking: Vec<Problem>,
     /// What is not wrong, and yet not done as it stands there.
     warnings: Vec<Problem>,
@@ -80,7 +82,11 @@ impl Problems {
     }
 
     /// Notes what is wrong with a value: with the file, or only with what the file refers to.
-    pub(super) fn keep_filled<T>(&mut self, is_referred_to: bool, result: Result<T, Problem>) -> Option<T> {
+    pub(super) fn keep_filled<T>(
+        &mut self,
+        is_referred_to: bool,
+        result: Result<T, Problem>,
+    ) -> Option<T> {
         let note = |problem| if is_referred_to { self.lack(problem) } else { self.push(problem) };
         result.map_err(note).ok()
     }

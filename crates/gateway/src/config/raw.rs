@@ -1,4 +1,5 @@
-//! Decides which fields a server has, as its file states them: known by name and type, nothing expanded.
+//! Decides which fields a server has, as its file states them: known by name and type, nothing
+//! expanded.
 
 use std::time::Duration;
 
@@ -58,7 +59,12 @@ impl RawServer {
     }
 
     /// Takes over a field that all files spell alike; false if `key` is none.
-    pub(super) fn set(&mut self, key: &str, value: &ConfigField<'_>, problems: &mut Problems) -> bool {
+    pub(super) fn set(
+        &mut self,
+        key: &str,
+        value: &ConfigField<'_>,
+        problems: &mut Problems,
+    ) -> bool {
         match key {
             "command" => self.command = problems.keep(value.text()),
             "args" => self.args = value.texts(problems),
@@ -75,7 +81,12 @@ impl RawServer {
     }
 
     /// Takes over a field that only Seawall knows; false if `key` is none.
-    pub(super) fn set_ours(&mut self, key: &str, value: &ConfigField<'_>, problems: &mut Problems) -> bool {
+    pub(super) fn set_ours(
+        &mut self,
+        key: &str,
+        value: &ConfigField<'_>,
+        problems: &mut Problems,
+    ) -> bool {
         match key {
             "shared" => self.shared = problems.keep(value.flag()).unwrap_or_default(),
             "required" => self.required = problems.keep(value.flag()).unwrap_or_default(),
@@ -94,14 +105,24 @@ pub(super) fn kind(value: &ConfigField<'_>) -> Result<TransportName, Problem> {
     match text.to_ascii_lowercase().as_str() {
         // `local` is how the Copilot CLI writes it.
         "stdio" | "local" => Ok(TransportName::Stdio),
-        "http" | "streamable-http" | "streamable_http" | "streamablehttp" => Ok(TransportName::Http),
+        "http" | "streamable-http" | "streamable_http" | "streamablehttp" => {
+            Ok(TransportName::Http)
+        }
         "sse" => Ok(TransportName::Sse),
         "ws" | "websocket" => Ok(TransportName::Ws),
-        _ => Err(place.problem(format!("{text:?} is not a type; write \"stdio\", \"http\", \"sse\" or \"ws\""))),
+        _ => Err(place.problem(format!(
+            "{text:?} is not a type; write \"stdio\", \"http\", \"sse\" or \"ws\""
+        ))),
     }
 }
 
-fn variables(value: &ConfigField<'_>, problems: &mut Problems) -> Vec<(String, Option<ConfigString>)> {
+fn variables(
+    value: &ConfigField<'_>,
+    problems: &mut Problems,
+) -> Vec<(String, Option<ConfigString>)> {
     let entries = value.entries(problems);
-    entries.iter().filter_map(|(key, field)| Some(((*key).to_owned(), problems.keep(field.variable())?))).collect()
+    entries
+        .iter()
+        .filter_map(|(key, field)| Some(((*key).to_owned(), problems.keep(field.variable())?)))
+        .collect()
 }

@@ -1,4 +1,5 @@
-//! Decides how servers that are away are tried again: how soon, how often, and how long calls wait for them.
+//! Decides how servers that are away are tried again: how soon, how often, and how long calls wait
+//! for them.
 
 use std::time::Duration;
 

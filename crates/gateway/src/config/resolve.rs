@@ -10,9 +10,13 @@ use super::tree::ConfigString;
 use super::words;
 use super::{Secret, ServerConfig, ServerLifetime, Transport};
 
-/// The server with everything filled in; nothing if its file is wrong. What its file refers to and is not there costs this
-/// server only: the others are none the worse for it.
-pub(super) fn server(raw: RawServer, scope: &Variables<'_>, problems: &mut Problems) -> Option<ServerConfig> {
+/// The server with everything filled in; nothing if its file is wrong. What its file refers to and
+/// is not there costs this server only: the others are none the worse for it.
+pub(super) fn server(
+    raw: RawServer,
+    scope: &Variables<'_>,
+    problems: &mut Problems,
+) -> Option<ServerConfig> {
     let mut found = Problems::default();
     scope.take_filled();
     let transport = match raw.kind {
@@ -21,11 +25,13 @@ pub(super) fn server(raw: RawServer, scope: &Variables<'_>, problems: &mut Probl
         _ => remote(&raw, scope, &mut found),
     };
     let lacking = found.take_lacking();
-    let transport = if lacking.is_empty() { transport } else { Some(Transport::Incomplete { lacking }) };
+    let transport =
+        if lacking.is_empty() { transport } else { Some(Transport::Incomplete { lacking }) };
     problems.append(found);
     let RawServer { name, shared, required, rules, lazy, idle_stop, keep_warm, .. } = raw;
     let life = ServerLifetime::default();
-    let life = ServerLifetime { lazy, idle_stop, keep_warm: keep_warm.unwrap_or(life.keep_warm), ..life };
+    let life =
+        ServerLifetime { lazy, idle_stop, keep_warm: keep_warm.unwrap_or(life.keep_warm), ..life };
     let filled = scope.take_filled().into_iter().map(Secret::new).collect();
     Some(ServerConfig { name, transport: transport?, filled, shared, required, rules, life })
 }
@@ -35,15 +41,19 @@ fn stdio(raw: &RawServer, scope: &Variables<'_>, problems: &mut Problems) -> Opt
         return missing(raw, "needs a command", problems);
     };
     let command = word(command, scope, problems).and_then(|text| match text.trim() {
-        "" => problems.keep_filled(command.has_references(), Err(command.place.problem("must not be empty"))),
+        "" => problems
+            .keep_filled(command.has_references(), Err(command.place.problem("must not be empty"))),
         _ => Some(text),
     });
-    let line = command.as_deref().and_then(|command| words::of(command, &scope.variable("PATH").unwrap_or_default()));
-    let (command, first) =
-        match line.and_then(|words| words.split_first().map(|(first, rest)| (first.clone(), rest.to_vec()))) {
-            Some((program, rest)) => (Some(program), rest),
-            None => (command, Vec::new()),
-        };
+    let line = command
+        .as_deref()
+        .and_then(|command| words::of(command, &scope.variable("PATH").unwrap_or_default()));
+    let (command, first) = match line
+        .and_then(|words| words.split_first().map(|(first, rest)| (first.clone(), rest.to_vec())))
+    {
+        Some((program, rest)) => (Some(program), rest),
+        None => (command, Vec::new()),
+    };
     let args = raw.args.iter().map(|arg| word(arg, scope, problems));
     let args: Vec<_> = first.into_iter().map(Some).chain(args).collect();
     let env = env::resolve(raw, scope, problems);
@@ -69,9 +79,11 @@ fn remote(raw: &RawServer, scope: &Variables<'_>, problems: &mut Problems) -> Op
     };
     let is_filled = text.has_references();
     let url = scope.expand(text, problems);
-    let url = url.and_then(|url| problems.keep_filled(is_filled, address::parse(&text.place, &url)));
+    let url =
+        url.and_then(|url| problems.keep_filled(is_filled, address::parse(&text.place, &url)));
     let headers = headers::resolve(raw, scope, problems);
-    let transport = address::transport(stated, url?, headers).map_err(|error| text.place.problem(error));
+    let transport =
+        address::transport(stated, url?, headers).map_err(|error| text.place.problem(error));
     problems.keep_filled(is_filled, transport)
 }
 

@@ -1,4 +1,5 @@
-//! Decides what the file says about policies as a whole: preset, timeouts, layers, and how failures are told.
+//! Decides what the file says about policies as a whole: preset, timeouts, layers, and how failures
+//! are told.
 
 use seawall::{BulkheadPolicy, Preset, Rate, Scope, TextStyle};
 
@@ -14,10 +15,16 @@ pub(super) const KEYS: [&str; 6] = ["preset", "timeouts", "defaults", "kinds", "
 /// More calls than these in a time are no bound.
 const MOST_CALLS: u32 = 999_999_999;
 /// The keys [`set_server`] knows.
-pub(super) const SERVER_KEYS: [&str; 5] = ["trust_annotations", "concurrency", "rate", "hint", "policy"];
+pub(super) const SERVER_KEYS: [&str; 5] =
+    ["trust_annotations", "concurrency", "rate", "hint", "policy"];
 
 /// Takes over one setting; false if `key` is none.
-pub(super) fn set(rules: &mut PolicyRules, key: &str, value: &ConfigField<'_>, problems: &mut Problems) -> bool {
+pub(super) fn set(
+    rules: &mut PolicyRules,
+    key: &str,
+    value: &ConfigField<'_>,
+    problems: &mut Problems,
+) -> bool {
     match key {
         "preset" => {
             let known = [
@@ -35,7 +42,9 @@ pub(super) fn set(rules: &mut PolicyRules, key: &str, value: &ConfigField<'_>, p
                 match policy::kind_of_key(name) {
                     Some(kind) => {
                         if let Some(again) = field.find("kind") {
-                            problems.push(again.place.problem("the table's own name is the kind; remove it"));
+                            problems.push(
+                                again.place.problem("the table's own name is the kind; remove it"),
+                            );
                         }
                         rules.kinds.push((kind, of_some_tools(&field, problems)));
                     }
@@ -63,7 +72,9 @@ fn timeouts(rules: &mut PolicyRules, table: &ConfigField<'_>, problems: &mut Pro
                 let names = value.texts(problems).into_iter().map(|ConfigString { text, .. }| text);
                 tiers.heavy_tools = Some(names.collect());
             }
-            _ => problems.push(value.place.problem(suggest::unknown(key, &["quick", "heavy", "heavy_tools"]))),
+            _ => problems.push(
+                value.place.problem(suggest::unknown(key, &["quick", "heavy", "heavy_tools"])),
+            ),
         }
     }
 }
@@ -72,8 +83,9 @@ fn timeouts(rules: &mut PolicyRules, table: &ConfigField<'_>, problems: &mut Pro
 fn tools(rules: &mut PolicyRules, table: &ConfigField<'_>, problems: &mut Problems) {
     for (pattern, field) in table.entries(problems) {
         if !pattern.contains('/') {
-            let text =
-                format!("{pattern:?} names no server; write \"server/tool\", or \"*/{pattern}\" for every server");
+            let text = format!(
+                "{pattern:?} names no server; write \"server/tool\", or \"*/{pattern}\" for every server"
+            );
             problems.push(field.place.problem(text));
         }
         rules.tools.push((pattern.to_owned(), of_some_tools(&field, problems)));
@@ -81,11 +93,16 @@ fn tools(rules: &mut PolicyRules, table: &ConfigField<'_>, problems: &mut Proble
     rules.tools.sort_by_key(|(pattern, _)| !pattern.contains('*'));
 }
 
-/// Reads what holds for some tools of a server. They may share its breaker, and cannot each say how that one is.
+/// Reads what holds for some tools of a server. They may share its breaker, and cannot each say how
+/// that one is.
 fn of_some_tools(table: &ConfigField<'_>, problems: &mut Problems) -> PolicyLayer {
     let layer = policy::read(table, problems);
     if let Some(scope @ (Scope::Server | Scope::Global)) = layer.breaker.scope {
-        let place = if scope == Scope::Server { "[servers.NAME.policy] or [defaults]" } else { "[defaults]" };
+        let place = if scope == Scope::Server {
+            "[servers.NAME.policy] or [defaults]"
+        } else {
+            "[defaults]"
+        };
         only_shared(&layer, table, place, problems);
     }
     layer
@@ -95,8 +112,14 @@ fn of_some_tools(table: &ConfigField<'_>, problems: &mut Problems) -> PolicyLaye
 fn only_shared(layer: &PolicyLayer, table: &ConfigField<'_>, place: &str, problems: &mut Problems) {
     let says_nothing_else = BreakerLayer { scope: layer.breaker.scope, ..BreakerLayer::default() };
     let is_off = layer.breaker.failures == Some(0);
-    if let Some(breaker) = table.find("breaker").filter(|_| layer.breaker != says_nothing_else && !is_off) {
-        problems.push(breaker.place.problem(format!("a shared breaker is set in {place}; keep only its scope here")));
+    if let Some(breaker) =
+        table.find("breaker").filter(|_| layer.breaker != says_nothing_else && !is_off)
+    {
+        problems.push(
+            breaker
+                .place
+                .problem(format!("a shared breaker is set in {place}; keep only its scope here")),
+        );
     }
 }
 
@@ -113,7 +136,9 @@ fn messages(rules: &mut PolicyRules, table: &ConfigField<'_>, problems: &mut Pro
                 messages.as_json = problems.keep(policy::one_of(&value, &known));
             }
             "debug" => messages.debug = problems.keep(value.flag()).unwrap_or_default(),
-            "debug_on_request" => messages.no_debug_on_request = problems.keep(value.flag()) == Some(false),
+            "debug_on_request" => {
+                messages.no_debug_on_request = problems.keep(value.flag()) == Some(false)
+            }
             _ => {
                 let known = ["style", "format", "debug", "debug_on_request"];
                 problems.push(value.place.problem(suggest::unknown(key, &known)));
@@ -123,10 +148,17 @@ fn messages(rules: &mut PolicyRules, table: &ConfigField<'_>, problems: &mut Pro
 }
 
 /// Takes over one setting of a server; false if `key` is none.
-pub(super) fn set_server(rules: &mut ServerRules, key: &str, value: &ConfigField<'_>, problems: &mut Problems) -> bool {
+pub(super) fn set_server(
+    rules: &mut ServerRules,
+    key: &str,
+    value: &ConfigField<'_>,
+    problems: &mut Problems,
+) -> bool {
     value.note(key, &mut rules.written);
     match key {
-        "trust_annotations" => rules.distrust_annotations = problems.keep(value.flag()) == Some(false),
+        "trust_annotations" => {
+            rules.distrust_annotations = problems.keep(value.flag()) == Some(false)
+        }
         "concurrency" => {
             let slots = value.count().map(BulkheadPolicy::new);
             let checked = slots.and_then(|slots| {
@@ -136,7 +168,9 @@ pub(super) fn set_server(rules: &mut ServerRules, key: &str, value: &ConfigField
             rules.policy.slots = problems.keep(checked);
         }
         "rate" => rules.policy.rate = problems.keep(rate(value)),
-        "hint" => rules.policy.hint = problems.keep(value.text()).map(|ConfigString { text, .. }| text),
+        "hint" => {
+            rules.policy.hint = problems.keep(value.text()).map(|ConfigString { text, .. }| text)
+        }
         "policy" => {
             rules.layer = policy::read(value, problems);
             if rules.layer.breaker.scope == Some(Scope::Global) {
@@ -151,8 +185,11 @@ pub(super) fn set_server(rules: &mut ServerRules, key: &str, value: &ConfigField
 /// `"20/s"`, `"100/m"`, `"1000/h"`.
 fn rate(value: &ConfigField<'_>) -> Result<Rate, Problem> {
     let ConfigString { place, text } = value.text()?;
-    let unreadable =
-        || place.problem(format!("{text:?} is no rate; write for example \"20/s\", \"100/m\" or \"1000/h\""));
+    let unreadable = || {
+        place.problem(format!(
+            "{text:?} is no rate; write for example \"20/s\", \"100/m\" or \"1000/h\""
+        ))
+    };
     let (count, unit) = text.split_once('/').ok_or_else(unreadable)?;
     let seconds = match unit.trim() {
         "s" => 1,
@@ -160,9 +197,12 @@ fn rate(value: &ConfigField<'_>) -> Result<Rate, Problem> {
         "h" => 3600,
         _ => return Err(unreadable()),
     };
-    let digits = Some(count.trim()).filter(|count| count.bytes().all(|digit| digit.is_ascii_digit()));
-    let count =
-        digits.and_then(|count| count.parse().ok()).filter(|count| *count <= MOST_CALLS).ok_or_else(unreadable)?;
+    let digits =
+        Some(count.trim()).filter(|count| count.bytes().all(|digit| digit.is_ascii_digit()));
+    let count = digits
+        .and_then(|count| count.parse().ok())
+        .filter(|count| *count <= MOST_CALLS)
+        .ok_or_else(unreadable)?;
     let rate = Rate { count, per: std::time::Duration::from_secs(seconds), burst: count };
     rate.validate().map(|()| rate).map_err(|invalid| place.problem(invalid.to_string()))
 }

@@ -1,4 +1,5 @@
-//! Decides how a value that may be secret is kept: it is shown to nobody who does not ask for it by name.
+//! Decides how a value that may be secret is kept: it is shown to nobody who does not ask for it by
+//! name.
 
 use std::fmt;
 

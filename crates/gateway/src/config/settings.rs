@@ -8,8 +8,8 @@ use super::expand::Variables;
 use super::problem::{Problem, Problems};
 use super::tree::{ConfigField, ConfigString};
 use super::{
-    AdminConfig, Config, ReconnectConfig, ServerConfig, StartupConfig, duration, reconnect, rules, size, startup,
-    suggest,
+    AdminConfig, Config, ReconnectConfig, ServerConfig, StartupConfig, duration, reconnect, rules,
+    size, startup, suggest,
 };
 use crate::config::layers::PolicyRules;
 use crate::config::prefix::NamePrefix;
@@ -72,7 +72,12 @@ impl Default for ServeSettings {
 
 impl ServeSettings {
     /// Takes over one setting; false if `key` is none.
-    pub(super) fn set(&mut self, key: &str, value: &ConfigField<'_>, problems: &mut Problems) -> bool {
+    pub(super) fn set(
+        &mut self,
+        key: &str,
+        value: &ConfigField<'_>,
+        problems: &mut Problems,
+    ) -> bool {
         value.note(key, &mut self.rules.written);
         match key {
             "listen" => self.listen = problems.keep(listen(value)).unwrap_or(self.listen),
@@ -87,7 +92,8 @@ impl ServeSettings {
                 self.answer_memory = problems.keep(size).unwrap_or(self.answer_memory);
             }
             "session_idle" => {
-                self.session_idle = problems.keep(reconnect::some_time(value)).unwrap_or(self.session_idle);
+                self.session_idle =
+                    problems.keep(reconnect::some_time(value)).unwrap_or(self.session_idle);
             }
             "allowed_hosts" => self.allowed_hosts = names(value, host, problems),
             "allowed_origins" => self.allowed_origins = names(value, origin, problems),
@@ -101,7 +107,11 @@ impl ServeSettings {
     }
 
     /// Where operators come in, with what the environment says.
-    pub(super) fn take_admin(&mut self, scope: &Variables<'_>, problems: &mut Problems) -> Option<AdminConfig> {
+    pub(super) fn take_admin(
+        &mut self,
+        scope: &Variables<'_>,
+        problems: &mut Problems,
+    ) -> Option<AdminConfig> {
         self.admin.take()?.resolve(scope, problems)
     }
 
@@ -144,7 +154,9 @@ impl ServeSettings {
 
 pub(super) fn listen(value: &ConfigField<'_>) -> Result<SocketAddr, Problem> {
     let ConfigString { place, text } = value.text()?;
-    text.parse().map_err(|_| place.problem(format!("{text:?} is not an address; write it like \"127.0.0.1:7332\"")))
+    text.parse().map_err(|_| {
+        place.problem(format!("{text:?} is not an address; write it like \"127.0.0.1:7332\""))
+    })
 }
 
 fn prefix(value: &ConfigField<'_>) -> Result<NamePrefix, Problem> {
@@ -162,12 +174,16 @@ fn store(section: &ConfigField<'_>, problems: &mut Problems) -> Option<ConfigStr
     for (key, value) in section.entries(problems) {
         match key {
             "path" => path = problems.keep(value.text()),
-            "redis" => problems.push(value.place.problem("known, but this version does not support it yet; remove it")),
+            "redis" => problems.push(
+                value.place.problem("known, but this version does not support it yet; remove it"),
+            ),
             _ => problems.push(value.place.problem(suggest::unknown(key, &["path"]))),
         }
     }
     if section.is_table() && !section.has("path") && !section.has("redis") {
-        problems.push(section.place.problem("needs a path: the folder where writes wait for their server"));
+        problems.push(
+            section.place.problem("needs a path: the folder where writes wait for their server"),
+        );
     }
     path
 }
@@ -194,9 +210,11 @@ fn host(text: &str) -> Result<(), &'static str> {
 }
 
 fn origin(text: &str) -> Result<(), &'static str> {
-    let host_part = text.split_once("://").filter(|(scheme, _)| !scheme.is_empty()).map(|(_, rest)| rest);
+    let host_part =
+        text.split_once("://").filter(|(scheme, _)| !scheme.is_empty()).map(|(_, rest)| rest);
     match host_part {
-        Some(rest) => host(rest).map_err(|_| "is not an origin; write it like \"https://app.example\", without a path"),
+        Some(rest) => host(rest)
+            .map_err(|_| "is not an origin; write it like \"https://app.example\", without a path"),
         None => Err("is not an origin; write it like \"https://app.example\""),
     }
 }

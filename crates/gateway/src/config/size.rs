@@ -10,7 +10,8 @@ pub(super) fn read(value: &ConfigField<'_>, least: usize, most: usize) -> Result
 }
 
 fn parse(text: &str, least: usize, most: usize) -> Result<usize, String> {
-    let unreadable = || format!("{text:?} is not a size; write for example \"512KiB\" or \"16MiB\"");
+    let unreadable =
+        || format!("{text:?} is not a size; write for example \"512KiB\" or \"16MiB\"");
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let unit = match unit {
@@ -30,7 +31,10 @@ mod tests {
     #[test]
     fn a_size_has_a_unit_and_keeps_within_bounds() {
         let parse = |text| parse(text, 64 << 10, 64 << 20);
-        assert_eq!((parse("64KiB"), parse("16MiB"), parse("64MiB")), (Ok(64 << 10), Ok(16 << 20), Ok(64 << 20)));
+        assert_eq!(
+            (parse("64KiB"), parse("16MiB"), parse("64MiB")),
+            (Ok(64 << 10), Ok(16 << 20), Ok(64 << 20))
+        );
         for text in ["", "16", "MiB", "16 MiB", "16MB", "-1MiB", "1.5MiB", "16mib"] {
             assert!(parse(text).unwrap_err().contains("is not a size"), "{text}");
         }

@@ -44,14 +44,16 @@ fn read_file(file: File) -> Result<ConfigText, String> {
     if bytes.len() > LONGEST {
         return Err("is longer than 1 MiB".to_owned());
     }
-    let mut text = String::from_utf8(bytes).map_err(|_| "is not UTF-8 text; save it as UTF-8".to_owned())?;
+    let mut text =
+        String::from_utf8(bytes).map_err(|_| "is not UTF-8 text; save it as UTF-8".to_owned())?;
     if text.starts_with('\u{feff}') {
         text.remove(0);
     }
     Ok(ConfigText { text, others_can_write })
 }
 
-/// The same of a file that is meant to hold one value: only a regular file does. A pipe would be waited for, a device has no end.
+/// The same of a file that is meant to hold one value: only a regular file does. A pipe would be
+/// waited for, a device has no end.
 pub(super) fn read_regular(path: &Path) -> Result<ConfigText, String> {
     let unreadable = |error| format!("cannot be read: {error}");
     let not_regular = || "is not a regular file; name a file that holds the value".to_owned();
@@ -71,11 +73,14 @@ pub(super) fn read_regular(path: &Path) -> Result<ConfigText, String> {
 
 /// By its name, else by its first character.
 pub(super) fn format(path: &Path, text: &str) -> Result<FileFormat, Problem> {
-    let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+    let extension =
+        path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
     match extension.as_deref() {
         Some("toml") => Ok(FileFormat::Toml),
         Some("json" | "jsonc" | "json5") => Ok(FileFormat::Json),
-        Some("yaml" | "yml") => Err(Problem::of_file("this version does not read YAML yet; write TOML or JSON")),
+        Some("yaml" | "yml") => {
+            Err(Problem::of_file("this version does not read YAML yet; write TOML or JSON"))
+        }
         _ if text.trim_start().starts_with(['{', '/']) => Ok(FileFormat::Json),
         _ => Ok(FileFormat::Toml),
     }

@@ -42,8 +42,13 @@ pub(super) fn read(section: &ConfigField<'_>, problems: &mut Problems) -> Startu
     for (key, value) in section.entries(problems) {
         match key {
             "attempts" => load.attempts = problems.keep(value.whole(MOST)).unwrap_or(load.attempts),
-            "backoff" => load.backoff = problems.keep(duration::read(&value)).unwrap_or(load.backoff),
-            "max_starting" => load.max_starting = problems.keep(duration::read(&value)).unwrap_or(load.max_starting),
+            "backoff" => {
+                load.backoff = problems.keep(duration::read(&value)).unwrap_or(load.backoff)
+            }
+            "max_starting" => {
+                load.max_starting =
+                    problems.keep(duration::read(&value)).unwrap_or(load.max_starting)
+            }
             "denied_text" => load.denied_text = problems.keep(denied_text(&value)),
             _ => problems.push(value.place.problem(suggest::unknown(key, &KEYS))),
         }

@@ -51,7 +51,9 @@ impl Kit {
     }
 
     fn load(&self, name: &str) -> Result<Config, Problems> {
-        let env = |wanted: &str| self.vars.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.clone());
+        let env = |wanted: &str| {
+            self.vars.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.clone())
+        };
         let loaded = load(&self.path(name), &env);
         schema::agrees(&self.path(name), &loaded);
         loaded
@@ -89,20 +91,30 @@ fn only(config: Config) -> Transport {
 /// A transport in one line, with its secrets, as `env` or `curl` would show it.
 fn shown(transport: &Transport) -> String {
     let headers = |headers: &[(HeaderName, Secret)]| {
-        headers.iter().map(|(name, value)| format!(" {name}: {}", value.expose())).collect::<String>()
+        headers
+            .iter()
+            .map(|(name, value)| format!(" {name}: {}", value.expose()))
+            .collect::<String>()
     };
     match transport {
         Transport::Stdio { command, args, env, cwd, inherit_env } => {
-            let env: String = env.iter().map(|(name, value)| format!("{name}={} ", value.expose())).collect();
+            let env: String =
+                env.iter().map(|(name, value)| format!("{name}={} ", value.expose())).collect();
             let cwd = cwd.as_ref().map(|cwd| format!(" in {}", cwd.display())).unwrap_or_default();
-            format!("stdio {env}{command} {}{cwd}{}", args.join(" "), if *inherit_env { " +env" } else { "" })
+            format!(
+                "stdio {env}{command} {}{cwd}{}",
+                args.join(" "),
+                if *inherit_env { " +env" } else { "" }
+            )
         }
         Transport::Http { url, headers: list, sse_fallback } => {
             format!("http{} {url}{}", if *sse_fallback { "?" } else { "" }, headers(list))
         }
         Transport::Sse { url, headers: list } => format!("sse {url}{}", headers(list)),
         Transport::Ws { url, headers: list } => format!("ws {url}{}", headers(list)),
-        Transport::Incomplete { .. } => format!("incomplete {}", transport.why_incomplete().unwrap_or_default()),
+        Transport::Incomplete { .. } => {
+            format!("incomplete {}", transport.why_incomplete().unwrap_or_default())
+        }
     }
 }
 

@@ -11,13 +11,19 @@ pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<ConfigNode> {
     let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
     let lines = LineStarts(starts);
     let (root, errors) = DeTable::parse_recoverable(text);
-    let mut slips: Vec<_> =
-        errors.iter().map(|error| (lines.of(error.span().map_or(0, |span| span.start)), error.message())).collect();
+    let mut slips: Vec<_> = errors
+        .iter()
+        .map(|error| (lines.of(error.span().map_or(0, |span| span.start)), error.message()))
+        .collect();
     slips.dedup();
     for (line, message) in &slips {
         problems.push(ConfigPlace::line(*line).problem(format!("not valid TOML: {message}")));
     }
-    slips.is_empty().then(|| ConfigNode { line: 1, span: 0..text.len(), value: table(root.get_ref(), &lines) })
+    slips.is_empty().then(|| ConfigNode {
+        line: 1,
+        span: 0..text.len(),
+        value: table(root.get_ref(), &lines),
+    })
 }
 
 /// Where each line starts.
@@ -40,7 +46,11 @@ fn table(table: &DeTable<'_>, lines: &LineStarts) -> ConfigValue {
 }
 
 fn node(value: &Spanned<DeValue<'_>>, lines: &LineStarts) -> ConfigNode {
-    ConfigNode { line: lines.of(value.span().start), span: value.span(), value: convert(value.get_ref(), lines) }
+    ConfigNode {
+        line: lines.of(value.span().start),
+        span: value.span(),
+        value: convert(value.get_ref(), lines),
+    }
 }
 
 /// The parser bounds how deep values nest, so this recursion is bounded too.
@@ -51,12 +61,15 @@ fn convert(value: &DeValue<'_>, lines: &LineStarts) -> ConfigValue {
         DeValue::Float(number) => ConfigValue::Number(number.as_str().to_owned()),
         DeValue::Boolean(flag) => ConfigValue::Flag(*flag),
         DeValue::Datetime(_) => ConfigValue::Date,
-        DeValue::Array(items) => ConfigValue::List(items.iter().map(|item| node(item, lines)).collect()),
+        DeValue::Array(items) => {
+            ConfigValue::List(items.iter().map(|item| node(item, lines)).collect())
+        }
         DeValue::Table(entries) => table(entries, lines),
     }
 }
 
 fn decimal(number: &DeInteger<'_>) -> String {
     let text = number.as_str();
-    i128::from_str_radix(text, number.radix()).map_or_else(|_| text.to_owned(), |number| number.to_string())
+    i128::from_str_radix(text, number.radix())
+        .map_or_else(|_| text.to_owned(), |number| number.to_string())
 }

@@ -31,7 +31,8 @@ pub(super) enum ConfigValue {
 impl ConfigNode {
     /// What stands under a key, in the order of the file.
     pub(super) fn under<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a ConfigNode> {
-        let entries = if let ConfigValue::Table(entries) = &self.value { entries.as_slice() } else { &[] };
+        let entries =
+            if let ConfigValue::Table(entries) = &self.value { entries.as_slice() } else { &[] };
         entries.iter().filter(move |(name, _)| name == key).map(|(_, node)| node)
     }
 
@@ -107,8 +108,9 @@ impl<'a> ConfigField<'a> {
     /// A whole number that is not negative.
     pub(super) fn count(&self) -> Result<u32, Problem> {
         match self.value {
-            ConfigValue::Number(number) => whole(number)
-                .ok_or_else(|| self.place.problem(format!("must be a whole number from 0 to {}", u32::MAX))),
+            ConfigValue::Number(number) => whole(number).ok_or_else(|| {
+                self.place.problem(format!("must be a whole number from 0 to {}", u32::MAX))
+            }),
             _ => Err(self.wrong("a whole number")),
         }
     }
@@ -116,23 +118,31 @@ impl<'a> ConfigField<'a> {
     /// A number.
     pub(super) fn number(&self) -> Result<f64, Problem> {
         match self.value {
-            ConfigValue::Number(number) => number.parse().map_err(|_| self.place.problem("must be a number")),
+            ConfigValue::Number(number) => {
+                number.parse().map_err(|_| self.place.problem("must be a number"))
+            }
             _ => Err(self.wrong("a number")),
         }
     }
 
     pub(super) fn text(&self) -> Result<ConfigString, Problem> {
         match self.value {
-            ConfigValue::Text(text) => Ok(ConfigString { place: self.place.clone(), text: text.clone() }),
+            ConfigValue::Text(text) => {
+                Ok(ConfigString { place: self.place.clone(), text: text.clone() })
+            }
             _ => Err(self.wrong("a string")),
         }
     }
 
     /// A whole number up to `most`.
     pub(super) fn whole(&self, most: u32) -> Result<u32, Problem> {
-        let ConfigValue::Number(text) = self.value else { return Err(self.wrong("a whole number")) };
+        let ConfigValue::Number(text) = self.value else {
+            return Err(self.wrong("a whole number"));
+        };
         let number = whole(text).filter(|number| *number <= most);
-        number.ok_or_else(|| self.place.problem(format!("must be a whole number from 0 to {most}, not {text}")))
+        number.ok_or_else(|| {
+            self.place.problem(format!("must be a whole number from 0 to {most}, not {text}"))
+        })
     }
 
     /// The text of a variable: numbers and flags are written out, null is no text.
@@ -171,7 +181,8 @@ impl<'a> ConfigField<'a> {
             let place = self.place.key(key, node.line);
             match lines.insert(key, node.line) {
                 None => entries.push((key.as_str(), ConfigField { place, value: &node.value })),
-                Some(first) => problems.push(place.problem(format!("stands on line {first} already; keep one"))),
+                Some(first) => problems
+                    .push(place.problem(format!("stands on line {first} already; keep one"))),
             }
         }
         entries
@@ -186,7 +197,10 @@ impl<'a> ConfigField<'a> {
     /// A table of texts.
     pub(super) fn pairs(&self, problems: &mut Problems) -> Vec<(String, ConfigString)> {
         let entries = self.entries(problems);
-        entries.iter().filter_map(|(key, field)| Some(((*key).to_owned(), problems.keep(field.text())?))).collect()
+        entries
+            .iter()
+            .filter_map(|(key, field)| Some(((*key).to_owned(), problems.keep(field.text())?)))
+            .collect()
     }
 
     /// Notes the lines of all keys below, each under the way that leads to it.
@@ -212,7 +226,9 @@ impl<'a> ConfigField<'a> {
 
 /// A whole number, also as JSON may spell it: `3.0` is 3.
 fn whole(text: &str) -> Option<u32> {
-    let plain = text.split_once('.').filter(|(_, zeros)| !zeros.is_empty() && zeros.bytes().all(|digit| digit == b'0'));
+    let plain = text
+        .split_once('.')
+        .filter(|(_, zeros)| !zeros.is_empty() && zeros.bytes().all(|digit| digit == b'0'));
     plain.map_or(text, |(number, _)| number).parse().ok()
 }
 
@@ -220,6 +236,8 @@ fn whole(text: &str) -> Option<u32> {
 fn note(way: &str, line: usize, value: &ConfigValue, written: &mut WrittenLines) {
     written.note(way.to_owned(), line);
     if let ConfigValue::Table(entries) = value {
-        entries.iter().for_each(|(key, node)| note(&below(way, key), node.line, &node.value, written));
+        entries
+            .iter()
+            .for_each(|(key, node)| note(&below(way, key), node.line, &node.value, written));
     }
 }

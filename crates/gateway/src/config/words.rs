@@ -1,8 +1,10 @@
-//! Decides which words a command in one string consists of: some clients take `"command": "npx -y server"`.
+//! Decides which words a command in one string consists of: some clients take `"command": "npx -y
+//! server"`.
 
 use std::path::Path;
 
-/// The words of a command that is no program, and whose first word is one. Programs are looked for in `path`.
+/// The words of a command that is no program, and whose first word is one. Programs are looked for
+/// in `path`.
 pub(super) fn of(command: &str, path: &str) -> Option<Vec<String>> {
     if !command.contains(char::is_whitespace) || is_program(command, path) {
         return None;
@@ -29,7 +31,8 @@ fn is_executable(file: &Path) -> bool {
     file.is_file()
 }
 
-/// As a shell splits words, which knows quotes; nothing is filled in. None where a quote is left open.
+/// As a shell splits words, which knows quotes; nothing is filled in. None where a quote is left
+/// open.
 fn split(line: &str) -> Option<Vec<String>> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut letters = line.chars();

@@ -41,14 +41,16 @@ impl WrittenLines {
     /// A table of this part as its heading is written: `[tools."github/*"]`.
     pub fn heading(&self, way: &[&str]) -> String {
         let way = joined(way);
-        let parts: Vec<&str> = [self.at.as_str(), &way].into_iter().filter(|part| !part.is_empty()).collect();
+        let parts: Vec<&str> =
+            [self.at.as_str(), &way].into_iter().filter(|part| !part.is_empty()).collect();
         format!("[{}]", parts.join("."))
     }
 }
 
 /// One key below another, as files spell it.
 pub fn below(way: &str, key: &str) -> String {
-    let is_bare = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
+    let is_bare =
+        !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
     let key = if is_bare { key.to_owned() } else { format!("{key:?}") };
     if way.is_empty() { key } else { format!("{way}.{key}") }
 }
@@ -67,7 +69,10 @@ mod tests {
         written.note(joined(&["tools", "gh/*"]), 3);
         written.note(joined(&["tools", "gh/*", "retry", "base"]), 5);
         let line = |key| written.line(&["tools", "gh/*", "retry", key]);
-        assert_eq!((line("base"), line("max"), written.line(&["defaults"])), (Some(5), Some(3), None));
+        assert_eq!(
+            (line("base"), line("max"), written.line(&["defaults"])),
+            (Some(5), Some(3), None)
+        );
         assert_eq!(written.heading(&["tools", "gh/*"]), "[x-seawall.tools.\"gh/*\"]");
         assert_eq!(WrittenLines::default().heading(&["kinds", "write"]), "[kinds.write]");
     }

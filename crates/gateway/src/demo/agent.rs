@@ -1,7 +1,8 @@
 //! The agent of the demo: what it wants to do, and when it tries again.
 //!
-//! It repeats a call that failed, at most three times, like most models do. It heeds what an answer says: that repeating
-//! cannot help, how long to wait, or that the call may have been executed. Then it looks before it repeats.
+//! It repeats a call that failed, at most three times, like most models do. It heeds what an answer
+//! says: that repeating cannot help, how long to wait, or that the call may have been executed.
+//! Then it looks before it repeats.
 
 use std::time::Duration;
 
@@ -53,7 +54,8 @@ pub enum TaskResult {
     },
 }
 
-/// What the agent does, in order: most of it reads, three of ten tasks write what must not be written twice.
+/// What the agent does, in order: most of it reads, three of ten tasks write what must not be
+/// written twice.
 pub fn tasks(seed: u64, count: u64) -> Vec<Task> {
     let task = |place: u64| {
         let tool = match drawn(seed, "tool", place, 0) % 10 {
@@ -64,7 +66,8 @@ pub fn tasks(seed: u64, count: u64) -> Vec<Task> {
             _ => APPEND,
         };
         let is_read = !matches!(tool, "set_note" | APPEND);
-        let number = if is_read { 1 + drawn(seed, "number", place, 0) % READ } else { 1000 + place };
+        let number =
+            if is_read { 1 + drawn(seed, "number", place, 0) % READ } else { 1000 + place };
         Task { is_notes: drawn(seed, "server", place, 0).is_multiple_of(2), tool, number }
     };
     (0..count).map(task).collect()
@@ -77,16 +80,21 @@ pub async fn work(client: &DemoClient, task: &Task, patience: Duration) -> TaskR
     loop {
         let told = client.call(task.tool, &arguments, patience).await;
         let is_failed = match judge(&told, task.tool, task.number) {
-            Verdict::Useful { by } => return TaskResult::Useful { wasted, is_stand_in: by.is_some() },
+            Verdict::Useful { by } => {
+                return TaskResult::Useful { wasted, is_stand_in: by.is_some() };
+            }
             Verdict::Queued => return TaskResult::Useful { wasted, is_stand_in: true },
             Verdict::Wrong(_) => return TaskResult::Wrong { wasted: wasted + 1 },
             Verdict::Dark => false,
             Verdict::Failed(failed) => {
-                let can_be_repeated = failed.is_retryable != Some(false) && failed.retry_after.is_none();
+                let can_be_repeated =
+                    failed.is_retryable != Some(false) && failed.retry_after.is_none();
                 match failed.may_have_executed == Some(true) && task.tool == APPEND {
                     false if can_be_repeated => {}
                     true => match is_written(client, task.number, patience).await {
-                        Some(true) => return TaskResult::Useful { wasted: wasted + 1, is_stand_in: false },
+                        Some(true) => {
+                            return TaskResult::Useful { wasted: wasted + 1, is_stand_in: false };
+                        }
                         Some(false) if can_be_repeated => {}
                         Some(false) | None => return TaskResult::Failed { wasted: wasted + 1 },
                     },
@@ -97,7 +105,11 @@ pub async fn work(client: &DemoClient, task: &Task, patience: Duration) -> TaskR
         };
         wasted += 1;
         if wasted > REPEATS {
-            return if is_failed { TaskResult::Failed { wasted } } else { TaskResult::Dark { wasted } };
+            return if is_failed {
+                TaskResult::Failed { wasted }
+            } else {
+                TaskResult::Dark { wasted }
+            };
         }
     }
 }
@@ -107,5 +119,7 @@ async fn is_written(client: &DemoClient, number: u64, patience: Duration) -> Opt
     let told = client.call("read_note", &arguments("read_note", number), patience).await;
     let ClientAnswer::Message(message) = &told else { return None };
     let is_live = judge(&told, "read_note", number) == Verdict::Useful { by: None };
-    is_live.then(|| message["result"]["content"][0]["text"].as_str().is_some_and(|text| text.ends_with(WRITTEN)))
+    is_live.then(|| {
+        message["result"]["content"][0]["text"].as_str().is_some_and(|text| text.ends_with(WRITTEN))
+    })
 }

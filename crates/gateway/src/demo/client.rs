@@ -1,5 +1,6 @@
-//! A client of a server or of a gateway: it begins a session when it has none, starts a child when there is none, waits
-//! as long as it is told to, and tries nothing twice. What it is told, it passes on.
+//! A client of a server or of a gateway: it begins a session when it has none, starts a child when
+//! there is none, waits as long as it is told to, and tries nothing twice. What it is told, it
+//! passes on.
 
 use std::collections::HashMap;
 use std::process::Stdio;
@@ -56,7 +57,13 @@ impl DemoClient {
     /// A client that has not begun yet.
     pub fn new(way: ServerRoute) -> Self {
         let http = Http::builder(TokioExecutor::new()).build_http();
-        Self { way, next: AtomicU64::new(1), http, session: Mutex::default(), child: Mutex::default() }
+        Self {
+            way,
+            next: AtomicU64::new(1),
+            http,
+            session: Mutex::default(),
+            child: Mutex::default(),
+        }
     }
 
     /// Calls a tool, and tells the server if the answer does not come in time.
@@ -72,22 +79,32 @@ impl DemoClient {
             Ok(told) => told,
             Err(_) => {
                 let params = json!({"requestId": id, "reason": "it takes too long"});
-                let _told = tokio::time::timeout(patience, self.tell("notifications/cancelled", params)).await;
+                let _told =
+                    tokio::time::timeout(patience, self.tell("notifications/cancelled", params))
+                        .await;
                 ClientAnswer::Silence
             }
         }
     }
 
-    /// Calls a tool, and when the answer does not come in time says nothing of that: the request goes on, its answer is dropped when
-    /// it comes. So do clients that have a limit and send no cancel, as the Python SDK 1.x.
-    pub async fn call_and_leave(self: &Arc<Self>, tool: &str, arguments: &Value, patience: Duration) -> ClientAnswer {
+    /// Calls a tool, and when the answer does not come in time says nothing of that: the request
+    /// goes on, its answer is dropped when it comes. So do clients that have a limit and send no
+    /// cancel, as the Python SDK 1.x.
+    pub async fn call_and_leave(
+        self: &Arc<Self>,
+        tool: &str,
+        arguments: &Value,
+        patience: Duration,
+    ) -> ClientAnswer {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let params = json!({"name": tool, "arguments": arguments});
         let request = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
         let client = Arc::clone(self);
         let exchange = tokio::spawn(async move {
             // Nobody waits for ever, not even who no longer listens.
-            tokio::time::timeout(LONGEST, client.exchange(&request)).await.unwrap_or(ClientAnswer::Silence)
+            tokio::time::timeout(LONGEST, client.exchange(&request))
+                .await
+                .unwrap_or(ClientAnswer::Silence)
         });
         match tokio::time::timeout(patience, exchange).await {
             Ok(told) => told.unwrap_or(ClientAnswer::Silence),
@@ -147,12 +164,18 @@ impl DemoClient {
     }
 
     /// One POST: what was told, and the session that was given.
-    async fn post(&self, url: &str, session: Option<&str>, message: &Value) -> (ClientAnswer, Option<String>) {
+    async fn post(
+        &self,
+        url: &str,
+        session: Option<&str>,
+        message: &Value,
+    ) -> (ClientAnswer, Option<String>) {
         let mut request = Request::post(url)
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "application/json, text/event-stream");
         if let Some(session) = session {
-            request = request.header("mcp-protocol-version", VERSION).header("mcp-session-id", session);
+            request =
+                request.header("mcp-protocol-version", VERSION).header("mcp-session-id", session);
         }
         let lost = |error: &dyn std::fmt::Display| (ClientAnswer::Lost(error.to_string()), None);
         let request = match request.body(Full::new(Bytes::from(message.to_string()))) {
@@ -164,7 +187,11 @@ impl DemoClient {
             Err(error) => return lost(&error),
         };
         let status = response.status().as_u16();
-        let given = response.headers().get("mcp-session-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let given = response
+            .headers()
+            .get("mcp-session-id")
+            .and_then(|id| id.to_str().ok())
+            .map(str::to_owned);
         let body = match response.into_body().collect().await {
             Ok(body) => body.to_bytes(),
             Err(error) => return lost(&error),
@@ -191,8 +218,7 @@ const VERSION: &str = "2025-11-25";
 const LONGEST: Duration = Duration::from_secs(10);
 
 fn info() -> Value {
-    let params =
-        json!({"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "agent", "version": "1"}});
+    let params = json!({"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "agent", "version": "1"}});
     json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
 }
 
@@ -207,7 +233,9 @@ fn found(body: &[u8], id: &Value) -> Option<Value> {
     }
     let text = std::str::from_utf8(body).ok()?;
     let events = text.lines().filter_map(|line| line.strip_prefix("data:"));
-    events.filter_map(|data| serde_json::from_str::<Value>(data).ok()).find(|message| message["id"] == *id)
+    events
+        .filter_map(|data| serde_json::from_str::<Value>(data).ok())
+        .find(|message| message["id"] == *id)
 }
 
 type AwaitedAnswers = Arc<Plain<Option<HashMap<u64, oneshot::Sender<Value>>>>>;
@@ -224,7 +252,12 @@ impl Piped {
     fn start(program: &[String]) -> std::io::Result<Arc<Self>> {
         let (name, arguments) = program.split_first().ok_or(std::io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(name);
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+        command
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
         let mut child = command.spawn()?;
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(std::io::ErrorKind::BrokenPipe.into());
@@ -235,7 +268,8 @@ impl Piped {
             let mut lines = BufReader::new(stdout).lines();
             while let Ok(Some(line)) = lines.next_line().await {
                 let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
-                let waits = message["id"].as_u64().and_then(|id| lock(&heard).as_mut()?.remove(&id));
+                let waits =
+                    message["id"].as_u64().and_then(|id| lock(&heard).as_mut()?.remove(&id));
                 waits.map(|waits| waits.send(message));
             }
             *lock(&heard) = None;
@@ -249,7 +283,8 @@ impl Piped {
 
     async fn send(&self, message: &Value) -> bool {
         let mut stdin = self.stdin.lock().await;
-        stdin.write_all(format!("{message}\n").as_bytes()).await.is_ok() && stdin.flush().await.is_ok()
+        stdin.write_all(format!("{message}\n").as_bytes()).await.is_ok()
+            && stdin.flush().await.is_ok()
     }
 
     async fn ask(&self, request: &Value) -> ClientAnswer {
@@ -258,7 +293,10 @@ impl Piped {
             waiting.insert(id, tell);
         }
         self.send(request).await;
-        told.await.map_or_else(|_| ClientAnswer::Lost("the server's process ended".to_owned()), ClientAnswer::Message)
+        told.await.map_or_else(
+            |_| ClientAnswer::Lost("the server's process ended".to_owned()),
+            ClientAnswer::Message,
+        )
     }
 }
 

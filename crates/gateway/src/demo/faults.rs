@@ -1,4 +1,5 @@
-//! Which call fails, and how: drawn from a seed, so that the same calls meet the same faults whoever carries them.
+//! Which call fails, and how: drawn from a seed, so that the same calls meet the same faults
+//! whoever carries them.
 
 use std::hash::Hasher;
 
@@ -33,7 +34,8 @@ pub enum Fault {
     Noise,
     /// A result that is marked as an error: the service behind the tool is down.
     Soft,
-    /// A result that is marked as an error: the call makes no sense. Nothing is wrong with the server.
+    /// A result that is marked as an error: the call makes no sense. Nothing is wrong with the
+    /// server.
     Refused,
 }
 
@@ -106,7 +108,8 @@ impl FaultPlan {
             } % 100;
             let is_struck = (begin..begin + strike.percent).contains(&place);
             begin += strike.percent;
-            (is_struck && strike.attempts.is_none_or(|attempts| attempt <= attempts)).then_some(strike.fault)
+            (is_struck && strike.attempts.is_none_or(|attempts| attempt <= attempts))
+                .then_some(strike.fault)
         })
     }
 }
@@ -125,10 +128,13 @@ mod tests {
 
     #[test]
     fn the_same_calls_meet_the_same_faults_and_about_as_many_as_were_asked_for() {
-        let plan = FaultPlan::of(7, [Strike::once(Fault::Hang, 10), Strike::once(Fault::Unavailable, 20)]);
+        let plan =
+            FaultPlan::of(7, [Strike::once(Fault::Hang, 10), Strike::once(Fault::Unavailable, 20)]);
         let hit = |seed, fault| {
             let plan = FaultPlan { seed, ..plan.clone() };
-            (0..1000).filter(|number| plan.fault("read_note", *number, 1) == Some(fault)).collect::<Vec<u64>>()
+            (0..1000)
+                .filter(|number| plan.fault("read_note", *number, 1) == Some(fault))
+                .collect::<Vec<u64>>()
         };
         assert_eq!(hit(7, Fault::Hang), hit(7, Fault::Hang));
         assert_ne!(hit(7, Fault::Hang), hit(8, Fault::Hang));
@@ -136,14 +142,20 @@ mod tests {
         assert!((160..240).contains(&hit(7, Fault::Unavailable).len()));
         let struck = hit(7, Fault::Hang)[0];
         assert_eq!(plan.fault("read_note", struck, 2), None, "only the first attempt is struck");
-        assert_eq!(FaultPlan::of(7, [Strike::always(Fault::Hang)]).fault("read_note", struck, 99), Some(Fault::Hang));
+        assert_eq!(
+            FaultPlan::of(7, [Strike::always(Fault::Hang)]).fault("read_note", struck, 99),
+            Some(Fault::Hang)
+        );
     }
 
     #[test]
     fn a_strike_that_takes_chances_lets_no_call_fail_for_ever() {
         let plan = FaultPlan::of(7, [Strike::any(Fault::Unavailable, 20)]);
         for number in 0..100 {
-            assert!((1..20).any(|attempt| plan.fault("read_note", number, attempt).is_none()), "{number}");
+            assert!(
+                (1..20).any(|attempt| plan.fault("read_note", number, attempt).is_none()),
+                "{number}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A server with eight tools, whose calls end as its world has planned; how that looks is for the transport to say.
+//! A server with eight tools, whose calls end as its world has planned; how that looks is for the
+//! transport to say.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,8 +68,10 @@ impl Faulty {
         asked.get("id")?;
         let params = &asked["params"];
         let result = match asked["method"].as_str().unwrap_or_default() {
-            "initialize" => json!({"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}},
-                                   "serverInfo": {"name": "faulty", "version": "1"}}),
+            "initialize" => {
+                json!({"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}},
+                                   "serverInfo": {"name": "faulty", "version": "1"}})
+            }
             "ping" => json!({}),
             "tools/list" => match self.world.plan().list {
                 Some(ListFault::Hang) => return Some(Ending::Never),
@@ -77,7 +80,9 @@ impl Faulty {
             "tools/call" => return Some(self.call(asked)),
             _ => {
                 let error = json!({"code": -32601, "message": "Method not found"});
-                return Some(Ending::Answer(json!({"jsonrpc": "2.0", "id": asked["id"], "error": error})));
+                return Some(Ending::Answer(
+                    json!({"jsonrpc": "2.0", "id": asked["id"], "error": error}),
+                ));
             }
         };
         Some(Ending::Answer(answer(asked, result)))
@@ -90,7 +95,10 @@ impl Faulty {
         let attempt = self.world.note(LedgerEntry::Seen, tool, number);
         let plan: FaultPlan = self.world.plan();
         let failed = |text: &str| {
-            Ending::Answer(answer(asked, json!({"content": [{"type": "text", "text": text}], "isError": true})))
+            Ending::Answer(answer(
+                asked,
+                json!({"content": [{"type": "text", "text": text}], "isError": true}),
+            ))
         };
         let fault = plan.fault(tool, number, attempt);
         match fault {
@@ -136,8 +144,10 @@ fn tools(fault: Option<ListFault>) -> Value {
             "ids" => json!({"type": "array", "items": {"type": "integer"}}),
             _ => json!({"type": "integer"}),
         };
-        let annotations = if hint.is_empty() { json!({"readOnlyHint": false}) } else { json!({hint: true}) };
-        let schema = json!({"type": "object", "properties": {argument: of}, "required": [argument]});
+        let annotations =
+            if hint.is_empty() { json!({"readOnlyHint": false}) } else { json!({hint: true}) };
+        let schema =
+            json!({"type": "object", "properties": {argument: of}, "required": [argument]});
         json!({"name": name, "description": format!("{name} of the demo"), "inputSchema": schema,
                "annotations": annotations})
     };
@@ -162,7 +172,8 @@ pub fn arguments(tool: &str, number: u64) -> Value {
 
 /// The number in the arguments of a call, whatever a fallback has made of them.
 pub fn number(tool: &str, arguments: &Value) -> u64 {
-    let argument = TOOLS.iter().find(|(name, ..)| *name == tool).map_or("id", |(.., argument)| *argument);
+    let argument =
+        TOOLS.iter().find(|(name, ..)| *name == tool).map_or("id", |(.., argument)| *argument);
     match &arguments[argument] {
         Value::String(query) => {
             let digits: String = query.chars().filter(char::is_ascii_digit).collect();

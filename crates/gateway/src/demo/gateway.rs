@@ -23,7 +23,8 @@ pub struct DemoGateway {
 }
 
 impl DemoGateway {
-    /// Starts one before these servers; its file goes into `folder`, and so does its memory if it has one.
+    /// Starts one before these servers; its file goes into `folder`, and so does its memory if it
+    /// has one.
     pub async fn start(
         folder: &Path,
         settings: &str,
@@ -35,18 +36,25 @@ impl DemoGateway {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("serve").arg("--config").arg(file).env("XDG_STATE_HOME", folder);
         command.args((!remembers).then_some("--no-memory"));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
         let mut child = command.spawn()?;
         let stderr = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let mut lines = BufReader::new(stderr).lines();
         let line = tokio::time::timeout(PATIENCE, lines.next_line()).await??.unwrap_or_default();
         let address = line.split_once("http://").and_then(|(_, rest)| rest.split_once("/mcp"));
-        let address = address.ok_or_else(|| io::Error::other(format!("the gateway did not start: {line}")))?.0;
+        let address = address
+            .ok_or_else(|| io::Error::other(format!("the gateway did not start: {line}")))?
+            .0;
         let opened = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&opened);
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
-                let has_opened = line.contains("[CircuitBreaker]") && line.to_lowercase().contains("→ open");
+                let has_opened =
+                    line.contains("[CircuitBreaker]") && line.to_lowercase().contains("→ open");
                 count.fetch_add(u64::from(has_opened), Ordering::Relaxed);
             }
         });
@@ -70,7 +78,8 @@ impl DemoGateway {
 
     /// Ends it as an operator would, and its servers with it.
     pub async fn stop(mut self) {
-        let id = self.child.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?));
+        let id =
+            self.child.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?));
         if let Some(id) = id {
             let _gone = rustix::process::kill_process(id, rustix::process::Signal::TERM);
         }
@@ -84,7 +93,8 @@ fn config(settings: &str, servers: &[(&str, &ServerRoute)]) -> String {
         let way = match way {
             ServerRoute::Web(url) => format!("url = {url:?}\ntype = \"http\"\n"),
             ServerRoute::Program(program) => {
-                let (name, arguments) = program.split_first().map_or(("", &[][..]), |(name, rest)| (name, rest));
+                let (name, arguments) =
+                    program.split_first().map_or(("", &[][..]), |(name, rest)| (name, rest));
                 format!("command = {name:?}\nargs = {arguments:?}\n")
             }
         };

@@ -1,9 +1,10 @@
-//! `seawall demo`: the same calls of the same agent to the same faulty servers, direct and through Seawall, and what
-//! came of them.
+//! `seawall demo`: the same calls of the same agent to the same faulty servers, direct and through
+//! Seawall, and what came of them.
 //!
-//! Two servers fail: one is a child on pipes that dies, hangs and is cut off, one is on HTTP and is throttled and then
-//! down for a while. Time alone is different from run to run; with the same seed everything else is the same, as long as
-//! the machine is not held up for longer than the limits here. The pace says how many times longer they are.
+//! Two servers fail: one is a child on pipes that dies, hangs and is cut off, one is on HTTP and is
+//! throttled and then down for a while. Time alone is different from run to run; with the same seed
+//! everything else is the same, as long as the machine is not held up for longer than the limits
+//! here. The pace says how many times longer they are.
 
 pub mod agent;
 pub mod client;
@@ -37,7 +38,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How long the agent leaves a server alone that was down; longer than any breaker stays open here.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 
-/// Seawall's settings: the defaults, with shorter pauses, so that a minute of trouble takes a second.
+/// Seawall's settings: the defaults, with shorter pauses, so that a minute of trouble takes a
+/// second.
 fn settings(pace: u32) -> String {
     let [timeout, attempt, cooldown] = [2500, 1000, 500].map(|limit| limit * pace);
     format!(
@@ -51,7 +53,8 @@ pub async fn run(seed: u64, calls: u64, pace: u32) -> io::Result<()> {
     let folder = Folder::new()?;
     let mut progress = Progress::new(calls * 2);
     let direct = play(&folder.path.join("direct"), false, seed, calls, pace, &mut progress).await?;
-    let through = play(&folder.path.join("seawall"), true, seed, calls, pace, &mut progress).await?;
+    let through =
+        play(&folder.path.join("seawall"), true, seed, calls, pace, &mut progress).await?;
     progress.clear();
     show::table(seed, calls, &[("direct", direct), ("through Seawall", through)])
 }
@@ -103,7 +106,11 @@ impl Servers {
     /// How often the ledger says that a task was done again that must be done once.
     fn duplicates(&self, task: &Task) -> u64 {
         let world = if task.is_notes { &self.notes } else { &self.board };
-        let done = if task.tool == APPEND { world.count(LedgerEntry::Done, task.tool, task.number) } else { 0 };
+        let done = if task.tool == APPEND {
+            world.count(LedgerEntry::Done, task.tool, task.number)
+        } else {
+            0
+        };
         u64::from(done.saturating_sub(1))
     }
 }
@@ -134,8 +141,13 @@ async fn play(
     let mut ways = (servers.notes()?, servers.board());
     let mut running = None;
     if is_guarded {
-        let gateway =
-            DemoGateway::start(folder, &settings(pace), &[("notes", &ways.0), ("board", &ways.1)], false).await?;
+        let gateway = DemoGateway::start(
+            folder,
+            &settings(pace),
+            &[("notes", &ways.0), ("board", &ways.1)],
+            false,
+        )
+        .await?;
         ways = (ServerRoute::Web(gateway.url("notes")), ServerRoute::Web(gateway.url("board")));
         running = Some(gateway);
     }
@@ -151,7 +163,8 @@ async fn play(
             servers.board.set(&storm(seed))?;
             tokio::time::sleep(AFTERWARDS * pace).await;
         }
-        let came = agent::work(if task.is_notes { &notes } else { &board }, task, PATIENCE * pace).await;
+        let came =
+            agent::work(if task.is_notes { &notes } else { &board }, task, PATIENCE * pace).await;
         row.add(&came, servers.duplicates(task));
         progress.step(if is_guarded { "through Seawall" } else { "direct" });
     }

@@ -41,7 +41,9 @@ async fn end(ending: Ending, asked: Value, stdout: Arc<Mutex<Stdout>>) {
             write(&stdout, &text[..text.len() / 2]).await;
             return die();
         }
-        Ending::Status(status, wait) => error(&asked, &format!("{} {}", status, reason(status)), wait),
+        Ending::Status(status, wait) => {
+            error(&asked, &format!("{} {}", status, reason(status)), wait)
+        }
         // There are no sessions on a pipe: the nearest thing is to begin anew.
         Ending::Forgotten => return die(),
     };
@@ -65,7 +67,10 @@ fn error(asked: &Value, text: &str, wait: Option<u64>) -> String {
 
 /// The words of an HTTP status.
 pub fn reason(status: u16) -> &'static str {
-    http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("Unknown")
+    http::StatusCode::from_u16(status)
+        .ok()
+        .and_then(|status| status.canonical_reason())
+        .unwrap_or("Unknown")
 }
 
 #[expect(clippy::exit, reason = "to die is what this server is for")]

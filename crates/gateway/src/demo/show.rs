@@ -1,4 +1,5 @@
-//! What the demo shows: a bar while it runs, and a table that needs no explanation but the lines below it.
+//! What the demo shows: a bar while it runs, and a table that needs no explanation but the lines
+//! below it.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -26,9 +27,15 @@ pub struct Row {
 
 /// Writes the table to stdout.
 pub fn table(seed: u64, calls: u64, rows: &[(&str, Row)]) -> io::Result<()> {
-    let mut lines = vec![["".to_owned()].into_iter().chain(rows.iter().map(|(name, _)| (*name).to_owned())).collect()];
+    let mut lines = vec![
+        ["".to_owned()]
+            .into_iter()
+            .chain(rows.iter().map(|(name, _)| (*name).to_owned()))
+            .collect(),
+    ];
     let mut line = |name: &str, cell: &dyn Fn(&Row) -> String| {
-        let cells: Vec<String> = [name.to_owned()].into_iter().chain(rows.iter().map(|(_, row)| cell(row))).collect();
+        let cells: Vec<String> =
+            [name.to_owned()].into_iter().chain(rows.iter().map(|(_, row)| cell(row))).collect();
         lines.push(cells);
     };
     line("useful answers", &|row| format!("{} of {calls}", row.useful));
@@ -40,7 +47,11 @@ pub fn table(seed: u64, calls: u64, rows: &[(&str, Row)]) -> io::Result<()> {
     line("wasted calls", &|row| row.wasted.to_string());
     line("time", &|row| format!("{:.1} s", row.time.as_secs_f64()));
     let mut out = io::stdout().lock();
-    writeln!(out, "{calls} tasks of one agent, two faulty servers, seed {seed}\n\n{}", aligned(&lines))?;
+    writeln!(
+        out,
+        "{calls} tasks of one agent, two faulty servers, seed {seed}\n\n{}",
+        aligned(&lines)
+    )?;
     writeln!(out, "{LEGEND}")
 }
 
@@ -64,10 +75,11 @@ fn aligned(lines: &[Vec<String>]) -> String {
         .map(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0))
         .collect();
     let row = |line: &Vec<String>| {
-        let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, width))| match column {
-            0 => format!("{cell:<width$}"),
-            _ => format!("   {cell:>width$}"),
-        });
+        let cells =
+            line.iter().zip(&widths).enumerate().map(|(column, (cell, width))| match column {
+                0 => format!("{cell:<width$}"),
+                _ => format!("   {cell:>width$}"),
+            });
         cells.collect::<String>().trim_end().to_owned() + "\n"
     };
     lines.iter().map(row).collect()
@@ -93,7 +105,8 @@ impl Progress {
         self.done += 1;
         if self.is_shown {
             let full = (self.done * Self::WIDTH / self.of).min(Self::WIDTH);
-            let bar: String = (0..Self::WIDTH).map(|place| if place < full { '█' } else { '░' }).collect();
+            let bar: String =
+                (0..Self::WIDTH).map(|place| if place < full { '█' } else { '░' }).collect();
             let _gone = write!(io::stderr(), "\r\x1b[K{bar} {}/{} {what}", self.done, self.of);
         }
     }

@@ -1,4 +1,5 @@
-//! What an agent can do with what it was told: use it, act on an honest failure, or be left in the dark.
+//! What an agent can do with what it was told: use it, act on an honest failure, or be left in the
+//! dark.
 
 use serde_json::Value;
 
@@ -53,7 +54,9 @@ pub fn judge(told: &ClientAnswer, tool: &str, number: u64) -> Verdict {
         return Verdict::Queued;
     }
     let blocks = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let is_true = |block: &Value| block["text"].as_str().is_some_and(|text| text.starts_with(&truth(tool, number)));
+    let is_true = |block: &Value| {
+        block["text"].as_str().is_some_and(|text| text.starts_with(&truth(tool, number)))
+    };
     let is_item = |block: &Value| block["text"].as_str().is_some_and(|text| text.ends_with(": ok"));
     // A stand-in may be another page or a part of a batch, but not nothing.
     let stands_in = match by.as_deref() {
@@ -84,15 +87,28 @@ mod tests {
 
     #[test]
     fn only_the_true_answer_and_a_labelled_stand_in_are_useful() {
-        let verdict = |result: Value| judge(&ClientAnswer::Message(json!({"result": result})), "read_note", 7);
+        let verdict = |result: Value| {
+            judge(&ClientAnswer::Message(json!({"result": result})), "read_note", 7)
+        };
         let text = |text: &str| json!([{"type": "text", "text": text}]);
-        assert_eq!(verdict(json!({"content": text("read_note 7: done.")})), Verdict::Useful { by: None });
-        assert!(matches!(verdict(json!({"content": text("read_note 8: done.")})), Verdict::Wrong(_)));
+        assert_eq!(
+            verdict(json!({"content": text("read_note 7: done.")})),
+            Verdict::Useful { by: None }
+        );
+        assert!(matches!(
+            verdict(json!({"content": text("read_note 8: done.")})),
+            Verdict::Wrong(_)
+        ));
         assert!(matches!(verdict(json!({"content": []})), Verdict::Wrong(_)));
         let failure = json!({"code": "TIMEOUT", "mayHaveExecuted": true, "retryable": true});
-        let failed = verdict(json!({"isError": true, "content": text("no"), "_meta": {"seawall/failure": failure}}));
+        let failed = verdict(
+            json!({"isError": true, "content": text("no"), "_meta": {"seawall/failure": failure}}),
+        );
         let Verdict::Failed(failed) = failed else { panic!("{failed:?}") };
-        assert_eq!((failed.code.as_deref(), failed.may_have_executed), (Some("TIMEOUT"), Some(true)));
+        assert_eq!(
+            (failed.code.as_deref(), failed.may_have_executed),
+            (Some("TIMEOUT"), Some(true))
+        );
         assert_eq!(judge(&ClientAnswer::Silence, "read_note", 7), Verdict::Dark);
     }
 }

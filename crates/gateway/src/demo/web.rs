@@ -1,5 +1,6 @@
-//! A faulty server on HTTP, by hand: no library would break off in the middle of an answer. When it dies, its port is
-//! closed and its sessions are lost; a supervisor, so to speak, starts it again a little later.
+//! A faulty server on HTTP, by hand: no library would break off in the middle of an answer. When it
+//! dies, its port is closed and its sessions are lost; a supervisor, so to speak, starts it again a
+//! little later.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -146,7 +147,8 @@ impl ServerLife {
                 continue;
             }
             if !is_new && !is_known {
-                tcp.write_all(&response(if asked.session().is_some() { 404 } else { 400 }, "", "")).await?;
+                tcp.write_all(&response(if asked.session().is_some() { 404 } else { 400 }, "", ""))
+                    .await?;
                 continue;
             }
             let mut headers = String::new();
@@ -191,7 +193,8 @@ impl ServerLife {
                 Err(std::io::ErrorKind::ConnectionReset.into())
             }
             Ending::Status(status, wait) => {
-                let wait = wait.map(|seconds| format!("retry-after: {seconds}\r\n")).unwrap_or_default();
+                let wait =
+                    wait.map(|seconds| format!("retry-after: {seconds}\r\n")).unwrap_or_default();
                 tcp.write_all(&response(status, &wait, "")).await
             }
             Ending::Forgotten => {
@@ -204,7 +207,8 @@ impl ServerLife {
 
 fn response(status: u16, headers: &str, body: &str) -> Vec<u8> {
     let (reason, length) = (reason(status), body.len());
-    format!("HTTP/1.1 {status} {reason}\r\ncontent-length: {length}\r\n{headers}\r\n{body}").into_bytes()
+    format!("HTTP/1.1 {status} {reason}\r\ncontent-length: {length}\r\n{headers}\r\n{body}")
+        .into_bytes()
 }
 
 /// The next request; `None` when the client has gone.
@@ -212,7 +216,9 @@ async fn read(tcp: &mut TcpStream, unread: &mut Vec<u8>) -> std::io::Result<Opti
     loop {
         if let Some(end) = unread.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4) {
             let head = String::from_utf8_lossy(&unread[..end]).to_ascii_lowercase();
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+            let length = head
+                .lines()
+                .find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
             let whole = end + length.unwrap_or(0);
             if unread.len() >= whole {
                 let message = serde_json::from_slice(&unread[end..whole]).unwrap_or_default();

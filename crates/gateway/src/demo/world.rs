@@ -1,6 +1,8 @@
-//! What a faulty server and those who watch it share: the faults of the moment, and a ledger of what really happened.
+//! What a faulty server and those who watch it share: the faults of the moment, and a ledger of
+//! what really happened.
 //!
-//! Both are files, because servers die here: the next process of the same server goes on where the last one ended.
+//! Both are files, because servers die here: the next process of the same server goes on where the
+//! last one ended.
 
 use std::collections::HashMap;
 use std::fs;
@@ -97,7 +99,12 @@ impl World {
     pub fn total(&self, entry: LedgerEntry) -> u64 {
         let mut counts = self.counts();
         self.read_on(&mut counts);
-        counts.lines.iter().filter(|(line, _)| line.starts_with(entry.word())).map(|(_, count)| u64::from(*count)).sum()
+        counts
+            .lines
+            .iter()
+            .filter(|(line, _)| line.starts_with(entry.word()))
+            .map(|(_, count)| u64::from(*count))
+            .sum()
     }
 
     fn counts(&self) -> MutexGuard<'_, LedgerCounts> {

@@ -16,7 +16,8 @@ use crate::protocol::budget::ByteBudget;
 use crate::protocol::outline::Outliner;
 use crate::protocol::{Outline, Reject, limits, lines};
 
-/// How much of a body that nobody reads is taken and thrown away, so that its sender lives to read why.
+/// How much of a body that nobody reads is taken and thrown away, so that its sender lives to read
+/// why.
 const THROWN_AWAY: usize = 16 << 20;
 /// How long its sender may pause before it is told.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -42,17 +43,26 @@ pub(super) enum NoBody {
 /// Why a body is not even begun, if so.
 pub(super) fn unreadable(headers: &HeaderMap) -> Option<Response<Body>> {
     if headers.get_all(CONTENT_ENCODING).iter().any(|encoding| encoding != "identity") {
-        return Some(respond::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "a compressed body is not read here"));
+        return Some(respond::refuse(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "a compressed body is not read here",
+        ));
     }
     let is_json = headers.get(CONTENT_TYPE).is_some_and(|kind| {
         let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
         kind.eq_ignore_ascii_case("application/json")
     });
-    (!is_json).then(|| respond::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json"))
+    (!is_json).then(|| {
+        respond::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json")
+    })
 }
 
-/// Reads a body within limits of size and time. One that is too large is still read, for the sake of its id.
-pub(super) async fn read(mut body: impl HttpBody<Data = Bytes> + Unpin, room: &BodyLimits) -> Result<Bytes, NoBody> {
+/// Reads a body within limits of size and time. One that is too large is still read, for the sake
+/// of its id.
+pub(super) async fn read(
+    mut body: impl HttpBody<Data = Bytes> + Unpin,
+    room: &BodyLimits,
+) -> Result<Bytes, NoBody> {
     let mut pace = BodyPace { begun: Instant::now(), taken: 0 };
     let mut whole = BytesMut::new();
     let mut share = room.budget.share();
@@ -80,12 +90,16 @@ struct BodyPace {
 
 impl BodyPace {
     /// The next piece of a body, within its time.
-    async fn next(&mut self, body: &mut (impl HttpBody<Data = Bytes> + Unpin)) -> Result<Option<Bytes>, NoBody> {
+    async fn next(
+        &mut self,
+        body: &mut (impl HttpBody<Data = Bytes> + Unpin),
+    ) -> Result<Option<Bytes>, NoBody> {
         let broken = |status, text| Err(NoBody::Broken(Box::new(respond::refuse(status, text))));
         loop {
             // What came fast earns no right to stop.
             let earned = Duration::from_secs(self.taken as u64 / limits::BODY_RATE);
-            let until = (self.begun + limits::BODY_TIME + earned).min(Instant::now() + limits::BODY_TIME);
+            let until =
+                (self.begun + limits::BODY_TIME + earned).min(Instant::now() + limits::BODY_TIME);
             let frame = match timeout_at(until, body.frame()).await {
                 Ok(Some(Ok(frame))) => frame,
                 Ok(None) => return Ok(None),
@@ -100,7 +114,8 @@ impl BodyPace {
     }
 }
 
-/// Reads the rest of a body that is not kept, as far as it makes sense, to learn whose answer is waited for.
+/// Reads the rest of a body that is not kept, as far as it makes sense, to learn whose answer is
+/// waited for.
 async fn discard(
     untaken: RefusedMessage,
     before: [Bytes; 2],
@@ -123,7 +138,8 @@ async fn discard(
     NoBody::Untaken(untaken, outliner.finish())
 }
 
-/// Takes what is still on its way, within bounds: a connection that is closed on its sender loses the answer with it.
+/// Takes what is still on its way, within bounds: a connection that is closed on its sender loses
+/// the answer with it.
 pub(crate) async fn throw_away(mut body: impl HttpBody<Data = Bytes> + Unpin) {
     let rest = async {
         let mut taken = 0;
@@ -146,7 +162,8 @@ mod tests {
 
     use super::*;
 
-    /// A body of `count` pieces, each this long and this long after the one before; then nothing, not even an end.
+    /// A body of `count` pieces, each this long and this long after the one before; then nothing,
+    /// not even an end.
     fn pieces(count: usize, bytes: usize, pause: Duration) -> impl HttpBody<Data = Bytes> + Unpin {
         StreamBody::new(Box::pin(unfold(0, move |sent| async move {
             if sent == count {
@@ -192,7 +209,8 @@ mod tests {
     async fn what_is_too_large_is_not_taken_for_ever() {
         // It may be a request: its end is waited for, but not for ever, and not for any size.
         for (bytes, pause) in [(1 << 20, 5), (16 << 20, 1_000), (5 << 20, 9_000)] {
-            let (why, after) = refused(pieces(usize::MAX, bytes, Duration::from_millis(pause))).await;
+            let (why, after) =
+                refused(pieces(usize::MAX, bytes, Duration::from_millis(pause))).await;
             assert_eq!(why, "Rejected(Size(4194304))");
             assert!(after <= Duration::from_secs(60), "{after:?}");
         }
@@ -201,18 +219,24 @@ mod tests {
     #[tokio::test]
     async fn large_bodies_share_a_budget_until_they_are_let_go() {
         let room = room(1 << 20, 1 << 20);
-        let call =
-            format!(r#"{{"params":{{"x":"{}"}},"jsonrpc":"2.0","method":"ping","id":7}}"#, "x".repeat(600 << 10));
+        let call = format!(
+            r#"{{"params":{{"x":"{}"}},"jsonrpc":"2.0","method":"ping","id":7}}"#,
+            "x".repeat(600 << 10)
+        );
         let body = || http_body_util::Full::new(Bytes::from(call.clone()));
         let first = read(body(), &room).await.unwrap();
         assert_eq!(first, call);
-        let NoBody::Untaken(RefusedMessage::Crowded, outline) = read(body(), &room).await.unwrap_err() else {
+        let NoBody::Untaken(RefusedMessage::Crowded, outline) =
+            read(body(), &room).await.unwrap_err()
+        else {
             panic!("it is the second of two that do not fit");
         };
         assert_eq!(outline.id.unwrap().json(), "7");
         drop(first);
         let message = crate::protocol::Message::parse(read(body(), &room).await.unwrap()).unwrap();
-        let Err(NoBody::Untaken(RefusedMessage::Crowded, _)) = read(body(), &room).await else { panic!("it is held") };
+        let Err(NoBody::Untaken(RefusedMessage::Crowded, _)) = read(body(), &room).await else {
+            panic!("it is held")
+        };
         drop(message);
         read(body(), &room).await.unwrap();
     }

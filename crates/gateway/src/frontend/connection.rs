@@ -20,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 use super::idle::{ConnectionActivity, WatchedConnection};
 use crate::protocol::limits;
 
-/// The places of a listener. When they run out, a connection that has not sent one whole request gives way, the oldest
-/// first: who opens connections and says nothing keeps nobody out.
+/// The places of a listener. When they run out, a connection that has not sent one whole request
+/// gives way, the oldest first: who opens connections and says nothing keeps nobody out.
 #[derive(Debug)]
 pub(crate) struct ConnectionLimit {
     room: Arc<Semaphore>,
@@ -47,7 +47,10 @@ impl ConnectionLimit {
     }
 
     /// The next connection, whose it is, and its place, if there is one for it.
-    pub(crate) async fn accept(&self, tcp: &TcpListener) -> Option<(TcpStream, SocketAddr, ConnectionPermit)> {
+    pub(crate) async fn accept(
+        &self,
+        tcp: &TcpListener,
+    ) -> Option<(TcpStream, SocketAddr, ConnectionPermit)> {
         match tcp.accept().await {
             Ok((tcp, peer)) => {
                 let _slower = tcp.set_nodelay(true);
@@ -66,10 +69,14 @@ impl ConnectionLimit {
     pub(super) fn place(&self) -> Option<ConnectionPermit> {
         let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
         let permit = Arc::clone(&self.room).try_acquire_owned().ok().or_else(|| {
-            let oldest = std::iter::from_fn(|| silent.pop_front()).filter_map(|silent| silent.upgrade());
+            let oldest =
+                std::iter::from_fn(|| silent.pop_front()).filter_map(|silent| silent.upgrade());
             oldest.into_iter().find_map(|activity| activity.give_way())
         })?;
-        while silent.front().is_some_and(|first| first.upgrade().is_none_or(|activity| activity.has_begun())) {
+        while silent
+            .front()
+            .is_some_and(|first| first.upgrade().is_none_or(|activity| activity.has_begun()))
+        {
             silent.pop_front();
         }
         if silent.len() >= 2 * limits::CONNECTIONS {
@@ -81,8 +88,8 @@ impl ConnectionLimit {
     }
 }
 
-/// Answers the requests of a connection until it is over. After `last` it finishes what it began and takes no more; at
-/// `end` it ends.
+/// Answers the requests of a connection until it is over. After `last` it finishes what it began
+/// and takes no more; at `end` it ends.
 pub(crate) async fn serve<B, F>(
     place: ConnectionPermit,
     io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -104,7 +111,11 @@ pub(crate) async fn serve<B, F>(
         }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits::HEADER_TIME).max_buf_size(64 << 10);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits::HEADER_TIME)
+        .max_buf_size(64 << 10);
     // No pings: their answers would look like use.
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(limits::STREAMS);
     let io = WatchedConnection { io, activity: Arc::clone(&activity) };

@@ -1,6 +1,8 @@
-//! Who may talk to a listener: requests for a host that is ours, from a page that is ours or from no page at all.
+//! Who may talk to a listener: requests for a host that is ours, from a page that is ours or from
+//! no page at all.
 //!
-//! A browser can be made to send requests to loopback under a foreign name; the `Host` and `Origin` it sends tell.
+//! A browser can be made to send requests to loopback under a foreign name; the `Host` and `Origin`
+//! it sends tell.
 
 use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, Uri};
@@ -34,33 +36,43 @@ impl ForeignRequest {
 impl OriginGuard {
     /// Why a request may not pass, if so.
     pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ForeignRequest> {
-        let hosts: Vec<_> = headers.get_all(HOST).iter().map(|host| host.to_str().unwrap_or_default()).collect();
+        let hosts: Vec<_> =
+            headers.get_all(HOST).iter().map(|host| host.to_str().unwrap_or_default()).collect();
         if hosts.len() > 1 {
             return Err(ForeignRequest::Host("several Host headers"));
         }
-        // The request line, or the pseudo-header of HTTP/2, may name one too: whoever goes by either must see ours.
-        let mut said = hosts.into_iter().chain(uri.authority().map(|authority| authority.as_str())).peekable();
+        // The request line, or the pseudo-header of HTTP/2, may name one too: whoever goes by
+        // either must see ours.
+        let mut said =
+            hosts.into_iter().chain(uri.authority().map(|authority| authority.as_str())).peekable();
         if said.peek().is_none() {
             return Err(ForeignRequest::Host("no Host header"));
         }
         if !said.all(|host| self.is_our_host(host)) {
-            return Err(ForeignRequest::Host("this Host is not served here; add it to allowed_hosts if it is yours"));
+            return Err(ForeignRequest::Host(
+                "this Host is not served here; add it to allowed_hosts if it is yours",
+            ));
         }
         let mut origins = headers.get_all(ORIGIN).iter();
         match (origins.next(), origins.next()) {
             (None, _) => Ok(()),
             (Some(_), Some(_)) => Err(ForeignRequest::Origin("several Origin headers")),
-            (Some(origin), None) if origin.to_str().is_ok_and(|origin| self.is_our_origin(origin)) => Ok(()),
-            _ => {
-                Err(ForeignRequest::Origin("this Origin is not welcome here; add it to allowed_origins if it is yours"))
+            (Some(origin), None)
+                if origin.to_str().is_ok_and(|origin| self.is_our_origin(origin)) =>
+            {
+                Ok(())
             }
+            _ => Err(ForeignRequest::Origin(
+                "this Origin is not welcome here; add it to allowed_origins if it is yours",
+            )),
         }
     }
 
     fn is_our_host(&self, host: &str) -> bool {
         let host = host.to_ascii_lowercase();
         self.hosts.contains(&host)
-            || name(&host).is_some_and(|name| is_loopback(name) || self.hosts.iter().any(|ours| ours == name))
+            || name(&host)
+                .is_some_and(|name| is_loopback(name) || self.hosts.iter().any(|ours| ours == name))
     }
 
     fn is_our_origin(&self, origin: &str) -> bool {
@@ -77,7 +89,9 @@ fn name(host: &str) -> Option<&str> {
         None => host.split_at(host.find(':').unwrap_or(host.len())),
     };
     let port = rest.strip_prefix(':');
-    let is_port = port.is_none_or(|port| port.parse::<u16>().is_ok() && port.bytes().all(|byte| byte.is_ascii_digit()));
+    let is_port = port.is_none_or(|port| {
+        port.parse::<u16>().is_ok() && port.bytes().all(|byte| byte.is_ascii_digit())
+    });
     (is_port && (rest.is_empty() || port.is_some())).then_some(name)
 }
 
@@ -97,7 +111,10 @@ mod tests {
         for origin in origin {
             headers.append(ORIGIN, origin.parse().unwrap());
         }
-        let guard = OriginGuard { hosts: vec!["mcp.example".into()], origins: vec!["https://app.example".into()] };
+        let guard = OriginGuard {
+            hosts: vec!["mcp.example".into()],
+            origins: vec!["https://app.example".into()],
+        };
         guard.check(&Uri::from_static("/mcp"), &headers).is_ok()
     }
 
@@ -137,7 +154,11 @@ mod tests {
         ];
         for (host, host_is_ours) in hosts {
             for (origin, origin_is_ours) in origins {
-                assert_eq!(verdict(host, origin), host_is_ours && origin_is_ours, "{host:?} {origin:?}");
+                assert_eq!(
+                    verdict(host, origin),
+                    host_is_ours && origin_is_ours,
+                    "{host:?} {origin:?}"
+                );
             }
         }
     }

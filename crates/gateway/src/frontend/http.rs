@@ -47,12 +47,19 @@ pub fn refusal(address: SocketAddr) -> Option<String> {
 
 impl HttpListener {
     /// Binds an address. One that others can reach needs authentication, which is not there yet.
-    pub async fn bind(gateway: Arc<Gateway>, address: SocketAddr, guard: OriginGuard) -> io::Result<Self> {
+    pub async fn bind(
+        gateway: Arc<Gateway>,
+        address: SocketAddr,
+        guard: OriginGuard,
+    ) -> io::Result<Self> {
         if let Some(why) = refusal(address) {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
         let tcp = TcpListener::bind(address).await?;
-        let room = BodyLimits { largest: gateway.max_request, budget: ByteBudget::new(limits::REQUEST_BYTES) };
+        let room = BodyLimits {
+            largest: gateway.max_request,
+            budget: ByteBudget::new(limits::REQUEST_BYTES),
+        };
         let folder = gateway.all().memory.sessions();
         gateway.note_writes(&records::place(tcp.local_addr()?), JournalPlace::ForOne);
         let sessions = Arc::new(Sessions::new(&gateway, folder.as_deref(), tcp.local_addr()?));
@@ -68,9 +75,14 @@ impl HttpListener {
     pub async fn serve(self) {
         let draining = self.gateway.lifecycle.draining.clone();
         let places = ConnectionLimit::new(limits::CONNECTIONS);
-        let face =
-            Arc::new(HttpServer { gateway: self.gateway, guard: self.guard, sessions: self.sessions, room: self.room });
-        let mut sweep = tokio::time::interval(limits::SESSION_LOOK.min(face.gateway.session_idle / 4));
+        let face = Arc::new(HttpServer {
+            gateway: self.gateway,
+            guard: self.guard,
+            sessions: self.sessions,
+            room: self.room,
+        });
+        let mut sweep =
+            tokio::time::interval(limits::SESSION_LOOK.min(face.gateway.session_idle / 4));
         loop {
             tokio::select! {
                 () = draining.cancelled() => break,
@@ -137,7 +149,10 @@ impl HttpServer {
             return respond::refuse(StatusCode::FORBIDDEN, foreign.why());
         }
         let Some(route) = self.gateway.route(request.uri().path()).cloned() else {
-            return respond::refuse(StatusCode::NOT_FOUND, "there is nothing here; MCP is at /mcp and /mcp/<server>");
+            return respond::refuse(
+                StatusCode::NOT_FOUND,
+                "there is nothing here; MCP is at /mcp and /mcp/<server>",
+            );
         };
         let (parts, sent) = request.into_parts();
         let version = parts.headers.get(header::VERSION).map(|value| value.to_str().unwrap_or("?"));
@@ -167,12 +182,23 @@ impl HttpServer {
         self.refuse(&route, &parts, &untaken, &outline)
     }
 
-    /// Answers what is not taken. Where somebody waits for it, HTTP is content: clients end their session over its errors.
-    fn refuse(&self, route: &Route, parts: &Parts, untaken: &RefusedMessage, outline: &Outline) -> Response<Body> {
+    /// Answers what is not taken. Where somebody waits for it, HTTP is content: clients end their
+    /// session over its errors.
+    fn refuse(
+        &self,
+        route: &Route,
+        parts: &Parts,
+        untaken: &RefusedMessage,
+        outline: &Outline,
+    ) -> Response<Body> {
         let told = untaken.tell(route, outline);
-        let is_first = outline.method.as_deref() == Some("initialize") && !parts.headers.contains_key(header::SESSION);
-        let needs_session = !outline.is_modern && !is_first && !matches!(told, RefusedId::Nobody(_));
-        let session = match needs_session.then(|| legacy::find(&self.sessions, parts, outline.id.as_ref())).transpose()
+        let is_first = outline.method.as_deref() == Some("initialize")
+            && !parts.headers.contains_key(header::SESSION);
+        let needs_session =
+            !outline.is_modern && !is_first && !matches!(told, RefusedId::Nobody(_));
+        let session = match needs_session
+            .then(|| legacy::find(&self.sessions, parts, outline.id.as_ref()))
+            .transpose()
         {
             Ok(session) => session,
             Err(response) => return *response,
@@ -183,10 +209,13 @@ impl HttpServer {
                 session.session.answered(answer);
                 respond::empty(StatusCode::ACCEPTED)
             }
-            (RefusedId::Server(_), None) => respond::refuse(StatusCode::BAD_REQUEST, "nobody asked for this answer"),
+            (RefusedId::Server(_), None) => {
+                respond::refuse(StatusCode::BAD_REQUEST, "nobody asked for this answer")
+            }
             (RefusedId::Nobody(error), _) => {
                 let is_large = matches!(untaken, RefusedMessage::Rejected(Reject::Size(_)));
-                let status = if is_large { StatusCode::PAYLOAD_TOO_LARGE } else { StatusCode::BAD_REQUEST };
+                let status =
+                    if is_large { StatusCode::PAYLOAD_TOO_LARGE } else { StatusCode::BAD_REQUEST };
                 respond::error(status, None, &error)
             }
         }
@@ -194,7 +223,8 @@ impl HttpServer {
 }
 
 fn not_allowed(is_modern: bool) -> Response<Body> {
-    let mut response = respond::refuse(StatusCode::METHOD_NOT_ALLOWED, "this method is not used here");
+    let mut response =
+        respond::refuse(StatusCode::METHOD_NOT_ALLOWED, "this method is not used here");
     let allowed = if is_modern { "POST" } else { "GET, POST, DELETE" };
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     response
@@ -214,10 +244,14 @@ mod tests {
     fn connected() -> (DuplexStream, Instant) {
         let config = Config::for_command(None, vec!["none".to_owned()]).unwrap();
         let (gateway, sessions) = (
-            Gateway::new(&config, crate::store::catalog_cache::CatalogCache::default(), None).unwrap(),
+            Gateway::new(&config, crate::store::catalog_cache::CatalogCache::default(), None)
+                .unwrap(),
             Arc::default(),
         );
-        let room = BodyLimits { largest: limits::FROM_CLIENT, budget: ByteBudget::new(limits::REQUEST_BYTES) };
+        let room = BodyLimits {
+            largest: limits::FROM_CLIENT,
+            budget: ByteBudget::new(limits::REQUEST_BYTES),
+        };
         let (near, far) = tokio::io::duplex(1024);
         tokio::spawn(
             Arc::new(HttpServer { gateway, guard: OriginGuard::default(), sessions, room })
@@ -259,7 +293,8 @@ mod tests {
         let (mut near, opened) = connected();
         near.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
         let head = b"\x82\x86\x84\x01\x09localhost";
-        let frame = [&[0, 0, u8::try_from(head.len()).unwrap(), 1, 5, 0, 0, 0, 1], head.as_slice()].concat();
+        let frame = [&[0, 0, u8::try_from(head.len()).unwrap(), 1, 5, 0, 0, 0, 1], head.as_slice()]
+            .concat();
         near.write_all(&frame).await.unwrap();
         let after = closed_after(near, opened).await;
         assert_eq!(after, 60);

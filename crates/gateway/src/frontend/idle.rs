@@ -1,7 +1,8 @@
-//! How long a connection may hold its place: until its first request is there, and then as long as it is used.
+//! How long a connection may hold its place: until its first request is there, and then as long as
+//! it is used.
 //!
-//! A timer on the head of a request does not see a connection that has not begun one, one that idles between two, or
-//! one whose client does not read its answer. This one does.
+//! A timer on the head of a request does not see a connection that has not begun one, one that
+//! idles between two, or one whose client does not read its answer. This one does.
 
 use std::io;
 use std::pin::Pin;
@@ -53,7 +54,8 @@ impl ConnectionActivity {
         BusyConnection { activity: Arc::clone(self) }
     }
 
-    /// Bytes went in or out. They count only after the first request: until then there is one limit for all of them.
+    /// Bytes went in or out. They count only after the first request: until then there is one limit
+    /// for all of them.
     fn moved(&self) {
         let mut state = self.state();
         if state.has_begun {
@@ -123,7 +125,11 @@ pub(super) struct WatchedConnection<T> {
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for WatchedConnection<T> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.io).poll_read(cx, buffer))?;
         self.activity.moved();
         Poll::Ready(Ok(()))
@@ -131,7 +137,11 @@ impl<T: AsyncRead + Unpin> AsyncRead for WatchedConnection<T> {
 }
 
 impl<T: AsyncWrite + Unpin> AsyncWrite for WatchedConnection<T> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.io).poll_write(cx, bytes))?;
         self.activity.moved();
         Poll::Ready(Ok(written))

@@ -24,7 +24,12 @@ use crate::upstream::call::GatewayCall;
 const RETRY: Duration = Duration::from_secs(1);
 
 /// One POST.
-pub(super) async fn post(sessions: &Sessions, route: &Arc<Route>, parts: &Parts, message: Message) -> Response<Body> {
+pub(super) async fn post(
+    sessions: &Sessions,
+    route: &Arc<Route>,
+    parts: &Parts,
+    message: Message,
+) -> Response<Body> {
     if message.method() == "initialize" && !parts.headers.contains_key(header::SESSION) {
         return initialize(sessions, route, parts, message).await;
     }
@@ -32,9 +37,12 @@ pub(super) async fn post(sessions: &Sessions, route: &Arc<Route>, parts: &Parts,
         Ok(session) => session,
         Err(response) => return *response,
     };
-    let keep = RecordOnDone { sessions, id: text(&parts.headers, header::SESSION).unwrap_or_default() };
+    let keep =
+        RecordOnDone { sessions, id: text(&parts.headers, header::SESSION).unwrap_or_default() };
     match message.kind() {
-        MessageKind::Request if RecordOnDone::matters(&message) => keep.request(&session, message).await,
+        MessageKind::Request if RecordOnDone::matters(&message) => {
+            keep.request(&session, message).await
+        }
         MessageKind::Request => request(&session, message, limits::KEEP_ALIVE).await,
         MessageKind::Notification => {
             session.session.notified(&message).await;
@@ -47,13 +55,27 @@ pub(super) async fn post(sessions: &Sessions, route: &Arc<Route>, parts: &Parts,
     }
 }
 
-async fn initialize(sessions: &Sessions, route: &Arc<Route>, parts: &Parts, message: Message) -> Response<Body> {
+async fn initialize(
+    sessions: &Sessions,
+    route: &Arc<Route>,
+    parts: &Parts,
+    message: Message,
+) -> Response<Body> {
     let version = message.field_text("protocolVersion").unwrap_or_default().into_owned();
     let Some(place) = sessions.place() else {
-        let error = RpcError::new(build::OVERLOADED, format!("over {} sessions are open", limits::SESSIONS));
+        let error = RpcError::new(
+            build::OVERLOADED,
+            format!("over {} sessions are open", limits::SESSIONS),
+        );
         return respond::error(StatusCode::OK, message.id(), &error);
     };
-    let session = Arc::new(HttpSession::new(route, parts.uri.path(), &version, client(&parts.headers), place));
+    let session = Arc::new(HttpSession::new(
+        route,
+        parts.uri.path(),
+        &version,
+        client(&parts.headers),
+        place,
+    ));
     let mut leaving = NewSession { session: Some(&session) };
     let mut response = request(&session, message, limits::HANDSHAKE * 4).await;
     // A handshake that failed leaves no session behind.
@@ -68,7 +90,8 @@ async fn initialize(sessions: &Sessions, route: &Arc<Route>, parts: &Parts, mess
     response
 }
 
-/// A request that changes what a session has come to be: it is kept before the client hears that it was done.
+/// A request that changes what a session has come to be: it is kept before the client hears that it
+/// was done.
 struct RecordOnDone<'a> {
     sessions: &'a Sessions,
     id: &'a str,
@@ -76,7 +99,10 @@ struct RecordOnDone<'a> {
 
 impl RecordOnDone<'_> {
     fn matters(request: &Message) -> bool {
-        matches!(request.method(), "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe")
+        matches!(
+            request.method(),
+            "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe"
+        )
     }
 
     async fn request(&self, session: &Arc<HttpSession>, message: Message) -> Response<Body> {
@@ -86,7 +112,8 @@ impl RecordOnDone<'_> {
     }
 }
 
-/// A client that leaves before it knows its session can never come back to it: dropping this ends everything in it.
+/// A client that leaves before it knows its session can never come back to it: dropping this ends
+/// everything in it.
 struct NewSession<'a> {
     session: Option<&'a HttpSession>,
 }
@@ -105,26 +132,36 @@ pub(super) fn find(
     parts: &Parts,
     id: Option<&crate::protocol::Id>,
 ) -> Result<Arc<HttpSession>, Box<Response<Body>>> {
-    let refuse =
-        |status, text: &str| Box::new(respond::error(status, id, &RpcError::new(build::INVALID_REQUEST, text)));
+    let refuse = |status, text: &str| {
+        Box::new(respond::error(status, id, &RpcError::new(build::INVALID_REQUEST, text)))
+    };
     let version = text(&parts.headers, header::VERSION);
     if version.is_some_and(|version| !LEGACY.contains(&version)) {
         return Err(refuse(StatusCode::BAD_REQUEST, "this MCP-Protocol-Version is not supported"));
     }
     let Some(session) = text(&parts.headers, header::SESSION) else {
-        return Err(refuse(StatusCode::BAD_REQUEST, "the header Mcp-Session-Id is missing; send initialize first"));
+        return Err(refuse(
+            StatusCode::BAD_REQUEST,
+            "the header Mcp-Session-Id is missing; send initialize first",
+        ));
     };
     let found = sessions.find(session, parts.uri.path());
-    found.ok_or_else(|| refuse(StatusCode::NOT_FOUND, "there is no such session; send initialize again"))
+    found.ok_or_else(|| {
+        refuse(StatusCode::NOT_FOUND, "there is no such session; send initialize again")
+    })
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).map(|value| value.to_str().unwrap_or_default())
 }
 
-/// One request: runs to its end whether or not the client stays, because a client may come back for the answer. What
-/// takes longer than `patience` is answered on a stream.
-async fn request(session: &Arc<HttpSession>, message: Message, patience: Duration) -> Response<Body> {
+/// One request: runs to its end whether or not the client stays, because a client may come back for
+/// the answer. What takes longer than `patience` is answered on a stream.
+async fn request(
+    session: &Arc<HttpSession>,
+    message: Message,
+    patience: Duration,
+) -> Response<Body> {
     let stream = ClientStream::resumable(session.is_primed);
     let call = GatewayCall::new(message, session.session.sink(&stream));
     stream.belongs_to(&call);
@@ -148,12 +185,15 @@ async fn request(session: &Arc<HttpSession>, message: Message, patience: Duratio
     let mut reader = stream.reader(0);
     let mut first = tokio::time::timeout(patience, reader.next()).await;
     if matches!(first, Ok(NextEvent::Ended)) && stream.is_over() {
-        // It may have been paused, and answered before anybody noticed: the answer is there all the same.
+        // It may have been paused, and answered before anybody noticed: the answer is there all the
+        // same.
         reader = stream.reader(0);
         first = Ok(reader.try_next().unwrap_or(NextEvent::Ended));
     }
     let first = match first {
-        Ok(NextEvent::Said(said)) if said.last => return respond::json(StatusCode::OK, said.message),
+        Ok(NextEvent::Said(said)) if said.last => {
+            return respond::json(StatusCode::OK, said.message);
+        }
         Ok(NextEvent::Ended) if stream.is_over() => return respond::empty(StatusCode::ACCEPTED),
         Ok(NextEvent::Said(said)) => Some(said),
         Ok(NextEvent::Ended) | Err(_) => None,
@@ -170,7 +210,9 @@ pub(super) fn get(sessions: &Sessions, parts: &Parts) -> Response<Body> {
         Err(response) => return *response,
     };
     let resumed = match text(&parts.headers, header::LAST_EVENT) {
-        None => ResumedStream::Stream(session.name(0, None), Arc::clone(&session.session.general), 0),
+        None => {
+            ResumedStream::Stream(session.name(0, None), Arc::clone(&session.session.general), 0)
+        }
         Some(event) => session.resume(event),
     };
     let (name, stream, place) = match resumed {
@@ -185,14 +227,18 @@ pub(super) fn get(sessions: &Sessions, parts: &Parts) -> Response<Body> {
         _ => Some(stream.reader(place)),
     };
     let Some(reader) = reader else {
-        return respond::refuse(StatusCode::CONFLICT, "this session has a stream already; there can be one");
+        return respond::refuse(
+            StatusCode::CONFLICT,
+            "this session has a stream already; there can be one",
+        );
     };
     let priming = session.is_primed.then(|| sse::priming(&name.at(reader.place()), RETRY));
     respond::stream(EventFormat { reader, first: None, work: None, number: Some(name), priming })
 }
 
-/// The end of a stream whose request was under way when a former self of this gateway ended: a client that comes back to it
-/// would else wait for an answer that nobody has. Its event has no id, because there is nothing after it to come back to.
+/// The end of a stream whose request was under way when a former self of this gateway ended: a
+/// client that comes back to it would else wait for an answer that nobody has. Its event has no id,
+/// because there is nothing after it to come back to.
 fn interrupted(route: &Route, asked: &StreamRequest) -> Response<Body> {
     let stream = Arc::new(ClientStream::default());
     stream.answer(refused::interrupted(route, asked));

@@ -28,16 +28,19 @@ pub(super) async fn post(route: &Arc<Route>, parts: &Parts, message: Message) ->
             StatusCode::BAD_REQUEST,
             "a client of this protocol revision is asked nothing, so it has nothing to answer",
         ),
-        MessageKind::Request => match mirrors(&parts.headers, &message).and_then(|()| versions::check(&message)) {
-            Ok(()) => request(route, parts, message).await,
-            Err(error) => respond::error(bad_status(error.code), message.id(), &error),
-        },
+        MessageKind::Request => {
+            match mirrors(&parts.headers, &message).and_then(|()| versions::check(&message)) {
+                Ok(()) => request(route, parts, message).await,
+                Err(error) => respond::error(bad_status(error.code), message.id(), &error),
+            }
+        }
     }
 }
 
 async fn request(route: &Arc<Route>, parts: &Parts, message: Message) -> Response<Body> {
     let stream = Arc::new(ClientStream::default());
-    let params = parts.headers.iter().filter(|(name, _)| name.as_str().starts_with(header::PARAM_PREFIX));
+    let params =
+        parts.headers.iter().filter(|(name, _)| name.as_str().starts_with(header::PARAM_PREFIX));
     let client = client(&parts.headers);
     let call = GatewayCall {
         client: Arc::clone(&client),
@@ -62,21 +65,34 @@ async fn request(route: &Arc<Route>, parts: &Parts, message: Message) -> Respons
     };
     let work = Some(work).filter(|_| !is_over);
     match first {
-        Some(NextEvent::Said(said)) if said.last => respond::json(status(&said.message), said.message),
-        Some(NextEvent::Ended) => respond::empty(StatusCode::ACCEPTED),
-        Some(NextEvent::Said(said)) => {
-            respond::stream(EventFormat { reader, first: Some(said), work, number: None, priming: None })
+        Some(NextEvent::Said(said)) if said.last => {
+            respond::json(status(&said.message), said.message)
         }
-        None => respond::stream(EventFormat { reader, first: None, work, number: None, priming: None }),
+        Some(NextEvent::Ended) => respond::empty(StatusCode::ACCEPTED),
+        Some(NextEvent::Said(said)) => respond::stream(EventFormat {
+            reader,
+            first: Some(said),
+            work,
+            number: None,
+            priming: None,
+        }),
+        None => {
+            respond::stream(EventFormat { reader, first: None, work, number: None, priming: None })
+        }
     }
 }
 
 /// A name for whoever brought this secret; clients without one cannot be told apart.
 pub(super) fn client(headers: &HeaderMap) -> Arc<str> {
-    headers.get(http::header::AUTHORIZATION).map(|secret| hash::key(&[secret.as_bytes()])).unwrap_or_default().into()
+    headers
+        .get(http::header::AUTHORIZATION)
+        .map(|secret| hash::key(&[secret.as_bytes()]))
+        .unwrap_or_default()
+        .into()
 }
 
-/// What the headers say must be what the body says: whoever looks at one of them only must see the same call.
+/// What the headers say must be what the body says: whoever looks at one of them only must see the
+/// same call.
 fn mirrors(headers: &HeaderMap, request: &Message) -> Result<(), RpcError> {
     let version = versions::stated(request)?;
     mirror(headers, header::VERSION, Some(&version))?;
@@ -105,8 +121,9 @@ fn bad_status(code: i64) -> StatusCode {
 
 /// The status of an answer: some errors have one of their own.
 fn status(answer: &TwoPieces) -> StatusCode {
-    let begins_with_error =
-        |piece: &Bytes| memchr::memmem::find(&piece[..piece.len().min(4096)], b"\"error\"").is_some();
+    let begins_with_error = |piece: &Bytes| {
+        memchr::memmem::find(&piece[..piece.len().min(4096)], b"\"error\"").is_some()
+    };
     if !answer.parts().into_iter().any(begins_with_error) {
         return StatusCode::OK;
     }

@@ -1,8 +1,9 @@
 //! Sessions on disk: what a restarted gateway needs to go on with the sessions of its former self.
 //!
-//! One file per session, in a folder per listening address, so that gateways never touch each other's. A file is written
-//! whole beside its place and moved there, so that it is readable whenever the gateway is killed. It is not synced: what the
-//! system has taken survives the process, and with the system the clients' connections and the servers go too.
+//! One file per session, in a folder per listening address, so that gateways never touch each
+//! other's. A file is written whole beside its place and moved there, so that it is readable
+//! whenever the gateway is killed. It is not synced: what the system has taken survives the
+//! process, and with the system the clients' connections and the servers go too.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -48,7 +49,15 @@ pub(super) struct SessionRecord {
 impl SessionRecord {
     pub(super) fn new(path: &str, owner: &str, identity: &str, initialize: Box<RawValue>) -> Self {
         let (path, owner, identity) = (path.to_owned(), owner.to_owned(), identity.to_owned());
-        Self { form: FORM, path, owner, identity, initialize, log_level: None, subscribed: BTreeMap::new() }
+        Self {
+            form: FORM,
+            path,
+            owner,
+            identity,
+            initialize,
+            log_level: None,
+            subscribed: BTreeMap::new(),
+        }
     }
 }
 
@@ -61,7 +70,8 @@ pub(super) struct SessionRecords {
 }
 
 impl SessionRecords {
-    /// The records of an address below `folder`. What nobody can come back to any more is removed there, for all addresses.
+    /// The records of an address below `folder`. What nobody can come back to any more is removed
+    /// there, for all addresses.
     pub(super) fn open(folder: &Path, address: SocketAddr, now: SystemTime) -> io::Result<Self> {
         let own = folder.join(place(address));
         DirBuilder::new().recursive(true).mode(0o700).create(&own)?;
@@ -74,30 +84,42 @@ impl SessionRecords {
         Ok(Self { folder: own, writing: Mutex::default() })
     }
 
-    /// Where the session with this id is kept. The id itself is nowhere: it is the key under which its own place is hashed, so
-    /// that nobody who sees the folder can tell it. `None` if it is no id of ours.
+    /// Where the session with this id is kept. The id itself is nowhere: it is the key under which
+    /// its own place is hashed, so that nobody who sees the folder can tell it. `None` if it is no
+    /// id of ours.
     fn place(&self, id: &str) -> Option<PathBuf> {
-        let key: [u8; 16] = u128::from_str_radix(id, 16).ok().filter(|_| id.len() == 32)?.to_be_bytes();
+        let key: [u8; 16] =
+            u128::from_str_radix(id, 16).ok().filter(|_| id.len() == 32)?.to_be_bytes();
         let mut hasher = SipHasher24::new_with_key(&key);
         hasher.write(b"seawall session");
         Some(self.folder.join(format!("{:032x}.json", hasher.finish128().as_u128())))
     }
 
     /// Keeps what `record` gives when it is this session's turn.
-    pub(super) fn keep(&self, id: &str, record: impl FnOnce() -> Option<SessionRecord>) -> io::Result<()> {
+    pub(super) fn keep(
+        &self,
+        id: &str,
+        record: impl FnOnce() -> Option<SessionRecord>,
+    ) -> io::Result<()> {
         let _in_turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let (Some(place), Some(record)) = (self.place(id), record()) else { return Ok(()) };
         let text = serde_json::to_vec(&record)?;
         if text.len() as u64 > FILE_BYTES {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the session says more than is kept"));
+            return Err(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                "the session says more than is kept",
+            ));
         }
         // Another gateway may have cleared it away while it was empty.
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let draft = place.with_extension(format!("{}.draft", secret()));
-        let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft).and_then(|mut file| {
-            file.write_all(&text)?;
-            fs::rename(&draft, &place)
-        });
+        let written =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft).and_then(
+                |mut file| {
+                    file.write_all(&text)?;
+                    fs::rename(&draft, &place)
+                },
+            );
         written.inspect_err(|_| {
             let _none = fs::remove_file(&draft);
         })
@@ -114,7 +136,9 @@ impl SessionRecords {
 
     /// Notes that a session was used.
     pub(super) fn touch(&self, id: &str, now: SystemTime) {
-        if let Some(file) = self.place(id).and_then(|place| OpenOptions::new().write(true).open(place).ok()) {
+        if let Some(file) =
+            self.place(id).and_then(|place| OpenOptions::new().write(true).open(place).ok())
+        {
             let _shorter_life = file.set_modified(now);
         }
     }
@@ -143,11 +167,13 @@ fn is_old(file: &fs::Metadata, now: SystemTime) -> bool {
     age.unwrap_or(Duration::ZERO) > limits::SESSION_IDLE
 }
 
-/// Removes the files of a folder that are too old, and the oldest of too many; drafts that were never finished are among
-/// them.
+/// Removes the files of a folder that are too old, and the oldest of too many; drafts that were
+/// never finished are among them.
 fn sweep(folder: &Path, now: SystemTime) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let files = entries.filter_map(|entry| Some((entry.metadata().ok().filter(fs::Metadata::is_file)?, entry.path())));
+    let files = entries.filter_map(|entry| {
+        Some((entry.metadata().ok().filter(fs::Metadata::is_file)?, entry.path()))
+    });
     let (old, mut files): (Vec<_>, Vec<_>) = files.partition(|(facts, _)| is_old(facts, now));
     files.sort_by_key(|(facts, _)| facts.modified().ok());
     let surplus = files.len().saturating_sub(limits::SESSIONS);
@@ -164,7 +190,12 @@ mod tests {
     use super::*;
 
     fn record(path: &str) -> SessionRecord {
-        SessionRecord::new(path, "me", "", RawValue::from_string(r#"{ "a":1.0 }"#.to_owned()).unwrap())
+        SessionRecord::new(
+            path,
+            "me",
+            "",
+            RawValue::from_string(r#"{ "a":1.0 }"#.to_owned()).unwrap(),
+        )
     }
 
     fn opened(folder: &Path, port: u16) -> SessionRecords {
@@ -181,7 +212,13 @@ mod tests {
             (found.path.as_str(), found.owner.as_str(), found.initialize.get()),
             ("/mcp", "me", r#"{ "a":1.0 }"#)
         );
-        for other in [secret(), String::new(), id[1..].to_owned(), format!("0{id}"), "../../etc/passwd".to_owned()] {
+        for other in [
+            secret(),
+            String::new(),
+            id[1..].to_owned(),
+            format!("0{id}"),
+            "../../etc/passwd".to_owned(),
+        ] {
             assert!(records.find(&other, now).is_none(), "{other}");
         }
         let file = fs::read_dir(&records.folder).unwrap().next().unwrap().unwrap();
@@ -219,7 +256,13 @@ mod tests {
         records.keep(&id, || Some(record("/mcp"))).unwrap();
         let place = records.place(&id).unwrap();
         let whole = fs::read_to_string(&place).unwrap();
-        for text in ["", "garbage", "{}", &whole[..whole.len() / 2], &whole.replace("\"form\":1", "\"form\":2")] {
+        for text in [
+            "",
+            "garbage",
+            "{}",
+            &whole[..whole.len() / 2],
+            &whole.replace("\"form\":1", "\"form\":2"),
+        ] {
             fs::write(&place, text).unwrap();
             assert!(records.find(&id, now).is_none(), "{text}");
         }

@@ -1,7 +1,9 @@
-//! What is told of a message that is not taken: a request is answered under its own id, whatever is wrong with it.
+//! What is told of a message that is not taken: a request is answered under its own id, whatever is
+//! wrong with it.
 //!
-//! A client that is answered under no id waits for ever, and one that reads an HTTP error ends its session. So a tool call
-//! fails like any other call, and any other request with an error of the protocol.
+//! A client that is answered under no id waits for ever, and one that reads an HTTP error ends its
+//! session. So a tool call fails like any other call, and any other request with an error of the
+//! protocol.
 
 use std::time::Duration;
 
@@ -35,7 +37,8 @@ pub(super) enum RefusedId {
 
 /// The message that bytes are, or what can be told of them.
 pub(super) fn parsed(bytes: Bytes) -> Result<Message, (RefusedMessage, Outline)> {
-    Message::parse(bytes.clone()).map_err(|reject| (RefusedMessage::Rejected(reject), Outline::of(&bytes)))
+    Message::parse(bytes.clone())
+        .map_err(|reject| (RefusedMessage::Rejected(reject), Outline::of(&bytes)))
 }
 
 impl RefusedMessage {
@@ -43,10 +46,14 @@ impl RefusedMessage {
     pub(super) fn tell(&self, route: &Route, outline: &Outline) -> RefusedId {
         let error = self.error();
         // What is no JSON may be anything; only if it is one object from end to end its id is one.
-        let is_readable = outline.is_whole || !matches!(self, Self::Rejected(Reject::Syntax(_) | Reject::Utf8(_)));
-        let Some(id) = outline.id.as_ref().filter(|_| is_readable) else { return RefusedId::Nobody(error) };
+        let is_readable = outline.is_whole
+            || !matches!(self, Self::Rejected(Reject::Syntax(_) | Reject::Utf8(_)));
+        let Some(id) = outline.id.as_ref().filter(|_| is_readable) else {
+            return RefusedId::Nobody(error);
+        };
         if outline.is_answer {
-            return Message::parse(build::error(Some(id), &error)).map_or(RefusedId::Nobody(error), RefusedId::Server);
+            return Message::parse(build::error(Some(id), &error))
+                .map_or(RefusedId::Nobody(error), RefusedId::Server);
         }
         match self.of_a_call(outline).filter(|_| outline.method.as_deref() == Some("tools/call")) {
             Some(text) => {
@@ -95,12 +102,16 @@ impl RefusedMessage {
     fn report(&self, route: &Route, public: &str, message: String) -> FailureReport {
         let (server, tool) = match route.single() {
             Some(server) => (server.name.clone(), public),
-            None => names::split(&route.set.servers, public)
-                .map_or_else(|| (String::new(), public), |(server, tool)| (server.name.clone(), tool)),
+            None => names::split(&route.set.servers, public).map_or_else(
+                || (String::new(), public),
+                |(server, tool)| (server.name.clone(), tool),
+            ),
         };
         let (code, cause, retry_after) = match self {
             Self::Rejected(_) => (ErrorCode::ValidationError, Cause::InvalidInput, None),
-            Self::Crowded => (ErrorCode::Overloaded, Cause::Overloaded, Some(Duration::from_secs(1))),
+            Self::Crowded => {
+                (ErrorCode::Overloaded, Cause::Overloaded, Some(Duration::from_secs(1)))
+            }
         };
         FailureReport {
             code,
@@ -120,8 +131,7 @@ impl RefusedMessage {
 
 /// The answer to a request that was under way when a former self of this gateway ended.
 pub(super) fn interrupted(route: &Route, asked: &StreamRequest) -> Bytes {
-    let text =
-        "The gateway was restarted while this was under way. It may have been executed: check before you repeat it.";
+    let text = "The gateway was restarted while this was under way. It may have been executed: check before you repeat it.";
     if !asked.is_call {
         return build::error(Some(&asked.id), &RpcError::new(build::SERVER_LOST, text));
     }
@@ -143,5 +153,8 @@ pub(super) fn interrupted(route: &Route, asked: &StreamRequest) -> Bytes {
 }
 
 fn crowded() -> String {
-    format!("large requests of {} bytes in all are under way already; try again in a moment", limits::REQUEST_BYTES)
+    format!(
+        "large requests of {} bytes in all are under way already; try again in a moment",
+        limits::REQUEST_BYTES
+    )
 }

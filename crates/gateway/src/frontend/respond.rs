@@ -91,9 +91,13 @@ pub(super) fn stream(events: EventFormat) -> Response<Body> {
         let mut events = events?;
         let BodyPiece { data, is_open, is_last } = events.next().await?;
         let goes_on = is_open || !is_last;
-        Some((Ok(Frame::data(data.into_buf())), (goes_on.then_some(events), is_open.then_some(is_last))))
+        Some((
+            Ok(Frame::data(data.into_buf())),
+            (goes_on.then_some(events), is_open.then_some(is_last)),
+        ))
     });
-    let mut response = Response::new(Either::Right(UnsyncBoxBody::new(StreamBody::new(frames).boxed_unsync())));
+    let mut response =
+        Response::new(Either::Right(UnsyncBoxBody::new(StreamBody::new(frames).boxed_unsync())));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
@@ -119,7 +123,8 @@ impl EventFormat {
             };
             tokio::select! {
                 biased;
-                // First: a server that talks without pause would else keep its own answer from being taken.
+                // First: a server that talks without pause would else keep its own answer from
+                // being taken.
                 () = work => self.work = None,
                 next = self.reader.next() => return match next {
                     NextEvent::Said(said) => Some(self.event(&said)),

@@ -1,4 +1,5 @@
-//! The sessions of legacy clients on HTTP: found by their id, bounded, forgotten when nobody uses them.
+//! The sessions of legacy clients on HTTP: found by their id, bounded, forgotten when nobody uses
+//! them.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -30,7 +31,8 @@ pub struct HttpSession {
     pub path: String,
     /// Whether streams open with an event that says where they begin.
     pub is_primed: bool,
-    /// Which life of the session this is: empty until a gateway went on with one of its former self.
+    /// Which life of the session this is: empty until a gateway went on with one of its former
+    /// self.
     life: String,
     streams: Mutex<VecDeque<(u64, Arc<ClientStream>)>>,
     next: AtomicU64,
@@ -49,17 +51,34 @@ pub(super) enum ResumedStream {
 }
 
 impl HttpSession {
-    /// A session on a path, in a place of its own; `identity` is the name of whoever brought a secret, else empty.
-    pub fn new(route: &Arc<Route>, path: &str, version: &str, identity: Arc<str>, place: OwnedSemaphorePermit) -> Self {
+    /// A session on a path, in a place of its own; `identity` is the name of whoever brought a
+    /// secret, else empty.
+    pub fn new(
+        route: &Arc<Route>,
+        path: &str,
+        version: &str,
+        identity: Arc<str>,
+        place: OwnedSemaphorePermit,
+    ) -> Self {
         // Never the same again: nobody else's.
-        let session = Session::new(&secret(), identity, Arc::clone(&route.set), ClientStream::resumable(false));
+        let session = Session::new(
+            &secret(),
+            identity,
+            Arc::clone(&route.set),
+            ClientStream::resumable(false),
+        );
         Self::of(route, session, path, version, String::new(), place)
     }
 
     /// The session that a former self of this gateway had.
     fn restored(route: &Arc<Route>, record: &SessionRecord, place: OwnedSemaphorePermit) -> Self {
         let general = ClientStream::resumable(false);
-        let session = Session::new(&record.owner, record.identity.as_str().into(), Arc::clone(&route.set), general);
+        let session = Session::new(
+            &record.owner,
+            record.identity.as_str().into(),
+            Arc::clone(&route.set),
+            general,
+        );
         session.go_on(record.initialize.get(), record.log_level.clone(), record.subscribed.clone());
         let version = session.asked_version();
         Self::of(route, session, &record.path, &version, secret()[..8].to_owned(), place)
@@ -89,11 +108,16 @@ impl HttpSession {
     /// What is kept of it for a restarted gateway.
     fn record(&self) -> Option<SessionRecord> {
         let handshake = self.session.handshake.get()?;
-        let initialize = RawValue::from_string(String::from_utf8(handshake.initialize.to_vec()).ok()?).ok()?;
-        let mut record = SessionRecord::new(&self.path, &self.session.id, &self.session.identity, initialize);
-        record.log_level.clone_from(&self.session.log_level.lock().unwrap_or_else(PoisonError::into_inner));
+        let initialize =
+            RawValue::from_string(String::from_utf8(handshake.initialize.to_vec()).ok()?).ok()?;
+        let mut record =
+            SessionRecord::new(&self.path, &self.session.id, &self.session.identity, initialize);
+        record
+            .log_level
+            .clone_from(&self.session.log_level.lock().unwrap_or_else(PoisonError::into_inner));
         let subscribed = self.session.subscribed.lock().unwrap_or_else(PoisonError::into_inner);
-        record.subscribed = subscribed.iter().map(|(server, uris)| (server.clone(), uris.clone())).collect();
+        record.subscribed =
+            subscribed.iter().map(|(server, uris)| (server.clone(), uris.clone())).collect();
         Some(record)
     }
 
@@ -106,7 +130,8 @@ impl HttpSession {
         StreamName { life: self.life.clone(), number, request }
     }
 
-    /// Keeps a stream for a client that may come back to it; gives its number. The oldest that is done gives way.
+    /// Keeps a stream for a client that may come back to it; gives its number. The oldest that is
+    /// done gives way.
     pub fn keep(&self, stream: &Arc<ClientStream>) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut streams = self.streams();
@@ -119,29 +144,38 @@ impl HttpSession {
         number
     }
 
-    /// Gives up answers that nobody came back for, the oldest first, until what is left is within bounds.
+    /// Gives up answers that nobody came back for, the oldest first, until what is left is within
+    /// bounds.
     pub fn make_room(&self) {
         let mut streams = self.streams();
         let mut bytes: usize = streams.iter().map(|(_, stream)| stream.bytes()).sum();
         while bytes > limits::SESSION_BYTES
-            && let Some(oldest) = streams.iter().position(|(_, stream)| stream.is_left() && stream.bytes() > 0)
+            && let Some(oldest) =
+                streams.iter().position(|(_, stream)| stream.is_left() && stream.bytes() > 0)
             && let Some((_, given_up)) = streams.remove(oldest)
         {
             bytes -= given_up.bytes();
         }
     }
 
-    /// What an event id leads to. One of a former life of the session is not a dead end: the stream that belongs to no
-    /// request goes on from here, and a request that was under way is answered.
+    /// What an event id leads to. One of a former life of the session is not a dead end: the stream
+    /// that belongs to no request goes on from here, and a request that was under way is answered.
     pub(super) fn resume(&self, event: &str) -> ResumedStream {
         let Some((name, place)) = StreamName::read(event) else { return ResumedStream::Nothing };
         let is_now = name.life == self.life;
         if name.number == 0 {
             let place = if is_now { place } else { 0 };
-            return ResumedStream::Stream(self.name(0, None), Arc::clone(&self.session.general), place);
+            return ResumedStream::Stream(
+                self.name(0, None),
+                Arc::clone(&self.session.general),
+                place,
+            );
         }
-        let known =
-            self.streams().iter().find(|(known, _)| *known == name.number).map(|(_, stream)| Arc::clone(stream));
+        let known = self
+            .streams()
+            .iter()
+            .find(|(known, _)| *known == name.number)
+            .map(|(_, stream)| Arc::clone(stream));
         match (known.filter(|stream| is_now && !stream.is_forgotten()), &name.request) {
             (Some(stream), _) => ResumedStream::Stream(name, stream, place),
             (None, Some(asked)) if !is_now => ResumedStream::Interrupted(asked.clone()),
@@ -177,13 +211,21 @@ struct SessionStore {
 
 impl Default for Sessions {
     fn default() -> Self {
-        Self { open: Mutex::default(), places: Arc::new(Semaphore::new(limits::SESSIONS)), kept: None }
+        Self {
+            open: Mutex::default(),
+            places: Arc::new(Semaphore::new(limits::SESSIONS)),
+            kept: None,
+        }
     }
 }
 
 impl Sessions {
     /// The sessions of a listener; those of its former self are found in `folder`, if there is one.
-    pub(super) fn new(gateway: &Arc<Gateway>, folder: Option<&Path>, address: std::net::SocketAddr) -> Self {
+    pub(super) fn new(
+        gateway: &Arc<Gateway>,
+        folder: Option<&Path>,
+        address: std::net::SocketAddr,
+    ) -> Self {
         let Some(folder) = folder else { return Self::default() };
         match SessionRecords::open(folder, address, now()) {
             Ok(records) => {
@@ -191,7 +233,10 @@ impl Sessions {
                 Self { kept: Some(Arc::new(kept)), ..Self::default() }
             }
             Err(error) => {
-                log::warn(&format!("sessions will not survive a restart: {}: {error}", folder.display()));
+                log::warn(&format!(
+                    "sessions will not survive a restart: {}: {error}",
+                    folder.display()
+                ));
                 Self::default()
             }
         }
@@ -206,7 +251,8 @@ impl Sessions {
         Arc::clone(&self.places).try_acquire_owned().ok()
     }
 
-    /// Adds a session; gives its id. It is kept before its client knows it: whoever has an id can come back with it.
+    /// Adds a session; gives its id. It is kept before its client knows it: whoever has an id can
+    /// come back with it.
     pub async fn add(&self, session: Arc<HttpSession>) -> String {
         let id = secret();
         self.open().insert(id.clone(), Arc::clone(&session));
@@ -218,13 +264,15 @@ impl Sessions {
     pub async fn keep(&self, id: &str, session: &Arc<HttpSession>) {
         let Some(kept) = self.kept.clone() else { return };
         let (id, session) = (id.to_owned(), Arc::clone(session));
-        let written = tokio::task::spawn_blocking(move || kept.records.keep(&id, || session.record())).await;
+        let written =
+            tokio::task::spawn_blocking(move || kept.records.keep(&id, || session.record())).await;
         if let Ok(Err(error)) = written {
             log::warn(&format!("a session will not survive a restart: {error}"));
         }
     }
 
-    /// The session with an id, if it belongs to this path: one that is open, or one of a former self of this gateway.
+    /// The session with an id, if it belongs to this path: one that is open, or one of a former
+    /// self of this gateway.
     pub fn find(&self, id: &str, path: &str) -> Option<Arc<HttpSession>> {
         let mut open = self.open();
         let session = match open.get(id) {
@@ -261,7 +309,8 @@ impl Sessions {
     /// Takes those out that nobody used for long; the others are noted as in use.
     pub fn remove_idle(&self) -> Vec<Arc<HttpSession>> {
         let mut open = self.open();
-        let idle: Vec<_> = open.extract_if(|_, session| session.idle() > limits::SESSION_IDLE).collect();
+        let idle: Vec<_> =
+            open.extract_if(|_, session| session.idle() > limits::SESSION_IDLE).collect();
         if let Some(kept) = self.kept.clone() {
             let (gone, used): (Vec<String>, Vec<String>) =
                 (idle.iter().map(|(id, _)| id.clone()).collect(), open.keys().cloned().collect());

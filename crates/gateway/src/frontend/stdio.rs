@@ -37,10 +37,17 @@ pub async fn serve(
     gateway.serve_one_client();
     gateway.note_writes(&place(gateway), JournalPlace::ForMany(variables()));
     let out = Arc::new(ClientStream::default());
-    let session = Session::new(ON_A_PIPE, Arc::default(), Arc::clone(&gateway.all().set), Arc::clone(&out));
+    let session =
+        Session::new(ON_A_PIPE, Arc::default(), Arc::clone(&gateway.all().set), Arc::clone(&out));
     let receipts: Arc<WriteReceipts> = Arc::default();
     let writer = tokio::spawn(write(out.reader(0), output, Arc::clone(&receipts)));
-    let face = StdioServer { route: Arc::clone(gateway.all()), session, out, receipts, calls: TaskTracker::new() };
+    let face = StdioServer {
+        route: Arc::clone(gateway.all()),
+        session,
+        out,
+        receipts,
+        calls: TaskTracker::new(),
+    };
     let mut lines = LineReader::outlined(input, gateway.max_request);
     let draining = gateway.lifecycle.draining.clone();
     loop {
@@ -72,7 +79,8 @@ pub async fn serve(
     face.session.close().await;
 }
 
-/// Answers whose delivery somebody waits for, by their places on the stream: delivered is what the pipe has taken.
+/// Answers whose delivery somebody waits for, by their places on the stream: delivered is what the
+/// pipe has taken.
 #[derive(Default)]
 struct WriteReceipts(Mutex<HashMap<u64, Arc<DeliveryReceipt>>>);
 
@@ -97,7 +105,11 @@ impl WriteReceipts {
 }
 
 /// Writes everything that is said, one line each.
-async fn write(mut reader: StreamReader, output: impl AsyncWrite + Unpin, receipts: Arc<WriteReceipts>) {
+async fn write(
+    mut reader: StreamReader,
+    output: impl AsyncWrite + Unpin,
+    receipts: Arc<WriteReceipts>,
+) {
     // What is small goes out in one piece, what is large as it is.
     let mut output = BufWriter::new(output);
     while let NextEvent::Said(said) = reader.next().await {
@@ -116,19 +128,26 @@ async fn write(mut reader: StreamReader, output: impl AsyncWrite + Unpin, receip
     }
 }
 
-/// Where the writes of a pipe are noted: at the place of its servers, whoever starts them in this folder.
+/// Where the writes of a pipe are noted: at the place of its servers, whoever starts them in this
+/// folder.
 fn place(gateway: &Gateway) -> String {
-    let mut servers: Vec<String> = gateway.servers.iter().map(|server| server.remembered_as()).collect();
+    let mut servers: Vec<String> =
+        gateway.servers.iter().map(|server| server.remembered_as()).collect();
     servers.push(std::env::current_dir().unwrap_or_default().display().to_string());
-    format!("pipe-{}", hash::key(&servers.iter().map(|server| server.as_bytes()).collect::<Vec<_>>()))
+    format!(
+        "pipe-{}",
+        hash::key(&servers.iter().map(|server| server.as_bytes()).collect::<Vec<_>>())
+    )
 }
 
 /// The variables that its servers inherit, as a hash: another account or project may be in them.
 fn variables() -> String {
     let mut variables: Vec<_> = std::env::vars_os().collect();
     variables.sort();
-    let parts: Vec<&[u8]> =
-        variables.iter().flat_map(|(name, value)| [name.as_encoded_bytes(), value.as_encoded_bytes()]).collect();
+    let parts: Vec<&[u8]> = variables
+        .iter()
+        .flat_map(|(name, value)| [name.as_encoded_bytes(), value.as_encoded_bytes()])
+        .collect();
     hash::key(&parts)
 }
 
@@ -171,13 +190,16 @@ impl StdioServer {
             return;
         }
         let (caller, sink) = match era {
-            Era::Legacy => (Caller::Legacy(Arc::clone(&session), Arc::clone(&out)), session.sink(&out)),
+            Era::Legacy => {
+                (Caller::Legacy(Arc::clone(&session), Arc::clone(&out)), session.sink(&out))
+            }
             Era::Modern => (
                 Caller::Modern(Arc::clone(&session.id)),
                 Arc::new(RequestStreamSink { stream: Arc::clone(&out) }) as Arc<_>,
             ),
         };
-        // Before the next line is read: requests run beside each other, and a client need not wait for the answer.
+        // Before the next line is read: requests run beside each other, and a client need not wait
+        // for the answer.
         if era == Era::Legacy && message.method() == "initialize" {
             session.take_initialize(message.body_json());
         }

@@ -9,7 +9,8 @@ use crate::protocol::names::{CLIENT_CAPABILITIES, Era, LEGACY, MODERN, PROTOCOL_
 use crate::protocol::{Message, scan};
 
 /// What the modern era no longer knows.
-const REMOVED: [&str; 5] = ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
+const REMOVED: [&str; 5] =
+    ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
 
 /// The era of a message; `header` is the version that HTTP says.
 pub(super) fn era(message: &Message, header: Option<&str>) -> Era {
@@ -21,7 +22,10 @@ pub(super) fn era(message: &Message, header: Option<&str>) -> Era {
 
 /// The revision that a modern request says it is made in.
 pub(super) fn stated(request: &Message) -> Result<Cow<'_, str>, RpcError> {
-    request.meta_json(PROTOCOL_VERSION).and_then(scan::text).ok_or_else(|| missing(PROTOCOL_VERSION))
+    request
+        .meta_json(PROTOCOL_VERSION)
+        .and_then(scan::text)
+        .ok_or_else(|| missing(PROTOCOL_VERSION))
 }
 
 /// Whether a modern request is one that can be taken.
@@ -29,7 +33,9 @@ pub(super) fn check(request: &Message) -> Result<(), RpcError> {
     let version = stated(request)?;
     if version != MODERN {
         let data = json!({"supported": [MODERN], "requested": version});
-        return Err(RpcError::new(build::UNSUPPORTED_VERSION, "unsupported protocol version").with(data));
+        return Err(
+            RpcError::new(build::UNSUPPORTED_VERSION, "unsupported protocol version").with(data)
+        );
     }
     if request.meta_json(CLIENT_CAPABILITIES).is_none_or(|json| json.first() != Some(&b'{')) {
         return Err(missing(CLIENT_CAPABILITIES));

@@ -1,7 +1,7 @@
 //! The policies of all tools, and what stands behind them: breakers, budgets, copies of answers.
 //!
-//! A tool gets its policy when its server lists it. Names that no server listed share one policy and one breaker per
-//! server, so that invented names cannot fill memory.
+//! A tool gets its policy when its server lists it. Names that no server listed share one policy
+//! and one breaker per server, so that invented names cannot fill memory.
 
 mod kept_back;
 
@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use seawall::{
-    BreakerPolicy, DurableQueue, Env, Event, Format, Invalid, Pipeline, Policy, Rendering, Scope, Settings, Tool,
+    BreakerPolicy, DurableQueue, Env, Event, Format, Invalid, Pipeline, Policy, Rendering, Scope,
+    Settings, Tool,
 };
 
 use tokio::sync::watch;
@@ -32,9 +33,11 @@ pub struct ToolPolicy {
     pub tool: Arc<Tool>,
     /// What the gateway alone knows.
     pub own: GatewayPolicy,
-    /// Whether its results follow a schema of their own, so that ours must not stand in their place.
+    /// Whether its results follow a schema of their own, so that ours must not stand in their
+    /// place.
     pub has_output_schema: bool,
-    /// How calls are treated that carry a key by which the server knows a repeat; and the argument that holds it.
+    /// How calls are treated that carry a key by which the server knows a repeat; and the argument
+    /// that holds it.
     keyed: Option<(String, Arc<ToolPolicy>)>,
     /// What its server says of it.
     listed: ListedTool,
@@ -50,7 +53,8 @@ impl ToolPolicy {
     fn for_call(self: Arc<Self>, request: &Message) -> Arc<Self> {
         let Some((argument, keyed)) = &self.keyed else { return self };
         let arguments = JsonObject::of(request.field_json("arguments").unwrap_or_default());
-        let is_given = arguments.get(argument).and_then(scan::text).is_some_and(|key| !key.is_empty());
+        let is_given =
+            arguments.get(argument).and_then(scan::text).is_some_and(|key| !key.is_empty());
         if is_given { Arc::clone(keyed) } else { self }
     }
 }
@@ -95,7 +99,8 @@ struct ServerPolicies {
 
 /// Stands for all names that a server did not list.
 const OTHERS: &str = "(others)";
-/// Methods that only read, and are treated like tools that do; and those that set what stays set, however often.
+/// Methods that only read, and are treated like tools that do; and those that set what stays set,
+/// however often.
 const REPEATABLE: [&str; 10] = [
     "resources/read",
     "prompts/get",
@@ -114,8 +119,11 @@ impl PolicyRegistry {
     pub fn new(config: &Config, durable: Option<Arc<dyn DurableQueue>>) -> Result<Self, Invalid> {
         let rules = config.rules.clone();
         let env = Env::new();
-        let secrets: HashMap<String, SecretTexts> =
-            config.servers.iter().map(|server| (server.name.clone(), SecretTexts::of(server))).collect();
+        let secrets: HashMap<String, SecretTexts> = config
+            .servers
+            .iter()
+            .map(|server| (server.name.clone(), SecretTexts::of(server)))
+            .collect();
         let breaker_changes = Arc::new(watch::Sender::new(0));
         let changes = Arc::clone(&breaker_changes);
         env.events
@@ -143,13 +151,23 @@ impl PolicyRegistry {
         for server in &config.servers {
             let within = |error: Invalid| error.within(&server.name);
             pipeline.server(&server.name, rules.server(&server.rules)).map_err(within)?;
-            let others = resolve(&pipeline, &rules, &server.name, &server.rules, OTHERS, ListedTool::default());
+            let others = resolve(
+                &pipeline,
+                &rules,
+                &server.name,
+                &server.rules,
+                OTHERS,
+                ListedTool::default(),
+            );
             let mut methods = HashMap::new();
             for method in REPEATABLE {
                 let tool = pipeline
                     .tool(&server.name, method, sharing(rules.method(&server.rules, method)))
                     .map_err(within)?;
-                methods.insert(method, Arc::new(ToolPolicy::new(tool, GatewayPolicy::default(), false)));
+                methods.insert(
+                    method,
+                    Arc::new(ToolPolicy::new(tool, GatewayPolicy::default(), false)),
+                );
             }
             let known = ServerPolicies {
                 rules: server.rules.clone(),
@@ -187,14 +205,18 @@ impl PolicyRegistry {
         }
     }
 
-    /// How everything is treated: the tools that were listed, then the methods, then the names that nobody listed.
+    /// How everything is treated: the tools that were listed, then the methods, then the names that
+    /// nobody listed.
     pub fn all(&self) -> Vec<(PolicyName, Arc<Tool>)> {
         let mut tools = Vec::new();
         let mut rest = Vec::new();
         for known in self.servers.values() {
             let listed = known.tools.read().unwrap_or_else(PoisonError::into_inner);
-            tools.extend(listed.values().map(|policy| (PolicyName::Tool, Arc::clone(&policy.tool))));
-            rest.extend(known.methods.values().map(|policy| (PolicyName::Method, Arc::clone(&policy.tool))));
+            tools
+                .extend(listed.values().map(|policy| (PolicyName::Tool, Arc::clone(&policy.tool))));
+            rest.extend(
+                known.methods.values().map(|policy| (PolicyName::Method, Arc::clone(&policy.tool))),
+            );
             rest.push((PolicyName::Unknown, Arc::clone(&known.others.tool)));
         }
         tools.append(&mut rest);
@@ -217,10 +239,14 @@ impl PolicyRegistry {
         self.servers.get(server).is_none_or(|known| known.is_heard.load(Ordering::Acquire))
     }
 
-    /// Gives every tool on an answer to `tools/list` its policy; a list that was seen before says nothing new. What is only
-    /// remembered may have changed since: until the server itself was heard, it may forbid repeats, never allow them.
+    /// Gives every tool on an answer to `tools/list` its policy; a list that was seen before says
+    /// nothing new. What is only remembered may have changed since: until the server itself was
+    /// heard, it may forbid repeats, never allow them.
     pub fn learn(&self, server: &str, page: &str, answer: &Message, is_heard: bool) {
-        let Some(known) = self.servers.get(server).filter(|known| is_heard || !known.is_heard.load(Ordering::Acquire))
+        let Some(known) = self
+            .servers
+            .get(server)
+            .filter(|known| is_heard || !known.is_heard.load(Ordering::Acquire))
         else {
             return;
         };
@@ -239,12 +265,16 @@ impl PolicyRegistry {
         }
         let entries = list.map(|list| scan::elements(answer.raw(), list)).unwrap_or_default();
         let rules = known.rules(is_heard);
-        for (name, listed) in ListedTool::read_all(answer.raw(), entries.into_iter().take(limits::LISTED)) {
-            // A tool with a name that means something else here is treated like one that was never listed.
+        for (name, listed) in
+            ListedTool::read_all(answer.raw(), entries.into_iter().take(limits::LISTED))
+        {
+            // A tool with a name that means something else here is treated like one that was never
+            // listed.
             if name == OTHERS || known.methods.contains_key(&*name) {
                 continue;
             }
-            // One step: what is called and what is known must be the same, or a switch would be thrown of one of them only.
+            // One step: what is called and what is known must be the same, or a switch would be
+            // thrown of one of them only.
             let mut tools = known.tools();
             match resolve(&self.pipeline, &self.rules, server, &rules, &name, listed) {
                 Ok(policy) => {
@@ -252,7 +282,9 @@ impl PolicyRegistry {
                         tools.insert(name, Arc::new(policy));
                     }
                 }
-                Err(error) => crate::runtime::log::warn(&format!("{server}: the policy of {name:?}: {error}")),
+                Err(error) => {
+                    crate::runtime::log::warn(&format!("{server}: the policy of {name:?}: {error}"))
+                }
             }
         }
         known.is_heard.fetch_or(is_heard, Ordering::AcqRel);
@@ -283,9 +315,16 @@ impl PolicyRegistry {
     }
 
     /// How a listed tool is treated, and why; a call waits as long as `wait` for its server.
-    pub fn explain(&self, server: &str, tool: &str, wait: Duration, has_store: bool) -> Option<ExplainedTool> {
+    pub fn explain(
+        &self,
+        server: &str,
+        tool: &str,
+        wait: Duration,
+        has_store: bool,
+    ) -> Option<ExplainedTool> {
         let known = self.servers.get(server)?;
-        let policy = known.tools.read().unwrap_or_else(PoisonError::into_inner).get(tool).cloned()?;
+        let policy =
+            known.tools.read().unwrap_or_else(PoisonError::into_inner).get(tool).cloned()?;
         let is_heard = known.is_heard.load(Ordering::Acquire);
         Some(explain(&ExplainQuery {
             file: self.source.as_deref(),
@@ -308,7 +347,8 @@ impl PolicyRegistry {
 }
 
 impl ServerPolicies {
-    /// What holds for the server: what is only remembered of its tools may forbid repeats, never allow them.
+    /// What holds for the server: what is only remembered of its tools may forbid repeats, never
+    /// allow them.
     fn rules(&self, is_heard: bool) -> ServerRules {
         let distrust_annotations = self.rules.distrust_annotations || !is_heard;
         ServerRules { distrust_annotations, ..self.rules.clone() }
@@ -323,7 +363,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The tools of a server that the configuration names. What it does not say of them is nobody's word yet: they may write.
+/// The tools of a server that the configuration names. What it does not say of them is nobody's
+/// word yet: they may write.
 fn stated(
     pipeline: &Pipeline<Message>,
     rules: &PolicyRules,
@@ -338,7 +379,10 @@ fn stated(
         let mut listed = ListedTool::default();
         listed.hints.annotations.read_only_hint = Some(false);
         listed.hints.has_output_schema = true;
-        stated.insert(tool.to_owned(), Arc::new(resolve(pipeline, rules, server, of_server, tool, listed)?));
+        stated.insert(
+            tool.to_owned(),
+            Arc::new(resolve(pipeline, rules, server, of_server, tool, listed)?),
+        );
     }
     Ok(stated)
 }
@@ -354,24 +398,34 @@ fn resolve(
     let ToolDecision { policy, own, key } = listed.decide(rules, server, of_server, name);
     let has_output_schema = listed.hints.has_output_schema;
     let tool = pipeline.tool(server, name, sharing(policy))?;
-    let keyed = key.map(|key| (key, Arc::new(ToolPolicy::new(Arc::new(tool.idempotent()), own, has_output_schema))));
+    let keyed = key.map(|key| {
+        (key, Arc::new(ToolPolicy::new(Arc::new(tool.idempotent()), own, has_output_schema)))
+    });
     Ok(ToolPolicy { keyed, listed, ..ToolPolicy::new(tool, own, has_output_schema) })
 }
 
-#[expect(clippy::disallowed_methods, reason = "a person is told when it was; nothing is decided by it")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a person is told when it was; nothing is decided by it"
+)]
 fn time_of_day() -> SystemTime {
     SystemTime::now()
 }
 
-/// What kinds and layers say of a breaker is not said of one that others share: that one is set where all of them are meant.
+/// What kinds and layers say of a breaker is not said of one that others share: that one is set
+/// where all of them are meant.
 fn sharing(policy: Policy) -> Policy {
     let is_shared = policy.scope != Scope::Tool;
-    Policy { breaker: policy.breaker.map(|own| if is_shared { BreakerPolicy::default() } else { own }), ..policy }
+    Policy {
+        breaker: policy.breaker.map(|own| if is_shared { BreakerPolicy::default() } else { own }),
+        ..policy
+    }
 }
 
 /// Whether an answer is the end of its call and not a question back to the client.
 pub fn is_complete(answer: &Message) -> bool {
-    answer.kind() == MessageKind::Result && answer.field_text("resultType").is_none_or(|kind| kind == "complete")
+    answer.kind() == MessageKind::Result
+        && answer.field_text("resultType").is_none_or(|kind| kind == "complete")
 }
 
 /// What an operator wants to read while it happens. The error is in the server's own words.
@@ -379,7 +433,9 @@ fn log(event: &Event, secrets: &HashMap<String, SecretTexts>) {
     match event {
         Event::RetryScheduled { server, .. } => {
             let text = event.to_string();
-            crate::runtime::log::line(&secrets.get(server).map_or(text.clone(), |secrets| secrets.hide(&text)));
+            crate::runtime::log::line(
+                &secrets.get(server).map_or(text.clone(), |secrets| secrets.hide(&text)),
+            );
         }
         Event::BreakerChanged { .. } => crate::runtime::log::warn(&event.to_string()),
         _ => {}
@@ -394,7 +450,8 @@ mod tests {
 
     fn policies(tools: &[(&str, crate::config::layer::PolicyLayer)]) -> PolicyRegistry {
         let mut config = Config::for_command(Some("s"), vec!["none".to_owned()]).unwrap();
-        config.rules.tools = tools.iter().map(|(pattern, layer)| ((*pattern).to_owned(), layer.clone())).collect();
+        config.rules.tools =
+            tools.iter().map(|(pattern, layer)| ((*pattern).to_owned(), layer.clone())).collect();
         PolicyRegistry::new(&config, None).unwrap()
     }
 
@@ -447,13 +504,24 @@ mod tests {
 
     #[test]
     fn what_the_configuration_says_of_a_tool_holds_before_anybody_listed_it() {
-        let layer = crate::config::layer::PolicyLayer { timeout: Some(Duration::from_secs(2)), ..Default::default() };
-        let policies = policies(&[("s/get_x", layer.clone()), ("t/get_y", layer.clone()), ("s/resources/read", layer)]);
+        let layer = crate::config::layer::PolicyLayer {
+            timeout: Some(Duration::from_secs(2)),
+            ..Default::default()
+        };
+        let policies = policies(&[
+            ("s/get_x", layer.clone()),
+            ("t/get_y", layer.clone()),
+            ("s/resources/read", layer),
+        ]);
         let known = |name: &str| {
             let policy = policies.tool("s", name).unwrap();
             (policy.tool.policy().timeout, policy.tool.policy().effect)
         };
-        assert_eq!(known("get_x"), (Duration::from_secs(2), Effect::Write), "its name alone proves nothing yet");
+        assert_eq!(
+            known("get_x"),
+            (Duration::from_secs(2), Effect::Write),
+            "its name alone proves nothing yet"
+        );
         assert_eq!(known("get_y"), (Duration::from_secs(60), Effect::Write));
         assert_eq!(policies.named("s", "get_x"), PolicyName::Unknown);
         let read = policies.method("s", "resources/read").unwrap();

@@ -1,7 +1,9 @@
-//! Startup, second half: as soon as a server is greeted, in whosever conversation, the gateway lists its tools, for everybody.
+//! Startup, second half: as soon as a server is greeted, in whosever conversation, the gateway
+//! lists its tools, for everybody.
 //!
-//! A server is available when it was greeted and listed. A list that fails is classified, tried a few times, told, and tried
-//! again in the background; nobody has to ask for it. What was listed is kept for every kind of client.
+//! A server is available when it was greeted and listed. A list that fails is classified, tried a
+//! few times, told, and tried again in the background; nobody has to ask for it. What was listed is
+//! kept for every kind of client.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -52,8 +54,8 @@ pub fn when_greeted(memory: &Arc<CatalogCache>, policies: &Arc<PolicyRegistry>) 
     })
 }
 
-/// What a server listed last says what its tools are, until it is heard: a server that is away is not one whose tools nobody
-/// knows.
+/// What a server listed last says what its tools are, until it is heard: a server that is away is
+/// not one whose tools nobody knows.
 pub fn recall(memory: &CatalogCache, policies: &PolicyRegistry, server: &Server) {
     for (cursor, page) in memory.pages_of_any(&server.remembered_as(), "tools/list") {
         if let Ok(page) = answered(&page) {
@@ -98,11 +100,14 @@ struct ConnectionStartup {
 }
 
 impl ConnectionStartup {
-    /// Lists until that works, makes no sense, or the conversation is over. It is held only while it is used.
+    /// Lists until that works, makes no sense, or the conversation is over. It is held only while
+    /// it is used.
     async fn run(&self, weak: &Weak<Connection>, over: &CancellationToken) {
         let mut options = self.server.startup.options();
         for round in 1.. {
-            let Some(connection) = weak.upgrade().filter(|connection| connection.is_alive()) else { return };
+            let Some(connection) = weak.upgrade().filter(|connection| connection.is_alive()) else {
+                return;
+            };
             if let Some(info) = connection.info() {
                 self.memory.keep_server_info(&self.key, info);
             }
@@ -128,11 +133,16 @@ impl ConnectionStartup {
     }
 
     /// One load: the pages of the list of tools, or what it means that there are none.
-    async fn load(&self, connection: &Arc<Connection>, options: &LoadOptions) -> Result<Vec<Message>, Disposition> {
+    async fn load(
+        &self,
+        connection: &Arc<Connection>,
+        options: &LoadOptions,
+    ) -> Result<Vec<Message>, Disposition> {
         let has_tools = connection.info().is_none_or(|info| info.can("tools"));
         let tries = LoadAttempts { startup: self, connection, has_tools, pages: Mutex::default() };
         let report = load_tools([self.server.name.as_str()], &tries, options).await;
-        let Some(outcome) = report.ok().and_then(|report| report.outcomes.into_iter().next()) else {
+        let Some(outcome) = report.ok().and_then(|report| report.outcomes.into_iter().next())
+        else {
             return Err(Disposition::Permanent);
         };
         let Err(failure) = &outcome.result else {
@@ -141,15 +151,22 @@ impl ConnectionStartup {
         // One that was lost meanwhile says so itself.
         if connection.is_alive() {
             self.server.startup.unlisted(failure.clone(), outcome.attempts);
-            let (name, status, error) = (&self.server.name, outcome.status(), outcome.error().unwrap_or_default());
+            let (name, status, error) =
+                (&self.server.name, outcome.status(), outcome.error().unwrap_or_default());
             log::line(&format!("{name}: its tools could not be listed ({status}): {error}"));
             self.server.status.troubled(format!("its tools could not be listed: {error}"));
         }
         Err(failure.disposition)
     }
 
-    /// The server is available. An empty list of one that has only just started is not believed yet.
-    async fn loaded(&self, connection: Arc<Connection>, pages: Vec<Message>, over: &CancellationToken) {
+    /// The server is available. An empty list of one that has only just started is not believed
+    /// yet.
+    async fn loaded(
+        &self,
+        connection: Arc<Connection>,
+        pages: Vec<Message>,
+        over: &CancellationToken,
+    ) {
         let is_doubtful = !pages.is_empty() && count(&pages) == 0 && connection.age() < WARM_UP;
         let changed = if is_doubtful { Vec::new() } else { self.keep_tools(&pages) };
         self.server.startup.worked();
@@ -163,23 +180,32 @@ impl ConnectionStartup {
         }
     }
 
-    /// Asks a server again that listed nothing at its start, until it lists something or has had its time.
-    async fn ask_again(&self, weak: &Weak<Connection>, over: &CancellationToken, mut pages: Vec<Message>) {
+    /// Asks a server again that listed nothing at its start, until it lists something or has had
+    /// its time.
+    async fn ask_again(
+        &self,
+        weak: &Weak<Connection>,
+        over: &CancellationToken,
+        mut pages: Vec<Message>,
+    ) {
         let before = self.memory.list(&self.key, "tools/list").is_some();
         for pause in AGAIN {
             if over.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
                 return;
             }
             let Some(connection) = weak.upgrade() else { return };
-            let asked =
-                tokio::time::timeout(limits::LIST_TIME, probe::pages(&connection, &self.handshake, limits::PAGES))
-                    .await;
+            let asked = tokio::time::timeout(
+                limits::LIST_TIME,
+                probe::pages(&connection, &self.handshake, limits::PAGES),
+            )
+            .await;
             if let Ok(Ok(listed)) = asked {
                 pages = listed;
             }
             if count(&pages) > 0 {
                 let changed = self.keep_tools(&pages);
-                // Clients that read the empty list must hear of this one, also if nothing was remembered.
+                // Clients that read the empty list must hear of this one, also if nothing was
+                // remembered.
                 let changed = if before { changed } else { vec![LISTS[0].2] };
                 return connection.announce_lists(&changed);
             }
@@ -187,7 +213,8 @@ impl ConnectionStartup {
         self.keep_tools(&pages);
     }
 
-    /// Keeps the pages of the list of tools; gives the notification about it if it is not what clients were shown.
+    /// Keeps the pages of the list of tools; gives the notification about it if it is not what
+    /// clients were shown.
     fn keep_tools(&self, pages: &[Message]) -> Vec<&'static str> {
         let (method, entries, notification) = LISTS[0];
         let before = cached_lists::known(&self.memory, &self.key, self.era, method);
@@ -199,7 +226,11 @@ impl ConnectionStartup {
             if let Some(before) = before.as_ref().filter(|_| name == method)
                 && !cached_lists::is_same(method, before, &page)
             {
-                cached_lists::report(&self.server.name, method, drift::between(before, page.body_json(), entries));
+                cached_lists::report(
+                    &self.server.name,
+                    method,
+                    drift::between(before, page.body_json(), entries),
+                );
                 changed.push(notification);
             }
             self.memory.keep_list(&self.key, &name, page.body_json());
@@ -210,10 +241,13 @@ impl ConnectionStartup {
         changed
     }
 
-    /// Reads the other lists that nobody has read yet, once, so that they are there for whoever comes.
+    /// Reads the other lists that nobody has read yet, once, so that they are there for whoever
+    /// comes.
     async fn keep_others(&self, connection: &Arc<Connection>) {
         for (method, entries, _) in LISTS.into_iter().skip(1) {
-            let can = connection.info().is_some_and(|info| info.can(method.split('/').next().unwrap_or_default()));
+            let can = connection
+                .info()
+                .is_some_and(|info| info.can(method.split('/').next().unwrap_or_default()));
             if !can || cached_lists::known(&self.memory, &self.key, self.era, method).is_some() {
                 continue;
             }
@@ -221,11 +255,19 @@ impl ConnectionStartup {
             if connection.era() == Era::Modern {
                 params.set("_meta", &self.handshake.meta[..]);
             }
-            let asked = tokio::time::timeout(limits::LIST_TIME, connection.ask_for_all(method, &params.json())).await;
+            let asked = tokio::time::timeout(
+                limits::LIST_TIME,
+                connection.ask_for_all(method, &params.json()),
+            )
+            .await;
             if let Ok(Ok(answer)) = asked
                 && holds_list(&answer, entries)
             {
-                self.memory.keep_list(&self.key, method, &cached_lists::fitted(self.era, answer.body_json()));
+                self.memory.keep_list(
+                    &self.key,
+                    method,
+                    &cached_lists::fitted(self.era, answer.body_json()),
+                );
             }
         }
     }
@@ -233,7 +275,9 @@ impl ConnectionStartup {
 
 /// How many tools there are on all pages.
 fn count(pages: &[Message]) -> usize {
-    let tools = |page: &Message| page.field("tools").map_or(0, |list| scan::elements(page.raw(), list).len());
+    let tools = |page: &Message| {
+        page.field("tools").map_or(0, |list| scan::elements(page.raw(), list).len())
+    };
     pages.iter().map(tools).sum()
 }
 

@@ -1,4 +1,5 @@
-//! The arguments of a call as they are read: for keys and fallbacks, never to be sent in the place of what was written.
+//! The arguments of a call as they are read: for keys and fallbacks, never to be sent in the place
+//! of what was written.
 
 use std::sync::Arc;
 
@@ -7,8 +8,8 @@ use serde_json::Value;
 use super::Message;
 use super::edit::JsonObject;
 
-/// The arguments, for keys and fallbacks; and as they are written, if two that are read alike may not be the same. What
-/// is sent are the client's own bytes in any case.
+/// The arguments, for keys and fallbacks; and as they are written, if two that are read alike may
+/// not be the same. What is sent are the client's own bytes in any case.
 pub fn read(raw: &[u8]) -> (Value, Option<Arc<str>>) {
     let read = serde_json::from_slice(raw);
     let is_kept = raw.is_empty() || (read.is_ok() && numbers(raw).all(is_exact));
@@ -22,7 +23,8 @@ const ABOUT_THE_MESSAGE: [&str; 6] =
 /// The same for all names with such a prefix.
 const PREFIXES: [&str; 2] = ["io.modelcontextprotocol/", "seawall/"];
 
-/// What a call to a tool says beside its arguments, if it says anything: two calls that differ in that are not the same.
+/// What a call to a tool says beside its arguments, if it says anything: two calls that differ in
+/// that are not the same.
 pub fn context(request: &Message) -> Option<Arc<str>> {
     if request.method() != "tools/call" {
         return None;
@@ -35,20 +37,24 @@ pub fn context(request: &Message) -> Option<Arc<str>> {
         said.push(b'\n');
     };
     // With the answers to its questions it is the same call that goes on.
-    let is_known = |name: &str| matches!(name, "name" | "arguments" | "_meta" | "requestState" | "inputResponses");
+    let is_known = |name: &str| {
+        matches!(name, "name" | "arguments" | "_meta" | "requestState" | "inputResponses")
+    };
     for name in params.names().filter(|name| !is_known(name)) {
         say(&name, params.get(&name).unwrap_or_default());
     }
     let meta = JsonObject::of(params.get("_meta").unwrap_or(b"{}"));
-    let is_about_the_message =
-        |name: &str| ABOUT_THE_MESSAGE.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    let is_about_the_message = |name: &str| {
+        ABOUT_THE_MESSAGE.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    };
     for name in meta.names().filter(|name| !is_about_the_message(name)) {
         say(&name, meta.get(&name).unwrap_or_default());
     }
     (!said.is_empty()).then(|| String::from_utf8_lossy(&said).into())
 }
 
-/// What stands outside of strings and looks like a number. Strings are most of the bytes, so they are leapt over.
+/// What stands outside of strings and looks like a number. Strings are most of the bytes, so they
+/// are leapt over.
 fn numbers(json: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = json;
     let outside = std::iter::from_fn(move || {
@@ -59,7 +65,9 @@ fn numbers(json: &[u8]) -> impl Iterator<Item = &[u8]> {
         rest = after_string(text);
         Some(part)
     });
-    outside.flat_map(|part| part.split(|byte| !matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')))
+    outside.flat_map(|part| {
+        part.split(|byte| !matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'))
+    })
 }
 
 /// What follows the string that this begins with.
@@ -74,16 +82,21 @@ fn after_string(text: &[u8]) -> &[u8] {
     &[]
 }
 
-/// Whether a number keeps its value when it is read: a whole one that fits, one of few digits, or one that is written like
-/// this again, as programs write what they have read or reckoned.
+/// Whether a number keeps its value when it is read: a whole one that fits, one of few digits, or
+/// one that is written like this again, as programs write what they have read or reckoned.
 fn is_exact(number: &[u8]) -> bool {
     const DIGITS: usize = 15;
     let text = std::str::from_utf8(number).unwrap_or_default();
-    number.len() <= DIGITS || text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok() || is_written_again(text)
+    number.len() <= DIGITS
+        || text.parse::<i64>().is_ok()
+        || text.parse::<u64>().is_ok()
+        || is_written_again(text)
 }
 
 fn is_written_again(text: &str) -> bool {
-    let is_same = |number: f64| serde_json::to_string(&number).is_ok_and(|again| plain(&again) == plain(text));
+    let is_same = |number: f64| {
+        serde_json::to_string(&number).is_ok_and(|again| plain(&again) == plain(text))
+    };
     serde_json::from_str::<f64>(text).is_ok_and(is_same)
 }
 
@@ -100,7 +113,8 @@ mod tests {
     #[test]
     fn what_is_said_beside_the_arguments_makes_another_call_unless_it_is_about_the_message() {
         let of = |params: &str| {
-            let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+            let text =
+                format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
             context(&Message::parse(text.into()).unwrap())
         };
         for plain in [

@@ -1,4 +1,5 @@
-//! Bytes that may be held at once, over all clients: taken before they are held, given back when they are let go.
+//! Bytes that may be held at once, over all clients: taken before they are held, given back when
+//! they are let go.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,7 +41,8 @@ impl BudgetShare {
     /// Takes so many more, or none if they do not fit.
     pub fn grow(&mut self, by: usize) -> bool {
         let fits = |held: usize| held.checked_add(by).filter(|held| *held <= self.budget.limit);
-        let has_grown = self.budget.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
+        let has_grown =
+            self.budget.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
         if has_grown {
             self.bytes += by;
         }

@@ -22,7 +22,8 @@ pub const HEADER_MISMATCH: i64 = -32020;
 pub const MISSING_CAPABILITY: i64 = -32021;
 /// The protocol version is not spoken here.
 pub const UNSUPPORTED_VERSION: i64 = -32022;
-/// The server could not be reached or was lost: our own code, outside what JSON-RPC keeps for itself.
+/// The server could not be reached or was lost: our own code, outside what JSON-RPC keeps for
+/// itself.
 pub const SERVER_LOST: i64 = -31001;
 /// The gateway is going down.
 pub const SHUTTING_DOWN: i64 = -31002;
@@ -31,7 +32,9 @@ pub const OVERLOADED: i64 = -31003;
 
 /// An answer with a result.
 pub fn result(id: &Id, result: &[u8]) -> Bytes {
-    [br#"{"jsonrpc":"2.0","id":"#, id.json().as_ref(), br#","result":"#, result, b"}"].concat().into()
+    [br#"{"jsonrpc":"2.0","id":"#, id.json().as_ref(), br#","result":"#, result, b"}"]
+        .concat()
+        .into()
 }
 
 /// An answer with an error.
@@ -41,13 +44,17 @@ pub fn error(id: Option<&Id>, error: &RpcError) -> Bytes {
     if let Some(data) = &error.data {
         body["data"] = data.clone();
     }
-    [br#"{"jsonrpc":"2.0","id":"#, id, br#","error":"#, body.to_string().as_bytes(), b"}"].concat().into()
+    [br#"{"jsonrpc":"2.0","id":"#, id, br#","error":"#, body.to_string().as_bytes(), b"}"]
+        .concat()
+        .into()
 }
 
 /// A request of our own.
 pub fn request(id: &Id, method: &str, params: &[u8]) -> Bytes {
     let method = quoted(method);
-    let head = [br#"{"jsonrpc":"2.0","id":"#, id.json().as_ref(), br#","method":"#, method.as_bytes()].concat();
+    let head =
+        [br#"{"jsonrpc":"2.0","id":"#, id.json().as_ref(), br#","method":"#, method.as_bytes()]
+            .concat();
     [&head, br#","params":"#.as_slice(), params, b"}"].concat().into()
 }
 
@@ -56,7 +63,9 @@ pub fn notification(method: &str, params: Option<&[u8]>) -> Bytes {
     let method = quoted(method);
     match params {
         Some(params) => {
-            [br#"{"jsonrpc":"2.0","method":"#, method.as_bytes(), br#","params":"#, params, b"}"].concat().into()
+            [br#"{"jsonrpc":"2.0","method":"#, method.as_bytes(), br#","params":"#, params, b"}"]
+                .concat()
+                .into()
         }
         None => [br#"{"jsonrpc":"2.0","method":"#, method.as_bytes(), b"}"].concat().into(),
     }

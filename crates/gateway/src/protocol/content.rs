@@ -9,7 +9,8 @@ use super::{Message, MessageKind, scan};
 
 /// The blocks of an answer, each as it is.
 pub fn blocks(answer: &Message) -> impl Iterator<Item = &[u8]> {
-    let list = answer.field("content").map(|list| scan::elements(answer.raw(), list)).unwrap_or_default();
+    let list =
+        answer.field("content").map(|list| scan::elements(answer.raw(), list)).unwrap_or_default();
     list.into_iter().map(|block| block.of(answer.raw()))
 }
 

@@ -1,4 +1,5 @@
-//! How a message is changed: pieces are cut out of the bytes and others put in, the rest stays as it was.
+//! How a message is changed: pieces are cut out of the bytes and others put in, the rest stays as
+//! it was.
 
 use std::borrow::Cow;
 
@@ -21,7 +22,8 @@ pub fn splice(raw: &[u8], cuts: &mut [(Span, &[u8])]) -> Bytes {
     out.freeze()
 }
 
-/// A message on one line: line breaks can only be white space between JSON tokens, so they become spaces.
+/// A message on one line: line breaks can only be white space between JSON tokens, so they become
+/// spaces.
 pub fn one_line(raw: &Bytes) -> Bytes {
     if !raw.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
         return raw.clone();
@@ -32,7 +34,8 @@ pub fn one_line(raw: &Bytes) -> Bytes {
 /// A key with its quotes, and a value.
 type EditedMember<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
-/// An object whose members can be set and removed; what is not touched keeps its text and its place.
+/// An object whose members can be set and removed; what is not touched keeps its text and its
+/// place.
 #[derive(Clone, Debug, Default)]
 pub struct JsonObject<'a> {
     members: Vec<EditedMember<'a>>,
@@ -42,7 +45,9 @@ impl<'a> JsonObject<'a> {
     /// The members of an object's text; none if it is no object.
     pub fn of(json: &'a [u8]) -> Self {
         let fields = scan::members(json, Span { start: 0, end: json.len() });
-        let member = |field: &scan::ScannedMember| (Cow::from(field.key.of(json)), Cow::from(field.value.of(json)));
+        let member = |field: &scan::ScannedMember| {
+            (Cow::from(field.key.of(json)), Cow::from(field.value.of(json)))
+        };
         Self { members: fields.iter().map(member).collect() }
     }
 

@@ -1,4 +1,5 @@
-//! Values of a message as HTTP headers: plain where that is safe, in Base64 between marks where it is not.
+//! Values of a message as HTTP headers: plain where that is safe, in Base64 between marks where it
+//! is not.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -22,7 +23,9 @@ const CLOSE: &str = "?=";
 
 /// A text as the value of a header.
 pub fn encode(text: &str) -> HeaderValue {
-    let safe = text.bytes().all(|byte| matches!(byte, 0x20..=0x7e)) && text.trim() == text && !is_marked(text);
+    let safe = text.bytes().all(|byte| matches!(byte, 0x20..=0x7e))
+        && text.trim() == text
+        && !is_marked(text);
     let encoded = || format!("{OPEN}{}{CLOSE}", STANDARD.encode(text));
     let value = if safe { HeaderValue::from_str(text) } else { HeaderValue::from_str(&encoded()) };
     value.unwrap_or(HeaderValue::from_static(""))
@@ -32,7 +35,10 @@ pub fn encode(text: &str) -> HeaderValue {
 pub fn decode(value: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(value).ok()?;
     if !is_marked(text) {
-        return text.bytes().all(|byte| matches!(byte, 0x20..=0x7e | b'\t')).then(|| text.trim().to_owned());
+        return text
+            .bytes()
+            .all(|byte| matches!(byte, 0x20..=0x7e | b'\t'))
+            .then(|| text.trim().to_owned());
     }
     let inner = &text[OPEN.len()..text.len() - CLOSE.len()];
     String::from_utf8(STANDARD.decode(inner).ok()?).ok()

@@ -1,4 +1,5 @@
-//! The id of a request, kept as it was written: `1` and `"1"` are two ids, and each goes back as it came.
+//! The id of a request, kept as it was written: `1` and `"1"` are two ids, and each goes back as it
+//! came.
 
 use bytes::Bytes;
 
@@ -10,7 +11,8 @@ use super::scan::Reject;
 pub struct Id(Bytes);
 
 impl Id {
-    /// Takes the text of an id, if it may be one: a string that is not too long, or an integer of 64 bits.
+    /// Takes the text of an id, if it may be one: a string that is not too long, or an integer of
+    /// 64 bits.
     pub fn new(json: Bytes) -> Result<Self, Reject> {
         let fits = match json.first() {
             Some(b'"') => json.len() <= limits::ID_BYTES + 2,

@@ -8,7 +8,8 @@ pub const DEPTH: usize = 128;
 pub const MEMBERS: usize = 10_000;
 /// The longest string that may be an id.
 pub const ID_BYTES: usize = 256;
-/// The largest message from a client, body or line, unless `max_request` says otherwise; and what that may say.
+/// The largest message from a client, body or line, unless `max_request` says otherwise; and what
+/// that may say.
 pub const FROM_CLIENT: usize = 16 << 20;
 /// The smallest `max_request`.
 pub const LEAST_FROM_CLIENT: usize = 64 << 10;
@@ -16,13 +17,15 @@ pub const LEAST_FROM_CLIENT: usize = 64 << 10;
 pub const MOST_FROM_CLIENT: usize = CALL_BYTES;
 /// Bytes of large requests that are held at once over HTTP, of all clients.
 pub const REQUEST_BYTES: usize = 256 << 20;
-/// How much of a body that is too large is still read for the sake of its id, and so that its sender lives to read why.
+/// How much of a body that is too large is still read for the sake of its id, and so that its
+/// sender lives to read why.
 pub const DISCARDED: usize = 256 << 20;
 /// The largest write that waits for its server.
 pub const QUEUED: usize = 4 << 20;
 /// The largest message from a server: body, line, event or frame.
 pub const FROM_SERVER: usize = 16 << 20;
-/// The largest message that is copied out of the buffer it was read into. What is larger fills its buffer.
+/// The largest message that is copied out of the buffer it was read into. What is larger fills its
+/// buffer.
 pub const COPIED: usize = 64 << 10;
 /// The longest line of an event stream that is not data.
 pub const SSE_FIELD: usize = 64 << 10;
@@ -32,7 +35,8 @@ pub const BATCH: usize = 50;
 pub const HEADER_TIME: Duration = Duration::from_secs(10);
 /// How long the body of a request may take to arrive, whatever its size.
 pub const BODY_TIME: Duration = Duration::from_secs(30);
-/// The slowest body that is still waited for, in bytes a second, beyond `BODY_TIME`; none may pause for longer than that.
+/// The slowest body that is still waited for, in bytes a second, beyond `BODY_TIME`; none may pause
+/// for longer than that.
 pub const BODY_RATE: u64 = 1024;
 /// How long a connection may be open on which nothing is asked and nothing is read.
 pub const IDLE: Duration = Duration::from_secs(60);
@@ -56,7 +60,8 @@ pub const STREAMS: u32 = 100;
 pub const SESSIONS: usize = 10_000;
 /// How long a session is kept that nobody uses.
 pub const SESSION_IDLE: Duration = Duration::from_secs(3600);
-/// How long a session may be idle before it gives its servers back, unless `session_idle` says otherwise.
+/// How long a session may be idle before it gives its servers back, unless `session_idle` says
+/// otherwise.
 pub const SERVERS_IDLE: Duration = Duration::from_secs(300);
 /// How often it is looked which sessions are idle, at most.
 pub const SESSION_LOOK: Duration = Duration::from_secs(60);
@@ -64,7 +69,8 @@ pub const SESSION_LOOK: Duration = Duration::from_secs(60);
 pub const CALLS: usize = 1024;
 /// Bytes of requests of one client session that may be under way.
 pub const CALL_BYTES: usize = 64 << 20;
-/// Bytes of large answers that wait for their clients, over all of them, unless `answer_memory` says otherwise.
+/// Bytes of large answers that wait for their clients, over all of them, unless `answer_memory`
+/// says otherwise.
 pub const ANSWER_BYTES: usize = 256 << 20;
 /// The smallest `answer_memory`: one answer as large as a server may give.
 pub const LEAST_ANSWER_BYTES: usize = FROM_SERVER;
@@ -110,11 +116,13 @@ pub const PARKED: usize = 1024;
 pub const PARK_TIME: Duration = Duration::from_secs(600);
 /// How often a server may ask for more input before its call is given up.
 pub const INPUT_ROUNDS: usize = 16;
-/// How long a server that is started may take for its handshake: its command may install something first.
+/// How long a server that is started may take for its handshake: its command may install something
+/// first.
 pub const HANDSHAKE: Duration = Duration::from_secs(300);
 /// How long a remote server may take for its handshake, in both eras together.
 pub const REMOTE_HANDSHAKE: Duration = Duration::from_secs(30);
-/// How long a server of which nothing is heard may take to answer a ping; it is pinged twice before it is replaced.
+/// How long a server of which nothing is heard may take to answer a ping; it is pinged twice before
+/// it is replaced.
 pub const PING: Duration = Duration::from_secs(5);
 /// How soon after the end of a failed try a call may be the next one, whatever the backoff says.
 pub const ASKED_TRY: Duration = Duration::from_secs(2);
@@ -136,7 +144,8 @@ pub const SERVER_WAIT: Duration = Duration::from_secs(20);
 pub const HANDSHAKE_WAIT: Duration = Duration::from_secs(4);
 /// Servers that `check` looks at at a time.
 pub const LOOKS: usize = 16;
-/// How long a call waits to learn what its server says of its tools, if nobody has listed them before.
+/// How long a call waits to learn what its server says of its tools, if nobody has listed them
+/// before.
 pub const LOOK_UP: Duration = Duration::from_secs(3);
 /// Results that are too large for their clients and kept to be read.
 pub const RESULTS: usize = 64;
@@ -156,14 +165,17 @@ pub const LEFT_RUNNING: Duration = Duration::from_secs(120);
 pub const CAP_MARGIN: Duration = Duration::from_secs(5);
 /// How long a call that is under way when the gateway ends may take to be answered as it is.
 pub const LAST_ANSWER: Duration = Duration::from_millis(1500);
-/// How long a list waits for one server where others, or what it listed before, can be answered instead: below the five
-/// seconds that the least patient clients wait.
+/// How long a list waits for one server where others, or what it listed before, can be answered
+/// instead: below the five seconds that the least patient clients wait.
 pub const LIST_WAIT: Duration = Duration::from_secs(4);
-/// How long a client waits for a server that is starting, where what it said last can be answered instead.
+/// How long a client waits for a server that is starting, where what it said last can be answered
+/// instead.
 pub const CATALOG_WAIT: Duration = Duration::from_millis(50);
-/// The same for the handshake, where only what the server said to another kind of client can be answered.
+/// The same for the handshake, where only what the server said to another kind of client can be
+/// answered.
 pub const GREETING_WAIT: Duration = Duration::from_millis(250);
-/// How long a list that the gateway read at the start of a conversation is as good as one that is read anew.
+/// How long a list that the gateway read at the start of a conversation is as good as one that is
+/// read anew.
 pub const LIST_FRESH: Duration = Duration::from_secs(10);
 /// Lists and pages of lists that are remembered of one server, for one kind of client.
 pub const LISTS_KEPT: usize = 4 + PAGES;

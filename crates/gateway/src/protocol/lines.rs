@@ -1,4 +1,5 @@
-//! Messages on a pipe: one per line, none longer than the limit, and a line too long costs itself only.
+//! Messages on a pipe: one per line, none longer than the limit, and a line too long costs itself
+//! only.
 
 use std::io;
 
@@ -13,8 +14,8 @@ use super::outline::{Outline, Outliner};
 pub enum PipeLine {
     /// A whole line, without its end.
     Whole(Bytes),
-    /// A line over the limit, which was thrown away. Said once: when the limit is passed, or at the end of the line if its
-    /// outline is wanted and may hold something.
+    /// A line over the limit, which was thrown away. Said once: when the limit is passed, or at the
+    /// end of the line if its outline is wanted and may hold something.
     TooLong(Outline),
 }
 
@@ -85,7 +86,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    /// What is said of a line that is thrown away, when it is time: `part` of it comes next, which may be its last.
+    /// What is said of a line that is thrown away, when it is time: `part` of it comes next, which
+    /// may be its last.
     fn outline(&mut self, part: &[u8], is_last: bool) -> Option<Outline> {
         let outliner = self.outliner.as_mut()?;
         if self.is_outlined {
@@ -95,7 +97,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         self.outliner.take_if(|_| is_time).map(Outliner::finish)
     }
 
-    /// Takes a line of so many bytes out of the buffer, and its end. A large one takes the buffer along.
+    /// Takes a line of so many bytes out of the buffer, and its end. A large one takes the buffer
+    /// along.
     fn take(&mut self, length: usize) -> Bytes {
         if length <= limits::COPIED {
             return self.buffer.split_to(length + 1).freeze().slice(..length);
@@ -107,7 +110,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     }
 }
 
-/// Bytes in a buffer that is no larger than they are: a message may be kept, and is counted by its length.
+/// Bytes in a buffer that is no larger than they are: a message may be kept, and is counted by its
+/// length.
 pub fn fitted(bytes: impl Into<Vec<u8>>) -> Bytes {
     let mut bytes = bytes.into();
     bytes.shrink_to_fit();

@@ -1,4 +1,5 @@
-//! What a message is: request, notification, result or error, and where the parts are that decisions need.
+//! What a message is: request, notification, result or error, and where the parts are that
+//! decisions need.
 
 use std::borrow::Cow;
 
@@ -40,7 +41,8 @@ pub struct Message {
 impl Message {
     /// Reads one message, or says why it is none. Every reader of the gateway comes through here.
     ///
-    /// What is kept of it keeps nothing else: a few bytes cut from a buffer would hold all of the buffer.
+    /// What is kept of it keeps nothing else: a few bytes cut from a buffer would hold all of the
+    /// buffer.
     pub fn parse(raw: Bytes) -> Result<Self, Reject> {
         let raw = if raw.len() <= limits::COPIED { Bytes::copy_from_slice(&raw) } else { raw };
         let (envelope, inner) = scan::object(&raw)?;
@@ -67,7 +69,9 @@ impl Message {
             (None, Some(_), None) if id.is_none() => return Err(Reject::Id),
             (None, Some(_), None) => (MessageKind::Result, result),
             (None, None, Some(_)) => (MessageKind::Error, error),
-            (None, None, None) => return Err(Reject::Shape("it has no method, no result and no error")),
+            (None, None, None) => {
+                return Err(Reject::Shape("it has no method, no result and no error"));
+            }
             _ => return Err(Reject::Shape("it is a request and an answer at once")),
         };
         let method = name.map(|span| method(&raw, span)).transpose()?;
@@ -122,7 +126,10 @@ impl Message {
 
     /// The method; empty for answers.
     pub fn method(&self) -> &str {
-        self.method.as_deref().and_then(|method| std::str::from_utf8(method).ok()).unwrap_or_default()
+        self.method
+            .as_deref()
+            .and_then(|method| std::str::from_utf8(method).ok())
+            .unwrap_or_default()
     }
 
     /// Where `params`, `result` or `error` is.
@@ -175,7 +182,8 @@ fn method(raw: &Bytes, span: Span) -> Result<Bytes, Reject> {
     }
 }
 
-/// Keys that policy reads may stand once only: in `params` and in its `_meta`, whose members are given.
+/// Keys that policy reads may stand once only: in `params` and in its `_meta`, whose members are
+/// given.
 fn params_are_sound(
     raw: &Bytes,
     params: Option<Span>,

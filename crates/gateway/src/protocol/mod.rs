@@ -1,8 +1,10 @@
-//! The wire: JSON-RPC messages as the bytes they came in, read once, changed by splicing, never rebuilt.
+//! The wire: JSON-RPC messages as the bytes they came in, read once, changed by splicing, never
+//! rebuilt.
 //!
-//! `limits` says how much is too much, `budget` how much of it at once; `scan` finds the parts, `message` knows what they
-//! mean, `outline` tells what it can of what is no message; `edit` changes them, `build` writes the few messages that are
-//! our own; `lines` and `sse` frame them; `header` mirrors them into HTTP.
+//! `limits` says how much is too much, `budget` how much of it at once; `scan` finds the parts,
+//! `message` knows what they mean, `outline` tells what it can of what is no message; `edit`
+//! changes them, `build` writes the few messages that are our own; `lines` and `sse` frame them;
+//! `header` mirrors them into HTTP.
 
 pub mod arguments;
 pub mod budget;

@@ -1,15 +1,18 @@
-//! What can be told of a message that is not kept, or is no message: whose answer is waited for, and for which tool.
+//! What can be told of a message that is not kept, or is no message: whose answer is waited for,
+//! and for which tool.
 //!
-//! A message that is too large must still be refused under its own id: a client that is answered under no id waits for
-//! ever. Clients write the id last, so the whole message passes by here, piece by piece, in bounded memory. Nothing is
-//! checked on the way; `scan` alone says what is valid.
+//! A message that is too large must still be refused under its own id: a client that is answered
+//! under no id waits for ever. Clients write the id last, so the whole message passes by here,
+//! piece by piece, in bounded memory. Nothing is checked on the way; `scan` alone says what is
+//! valid.
 
 use bytes::Bytes;
 
 use super::names::{MODERN, PROTOCOL_VERSION};
 use super::{Id, limits, scan};
 
-/// The longest key or value that is looked at, with its quotes; what is longer is none that is looked for.
+/// The longest key or value that is looked at, with its quotes; what is longer is none that is
+/// looked for.
 const TOKEN: usize = 4 * limits::LABEL + 2;
 
 /// What was found of a message.
@@ -77,7 +80,8 @@ enum OutlineState {
 pub struct Outliner {
     at: OutlineState,
     depth: usize,
-    /// The objects that are open and matter, outermost first. What happens deeper than these is skipped.
+    /// The objects that are open and matter, outermost first. What happens deeper than these is
+    /// skipped.
     open: Vec<OutlinePlace>,
     awaits_key: bool,
     key: OutlineKey,
@@ -122,7 +126,8 @@ impl OutlinedValue {
     fn id(self) -> Option<Id> {
         let Self::Once(token) = self else { return None };
         // What is written back must be JSON, whatever it came in.
-        let is_json = serde_json::from_slice::<i64>(&token).is_ok() || serde_json::from_slice::<String>(&token).is_ok();
+        let is_json = serde_json::from_slice::<i64>(&token).is_ok()
+            || serde_json::from_slice::<String>(&token).is_ok();
         Id::new(Bytes::from(token)).ok().filter(|_| is_json)
     }
 }
@@ -180,7 +185,9 @@ impl Outliner {
     fn text(&mut self, byte: u8) {
         self.take(byte);
         self.at = match (self.at, byte) {
-            (OutlineState::Text { is_escaped: false }, b'\\') => OutlineState::Text { is_escaped: true },
+            (OutlineState::Text { is_escaped: false }, b'\\') => {
+                OutlineState::Text { is_escaped: true }
+            }
             (OutlineState::Text { is_escaped: false }, b'"') => {
                 self.ended();
                 OutlineState::Between
@@ -191,7 +198,8 @@ impl Outliner {
 
     fn between(&mut self, byte: u8) {
         let is_space = matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
-        if self.at == OutlineState::Word && (is_space || matches!(byte, b',' | b':' | b'{' | b'}' | b'[' | b']' | b'"'))
+        if self.at == OutlineState::Word
+            && (is_space || matches!(byte, b',' | b':' | b'{' | b'}' | b'[' | b']' | b'"'))
         {
             self.at = OutlineState::Between;
             self.ended();
@@ -212,7 +220,10 @@ impl Outliner {
 
     fn begin(&mut self, byte: u8, at: OutlineState) {
         let matters = self.awaits_key
-            || !matches!(self.key, OutlineKey::Other | OutlineKey::Params | OutlineKey::Meta | OutlineKey::Answer);
+            || !matches!(
+                self.key,
+                OutlineKey::Other | OutlineKey::Params | OutlineKey::Meta | OutlineKey::Answer
+            );
         self.token = (self.here().is_some() && matters).then(|| vec![byte]);
         self.at = at;
     }
@@ -232,7 +243,10 @@ impl Outliner {
         let Some(place) = self.here() else { return };
         let token = self.token.take();
         if self.awaits_key {
-            self.key = token.as_deref().and_then(scan::text).map_or(OutlineKey::Other, |key| meaning(place, &key));
+            self.key = token
+                .as_deref()
+                .and_then(scan::text)
+                .map_or(OutlineKey::Other, |key| meaning(place, &key));
             self.has_answer |= self.key == OutlineKey::Answer;
         } else {
             self.value(token);
@@ -253,8 +267,12 @@ impl Outliner {
     fn opened(&mut self, is_object: bool) {
         let inner = match (self.here(), self.key) {
             (None, _) if self.depth == 0 && !self.is_broken => Some(OutlinePlace::Envelope),
-            (Some(OutlinePlace::Envelope), OutlineKey::Params) if !self.awaits_key => Some(OutlinePlace::Params),
-            (Some(OutlinePlace::Params), OutlineKey::Meta) if !self.awaits_key => Some(OutlinePlace::Meta),
+            (Some(OutlinePlace::Envelope), OutlineKey::Params) if !self.awaits_key => {
+                Some(OutlinePlace::Params)
+            }
+            (Some(OutlinePlace::Params), OutlineKey::Meta) if !self.awaits_key => {
+                Some(OutlinePlace::Meta)
+            }
             (Some(_), _) => {
                 self.value(None);
                 None
@@ -311,10 +329,16 @@ mod tests {
         let call = Outline::of(
             br#"{"method":"tools\/call","params":{"arguments":{"id":1,"x":[{"id":2}]},"name":"a\"b"},"jsonrpc":"2.0","id":"\u0031"}"#,
         );
-        assert_eq!(shown(&call), (Some(br#""\u0031""#.as_slice()), Some("tools/call"), Some("a\"b")));
+        assert_eq!(
+            shown(&call),
+            (Some(br#""\u0031""#.as_slice()), Some("tools/call"), Some("a\"b"))
+        );
         assert!(call.is_whole && !call.is_modern);
         let ping = Outline::of(br#" { "id" : -7 , "method":"ping"} "#);
-        assert_eq!((shown(&ping), ping.is_whole), ((Some(b"-7".as_slice()), Some("ping"), None), true));
+        assert_eq!(
+            (shown(&ping), ping.is_whole),
+            ((Some(b"-7".as_slice()), Some("ping"), None), true)
+        );
         let modern = json!({"id": 1, "params": {"_meta": {PROTOCOL_VERSION: MODERN, "id": 3}}, "method": "m"});
         assert!(Outline::of(modern.to_string().as_bytes()).is_modern);
     }
@@ -342,17 +366,23 @@ mod tests {
     #[test]
     fn an_answer_is_told_from_a_request() {
         let is_answer = |text: &str| Outline::of(text.as_bytes()).is_answer;
-        assert!(is_answer(r#"{"id":1,"result":{"method":"m"}}"#) && is_answer(r#"{"id":1,"error":{}}"#));
-        for text in
-            [r#"{"id":1,"result":1,"method":"m"}"#, r#"{"id":1,"method":"m","method":"n","result":1}"#, r#"{"id":1}"#]
-        {
+        assert!(
+            is_answer(r#"{"id":1,"result":{"method":"m"}}"#) && is_answer(r#"{"id":1,"error":{}}"#)
+        );
+        for text in [
+            r#"{"id":1,"result":1,"method":"m"}"#,
+            r#"{"id":1,"method":"m","method":"n","result":1}"#,
+            r#"{"id":1}"#,
+        ] {
             assert!(!is_answer(text), "{text}");
         }
     }
 
     #[test]
     fn what_is_not_one_object_is_not_whole() {
-        for text in ["", "7", "[]", r#"{"id":1"#, r#"{"id":1}{}"#, r#"{"id":1}}"#, "{\"id\":1}\0", "x{}"] {
+        for text in
+            ["", "7", "[]", r#"{"id":1"#, r#"{"id":1}{}"#, r#"{"id":1}}"#, "{\"id\":1}\0", "x{}"]
+        {
             assert!(!Outline::of(text.as_bytes()).is_whole, "{text}");
         }
         let mut endless = Outliner::default();
@@ -367,7 +397,12 @@ mod tests {
             any::<bool>().prop_map(Value::from),
             ".{0,12}".prop_map(Value::from),
         ];
-        let key = prop_oneof![Just("id".to_owned()), Just("method".to_owned()), Just("name".to_owned()), ".{0,4}"];
+        let key = prop_oneof![
+            Just("id".to_owned()),
+            Just("method".to_owned()),
+            Just("name".to_owned()),
+            ".{0,4}"
+        ];
         leaf.prop_recursive(4, 24, 4, move |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),

@@ -1,4 +1,5 @@
-//! What is written to a client: a text in two pieces, so that a large answer is not copied for the sake of its id.
+//! What is written to a client: a text in two pieces, so that a large answer is not copied for the
+//! sake of its id.
 
 use bytes::buf::Chain;
 use bytes::{Buf as _, Bytes};
@@ -16,7 +17,8 @@ pub struct TwoPieces {
 }
 
 impl TwoPieces {
-    /// Bytes with one span replaced. What is large is shared and not copied, unless the span lies in the middle of it.
+    /// Bytes with one span replaced. What is large is shared and not copied, unless the span lies
+    /// in the middle of it.
     pub fn replaced(raw: &Bytes, span: Span, with: &[u8]) -> Self {
         let (before, after) = (raw.slice(..span.start), raw.slice(span.end..));
         if raw.len() > limits::COPIED && before.len() <= limits::COPIED {
@@ -35,7 +37,9 @@ impl TwoPieces {
         match (self.head.len() <= limits::COPIED, self.tail.is_empty()) {
             (false, true) => Self { head: Bytes::copy_from_slice(before), tail: self.head },
             (true, _) => Self { head: [before, &self.head].concat().into(), tail: self.tail },
-            (false, false) => Self { head: [before, &self.head, &self.tail].concat().into(), tail: Bytes::new() },
+            (false, false) => {
+                Self { head: [before, &self.head, &self.tail].concat().into(), tail: Bytes::new() }
+            }
         }
     }
 
@@ -62,7 +66,11 @@ impl TwoPieces {
 
     /// All of it in one piece.
     pub fn whole(&self) -> Bytes {
-        if self.tail.is_empty() { self.head.clone() } else { [&*self.head, &self.tail].concat().into() }
+        if self.tail.is_empty() {
+            self.head.clone()
+        } else {
+            [&*self.head, &self.tail].concat().into()
+        }
     }
 
     /// The same on one line.

@@ -1,7 +1,9 @@
-//! What is one JSON value and where its parts are: a single pass that checks syntax, depth and repeated keys.
+//! What is one JSON value and where its parts are: a single pass that checks syntax, depth and
+//! repeated keys.
 //!
-//! Messages are passed on as they came, so whoever judges them must see what the next reader will see. That is why
-//! keys may not repeat where decisions are made, and why there is one reader for all.
+//! Messages are passed on as they came, so whoever judges them must see what the next reader will
+//! see. That is why keys may not repeat where decisions are made, and why there is one reader for
+//! all.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -67,7 +69,9 @@ pub enum Reject {
     #[error("the key {0:?} stands twice in one object")]
     Repeated(String),
     /// An array of messages.
-    #[error("batches of messages are not part of this protocol revision; send the messages one by one")]
+    #[error(
+        "batches of messages are not part of this protocol revision; send the messages one by one"
+    )]
     Batch,
     /// JSON, but not a JSON-RPC message.
     #[error("not a JSON-RPC 2.0 message: {0}")]
@@ -83,26 +87,30 @@ pub enum Reject {
 /// The string that a JSON text is, if it is one.
 pub fn text(json: &[u8]) -> Option<Cow<'_, str>> {
     match json {
-        [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => std::str::from_utf8(inner).ok().map(Cow::Borrowed),
+        [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => {
+            std::str::from_utf8(inner).ok().map(Cow::Borrowed)
+        }
         [b'"', ..] => serde_json::from_slice(json).ok().map(Cow::Owned),
         _ => None,
     }
 }
 
-/// The members of a whole text that must be an object, and unless they are too many the members of its members.
+/// The members of a whole text that must be an object, and unless they are too many the members of
+/// its members.
 pub fn object(json: &[u8]) -> Result<(Vec<ScannedMember>, Option<Vec<ScannedMember>>), Reject> {
     let mut fields = Vec::with_capacity(6);
     let mut scanner = Scanner { inner: Some(Vec::new()), ..Scanner::new(json) };
     let scanned = scanner.whole(&mut fields);
-    // What is no JSON may not be text in the first place. JSON has nothing but ASCII outside of strings, so text that has
-    // nothing else in them is UTF-8, and needs no second look.
+    // What is no JSON may not be text in the first place. JSON has nothing but ASCII outside of
+    // strings, so text that has nothing else in them is UTF-8, and needs no second look.
     if scanner.is_wide || scanned.is_err() {
         std::str::from_utf8(json).map_err(|error| Reject::Utf8(error.valid_up_to()))?;
     }
     scanned.map(|()| (fields, scanner.inner))
 }
 
-/// The members of an object inside bytes that were scanned before; empty if it is no object, or one without measure.
+/// The members of an object inside bytes that were scanned before; empty if it is no object, or one
+/// without measure.
 pub fn members(bytes: &[u8], span: Span) -> Vec<ScannedMember> {
     try_members(bytes, span).unwrap_or_default()
 }
@@ -115,7 +123,10 @@ pub fn try_members(bytes: &[u8], span: Span) -> Result<Vec<ScannedMember>, Rejec
         Scanner::new(inner).object(1, Some(&mut fields))?;
     }
     for field in &mut fields {
-        *field = ScannedMember { key: field.key.moved(span.start), value: field.value.moved(span.start) };
+        *field = ScannedMember {
+            key: field.key.moved(span.start),
+            value: field.value.moved(span.start),
+        };
     }
     Ok(fields)
 }
@@ -139,7 +150,10 @@ pub fn unique(bytes: &[u8], fields: &[ScannedMember]) -> Result<(), Reject> {
     let repeated = |key: Cow<'_, str>| Err(Reject::Repeated(key.chars().take(64).collect()));
     if fields.len() <= FEW && !fields.iter().any(|field| key(field).contains(&b'\\')) {
         let before = |place: usize| fields[..place].iter().map(key);
-        let second = fields.iter().enumerate().find(|(place, field)| before(*place).any(|known| known == key(field)));
+        let second = fields
+            .iter()
+            .enumerate()
+            .find(|(place, field)| before(*place).any(|known| known == key(field)));
         return second.map_or(Ok(()), |(_, field)| repeated(text(key(field)).unwrap_or_default()));
     }
     let mut seen = HashSet::with_capacity(fields.len());
@@ -225,7 +239,11 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn object(&mut self, depth: usize, mut fields: Option<&mut Vec<ScannedMember>>) -> Result<(), Reject> {
+    fn object(
+        &mut self,
+        depth: usize,
+        mut fields: Option<&mut Vec<ScannedMember>>,
+    ) -> Result<(), Reject> {
         if depth > limits::DEPTH {
             return Err(Reject::Depth);
         }
@@ -246,9 +264,13 @@ impl<'a> Scanner<'a> {
             self.value(depth)?;
             let field = ScannedMember { key, value: Span { start, end: self.at } };
             match (&mut fields, &mut self.inner) {
-                (Some(fields), _) if fields.len() == limits::MEMBERS => return Err(Reject::Members),
+                (Some(fields), _) if fields.len() == limits::MEMBERS => {
+                    return Err(Reject::Members);
+                }
                 (Some(fields), _) => fields.push(field),
-                (None, Some(inner)) if depth == 2 && inner.len() == limits::MEMBERS => self.inner = None,
+                (None, Some(inner)) if depth == 2 && inner.len() == limits::MEMBERS => {
+                    self.inner = None
+                }
                 (None, Some(inner)) if depth == 2 => inner.push(field),
                 _ => {}
             }
@@ -312,7 +334,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Skips what needs no thought inside a string: some words, for most strings end soon, then whole blocks.
+    /// Skips what needs no thought inside a string: some words, for most strings end soon, then
+    /// whole blocks.
     fn plain(&mut self) {
         const WORDS: usize = 4;
         loop {
@@ -336,13 +359,15 @@ impl<'a> Scanner<'a> {
         self.bytes.get(self.at..).and_then(|rest| rest.first_chunk()).copied()
     }
 
-    /// Whether nothing in a block needs thought. What is not ASCII does until there was some; as a signed number it is below
-    /// the control characters, so that one comparison finds both.
+    /// Whether nothing in a block needs thought. What is not ASCII does until there was some; as a
+    /// signed number it is below the control characters, so that one comparison finds both.
     fn is_plain(&self, block: &[u8; 64]) -> bool {
         let ends = |byte: u8| (byte == b'"') | (byte == b'\\');
         let found = match self.is_wide {
             true => block.iter().fold(false, |found, byte| found | ends(*byte) | (*byte < 0x20)),
-            false => block.iter().fold(false, |found, byte| found | ends(*byte) | (byte.cast_signed() < 0x20)),
+            false => block
+                .iter()
+                .fold(false, |found, byte| found | ends(*byte) | (byte.cast_signed() < 0x20)),
         };
         !found
     }
@@ -411,7 +436,8 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// The top bit of the first byte that ends the plain part of a string, and perhaps of some after it.
+/// The top bit of the first byte that ends the plain part of a string, and perhaps of some after
+/// it.
 fn specials(word: u64) -> u64 {
     const ONES: u64 = u64::MAX / 255;
     let below = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit)) & !word;

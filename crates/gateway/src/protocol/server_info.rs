@@ -20,7 +20,9 @@ impl ServerInfo {
     /// A member of the server's answer.
     pub fn field(&self, name: &str) -> Option<Bytes> {
         let whole = scan::Span { start: 0, end: self.result.len() };
-        let field = scan::members(&self.result, whole).into_iter().find(|field| field.is(&self.result, name))?;
+        let field = scan::members(&self.result, whole)
+            .into_iter()
+            .find(|field| field.is(&self.result, name))?;
         Some(self.result.slice(field.value.start..field.value.end))
     }
 

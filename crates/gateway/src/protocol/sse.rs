@@ -1,4 +1,5 @@
-//! Messages as server-sent events: written one way, read in every way the standard allows, within limits.
+//! Messages as server-sent events: written one way, read in every way the standard allows, within
+//! limits.
 
 use std::time::Duration;
 
@@ -17,7 +18,8 @@ pub fn event(id: Option<&str>, message: &TwoPieces) -> Bytes {
     [id.as_bytes(), b"event: message\ndata: ", head, tail, b"\n\n"].concat().into()
 }
 
-/// The same for a message that is large and is not to be copied: all but the end of the event, which is [`END`].
+/// The same for a message that is large and is not to be copied: all but the end of the event,
+/// which is [`END`].
 pub fn large_event(id: Option<&str>, message: &TwoPieces) -> TwoPieces {
     let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
     message.one_line().after(&format!("{id}event: message\ndata: "))
@@ -26,7 +28,8 @@ pub fn large_event(id: Option<&str>, message: &TwoPieces) -> TwoPieces {
 /// The end of an event.
 pub const END: &[u8] = b"\n\n";
 
-/// The event that says nothing but where the stream begins, and how soon to come back when it breaks.
+/// The event that says nothing but where the stream begins, and how soon to come back when it
+/// breaks.
 pub fn priming(id: &str, retry: Duration) -> Bytes {
     format!("id: {id}\nretry: {}\ndata: \n\n", retry.as_millis()).into()
 }
@@ -95,7 +98,8 @@ impl SseDecoder {
         Ok(None)
     }
 
-    /// One line, whichever of the three ends it has. A `\r` at the end of a piece waits for what follows.
+    /// One line, whichever of the three ends it has. A `\r` at the end of a piece waits for what
+    /// follows.
     fn line(&mut self) -> Result<Option<Bytes>, Reject> {
         if self.first && self.buffer.len() >= 3 {
             self.first = false;
@@ -104,9 +108,15 @@ impl SseDecoder {
                 self.seen = 0;
             }
         }
-        let Some(end) = memchr::memchr2(b'\n', b'\r', &self.buffer[self.seen..]).map(|end| self.seen + end) else {
+        let Some(end) =
+            memchr::memchr2(b'\n', b'\r', &self.buffer[self.seen..]).map(|end| self.seen + end)
+        else {
             self.seen = self.buffer.len();
-            return if self.buffer.len() > self.limit + 16 { Err(Reject::Size(self.limit)) } else { Ok(None) };
+            return if self.buffer.len() > self.limit + 16 {
+                Err(Reject::Size(self.limit))
+            } else {
+                Ok(None)
+            };
         };
         let ending = match (self.buffer[end], self.buffer.get(end + 1)) {
             (b'\r', None) => {

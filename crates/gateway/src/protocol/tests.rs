@@ -24,21 +24,33 @@ fn nested(depth: usize) -> String {
 fn the_four_kinds_are_told_apart() {
     let kind = |text| parse(text).map(|message| message.kind());
     assert_eq!(kind(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#), Ok(MessageKind::Request));
-    assert_eq!(kind(r#"{"jsonrpc":"2.0","method":"a","params":{}}"#), Ok(MessageKind::Notification));
+    assert_eq!(
+        kind(r#"{"jsonrpc":"2.0","method":"a","params":{}}"#),
+        Ok(MessageKind::Notification)
+    );
     assert_eq!(kind(r#"{"result":{},"jsonrpc":"2.0","id":"x"}"#), Ok(MessageKind::Result));
-    assert_eq!(kind(r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}"#), Ok(MessageKind::Error));
+    assert_eq!(
+        kind(r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}"#),
+        Ok(MessageKind::Error)
+    );
 }
 
 #[test]
 fn what_two_readers_could_read_differently_is_refused() {
     for (text, why) in [
         (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#, Reject::Repeated("id".into())),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"name":"x","name":"y"}}"#, Reject::Repeated("name".into())),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"name":"x","name":"y"}}"#,
+            Reject::Repeated("name".into()),
+        ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"name":"x","na\u006de":"y"}}"#,
             Reject::Repeated("name".into()),
         ),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"_meta":{"a":1,"a":2}}}"#, Reject::Repeated("a".into())),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"_meta":{"a":1,"a":2}}}"#,
+            Reject::Repeated("a".into()),
+        ),
         (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, Reject::Id),
         (r#"{"jsonrpc":"2.0","id":1.0,"method":"ping"}"#, Reject::Id),
         (r#"{"jsonrpc":"2.0","id":123456789012345678901234567890,"method":"ping"}"#, Reject::Id),
@@ -51,13 +63,20 @@ fn what_two_readers_could_read_differently_is_refused() {
         ("[]x", Reject::Syntax(2)),
         ("0x", Reject::Syntax(1)),
         (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, Reject::Shape("\"method\" is not a string")),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"a","params":3}"#, Reject::Shape("\"params\" is not an object")),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"a","params":3}"#,
+            Reject::Shape("\"params\" is not an object"),
+        ),
         (r#"{"jsonrpc":"1.0","id":1,"method":"a"}"#, Reject::Shape("\"jsonrpc\" is not \"2.0\"")),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"a","result":1}"#, Reject::Shape("it is a request and an answer at once")),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"a","result":1}"#,
+            Reject::Shape("it is a request and an answer at once"),
+        ),
     ] {
         assert_eq!(parse(text).err(), Some(why), "{text}");
     }
-    let long = format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"a"}}"#, "x".repeat(limits::ID_BYTES + 1));
+    let long =
+        format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"a"}}"#, "x".repeat(limits::ID_BYTES + 1));
     assert_eq!(parse(&long).err(), Some(Reject::Id));
     let bad = Bytes::from_static(b"{\"jsonrpc\":\"2.0\",\"method\":\"\xff\"}");
     assert_eq!(Message::parse(bad).err(), Some(Reject::Utf8(27)));
@@ -73,14 +92,23 @@ fn depth_is_64_and_not_65() {
 
 #[test]
 fn what_is_looked_into_has_ten_thousand_members() {
-    let members = |count: usize| (0..count).map(|key| format!("\"{key}\":0")).collect::<Vec<_>>().join(",");
-    let message = |count| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"a","params":{{{}}}}}"#, members(count));
+    let members =
+        |count: usize| (0..count).map(|key| format!("\"{key}\":0")).collect::<Vec<_>>().join(",");
+    let message = |count| {
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"a","params":{{{}}}}}"#, members(count))
+    };
     assert!(parse(&message(limits::MEMBERS)).is_ok());
     assert_eq!(parse(&message(limits::MEMBERS + 1)).err(), Some(Reject::Members));
-    let meta = format!(r#"{{"jsonrpc":"2.0","method":"a","params":{{"_meta":{{{}}}}}}}"#, members(limits::MEMBERS + 1));
+    let meta = format!(
+        r#"{{"jsonrpc":"2.0","method":"a","params":{{"_meta":{{{}}}}}}}"#,
+        members(limits::MEMBERS + 1)
+    );
     assert_eq!(parse(&meta).err(), Some(Reject::Members));
     let array = format!("[{}0]", "0,".repeat(1_000_000));
-    assert_eq!(scan::elements(array.as_bytes(), scan::Span { start: 0, end: array.len() }).len(), limits::MEMBERS);
+    assert_eq!(
+        scan::elements(array.as_bytes(), scan::Span { start: 0, end: array.len() }).len(),
+        limits::MEMBERS
+    );
 }
 
 #[test]
@@ -90,8 +118,13 @@ fn a_result_may_say_a_thing_twice_because_we_only_carry_it() {
 
 #[test]
 fn a_method_is_the_same_however_it_is_escaped() {
-    let message = parse(r#"{"jsonrpc":"2.0","id":1,"method":"tools\/call","params":{"n\u0061me":"x"}}"#).unwrap();
-    assert_eq!((message.method(), message.field_text("name").as_deref()), ("tools/call", Some("x")));
+    let message =
+        parse(r#"{"jsonrpc":"2.0","id":1,"method":"tools\/call","params":{"n\u0061me":"x"}}"#)
+            .unwrap();
+    assert_eq!(
+        (message.method(), message.field_text("name").as_deref()),
+        ("tools/call", Some("x"))
+    );
 }
 
 #[test]
@@ -128,13 +161,20 @@ async fn a_line_too_long_costs_itself_only() {
         seen.push(line);
     }
     let whole = |text: &'static str| PipeLine::Whole(Bytes::from_static(text.as_bytes()));
-    assert_eq!(seen, [whole("one"), PipeLine::TooLong(Outline::default()), whole("two\r"), whole("three")]);
+    assert_eq!(
+        seen,
+        [whole("one"), PipeLine::TooLong(Outline::default()), whole("two\r"), whole("three")]
+    );
 }
 
 #[tokio::test]
 async fn a_line_too_long_is_read_to_its_end_for_the_sake_of_its_id() {
-    let call =
-        |id: u64| format!(r#"{{"method":"tools/call","params":{{"name":"x","a":"{}"}},"id":{id}}}"#, "y".repeat(99));
+    let call = |id: u64| {
+        format!(
+            r#"{{"method":"tools/call","params":{{"name":"x","a":"{}"}},"id":{id}}}"#,
+            "y".repeat(99)
+        )
+    };
     let input = format!("{}\none\n{}\nxxxxxxxxxxxx\ntwo\n{}", call(1), call(2), call(3));
     // Read in one go, and in pieces.
     for size in [1, 7, 4096] {
@@ -229,11 +269,14 @@ fn json() -> impl Strategy<Value = String> {
     ];
     leaf.prop_recursive(6, 64, 6, |inner| {
         prop_oneof![
-            prop::collection::vec(inner.clone(), 0..5).prop_map(|items| format!("[{}]", items.join(" ,\n"))),
+            prop::collection::vec(inner.clone(), 0..5)
+                .prop_map(|items| format!("[{}]", items.join(" ,\n"))),
             prop::collection::vec((any::<String>(), inner), 0..5).prop_map(|members| {
                 let members: Vec<String> = members
                     .iter()
-                    .map(|(key, value)| format!("{} : {value}", serde_json::Value::from(key.as_str())))
+                    .map(|(key, value)| {
+                        format!("{} : {value}", serde_json::Value::from(key.as_str()))
+                    })
                     .collect();
                 format!("{{{}}}", members.join(", "))
             }),
@@ -243,18 +286,31 @@ fn json() -> impl Strategy<Value = String> {
 
 #[test]
 fn what_is_not_utf8_or_no_character_is_refused_wherever_it_stands() {
-    // Longer than the blocks in which strings are read, so that every byte of each of them has its turn.
+    // Longer than the blocks in which strings are read, so that every byte of each of them has its
+    // turn.
     for length in [1, 7, 8, 31, 32, 33, 95, 96, 97, 200] {
         for place in 0..length {
             let mut text = vec![b'a'; length];
             text[place] = 0xff;
             let bytes = [b"{\"k\":\"", &text[..], b"\"}"].concat();
-            assert_eq!(scan::object(&bytes).err(), Some(Reject::Utf8(6 + place)), "{place} of {length}");
-            let wide = format!("{{\"{0}é{1}\":\"{0}é{1}\"}}", "a".repeat(place), "a".repeat(length - place));
+            assert_eq!(
+                scan::object(&bytes).err(),
+                Some(Reject::Utf8(6 + place)),
+                "{place} of {length}"
+            );
+            let wide = format!(
+                "{{\"{0}é{1}\":\"{0}é{1}\"}}",
+                "a".repeat(place),
+                "a".repeat(length - place)
+            );
             assert!(scan::object(wide.as_bytes()).is_ok(), "{wide}");
             // A control character is found before and after what is not ASCII.
             let broken = format!("{{\"é\":\"{}\n{}\"}}", "a".repeat(place), "é".repeat(length));
-            assert_eq!(scan::object(broken.as_bytes()).err(), Some(Reject::Syntax(7 + place)), "{broken}");
+            assert_eq!(
+                scan::object(broken.as_bytes()).err(),
+                Some(Reject::Syntax(7 + place)),
+                "{broken}"
+            );
         }
     }
     // Bytes that are neither text nor JSON are called what they are.
@@ -268,7 +324,8 @@ fn sizes() -> impl Strategy<Value = usize> {
 }
 
 proptest! {
-    /// Accepts what serde_json accepts, refuses what it refuses, for JSON with a byte changed at random.
+    /// Accepts what serde_json accepts, refuses what it refuses, for JSON with a byte changed at
+    /// random.
     #[test]
     fn the_scanner_agrees_with_serde_json(text in json(), place in any::<prop::sample::Index>(), byte in any::<Option<u8>>()) {
         let mut bytes = format!("{{\"a\":{text}}}").into_bytes();

@@ -1,4 +1,5 @@
-//! Where the gateway's door is, and what opens it: what the command line says, else what the gateway's own configuration says.
+//! Where the gateway's door is, and what opens it: what the command line says, else what the
+//! gateway's own configuration says.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -58,7 +59,11 @@ impl AdminAddress {
 
 /// The address as a URL without a path; `http` if nothing is said.
 fn address(text: &str) -> Result<String, String> {
-    let wrong = || format!("{text:?} is no address of a gateway; one looks like {DEFAULT} or https://gateway.example");
+    let wrong = || {
+        format!(
+            "{text:?} is no address of a gateway; one looks like {DEFAULT} or https://gateway.example"
+        )
+    };
     let text = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let uri: Uri = text.trim_end_matches('/').parse().map_err(|_| wrong())?;
     let is_web = matches!(uri.scheme_str(), Some("http" | "https"));
@@ -93,7 +98,15 @@ mod tests {
         ] {
             assert_eq!(address(given).as_deref(), Ok(url));
         }
-        for wrong in ["", "ftp://x", "http://", "http://x/resilience", "http://me:secret@x", "http://x?y", "a b"] {
+        for wrong in [
+            "",
+            "ftp://x",
+            "http://",
+            "http://x/resilience",
+            "http://me:secret@x",
+            "http://x?y",
+            "a b",
+        ] {
             assert!(address(wrong).is_err(), "{wrong}");
         }
     }
@@ -107,15 +120,27 @@ mod tests {
             std::fs::write(&file, format!("{text}\n[servers.a]\ncommand = \"a\"\n")).unwrap();
             AdminAddress::find(None, Some(&file), &env)
         };
-        let place = find("[admin]\nlisten = \"0.0.0.0:9\"\ntoken = \"${env:SEAWALL_ADMIN_TOKEN}\"").unwrap();
-        assert_eq!((place.url.as_str(), place.token.unwrap().expose()), ("http://127.0.0.1:9", "from-env"));
-        assert_eq!(find("[admin]\n").unwrap(), AdminAddress { url: "http://127.0.0.1:7333".to_owned(), token: None });
+        let place = find("[admin]\nlisten = \"0.0.0.0:9\"\ntoken = \"${env:SEAWALL_ADMIN_TOKEN}\"")
+            .unwrap();
+        assert_eq!(
+            (place.url.as_str(), place.token.unwrap().expose()),
+            ("http://127.0.0.1:9", "from-env")
+        );
+        assert_eq!(
+            find("[admin]\n").unwrap(),
+            AdminAddress { url: "http://127.0.0.1:7333".to_owned(), token: None }
+        );
         assert!(find("").unwrap_err().contains("has no [admin] section"));
         assert!(find("[admin]\nlisten = \"127.0.0.1:0\"").unwrap_err().contains("--admin"));
-        let unset = |listen: &str| find(&format!("[admin]\nlisten = {listen:?}\ntoken = \"${{env:NOT_SET}}\""));
+        let unset = |listen: &str| {
+            find(&format!("[admin]\nlisten = {listen:?}\ntoken = \"${{env:NOT_SET}}\""))
+        };
         assert_eq!(unset("127.0.0.1:7").unwrap().token, None, "who only looks needs none there");
         assert!(unset("0.0.0.0:7").unwrap_err().contains("--admin"));
         let given = AdminAddress::find(Some("127.0.0.1:1"), None, &env).unwrap();
-        assert_eq!((given.url.as_str(), given.token.unwrap().expose()), ("http://127.0.0.1:1", "from-env"));
+        assert_eq!(
+            (given.url.as_str(), given.token.unwrap().expose()),
+            ("http://127.0.0.1:1", "from-env")
+        );
     }
 }

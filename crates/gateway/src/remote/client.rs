@@ -92,30 +92,44 @@ impl AdminClient {
         };
         match tokio::time::timeout(PATIENCE, asked).await {
             Ok(answer) => answer,
-            Err(_) => Err(RemoteError::Unreachable(format!("{} does not answer in time", self.address()))),
+            Err(_) => {
+                Err(RemoteError::Unreachable(format!("{} does not answer in time", self.address())))
+            }
         }
     }
 
     /// A stream of events, as it comes.
     pub async fn stream(&self, path: &str) -> Result<Incoming, RemoteError> {
         let head = tokio::time::timeout(PATIENCE, self.send(Method::GET, path, "")).await;
-        let late = |_| RemoteError::Unreachable(format!("{} does not answer in time", self.address()));
+        let late =
+            |_| RemoteError::Unreachable(format!("{} does not answer in time", self.address()));
         let (status, body) = head.map_err(late)??;
         if status == StatusCode::OK {
             return Ok(body);
         }
-        let bytes = Limited::new(body, LARGEST).collect().await.map_err(|_| self.somebody_else(status))?.to_bytes();
+        let bytes = Limited::new(body, LARGEST)
+            .collect()
+            .await
+            .map_err(|_| self.somebody_else(status))?
+            .to_bytes();
         self.judged(status, serde_json::from_slice(&bytes).ok())?;
         Err(self.somebody_else(status))
     }
 
-    async fn send(&self, method: Method, path: &str, body: &str) -> Result<(StatusCode, Incoming), RemoteError> {
-        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.place.url));
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: &str,
+    ) -> Result<(StatusCode, Incoming), RemoteError> {
+        let mut request =
+            Request::builder().method(method).uri(format!("{}{path}", self.place.url));
         if let Some(token) = &self.place.token {
             request = request.header("authorization", format!("Bearer {}", token.expose()));
         }
         let request = request.body(Full::from(body.to_owned()));
-        let request = request.map_err(|error| RemoteError::Refused(StatusCode::BAD_REQUEST, error.to_string()))?;
+        let request = request
+            .map_err(|error| RemoteError::Refused(StatusCode::BAD_REQUEST, error.to_string()))?;
         let response = self.wire.send(request).await.map_err(|error| match error.is_connect() {
             true => RemoteError::Unreachable(format!(
                 "no gateway answers at {}: is `seawall serve` running, and does its configuration have [admin]?",
@@ -132,7 +146,9 @@ impl AdminClient {
         let (address, answer) = (self.address(), answer.ok_or_else(|| self.somebody_else(status))?);
         let why = answer["error"].as_str();
         // A gateway that is not ready says so with a status of its own.
-        if status.is_success() || (status.is_server_error() && why.is_none() && answer["status"].is_string()) {
+        if status.is_success()
+            || (status.is_server_error() && why.is_none() && answer["status"].is_string())
+        {
             return Ok(answer);
         }
         let why = why.ok_or_else(|| self.somebody_else(status))?;
@@ -140,10 +156,12 @@ impl AdminClient {
             StatusCode::UNAUTHORIZED => RemoteError::Auth(format!(
                 "{address} wants its admin token: set SEAWALL_ADMIN_TOKEN, or give --config with the file that has it"
             )),
-            StatusCode::FORBIDDEN => self.barred(AdminRefusal::deserialize(&answer["refused"]).ok(), why),
-            _ if status.is_server_error() => {
-                RemoteError::Unreachable(format!("{address} cannot do it now ({status}): {why}; its log may say more"))
+            StatusCode::FORBIDDEN => {
+                self.barred(AdminRefusal::deserialize(&answer["refused"]).ok(), why)
             }
+            _ if status.is_server_error() => RemoteError::Unreachable(format!(
+                "{address} cannot do it now ({status}): {why}; its log may say more"
+            )),
             _ => RemoteError::Refused(status, why.to_owned()),
         })
     }
@@ -162,7 +180,9 @@ impl AdminClient {
             Some(AdminRefusal::NoToken) => RemoteError::Auth(format!(
                 "{address} has no admin token, so nothing can be changed there; set token under [admin] in its configuration"
             )),
-            None if why == WRONG_TOKEN => RemoteError::Auth(format!("{address} does not take this token: {why}")),
+            None if why == WRONG_TOKEN => {
+                RemoteError::Auth(format!("{address} does not take this token: {why}"))
+            }
             None => RemoteError::Auth(format!("{address} refuses this: {why}")),
         }
     }
@@ -187,7 +207,9 @@ impl AdminClient {
 /// A name as it may stand in a path or a query.
 pub fn encoded(name: &str) -> String {
     let letter = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+            char::from(byte).to_string()
+        }
         _ => format!("%{byte:02X}"),
     };
     name.bytes().map(letter).collect()

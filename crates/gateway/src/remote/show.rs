@@ -6,7 +6,13 @@ use super::table::table;
 use crate::runtime::log::plain;
 
 /// A gateway at a glance.
-pub fn status(address: &str, ready: &Value, servers: &Value, breakers: &Value, queue: Option<&Value>) -> String {
+pub fn status(
+    address: &str,
+    ready: &Value,
+    servers: &Value,
+    breakers: &Value,
+    queue: Option<&Value>,
+) -> String {
     let missing = words(&ready["missing"]);
     let ready = match ready["status"].as_str().unwrap_or("unknown") {
         "not ready" if !missing.is_empty() => format!("not ready, {missing} missing"),
@@ -20,7 +26,8 @@ pub fn status(address: &str, ready: &Value, servers: &Value, breakers: &Value, q
         ("queue", queue),
         ("calls", calls(&breakers["metrics"])),
     ];
-    let lines: Vec<String> = rows.iter().map(|(name, value)| format!("{name:<10}{}", plain(value))).collect();
+    let lines: Vec<String> =
+        rows.iter().map(|(name, value)| format!("{name:<10}{}", plain(value))).collect();
     let open = open_breakers(&breakers["details"]);
     lines.join("\n") + &open.map(|open| format!("\n\n{open}")).unwrap_or_default()
 }
@@ -49,17 +56,20 @@ fn counted(all: &Value, state: impl Fn(&Value) -> String) -> String {
         }
     }
     counts.sort_by(|(_, one), (_, two)| two.cmp(one));
-    let parts: Vec<String> = counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
+    let parts: Vec<String> =
+        counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
     if parts.is_empty() { "none yet".to_owned() } else { parts.join(", ") }
 }
 
 fn counted_queue(queue: &Value) -> String {
-    let states = ["waiting", "delivering", "dead"].map(|state| format!("{} {state}", text(&queue[state])));
+    let states =
+        ["waiting", "delivering", "dead"].map(|state| format!("{} {state}", text(&queue[state])));
     states.join(", ")
 }
 
 fn open_breakers(details: &Value) -> Option<String> {
-    let rows: Vec<_> = entries(details).filter(|(_, detail)| breaker_state(detail) != "closed").collect();
+    let rows: Vec<_> =
+        entries(details).filter(|(_, detail)| breaker_state(detail) != "closed").collect();
     (!rows.is_empty()).then(|| breaker_table(rows.into_iter()))
 }
 
@@ -73,8 +83,17 @@ pub fn breakers(answer: &Value) -> String {
 
 fn breaker_table<'a>(breakers: impl Iterator<Item = (&'a str, &'a Value)>) -> String {
     let row = |(name, detail): (&str, &Value)| {
-        let wait = detail["retryAfterMs"].as_u64().map(|wait| format!("in {}", span(wait))).unwrap_or_default();
-        vec![name.to_owned(), breaker_state(detail), text(&detail["failures"]), text(&detail["trips"]), wait]
+        let wait = detail["retryAfterMs"]
+            .as_u64()
+            .map(|wait| format!("in {}", span(wait)))
+            .unwrap_or_default();
+        vec![
+            name.to_owned(),
+            breaker_state(detail),
+            text(&detail["failures"]),
+            text(&detail["trips"]),
+            wait,
+        ]
     };
     table(&["TOOL", "STATE", "FAILURES", "OPENED", "NEXT TRY"], breakers.map(row).collect())
 }
@@ -92,9 +111,13 @@ fn breaker_state(detail: &Value) -> String {
 pub fn forced(answer: &Value) -> String {
     let tool = plain(&text(&answer["tool"]));
     let deed = match answer["mode"].as_str() {
-        Some("forced_open") => format!("{tool} is held open: no call reaches it until it is forced to auto or closed"),
+        Some("forced_open") => {
+            format!("{tool} is held open: no call reaches it until it is forced to auto or closed")
+        }
         Some("disabled") => {
-            format!("{tool} is left out: every call passes and nothing is counted, until it is forced to auto")
+            format!(
+                "{tool} is left out: every call passes and nothing is counted, until it is forced to auto"
+            )
         }
         _ => format!("{tool} decides by itself again, and starts {}", text(&answer["status"])),
     };
@@ -108,17 +131,26 @@ fn covered(answer: &Value) -> String {
         Some("global") => "all that share the one breaker of all servers",
         _ => return String::new(),
     };
-    let more = answer["more"].as_u64().filter(|more| *more > 0).map(|more| format!(" and {more} more"));
-    format!("\nthis holds for {by}: {}{}", plain(&words(&answer["tools"])), more.unwrap_or_default())
+    let more =
+        answer["more"].as_u64().filter(|more| *more > 0).map(|more| format!(" and {more} more"));
+    format!(
+        "\nthis holds for {by}: {}{}",
+        plain(&words(&answer["tools"])),
+        more.unwrap_or_default()
+    )
 }
 
 /// Every server. `now` is milliseconds since 1970.
 pub fn servers(answer: &Value, now: u64) -> String {
     let row = |(name, server): (&str, &Value)| {
-        let since = server["since"].as_u64().map(|since| span(now.saturating_sub(since))).unwrap_or_default();
+        let since = server["since"]
+            .as_u64()
+            .map(|since| span(now.saturating_sub(since)))
+            .unwrap_or_default();
         let tools = if server["tools"].is_null() { "-".to_owned() } else { text(&server["tools"]) };
         let (restarts, error) = (text(&server["restarts"]), text(&server["lastError"]));
-        let status = match (server["status"].as_str().unwrap_or_default(), server["load"].as_str()) {
+        let status = match (server["status"].as_str().unwrap_or_default(), server["load"].as_str())
+        {
             ("unlisted", Some(load)) => format!("unlisted ({load})"),
             (status, _) => status.to_owned(),
         };
@@ -132,23 +164,34 @@ pub fn servers(answer: &Value, now: u64) -> String {
 pub fn queue(answer: &Value, now: u64) -> String {
     let items = answer["items"].as_array().map(Vec::as_slice).unwrap_or_default();
     let row = |item: &Value| {
-        let age = item["enqueued"].as_u64().map(|came| span(now.saturating_sub(came))).unwrap_or_default();
+        let age = item["enqueued"]
+            .as_u64()
+            .map(|came| span(now.saturating_sub(came)))
+            .unwrap_or_default();
         let next = item["nextAttempt"].as_u64().map(|next| match next.saturating_sub(now) {
             0 => "now".to_owned(),
             wait => format!("in {}", span(wait)),
         });
         let note = match (item["mayHaveExecuted"] == true, text(&item["lastError"])) {
-            (true, note) if !note.contains("may have been executed") => format!("may have been executed; {note}"),
+            (true, note) if !note.contains("may have been executed") => {
+                format!("may have been executed; {note}")
+            }
             (_, note) => note,
         };
         let state = if item["isError"] == true { ", with an error" } else { "" };
         let state = text(&item["state"]) + state;
-        let [id, tool, server, attempts] = ["id", "tool", "server", "attempts"].map(|key| text(&item[key]));
-        [id, tool, server, state, attempts].into_iter().chain([age, next.unwrap_or_default(), note]).collect()
+        let [id, tool, server, attempts] =
+            ["id", "tool", "server", "attempts"].map(|key| text(&item[key]));
+        [id, tool, server, state, attempts]
+            .into_iter()
+            .chain([age, next.unwrap_or_default(), note])
+            .collect()
     };
-    let sums = ["waiting", "delivering", "dead", "delivered"].map(|key| format!("{} {key}", text(&answer[key])));
+    let sums = ["waiting", "delivering", "dead", "delivered"]
+        .map(|key| format!("{} {key}", text(&answer[key])));
     let wrong = answer["deliveredWithError"].as_u64().filter(|wrong| *wrong > 0);
-    let sums = sums.join(", ") + &wrong.map(|wrong| format!(", {wrong} of them with an error")).unwrap_or_default();
+    let sums = sums.join(", ")
+        + &wrong.map(|wrong| format!(", {wrong} of them with an error")).unwrap_or_default();
     if items.is_empty() {
         return format!("nothing to show: {sums}");
     }
@@ -160,7 +203,8 @@ pub fn queue(answer: &Value, now: u64) -> String {
     format!("{}\n{sums}{more}", table(&head, items.iter().map(row).collect()))
 }
 
-/// An answer as JSON, without what a terminal would obey: what JSON may hold as it is, is written as a number too.
+/// An answer as JSON, without what a terminal would obey: what JSON may hold as it is, is written
+/// as a number too.
 pub fn json(answer: &Value) -> String {
     let mut text = String::new();
     for letter in answer.to_string().chars() {
@@ -179,10 +223,12 @@ pub fn event(event: &Map<String, Value>) -> String {
     let time = time.split_once('T').map_or(time.as_str(), |(_, time)| time).trim_end_matches('Z');
     let about = if event.contains_key("tool") { field("tool") } else { field("server") };
     let is_told = |key: &str| matches!(key, "id" | "time" | "event" | "tool" | "server");
-    let rest = event.iter().filter(|(key, value)| !is_told(key) && !value.is_null()).map(|(key, value)| {
-        let value = text(value);
-        if value.contains(' ') { format!("{key}={value:?}") } else { format!("{key}={value}") }
-    });
+    let rest = event.iter().filter(|(key, value)| !is_told(key) && !value.is_null()).map(
+        |(key, value)| {
+            let value = text(value);
+            if value.contains(' ') { format!("{key}={value:?}") } else { format!("{key}={value}") }
+        },
+    );
     let rest: Vec<String> = rest.collect();
     plain(format!("{time}  {:<18}  {about:<24}  {}", field("event"), rest.join(" ")).trim_end())
 }

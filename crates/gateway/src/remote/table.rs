@@ -5,10 +5,16 @@ use crate::runtime::log::plain;
 /// The lines under their head. What servers said is shown without what a terminal would obey.
 pub(super) fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
     let head: Vec<String> = head.iter().map(|cell| (*cell).to_owned()).collect();
-    let lines: Vec<Vec<String>> =
-        std::iter::once(head).chain(rows).map(|row| row.iter().map(|cell| plain(cell)).collect()).collect();
+    let lines: Vec<Vec<String>> = std::iter::once(head)
+        .chain(rows)
+        .map(|row| row.iter().map(|cell| plain(cell)).collect())
+        .collect();
     let width = |column: usize| {
-        lines.iter().filter_map(|row: &Vec<String>| row.get(column)).map(|cell| cell.chars().count()).max()
+        lines
+            .iter()
+            .filter_map(|row: &Vec<String>| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
     };
     let widths: Vec<usize> = (0..).map_while(width).collect();
     let line = |row: &Vec<String>| {
@@ -24,7 +30,10 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_nothing_trails() {
-        let rows = vec![vec!["é".to_owned(), "1".to_owned()], vec!["longer".to_owned(), "a\x1b[2J".to_owned()]];
+        let rows = vec![
+            vec!["é".to_owned(), "1".to_owned()],
+            vec!["longer".to_owned(), "a\x1b[2J".to_owned()],
+        ];
         assert_eq!(table(&["name", "n"], rows), "name    n\né       1\nlonger  a\u{fffd}[2J");
     }
 }

@@ -1,4 +1,5 @@
-//! Descriptors: as many as the system lets us have, because every connection and every child needs some.
+//! Descriptors: as many as the system lets us have, because every connection and every child needs
+//! some.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

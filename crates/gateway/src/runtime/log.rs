@@ -1,8 +1,11 @@
-//! What the operator reads: lines on stderr, each with its time and its level. stdout belongs to MCP.
+//! What the operator reads: lines on stderr, each with its time and its level. stdout belongs to
+//! MCP.
 //!
-//! `2026-11-17T19:40:00.123Z WARN github: could not be reached: …`. `SEAWALL_LOG` says from which level on lines are written.
+//! `2026-11-17T19:40:00.123Z WARN github: could not be reached: …`. `SEAWALL_LOG` says from which
+//! level on lines are written.
 //!
-//! Lines are written by a thread of their own: a stderr that nobody reads stops the lines, not the calls.
+//! Lines are written by a thread of their own: a stderr that nobody reads stops the lines, not the
+//! calls.
 
 use std::io::Write;
 use std::sync::OnceLock;
@@ -12,7 +15,8 @@ use std::time::{Duration, SystemTime};
 
 /// Lines that wait to be written.
 const WAITING: usize = 1024;
-/// How long the end of the program waits for them: on a busy machine the reason for a failed start takes a while.
+/// How long the end of the program waits for them: on a busy machine the reason for a failed start
+/// takes a while.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 static WRITER: OnceLock<Option<SyncSender<LogJob>>> = OnceLock::new();
@@ -100,7 +104,10 @@ fn stamped(now: SystemTime, level: Level, text: &str) -> String {
     format!("{} {} {}", seawall::iso(now), level.as_str(), plain(text))
 }
 
-#[expect(clippy::disallowed_methods, reason = "a person is told when it was; nothing is decided by it")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a person is told when it was; nothing is decided by it"
+)]
 fn now() -> SystemTime {
     SystemTime::now()
 }
@@ -162,7 +169,11 @@ fn write(line: &str) {
 
 /// The text without what a terminal would obey: much of it comes from servers.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|letter| if seawall::is_unseen(letter) && letter != '\t' { '\u{fffd}' } else { letter }).collect()
+    text.chars()
+        .map(
+            |letter| if seawall::is_unseen(letter) && letter != '\t' { '\u{fffd}' } else { letter },
+        )
+        .collect()
 }
 
 #[cfg(test)]
@@ -173,7 +184,10 @@ mod tests {
     fn a_line_has_a_time_and_a_level() {
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_794_944_400_123);
         let line = stamped(at, Level::Warn, "github: away\n2026-11-17T19:40:00.000Z INFO forged");
-        assert_eq!(line, "2026-11-17T19:40:00.123Z WARN github: away\u{fffd}2026-11-17T19:40:00.000Z INFO forged");
+        assert_eq!(
+            line,
+            "2026-11-17T19:40:00.123Z WARN github: away\u{fffd}2026-11-17T19:40:00.000Z INFO forged"
+        );
         assert_eq!(
             (Level::named("warn"), Level::named("WARN"), Level::named("x")),
             (Some(Level::Warn), Some(Level::Warn), None)
@@ -184,6 +198,9 @@ mod tests {
     #[test]
     fn a_server_cannot_speak_to_the_terminal() {
         assert_eq!(plain("a\x1b[2Jb\rc\td\u{9b}"), "a\u{fffd}[2Jb\u{fffd}c\td\u{fffd}");
-        assert_eq!(plain("a\u{202e}b\u{2066}c\u{200f}\u{61c}é"), "a\u{fffd}b\u{fffd}c\u{fffd}\u{fffd}é");
+        assert_eq!(
+            plain("a\u{202e}b\u{2066}c\u{200f}\u{61c}é"),
+            "a\u{fffd}b\u{fffd}c\u{fffd}\u{fffd}é"
+        );
     }
 }

@@ -1,8 +1,11 @@
-//! What a server said last time: its handshake and its lists, kept for the time when it is not there.
+//! What a server said last time: its handshake and its lists, kept for the time when it is not
+//! there.
 //!
-//! What a server says may depend on what its client can do, so it is kept for each kind of client; and once more for all of
-//! them, so that a client of a kind that never came before is not without tools. Kept in memory, and in one small file per server and kind of client where there is a folder for it. Files hold what
-//! the server sent and nothing about how it is reached; names are hashes.
+//! What a server says may depend on what its client can do, so it is kept for each kind of client;
+//! and once more for all of them, so that a client of a kind that never came before is not without
+//! tools. Kept in memory, and in one small file per server and kind of client where there is a
+//! folder for it. Files hold what the server sent and nothing about how it is reached; names are
+//! hashes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -47,7 +50,8 @@ struct KnownCatalog {
 }
 
 impl KnownCatalog {
-    /// Keeps a list, or a page of it; whether that is news. The pages of a list that is no more go with it.
+    /// Keeps a list, or a page of it; whether that is news. The pages of a list that is no more go
+    /// with it.
     fn keep(&mut self, name: &str, list: &RawValue) -> bool {
         if self.lists.get(name).is_some_and(|old| old.get() == list.get()) {
             return false;
@@ -74,7 +78,10 @@ impl CatalogCache {
         if let Some(folder) = &folder {
             let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
             if let Err(error) = made {
-                crate::runtime::log::warn(&format!("nothing is remembered: {}: {error}", folder.display()));
+                crate::runtime::log::warn(&format!(
+                    "nothing is remembered: {}: {error}",
+                    folder.display()
+                ));
                 return Self::default();
             }
             sweep(folder);
@@ -103,13 +110,15 @@ impl CatalogCache {
     fn known(&self, key: &str) -> MutexGuard<'_, HashMap<String, KnownCatalog>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if !known.contains_key(key) {
-            // Clients can say of themselves what they like, and each is remembered apart; what gives way is read again.
+            // Clients can say of themselves what they like, and each is remembered apart; what
+            // gives way is read again.
             if known.len() >= KEPT
                 && let Some(other) = known.keys().next().cloned()
             {
                 known.remove(&other);
             }
-            let read = self.folder.as_ref().and_then(|folder| read(&folder.join(format!("{key}.json"))));
+            let read =
+                self.folder.as_ref().and_then(|folder| read(&folder.join(format!("{key}.json"))));
             known.insert(key.to_owned(), read.unwrap_or_default());
         }
         known
@@ -125,7 +134,8 @@ impl CatalogCache {
         self.list(&of_any(key), name)
     }
 
-    /// The pages of a list as a client of whatever kind read them last, each with its cursor; the first has none.
+    /// The pages of a list as a client of whatever kind read them last, each with its cursor; the
+    /// first has none.
     pub fn pages_of_any(&self, key: &str, list: &str) -> Vec<(String, Bytes)> {
         let key = of_any(key);
         let known = self.known(&key);
@@ -135,7 +145,9 @@ impl CatalogCache {
             rest => rest.strip_prefix(' ').map(str::to_owned),
         };
         let pages = known.lists.iter().filter_map(|(name, page)| Some((cursor(name)?, page)));
-        pages.map(|(cursor, page)| (cursor, Bytes::copy_from_slice(page.get().as_bytes()))).collect()
+        pages
+            .map(|(cursor, page)| (cursor, Bytes::copy_from_slice(page.get().as_bytes())))
+            .collect()
     }
 
     /// The last handshake.
@@ -156,10 +168,15 @@ impl CatalogCache {
     /// Remembers a handshake.
     pub fn keep_server_info(&self, key: &str, info: &ServerInfo) {
         let Some(result) = raw(&info.result) else { return };
-        let info = KnownServerInfo { is_modern: info.era == Era::Modern, version: info.version.clone(), result };
+        let info = KnownServerInfo {
+            is_modern: info.era == Era::Modern,
+            version: info.version.clone(),
+            result,
+        };
         for key in [key, &of_any(key)] {
             self.change(key, |known| {
-                let is_new = known.info.as_ref().is_none_or(|old| old.result.get() != info.result.get());
+                let is_new =
+                    known.info.as_ref().is_none_or(|old| old.result.get() != info.result.get());
                 known.info = Some(info.clone());
                 is_new
             });
@@ -194,7 +211,9 @@ impl CatalogCache {
             // Off the path of a call; a file that is not written is only a slower start next time.
             self.writing.spawn_blocking(move || {
                 let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
-                if written.get(&key).is_none_or(|newest| *newest < change) && write(&path, &text).is_ok() {
+                if written.get(&key).is_none_or(|newest| *newest < change)
+                    && write(&path, &text).is_ok()
+                {
                     if written.insert(key, change).is_none() {
                         sweep(&folder);
                     }
@@ -212,17 +231,25 @@ fn of_any(key: &str) -> String {
     format!("{}-any", key.split('-').next().unwrap_or_default())
 }
 
-/// What the server of this name listed last, to whomever: the pages of the list, as they were kept. Only looks.
+/// What the server of this name listed last, to whomever: the pages of the list, as they were kept.
+/// Only looks.
 pub fn last_list(folder: &Path, server: &str, list: &str) -> Option<Vec<Bytes>> {
-    let is_its =
-        |name: &str| name.strip_prefix(server).is_some_and(|rest| rest.starts_with('-') && rest.ends_with(".json"));
-    let entries =
-        std::fs::read_dir(folder).ok()?.flatten().filter(|entry| is_its(&entry.file_name().to_string_lossy()));
-    let mut files: Vec<_> =
-        entries.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect();
+    let is_its = |name: &str| {
+        name.strip_prefix(server)
+            .is_some_and(|rest| rest.starts_with('-') && rest.ends_with(".json"))
+    };
+    let entries = std::fs::read_dir(folder)
+        .ok()?
+        .flatten()
+        .filter(|entry| is_its(&entry.file_name().to_string_lossy()));
+    let mut files: Vec<_> = entries
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+        .collect();
     files.sort();
     let pages = |known: KnownCatalog| {
-        let is_page = |name: &str| name.strip_prefix(list).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
+        let is_page = |name: &str| {
+            name.strip_prefix(list).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+        };
         let pages = known.lists.into_iter().filter(|(name, _)| is_page(name));
         pages.map(|(_, page)| Bytes::copy_from_slice(page.get().as_bytes())).collect::<Vec<_>>()
     };
@@ -241,7 +268,8 @@ fn read(path: &Path) -> Option<KnownCatalog> {
 /// Writes a file whole or not at all.
 fn write(path: &Path, text: &[u8]) -> std::io::Result<()> {
     let draft = path.with_extension(format!("{}.draft", crate::runtime::random::secret()));
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
     file.write_all(text)?;
     std::fs::rename(&draft, path)
 }
@@ -249,8 +277,9 @@ fn write(path: &Path, text: &[u8]) -> std::io::Result<()> {
 /// Removes the oldest files beyond the bound; drafts that were never finished are among them.
 fn sweep(folder: &Path) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut files: Vec<_> =
-        entries.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect();
+    let mut files: Vec<_> = entries
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+        .collect();
     files.sort();
     let surplus = files.len().saturating_sub(FILES);
     for (place, (_, path)) in files.iter().enumerate() {
@@ -285,7 +314,10 @@ mod tests {
         assert_eq!(again.list(&name, "tools/list").unwrap(), r#"{"tools": [{"name":"x"} ]}"#);
         let other = format!("{name}-other");
         assert!(again.list(&other, "tools/list").is_none() && again.info(&other).is_none());
-        assert_eq!(again.list_of_any(&other, "tools/list").unwrap(), r#"{"tools": [{"name":"x"} ]}"#);
+        assert_eq!(
+            again.list_of_any(&other, "tools/list").unwrap(),
+            r#"{"tools": [{"name":"x"} ]}"#
+        );
         assert_eq!(again.server_info_of_any(&other).unwrap().result, r#"{ "b":1.0, "a":[] }"#);
         assert!(again.list_of_any(&key(&[b"another"]), "tools/list").is_none());
         std::fs::write(&file, "garbage").unwrap();

@@ -1,7 +1,8 @@
-//! A call whose legacy server wants to know something from a modern client: held here while the client finds out.
+//! A call whose legacy server wants to know something from a modern client: held here while the
+//! client finds out.
 //!
-//! The client gets `input_required` with a state that only it knows; whoever brings that state back continues the very
-//! call that waits. A call nobody comes back for is called off.
+//! The client gets `input_required` with a state that only it knows; whoever brings that state back
+//! continues the very call that waits. A call nobody comes back for is called off.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -60,9 +61,15 @@ pub struct ParkedCall {
 
 impl ParkedCall {
     /// Starts a call; `stated` is the request as the client wrote it.
-    pub fn start(connection: Arc<Connection>, turn: PoolTurn, stated: &Message, call: GatewayCall) -> Self {
+    pub fn start(
+        connection: Arc<Connection>,
+        turn: PoolTurn,
+        stated: &Message,
+        call: GatewayCall,
+    ) -> Self {
         let (tell, news) = mpsc::channel(limits::INPUT_ROUNDS);
-        let capabilities = JsonObject::of(stated.meta_json(CLIENT_CAPABILITIES).unwrap_or_default());
+        let capabilities =
+            JsonObject::of(stated.meta_json(CLIENT_CAPABILITIES).unwrap_or_default());
         let sink = Arc::new(CurrentClient {
             tell: tell.clone(),
             declared: capabilities.names().map(|name| name.into_owned()).collect(),
@@ -70,7 +77,8 @@ impl ParkedCall {
             wants_logs: stated.meta(LOG_LEVEL).is_some(),
             waiting: Mutex::new(None),
         });
-        let (own, over, cancel) = (Arc::clone(&connection), Arc::clone(&sink), Arc::clone(&call.cancel));
+        let (own, over, cancel) =
+            (Arc::clone(&connection), Arc::clone(&sink), Arc::clone(&call.cancel));
         let task = tokio::spawn(async move {
             let call = GatewayCall { sink: over, ..call };
             let answer = own.request(&call).await;
@@ -80,11 +88,13 @@ impl ParkedCall {
         Self { connection, _turn: turn, cancel, questions: Vec::new(), sink, news, task, until }
     }
 
-    /// Waits for what happens next; what the server says meanwhile goes to whoever made this `call`.
+    /// Waits for what happens next; what the server says meanwhile goes to whoever made this
+    /// `call`.
     pub async fn next(&mut self, call: &GatewayCall) -> CallStep {
         self.sink.serve(Some(call));
         let step = self.step().await;
-        // The request is answered now: until the client comes back, there is nobody to tell of progress.
+        // The request is answered now: until the client comes back, there is nobody to tell of
+        // progress.
         self.sink.serve(None);
         step
     }
@@ -179,7 +189,9 @@ type CurrentSink = (Arc<dyn ClientSink>, Option<Bytes>);
 
 impl CurrentClient {
     fn serve(&self, call: Option<&GatewayCall>) {
-        let token = |call: &GatewayCall| call.request.meta("progressToken").map(|span| call.request.slice(span));
+        let token = |call: &GatewayCall| {
+            call.request.meta("progressToken").map(|span| call.request.slice(span))
+        };
         let waiting = call.map(|call| (Arc::clone(&call.sink), token(call)));
         *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = waiting;
     }
@@ -196,7 +208,9 @@ impl ClientSink for CurrentClient {
             (None, _) => sink.notify(connection, notification),
             // Each round of a call has a token of its own.
             (Some(span), Some(token)) => {
-                if let Ok(renamed) = Message::parse(splice(notification.raw(), &mut [(span, &token)])) {
+                if let Ok(renamed) =
+                    Message::parse(splice(notification.raw(), &mut [(span, &token)]))
+                {
                     sink.notify(connection, renamed);
                 }
             }
@@ -205,12 +219,17 @@ impl ClientSink for CurrentClient {
     }
 
     fn ask(&self, connection: &Arc<Connection>, question: Message, _open: Option<Question>) {
-        let is_known = matches!(question.method(), "elicitation/create" | "sampling/createMessage" | "roots/list");
+        let is_known = matches!(
+            question.method(),
+            "elicitation/create" | "sampling/createMessage" | "roots/list"
+        );
         if !is_known {
-            return connection.refuse(&question, "a client of this protocol revision cannot be asked that");
+            return connection
+                .refuse(&question, "a client of this protocol revision cannot be asked that");
         }
         let capability = question.method().split('/').next().unwrap_or_default();
-        // The server decides whether it can do without, as it would if it spoke to the client itself: it may have acted already.
+        // The server decides whether it can do without, as it would if it spoke to the client
+        // itself: it may have acted already.
         if !self.declared.iter().any(|declared| declared == capability) {
             let _first = self.undeclared.set(capability.to_owned());
             return connection.refuse(&question, "the client has not declared this capability");

@@ -1,11 +1,13 @@
 //! The conversations that stateless clients use with one server.
 //!
-//! A server in a process of its own may keep what a client told it, so each client has its own, unless the server is
-//! `shared`: by the secret it gives (Authorization) and by how it calls itself (`clientInfo`). Clients that say the same of
-//! both cannot be told apart and share one. A remote server keeps its clients apart itself: a modern one needs one
-//! conversation for all. A legacy server is told in its handshake what its client can do, so there is a group of
-//! conversations for each set of capabilities. A call whose server may ask its client something has one of them alone while
-//! it runs, because only then is it certain whom the server asks; unless there is one client only.
+//! A server in a process of its own may keep what a client told it, so each client has its own,
+//! unless the server is `shared`: by the secret it gives (Authorization) and by how it calls itself
+//! (`clientInfo`). Clients that say the same of both cannot be told apart and share one. A remote
+//! server keeps its clients apart itself: a modern one needs one conversation for all. A legacy
+//! server is told in its handshake what its client can do, so there is a group of conversations for
+//! each set of capabilities. A call whose server may ask its client something has one of them alone
+//! while it runs, because only then is it certain whom the server asks; unless there is one client
+//! only.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,13 +21,16 @@ use super::input_required::ParkedCalls;
 use super::subscribe::SubscriptionHub;
 use crate::protocol::edit::{JsonObject, quoted};
 use crate::protocol::limits;
-use crate::protocol::names::{CLIENT_CAPABILITIES, CLIENT_INFO, Era, LEGACY, MODERN, PROTOCOL_VERSION};
+use crate::protocol::names::{
+    CLIENT_CAPABILITIES, CLIENT_INFO, Era, LEGACY, MODERN, PROTOCOL_VERSION,
+};
 use crate::upstream::call::{ClientSink, GatewayCall};
 use crate::upstream::handshake::HandshakeParams;
 use crate::upstream::supervisor::PrepareConnection;
 use crate::upstream::{Connection, ConnectionSupervisor, Server, UpstreamFailure};
 
-/// Clients and sets of capabilities that have conversations at a time; the one not used for longest gives way.
+/// Clients and sets of capabilities that have conversations at a time; the one not used for longest
+/// gives way.
 const GROUPS: usize = 64;
 /// Conversations of one group that are kept.
 const KEPT: usize = 8;
@@ -51,8 +56,9 @@ impl<T> Default for RecentClients<T> {
 }
 
 impl<T: Clone + InUse> RecentClients<T> {
-    /// What is kept for this client, made now if there is nothing. What nobody has used for as long as a session is kept
-    /// goes; so does, where there is no room, what nobody uses now and nobody has used for longest.
+    /// What is kept for this client, made now if there is nothing. What nobody has used for as long
+    /// as a session is kept goes; so does, where there is no room, what nobody uses now and nobody
+    /// has used for longest.
     fn get(&mut self, key: &[u8], make: impl FnOnce() -> T) -> T {
         let now = Instant::now();
         let place = self.0.iter().position(|(known, ..)| known == key);
@@ -60,7 +66,9 @@ impl<T: Clone + InUse> RecentClients<T> {
             Some((key, _, kept)) => (key, kept),
             None => (Bytes::copy_from_slice(key), make()),
         };
-        self.0.retain(|(_, used, kept)| now.duration_since(*used) < limits::SESSION_IDLE || kept.is_in_use());
+        self.0.retain(|(_, used, kept)| {
+            now.duration_since(*used) < limits::SESSION_IDLE || kept.is_in_use()
+        });
         if self.0.len() >= GROUPS {
             let idle = self.0.iter().position(|(.., kept)| !kept.is_in_use());
             self.0.remove(idle.unwrap_or_default());
@@ -87,7 +95,9 @@ impl InUse for Arc<ConnectionSupervisor> {
 
 impl InUse for CapabilityGroup {
     fn is_in_use(&self) -> bool {
-        locked(self).iter().any(|member| member.supervisor.is_in_use() || member.turn.available_permits() == 0)
+        locked(self)
+            .iter()
+            .any(|member| member.supervisor.is_in_use() || member.turn.available_permits() == 0)
     }
 }
 
@@ -120,12 +130,14 @@ impl ConnectionPool {
             return self.first(server, call).connection(wait).await;
         }
         let key = self.client(server, call);
-        let supervisor = locked(&self.modern).get(&key, || self.supervisor(server, call, Era::Modern));
+        let supervisor =
+            locked(&self.modern).get(&key, || self.supervisor(server, call, Era::Modern));
         let connection = supervisor.connection(wait).await?;
         if connection.era() == Era::Modern {
             return Ok(connection);
         }
-        // It turned out to speak the legacy era only: the conversation is one of this client's capabilities.
+        // It turned out to speak the legacy era only: the conversation is one of this client's
+        // capabilities.
         let group = self.group(server, call);
         let mut members = locked(&group);
         if members.is_empty() {
@@ -158,7 +170,11 @@ impl ConnectionPool {
         Ok((supervisor.connection(server.reconnect.patience()).await?, turn))
     }
 
-    fn turn(&self, server: &Arc<Server>, call: &GatewayCall) -> (Arc<ConnectionSupervisor>, PoolTurn) {
+    fn turn(
+        &self,
+        server: &Arc<Server>,
+        call: &GatewayCall,
+    ) -> (Arc<ConnectionSupervisor>, PoolTurn) {
         let group = self.group(server, call);
         let mut members = locked(&group);
         for member in members.iter() {
@@ -167,17 +183,29 @@ impl ConnectionPool {
             }
         }
         let member = member(&self.supervisor(server, call, Era::Legacy));
-        let (supervisor, turn) = (Arc::clone(&member.supervisor), Arc::clone(&member.turn).try_acquire_owned().ok());
+        let (supervisor, turn) =
+            (Arc::clone(&member.supervisor), Arc::clone(&member.turn).try_acquire_owned().ok());
         if members.len() < KEPT {
             members.push(member);
         }
         (supervisor, turn)
     }
 
-    fn supervisor(&self, server: &Arc<Server>, call: &GatewayCall, prefer: Era) -> Arc<ConnectionSupervisor> {
+    fn supervisor(
+        &self,
+        server: &Arc<Server>,
+        call: &GatewayCall,
+        prefer: Era,
+    ) -> Arc<ConnectionSupervisor> {
         let general: Arc<dyn ClientSink> = Arc::clone(&self.hub) as Arc<dyn ClientSink>;
-        let prepare: PrepareConnection = Box::new(|connection| Box::pin(async move { connection.initialized().await }));
-        ConnectionSupervisor::new(server, HandshakeParams { prefer, ..handshake(call) }, general, prepare)
+        let prepare: PrepareConnection =
+            Box::new(|connection| Box::pin(async move { connection.initialized().await }));
+        ConnectionSupervisor::new(
+            server,
+            HandshakeParams { prefer, ..handshake(call) },
+            general,
+            prepare,
+        )
     }
 
     /// The conversations for the client of a call, or for what it can do.
@@ -186,7 +214,8 @@ impl ConnectionPool {
         locked(&self.groups).get(&key, CapabilityGroup::default)
     }
 
-    /// Who the client of a call is to a server that may keep what it is told; nobody in particular to others.
+    /// Who the client of a call is to a server that may keep what it is told; nobody in particular
+    /// to others.
     fn client(&self, server: &Server, call: &GatewayCall) -> Vec<u8> {
         if server.shared || server.url().is_some() || self.hub.one_client.get().is_some() {
             return Vec::new();
@@ -195,8 +224,9 @@ impl ConnectionPool {
         [call.client.as_bytes(), b"\n", info, b"\n"].concat()
     }
 
-    /// Ends the conversations that nobody uses; the next call begins them again. A client's first process may be idle for as
-    /// long as a session; conversations beside the first, which a burst of calls needed, for as long as a child is kept warm.
+    /// Ends the conversations that nobody uses; the next call begins them again. A client's first
+    /// process may be idle for as long as a session; conversations beside the first, which a burst
+    /// of calls needed, for as long as a child is kept warm.
     pub fn give_back(&self, server: &Server, idle: Duration) {
         let is_own = server.is_child() && !server.shared;
         let first = if is_own { idle } else { Duration::MAX };
@@ -208,7 +238,10 @@ impl ConnectionPool {
         }
         for (.., group) in &locked(&self.groups).0 {
             for (place, member) in locked(group).iter().enumerate() {
-                give_back(&member.supervisor, if place == 0 { first } else { server.life.keep_warm });
+                give_back(
+                    &member.supervisor,
+                    if place == 0 { first } else { server.life.keep_warm },
+                );
             }
         }
     }
@@ -249,7 +282,11 @@ pub fn handshake(call: &GatewayCall) -> HandshakeParams {
     meta.set(PROTOCOL_VERSION, quoted(MODERN));
     meta.set(CLIENT_CAPABILITIES, capabilities(call));
     meta.set(CLIENT_INFO, info);
-    HandshakeParams { prefer: Era::Modern, initialize: initialize.json().into(), meta: meta.json().into() }
+    HandshakeParams {
+        prefer: Era::Modern,
+        initialize: initialize.json().into(),
+        meta: meta.json().into(),
+    }
 }
 
 /// Who we are, where nobody else is named.

@@ -26,7 +26,12 @@ const LISTS: [(&str, &str, &str); 3] = [
 
 /// Follows what a modern server says, for a legacy session, as long as both live.
 pub fn follow(session: &Arc<Session>, connection: &Arc<Connection>) {
-    let uris = session.subscribed.lock().unwrap_or_else(PoisonError::into_inner).get(&connection.server).cloned();
+    let uris = session
+        .subscribed
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .get(&connection.server)
+        .cloned();
     let mut filter = JsonObject::default();
     for (name, _, capability) in LISTS {
         if connection.info().is_some_and(|info| info.can(capability)) {
@@ -44,8 +49,10 @@ pub fn follow(session: &Arc<Session>, connection: &Arc<Connection>) {
     let Ok(request) = Message::parse(listen) else { return };
     let sink = Arc::new(SubscriptionFollower { stream: Arc::clone(&session.general) });
     let call = GatewayCall::new(request, sink);
-    let (name, ended, connection) = (connection.server.clone(), connection.ended.clone(), Arc::clone(connection));
-    let task = tokio::spawn(async move { ended.run_until_cancelled(connection.request(&call)).await });
+    let (name, ended, connection) =
+        (connection.server.clone(), connection.ended.clone(), Arc::clone(connection));
+    let task =
+        tokio::spawn(async move { ended.run_until_cancelled(connection.request(&call)).await });
     session.follow(name, task.abort_handle());
 }
 
@@ -126,7 +133,11 @@ impl ClientSink for SubscriptionHub {
         let interested: Vec<_> = {
             let listeners = self.listeners();
             let wants = |listener: &&Subscriber| wants(&listener.filter, &notification);
-            listeners.iter().filter(wants).map(|listener| (listener.id.clone(), Arc::clone(&listener.sink))).collect()
+            listeners
+                .iter()
+                .filter(wants)
+                .map(|listener| (listener.id.clone(), Arc::clone(&listener.sink)))
+                .collect()
         };
         for (id, sink) in interested {
             if let Some(tagged) = tagged(&notification, &id) {
@@ -144,7 +155,9 @@ impl ClientSink for SubscriptionHub {
     }
 
     fn listed(&self, connection: &Arc<Connection>, changed: &[&'static str]) {
-        for notification in changed.iter().filter_map(|name| Message::parse(build::notification(name, None)).ok()) {
+        for notification in
+            changed.iter().filter_map(|name| Message::parse(build::notification(name, None)).ok())
+        {
             self.notify(connection, notification);
         }
     }
@@ -168,7 +181,9 @@ fn wants(filter: &[u8], notification: &Message) -> bool {
             let whole = scan::Span { start: 0, end: uris.len() };
             scan::elements(uris, whole).iter().any(|span| scan::text(span.of(uris)) == uri)
         }
-        method => LISTS.iter().any(|(name, of, _)| *of == method && filter.get(name) == Some(b"true")),
+        method => {
+            LISTS.iter().any(|(name, of, _)| *of == method && filter.get(name) == Some(b"true"))
+        }
     }
 }
 
@@ -183,13 +198,20 @@ fn tagged(notification: &Message, id: &Id) -> Option<Message> {
     Message::parse(whole.json().into()).ok()
 }
 
-/// A modern client listens to a legacy server: acknowledged at once, then told what it asked for, until it goes.
-pub async fn listen(pool: &ConnectionPool, connection: &Arc<Connection>, call: &GatewayCall) -> Reply {
+/// A modern client listens to a legacy server: acknowledged at once, then told what it asked for,
+/// until it goes.
+pub async fn listen(
+    pool: &ConnectionPool,
+    connection: &Arc<Connection>,
+    call: &GatewayCall,
+) -> Reply {
     let id = call.request.id().cloned().unwrap_or_else(|| Id::number(0));
     let asked = JsonObject::of(call.request.field_json("notifications").unwrap_or(b"{}"));
     let mut granted = JsonObject::default();
     for (name, _, capability) in LISTS {
-        if asked.get(name) == Some(b"true") && connection.info().is_some_and(|info| info.can(capability)) {
+        if asked.get(name) == Some(b"true")
+            && connection.info().is_some_and(|info| info.can(capability))
+        {
             granted.set(name, "true");
         }
     }
@@ -202,8 +224,11 @@ pub async fn listen(pool: &ConnectionPool, connection: &Arc<Connection>, call: &
     }
     let mut params = JsonObject::default();
     params.set("notifications", granted.json());
-    let acknowledged = build::notification("notifications/subscriptions/acknowledged", Some(&params.json()));
-    if let Some(acknowledged) = Message::parse(acknowledged).ok().and_then(|message| tagged(&message, &id)) {
+    let acknowledged =
+        build::notification("notifications/subscriptions/acknowledged", Some(&params.json()));
+    if let Some(acknowledged) =
+        Message::parse(acknowledged).ok().and_then(|message| tagged(&message, &id))
+    {
         call.sink.notify(connection, acknowledged);
     }
     let _listening = pool.hub.join(id.clone(), granted.json(), &call.sink);

@@ -1,5 +1,5 @@
-//! A modern client's call to a legacy server: the session is ours, the server's questions become `input_required`, and
-//! the answer carries what the modern era wants to see in it.
+//! A modern client's call to a legacy server: the session is ours, the server's questions become
+//! `input_required`, and the answer carries what the modern era wants to see in it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,7 +11,9 @@ use super::pool::ConnectionPool;
 use super::subscribe;
 use crate::protocol::build::{self, RpcError};
 use crate::protocol::edit::{JsonObject, quoted};
-use crate::protocol::names::{CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, MODERN, PROTOCOL_VERSION, SERVER_INFO};
+use crate::protocol::names::{
+    CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, MODERN, PROTOCOL_VERSION, SERVER_INFO,
+};
 use crate::protocol::server_info::ServerInfo;
 use crate::protocol::{Message, MessageKind};
 use crate::upstream::call::GatewayCall;
@@ -30,11 +32,17 @@ pub async fn exchange(
     match request.method() {
         "server/discover" => answered(&discovered(info.as_ref())),
         "subscriptions/listen" => subscribe::listen(pool, &connection, call).await,
-        "tools/call" | "prompts/get" | "resources/read" => ask(server, pool, connection, call).await,
+        "tools/call" | "prompts/get" | "resources/read" => {
+            ask(server, pool, connection, call).await
+        }
         _ => {
             let request = legacy_request(request)?;
             let answer = connection.request(&GatewayCall { request, ..call.clone() }).await;
-            modern_answer(&call.request, info.as_ref(), answer.map_err(|failure| failed(server, failure))?)
+            modern_answer(
+                &call.request,
+                info.as_ref(),
+                answer.map_err(|failure| failed(server, failure))?,
+            )
         }
     }
 }
@@ -46,12 +54,19 @@ fn failed(server: &Server, failure: UpstreamFailure) -> Refusal {
 /// Whether the server may ask this client something, or talk to it about this call in particular.
 fn may_ask(request: &Message) -> bool {
     let capabilities = JsonObject::of(request.meta_json(CLIENT_CAPABILITIES).unwrap_or_default());
-    let can_be_asked = capabilities.names().any(|name| matches!(name.as_ref(), "sampling" | "elicitation" | "roots"));
+    let can_be_asked = capabilities
+        .names()
+        .any(|name| matches!(name.as_ref(), "sampling" | "elicitation" | "roots"));
     can_be_asked || request.meta(LOG_LEVEL).is_some()
 }
 
 /// A call that may ask its client, from its beginning or from where it waits.
-async fn ask(server: &Arc<Server>, pool: &ConnectionPool, connection: Arc<Connection>, call: &GatewayCall) -> Reply {
+async fn ask(
+    server: &Arc<Server>,
+    pool: &ConnectionPool,
+    connection: Arc<Connection>,
+    call: &GatewayCall,
+) -> Reply {
     let info = connection.info().cloned();
     let mut running = match call.request.field_text("requestState") {
         Some(state) => {
@@ -100,11 +115,16 @@ fn went_wrong(answer: &Message) -> bool {
     answer.kind() == MessageKind::Error || answer.field_json("isError") == Some(b"true")
 }
 
-/// The answer of a server that cannot do without what its client has not declared, as the modern era writes it.
+/// The answer of a server that cannot do without what its client has not declared, as the modern
+/// era writes it.
 fn missing(request: &Message, capability: &str) -> Reply {
-    let text = format!("this needs the client capability {capability:?}, which the request does not declare");
-    let error = RpcError::new(build::MISSING_CAPABILITY, text).with(json!({"requiredCapabilities": {capability: {}}}));
-    Message::parse(build::error(request.id(), &error)).map_err(|reject| RpcError::from(&reject).into())
+    let text = format!(
+        "this needs the client capability {capability:?}, which the request does not declare"
+    );
+    let error = RpcError::new(build::MISSING_CAPABILITY, text)
+        .with(json!({"requiredCapabilities": {capability: {}}}));
+    Message::parse(build::error(request.id(), &error))
+        .map_err(|reject| RpcError::from(&reject).into())
 }
 
 async fn begin(
@@ -117,7 +137,8 @@ async fn begin(
     if !may_ask(&call.request) {
         return Ok(ParkedCall::start(common, None, &call.request, request));
     }
-    let (connection, turn) = pool.alone(server, call).await.map_err(|failure| failed(server, failure))?;
+    let (connection, turn) =
+        pool.alone(server, call).await.map_err(|failure| failed(server, failure))?;
     if let Some(level) = call.request.meta_json(LOG_LEVEL) {
         let params = [br#"{"level":"#.as_slice(), level, b"}"].concat();
         let _not_every_server_logs = connection.ask("logging/setLevel", &params).await;
@@ -156,7 +177,8 @@ fn legacy_request(request: &Message) -> Reply {
 /// A legacy answer with what the modern era wants to see in it.
 fn modern_answer(request: &Message, info: Option<&ServerInfo>, answer: Message) -> Reply {
     if answer.kind() == MessageKind::Error {
-        let is_missing = request.method() == "resources/read" && answer.field_json("code") == Some(b"-32002");
+        let is_missing =
+            request.method() == "resources/read" && answer.field_json("code") == Some(b"-32002");
         if !is_missing {
             return Ok(answer);
         }
@@ -178,7 +200,14 @@ fn modern_answer(request: &Message, info: Option<&ServerInfo>, answer: Message) 
 }
 
 fn is_cacheable(method: &str) -> bool {
-    matches!(method, "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" | "resources/read")
+    matches!(
+        method,
+        "tools/list"
+            | "prompts/list"
+            | "resources/list"
+            | "resources/templates/list"
+            | "resources/read"
+    )
 }
 
 /// What `server/discover` says about a legacy server.

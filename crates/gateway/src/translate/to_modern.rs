@@ -1,5 +1,5 @@
-//! A legacy client's call to a modern server: what the session knows goes with the request, what the server wants to
-//! know is asked of the client, and the answer reads as the client expects it.
+//! A legacy client's call to a modern server: what the session knows goes with the request, what
+//! the server wants to know is asked of the client, and the answer reads as the client expects it.
 
 use std::sync::{Arc, PoisonError};
 
@@ -53,9 +53,12 @@ async fn rounds(
     for _ in 0..limits::INPUT_ROUNDS {
         let request = with_body(&call.request, &params)?;
         let round = GatewayCall { request, ..call.clone() };
-        let round = server.mirror.settle(connection, &round, server.sees_headers(connection)).await?;
-        let answer =
-            connection.request(&round).await.map_err(|failure| Refusal::Failed(server.name.clone(), failure))?;
+        let round =
+            server.mirror.settle(connection, &round, server.sees_headers(connection)).await?;
+        let answer = connection
+            .request(&round)
+            .await
+            .map_err(|failure| Refusal::Failed(server.name.clone(), failure))?;
         if answer.field_text("resultType").as_deref() != Some("input_required") {
             return legacy_answer(&call.request, answer);
         }
@@ -71,8 +74,11 @@ async fn rounds(
         };
         params = next.json();
     }
-    Err(RpcError::new(build::INTERNAL_ERROR, format!("the server asked for input {} times", limits::INPUT_ROUNDS))
-        .into())
+    Err(RpcError::new(
+        build::INTERNAL_ERROR,
+        format!("the server asked for input {} times", limits::INPUT_ROUNDS),
+    )
+    .into())
 }
 
 /// The client's params with what a modern server wants to hear each time.
@@ -95,7 +101,11 @@ fn modern_params(session: &Session, request: &Message) -> Vec<u8> {
 }
 
 /// Puts the server's questions to the client, one by one, in the server's order.
-async fn ask_client(session: &Session, stream: &ClientStream, answer: &Message) -> Result<Vec<u8>, Refusal> {
+async fn ask_client(
+    session: &Session,
+    stream: &ClientStream,
+    answer: &Message,
+) -> Result<Vec<u8>, Refusal> {
     let mut responses = JsonObject::default();
     let Some(questions) = answer.field("inputRequests") else { return Ok(responses.json()) };
     for question in scan::members(answer.raw(), questions) {
@@ -104,7 +114,9 @@ async fn ask_client(session: &Session, stream: &ClientStream, answer: &Message) 
         let method = asked.get("method").and_then(scan::text).unwrap_or_default();
         let reply = session.ask(stream, &method, asked.get("params").unwrap_or(b"{}")).await;
         match reply {
-            Some(reply) if reply.kind() == MessageKind::Result => responses.set(&key, reply.body_json()),
+            Some(reply) if reply.kind() == MessageKind::Result => {
+                responses.set(&key, reply.body_json())
+            }
             Some(reply) => {
                 let text = reply.field_text("message").unwrap_or_default();
                 return Err(RpcError::new(
@@ -114,9 +126,11 @@ async fn ask_client(session: &Session, stream: &ClientStream, answer: &Message) 
                 .into());
             }
             None => {
-                return Err(
-                    RpcError::new(build::INTERNAL_ERROR, format!("the client could not be asked {method}")).into()
-                );
+                return Err(RpcError::new(
+                    build::INTERNAL_ERROR,
+                    format!("the client could not be asked {method}"),
+                )
+                .into());
             }
         };
     }
@@ -126,7 +140,8 @@ async fn ask_client(session: &Session, stream: &ClientStream, answer: &Message) 
 /// A modern answer without what only the modern era knows.
 fn legacy_answer(request: &Message, answer: Message) -> Reply {
     if answer.kind() == MessageKind::Error {
-        let is_missing = request.method() == "resources/read" && answer.field_json("code") == Some(b"-32602");
+        let is_missing =
+            request.method() == "resources/read" && answer.field_json("code") == Some(b"-32602");
         let Some(code) = answer.field("code").filter(|_| is_missing) else { return Ok(answer) };
         return parsed(edit::splice(answer.raw(), &mut [(code, b"-32002")]));
     }

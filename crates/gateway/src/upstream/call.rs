@@ -16,8 +16,8 @@ use crate::upstream::Connection;
 pub trait ClientSink: Send + Sync {
     /// A notification for the client.
     fn notify(&self, connection: &Arc<Connection>, notification: Message);
-    /// A question for the client; the answer goes back over `connection`. Whoever keeps the question open keeps `open`: while it
-    /// lives, the clock of the call stands still.
+    /// A question for the client; the answer goes back over `connection`. Whoever keeps the
+    /// question open keeps `open`: while it lives, the clock of the call stands still.
     fn ask(&self, connection: &Arc<Connection>, question: Message, open: Option<Question>);
     /// Whether the client can be asked something while this call runs.
     fn can_be_asked(&self) -> bool {
@@ -25,7 +25,8 @@ pub trait ClientSink: Send + Sync {
     }
     /// A notification of our own for the client.
     fn say(&self, _notification: Message) {}
-    /// The server has hung up and wants to be asked again for the rest; a client that knows how may do the same.
+    /// The server has hung up and wants to be asked again for the rest; a client that knows how may
+    /// do the same.
     fn pause(&self) {}
     /// Whether it listens only because the server is there, and is no reason to keep it.
     fn is_in_passing(&self) -> bool {
@@ -39,8 +40,8 @@ pub trait ClientSink: Send + Sync {
     fn is_one_client(&self) -> bool {
         true
     }
-    /// The lists of the server were read by the gateway; `changed` are the notifications about those that are not what
-    /// clients were shown before.
+    /// The lists of the server were read by the gateway; `changed` are the notifications about
+    /// those that are not what clients were shown before.
     fn listed(&self, _link: &Arc<Connection>, _changed: &[&'static str]) {}
     /// The era of the clients behind it.
     fn era(&self) -> Era {
@@ -105,8 +106,8 @@ impl DeliveryReceipt {
         let _once = self.taken.set(Box::new(told));
     }
 
-    /// The answer is on its way to a client that is there. Told before the client can have read it: what it asks next is another
-    /// call.
+    /// The answer is on its way to a client that is there. Told before the client can have read it:
+    /// what it asks next is another call.
     pub fn sent(&self) {
         self.wanted.get().into_iter().for_each(|told| told());
     }

@@ -1,7 +1,8 @@
-//! Servers' processes: started, spoken to over stdin and stdout, and ended with everything they started.
+//! Servers' processes: started, spoken to over stdin and stdout, and ended with everything they
+//! started.
 //!
-//! What a configuration names as a command is started nowhere else. `watcher` starts the process that cleans up after the
-//! gateway, and `ops::demo` starts its own cast.
+//! What a configuration names as a command is started nowhere else. `watcher` starts the process
+//! that cleans up after the gateway, and `ops::demo` starts its own cast.
 
 use std::ffi::OsString;
 use std::io;
@@ -33,17 +34,20 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 /// How a server's processes are started.
 static LAUNCHER: OnceLock<PathBuf> = OnceLock::new();
 
-/// Has every server started through this program, the `seawall` command itself, which ties its life to ours.
+/// Has every server started through this program, the `seawall` command itself, which ties its life
+/// to ours.
 pub fn launch_through(program: PathBuf) {
     let _once = LAUNCHER.set(program);
 }
 
-/// Becomes the command of a server, in a process that ends when its parent does. Comes back only if that fails.
+/// Becomes the command of a server, in a process that ends when its parent does. Comes back only if
+/// that fails.
 pub fn become_server(parent: u32, command: &[String]) -> io::Error {
     if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
         return error.into();
     }
-    let is_orphan = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(parent.cast_signed());
+    let is_orphan = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get())
+        != Some(parent.cast_signed());
     let [program, args @ ..] = command else { return io::ErrorKind::InvalidInput.into() };
     if is_orphan {
         return io::Error::other("its gateway is gone");
@@ -61,7 +65,8 @@ pub async fn start(
     let place = server.processes.place().await?;
     let mark = orphans::next();
     let mut child = spawn(transport, mark.as_deref())?;
-    let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    let (Some(stdin), Some(stdout), Some(stderr)) =
+        (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
         return Err(UpstreamFailure::Unreachable("its pipes could not be opened".to_owned()));
     };
@@ -96,15 +101,26 @@ fn spawn(transport: &Transport, mark: Option<&str>) -> Result<Child, UpstreamFai
     let variables: Vec<_> = if *inherit_env {
         std::env::vars_os().collect()
     } else {
-        PASSED_ON.iter().filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?))).collect()
+        PASSED_ON
+            .iter()
+            .filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?)))
+            .collect()
     };
-    let own = env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value.expose())));
-    // A server may be configured without the mark: then what it starts in sessions of their own stays.
+    let own =
+        env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value.expose())));
+    // A server may be configured without the mark: then what it starts in sessions of their own
+    // stays.
     let mark = mark.map(|mark| (OsString::from(orphans::VARIABLE), OsString::from(mark)));
     let variables: Vec<_> = variables.into_iter().chain(mark).chain(own).collect();
-    let path = variables.iter().rfind(|(name, _)| name == "PATH").map(|(_, path)| path.clone()).unwrap_or_default();
+    let path = variables
+        .iter()
+        .rfind(|(name, _)| name == "PATH")
+        .map(|(_, path)| path.clone())
+        .unwrap_or_default();
     if let Some(folder) = transport.missing_folder() {
-        return Err(UpstreamFailure::Impossible(format!("there is no folder {folder:?}, which is its cwd")));
+        return Err(UpstreamFailure::Impossible(format!(
+            "there is no folder {folder:?}, which is its cwd"
+        )));
     }
     let program = find(command, cwd.as_deref(), &path)
         .ok_or_else(|| UpstreamFailure::Impossible(format!("there is no program {command:?}")))?;
@@ -122,13 +138,17 @@ fn spawn(transport: &Transport, mark: Option<&str>) -> Result<Child, UpstreamFai
     if let Some(cwd) = cwd {
         process.current_dir(cwd);
     }
-    process.spawn().map_err(|error| UpstreamFailure::Unreachable(format!("cannot start {command:?}: {error}")))
+    process
+        .spawn()
+        .map_err(|error| UpstreamFailure::Unreachable(format!("cannot start {command:?}: {error}")))
 }
 
-/// The file of a command: as a shell would find it, so that a missing one is told before anything starts.
+/// The file of a command: as a shell would find it, so that a missing one is told before anything
+/// starts.
 fn find(command: &str, cwd: Option<&Path>, path: &OsString) -> Option<PathBuf> {
-    let is_program =
-        |file: &PathBuf| file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0);
+    let is_program = |file: &PathBuf| {
+        file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+    };
     if command.contains('/') {
         let file = cwd.map_or_else(|| PathBuf::from(command), |cwd| cwd.join(command));
         return Some(file).filter(is_program);
@@ -156,7 +176,8 @@ async fn supervise(
         }
     };
     writing.cancel();
-    // What it said last and how it ended is part of the answer of every call that waits; but not for long.
+    // What it said last and how it ended is part of the answer of every call that waits; but not
+    // for long.
     let exit = tokio::time::timeout(LAST_WORDS, child.wait()).await.ok().and_then(Result::ok);
     let _in_time = tokio::time::timeout(LAST_WORDS, heard).await;
     let was_alone = why.is_some();
@@ -172,7 +193,8 @@ async fn supervise(
     exit.filter(|_| was_alone).map(|exit| exit.to_string())
 }
 
-/// Waits for a process whose stdin is closed, then asks, then insists; whatever it started goes with it.
+/// Waits for a process whose stdin is closed, then asks, then insists; whatever it started goes
+/// with it.
 async fn stop(child: &mut Child, group: Option<Pid>, mark: Option<&str>) {
     let signal = |signal| group.map(|group| kill_process_group(group, signal));
     let mut exit = tokio::time::timeout(limits::CHILD_GRACE, child.wait()).await;

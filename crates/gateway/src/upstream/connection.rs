@@ -1,7 +1,8 @@
 //! One conversation with a server: its ids are ours, and every answer finds the call it belongs to.
 //!
-//! Requests of all clients get ids and progress tokens of this conversation, so no two can be mixed up; what comes
-//! back gets the client's own again. `liveness` finds out whether a server of which nothing is heard is still there. Whatever ends the conversation ends every call in it, at once.
+//! Requests of all clients get ids and progress tokens of this conversation, so no two can be mixed
+//! up; what comes back gets the client's own again. `liveness` finds out whether a server of which
+//! nothing is heard is still there. Whatever ends the conversation ends every call in it, at once.
 
 mod incoming;
 mod listing;
@@ -90,15 +91,22 @@ struct PendingRequest {
     token: Option<Bytes>,
     sink: Arc<dyn ClientSink>,
     reply: Option<oneshot::Sender<PendingReply>>,
-    /// Whether the conversation is in use as long as this is open: not for one who only listens for changes of lists.
+    /// Whether the conversation is in use as long as this is open: not for one who only listens for
+    /// changes of lists.
     is_use: bool,
-    /// Whether a server may be busy with it: not with a subscription, which lasts, nor with our own question if it is there.
+    /// Whether a server may be busy with it: not with a subscription, which lasts, nor with our own
+    /// question if it is there.
     is_work: bool,
 }
 
 impl Connection {
     /// A conversation over `wire`; what belongs to no call goes to `general`.
-    pub fn new(server: &str, wire: Wire, general: Arc<dyn ClientSink>, ended: CancellationToken) -> Arc<Self> {
+    pub fn new(
+        server: &str,
+        wire: Wire,
+        general: Arc<dyn ClientSink>,
+        ended: CancellationToken,
+    ) -> Arc<Self> {
         Arc::new(Self {
             server: server.to_owned(),
             over: ended.child_token(),
@@ -169,7 +177,8 @@ impl Connection {
         !self.over.is_cancelled()
     }
 
-    /// A client's request and its answer, which carries an id of this conversation. Dropping it calls the request off.
+    /// A client's request and its answer, which carries an id of this conversation. Dropping it
+    /// calls the request off.
     pub async fn request(self: &Arc<Self>, call: &GatewayCall) -> PendingReply {
         self.touch();
         if !is_neutral(call.request.method()) {
@@ -180,9 +189,13 @@ impl Connection {
         let judged = |failure| incidents.judged(before, failure, self.ended.is_cancelled());
         let answer = self.exchange(call).await.map_err(judged);
         self.touch();
-        // Lists are read whenever a client comes; that a server can tell them does not show that it is of use.
+        // Lists are read whenever a client comes; that a server can tell them does not show that it
+        // is of use.
         let method = call.request.method();
-        if answer.is_ok() && !method.ends_with("/list") && !matches!(method, "ping" | "server/discover") {
+        if answer.is_ok()
+            && !method.ends_with("/list")
+            && !matches!(method, "ping" | "server/discover")
+        {
             self.of_use.store(true, Ordering::Relaxed);
         }
         answer
@@ -203,7 +216,9 @@ impl Connection {
         ticket.is_told = can_be_cancelled;
         let answered = async {
             match &self.wire {
-                Wire::Pipe(_) => reply.await.unwrap_or(Err(UpstreamFailure::Lost("the conversation ended".to_owned()))),
+                Wire::Pipe(_) => reply
+                    .await
+                    .unwrap_or(Err(UpstreamFailure::Lost("the conversation ended".to_owned()))),
                 Wire::Http(http) => {
                     let mirrored = call.mirrored.as_deref().unwrap_or_default();
                     tokio::select! {
@@ -256,14 +271,16 @@ impl Connection {
 
     /// Whether a client waits for something in it.
     pub fn is_in_use(&self) -> bool {
-        self.is_followed.load(Ordering::Relaxed) || self.open().pending.values().any(|pending| pending.is_use)
+        self.is_followed.load(Ordering::Relaxed)
+            || self.open().pending.values().any(|pending| pending.is_use)
     }
 
-    /// Takes no new calls if nobody has used it for so long; whether that is so. Who comes too late is not lost: no
-    /// server has looked at its request.
+    /// Takes no new calls if nobody has used it for so long; whether that is so. Who comes too late
+    /// is not lost: no server has looked at its request.
     pub fn rest(&self, limit: Duration) -> bool {
         let mut open = self.open();
-        let is_used = self.is_followed.load(Ordering::Relaxed) || open.pending.values().any(|pending| pending.is_use);
+        let is_used = self.is_followed.load(Ordering::Relaxed)
+            || open.pending.values().any(|pending| pending.is_use);
         if is_used || self.idle() < limit || open.lost.is_some() {
             return false;
         }
@@ -273,7 +290,8 @@ impl Connection {
         true
     }
 
-    /// Ends, so that another process can be started, if nobody has used it for so long; whether it does.
+    /// Ends, so that another process can be started, if nobody has used it for so long; whether it
+    /// does.
     pub fn give_way(&self, idle: Duration) -> bool {
         // First: whoever sees that it is over asks why.
         self.has_given_way.store(true, Ordering::Release);
@@ -302,7 +320,8 @@ impl Connection {
         self.open().lost.clone()
     }
 
-    /// A request of our own that is no client's matter: nothing else that the server says is taken to be about it.
+    /// A request of our own that is no client's matter: nothing else that the server says is taken
+    /// to be about it.
     pub async fn ask_for_all(self: &Arc<Self>, method: &str, params: &[u8]) -> PendingReply {
         let request = Message::parse(build::request(&Id::number(0), method, params))?;
         self.exchange(&GatewayCall::new(request, Arc::new(NoClient))).await
@@ -314,8 +333,8 @@ impl Connection {
         self.exchange(&GatewayCall::new(request, Arc::clone(&self.general))).await
     }
 
-    /// A notification, or an answer to the server's question. A lost server loses it, and so does one that does not
-    /// take it in time; there is nobody to tell.
+    /// A notification, or an answer to the server's question. A lost server loses it, and so does
+    /// one that does not take it in time; there is nobody to tell.
     pub async fn tell(self: &Arc<Self>, message: Bytes) {
         let told = async {
             match &self.wire {
@@ -325,10 +344,12 @@ impl Connection {
                 Wire::Http(http) => http.tell(message, &[]).await,
             }
         };
-        let _in_time = tokio::time::timeout(limits::TELL_TIME, self.ended.run_until_cancelled(told)).await;
+        let _in_time =
+            tokio::time::timeout(limits::TELL_TIME, self.ended.run_until_cancelled(told)).await;
     }
 
-    /// The same for those who cannot wait. A server that does not take what waits for it loses what comes on top.
+    /// The same for those who cannot wait. A server that does not take what waits for it loses what
+    /// comes on top.
     pub fn tell_soon(self: &Arc<Self>, message: Bytes) {
         let message = match &self.wire {
             Wire::Pipe(pipe) => match pipe.try_send(message) {
@@ -364,7 +385,8 @@ impl Connection {
         }
     }
 
-    /// The server cannot be reached any more: no new calls, but those under way may still be answered.
+    /// The server cannot be reached any more: no new calls, but those under way may still be
+    /// answered.
     pub fn retire(&self, failure: &UpstreamFailure) {
         self.open().lost.get_or_insert_with(|| failure.clone());
         self.over.cancel();
@@ -383,7 +405,9 @@ impl Connection {
         if let Some(failure) = &open.lost {
             return Err(match failure {
                 // The server was told nothing of this one: its own session is opened first.
-                UpstreamFailure::SessionLost | UpstreamFailure::NotTaken => UpstreamFailure::NotTaken,
+                UpstreamFailure::SessionLost | UpstreamFailure::NotTaken => {
+                    UpstreamFailure::NotTaken
+                }
                 failure => UpstreamFailure::Unreachable(failure.to_string()),
             });
         }
@@ -393,13 +417,18 @@ impl Connection {
         let is_use = match call.request.method() {
             "resources/subscribe" => !self.is_followed.swap(true, Ordering::Relaxed),
             "subscriptions/listen" if call.sink.is_in_passing() => {
-                let wanted = JsonObject::of(call.request.field_json("notifications").unwrap_or_default());
+                let wanted =
+                    JsonObject::of(call.request.field_json("notifications").unwrap_or_default());
                 wanted.get("resourceSubscriptions").is_some()
             }
             _ => true,
         };
-        let is_work = !matches!(call.request.method(), "subscriptions/listen" | "ping" | "server/discover");
-        open.pending.insert(number, PendingRequest { id, token, sink, reply: Some(reply), is_use, is_work });
+        let is_work =
+            !matches!(call.request.method(), "subscriptions/listen" | "ping" | "server/discover");
+        open.pending.insert(
+            number,
+            PendingRequest { id, token, sink, reply: Some(reply), is_use, is_work },
+        );
         let (connection, cancel) = (Arc::clone(self), Arc::clone(&call.cancel));
         let ends = call.ends.unwrap_or_else(|| Instant::now() + limits::SILENCE);
         let sent = is_work.then(|| SentRequest { number, at: self.millis(), ends });
@@ -440,14 +469,18 @@ impl Drop for Connection {
 
 /// Whether a server that was asked this is as it was before.
 fn is_neutral(method: &str) -> bool {
-    matches!(method, "ping" | "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list")
+    matches!(
+        method,
+        "ping" | "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list"
+    )
 }
 
 /// The request with an id, and if it asks for progress a token, of this conversation.
 fn renumbered(request: &Message, number: u64) -> Bytes {
     let number = number.to_string();
     let spans = [request.id_span(), request.meta("progressToken")];
-    let mut cuts: Vec<_> = spans.into_iter().flatten().map(|span| (span, number.as_bytes())).collect();
+    let mut cuts: Vec<_> =
+        spans.into_iter().flatten().map(|span| (span, number.as_bytes())).collect();
     edit::splice(request.raw(), &mut cuts)
 }
 

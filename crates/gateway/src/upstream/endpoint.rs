@@ -1,13 +1,16 @@
-//! Where messages go that a legacy event stream asks for: an address of the stream's own origin, and no other.
+//! Where messages go that a legacy event stream asks for: an address of the stream's own origin,
+//! and no other.
 
 use http::Uri;
 use http::uri::{Authority, PathAndQuery, Scheme};
 
 use super::UpstreamFailure;
 
-/// The address that `said` is, seen from `url`. Whoever could name another origin could have the operator's headers.
+/// The address that `said` is, seen from `url`. Whoever could name another origin could have the
+/// operator's headers.
 pub(super) fn of(url: &Uri, said: &[u8]) -> Result<Uri, UpstreamFailure> {
-    let refuse = |why: &str| UpstreamFailure::Handshake(format!("the address it names for messages {why}"));
+    let refuse =
+        |why: &str| UpstreamFailure::Handshake(format!("the address it names for messages {why}"));
     let said = std::str::from_utf8(said).map_err(|_| refuse("is not UTF-8"))?.trim();
     let said = said.split('#').next().unwrap_or_default();
     let scheme = url.scheme_str().unwrap_or_default();
@@ -19,13 +22,15 @@ pub(super) fn of(url: &Uri, said: &[u8]) -> Result<Uri, UpstreamFailure> {
         Some(seen_from(url.path(), said))
     };
     let path = path.ok_or_else(|| refuse("is not of its own origin"))?;
-    let path = PathAndQuery::try_from(without_dots(&path)).map_err(|_| refuse("is not a valid URL"))?;
+    let path =
+        PathAndQuery::try_from(without_dots(&path)).map_err(|_| refuse("is not a valid URL"))?;
     let mut parts = url.clone().into_parts();
     parts.path_and_query = Some(path);
     Uri::from_parts(parts).map_err(|_| refuse("is not a valid URL"))
 }
 
-/// Whether a reference begins with a scheme: a colon before any slash, question mark or other end of it.
+/// Whether a reference begins with a scheme: a colon before any slash, question mark or other end
+/// of it.
 fn has_scheme(said: &str) -> bool {
     said.find([':', '/', '?']).is_some_and(|end| said[end..].starts_with(':'))
 }
@@ -40,7 +45,8 @@ fn of_same_origin(url: &Uri, said: &str) -> Option<String> {
 /// Scheme, host and port; nothing if there is a user in it, which no server has a reason to say.
 fn origin(url: &Uri) -> Option<(&Scheme, String, u16)> {
     let scheme = url.scheme()?;
-    let authority: &Authority = url.authority().filter(|authority| !authority.as_str().contains('@'))?;
+    let authority: &Authority =
+        url.authority().filter(|authority| !authority.as_str().contains('@'))?;
     let port = match authority.port_u16() {
         Some(port) => port,
         None if authority.as_str().len() > authority.host().len() => return None,
@@ -101,10 +107,20 @@ mod tests {
             ("//a.example:81/m?id", "http://a.example:81/m?id"),
             ("http://a.example:81", "http://a.example:81/"),
         ] {
-            assert_eq!(named("http://a.example:81/x/sse?key=1", said).as_deref(), Some(address), "{said}");
+            assert_eq!(
+                named("http://a.example:81/x/sse?key=1", said).as_deref(),
+                Some(address),
+                "{said}"
+            );
         }
-        assert_eq!(named("https://a.example/sse", "https://a.example:443/m").as_deref(), Some("https://a.example/m"));
-        assert_eq!(named("http://[::1]:81/sse", "http://[::1]:81/m").as_deref(), Some("http://[::1]:81/m"));
+        assert_eq!(
+            named("https://a.example/sse", "https://a.example:443/m").as_deref(),
+            Some("https://a.example/m")
+        );
+        assert_eq!(
+            named("http://[::1]:81/sse", "http://[::1]:81/m").as_deref(),
+            Some("http://[::1]:81/m")
+        );
     }
 
     #[test]

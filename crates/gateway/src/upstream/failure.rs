@@ -34,10 +34,12 @@ pub enum UpstreamFailure {
     /// It no longer knows the session: it has not looked at the request.
     #[error("no longer knows the session")]
     SessionLost,
-    /// It does not know the session either that it has just opened: it has not looked at the request.
+    /// It does not know the session either that it has just opened: it has not looked at the
+    /// request.
     #[error("does not know the session that it has just opened")]
     Forgetful,
-    /// The conversation ended before the request was written to it: whoever asks again reaches the next one.
+    /// The conversation ended before the request was written to it: whoever asks again reaches the
+    /// next one.
     #[error("was lost before the request was sent")]
     NotTaken,
     /// It was lost while it worked on the request.
@@ -62,7 +64,8 @@ pub enum UpstreamFailure {
     /// It speaks, but refuses to shake hands.
     #[error("refused the handshake: {0}")]
     Handshake(String),
-    /// It failed like everything else that was under way then: one incident, however many calls it ended.
+    /// It failed like everything else that was under way then: one incident, however many calls it
+    /// ended.
     #[error("{failure}")]
     Struck {
         /// Its number.
@@ -97,7 +100,11 @@ fn said(text: &str) -> String {
 }
 
 fn next_try(retry_in: Duration) -> String {
-    if retry_in.is_zero() { String::new() } else { format!("; next try in {} s", seconds(retry_in)) }
+    if retry_in.is_zero() {
+        String::new()
+    } else {
+        format!("; next try in {} s", seconds(retry_in))
+    }
 }
 
 /// Whole seconds, rounded up.
@@ -113,7 +120,8 @@ impl UpstreamFailure {
         !is_unreachable && seawall::classify(&self.signals()).disposition != Disposition::Transient
     }
 
-    /// The same, of a conversation that could not be opened: the request was never sent, whatever the server said.
+    /// The same, of a conversation that could not be opened: the request was never sent, whatever
+    /// the server said.
     pub fn before_sending(self) -> Self {
         if self.was_not_sent() { self } else { Self::Unreachable(format!("it {self}")) }
     }
@@ -139,10 +147,15 @@ impl UpstreamFailure {
 
     /// The failure as a JSON-RPC error about `server`.
     pub fn error(&self, server: &str) -> RpcError {
-        let code = if matches!(self, Self::Full | Self::NoRoom(_)) { build::OVERLOADED } else { build::SERVER_LOST };
+        let code = if matches!(self, Self::Full | Self::NoRoom(_)) {
+            build::OVERLOADED
+        } else {
+            build::SERVER_LOST
+        };
         let meaning = seawall::classify(&self.signals());
         let cause = ErrorCode::of(meaning.cause);
-        let mut data = json!({"code": cause.as_str(), "retryable": cause.is_retryable(), "server": server});
+        let mut data =
+            json!({"code": cause.as_str(), "retryable": cause.is_retryable(), "server": server});
         if let Some(wait) = meaning.retry_after {
             data["retryAfter"] = seconds(wait).max(1).into();
         }
@@ -157,19 +170,25 @@ mod tests {
     #[test]
     fn an_error_says_what_a_client_can_branch_on() {
         let starting = UpstreamFailure::Starting(Duration::from_millis(2100));
-        let data = json!({"code": "SERVER_STARTING", "retryable": true, "server": "gh", "retryAfter": 3});
+        let data =
+            json!({"code": "SERVER_STARTING", "retryable": true, "server": "gh", "retryAfter": 3});
         assert_eq!(starting.error("gh").data, Some(data));
-        let denied = UpstreamFailure::Status { status: 403, text: String::new(), retry_after: None };
+        let denied =
+            UpstreamFailure::Status { status: 403, text: String::new(), retry_after: None };
         let data = json!({"code": "DENIED", "retryable": false, "server": "gh"});
         assert_eq!(denied.error("gh").data, Some(data));
     }
 
     #[test]
     fn what_fails_before_the_request_is_sent_was_not_executed() {
-        let refused = || UpstreamFailure::Status { status: 401, text: String::new(), retry_after: None };
+        let refused =
+            || UpstreamFailure::Status { status: 401, text: String::new(), retry_after: None };
         assert!(!refused().was_not_sent());
         assert!(refused().before_sending().was_not_sent());
-        assert_eq!(refused().before_sending().to_string(), "could not be reached: it answered with HTTP status 401");
+        assert_eq!(
+            refused().before_sending().to_string(),
+            "could not be reached: it answered with HTTP status 401"
+        );
         assert_eq!(UpstreamFailure::Full.before_sending(), UpstreamFailure::Full);
     }
 }

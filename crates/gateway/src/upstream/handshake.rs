@@ -1,8 +1,9 @@
 //! How a conversation begins: in the client's own era if the server speaks it, else in the other.
 //!
-//! A legacy client's server is asked with `initialize` first, a modern client's with `server/discover`. Where the
-//! transport was guessed and HTTP refuses both, the server may be one of before streamable HTTP. What a server turned
-//! out to speak is remembered as a hint, so that the question that fails is not asked each time.
+//! A legacy client's server is asked with `initialize` first, a modern client's with
+//! `server/discover`. Where the transport was guessed and HTTP refuses both, the server may be one
+//! of before streamable HTTP. What a server turned out to speak is remembered as a hint, so that
+//! the question that fails is not asked each time.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +17,9 @@ use super::http::HttpConnection;
 use super::{Connection, Server, UpstreamFailure, Wire, beginning, child, sse, websocket};
 use crate::config::{Secret, Transport};
 use crate::protocol::edit::{JsonObject, quoted};
-use crate::protocol::names::{self, CLIENT_CAPABILITIES, CLIENT_INFO, Era, MODERN, PROTOCOL_VERSION};
+use crate::protocol::names::{
+    self, CLIENT_CAPABILITIES, CLIENT_INFO, Era, MODERN, PROTOCOL_VERSION,
+};
 use crate::protocol::server_info::ServerInfo;
 use crate::protocol::{Message, MessageKind, hash, limits, scan};
 use crate::upstream::call::ClientSink;
@@ -35,8 +38,10 @@ pub struct HandshakeParams {
 impl HandshakeParams {
     /// The revision that the client asked for.
     pub fn version(&self) -> String {
-        let version =
-            JsonObject::of(&self.initialize).get("protocolVersion").and_then(scan::text).map(|text| text.into_owned());
+        let version = JsonObject::of(&self.initialize)
+            .get("protocolVersion")
+            .and_then(scan::text)
+            .map(|text| text.into_owned());
         version.unwrap_or_default()
     }
 
@@ -83,7 +88,9 @@ impl Server {
         handshake: &HandshakeParams,
         general: &Arc<dyn ClientSink>,
     ) -> Result<Arc<Connection>, UpstreamFailure> {
-        let Some(older) = &self.older else { return Ok(self.begin(&self.transport, handshake, general).await?) };
+        let Some(older) = &self.older else {
+            return Ok(self.begin(&self.transport, handshake, general).await?);
+        };
         if self.is_older.load(Ordering::Acquire) {
             match self.begin(older, handshake, general).await {
                 // It was renewed since: it is asked from the start.
@@ -114,27 +121,34 @@ impl Server {
         general: &Arc<dyn ClientSink>,
     ) -> Result<Arc<Connection>, HandshakeRefused> {
         let is_sse = matches!(transport, Transport::Sse { .. });
-        let first = if is_sse { Era::Legacy } else { self.only_speaks().unwrap_or(handshake.prefer) };
+        let first =
+            if is_sse { Era::Legacy } else { self.only_speaks().unwrap_or(handshake.prefer) };
         let connection = self.connect(transport, general).await?;
         let time = HandshakeTime::of(transport);
-        let refused = match greet(&connection, first, handshake, time.within(probe_time(first))).await? {
-            HandshakeAttempt::Agreed(info) => return Ok(self.agreed(connection, info)),
-            HandshakeAttempt::NotSpoken(failure) => failure,
-        };
+        let refused =
+            match greet(&connection, first, handshake, time.within(probe_time(first))).await? {
+                HandshakeAttempt::Agreed(info) => return Ok(self.agreed(connection, info)),
+                HandshakeAttempt::NotSpoken(failure) => failure,
+            };
         if time.is_over() {
             connection.close().await;
             return Err(refused.into());
         }
         // Some servers end when they are asked what they do not know.
-        let connection = if connection.is_alive() { connection } else { self.connect(transport, general).await? };
-        let second = other(first);
-        let refused_again = match greet(&connection, second, handshake, time.within(limits::HANDSHAKE)).await? {
-            HandshakeAttempt::Agreed(info) => {
-                self.note_only(second);
-                return Ok(self.agreed(connection, info));
-            }
-            HandshakeAttempt::NotSpoken(failure) => failure,
+        let connection = if connection.is_alive() {
+            connection
+        } else {
+            self.connect(transport, general).await?
         };
+        let second = other(first);
+        let refused_again =
+            match greet(&connection, second, handshake, time.within(limits::HANDSHAKE)).await? {
+                HandshakeAttempt::Agreed(info) => {
+                    self.note_only(second);
+                    return Ok(self.agreed(connection, info));
+                }
+                HandshakeAttempt::NotSpoken(failure) => failure,
+            };
         if matches!(refused, UpstreamFailure::Silent(_))
             && !time.is_over()
             && let HandshakeAttempt::Agreed(info) =
@@ -162,11 +176,20 @@ impl Server {
             Transport::Stdio { .. } => child::start(self, transport, general).await,
             Transport::Http { url, headers, .. } => {
                 let ended = self.lifecycle.ended.child_token();
-                let http = HttpConnection::new(self.http.get()?, url.clone(), header_map(headers)?, ended.clone());
+                let http = HttpConnection::new(
+                    self.http.get()?,
+                    url.clone(),
+                    header_map(headers)?,
+                    ended.clone(),
+                );
                 Ok(Connection::new(&self.name, Wire::Http(Box::new(http)), general, ended))
             }
-            Transport::Sse { url, headers } => sse::open(self, url, header_map(headers)?, general).await,
-            Transport::Ws { url, headers } => websocket::open(self, url, header_map(headers)?, general).await,
+            Transport::Sse { url, headers } => {
+                sse::open(self, url, header_map(headers)?, general).await
+            }
+            Transport::Ws { url, headers } => {
+                websocket::open(self, url, header_map(headers)?, general).await
+            }
             Transport::Incomplete { .. } => {
                 Err(UpstreamFailure::Impossible(transport.why_incomplete().unwrap_or_default()))
             }
@@ -174,8 +197,9 @@ impl Server {
     }
 }
 
-/// How long a handshake may take. A command may have to install something before it can answer, so each question to it has
-/// its own time; a remote server is there or it is not, and all questions to it have one.
+/// How long a handshake may take. A command may have to install something before it can answer, so
+/// each question to it has its own time; a remote server is there or it is not, and all questions
+/// to it have one.
 struct HandshakeTime(Option<Instant>);
 
 impl HandshakeTime {
@@ -250,14 +274,18 @@ async fn greet(
 
 fn understood(era: Era, answer: &Message) -> HandshakeAttempt {
     let Some(body) = answer.body() else {
-        return HandshakeAttempt::NotSpoken(UpstreamFailure::Handshake("an answer without a result".to_owned()));
+        return HandshakeAttempt::NotSpoken(UpstreamFailure::Handshake(
+            "an answer without a result".to_owned(),
+        ));
     };
     let result = answer.slice(body);
     let version = match era {
         Era::Legacy => answer.field_text("protocolVersion").map(|version| version.into_owned()),
         Era::Modern => answer.field("supportedVersions").and_then(|versions| {
             let mut versions = scan::elements(answer.raw(), versions).into_iter();
-            let is_ours = |span: &scan::Span| scan::text(span.of(answer.raw())).as_deref() == Some(names::MODERN);
+            let is_ours = |span: &scan::Span| {
+                scan::text(span.of(answer.raw())).as_deref() == Some(names::MODERN)
+            };
             versions.find(is_ours).map(|_| names::MODERN.to_owned())
         }),
     };
@@ -273,7 +301,9 @@ fn header_map(headers: &[(http::HeaderName, Secret)]) -> Result<HeaderMap, Upstr
     let mut map = HeaderMap::new();
     for (name, value) in headers {
         let mut value = http::HeaderValue::from_str(value.expose()).map_err(|_| {
-            UpstreamFailure::Impossible(format!("the configured header {name} has a value that cannot be sent"))
+            UpstreamFailure::Impossible(format!(
+                "the configured header {name} has a value that cannot be sent"
+            ))
         })?;
         value.set_sensitive(true);
         map.insert(name.clone(), value);

@@ -1,7 +1,7 @@
 //! Which arguments a tool wants repeated in headers: learned from its server's list of tools.
 //!
-//! A modern server on HTTP checks them itself; for one that cannot see headers we do. A client that cannot set headers
-//! has us set them.
+//! A modern server on HTTP checks them itself; for one that cannot see headers we do. A client that
+//! cannot set headers has us set them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,14 +35,16 @@ impl HeaderParams {
         *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The call with the headers its tool wants, set or checked; asks for the list of tools if none was seen.
+    /// The call with the headers its tool wants, set or checked; asks for the list of tools if none
+    /// was seen.
     pub async fn settle(
         &self,
         connection: &Arc<Connection>,
         call: &GatewayCall,
         server_checks: bool,
     ) -> Result<GatewayCall, RpcError> {
-        let is_needed = call.request.method() == "tools/call" && server_checks == call.mirrored.is_none();
+        let is_needed =
+            call.request.method() == "tools/call" && server_checks == call.mirrored.is_none();
         if is_needed && !self.knows() {
             self.read_list(connection, call).await;
         }
@@ -63,7 +65,9 @@ impl HeaderParams {
             params.set("_meta", meta);
         }
         for _ in 0..limits::PAGES {
-            let Ok(request) = Message::parse(build::request(&Id::number(0), "tools/list", &params.json())) else {
+            let Ok(request) =
+                Message::parse(build::request(&Id::number(0), "tools/list", &params.json()))
+            else {
                 return;
             };
             let list = GatewayCall::new(request, Arc::new(NoClient));
@@ -77,12 +81,18 @@ impl HeaderParams {
     }
 
     /// What the client put into headers must be what the body says.
-    fn check(&self, request: &Message, expected: &CallHeaders, said: &CallHeaders) -> Result<(), RpcError> {
+    fn check(
+        &self,
+        request: &Message,
+        expected: &CallHeaders,
+        said: &CallHeaders,
+    ) -> Result<(), RpcError> {
         for name in self.names(request) {
             let find = |headers: &CallHeaders| {
                 headers.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone())
             };
-            let decoded = |value: Option<HeaderValue>| value.map(|value| header::decode(value.as_bytes()));
+            let decoded =
+                |value: Option<HeaderValue>| value.map(|value| header::decode(value.as_bytes()));
             let (body, header) = (decoded(find(expected)), decoded(find(said)));
             if body != header || header == Some(None) {
                 let text = format!("the header {name} does not say what the argument says");
@@ -96,7 +106,9 @@ impl HeaderParams {
         let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
         let name = request.field_text("name").unwrap_or_default();
         let wanted = tools.as_ref().and_then(|tools| tools.get(name.as_ref()));
-        wanted.map(|wanted| wanted.iter().map(|(_, name)| name.clone()).collect()).unwrap_or_default()
+        wanted
+            .map(|wanted| wanted.iter().map(|(_, name)| name.clone()).collect())
+            .unwrap_or_default()
     }
 
     /// Learns from the answer to `tools/list`.
@@ -106,16 +118,17 @@ impl HeaderParams {
         let mut tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
         let tools = tools.get_or_insert_default();
         for tool in scan::elements(raw, list).into_iter().take(limits::LISTED) {
-            let find = |name| scan::members(raw, tool).into_iter().find(|field| field.is(raw, name));
-            let Some(name) =
-                find("name").and_then(|field| scan::text(field.value.of(raw)).map(|name| name.into_owned()))
+            let find =
+                |name| scan::members(raw, tool).into_iter().find(|field| field.is(raw, name));
+            let Some(name) = find("name")
+                .and_then(|field| scan::text(field.value.of(raw)).map(|name| name.into_owned()))
             else {
                 continue;
             };
             let mut wanted = Vec::new();
-            if let Some(schema) =
-                find("inputSchema").filter(|field| memchr::memmem::find(field.value.of(raw), b"x-mcp-header").is_some())
-            {
+            if let Some(schema) = find("inputSchema").filter(|field| {
+                memchr::memmem::find(field.value.of(raw), b"x-mcp-header").is_some()
+            }) {
                 collect(raw, schema.value, &mut Vec::new(), &mut wanted);
             }
             if wanted.is_empty() {
@@ -133,17 +146,22 @@ impl HeaderParams {
             .field_text("name")
             .filter(|_| request.method() == "tools/call")
             .and_then(|name| tools.as_ref().and_then(|tools| tools.get(name.as_ref())));
-        let Some((wanted, arguments)) = wanted.zip(request.field("arguments")) else { return Vec::new() };
+        let Some((wanted, arguments)) = wanted.zip(request.field("arguments")) else {
+            return Vec::new();
+        };
         wanted
             .iter()
-            .filter_map(|(path, name)| Some((name.clone(), argument(request.raw(), arguments, path)?)))
+            .filter_map(|(path, name)| {
+                Some((name.clone(), argument(request.raw(), arguments, path)?))
+            })
             .collect()
     }
 }
 
 /// Finds `x-mcp-header` in the properties of a schema, nested objects included.
 fn collect(raw: &[u8], schema: Span, path: &mut Vec<String>, wanted: &mut Vec<HeaderParam>) {
-    let find = |object, name| scan::members(raw, object).into_iter().find(|field| field.is(raw, name));
+    let find =
+        |object, name| scan::members(raw, object).into_iter().find(|field| field.is(raw, name));
     if path.len() > 8 {
         return;
     }
@@ -151,7 +169,8 @@ fn collect(raw: &[u8], schema: Span, path: &mut Vec<String>, wanted: &mut Vec<He
     for property in scan::members(raw, properties.value) {
         let Some(name) = scan::text(property.key.of(raw)) else { continue };
         path.push(name.into_owned());
-        if let Some(header) = find(property.value, "x-mcp-header").and_then(|field| scan::text(field.value.of(raw)))
+        if let Some(header) =
+            find(property.value, "x-mcp-header").and_then(|field| scan::text(field.value.of(raw)))
             && let Ok(header) = HeaderName::try_from(format!("{}{header}", header::PARAM_PREFIX))
         {
             wanted.push((path.clone(), header));

@@ -1,4 +1,5 @@
-//! A conversation over streamable HTTP, in both eras: one POST per message, an answer as JSON or as a stream.
+//! A conversation over streamable HTTP, in both eras: one POST per message, an answer as JSON or as
+//! a stream.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -53,7 +54,8 @@ type HttpReply = Result<Message, UpstreamFailure>;
 impl HttpConnection {
     /// A conversation with the server at `url`, with the operator's headers on every request.
     pub fn new(client: HttpClient, url: Uri, headers: HeaderMap, ended: CancellationToken) -> Self {
-        let (session, agreed, telling) = (Mutex::new(None), OnceLock::new(), Semaphore::new(TELLING));
+        let (session, agreed, telling) =
+            (Mutex::new(None), OnceLock::new(), Semaphore::new(TELLING));
         Self { client, url, headers, session, agreed, ended, telling }
     }
 
@@ -83,11 +85,15 @@ impl HttpConnection {
         request
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, UpstreamFailure> {
+    async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, UpstreamFailure> {
         response::send(&self.client, request).await
     }
 
-    /// One request and its answer; everything else that comes on its stream goes to the conversation.
+    /// One request and its answer; everything else that comes on its stream goes to the
+    /// conversation.
     pub async fn exchange(
         &self,
         connection: &Arc<Connection>,
@@ -115,7 +121,8 @@ impl HttpConnection {
             let had_session = request.method() != "initialize" && self.session().is_some();
             let reply = refused(response, number, had_session).await;
             if let Err(UpstreamFailure::SessionLost) = &reply {
-                // Of this request it is certain that the server did not look at it; of others that are under way it is not.
+                // Of this request it is certain that the server did not look at it; of others that
+                // are under way it is not.
                 connection.retire(&UpstreamFailure::SessionLost);
             }
             return reply;
@@ -128,12 +135,20 @@ impl HttpConnection {
         if answer.id().and_then(Id::as_number) == Some(number) {
             Ok(answer)
         } else {
-            Err(UpstreamFailure::Broken(Reject::Shape("the answer carries another id than the request")))
+            Err(UpstreamFailure::Broken(Reject::Shape(
+                "the answer carries another id than the request",
+            )))
         }
     }
 
-    /// Reads a stream until the answer comes, taking it up again where it breaks if the server allows that.
-    async fn read_answer(&self, connection: &Arc<Connection>, number: u64, response: Response<Incoming>) -> HttpReply {
+    /// Reads a stream until the answer comes, taking it up again where it breaks if the server
+    /// allows that.
+    async fn read_answer(
+        &self,
+        connection: &Arc<Connection>,
+        number: u64,
+        response: Response<Incoming>,
+    ) -> HttpReply {
         let mut place = ResumePoint::default();
         let mut response = Some(response);
         let mut tries = 0;
@@ -158,8 +173,12 @@ impl HttpConnection {
         }
     }
 
-    /// Opens the stream of messages that belong to no request, or takes one up again. `None`: the server has none.
-    async fn resume(&self, place: &ResumePoint) -> Result<Option<Response<Incoming>>, UpstreamFailure> {
+    /// Opens the stream of messages that belong to no request, or takes one up again. `None`: the
+    /// server has none.
+    async fn resume(
+        &self,
+        place: &ResumePoint,
+    ) -> Result<Option<Response<Incoming>>, UpstreamFailure> {
         let mut get = self.request(Method::GET, STREAM, Bytes::new());
         if let Some(id) = place.id.as_deref().and_then(|id| HeaderValue::from_str(id).ok()) {
             get.headers_mut().insert(header::LAST_EVENT, id);
@@ -169,7 +188,8 @@ impl HttpConnection {
         if let 408 | 409 | 425 | 429 | 500 | 502..=599 = response.status().as_u16() {
             return Err(response::refusal(response).await.0);
         }
-        Ok((response.status() == StatusCode::OK && is_stream(response.headers())).then_some(response))
+        Ok((response.status() == StatusCode::OK && is_stream(response.headers()))
+            .then_some(response))
     }
 
     /// A notification or an answer: nothing comes back.
@@ -201,8 +221,8 @@ impl HttpConnection {
         tokio::spawn(async move { ended.run_until_cancelled(http.read_general(connection)).await });
     }
 
-    /// Streams that are cut when nothing was said are normal. They are opened again: as soon as the server wants if it
-    /// says when, else later each time.
+    /// Streams that are cut when nothing was said are normal. They are opened again: as soon as the
+    /// server wants if it says when, else later each time.
     async fn read_general(&self, connection: Weak<Connection>) {
         let (mut place, rng, mut in_vain) = (ResumePoint::default(), Rng::new(), 0);
         loop {
@@ -225,7 +245,8 @@ impl HttpConnection {
             if began.elapsed() > LASTING {
                 in_vain = 0;
             }
-            let backoff = if is_asked_for { Duration::ZERO } else { Backoff::RECONNECT.delay(in_vain, &rng) };
+            let backoff =
+                if is_asked_for { Duration::ZERO } else { Backoff::RECONNECT.delay(in_vain, &rng) };
             tokio::time::sleep(place.pause().max(backoff)).await;
         }
     }
@@ -254,7 +275,10 @@ impl ResumePoint {
 }
 
 /// The next message of a stream; `None` when the stream ends or breaks.
-async fn next(events: &mut ResponseEvents, place: &mut ResumePoint) -> Result<Option<Message>, UpstreamFailure> {
+async fn next(
+    events: &mut ResponseEvents,
+    place: &mut ResumePoint,
+) -> Result<Option<Message>, UpstreamFailure> {
     while let Some(event) = events.next().await? {
         let is_message = event.is_message();
         place.retry = event.retry.or(place.retry);
@@ -294,8 +318,9 @@ pub fn named(request: &Message) -> Option<std::borrow::Cow<'_, str>> {
     }
 }
 
-/// A status that is no success: the protocol's own answer if the body is one for this request. A server that is too busy or
-/// broken says so with its status and the pause it names, whatever its error is, unless that blames the request.
+/// A status that is no success: the protocol's own answer if the body is one for this request. A
+/// server that is too busy or broken says so with its status and the pause it names, whatever its
+/// error is, unless that blames the request.
 async fn refused(response: Response<Incoming>, number: u64, had_session: bool) -> HttpReply {
     let is_trouble = matches!(response.status().as_u16(), 408 | 425 | 429 | 500..=599);
     let (failure, message) = response::refusal(response).await;
@@ -309,9 +334,11 @@ async fn refused(response: Response<Incoming>, number: u64, had_session: bool) -
     }
 }
 
-/// Whether an answer stays the same however often the request is made: a result, or what is wrong with the request.
+/// Whether an answer stays the same however often the request is made: a result, or what is wrong
+/// with the request.
 fn is_final(answer: &Message) -> bool {
-    let code = answer.field_json("code").and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
+    let code =
+        answer.field_json("code").and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
     answer.kind() == MessageKind::Result
         || code.is_some_and(|code: i64| (INVALID_PARAMS..=INVALID_REQUEST).contains(&code))
 }

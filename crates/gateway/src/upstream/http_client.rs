@@ -1,4 +1,5 @@
-//! The one HTTP client: pooled connections, rustls, no redirects, nothing of the downstream client forwarded.
+//! The one HTTP client: pooled connections, rustls, no redirects, nothing of the downstream client
+//! forwarded.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,8 +16,8 @@ use super::UpstreamFailure;
 /// What it is made of.
 pub type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
-/// The client that all servers share, made when the first of them needs it: reading the system's certificates takes time, and
-/// a machine without any can still run commands.
+/// The client that all servers share, made when the first of them needs it: reading the system's
+/// certificates takes time, and a machine without any can still run commands.
 #[derive(Clone, Debug, Default)]
 pub struct SharedHttpClient(Arc<OnceLock<Result<HttpClient, String>>>);
 
@@ -25,7 +26,9 @@ impl SharedHttpClient {
     pub fn get(&self) -> Result<HttpClient, UpstreamFailure> {
         let made = self.0.get_or_init(|| client().map_err(|error| error.to_string()));
         made.clone().map_err(|error| {
-            UpstreamFailure::Impossible(format!("no certificates of this system can be read: {error}"))
+            UpstreamFailure::Impossible(format!(
+                "no certificates of this system can be read: {error}"
+            ))
         })
     }
 }
@@ -36,8 +39,11 @@ fn client() -> std::io::Result<HttpClient> {
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(Duration::from_secs(10)));
     tcp.set_keepalive(Some(Duration::from_secs(60)));
-    let https =
-        HttpsConnectorBuilder::new().with_native_roots()?.https_or_http().enable_all_versions().wrap_connector(tcp);
+    let https = HttpsConnectorBuilder::new()
+        .with_native_roots()?
+        .https_or_http()
+        .enable_all_versions()
+        .wrap_connector(tcp);
     Ok(Client::builder(TokioExecutor::new())
         .pool_idle_timeout(Duration::from_secs(30))
         .pool_timer(TokioTimer::new())

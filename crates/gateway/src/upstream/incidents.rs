@@ -1,12 +1,15 @@
-//! Which losses are one: a call that was under way when a server was lost, and is lost too, was lost with it.
+//! Which losses are one: a call that was under way when a server was lost, and is lost too, was
+//! lost with it.
 //!
-//! Without that, one process that dies with five calls under way would look like five failures in a row.
+//! Without that, one process that dies with five calls under way would look like five failures in a
+//! row.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::UpstreamFailure;
 
-/// Numbers are given once in a process, so that a breaker that hears of many conversations can compare them.
+/// Numbers are given once in a process, so that a breaker that hears of many conversations can
+/// compare them.
 static GIVEN: AtomicU64 = AtomicU64::new(0);
 
 /// The losses of one conversation, or of all conversations with one server.
@@ -19,8 +22,9 @@ impl Incidents {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The failure of a call that began when `before` was the last incident: one that ended others too says so, and one
-    /// of a server that was there and is not took nothing, so whoever asks again waits for it.
+    /// The failure of a call that began when `before` was the last incident: one that ended others
+    /// too says so, and one of a server that was there and is not took nothing, so whoever asks
+    /// again waits for it.
     pub fn judged(&self, before: u64, failure: UpstreamFailure, is_over: bool) -> UpstreamFailure {
         let is_everybodys = match &failure {
             UpstreamFailure::Unreachable(_) => return UpstreamFailure::NotTaken,
@@ -29,7 +33,9 @@ impl Incidents {
             _ => false,
         };
         match is_everybodys {
-            true => UpstreamFailure::Struck { incident: self.lost(before), failure: Box::new(failure) },
+            true => {
+                UpstreamFailure::Struck { incident: self.lost(before), failure: Box::new(failure) }
+            }
             false => failure,
         }
     }

@@ -1,15 +1,17 @@
-//! Decides when a server has forgotten the session of a conversation, and how often one call is sent again because of it.
+//! Decides when a server has forgotten the session of a conversation, and how often one call is
+//! sent again because of it.
 //!
-//! Only a status of the protocol or the exact words of an SDK show that a server refused a request for its session, and so
-//! has not executed it. Any other text that mentions a session can come from a tool that has done its work.
+//! Only a status of the protocol or the exact words of an SDK show that a server refused a request
+//! for its session, and so has not executed it. Any other text that mentions a session can come
+//! from a tool that has done its work.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::UpstreamFailure;
 use crate::protocol::{Message, MessageKind, build};
 
-/// What servers say that refuse an unknown session otherwise than the protocol wants (404): the status, the JSON-RPC code
-/// (`None`: the body is that text and no message), the whole text.
+/// What servers say that refuse an unknown session otherwise than the protocol wants (404): the
+/// status, the JSON-RPC code (`None`: the body is that text and no message), the whole text.
 const REFUSALS: [(u16, Option<i64>, &str); 7] = [
     // The official TypeScript SDK's examples, which most servers built on it copy.
     (400, Some(-32000), "Bad Request: No valid session ID provided"),
@@ -27,13 +29,18 @@ const REFUSALS: [(u16, Option<i64>, &str); 7] = [
     (401, None, "Unauthorized: Session not found"),
 ];
 
-/// Whether a refusal of a request that named a session says that this session is unknown. `answer` is the body, if it is a
-/// message; `answers_it`: one under the id of the request.
-pub(super) fn is_lost(failure: &UpstreamFailure, answer: Option<&Message>, answers_it: bool) -> bool {
+/// Whether a refusal of a request that named a session says that this session is unknown. `answer`
+/// is the body, if it is a message; `answers_it`: one under the id of the request.
+pub(super) fn is_lost(
+    failure: &UpstreamFailure,
+    answer: Option<&Message>,
+    answers_it: bool,
+) -> bool {
     let UpstreamFailure::Status { status, text, .. } = failure else { return false };
     let code = answer.and_then(code);
     match *status {
-        // Some servers answer a method or a tool that they do not know with 404 too: then they do know the session.
+        // Some servers answer a method or a tool that they do not know with 404 too: then they do
+        // know the session.
         404 => !(answers_it && answer.is_some_and(is_about_request)),
         status => REFUSALS.contains(&(status, code, text.trim())),
     }
@@ -49,8 +56,9 @@ fn code(answer: &Message) -> Option<i64> {
     std::str::from_utf8(answer.field_json("code")?).ok()?.parse().ok()
 }
 
-/// How often one call may still be sent again at once because the server has certainly not looked at it: once because its
-/// session was lost, and once because the conversation ended before the call was written.
+/// How often one call may still be sent again at once because the server has certainly not looked
+/// at it: once because its session was lost, and once because the conversation ended before the
+/// call was written.
 #[derive(Debug, Default)]
 pub struct SendAgain {
     has_greeted: AtomicBool,
@@ -79,8 +87,12 @@ mod tests {
 
     fn refused(status: u16, body: &str) -> bool {
         let message = Message::parse(body.to_owned().into()).ok();
-        let text = message.as_ref().and_then(|message| message.field_text("message")).unwrap_or(body.into());
-        let failure = UpstreamFailure::Status { status, text: text.into_owned(), retry_after: None };
+        let text = message
+            .as_ref()
+            .and_then(|message| message.field_text("message"))
+            .unwrap_or(body.into());
+        let failure =
+            UpstreamFailure::Status { status, text: text.into_owned(), retry_after: None };
         let answers_it = body.contains("\"id\":7");
         is_lost(&failure, message.as_ref(), answers_it)
     }
@@ -95,13 +107,23 @@ mod tests {
             let body = code.map_or_else(|| format!("{text}\n"), |code| error("null", code, text));
             assert!(refused(status, &body), "{body}");
             assert!(refused(status, &body.replace("null", "7")), "{body}, whatever its id is");
-            assert!(!refused(status, &body.replace(text, &format!("{text} after the row was written"))), "{text}");
+            assert!(
+                !refused(status, &body.replace(text, &format!("{text} after the row was written"))),
+                "{text}"
+            );
             assert!(!refused(403, &body) && !refused(500, &body), "{text}, with another status");
         }
-        for body in ["", "session not found", "Session terminated", &error("null", -32001, "Session not found")] {
+        for body in [
+            "",
+            "session not found",
+            "Session terminated",
+            &error("null", -32001, "Session not found"),
+        ] {
             assert!(refused(404, body), "{body}");
         }
-        for (code, text) in [(-32001, "Session not found. Re-initialize."), (-32600, "Session not found")] {
+        for (code, text) in
+            [(-32001, "Session not found. Re-initialize."), (-32600, "Session not found")]
+        {
             assert!(refused(404, &error("7", code, text)), "{text}, under the id of the request");
         }
         assert!(refused(404, &error("7", -32602, "Session not found")));
@@ -118,7 +140,10 @@ mod tests {
         ] {
             assert!(!refused(400, body) && !refused(401, body), "{body}");
         }
-        assert!(!refused(404, &error("7", -32601, "Method not found")), "it knows the session that it answers in");
+        assert!(
+            !refused(404, &error("7", -32601, "Method not found")),
+            "it knows the session that it answers in"
+        );
         assert!(!refused(404, r#"{"jsonrpc":"2.0","id":7,"result":{}}"#));
     }
 

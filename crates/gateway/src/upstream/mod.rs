@@ -1,9 +1,11 @@
 //! The servers: how each is reached, what it speaks, and the conversations with it.
 //!
-//! `connection` is one conversation, over a `pipe` (to a `child`, over `websocket`, over legacy `sse`) or over `http`; `handshake`
-//! opens it, `startup` tries that a few times, `probe` once, `supervisor` keeps it open, `reconnect` says how soon; `status` is what is known
-//! of a server, `place` how its address is shown, `said` what it says outside the protocol, `mark` finds what it started, `watcher` outlives us for that; `mirror` puts arguments into
-//! headers where a tool wants that.
+//! `connection` is one conversation, over a `pipe` (to a `child`, over `websocket`, over legacy
+//! `sse`) or over `http`; `handshake` opens it, `startup` tries that a few times, `probe` once,
+//! `supervisor` keeps it open, `reconnect` says how soon; `status` is what is known of a server,
+//! `place` how its address is shown, `said` what it says outside the protocol, `mark` finds what it
+//! started, `watcher` outlives us for that; `mirror` puts arguments into headers where a tool wants
+//! that.
 
 pub mod call;
 pub mod child;
@@ -116,8 +118,14 @@ impl Server {
         let status: Arc<status::ServerStatus> = Arc::default();
         let is_process = matches!(transport, Transport::Stdio { .. });
         let reconnect = &life.reconnect;
-        let reconnect =
-            reconnect::ReconnectState::new(&name, Arc::clone(&status), &secrets, reconnect, is_process, Rng::new());
+        let reconnect = reconnect::ReconnectState::new(
+            &name,
+            Arc::clone(&status),
+            &secrets,
+            reconnect,
+            is_process,
+            Rng::new(),
+        );
         Arc::new(Self {
             name,
             shared,
@@ -141,7 +149,8 @@ impl Server {
         })
     }
 
-    /// Says what is done with every conversation once the server was greeted in it: its tools are listed.
+    /// Says what is done with every conversation once the server was greeted in it: its tools are
+    /// listed.
     pub fn when_greeted(&self, then: GreetedHook) {
         let _once = self.when_greeted.set(then);
     }
@@ -154,7 +163,8 @@ impl Server {
         }
     }
 
-    /// Ends every conversation with it and opens those anew that somebody holds, whatever was before.
+    /// Ends every conversation with it and opens those anew that somebody holds, whatever was
+    /// before.
     pub fn restart(&self) {
         self.reconnect.worked();
         self.again.send_modify(|count| *count += 1);
@@ -179,12 +189,14 @@ impl Server {
         self.transport.remembered_as(&self.name)
     }
 
-    /// The text without credentials, and without what the configuration keeps secret, short enough to be quoted.
+    /// The text without credentials, and without what the configuration keeps secret, short enough
+    /// to be quoted.
     pub fn without_secrets(&self, text: &str) -> String {
         seawall::quote(&self.hidden(text))
     }
 
-    /// What was seen of it, without what the configuration keeps secret: it goes to logs, events, stores and clients.
+    /// What was seen of it, without what the configuration keeps secret: it goes to logs, events,
+    /// stores and clients.
     pub fn discreet(&self, signals: FailureSignals) -> FailureSignals {
         let body = signals.body.as_deref().map(|body| self.hidden(body));
         FailureSignals { message: self.hidden(&signals.message), body, ..signals }
@@ -204,7 +216,9 @@ impl Server {
     pub fn url(&self) -> Option<&Uri> {
         match &self.transport {
             Transport::Stdio { .. } | Transport::Incomplete { .. } => None,
-            Transport::Http { url, .. } | Transport::Sse { url, .. } | Transport::Ws { url, .. } => Some(url),
+            Transport::Http { url, .. }
+            | Transport::Sse { url, .. }
+            | Transport::Ws { url, .. } => Some(url),
         }
     }
 }

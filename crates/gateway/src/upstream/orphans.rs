@@ -1,8 +1,10 @@
-//! Finds what our servers started, wherever it went: every process of a server carries the mark of its gateway.
+//! Finds what our servers started, wherever it went: every process of a server carries the mark of
+//! its gateway.
 //!
-//! The mark is a variable in the environment, which children inherit and a new session does not shake off. It names the
-//! gateway so that no other process can be taken for it: pid namespace, pid, start time; and the conversation. What
-//! carries the mark of a gateway that is gone is a leftover. Whoever takes the variable away is left alone.
+//! The mark is a variable in the environment, which children inherit and a new session does not
+//! shake off. It names the gateway so that no other process can be taken for it: pid namespace,
+//! pid, start time; and the conversation. What carries the mark of a gateway that is gone is a
+//! leftover. Whoever takes the variable away is left alone.
 
 use std::fs;
 use std::io::Read;
@@ -43,7 +45,11 @@ pub async fn end(mark: &str) {
 pub async fn sweep() {
     // What we carry ourselves was started on purpose: by it, we live.
     let inherited = std::env::var(VARIABLE).unwrap_or_default();
-    let tell = |pid| crate::runtime::log::line(&format!("ending process {pid}: the gateway that started it is gone"));
+    let tell = |pid| {
+        crate::runtime::log::line(&format!(
+            "ending process {pid}: the gateway that started it is gone"
+        ))
+    };
     end_all(move |mark| mark != inherited && is_orphan(mark), tell).await;
 }
 
@@ -111,7 +117,11 @@ fn marked(is_wanted: impl Fn(&str) -> bool) -> Vec<MarkedProcess> {
 /// The mark of a process.
 fn mark_of(pid: i32) -> Option<String> {
     let mut environment = Vec::new();
-    fs::File::open(format!("/proc/{pid}/environ")).ok()?.take(ENVIRONMENT).read_to_end(&mut environment).ok()?;
+    fs::File::open(format!("/proc/{pid}/environ"))
+        .ok()?
+        .take(ENVIRONMENT)
+        .read_to_end(&mut environment)
+        .ok()?;
     let mark = environment.split(|byte| *byte == 0).find_map(|variable| {
         let value = variable.strip_prefix(VARIABLE.as_bytes())?;
         value.strip_prefix(b"=")
@@ -119,7 +129,8 @@ fn mark_of(pid: i32) -> Option<String> {
     String::from_utf8(mark.to_vec()).ok()
 }
 
-/// Whether the gateway that a mark names is certainly gone. One in another pid namespace cannot be seen from here.
+/// Whether the gateway that a mark names is certainly gone. One in another pid namespace cannot be
+/// seen from here.
 fn is_orphan(mark: &str) -> bool {
     let mut parts = mark.split('-').map(str::parse::<u64>);
     let (Some(Ok(namespace)), Some(Ok(pid)), Some(Ok(start)), Some(Ok(_)), None) =

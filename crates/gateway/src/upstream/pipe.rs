@@ -27,12 +27,14 @@ impl PipeWriter {
         (Self { to }, outgoing)
     }
 
-    /// Queues a message; waits for room. One whose other end is closed took nothing: whoever asks again reaches the next.
+    /// Queues a message; waits for room. One whose other end is closed took nothing: whoever asks
+    /// again reaches the next.
     pub async fn send(&self, message: Bytes) -> Result<(), UpstreamFailure> {
         self.to.send(message).await.map_err(|_| UpstreamFailure::NotTaken)
     }
 
-    /// Queues a message if there is room; gives it back if there is none. One whose other end is closed takes anything.
+    /// Queues a message if there is room; gives it back if there is none. One whose other end is
+    /// closed takes anything.
     pub fn try_send(&self, message: Bytes) -> Option<Bytes> {
         match self.to.try_send(message) {
             Err(mpsc::error::TrySendError::Full(message)) => Some(message),
@@ -41,8 +43,8 @@ impl PipeWriter {
     }
 }
 
-/// What is connected within the time that may take, unless everything ends before. However it fails, no message was
-/// sent yet.
+/// What is connected within the time that may take, unless everything ends before. However it
+/// fails, no message was sent yet.
 pub(super) async fn connected<T>(
     ended: &CancellationToken,
     connecting: impl Future<Output = Result<T, UpstreamFailure>>,
@@ -53,15 +55,20 @@ pub(super) async fn connected<T>(
             UpstreamFailure::Broken(reject) => UpstreamFailure::Handshake(reject.to_string()),
             failure => failure,
         }),
-        Some(Err(_)) => {
-            Err(UpstreamFailure::Unreachable(format!("no connection within {} s", limits::CONNECT.as_secs())))
-        }
+        Some(Err(_)) => Err(UpstreamFailure::Unreachable(format!(
+            "no connection within {} s",
+            limits::CONNECT.as_secs()
+        ))),
         None => Err(UpstreamFailure::Unreachable("the gateway is going down".to_owned())),
     }
 }
 
 /// Writes messages as lines until the conversation ends.
-pub async fn write_lines(mut outgoing: PipeMessage, mut to: impl AsyncWrite + Unpin, ended: CancellationToken) {
+pub async fn write_lines(
+    mut outgoing: PipeMessage,
+    mut to: impl AsyncWrite + Unpin,
+    ended: CancellationToken,
+) {
     while let Some(Some(message)) = ended.run_until_cancelled(outgoing.recv()).await {
         let mut line = Vec::with_capacity(message.len() + 1);
         line.extend_from_slice(&edit::one_line(&message));
@@ -86,7 +93,9 @@ pub async fn read_lines(
     loop {
         let line = match lines.next().await {
             Ok(Some(PipeLine::Whole(line))) => line,
-            Ok(Some(PipeLine::TooLong(_))) => return UpstreamFailure::Broken(Reject::Size(limits::FROM_SERVER)),
+            Ok(Some(PipeLine::TooLong(_))) => {
+                return UpstreamFailure::Broken(Reject::Size(limits::FROM_SERVER));
+            }
             Ok(None) => return UpstreamFailure::Lost("it closed its output".to_owned()),
             Err(error) => return UpstreamFailure::Lost(error.to_string()),
         };
@@ -99,17 +108,21 @@ pub async fn read_lines(
     }
 }
 
-/// A line that is no message is noise, unless it was meant to be one: then whoever waits must hear of it.
+/// A line that is no message is noise, unless it was meant to be one: then whoever waits must hear
+/// of it.
 fn broken_line(connection: &Arc<Connection>, line: &Bytes, reject: Reject, noise: &impl Fn(&[u8])) {
     match reject {
         Reject::Depth | Reject::Members | Reject::Repeated(_) | Reject::Id => {
             connection.lose(UpstreamFailure::Broken(reject))
         }
-        Reject::Syntax(_) | Reject::Utf8(_) if memchr::memmem::find(line, b"\"jsonrpc\"").is_some() => {
+        Reject::Syntax(_) | Reject::Utf8(_)
+            if memchr::memmem::find(line, b"\"jsonrpc\"").is_some() =>
+        {
             match meant(line) {
-                Some(answer) => {
-                    connection.settle(answer.id().and_then(Id::as_number), Err(UpstreamFailure::Broken(reject)))
-                }
+                Some(answer) => connection.settle(
+                    answer.id().and_then(Id::as_number),
+                    Err(UpstreamFailure::Broken(reject)),
+                ),
                 None => connection.lose(UpstreamFailure::Broken(reject)),
             }
         }
@@ -120,7 +133,10 @@ fn broken_line(connection: &Arc<Connection>, line: &Bytes, reject: Reject, noise
 /// The answer that a line was meant to be, if it can be made out: read for its id only.
 fn meant(line: &[u8]) -> Option<Message> {
     let text = String::from_utf8_lossy(line);
-    let clean: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
-    let message = Message::parse(Bytes::copy_from_slice(clean.trim_matches(['\u{feff}', ' ']).as_bytes())).ok()?;
+    let clean: String =
+        text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    let message =
+        Message::parse(Bytes::copy_from_slice(clean.trim_matches(['\u{feff}', ' ']).as_bytes()))
+            .ok()?;
     matches!(message.kind(), MessageKind::Result | MessageKind::Error).then_some(message)
 }

@@ -1,4 +1,5 @@
-//! One look at a server: a conversation is opened, its tools are listed, and it is closed again. No tool is called.
+//! One look at a server: a conversation is opened, its tools are listed, and it is closed again. No
+//! tool is called.
 
 use std::sync::Arc;
 
@@ -29,7 +30,11 @@ pub enum ProbeFailed {
 
 impl Server {
     /// Opens a conversation and lists the tools, at most so many pages of them.
-    pub async fn look(&self, handshake: &HandshakeParams, most: usize) -> Result<ProbeResult, ProbeFailed> {
+    pub async fn look(
+        &self,
+        handshake: &HandshakeParams,
+        most: usize,
+    ) -> Result<ProbeResult, ProbeFailed> {
         let nowhere: Arc<dyn ClientSink> = Arc::new(NoClient);
         let connection = self.shake(handshake, &nowhere).await.map_err(ProbeFailed::Failed)?;
         connection.initialized().await;
@@ -39,7 +44,8 @@ impl Server {
     }
 }
 
-/// The pages of the list of tools, at most so many and within bounds of size; none of a server that has no tools.
+/// The pages of the list of tools, at most so many and within bounds of size; none of a server that
+/// has no tools.
 pub async fn pages(
     connection: &Arc<Connection>,
     handshake: &HandshakeParams,
@@ -51,7 +57,10 @@ pub async fn pages(
     }
     let (mut pages, mut bytes) = (Vec::new(), 0);
     while pages.len() < most && bytes < limits::LIST_BYTES {
-        let page = connection.ask_for_all("tools/list", &params.json()).await.map_err(ProbeFailed::Failed)?;
+        let page = connection
+            .ask_for_all("tools/list", &params.json())
+            .await
+            .map_err(ProbeFailed::Failed)?;
         if page.kind() == MessageKind::Error {
             let code = page.field_json("code").and_then(|code| serde_json::from_slice(code).ok());
             let text = beginning(&page.field_text("message").unwrap_or_default());
@@ -64,7 +73,10 @@ pub async fn pages(
             };
         }
         if !holds_list(&page, "tools") {
-            return Err(ProbeFailed::Refused(build::INTERNAL_ERROR, "its answer to tools/list is no list".to_owned()));
+            return Err(ProbeFailed::Refused(
+                build::INTERNAL_ERROR,
+                "its answer to tools/list is no list".to_owned(),
+            ));
         }
         bytes += page.raw().len();
         let next = page.field_text("nextCursor").map(|cursor| quoted(&cursor));
@@ -79,5 +91,6 @@ pub async fn pages(
 
 /// Whether an answer holds a list of `entries`.
 pub fn holds_list(answer: &Message, entries: &str) -> bool {
-    answer.kind() == MessageKind::Result && answer.field_json(entries).is_some_and(|list| list.starts_with(b"["))
+    answer.kind() == MessageKind::Result
+        && answer.field_json(entries).is_some_and(|list| list.starts_with(b"["))
 }

@@ -1,7 +1,9 @@
-//! Decides who may start another process of a server, and whose gives way when there are as many as this gateway starts.
+//! Decides who may start another process of a server, and whose gives way when there are as many as
+//! this gateway starts.
 //!
-//! Sessions that nobody uses any more can hold processes for an hour. When places are short, the conversation that nobody has
-//! used for longest ends with its process; its supervisor stays, and starts it again for the next call.
+//! Sessions that nobody uses any more can hold processes for an hour. When places are short, the
+//! conversation that nobody has used for longest ends with its process; its supervisor stays, and
+//! starts it again for the next call.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -60,21 +62,32 @@ impl Processes {
     /// Notes a conversation with a process: it may have to give way.
     pub fn note(&self, connection: &Arc<Connection>) {
         let mut running = self.running();
-        running.retain(|connection| connection.upgrade().is_some_and(|connection| connection.is_alive()));
+        running.retain(|connection| {
+            connection.upgrade().is_some_and(|connection| connection.is_alive())
+        });
         running.push(Arc::downgrade(connection));
     }
 
-    /// Ends the conversation that nobody has used for longest, if nobody uses it now; whether there was one.
+    /// Ends the conversation that nobody has used for longest, if nobody uses it now; whether there
+    /// was one.
     fn evict(&self) -> bool {
-        let mut idle: Vec<Arc<Connection>> = self.running().iter().filter_map(Weak::upgrade).collect();
+        let mut idle: Vec<Arc<Connection>> =
+            self.running().iter().filter_map(Weak::upgrade).collect();
         idle.retain(|connection| connection.is_alive());
         // First those that only wait for their next client.
-        idle.sort_by_key(|connection| std::cmp::Reverse((connection.is_spare(), connection.idle())));
-        let least = |connection: &Connection| if connection.is_spare() { Duration::ZERO } else { limits::GIVES_WAY };
+        idle.sort_by_key(|connection| {
+            std::cmp::Reverse((connection.is_spare(), connection.idle()))
+        });
+        let least = |connection: &Connection| {
+            if connection.is_spare() { Duration::ZERO } else { limits::GIVES_WAY }
+        };
         let gone = idle.into_iter().find(|connection| connection.give_way(least(connection)));
         if let Some(connection) = &gone {
             let text = "the process that was not used for longest is stopped, as there is no room for another";
-            crate::runtime::log::line(&format!("{}: {text}; the next call starts it", connection.server));
+            crate::runtime::log::line(&format!(
+                "{}: {text}; the next call starts it",
+                connection.server
+            ));
         }
         gone.is_some()
     }
@@ -99,7 +112,8 @@ mod tests {
     /// A conversation with a process that holds its place until it ends.
     async fn started(processes: &Processes) -> (Arc<Connection>, PipeMessage) {
         let (place, (pipe, outgoing)) = (processes.place().await.unwrap(), PipeWriter::new());
-        let connection = Connection::new("it", Wire::Pipe(pipe), Arc::new(NoClient), CancellationToken::new());
+        let connection =
+            Connection::new("it", Wire::Pipe(pipe), Arc::new(NoClient), CancellationToken::new());
         processes.note(&connection);
         let over = connection.over.clone();
         tokio::spawn(async move {
@@ -122,7 +136,10 @@ mod tests {
         tokio::time::advance(limits::GIVES_WAY).await;
 
         let _fourth = started(&processes).await;
-        assert_eq!([&first, &second, &third].map(|connection| connection.is_alive()), [true, true, false]);
+        assert_eq!(
+            [&first, &second, &third].map(|connection| connection.is_alive()),
+            [true, true, false]
+        );
         assert!(third.gave_way() && !first.gave_way());
 
         second.set_spare(true);
@@ -138,7 +155,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nobody_gives_way_who_is_used_and_the_limit_is_told() {
         let processes = Processes::new(2);
-        let ((busy, _to_busy), (fresh, _to_fresh)) = (started(&processes).await, started(&processes).await);
+        let ((busy, _to_busy), (fresh, _to_fresh)) =
+            (started(&processes).await, started(&processes).await);
         let request = build::request(&Id::number(1), "tools/call", br#"{"name":"x"}"#);
         let call = GatewayCall::new(Message::parse(request).unwrap(), Arc::new(NoClient));
         let asked = async {

@@ -1,13 +1,15 @@
-//! How soon a server that failed is tried again, for all clients together: nobody storms a server that is down.
+//! How soon a server that failed is tried again, for all clients together: nobody storms a server
+//! that is down.
 //!
-//! The count starts over when a conversation has lasted a while after its handshake. A conversation that answered a
-//! client and broke before that halves it: such a server is of use, but it is not well. One that only shakes hands and
-//! dies waits longer each time.
+//! The count starts over when a conversation has lasted a while after its handshake. A conversation
+//! that answered a client and broke before that halves it: such a server is of use, but it is not
+//! well. One that only shakes hands and dies waits longer each time.
 //!
-//! The backoff paces tries that nobody asked for. A call that finds its server away may be the try, one at a time and not
-//! right after the last one: a server that is back must not be kept from its clients by a wait that was drawn an hour
-//! ago. Two kinds are left to the backoff: a process that shakes hands and dies, which no call starts before its time, and a
-//! server that denies us, which a person has to change.
+//! The backoff paces tries that nobody asked for. A call that finds its server away may be the try,
+//! one at a time and not right after the last one: a server that is back must not be kept from its
+//! clients by a wait that was drawn an hour ago. Two kinds are left to the backoff: a process that
+//! shakes hands and dies, which no call starts before its time, and a server that denies us, which
+//! a person has to change.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -86,8 +88,21 @@ impl ReconnectState {
         let backoff = Backoff { base: config.base, max: config.max, ..Backoff::RECONNECT };
         let ReconnectConfig { attempts, wait: patience, .. } = *config;
         let (name, secrets) = (name.to_owned(), Arc::clone(secrets));
-        let (state, turn, tries) = (Mutex::default(), Arc::new(Semaphore::new(1)), watch::Sender::new(0));
-        Self { name, status, secrets, backoff, attempts, patience, rng, is_process, state, turn, tries }
+        let (state, turn, tries) =
+            (Mutex::default(), Arc::new(Semaphore::new(1)), watch::Sender::new(0));
+        Self {
+            name,
+            status,
+            secrets,
+            backoff,
+            attempts,
+            patience,
+            rng,
+            is_process,
+            state,
+            turn,
+            tries,
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, CoolDown> {
@@ -99,8 +114,8 @@ impl ReconnectState {
         self.patience
     }
 
-    /// How long a call waits for the server that may itself take this long: a little less, so that it is certain that
-    /// nothing was sent.
+    /// How long a call waits for the server that may itself take this long: a little less, so that
+    /// it is certain that nothing was sent.
     pub fn patience_within(&self, timeout: Duration) -> Duration {
         self.patience.min(timeout / 10 * 9)
     }
@@ -115,8 +130,10 @@ impl ReconnectState {
         let state = self.state();
         let pace = if self.is_process { limits::ASKED_START } else { limits::ASKED_TRY };
         let may_ask = !(state.is_denied || self.is_process && state.has_broken);
-        let asked =
-            state.ended.filter(|_| may_ask).map(|ended| (ended + pace).saturating_duration_since(Instant::now()));
+        let asked = state
+            .ended
+            .filter(|_| may_ask)
+            .map(|ended| (ended + pace).saturating_duration_since(Instant::now()));
         asked.map_or(state.wait(), |asked| asked.min(state.wait()))
     }
 
@@ -185,12 +202,20 @@ impl ReconnectState {
         let name = &self.name;
         match self.attempts {
             Some(limit) if count > limit => {
-                crate::runtime::log::warn(&format!("{name}: {text}; {}", UpstreamFailure::GivenUp(limit)));
+                crate::runtime::log::warn(&format!(
+                    "{name}: {text}; {}",
+                    UpstreamFailure::GivenUp(limit)
+                ));
             }
-            _ => crate::runtime::log::warn(&format!("{name}: {text}; attempt {count} in {} ms", delay.as_millis())),
+            _ => crate::runtime::log::warn(&format!(
+                "{name}: {text}; attempt {count} in {} ms",
+                delay.as_millis()
+            )),
         }
         if count.is_multiple_of(10) {
-            crate::runtime::log::warn(&format!("{name} failed {count} times in a row: it needs attention"));
+            crate::runtime::log::warn(&format!(
+                "{name} failed {count} times in a row: it needs attention"
+            ));
         }
     }
 
@@ -206,7 +231,8 @@ impl ReconnectState {
         self.tries.send_modify(|count| *count += 1);
     }
 
-    /// A new client has come: a server that was given up is tried again, as soon as it has cooled down.
+    /// A new client has come: a server that was given up is tried again, as soon as it has cooled
+    /// down.
     pub fn forgive(&self) {
         if self.given_up().is_some() {
             self.state().failures = 0;
@@ -257,7 +283,10 @@ mod tests {
             let reconnect = of(None, chance);
             for nominal in [500, 1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000] {
                 let wait = next_failure(&reconnect).await.as_millis();
-                assert!(wait * 10 >= nominal * 8 && wait * 10 <= nominal * 12 && wait <= 60_000, "{wait} of {nominal}");
+                assert!(
+                    wait * 10 >= nominal * 8 && wait * 10 <= nominal * 12 && wait <= 60_000,
+                    "{wait} of {nominal}"
+                );
             }
         }
     }
@@ -271,11 +300,18 @@ mod tests {
         }
         next_failure(&reconnect).await;
         let given_up = reconnect.given_up().unwrap();
-        assert!(given_up.to_string().contains("Maximum reconnection attempts (20) reached"), "{given_up}");
+        assert!(
+            given_up.to_string().contains("Maximum reconnection attempts (20) reached"),
+            "{given_up}"
+        );
         assert!(given_up.was_not_sent() && given_up.is_final());
         reconnect.forgive();
         assert_eq!(reconnect.given_up(), None);
-        assert_eq!(reconnect.wait(), Duration::from_secs(60), "a new client does not hurry a server that cools down");
+        assert_eq!(
+            reconnect.wait(),
+            Duration::from_secs(60),
+            "a new client does not hurry a server that cools down"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -295,7 +331,11 @@ mod tests {
             drop(turn);
             assert!(tries.has_changed().unwrap(), "the others hear of it");
             assert_eq!(reconnect.soonest(), pace, "counted from the end of the last try");
-            assert_eq!(reconnect.wait(), Duration::from_secs(60) - pace, "which does not make the backoff longer");
+            assert_eq!(
+                reconnect.wait(),
+                Duration::from_secs(60) - pace,
+                "which does not make the backoff longer"
+            );
             reconnect.came_early();
             assert_eq!((reconnect.wait(), reconnect.soonest()), (Duration::ZERO, Duration::ZERO));
         }
@@ -318,7 +358,11 @@ mod tests {
         let reconnect = ReconnectState { is_process: false, ..of(None, 0.5) };
         for (status, soonest) in [(401, 500), (403, 1000), (404, 2000), (503, 2000)] {
             tokio::time::advance(reconnect.wait()).await;
-            reconnect.failed(UpstreamFailure::Status { status, text: String::new(), retry_after: None });
+            reconnect.failed(UpstreamFailure::Status {
+                status,
+                text: String::new(),
+                retry_after: None,
+            });
             assert_eq!(reconnect.soonest(), Duration::from_millis(soonest), "{status}");
         }
     }

@@ -1,4 +1,5 @@
-//! What comes back over HTTP: a body within limits, a stream of events, or a refusal that can be told to others.
+//! What comes back over HTTP: a body within limits, a stream of events, or a refusal that can be
+//! told to others.
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
@@ -18,7 +19,11 @@ pub(super) async fn send(
 ) -> Result<Response<Incoming>, UpstreamFailure> {
     client.request(request).await.map_err(|error| {
         let text = causes(&error);
-        if error.is_connect() { UpstreamFailure::Unreachable(text) } else { UpstreamFailure::Lost(text) }
+        if error.is_connect() {
+            UpstreamFailure::Unreachable(text)
+        } else {
+            UpstreamFailure::Lost(text)
+        }
     })
 }
 
@@ -31,18 +36,27 @@ pub(super) fn is_stream(headers: &HeaderMap) -> bool {
 pub(super) fn is_plain(headers: &HeaderMap) -> Result<(), UpstreamFailure> {
     match headers.get_all(CONTENT_ENCODING).iter().all(|encoding| encoding == "identity") {
         true => Ok(()),
-        false => Err(UpstreamFailure::Broken(Reject::Shape("it is compressed, which was not asked for"))),
+        false => {
+            Err(UpstreamFailure::Broken(Reject::Shape("it is compressed, which was not asked for")))
+        }
     }
 }
 
-/// Reads a body within limits, into one buffer: pieces of one byte each would cost many times what they hold.
-pub(super) async fn body(response: Response<Incoming>, limit: usize) -> Result<Bytes, UpstreamFailure> {
+/// Reads a body within limits, into one buffer: pieces of one byte each would cost many times what
+/// they hold.
+pub(super) async fn body(
+    response: Response<Incoming>,
+    limit: usize,
+) -> Result<Bytes, UpstreamFailure> {
     is_plain(response.headers())?;
     let mut body = response.into_body();
     let said = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let mut whole = Vec::new();
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|error| UpstreamFailure::Lost(causes(&error)))?.into_data() else { continue };
+        let Ok(data) = frame.map_err(|error| UpstreamFailure::Lost(causes(&error)))?.into_data()
+        else {
+            continue;
+        };
         if whole.len() + data.len() > limit {
             return Err(UpstreamFailure::Broken(Reject::Size(limit)));
         }
@@ -64,7 +78,9 @@ pub(super) async fn refusal(response: Response<Incoming>) -> (UpstreamFailure, O
     let body = body(response, limits::SSE_FIELD).await.unwrap_or_default();
     let message = Message::parse(body.clone()).ok();
     let text = match &message {
-        Some(message) => message.field_text("message").map(|text| text.into_owned()).unwrap_or_default(),
+        Some(message) => {
+            message.field_text("message").map(|text| text.into_owned()).unwrap_or_default()
+        }
         None => String::from_utf8_lossy(&body).into_owned(),
     };
     (UpstreamFailure::Status { status, text: beginning(&text), retry_after }, message)

@@ -1,5 +1,6 @@
-//! A conversation over HTTP with server-sent events, as before streamable HTTP: one stream brings everything, each
-//! message goes out as a POST to the address that the stream names first. It lasts as long as the stream does.
+//! A conversation over HTTP with server-sent events, as before streamable HTTP: one stream brings
+//! everything, each message goes out as a POST to the address that the stream names first. It lasts
+//! as long as the stream does.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -22,8 +23,9 @@ use crate::upstream::call::ClientSink;
 const STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// How long a message waits for the one before to be taken: messages stay in order, and a server that takes a message
-/// only when it has dealt with it can still be answered what it asks meanwhile.
+/// How long a message waits for the one before to be taken: messages stay in order, and a server
+/// that takes a message only when it has dealt with it can still be answered what it asks
+/// meanwhile.
 const IN_ORDER: Duration = Duration::from_millis(500);
 
 /// Opens the stream of a server and a conversation over it.
@@ -54,7 +56,11 @@ pub(super) async fn open(
 }
 
 /// Opens the stream; its first event names the address for messages.
-async fn stream(client: &HttpClient, url: &Uri, headers: &HeaderMap) -> Result<(ResponseEvents, Uri), UpstreamFailure> {
+async fn stream(
+    client: &HttpClient,
+    url: &Uri,
+    headers: &HeaderMap,
+) -> Result<(ResponseEvents, Uri), UpstreamFailure> {
     let mut get = request(Method::GET, url, headers, Bytes::new());
     get.headers_mut().insert(ACCEPT, STREAM);
     let response = response::send(client, get).await?;
@@ -62,7 +68,9 @@ async fn stream(client: &HttpClient, url: &Uri, headers: &HeaderMap) -> Result<(
         return Err(response::refusal(response).await.0);
     }
     if !response::is_stream(response.headers()) {
-        return Err(UpstreamFailure::Handshake("it answers with something else than a stream of events".to_owned()));
+        return Err(UpstreamFailure::Handshake(
+            "it answers with something else than a stream of events".to_owned(),
+        ));
     }
     let mut events = ResponseEvents::new(response.into_body());
     while let Some(event) = events.next().await? {
@@ -75,7 +83,9 @@ async fn stream(client: &HttpClient, url: &Uri, headers: &HeaderMap) -> Result<(
             ));
         }
     }
-    Err(UpstreamFailure::Handshake("its stream ended before it named the address for messages".to_owned()))
+    Err(UpstreamFailure::Handshake(
+        "its stream ended before it named the address for messages".to_owned(),
+    ))
 }
 
 fn request(method: Method, url: &Uri, headers: &HeaderMap, body: Bytes) -> Request<Full<Bytes>> {
@@ -130,8 +140,8 @@ impl SsePosts {
         }
     }
 
-    /// Sends one message. A request that is not taken has failed; the conversation goes on, unless the address, which names
-    /// the session, is not known any more.
+    /// Sends one message. A request that is not taken has failed; the conversation goes on, unless
+    /// the address, which names the session, is not known any more.
     async fn post(&self, message: Bytes) {
         let mut post = request(Method::POST, &self.endpoint, &self.headers, message.clone());
         post.headers_mut().insert(CONTENT_TYPE, JSON);
@@ -147,10 +157,12 @@ impl SsePosts {
             Ok(response) => response::refusal(response).await.0,
             Err(failure) => failure,
         };
-        if let (Some(connection), Ok(message)) = (self.connection.upgrade(), Message::parse(message))
+        if let (Some(connection), Ok(message)) =
+            (self.connection.upgrade(), Message::parse(message))
             && message.kind() == MessageKind::Request
         {
-            let is_lost = matches!(failure, UpstreamFailure::Status { status: 404, .. }) && connection.info().is_some();
+            let is_lost = matches!(failure, UpstreamFailure::Status { status: 404, .. })
+                && connection.info().is_some();
             let failure = if is_lost { UpstreamFailure::SessionLost } else { failure };
             if is_lost {
                 connection.retire(&failure);

@@ -1,16 +1,17 @@
 //! How a server is loaded, and what came of it, for all who ask.
 //!
-//! Loading is two steps: the server is greeted (here), then its tools are listed (`catalog::startup`). It is available
-//! when both worked. A server that has not failed before gets a few quick tries; after that the supervisor goes on at its own
-//! pace, one try at a time. What a failure means is the library's to say.
+//! Loading is two steps: the server is greeted (here), then its tools are listed
+//! (`catalog::startup`). It is available when both worked. A server that has not failed before gets
+//! a few quick tries; after that the supervisor goes on at its own pace, one try at a time. What a
+//! failure means is the library's to say.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
 use seawall::{
-    Backoff, Cause, Classifier, ConnectServer, DeniedText, Disposition, Env, FailureSignals, LoadOptions,
-    ServerOutcome, load_step,
+    Backoff, Cause, Classifier, ConnectServer, DeniedText, Disposition, Env, FailureSignals,
+    LoadOptions, ServerOutcome, load_step,
 };
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -84,7 +85,8 @@ impl ServerStartup {
 
     fn failed(&self, signals: &FailureSignals, is_final: bool) {
         let failure = Classifier::new().classify_load(signals);
-        // Who waits for the supervisor hears from it when it stops; this is for what it goes on with.
+        // Who waits for the supervisor hears from it when it stops; this is for what it goes on
+        // with.
         let is_given_up = failure.disposition != Disposition::Transient && !is_final;
         self.note_failed(failure, 1, false);
         if is_given_up {
@@ -107,7 +109,8 @@ impl ServerStartup {
         state.is_loaded = false;
     }
 
-    /// The server was greeted: why that failed before is no longer of interest, but it is not loaded yet.
+    /// The server was greeted: why that failed before is no longer of interest, but it is not
+    /// loaded yet.
     fn greeted(&self) {
         let mut state = self.state();
         if !state.is_unlisted {
@@ -125,7 +128,8 @@ impl ServerStartup {
         };
     }
 
-    /// How the load of the server stands: `available`, `transient`, `permanent` or `denied`; none if it was never tried.
+    /// How the load of the server stands: `available`, `transient`, `permanent` or `denied`; none
+    /// if it was never tried.
     pub fn status(&self) -> Option<&'static str> {
         let state = self.state();
         match &state.failed {
@@ -135,7 +139,10 @@ impl ServerStartup {
                 Disposition::Transient if !self.is_overdue(&state) => "transient",
                 Disposition::Transient | Disposition::Permanent => "permanent",
             }),
-            None => state.since.is_some().then(|| if self.is_overdue(&state) { "permanent" } else { "transient" }),
+            None => state
+                .since
+                .is_some()
+                .then(|| if self.is_overdue(&state) { "permanent" } else { "transient" }),
         }
     }
 
@@ -164,11 +171,14 @@ impl ServerStartup {
         self.state().attempts
     }
 
-    /// How long it is worth waiting for, if nobody is to be kept for longer than `most` since it began to start: not at
-    /// all once trying again at once cannot help.
+    /// How long it is worth waiting for, if nobody is to be kept for longer than `most` since it
+    /// began to start: not at all once trying again at once cannot help.
     pub fn patience(&self, most: Duration) -> Duration {
         let state = self.state();
-        let is_given_up = state.failed.as_ref().is_some_and(|failed| failed.disposition != Disposition::Transient);
+        let is_given_up = state
+            .failed
+            .as_ref()
+            .is_some_and(|failed| failed.disposition != Disposition::Transient);
         let since = state.since.map(|since| since.elapsed()).unwrap_or_default();
         if is_given_up { Duration::ZERO } else { most.saturating_sub(since) }
     }
@@ -183,7 +193,8 @@ impl ServerStartup {
         self.state().failed.as_ref().is_some_and(|failed| failed.disposition == Disposition::Denied)
     }
 
-    /// Waits until a try has failed so that trying again at once cannot help, although it is tried again.
+    /// Waits until a try has failed so that trying again at once cannot help, although it is tried
+    /// again.
     pub async fn gave_up(&self) {
         self.given_up.notified().await;
     }
@@ -206,7 +217,12 @@ impl ServerStartup {
         let backoff = Backoff { base: self.config.backoff, ..Backoff::LOAD };
         let max = backoff.max.max(backoff.base);
         let backoff = Backoff { max, ..backoff };
-        LoadOptions { attempts: self.config.attempts, backoff, env: self.env.clone(), ..LoadOptions::default() }
+        LoadOptions {
+            attempts: self.config.attempts,
+            backoff,
+            env: self.env.clone(),
+            ..LoadOptions::default()
+        }
     }
 }
 
@@ -219,7 +235,8 @@ impl Server {
     ) -> Result<Arc<Connection>, UpstreamFailure> {
         self.startup.began();
         // A process that dies at its start is not started three times within a second.
-        let is_quick = self.reconnect.last().is_none() && !matches!(self.transport, Transport::Stdio { .. });
+        let is_quick =
+            self.reconnect.last().is_none() && !matches!(self.transport, Transport::Stdio { .. });
         let options = LoadOptions {
             attempts: if is_quick { self.startup.config.attempts } else { 1 },
             // The handshake has limits of its own.
@@ -227,12 +244,19 @@ impl Server {
             timeout: limits::HANDSHAKE * 4,
             ..self.startup.options()
         };
-        let tries =
-            LoadTries { server: self, handshake, general, connection: Mutex::default(), last: Mutex::default() };
+        let tries = LoadTries {
+            server: self,
+            handshake,
+            general,
+            connection: Mutex::default(),
+            last: Mutex::default(),
+        };
         // Boxed: a handshake takes much room, and the stack is small.
         let outcome = match Box::pin(load_step::<()>(&self.name, &tries, &options)).await {
             Ok(outcome) => outcome,
-            Err(invalid) => return Err(UpstreamFailure::Unreachable(invalid.within("startup").to_string())),
+            Err(invalid) => {
+                return Err(UpstreamFailure::Unreachable(invalid.within("startup").to_string()));
+            }
         };
         match tries.connection.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(connection) => {
@@ -248,8 +272,12 @@ impl Server {
     }
 
     /// Tries once to open a conversation in which the tools can be listed; it is over then.
-    pub async fn list_once(&self, handshake: &HandshakeParams) -> Result<ProbeResult, FailureSignals> {
-        let found = self.look(handshake, limits::PAGES).await.map_err(|missed| self.missed(&missed))?;
+    pub async fn list_once(
+        &self,
+        handshake: &HandshakeParams,
+    ) -> Result<ProbeResult, FailureSignals> {
+        let found =
+            self.look(handshake, limits::PAGES).await.map_err(|missed| self.missed(&missed))?;
         self.startup.worked();
         Ok(found)
     }
@@ -258,7 +286,9 @@ impl Server {
     pub fn missed(&self, missed: &ProbeFailed) -> FailureSignals {
         match missed {
             ProbeFailed::Failed(failure) => self.discreet(self.told(failure)),
-            ProbeFailed::Refused(code, text) => self.discreet(FailureSignals::rpc(*code, text.clone())),
+            ProbeFailed::Refused(code, text) => {
+                self.discreet(FailureSignals::rpc(*code, text.clone()))
+            }
         }
     }
 
@@ -267,9 +297,9 @@ impl Server {
         let state = self.startup.state();
         let known = match failure {
             // Said of a conversation that could not be opened: how that failed says more.
-            UpstreamFailure::Starting(_) | UpstreamFailure::Away { .. } | UpstreamFailure::Unreachable(_) => {
-                state.failed.clone()
-            }
+            UpstreamFailure::Starting(_)
+            | UpstreamFailure::Away { .. }
+            | UpstreamFailure::Unreachable(_) => state.failed.clone(),
             _ => None,
         };
         let mut failed = known.unwrap_or_else(|| match failure {
@@ -284,7 +314,11 @@ impl Server {
             failed.disposition = Disposition::Permanent;
             failed.message = format!("not ready after {} s: {}", since.as_secs(), failed.message);
         }
-        ServerOutcome { server_id: self.name.clone(), result: Err(failed), attempts: state.attempts }
+        ServerOutcome {
+            server_id: self.name.clone(),
+            result: Err(failed),
+            attempts: state.attempts,
+        }
     }
 
     /// What it means for its tools that a server answers, but with an error.
@@ -298,14 +332,16 @@ impl Server {
         ServerOutcome { server_id: self.name.clone(), result: Err(failed), attempts: 1 }
     }
 
-    /// The facts of a failure, in words that name the endpoint: servers behind one gateway differ only in its path.
+    /// The facts of a failure, in words that name the endpoint: servers behind one gateway differ
+    /// only in its path.
     fn told(&self, failure: &UpstreamFailure) -> FailureSignals {
         let signals = FailureSignals { message: failure.to_string(), ..failure.signals() };
         let Some(url) = self.url() else { return signals };
         let place = self.hidden(&place::shown(url));
         let message = match failure {
             UpstreamFailure::Status { status, .. } => {
-                let reason = StatusCode::from_u16(*status).ok().and_then(|status| status.canonical_reason());
+                let reason =
+                    StatusCode::from_u16(*status).ok().and_then(|status| status.canonical_reason());
                 format!("HTTP {status} {} from {place}", reason.unwrap_or("(unknown status)"))
             }
             UpstreamFailure::Unreachable(why) => format!("Cannot connect to {place}: {why}"),

@@ -1,4 +1,5 @@
-//! What is known of a server from outside: whether it is there, since when, how it ended last, what it said.
+//! What is known of a server from outside: whether it is there, since when, how it ended last, what
+//! it said.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -131,7 +132,8 @@ impl ServerStatus {
 
 impl Observations {
     fn change(&mut self, what: ObservedState, is_so: bool) {
-        let count = |count: &mut usize| *count = if is_so { *count + 1 } else { count.saturating_sub(1) };
+        let count =
+            |count: &mut usize| *count = if is_so { *count + 1 } else { count.saturating_sub(1) };
         match what {
             ObservedState::Starting => count(&mut self.starting),
             ObservedState::Open => count(&mut self.open),

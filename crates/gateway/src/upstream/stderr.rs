@@ -1,4 +1,5 @@
-//! What a server says outside the protocol: shown to the operator, the end of it kept for the error text and the status.
+//! What a server says outside the protocol: shown to the operator, the end of it kept for the error
+//! text and the status.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -68,7 +69,10 @@ impl StderrTail {
         let start = String::from_utf8_lossy(line.get(..STDERR_LINE).unwrap_or(line));
         let shown: String = self.secrets.hide(&start).chars().take(SHOWN).collect();
         if !shown.trim().is_empty() && self.is_shown(shown.len()) {
-            crate::runtime::log::warn(&format!("{}: not a message on stdout, skipped: {shown}", self.name));
+            crate::runtime::log::warn(&format!(
+                "{}: not a message on stdout, skipped: {shown}",
+                self.name
+            ));
         }
     }
 
@@ -81,11 +85,15 @@ impl StderrTail {
 
     fn tell_left_out(&self, lines: u64) {
         if lines > 0 {
-            crate::runtime::log::warn(&format!("{}: {lines} lines left out: it said too much at once", self.name));
+            crate::runtime::log::warn(&format!(
+                "{}: {lines} lines left out: it said too much at once",
+                self.name
+            ));
         }
     }
 
-    /// A process has ended: how, if it did so by itself, and how much of what it said was no message.
+    /// A process has ended: how, if it did so by itself, and how much of what it said was no
+    /// message.
     pub(super) fn ended(&self, exit: Option<&str>) {
         self.tell_left_out(self.status.flood.left_out());
         let noise = match self.noise.load(Ordering::Relaxed) {
@@ -102,10 +110,15 @@ impl StderrTail {
     /// The last words, as the end of a sentence.
     pub(super) fn last(&self) -> String {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let words: Vec<&str> = last.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
+        let words: Vec<&str> =
+            last.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
         let text = words.join(" / ");
         let start = text.char_indices().rev().nth(STDERR_SHOWN).map_or(0, |(start, _)| start);
-        if text.is_empty() { text } else { format!("; it last said: {}", seawall::quote(&text[start..])) }
+        if text.is_empty() {
+            text
+        } else {
+            format!("; it last said: {}", seawall::quote(&text[start..]))
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! How much of what a server says outside the protocol reaches our log: a server that shouts does not fill the disk.
+//! How much of what a server says outside the protocol reaches our log: a server that shouts does
+//! not fill the disk.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -27,11 +28,16 @@ struct StderrWindow {
 }
 
 impl StderrLimit {
-    /// Whether a line of so many bytes is shown; and how many were left out before it, if they were not told yet.
+    /// Whether a line of so many bytes is shown; and how many were left out before it, if they were
+    /// not told yet.
     pub(super) fn lets(&self, bytes: usize) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.began.is_none_or(|began| began.elapsed() >= EVERY) {
-            *state = StderrWindow { began: Some(Instant::now()), left_out: state.left_out, ..StderrWindow::default() };
+            *state = StderrWindow {
+                began: Some(Instant::now()),
+                left_out: state.left_out,
+                ..StderrWindow::default()
+            };
         }
         if state.lines >= LINES || state.bytes + bytes > BYTES {
             state.left_out += 1;
@@ -59,6 +65,10 @@ mod tests {
         assert!((0..500).all(|_| flood.lets(10).is_none()));
         tokio::time::advance(EVERY).await;
         assert_eq!((flood.lets(10), flood.lets(10)), (Some(500), Some(0)));
-        assert_eq!((flood.lets(BYTES), flood.left_out(), flood.left_out()), (None, 1, 0), "also by bytes");
+        assert_eq!(
+            (flood.lets(BYTES), flood.left_out(), flood.left_out()),
+            (None, 1, 0),
+            "also by bytes"
+        );
     }
 }

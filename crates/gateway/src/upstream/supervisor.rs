@@ -1,7 +1,9 @@
-//! Keeps one conversation with a server: opens it, notices when it ends, opens it again, and lets calls wait for it.
+//! Keeps one conversation with a server: opens it, notices when it ends, opens it again, and lets
+//! calls wait for it.
 //!
-//! Opening goes on whether or not somebody waits: a server that takes long to start must not begin anew because a
-//! client lost patience. A server that is away is tried at the pace of its backoff, and sooner if somebody asks for it.
+//! Opening goes on whether or not somebody waits: a server that takes long to start must not begin
+//! anew because a client lost patience. A server that is away is tried at the pace of its backoff,
+//! and sooner if somebody asks for it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -41,7 +43,8 @@ pub struct ConnectionSupervisor {
     asked: Arc<Demand>,
 }
 
-/// Who needs the server while it is away: calls that wait for it now, and those that came since it was last tried.
+/// Who needs the server while it is away: calls that wait for it now, and those that came since it
+/// was last tried.
 #[derive(Default)]
 struct Demand {
     waiting: AtomicUsize,
@@ -92,8 +95,10 @@ impl ConnectionSupervisor {
         general: Arc<dyn ClientSink>,
         prepare: PrepareConnection,
     ) -> Arc<Self> {
-        let (state, stopped) =
-            (watch::Sender::new(SupervisorState::Closed(None)), server.lifecycle.ended.child_token());
+        let (state, stopped) = (
+            watch::Sender::new(SupervisorState::Closed(None)),
+            server.lifecycle.ended.child_token(),
+        );
         Arc::new(Self {
             server: Arc::clone(server),
             handshake,
@@ -108,13 +113,18 @@ impl ConnectionSupervisor {
     /// The conversation, if it is open.
     pub fn now(&self) -> Option<Arc<Connection>> {
         match &*self.state.borrow() {
-            SupervisorState::Open(connection) if connection.is_alive() => Some(Arc::clone(connection)),
+            SupervisorState::Open(connection) if connection.is_alive() => {
+                Some(Arc::clone(connection))
+            }
             _ => None,
         }
     }
 
     /// The conversation, waited for; `patience` bounds the wait.
-    pub async fn connection(self: &Arc<Self>, patience: Duration) -> Result<Arc<Connection>, UpstreamFailure> {
+    pub async fn connection(
+        self: &Arc<Self>,
+        patience: Duration,
+    ) -> Result<Arc<Connection>, UpstreamFailure> {
         if let Some(connection) = self.now() {
             return Ok(connection);
         }
@@ -124,7 +134,9 @@ impl ConnectionSupervisor {
         self.start();
         loop {
             let was_put_to_rest = match &*state.borrow_and_update() {
-                SupervisorState::Open(connection) if connection.is_alive() => return Ok(Arc::clone(connection)),
+                SupervisorState::Open(connection) if connection.is_alive() => {
+                    return Ok(Arc::clone(connection));
+                }
                 SupervisorState::Closed(Some(failure)) => return Err(failure.clone()),
                 SupervisorState::Closed(None) => true,
                 SupervisorState::Open(_) | SupervisorState::Opening => false,
@@ -133,8 +145,11 @@ impl ConnectionSupervisor {
                 self.start();
             }
             // Waiting makes no sense when the next try comes later than patience ends.
-            let is_too_far = self.server.reconnect.soonest() > deadline.saturating_duration_since(Instant::now());
-            if is_too_far || !matches!(tokio::time::timeout_at(deadline, state.changed()).await, Ok(Ok(()))) {
+            let is_too_far = self.server.reconnect.soonest()
+                > deadline.saturating_duration_since(Instant::now());
+            if is_too_far
+                || !matches!(tokio::time::timeout_at(deadline, state.changed()).await, Ok(Ok(())))
+            {
                 return Err(self.starting());
             }
         }
@@ -157,7 +172,8 @@ impl ConnectionSupervisor {
         }
     }
 
-    /// Whether nobody has needed the server yet, or for a while: what it lists is what it listed last.
+    /// Whether nobody has needed the server yet, or for a while: what it lists is what it listed
+    /// last.
     pub fn is_resting(&self) -> bool {
         let may_rest = self.server.life.lazy || self.server.life.idle_stop.is_some();
         may_rest && matches!(*self.state.borrow(), SupervisorState::Closed(None))
@@ -171,7 +187,8 @@ impl ConnectionSupervisor {
     fn start(self: &Arc<Self>) {
         let is_idle = self.state.send_if_modified(|state| {
             // Whoever opened a conversation that has ended is on the way to open the next one.
-            let is_idle = matches!(state, SupervisorState::Closed(_)) && !self.stopped.is_cancelled();
+            let is_idle =
+                matches!(state, SupervisorState::Closed(_)) && !self.stopped.is_cancelled();
             if is_idle {
                 *state = SupervisorState::Opening;
             }
@@ -187,7 +204,9 @@ impl ConnectionSupervisor {
                     () = keep(supervisor.clone()) => return,
                 }
                 if let Some(supervisor) = supervisor.upgrade() {
-                    supervisor.give_up(UpstreamFailure::Unreachable("the gateway is going down".to_owned()));
+                    supervisor.give_up(UpstreamFailure::Unreachable(
+                        "the gateway is going down".to_owned(),
+                    ));
                 }
             });
         }
@@ -216,9 +235,9 @@ impl ConnectionSupervisor {
     /// Ends it; it stays ended.
     pub async fn close(&self) {
         self.stopped.cancel();
-        let state = self
-            .state
-            .send_replace(SupervisorState::Closed(Some(UpstreamFailure::Lost("the session was closed".to_owned()))));
+        let state = self.state.send_replace(SupervisorState::Closed(Some(UpstreamFailure::Lost(
+            "the session was closed".to_owned(),
+        ))));
         if let SupervisorState::Open(connection) = state {
             connection.close().await;
         }
@@ -231,11 +250,13 @@ impl Drop for ConnectionSupervisor {
     }
 }
 
-/// Opens the conversation, again and again, as long as somebody holds the supervisor and trying makes sense.
+/// Opens the conversation, again and again, as long as somebody holds the supervisor and trying
+/// makes sense.
 async fn keep(weak: Weak<ConnectionSupervisor>) {
     let mut is_again = false;
     loop {
-        // Held only where nothing waits: a supervisor that nobody else holds must go, whatever is under way.
+        // Held only where nothing waits: a supervisor that nobody else holds must go, whatever is
+        // under way.
         let Some(supervisor) = weak.upgrade() else { return };
         let server = Arc::clone(&supervisor.server);
         let (handshake, general) = (supervisor.handshake.clone(), Arc::clone(&supervisor.general));
@@ -285,7 +306,8 @@ async fn keep(weak: Weak<ConnectionSupervisor>) {
     }
 }
 
-/// Whether the server may be tried now, perhaps with the right to do so early. If not, waits until that may have changed.
+/// Whether the server may be tried now, perhaps with the right to do so early. If not, waits until
+/// that may have changed.
 async fn turn<'a>(
     server: &'a Server,
     asked: &Demand,
@@ -320,7 +342,9 @@ async fn rest(connection: &Connection, server: &Server) {
         tokio::time::sleep(limit.saturating_sub(connection.idle()).max(SHORTEST_LOOK)).await;
     }
     let name = &server.name;
-    crate::runtime::log::line(&format!("{name}: not used for {limit:?}, stopped; the next call starts it"));
+    crate::runtime::log::line(&format!(
+        "{name}: not used for {limit:?}, stopped; the next call starts it"
+    ));
 }
 
 /// Ends a conversation that nobody uses; whoever needs it next opens it again.
@@ -342,9 +366,14 @@ async fn watch(connection: &Arc<Connection>, server: &Server) {
     if connection.gave_way() {
         return;
     }
-    let why = connection.why_lost().unwrap_or_else(|| UpstreamFailure::Lost("it closed the conversation".to_owned()));
-    // A server that forgot the session is there, and is greeted again at once; unless it forgets as soon as it is greeted.
-    if why == UpstreamFailure::SessionLost && (connection.was_of_use() || began.elapsed() >= limits::ASKED_TRY) {
+    let why = connection
+        .why_lost()
+        .unwrap_or_else(|| UpstreamFailure::Lost("it closed the conversation".to_owned()));
+    // A server that forgot the session is there, and is greeted again at once; unless it forgets as
+    // soon as it is greeted.
+    if why == UpstreamFailure::SessionLost
+        && (connection.was_of_use() || began.elapsed() >= limits::ASKED_TRY)
+    {
         return;
     }
     if connection.was_of_use() {

@@ -1,8 +1,9 @@
-//! One small process that outlives the gateway by a moment: what a killed gateway leaves behind ends at once, and not when
-//! the next gateway starts.
+//! One small process that outlives the gateway by a moment: what a killed gateway leaves behind
+//! ends at once, and not when the next gateway starts.
 //!
-//! Children die with their gateway by themselves; what they started does not. The watcher holds the end of a pipe whose
-//! other end only the gateway has. When the gateway is gone, however it went, the watcher ends whatever carries its mark.
+//! Children die with their gateway by themselves; what they started does not. The watcher holds the
+//! end of a pipe whose other end only the gateway has. When the gateway is gone, however it went,
+//! the watcher ends whatever carries its mark.
 
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
@@ -23,7 +24,12 @@ static ALIVE: OnceLock<Option<ChildStdin>> = OnceLock::new();
 pub fn start(program: &Path) {
     ALIVE.get_or_init(|| {
         let mut process = Command::new(program);
-        process.arg(COMMAND).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        process
+            .arg(COMMAND)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0);
         let mut child = process.spawn().ok()?;
         let alive = child.stdin.take();
         // The one that was started only starts the other, so that the watcher is nobody's child.

@@ -1,4 +1,5 @@
-//! A conversation over a WebSocket: one message per text frame, both ways at once, until either side says goodbye.
+//! A conversation over a WebSocket: one message per text frame, both ways at once, until either
+//! side says goodbye.
 
 use std::sync::{Arc, Weak};
 
@@ -56,7 +57,8 @@ fn bounds() -> WebSocketConfig {
         .max_message_size(Some(limits::FROM_SERVER))
 }
 
-/// The request that begins it, with the operator's headers; those that make it a WebSocket are not the operator's.
+/// The request that begins it, with the operator's headers; those that make it a WebSocket are not
+/// the operator's.
 fn request(url: &Uri, headers: HeaderMap) -> Result<Request, Error> {
     let mut request = url.clone().into_client_request()?;
     let is_ours = |name: &http::HeaderName| {
@@ -112,7 +114,10 @@ async fn converse<S>(
 }
 
 /// Takes what the server sends, until there is nothing more to take. Says why.
-async fn read<S>(from: &mut SplitStream<WebSocketStream<S>>, connection: &Weak<Connection>) -> UpstreamFailure
+async fn read<S>(
+    from: &mut SplitStream<WebSocketStream<S>>,
+    connection: &Weak<Connection>,
+) -> UpstreamFailure
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -120,14 +125,23 @@ where
         let text = match timeout(limits::SILENCE, from.next()).await {
             Ok(Some(Ok(Frame::Text(text)))) => text,
             Ok(Some(Ok(Frame::Binary(_)))) => {
-                return UpstreamFailure::Broken(Reject::Shape("it came as a binary frame, not as text"));
+                return UpstreamFailure::Broken(Reject::Shape(
+                    "it came as a binary frame, not as text",
+                ));
             }
-            Ok(Some(Ok(Frame::Close(frame)))) => return UpstreamFailure::Lost(closed(frame.as_ref())),
+            Ok(Some(Ok(Frame::Close(frame)))) => {
+                return UpstreamFailure::Lost(closed(frame.as_ref()));
+            }
             // Pings are answered where frames are read.
             Ok(Some(Ok(Frame::Ping(_) | Frame::Pong(_) | Frame::Frame(_)))) => continue,
             Ok(Some(Err(error))) => return broken(error),
             Ok(None) => return UpstreamFailure::Lost(closed(None)),
-            Err(_) => return UpstreamFailure::Lost(format!("it was silent for {} s", limits::SILENCE.as_secs())),
+            Err(_) => {
+                return UpstreamFailure::Lost(format!(
+                    "it was silent for {} s",
+                    limits::SILENCE.as_secs()
+                ));
+            }
         };
         let Some(connection) = connection.upgrade() else { return UpstreamFailure::Cancelled };
         match Message::parse(Bytes::from(text)) {
@@ -137,8 +151,12 @@ where
     }
 }
 
-/// Sends what is to be sent, and a ping when there is nothing, so that a dead connection shows. Says why it ends.
-async fn write<S>(to: &mut SplitSink<WebSocketStream<S>, Frame>, mut outgoing: PipeMessage) -> UpstreamFailure
+/// Sends what is to be sent, and a ping when there is nothing, so that a dead connection shows.
+/// Says why it ends.
+async fn write<S>(
+    to: &mut SplitSink<WebSocketStream<S>, Frame>,
+    mut outgoing: PipeMessage,
+) -> UpstreamFailure
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -227,7 +245,8 @@ mod tests {
         assert!(connection.is_alive());
 
         let began = Instant::now();
-        let asked = timeout(limits::SILENCE * 2, connection.ask("tools/list", b"{}")).await.unwrap();
+        let asked =
+            timeout(limits::SILENCE * 2, connection.ask("tools/list", b"{}")).await.unwrap();
 
         assert_eq!(asked.unwrap_err(), UpstreamFailure::Lost("it was silent for 60 s".to_owned()));
         assert!(began.elapsed() <= limits::SILENCE);
@@ -243,7 +262,8 @@ mod tests {
             async move { connection.ask("tools/list", params.as_bytes()).await }
         });
         // More than fits between us, both ways at once: neither waits for the other to read first.
-        let answer = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"big":"{}"}}}}"#, "y".repeat(1 << 16));
+        let answer =
+            format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"big":"{}"}}}}"#, "y".repeat(1 << 16));
         server.send(Frame::text(answer.clone())).await.unwrap();
         assert_eq!(asking.await.unwrap().unwrap().raw(), answer.as_bytes());
     }
@@ -259,12 +279,23 @@ mod tests {
     #[test]
     fn the_operators_headers_do_not_change_what_makes_it_a_websocket() {
         let mut headers = HeaderMap::new();
-        for name in ["x-key", "upgrade", "connection", "sec-websocket-protocol", "sec-websocket-key", "host"] {
+        for name in [
+            "x-key",
+            "upgrade",
+            "connection",
+            "sec-websocket-protocol",
+            "sec-websocket-key",
+            "host",
+        ] {
             headers.insert(http::HeaderName::from_static(name), HeaderValue::from_static("mine"));
         }
         let request = request(&"ws://a.example/ws".parse().unwrap(), headers).unwrap();
-        let changed: Vec<&str> =
-            request.headers().iter().filter(|(_, value)| *value == "mine").map(|(name, _)| name.as_str()).collect();
+        let changed: Vec<&str> = request
+            .headers()
+            .iter()
+            .filter(|(_, value)| *value == "mine")
+            .map(|(name, _)| name.as_str())
+            .collect();
         assert_eq!(changed, ["host", "x-key"]);
         assert_eq!(request.headers()[SEC_WEBSOCKET_PROTOCOL], "mcp");
     }

@@ -19,7 +19,11 @@ async fn without_a_section_there_is_no_door() {
     let server = well().await;
     let served = server.served("").await;
     assert!(!served.log.lock().unwrap().iter().any(|line| line.contains("admin")));
-    assert_eq!(served.send(Method::GET, "/metrics", &[], "").await.status(), 404, "nor at the clients' own");
+    assert_eq!(
+        served.send(Method::GET, "/metrics", &[], "").await.status(),
+        404,
+        "nor at the clients' own"
+    );
 }
 
 #[tokio::test]
@@ -30,10 +34,16 @@ async fn a_foreign_page_is_turned_away_and_so_is_a_foreign_name() {
     for headers in [[("host", "evil.example")], [("origin", "https://evil.example")]] {
         for path in ["/healthz", "/metrics", "/resilience/breakers"] {
             let (status, body) = door.send(Method::GET, path, &headers).await;
-            assert!(status == 403 && body.starts_with(r#"{"error":"#), "{path} {headers:?}: {body}");
+            assert!(
+                status == 403 && body.starts_with(r#"{"error":"#),
+                "{path} {headers:?}: {body}"
+            );
         }
     }
-    assert_eq!(door.send(Method::GET, "/metrics", &[("origin", "http://localhost:3000")]).await.0, 200);
+    assert_eq!(
+        door.send(Method::GET, "/metrics", &[("origin", "http://localhost:3000")]).await.0,
+        200
+    );
 }
 
 #[tokio::test]
@@ -42,13 +52,19 @@ async fn off_loopback_reading_needs_the_key_too() {
     let served = server.served(&ADMIN.replace("127.0.0.1", "0.0.0.0")).await;
     let door = Door::of(&served);
     call(&served.session("/mcp/gh").await, "get_issue", json!({})).await;
-    for path in ["/metrics", "/resilience/breakers", "/resilience/servers", "/resilience/policy/get_issue"] {
+    for path in
+        ["/metrics", "/resilience/breakers", "/resilience/servers", "/resilience/policy/get_issue"]
+    {
         assert_eq!(door.send(Method::GET, path, &[]).await.0, 401, "{path}");
         assert_eq!(door.send(Method::GET, path, &[("x-api-key", "wrong")]).await.0, 403, "{path}");
         assert_eq!(door.send(Method::GET, path, &[("x-api-key", TOKEN)]).await.0, 200, "{path}");
     }
     for path in ["/healthz", "/readyz"] {
-        assert_eq!(door.send(Method::GET, path, &[]).await.0, 200, "{path}: whoever watches the process has no key");
+        assert_eq!(
+            door.send(Method::GET, path, &[]).await.0,
+            200,
+            "{path}: whoever watches the process has no key"
+        );
     }
 }
 
@@ -68,10 +84,19 @@ async fn whoever_guesses_tokens_waits_and_whoever_has_one_does_not() {
         took("wrong", 403).await;
     }
     assert!(took("wrong", 403).await >= 2_000, "the sixth waits");
-    let warned = || served.log.lock().unwrap().iter().any(|line| line.contains("admin: 6 wrong tokens from 127.0.0.1"));
+    let warned = || {
+        served
+            .log
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|line| line.contains("admin: 6 wrong tokens from 127.0.0.1"))
+    };
     until("it is told", async || warned()).await;
     // While guesses wait, and more of them than may wait, the right one is let in at once.
-    let guesses = futures_util::future::join_all((0..20).map(|_| door.reset("get_issue", &[("x-api-key", "wrong")])));
+    let guesses = futures_util::future::join_all(
+        (0..20).map(|_| door.reset("get_issue", &[("x-api-key", "wrong")])),
+    );
     let right = async {
         for _ in 0..5 {
             assert!(took(TOKEN, 200).await < 2_000);
@@ -91,7 +116,10 @@ async fn without_a_token_nothing_is_changed() {
     assert_eq!(door.breakers().await["breakers"]["get_issue"], "closed");
     for key in ["", "x"] {
         let (status, why) = door.reset("get_issue", &[("x-api-key", key)]).await;
-        assert!(status == 403 && why["error"].as_str().unwrap().contains("no admin token"), "{why}");
+        assert!(
+            status == 403 && why["error"].as_str().unwrap().contains("no admin token"),
+            "{why}"
+        );
     }
 }
 
@@ -155,7 +183,8 @@ async fn nothing_that_is_asked_here_starts_a_process() {
         for method in ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECTED"] {
             for body in ["", &command.to_string(), "\u{0}", "[[[["] {
                 let method = Method::from_bytes(method.as_bytes()).unwrap();
-                let (status, _) = door.send_with(method.clone(), path, &[("x-api-key", TOKEN)], body).await;
+                let (status, _) =
+                    door.send_with(method.clone(), path, &[("x-api-key", TOKEN)], body).await;
                 assert!(status.as_u16() < 500, "{method} {path}: {status}");
             }
         }
@@ -170,8 +199,13 @@ async fn a_port_that_is_taken_fails_a_gateway_and_not_a_client_s_server() {
     let address = taken.local_addr().unwrap();
     let folder = tempfile::TempDir::new().unwrap();
     let file = folder.path().join("seawall.toml");
-    let server = format!("[servers.it]\ncommand = {:?}\nargs = [\"--stdio\"]\n", program("seawall-fixture"));
-    std::fs::write(&file, format!("listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"{address}\"\n{server}")).unwrap();
+    let server =
+        format!("[servers.it]\ncommand = {:?}\nargs = [\"--stdio\"]\n", program("seawall-fixture"));
+    std::fs::write(
+        &file,
+        format!("listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"{address}\"\n{server}"),
+    )
+    .unwrap();
     let seawall = |args: &[&str]| {
         let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
         process.args(args).args(["--no-memory", "--config"]).arg(&file).kill_on_drop(true);
@@ -190,7 +224,8 @@ async fn a_port_that_is_taken_fails_a_gateway_and_not_a_client_s_server() {
 async fn a_wrapper_has_a_door_too() {
     let folder = tempfile::TempDir::new().unwrap();
     let file = folder.path().join("seawall.toml");
-    let server = format!("[servers.it]\ncommand = {:?}\nargs = [\"--stdio\"]\n", program("seawall-fixture"));
+    let server =
+        format!("[servers.it]\ncommand = {:?}\nargs = [\"--stdio\"]\n", program("seawall-fixture"));
     std::fs::write(&file, format!("{ADMIN}{server}")).unwrap();
     let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
     process.args(["run", "--no-memory", "--config"]).arg(&file).stderr(Stdio::piped());

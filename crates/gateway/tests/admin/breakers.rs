@@ -11,7 +11,8 @@ use super::door::{ADMIN, Door, TOKEN};
 use super::kit::{Served, until};
 use super::server::{End, Faulty, call, failure, text};
 
-/// One attempt each, so that calls and failures are the same number; three of them open a breaker for long.
+/// One attempt each, so that calls and failures are the same number; three of them open a breaker
+/// for long.
 pub(crate) const ONCE: &str = "[defaults]\nretry = { attempts = 1 }\nloop = { mode = \"off\" }\nfallback = []\n\
                                breaker = { failures = 3, cooldown = \"10m\" }\n";
 
@@ -49,7 +50,11 @@ async fn breakers_have_the_names_that_clients_use() {
     let (session, door) = (served.session("/mcp").await, Door::of(&served));
     session.ask(1, "tools/list", json!({})).await;
     let told = door.breakers().await;
-    assert_eq!(names(&told), LISTED.map(|name| format!("gh__{name}")).iter().map(String::as_str).collect(), "{told}");
+    assert_eq!(
+        names(&told),
+        LISTED.map(|name| format!("gh__{name}")).iter().map(String::as_str).collect(),
+        "{told}"
+    );
 }
 
 #[tokio::test]
@@ -62,7 +67,10 @@ async fn t21_a_reset_needs_the_key_and_closes_the_breaker_for_the_next_call() {
     }
     is_well.store(true, Ordering::SeqCst);
     let seen = door.breakers().await;
-    assert_eq!((&seen["breakers"]["get_issue"], &seen["breakers"]["list_issues"]), (&json!("open"), &json!("closed")));
+    assert_eq!(
+        (&seen["breakers"]["get_issue"], &seen["breakers"]["list_issues"]),
+        (&json!("open"), &json!("closed"))
+    );
     let detail = &seen["details"]["get_issue"];
     assert_eq!(
         (&detail["status"], &detail["failures"], &detail["server"], &detail["trips"]),
@@ -70,7 +78,8 @@ async fn t21_a_reset_needs_the_key_and_closes_the_breaker_for_the_next_call() {
     );
     let wait = detail["retryAfterMs"].as_u64().unwrap();
     assert!((590_000..=600_000).contains(&wait), "{detail}");
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
     let last = u128::from(detail["lastFailure"].as_u64().unwrap());
     assert!(now >= last && now - last < 20_000, "{detail}");
     let rest = &seen["details"]["list_issues"];
@@ -88,7 +97,11 @@ async fn t21_a_reset_needs_the_key_and_closes_the_breaker_for_the_next_call() {
     let bearer = format!("Bearer {TOKEN}");
     let (status, why) = door.reset("nobody", &[("authorization", &bearer)]).await;
     assert!(status == 404 && why["error"].is_string(), "{why}");
-    assert_eq!(failure(&call(&session, "get_issue", json!({})).await)["code"], "CIRCUIT_OPEN", "it is still open");
+    assert_eq!(
+        failure(&call(&session, "get_issue", json!({})).await)["code"],
+        "CIRCUIT_OPEN",
+        "it is still open"
+    );
 
     let done = door.reset("get%5Fissue", &[("authorization", &bearer)]).await;
     assert_eq!(done, (http::StatusCode::OK, json!({"status": "reset", "tool": "get_issue"})));
@@ -102,15 +115,24 @@ async fn t21_nothing_is_listed_that_was_only_asked_about() {
     is_well.store(true, Ordering::SeqCst);
     let served = server.served(&format!("{ONCE}{ADMIN}")).await;
     let door = Door::of(&served);
-    assert_eq!(names(&door.breakers().await), BTreeSet::new(), "no server was asked for its tools yet");
+    assert_eq!(
+        names(&door.breakers().await),
+        BTreeSet::new(),
+        "no server was asked for its tools yet"
+    );
     let session = served.session("/mcp/gh").await;
     for tool in ["get_issue", "invented-by-a-client", "rm -rf"] {
         call(&session, tool, json!({})).await;
     }
     let key = [("x-api-key", TOKEN)];
-    for tool in ["invented-by-a-client", "invented-by-an-operator", "gh", "global", "unknown", "tools/list"] {
+    for tool in
+        ["invented-by-a-client", "invented-by-an-operator", "gh", "global", "unknown", "tools/list"]
+    {
         assert_eq!(door.reset(tool, &key).await.0, 404, "{tool}");
-        assert_eq!(door.send(Method::GET, &format!("/resilience/breakers/{tool}"), &[]).await.0, 404);
+        assert_eq!(
+            door.send(Method::GET, &format!("/resilience/breakers/{tool}"), &[]).await.0,
+            404
+        );
     }
     assert_eq!(names(&door.breakers().await), BTreeSet::from(LISTED));
     let states = door.scrape().await.all("circuit_breaker_state");
@@ -138,7 +160,9 @@ async fn t21_several_servers_have_public_names_and_shared_breakers_have_their_ow
         call(&session, "two__invented", json!({ "n": n })).await;
     }
     let seen = door.breakers().await;
-    let all = [LISTED.map(|tool| format!("one__{tool}")), LISTED.map(|tool| format!("two__{tool}"))].concat();
+    let all =
+        [LISTED.map(|tool| format!("one__{tool}")), LISTED.map(|tool| format!("two__{tool}"))]
+            .concat();
     let more = ["one", "global", "two__unknown"].map(str::to_owned);
     assert_eq!(names(&seen), all.iter().chain(&more).map(String::as_str).collect());
     for (tool, state) in [
@@ -160,7 +184,11 @@ async fn t21_several_servers_have_public_names_and_shared_breakers_have_their_ow
     one_is_well.store(true, Ordering::SeqCst);
     assert_eq!(door.reset("one", &[("x-api-key", TOKEN)]).await.0, 200);
     assert_eq!(text(&call(&session, "one__cypher", json!({})).await), "well");
-    assert_eq!(door.breakers().await["breakers"]["two__get_issue"], "open", "the other server is not touched");
+    assert_eq!(
+        door.breakers().await["breakers"]["two__get_issue"],
+        "open",
+        "the other server is not touched"
+    );
 }
 
 #[tokio::test]
@@ -180,7 +208,10 @@ async fn t8_every_transition_is_told_once_and_resetting_a_closed_breaker_is_none
     })
     .await;
     is_well.store(true, Ordering::SeqCst);
-    until("it closes", async || call(&session, "get_issue", json!({})).await["result"]["isError"].is_null()).await;
+    until("it closes", async || {
+        call(&session, "get_issue", json!({})).await["result"]["isError"].is_null()
+    })
+    .await;
     for _ in 0..3 {
         assert_eq!(door.reset("get_issue", &key).await.0, 200);
     }
@@ -193,7 +224,10 @@ async fn t8_every_transition_is_told_once_and_resetting_a_closed_breaker_is_none
     }
     let told = || -> Vec<String> {
         let log = served.log.lock().unwrap();
-        log.iter().filter_map(|line| line.split("[CircuitBreaker] gh/get_issue: ").nth(1)).map(str::to_owned).collect()
+        log.iter()
+            .filter_map(|line| line.split("[CircuitBreaker] gh/get_issue: ").nth(1))
+            .map(str::to_owned)
+            .collect()
     };
     let expected = [
         "closed → open",

@@ -30,7 +30,10 @@ impl Shell {
     fn command(&self, args: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_seawall"));
         command.args(args.split(' ')).current_dir(self.home.path()).kill_on_drop(true);
-        command.env("HOME", self.home.path()).env_remove("SEAWALL_CONFIG").env_remove("SEAWALL_ADMIN_TOKEN");
+        command
+            .env("HOME", self.home.path())
+            .env_remove("SEAWALL_CONFIG")
+            .env_remove("SEAWALL_ADMIN_TOKEN");
         if let Some(token) = self.token {
             command.env("SEAWALL_ADMIN_TOKEN", token);
         }
@@ -83,7 +86,8 @@ async fn an_operator_sees_the_breakers_and_throws_their_switches() {
     }
     let table = shell.ok("breakers").await;
     let row = |name: &str| {
-        let line = table.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{table}"));
+        let line =
+            table.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{table}"));
         line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(row("TOOL"), ["TOOL", "STATE", "FAILURES", "OPENED", "NEXT", "TRY"]);
@@ -92,25 +96,44 @@ async fn an_operator_sees_the_breakers_and_throws_their_switches() {
     let of_api = door.breakers().await;
     assert_eq!(shell.json("breakers").await["breakers"], of_api["breakers"]);
     let status = shell.ok("status").await;
-    assert!(status.contains("breakers  8 closed, 1 open\n") && status.contains("\nget_issue  open"), "{status}");
+    assert!(
+        status.contains("breakers  8 closed, 1 open\n") && status.contains("\nget_issue  open"),
+        "{status}"
+    );
 
     is_well.store(true, Ordering::SeqCst);
     let forced = shell.ok("breakers force cypher open").await;
-    assert_eq!(forced, "cypher is held open: no call reaches it until it is forced to auto or closed");
+    assert_eq!(
+        forced,
+        "cypher is held open: no call reaches it until it is forced to auto or closed"
+    );
     assert_eq!(failure(&call(&session, "cypher", json!({})).await)["code"], "SERVER_UNAVAILABLE");
     assert!(shell.ok("breakers").await.contains("\ncypher              held open"), "{table}");
     let (code, _, said) = shell.run("breakers reset cypher").await;
-    let way_out = "seawall: an operator holds cypher open; seawall breakers force cypher auto lets it go";
+    let way_out =
+        "seawall: an operator holds cypher open; seawall breakers force cypher auto lets it go";
     assert_eq!((code, said.as_str()), (1, way_out));
-    assert_eq!(shell.ok("breakers reset --all").await, "closed: get_issue", "what is held stays held");
-    assert_eq!(shell.ok("breakers reset --all").await, "every breaker is closed already, or held by an operator");
+    assert_eq!(
+        shell.ok("breakers reset --all").await,
+        "closed: get_issue",
+        "what is held stays held"
+    );
+    assert_eq!(
+        shell.ok("breakers reset --all").await,
+        "every breaker is closed already, or held by an operator"
+    );
     assert_eq!(shell.json("breakers force cypher auto").await["mode"], "auto");
     let reset = shell.ok("breakers reset get_issue").await;
     assert_eq!(reset, "get_issue is closed, and its failures are forgotten");
 
     let (code, _, said) = shell.run("breakers force nobody open").await;
     assert!(code == 1 && said.contains("no breaker has this name"), "{said}");
-    for wrong in ["breakers force cypher ajar", "breakers reset", "breakers reset cypher --all", "queue retry"] {
+    for wrong in [
+        "breakers force cypher ajar",
+        "breakers reset",
+        "breakers reset cypher --all",
+        "queue retry",
+    ] {
         assert_eq!(shell.run(wrong).await.0, 1, "{wrong}");
     }
 }
@@ -128,10 +151,14 @@ async fn an_operator_sends_and_drops_what_waits() {
         (Faulty::start(end).await, is_well)
     };
     let store = format!("[store]\npath = \"{}\"\n", folder.path().display());
-    let served = server.served(&format!("{ADMIN}{store}[defaults]\nretry = {{ attempts = 1 }}\n")).await;
+    let served =
+        server.served(&format!("{ADMIN}{store}[defaults]\nretry = {{ attempts = 1 }}\n")).await;
     let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
     let shell = Shell::before(&door);
-    assert_eq!(shell.ok("queue").await, "nothing to show: 0 waiting, 0 delivering, 0 dead, 0 delivered");
+    assert_eq!(
+        shell.ok("queue").await,
+        "nothing to show: 0 waiting, 0 delivering, 0 dead, 0 delivered"
+    );
     for n in 0..2 {
         call(&session, "create_issue", json!({ "n": n })).await;
     }
@@ -142,10 +169,16 @@ async fn an_operator_sends_and_drops_what_waits() {
     let table = shell.ok("queue list").await;
     let words: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(words[..4], ["q1", "create_issue", "gh", "waiting"], "{table}");
-    assert!(table.contains("429") && table.ends_with("\n2 waiting, 0 delivering, 0 dead, 0 delivered"), "{table}");
+    assert!(
+        table.contains("429") && table.ends_with("\n2 waiting, 0 delivering, 0 dead, 0 delivered"),
+        "{table}"
+    );
     assert_eq!(shell.ok("queue drop q2").await, "q2 is dropped");
     is_well.store(true, Ordering::SeqCst);
-    assert_eq!(shell.ok("queue retry q1").await, "q1 is sent as soon as its turn comes and its server is well");
+    assert_eq!(
+        shell.ok("queue retry q1").await,
+        "q1 is sent as soon as its turn comes and its server is well"
+    );
     assert_eq!(door.force("create_issue", "auto").await.0, 200);
     until("it is made", async || door.get("/resilience/queue").await.1["delivered"] == 1).await;
     assert!(shell.ok("queue").await.starts_with("nothing to show: 0 waiting"));
@@ -165,8 +198,9 @@ async fn an_operator_sends_and_drops_what_waits() {
 #[tokio::test]
 async fn an_operator_sees_the_servers_restarts_one_and_reads_what_it_said() {
     let script = format!("echo \"hello $KEY\" >&2; exec {} --stdio", program("seawall-fixture"));
-    let server =
-        format!("[servers.a]\ncommand = \"sh\"\nargs = [\"-c\", {script:?}]\nenv = {{ KEY = \"canary-12345\" }}\n");
+    let server = format!(
+        "[servers.a]\ncommand = \"sh\"\nargs = [\"-c\", {script:?}]\nenv = {{ KEY = \"canary-12345\" }}\n"
+    );
     let served = Served::with(&format!("{ADMIN}{server}")).await;
     let door = Door::of(&served);
     let shell = Shell::before(&door);
@@ -176,7 +210,11 @@ async fn an_operator_sees_the_servers_restarts_one_and_reads_what_it_said() {
     let before = pids().await;
     let table = shell.ok("servers").await;
     let words: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
-    assert_eq!((words[0], words[1], words[3]), ("a", "up", before[0].to_string().as_str()), "{table}");
+    assert_eq!(
+        (words[0], words[1], words[3]),
+        ("a", "up", before[0].to_string().as_str()),
+        "{table}"
+    );
     assert_eq!(shell.ok("servers restart a").await, "a is started anew, for whoever uses it");
     until("another process is there", async || {
         let now = pids().await;
@@ -185,14 +223,23 @@ async fn an_operator_sees_the_servers_restarts_one_and_reads_what_it_said() {
     .await;
     let said = shell.ok("logs a").await;
     assert!(said.lines().any(|line| line == "hello ***"), "{said}");
-    assert!(shell.json("logs a").await.as_array().is_some_and(|lines| lines.contains(&json!("hello ***"))));
+    assert!(
+        shell
+            .json("logs a")
+            .await
+            .as_array()
+            .is_some_and(|lines| lines.contains(&json!("hello ***")))
+    );
     let (code, _, said) = shell.run("logs b").await;
     assert_eq!((code, said.as_str()), (1, "seawall: there is no server \"b\"; there are: a"));
     let (code, _, said) = shell.run("servers restart b").await;
     assert!(code == 1 && said.contains("there is no server of this name"), "{said}");
     let status = shell.ok("status").await;
     let address = &shell.address;
-    assert!(status.starts_with(&format!("gateway   ready, at {address}\nservers   1 up\n")), "{status}");
+    assert!(
+        status.starts_with(&format!("gateway   ready, at {address}\nservers   1 up\n")),
+        "{status}"
+    );
     assert!(status.contains("queue     none; [store] gives it one"), "{status}");
     assert_eq!(shell.json("status").await["ready"]["status"], "ready");
 }
@@ -217,9 +264,11 @@ async fn an_operator_reads_along_until_it_is_enough_or_over() {
     assert_eq!(soon(all.wait()).await.unwrap().code(), Some(0));
 
     let (mut json, mut told) = shell.tap("--last 1 --class ok --json");
-    let event: Value = serde_json::from_str(&soon(told.next_line()).await.unwrap().unwrap()).unwrap();
+    let event: Value =
+        serde_json::from_str(&soon(told.next_line()).await.unwrap().unwrap()).unwrap();
     assert_eq!(event["event"], "call_finished");
-    kill_process(Pid::from_raw(served.child.id().unwrap().cast_signed()).unwrap(), Signal::TERM).unwrap();
+    kill_process(Pid::from_raw(served.child.id().unwrap().cast_signed()).unwrap(), Signal::TERM)
+        .unwrap();
     assert_eq!(soon(json.wait()).await.unwrap().code(), Some(0));
     assert_eq!(soon(told.next_line()).await.unwrap(), None);
 }
@@ -233,9 +282,13 @@ async fn each_end_has_its_code_and_says_what_to_do() {
     let mut shell = Shell::before(&door);
     let file = shell.home.path().join("seawall.toml");
     let write = |admin: &str| {
-        std::fs::write(&file, format!("{admin}\n[servers.gh]\nurl = \"http://127.0.0.1:1/mcp\"\n")).unwrap();
+        std::fs::write(&file, format!("{admin}\n[servers.gh]\nurl = \"http://127.0.0.1:1/mcp\"\n"))
+            .unwrap();
     };
-    write(&format!("[admin]\nlisten = \"{}\"\ntoken = \"${{env:SEAWALL_ADMIN_TOKEN}}\"", shell.address));
+    write(&format!(
+        "[admin]\nlisten = \"{}\"\ntoken = \"${{env:SEAWALL_ADMIN_TOKEN}}\"",
+        shell.address
+    ));
     for args in ["breakers reset get_issue --config seawall.toml", "breakers reset get_issue"] {
         let (code, _, said) = shell.raw(args).await;
         assert_eq!((code, said.as_str()), (0, ""), "{args}: the file says where, and which token");
@@ -265,6 +318,9 @@ async fn each_end_has_its_code_and_says_what_to_do() {
         assert_eq!((code, said), (4, told), "{args}");
     }
     let (code, _, said) = shell.raw(&format!("status --admin {}", served.url)).await;
-    assert!(code == 4 && said.contains("is no admin API of Seawall"), "the clients' own port: {said}");
+    assert!(
+        code == 4 && said.contains("is no admin API of Seawall"),
+        "the clients' own port: {said}"
+    );
     assert_eq!(shell.raw("status --admin http://x/y").await.0, 1);
 }

@@ -32,11 +32,17 @@ impl Door {
     /// The door of a gateway, as its log tells.
     pub(crate) fn of(served: &Served) -> Self {
         let log = served.log.lock().unwrap();
-        let url = log.iter().find_map(|line| line.split("admin at ").nth(1)).expect("no admin listener");
+        let url =
+            log.iter().find_map(|line| line.split("admin at ").nth(1)).expect("no admin listener");
         Self::at(&url.replace("0.0.0.0", "127.0.0.1"))
     }
 
-    pub(crate) async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)]) -> (StatusCode, String) {
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> (StatusCode, String) {
         self.send_with(method, path, headers, "").await
     }
 
@@ -52,7 +58,10 @@ impl Door {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let response = soon(self.client.request(request.body(Full::from(body.to_owned())).unwrap())).await.unwrap();
+        let response =
+            soon(self.client.request(request.body(Full::from(body.to_owned())).unwrap()))
+                .await
+                .unwrap();
         let status = response.status();
         let body = soon(response.into_body().collect()).await.unwrap().to_bytes();
         (status, String::from_utf8(body.to_vec()).unwrap())
@@ -77,14 +86,18 @@ impl Door {
     }
 
     pub(crate) async fn reset(&self, tool: &str, headers: &[(&str, &str)]) -> (StatusCode, Value) {
-        let (status, body) = self.send(Method::POST, &format!("/resilience/breakers/{tool}/reset"), headers).await;
+        let (status, body) =
+            self.send(Method::POST, &format!("/resilience/breakers/{tool}/reset"), headers).await;
         (status, serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}")))
     }
 
     /// A change by somebody who has the key.
     pub(crate) async fn change(&self, method: Method, path: &str, body: &str) -> (u16, Value) {
         let (status, body) = self.send_with(method, path, &[("x-api-key", TOKEN)], body).await;
-        (status.as_u16(), serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}")))
+        (
+            status.as_u16(),
+            serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}")),
+        )
     }
 
     pub(crate) async fn force(&self, tool: &str, state: &str) -> (u16, Value) {
@@ -93,12 +106,17 @@ impl Door {
     }
 
     /// Reads events as they happen.
-    pub(crate) async fn tap(&self, query: &str, headers: &[(&str, &str)]) -> Result<Tap, StatusCode> {
+    pub(crate) async fn tap(
+        &self,
+        query: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<Tap, StatusCode> {
         let mut request = Request::builder().uri(format!("{}/resilience/events{query}", self.url));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let response = soon(self.client.request(request.body(Full::default()).unwrap())).await.unwrap();
+        let response =
+            soon(self.client.request(request.body(Full::default()).unwrap())).await.unwrap();
         if response.status() != 200 {
             return Err(response.status());
         }

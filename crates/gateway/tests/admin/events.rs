@@ -43,7 +43,10 @@ async fn what_happens_is_told_as_it_happens() {
         assert_eq!(names(&tap.until(is_end).await), failed);
     }
     let third = tap.until(is_end).await;
-    assert_eq!(names(&third), ["attempt_started", "breaker_changed", "attempt_ended", "call_finished"]);
+    assert_eq!(
+        names(&third),
+        ["attempt_started", "breaker_changed", "attempt_ended", "call_finished"]
+    );
     let (ended, changed, finished) = (&third[2], &third[1], &third[3]);
     assert_eq!((&ended["attempt"], &ended["cause"]), (&json!(1), &json!("misbehaved")), "{ended}");
     assert!(ended["elapsedMs"].is_u64(), "{ended}");
@@ -51,12 +54,21 @@ async fn what_happens_is_told_as_it_happens() {
         (&changed["server"], &changed["tool"], &changed["from"], &changed["to"]),
         (&json!("gh"), &json!("get_issue"), &json!("closed"), &json!("open"))
     );
-    assert_eq!((&finished["class"], &finished["attempts"]), (&json!("UPSTREAM_ERROR"), &json!(1)), "{finished}");
-    let number = |event: &Value| event["id"].as_str().unwrap().rsplit('-').next().unwrap().parse::<u64>().unwrap();
+    assert_eq!(
+        (&finished["class"], &finished["attempts"]),
+        (&json!("UPSTREAM_ERROR"), &json!(1)),
+        "{finished}"
+    );
+    let number = |event: &Value| {
+        event["id"].as_str().unwrap().rsplit('-').next().unwrap().parse::<u64>().unwrap()
+    };
     assert!(third.is_sorted_by_key(number), "{third:?}");
     let time = finished["time"].as_str().unwrap();
     let now = Command::new("date").args(["-u", "+%Y-%m-%dT"]).output().await.unwrap().stdout;
-    assert!(time.ends_with('Z') && time.starts_with(String::from_utf8(now).unwrap().trim()), "{time}");
+    assert!(
+        time.ends_with('Z') && time.starts_with(String::from_utf8(now).unwrap().trim()),
+        "{time}"
+    );
 
     call(&session, "get_issue", json!({"title": "private-canary"})).await;
     let refused = tap.until(is_end).await;
@@ -85,7 +97,12 @@ async fn who_comes_later_reads_what_was_and_only_what_is_wanted() {
     };
     let one = |event: &str, tool: &str| (json!(event), json!(tool));
     let finished = |tool: &str| one("call_finished", tool);
-    let all = [finished("get_issue"), finished("list_issues"), finished("get_issue"), finished("unknown")];
+    let all = [
+        finished("get_issue"),
+        finished("list_issues"),
+        finished("get_issue"),
+        finished("unknown"),
+    ];
     // Methods of the protocol are calls too.
     until("all are told", async || {
         let mut tap = door.tap("?class=ok", &[]).await.unwrap();
@@ -138,10 +155,17 @@ async fn an_error_is_told_without_secrets_and_tools_have_their_public_names() {
     let mut tap = door.tap("?tool=one__get_issue", &[]).await.unwrap();
     call(&session, "one__get_issue", json!({})).await;
     let events = tap.until(is_end).await;
-    let retry = events.iter().find(|event| event["event"] == "retry_scheduled").unwrap_or_else(|| panic!("{events:?}"));
+    let retry = events
+        .iter()
+        .find(|event| event["event"] == "retry_scheduled")
+        .unwrap_or_else(|| panic!("{events:?}"));
     let error = retry["error"].as_str().unwrap();
     assert!(error.contains("503 for") && !error.contains("canary"), "{retry}");
-    assert_eq!((&retry["attempt"], &retry["of"], &retry["server"]), (&json!(1), &json!(3), &json!("one")), "{retry}");
+    assert_eq!(
+        (&retry["attempt"], &retry["of"], &retry["server"]),
+        (&json!(1), &json!(3), &json!("one")),
+        "{retry}"
+    );
 
     call(&session, "two__invented", json!({})).await;
     let mut tap = door.tap("?tool=two__unknown", &[]).await.unwrap();
@@ -156,7 +180,8 @@ async fn a_reader_that_does_not_read_holds_nobody_up_and_learns_what_it_missed()
     call(&session, "get_issue", json!({})).await;
     assert_eq!(door.force("get_issue", "open").await.0, 200);
     let socket = TcpSocket::new_v4().unwrap();
-    // Not less: who reads from a buffer smaller than a segment may wait for the sender's probes, a fraction of a second each.
+    // Not less: who reads from a buffer smaller than a segment may wait for the sender's probes, a
+    // fraction of a second each.
     socket.set_recv_buffer_size(64 << 10).unwrap();
     let address = door.url.strip_prefix("http://").unwrap();
     let mut stalled = socket.connect(address.parse().unwrap()).await.unwrap();
@@ -170,7 +195,11 @@ async fn a_reader_that_does_not_read_holds_nobody_up_and_learns_what_it_missed()
     let mut left = 12_000;
     while left > 0 || !calls.is_empty() {
         while left > 0 && calls.len() < 32 {
-            calls.push(session.ask(left, "tools/call", json!({"name": "get_issue", "arguments": {}})));
+            calls.push(session.ask(
+                left,
+                "tools/call",
+                json!({"name": "get_issue", "arguments": {}}),
+            ));
             left -= 1;
         }
         let answer = calls.next().await.unwrap();
@@ -204,7 +233,10 @@ async fn there_are_only_so_many_readers_and_each_needs_what_reading_needs() {
     assert_eq!(door.tap("", &[]).await.err(), Some(StatusCode::SERVICE_UNAVAILABLE));
     taps.pop();
     until("a place is free", async || door.tap("", &[]).await.is_ok()).await;
-    assert_eq!(door.send(http::Method::POST, "/resilience/events", &[("x-api-key", TOKEN)]).await.0, 405);
+    assert_eq!(
+        door.send(http::Method::POST, "/resilience/events", &[("x-api-key", TOKEN)]).await.0,
+        405
+    );
 
     let served = server.served(&ADMIN.replace("127.0.0.1", "0.0.0.0")).await;
     let door = Door::of(&served);

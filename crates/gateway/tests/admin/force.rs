@@ -1,4 +1,5 @@
-//! An operator holds a breaker open, leaves it out, or lets it decide again; and what clients are told meanwhile.
+//! An operator holds a breaker open, leaves it out, or lets it decide again; and what clients are
+//! told meanwhile.
 
 use std::sync::atomic::Ordering;
 
@@ -37,23 +38,36 @@ async fn a_tool_that_is_held_open_is_not_called_and_says_who_switched_it_off() {
         (&json!("SERVER_UNAVAILABLE"), &json!(false), &Value::Null, &json!(0)),
         "{told}"
     );
-    assert_eq!(text(&call(&session, "list_issues", json!({})).await), "well", "the others are not touched");
+    assert_eq!(
+        text(&call(&session, "list_issues", json!({})).await),
+        "well",
+        "the others are not touched"
+    );
     let seen = door.breakers().await;
     let detail = &seen["details"]["get_issue"];
     assert_eq!(
-        (&seen["breakers"]["get_issue"], &detail["status"], &detail["mode"], &detail["retryAfterMs"]),
+        (
+            &seen["breakers"]["get_issue"],
+            &detail["status"],
+            &detail["mode"],
+            &detail["retryAfterMs"]
+        ),
         (&json!("open"), &json!("open"), &json!("forced_open"), &Value::Null)
     );
     let state = [("server", "gh"), ("tool", "get_issue"), ("state", "open")];
     assert_eq!(door.scrape().await.value("circuit_breaker_state", &state), 1.0);
     let reset = door.change(Method::POST, "/resilience/breakers/get_issue/reset", "").await;
-    assert!(reset.0 == 409 && reset.1["error"].as_str().unwrap().contains("an operator holds it open"), "{reset:?}");
+    assert!(
+        reset.0 == 409 && reset.1["error"].as_str().unwrap().contains("an operator holds it open"),
+        "{reset:?}"
+    );
     assert_eq!(server.calls("get_issue"), 1);
 
     let back = door.force("get_issue", "auto").await;
     assert_eq!(back, answered("closed", "auto"));
     assert_eq!(text(&call(&session, "get_issue", json!({})).await), "well");
-    let told = ["closed → open", "open → closed"].map(|change| format!("[CircuitBreaker] gh/get_issue: {change}"));
+    let told = ["closed → open", "open → closed"]
+        .map(|change| format!("[CircuitBreaker] gh/get_issue: {change}"));
     until("both are in the log", async || {
         let log = served.log.lock().unwrap();
         told.iter().all(|told| log.iter().any(|line| line.contains(told)))
@@ -83,9 +97,15 @@ async fn a_breaker_that_is_left_out_lets_every_call_pass_and_counts_nothing() {
     }
     assert_eq!(door.breakers().await["breakers"]["get_issue"], "open");
     let out = door.force("get_issue", "closed").await;
-    assert_eq!((out.0, &out.1["status"], &out.1["mode"]), (200, &json!("closed"), &json!("disabled")));
+    assert_eq!(
+        (out.0, &out.1["status"], &out.1["mode"]),
+        (200, &json!("closed"), &json!("disabled"))
+    );
     for _ in 0..5 {
-        assert_eq!(failure(&call(&session, "get_issue", json!({})).await)["code"], "UPSTREAM_ERROR");
+        assert_eq!(
+            failure(&call(&session, "get_issue", json!({})).await)["code"],
+            "UPSTREAM_ERROR"
+        );
     }
     assert_eq!(server.calls("get_issue"), 8);
     let detail = door.breakers().await["details"]["get_issue"].clone();
@@ -112,10 +132,13 @@ async fn what_is_asked_wrongly_changes_nothing_and_is_told_what_is_allowed() {
     }
     assert_eq!(door.change(Method::GET, path, "").await.0, 405);
     assert_eq!(door.force("nobody", "open").await.0, 404);
-    for body in ["", "{}", "[]", "open", r#"{"state": "half-open"}"#, r#"{"state": "open", "for": "1h"}"#] {
+    for body in
+        ["", "{}", "[]", "open", r#"{"state": "half-open"}"#, r#"{"state": "open", "for": "1h"}"#]
+    {
         let (status, why) = door.change(Method::POST, path, body).await;
         assert_eq!(status, 400, "{body}");
-        let allowed = r#"the body must be {"state": "open"}, {"state": "closed"} or {"state": "auto"}"#;
+        let allowed =
+            r#"the body must be {"state": "open"}, {"state": "closed"} or {"state": "auto"}"#;
         assert_eq!(why["error"], allowed, "{body}");
     }
     for size in [4_097, 1 << 20] {
@@ -137,7 +160,9 @@ async fn a_shared_breaker_is_held_open_by_its_own_name() {
     let served = Served::with(&servers).await;
     let (session, door) = (served.session("/mcp").await, Door::of(&served));
     session.ask(1, "tools/list", json!({})).await;
-    for (name, tool, other) in [("one", "one__cypher", "two__get_issue"), ("global", "two__cypher", "two__get_issue")] {
+    for (name, tool, other) in
+        [("one", "one__cypher", "two__get_issue"), ("global", "two__cypher", "two__get_issue")]
+    {
         assert_eq!(door.force(name, "open").await.1["mode"], "forced_open");
         assert_eq!(door.breakers().await["details"][tool]["mode"], "forced_open", "{tool}");
         assert_eq!(failure(&call(&session, tool, json!({})).await)["code"], "SERVER_UNAVAILABLE");
@@ -149,8 +174,9 @@ async fn a_shared_breaker_is_held_open_by_its_own_name() {
 
 #[tokio::test]
 async fn whoever_forces_one_tool_is_told_what_else_its_breaker_covers() {
-    let tools: Vec<Value> =
-        (0..60).map(|n| json!({"name": format!("t{n:02}"), "inputSchema": {"type": "object"}})).collect();
+    let tools: Vec<Value> = (0..60)
+        .map(|n| json!({"name": format!("t{n:02}"), "inputSchema": {"type": "object"}}))
+        .collect();
     let many = json!({ "tools": tools });
     let server = Faulty::answering(move |_, name, _, _: &Value| match name {
         "tools/list" => Some(End::Result(many.clone())),
@@ -170,23 +196,56 @@ async fn whoever_forces_one_tool_is_told_what_else_its_breaker_covers() {
     let mut tap = door.tap("?last=0", &[]).await.unwrap();
 
     let (status, told) = door.force("one__cypher", "open").await;
-    let of_one = ["batch_label_issues", "create_issue", "cypher", "list_issues", "search_issues", "timeout_report"];
-    let of_one = of_one.into_iter().chain(["unknown", "update_issue", "web_search"]).map(|tool| format!("one__{tool}"));
+    let of_one = [
+        "batch_label_issues",
+        "create_issue",
+        "cypher",
+        "list_issues",
+        "search_issues",
+        "timeout_report",
+    ];
+    let of_one = of_one
+        .into_iter()
+        .chain(["unknown", "update_issue", "web_search"])
+        .map(|tool| format!("one__{tool}"));
     let of_one: Vec<String> = of_one.collect();
-    assert_eq!((status, &told["tool"], &told["scope"]), (200, &json!("one__cypher"), &json!("server")), "{told}");
+    assert_eq!(
+        (status, &told["tool"], &told["scope"]),
+        (200, &json!("one__cypher"), &json!("server")),
+        "{told}"
+    );
     assert_eq!((&told["tools"], &told["more"]), (&json!(of_one), &json!(0)));
     for tool in &of_one {
-        assert_eq!(failure(&call(&session, tool, json!({})).await)["code"], "SERVER_UNAVAILABLE", "{tool}");
+        assert_eq!(
+            failure(&call(&session, tool, json!({})).await)["code"],
+            "SERVER_UNAVAILABLE",
+            "{tool}"
+        );
     }
-    assert_eq!(text(&call(&session, "one__get_issue", json!({})).await), "well", "it shares another one");
+    assert_eq!(
+        text(&call(&session, "one__get_issue", json!({})).await),
+        "well",
+        "it shares another one"
+    );
     let changed = tap.until(|event| event["event"] == "breaker_changed").await.pop().unwrap();
-    assert_eq!((&changed["tool"], &changed["scope"]), (&json!("one"), &json!("server")), "{changed}");
-    let line = "the breaker of one__cypher (shared by its server: 9 tools) is held open by an operator";
-    until("the log tells it", async || served.log.lock().unwrap().iter().any(|told| told.contains(line))).await;
+    assert_eq!(
+        (&changed["tool"], &changed["scope"]),
+        (&json!("one"), &json!("server")),
+        "{changed}"
+    );
+    let line =
+        "the breaker of one__cypher (shared by its server: 9 tools) is held open by an operator";
+    until("the log tells it", async || {
+        served.log.lock().unwrap().iter().any(|told| told.contains(line))
+    })
+    .await;
     assert_eq!(door.force("one", "auto").await.1["tools"], json!(of_one), "by its own name too");
 
     let (_, told) = door.force("two__t07", "open").await;
     assert_eq!((&told["scope"], &told["more"]), (&json!("global"), &json!(11)), "{told}");
     let named = told["tools"].as_array().unwrap();
-    assert_eq!((named.len(), &named[0], &named[1]), (50, &json!("one__get_issue"), &json!("two__t00")));
+    assert_eq!(
+        (named.len(), &named[0], &named[1]),
+        (50, &json!("one__get_issue"), &json!("two__t00"))
+    );
 }

@@ -36,7 +36,11 @@ async fn it_is_ready_when_every_required_server_is_loaded() {
     let servers = format!("{}required = true\n{}", of("slow"), of("other"));
     std::fs::write(&file, format!("listen = \"127.0.0.1:0\"\n{ADMIN}{servers}")).unwrap();
     let mut process = Command::new(env!("CARGO_BIN_EXE_seawall"));
-    process.args(["serve", "--no-memory", "--config"]).arg(&file).stderr(Stdio::piped()).kill_on_drop(true);
+    process
+        .args(["serve", "--no-memory", "--config"])
+        .arg(&file)
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
     let mut child = process.spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let line = soon(lines.next_line()).await.unwrap().unwrap();
@@ -46,7 +50,10 @@ async fn it_is_ready_when_every_required_server_is_loaded() {
     assert_eq!(door.get("/readyz").await, (StatusCode::SERVICE_UNAVAILABLE, not_ready));
     assert_eq!(door.get("/healthz").await, (StatusCode::OK, json!({"status": "ok"})));
     is_up.store(true, Ordering::SeqCst);
-    until("it is ready", async || door.get("/readyz").await == (StatusCode::OK, json!({"status": "ready"}))).await;
+    until("it is ready", async || {
+        door.get("/readyz").await == (StatusCode::OK, json!({"status": "ready"}))
+    })
+    .await;
     let line = soon(lines.next_line()).await.unwrap().unwrap();
     assert!(line.contains("listening on"), "{line}");
 }
@@ -61,7 +68,8 @@ async fn a_gateway_that_goes_down_is_alive_and_not_ready() {
     assert_eq!(door.get("/readyz").await.0, 200, "nothing is required");
     let under_way = async {
         let params = json!({"name": "get_issue", "arguments": {}});
-        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+            .to_string();
         super::kit::last(session.raw(&body).await).await
     };
     let watched = async {
@@ -69,7 +77,8 @@ async fn a_gateway_that_goes_down_is_alive_and_not_ready() {
         let pid = served.child.id().unwrap().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
         until("it is not ready", async || {
-            door.get("/readyz").await == (StatusCode::SERVICE_UNAVAILABLE, json!({"status": "draining"}))
+            door.get("/readyz").await
+                == (StatusCode::SERVICE_UNAVAILABLE, json!({"status": "draining"}))
         })
         .await;
         assert_eq!(door.get("/healthz").await.0, 200);
@@ -84,7 +93,8 @@ async fn a_required_server_that_is_lost_makes_it_unready_until_it_is_back() {
     let folder = tempfile::TempDir::new().unwrap();
     let (file, away) = (folder.path().join("server"), folder.path().join("away"));
     std::fs::copy(program("seawall-fixture"), &file).unwrap();
-    let server = format!("[servers.it]\ncommand = {file:?}\nargs = [\"--stdio\"]\nrequired = true\n");
+    let server =
+        format!("[servers.it]\ncommand = {file:?}\nargs = [\"--stdio\"]\nrequired = true\n");
     let served = Served::with(&format!("{ADMIN}{server}")).await;
     let door = Door::of(&served);
     let session = served.session("/mcp").await;
@@ -94,8 +104,12 @@ async fn a_required_server_that_is_lost_makes_it_unready_until_it_is_back() {
     std::fs::rename(&file, &away).unwrap();
     let servers = door.get("/resilience/servers").await.1;
     let pid = servers["servers"]["it"]["pids"][0].to_string();
-    assert!(Command::new("kill").args(["-KILL", &pid]).status().await.unwrap().success(), "{servers}");
-    let not_ready = (StatusCode::SERVICE_UNAVAILABLE, json!({"status": "not ready", "missing": ["it"]}));
+    assert!(
+        Command::new("kill").args(["-KILL", &pid]).status().await.unwrap().success(),
+        "{servers}"
+    );
+    let not_ready =
+        (StatusCode::SERVICE_UNAVAILABLE, json!({"status": "not ready", "missing": ["it"]}));
     until("it is not ready", async || door.get("/readyz").await == not_ready).await;
     assert_eq!(door.scrape().await.value("seawall_server_up", &[("server", "it")]), 0.0);
 

@@ -1,6 +1,12 @@
-//! The operator's door as an operator finds it: the gateway in its own process, its admin listener over real sockets.
+//! The operator's door as an operator finds it: the gateway in its own process, its admin listener
+//! over real sockets.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that is surprised should stop")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that is surprised should stop"
+)]
 #![allow(clippy::disallowed_methods, reason = "the gateway runs in its own process, in real time")]
 
 mod access;

@@ -57,8 +57,13 @@ async fn t21_a_scrape_parses_and_tells_what_happened() {
         call(&session, tool, json!({})).await;
     }
     let of = |tool| [("server", "gh"), ("tool", tool)];
-    counts(&door, "seawall_calls_total", &[("server", "gh"), ("tool", "web_search"), ("class", "CIRCUIT_OPEN")], 1.0)
-        .await;
+    counts(
+        &door,
+        "seawall_calls_total",
+        &[("server", "gh"), ("tool", "web_search"), ("class", "CIRCUIT_OPEN")],
+        1.0,
+    )
+    .await;
     let scrape = door.scrape().await;
     for (name, tool, value) in [
         ("retry_attempts_total", "get_issue", 2.0),
@@ -79,11 +84,21 @@ async fn t21_a_scrape_parses_and_tells_what_happened() {
     assert_eq!(scrape.value("agent_tool_calls_total", &[("tool", "list_issues")]), 2.0);
     assert_eq!(scrape.value("agent_error_rate", &[]), 0.5, "three of six calls were of no use");
     assert_eq!(scrape.value("seawall_server_up", &[("server", "gh")]), 1.0);
-    assert_eq!(scrape.value("seawall_load_outcome", &[("server", "gh"), ("status", "available")]), 1.0);
-    assert_eq!(scrape.all("seawall_events_missed_total"), [(std::collections::BTreeMap::new(), 0.0)]);
+    assert_eq!(
+        scrape.value("seawall_load_outcome", &[("server", "gh"), ("status", "available")]),
+        1.0
+    );
+    assert_eq!(
+        scrape.all("seawall_events_missed_total"),
+        [(std::collections::BTreeMap::new(), 0.0)]
+    );
     assert!(scrape.all("seawall_queue_depth").is_empty(), "nothing can wait without a store");
     let sums = &door.breakers().await["metrics"];
-    assert_eq!((&sums["calls"], &sums["errors"], &sums["timeouts"]), (&json!(6), &json!(3), &json!(2)), "{sums}");
+    assert_eq!(
+        (&sums["calls"], &sums["errors"], &sums["timeouts"]),
+        (&json!(6), &json!(3), &json!(2)),
+        "{sums}"
+    );
 
     let states = scrape.all("circuit_breaker_state");
     let tools = scrape.values_of("tool");
@@ -113,7 +128,11 @@ async fn t21_names_that_clients_invent_are_counted_as_unknown_only() {
     assert_eq!(scrape.value("agent_tool_calls_total", &[("tool", "unknown")]), 50.0);
     let more: Vec<String> = scrape.values_of("tool").difference(&before).cloned().collect();
     assert!(more.iter().all(|tool| tool == "unknown" || tool.contains('/')), "{more:?}");
-    assert!(!scrape.text.contains("zz-") && !door.breakers().await.to_string().contains("zz-"), "{}", scrape.text);
+    assert!(
+        !scrape.text.contains("zz-") && !door.breakers().await.to_string().contains("zz-"),
+        "{}",
+        scrape.text
+    );
 }
 
 #[tokio::test]
@@ -130,14 +149,21 @@ async fn t21_what_servers_call_their_tools_cannot_break_a_scrape() {
     .map(str::to_owned);
     let names = wicked.clone();
     let server = Upstream::start(move |asked, mut tcp| {
-        let tools = names.clone().map(|name| json!({"name": name, "inputSchema": {"type": "object"}}));
+        let tools =
+            names.clone().map(|name| json!({"name": name, "inputSchema": {"type": "object"}}));
         async move {
-            let bytes = if asked.is("tools/list") { answer(&asked, &json!({"tools": tools})) } else { honest(&asked) };
+            let bytes = if asked.is("tools/list") {
+                answer(&asked, &json!({"tools": tools}))
+            } else {
+                honest(&asked)
+            };
             write(&mut tcp, &bytes).await;
         }
     })
     .await;
-    let served = Served::with(&format!("{ADMIN}[servers.gh]\nurl = \"{}\"\ntype = \"http\"\n", server.url)).await;
+    let served =
+        Served::with(&format!("{ADMIN}[servers.gh]\nurl = \"{}\"\ntype = \"http\"\n", server.url))
+            .await;
     let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
     session.ask(1, "tools/list", json!({})).await;
     for name in &wicked {
@@ -159,9 +185,14 @@ async fn t21_what_servers_call_their_tools_cannot_break_a_scrape() {
 #[tokio::test]
 async fn secrets_are_in_no_answer_of_the_door() {
     let words = "no upstream-secret-77 here, nor Bearer upstream-secret-77, nor key=sk-live-abcdefgh12345678";
-    let server = Faulty::start(move |_, _, _| End::Status("503 Service Unavailable", "", words)).await;
+    let server =
+        Faulty::start(move |_, _, _| End::Status("503 Service Unavailable", "", words)).await;
     let broken = Upstream::start(move |_, mut tcp| async move {
-        write(&mut tcp, &super::upstream::response("500 Internal Server Error", "", words.as_bytes())).await;
+        write(
+            &mut tcp,
+            &super::upstream::response("500 Internal Server Error", "", words.as_bytes()),
+        )
+        .await;
     })
     .await;
     let header = "headers = { Authorization = \"Bearer upstream-secret-77\" }\n";
@@ -213,36 +244,62 @@ async fn servers_are_told_with_what_is_known_of_them() {
         "{gh}"
     );
     assert!(gh["since"].as_u64() > Some(1_700_000_000_000) && gh["restarts"] == 0, "{gh}");
-    assert_eq!((&gone["status"], &gone["tools"]), (&json!("away"), &Value::Null), "nobody listed it: {gone}");
+    assert_eq!(
+        (&gone["status"], &gone["tools"]),
+        (&json!("away"), &Value::Null),
+        "nobody listed it: {gone}"
+    );
     assert_eq!((&gh["load"], &gone["load"]), (&json!("available"), &json!("permanent")));
     assert!(gone["lastError"].as_str().unwrap().contains("cannot be started"), "{gone}");
     let scrape = door.scrape().await;
-    assert_eq!(scrape.value("seawall_load_outcome", &[("server", "gone"), ("status", "permanent")]), 1.0);
-    assert_eq!(scrape.value("seawall_load_outcome", &[("server", "gone"), ("status", "available")]), 0.0);
+    assert_eq!(
+        scrape.value("seawall_load_outcome", &[("server", "gone"), ("status", "permanent")]),
+        1.0
+    );
+    assert_eq!(
+        scrape.value("seawall_load_outcome", &[("server", "gone"), ("status", "available")]),
+        0.0
+    );
 }
 
 #[tokio::test]
 async fn a_server_that_was_greeted_and_could_not_be_listed_is_not_up() {
     let json = "content-type: application/json\r\n";
     let closed = Upstream::start(move |asked, mut tcp| async move {
-        let bytes = if asked.is("tools/list") { response("403 Forbidden", json, b"") } else { honest(&asked) };
+        let bytes = if asked.is("tools/list") {
+            response("403 Forbidden", json, b"")
+        } else {
+            honest(&asked)
+        };
         write(&mut tcp, &bytes).await;
     })
     .await;
     let well = Faulty::start(|_, _, _| End::Text("well")).await;
-    let remote = |name: &str, url: &str| format!("[servers.{name}]\nurl = {url:?}\ntype = \"http\"\n");
-    let served = Served::with(&format!("{ADMIN}{}{}", remote("closed", &closed.url), remote("gh", &well.url))).await;
+    let remote =
+        |name: &str, url: &str| format!("[servers.{name}]\nurl = {url:?}\ntype = \"http\"\n");
+    let served = Served::with(&format!(
+        "{ADMIN}{}{}",
+        remote("closed", &closed.url),
+        remote("gh", &well.url)
+    ))
+    .await;
     let (_session, door) = (served.session("/mcp").await, Door::of(&served));
     let (_, answer) = door.get("/resilience/servers").await;
     let closed = &answer["servers"]["closed"];
     let said = ["status", "load", "tools"].map(|key| closed[key].clone());
     assert_eq!(said, [json!("unlisted"), json!("denied"), Value::Null], "{closed}");
-    assert!(closed["lastError"].as_str().unwrap().contains("could not be listed: HTTP 403"), "{closed}");
+    assert!(
+        closed["lastError"].as_str().unwrap().contains("could not be listed: HTTP 403"),
+        "{closed}"
+    );
     let gh = ["status", "load", "tools"].map(|key| answer["servers"]["gh"][key].clone());
     assert_eq!(gh, [json!("up"), json!("available"), json!(9)], "listed by nobody but the gateway");
     let scrape = door.scrape().await;
     for (server, status, up) in [("closed", "denied", 0.0), ("gh", "available", 1.0)] {
-        assert_eq!(scrape.value("seawall_load_outcome", &[("server", server), ("status", status)]), 1.0);
+        assert_eq!(
+            scrape.value("seawall_load_outcome", &[("server", server), ("status", status)]),
+            1.0
+        );
         assert_eq!(scrape.value("seawall_server_up", &[("server", server)]), up);
     }
     let table = Shell::before(&door).ok("servers").await;

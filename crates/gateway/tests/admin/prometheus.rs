@@ -19,19 +19,26 @@ impl Scrape {
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("# HELP ") {
                 let (name, help) = rest.split_once(' ').expect(line);
-                assert!(is_name(name) && !help.is_empty() && helped.insert(name.to_owned()), "{line}");
+                assert!(
+                    is_name(name) && !help.is_empty() && helped.insert(name.to_owned()),
+                    "{line}"
+                );
                 continue;
             }
             if let Some(rest) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = rest.split_once(' ').expect(line);
-                assert!(["counter", "gauge", "histogram"].contains(&kind) && helped.contains(name), "{line}");
+                assert!(
+                    ["counter", "gauge", "histogram"].contains(&kind) && helped.contains(name),
+                    "{line}"
+                );
                 assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
                 assert!(kinds.insert(name.to_owned(), kind.to_owned()).is_none(), "twice: {line}");
                 name.clone_into(&mut family);
                 continue;
             }
             let (name, labels, value) = sample(line);
-            let part = name.strip_prefix(&family).unwrap_or_else(|| panic!("{line} is not of {family}"));
+            let part =
+                name.strip_prefix(&family).unwrap_or_else(|| panic!("{line} is not of {family}"));
             match kinds[&family].as_str() {
                 "histogram" => assert!(["_bucket", "_sum", "_count"].contains(&part), "{line}"),
                 "counter" => assert!(part.is_empty() && value >= 0.0, "{line}"),
@@ -50,7 +57,9 @@ impl Scrape {
     /// Buckets grow, end with everything, and are counted and summed.
     fn check_histogram(&self, name: &str) {
         for (labels, count) in self.all(&format!("{name}_count")) {
-            let is_ours = |bucket: &Labels| labels.iter().all(|(label, value)| bucket.get(label) == Some(value));
+            let is_ours = |bucket: &Labels| {
+                labels.iter().all(|(label, value)| bucket.get(label) == Some(value))
+            };
             let buckets: Vec<_> = self
                 .all(&format!("{name}_bucket"))
                 .into_iter()
@@ -59,7 +68,10 @@ impl Scrape {
                 .collect();
             assert!(buckets.is_sorted_by(|(_, less), (_, more)| less <= more), "{buckets:?}");
             let bound = |le: &str| if le == "+Inf" { f64::INFINITY } else { le.parse().unwrap() };
-            assert!(buckets.is_sorted_by(|(less, _), (more, _)| bound(less) < bound(more)), "{buckets:?}");
+            assert!(
+                buckets.is_sorted_by(|(less, _), (more, _)| bound(less) < bound(more)),
+                "{buckets:?}"
+            );
             assert_eq!(buckets.last(), Some(&("+Inf".to_owned(), count)));
             let sums = self.all(&format!("{name}_sum"));
             assert_eq!(sums.iter().filter(|(of, _)| *of == labels).count(), 1, "{labels:?}");
@@ -74,8 +86,12 @@ impl Scrape {
 
     /// The value of the one sample with these labels; 0 if there is none.
     pub(crate) fn value(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
-        let wanted: Labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        self.all(name).into_iter().find(|(labels, _)| *labels == wanted).map_or(0.0, |(_, value)| value)
+        let wanted: Labels =
+            labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        self.all(name)
+            .into_iter()
+            .find(|(labels, _)| *labels == wanted)
+            .map_or(0.0, |(_, value)| value)
     }
 
     /// The values that a label takes anywhere.

@@ -1,4 +1,5 @@
-//! The writes that wait, as an operator sees them; and what a retry or a drop does, through a crash too.
+//! The writes that wait, as an operator sees them; and what a retry or a drop does, through a crash
+//! too.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -60,7 +61,8 @@ async fn items(door: &Door) -> Vec<Value> {
 
 /// Waits until an item was tried at least so often, and is in this state.
 async fn tried(door: &Door, id: &str, state: &str, attempts: u64) -> Value {
-    let find = async || items(door).await.into_iter().find(|item| item["id"] == id).unwrap_or_default();
+    let find =
+        async || items(door).await.into_iter().find(|item| item["id"] == id).unwrap_or_default();
     until("it was tried", async || {
         let item = find().await;
         item["state"] == state && item["attempts"].as_u64() >= Some(attempts)
@@ -72,7 +74,10 @@ async fn tried(door: &Door, id: &str, state: &str, attempts: u64) -> Value {
 /// Keeps what waits for this tool from being tried, and waits until nothing of it is.
 async fn hold(door: &Door, tool: &str) {
     assert_eq!(door.force(tool, "open").await.0, 200);
-    until("nothing is under way", async || door.get("/resilience/queue").await.1["delivering"] == 0).await;
+    until("nothing is under way", async || {
+        door.get("/resilience/queue").await.1["delivering"] == 0
+    })
+    .await;
 }
 
 async fn retry(door: &Door, id: &str, body: &str) -> (u16, Value) {
@@ -89,7 +94,8 @@ async fn forget_with(door: &Door, id: &str, body: &str) -> (u16, Value) {
 
 /// What its client reads of it.
 async fn became(session: &Session<'_>, id: &str) -> Value {
-    let answer = session.ask(60, "resources/read", json!({"uri": format!("seawall://queue/{id}")})).await;
+    let answer =
+        session.ask(60, "resources/read", json!({"uri": format!("seawall://queue/{id}")})).await;
     let text = answer["result"]["contents"][0]["text"].as_str();
     text.map_or(answer.clone(), |text| serde_json::from_str(text).unwrap())
 }
@@ -138,7 +144,11 @@ async fn what_waits_is_listed_without_what_it_was_given_and_can_be_sent_at_once(
     let (status, why) = retry(&door, &id, "").await;
     assert!(status == 409 && why["error"].as_str().unwrap().contains("made already"), "{why}");
     let made = json!(server.calls("create_issue") - 1);
-    assert_eq!(made, items(&door).await[0]["attempts"], "once for its client, then as often as it was tried");
+    assert_eq!(
+        made,
+        items(&door).await[0]["attempts"],
+        "once for its client, then as often as it was tried"
+    );
 }
 
 #[tokio::test]
@@ -157,17 +167,27 @@ async fn what_may_have_been_executed_is_not_repeated_by_a_slip() {
     mood.store(WELL, Ordering::SeqCst);
     for body in ["", "{}", r#"{"even_if_executed": false}"#] {
         let (status, why) = retry(&door, &id, body).await;
-        assert!(status == 409 && why["error"].as_str().unwrap().contains("even_if_executed"), "{why}");
+        assert!(
+            status == 409 && why["error"].as_str().unwrap().contains("even_if_executed"),
+            "{why}"
+        );
     }
     for body in [r#"{"even_if_executed": "yes"}"#, r#"{"even": true}"#, "true"] {
         assert_eq!(retry(&door, &id, body).await.0, 400, "{body}");
     }
-    assert_eq!((became(&session, &id).await["state"].clone(), server.calls("create_issue")), (json!("dead"), before));
+    assert_eq!(
+        (became(&session, &id).await["state"].clone(), server.calls("create_issue")),
+        (json!("dead"), before)
+    );
 
     assert_eq!(retry(&door, &id, r#"{"even_if_executed": true}"#).await.0, 200);
     tried(&door, &id, "delivered", 3).await;
     let told = became(&session, &id).await;
-    assert_eq!((&told["state"], &told["mayHaveExecuted"]), (&json!("delivered"), &json!(true)), "{told}");
+    assert_eq!(
+        (&told["state"], &told["mayHaveExecuted"]),
+        (&json!("delivered"), &json!(true)),
+        "{told}"
+    );
 }
 
 #[tokio::test]
@@ -207,7 +227,10 @@ async fn a_result_that_its_client_can_still_read_is_not_dropped_by_a_slip() {
     for body in ["", "{}", r#"{"even_if_delivered": false}"#] {
         let (status, why) = forget_with(&door, &id, body).await;
         let why = why["error"].as_str().unwrap();
-        assert!(status == 409 && why.contains("made already") && why.contains("even_if_delivered"), "{status} {why}");
+        assert!(
+            status == 409 && why.contains("made already") && why.contains("even_if_delivered"),
+            "{status} {why}"
+        );
     }
     for body in [r#"{"even_if_delivered": 1}"#, r#"{"even_if_executed": true}"#, "true"] {
         assert_eq!(forget_with(&door, &id, body).await.0, 400, "{body}");
@@ -237,7 +260,8 @@ async fn what_an_operator_was_answered_is_so_after_a_crash() {
         assert_eq!(forget(&door, &ids[0]).await.0, 200);
         assert_eq!(forget(&door, &ids[2]).await.0, 200);
     }
-    kill_process(Pid::from_raw(served.child.id().unwrap().cast_signed()).unwrap(), Signal::KILL).unwrap();
+    kill_process(Pid::from_raw(served.child.id().unwrap().cast_signed()).unwrap(), Signal::KILL)
+        .unwrap();
     soon(served.child.wait()).await.unwrap();
     let before = server.calls("create_issue");
     mood.store(WELL, Ordering::SeqCst);
@@ -289,7 +313,8 @@ async fn without_a_store_there_is_no_queue_and_without_the_key_nothing_changes()
     let served = server.served(&policies(&folder)).await;
     let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
     let id = queued(&session, "create_issue", json!({})).await;
-    let (drop_it, retry_it) = (format!("/resilience/queue/{id}"), format!("/resilience/queue/{id}/retry"));
+    let (drop_it, retry_it) =
+        (format!("/resilience/queue/{id}"), format!("/resilience/queue/{id}/retry"));
     for (method, path) in [(Method::DELETE, &drop_it), (Method::POST, &retry_it)] {
         assert_eq!(door.send(method.clone(), path, &[]).await.0, 401);
         assert_eq!(door.send(method, path, &[("x-api-key", "wrong")]).await.0, 403);
@@ -297,7 +322,11 @@ async fn without_a_store_there_is_no_queue_and_without_the_key_nothing_changes()
     assert_eq!(door.send(Method::POST, &drop_it, &[("x-api-key", TOKEN)]).await.0, 405);
     assert_eq!(items(&door).await.len(), 1);
     for unknown in ["q99", "99", "q01", "q-1"] {
-        assert_eq!((retry(&door, unknown, "").await.0, forget(&door, unknown).await.0), (404, 404), "{unknown}");
+        assert_eq!(
+            (retry(&door, unknown, "").await.0, forget(&door, unknown).await.0),
+            (404, 404),
+            "{unknown}"
+        );
     }
     let served = Served::with(&format!(
         "{}[servers.gh]\nurl = \"{}\"\ntype = \"http\"\n",
@@ -305,7 +334,11 @@ async fn without_a_store_there_is_no_queue_and_without_the_key_nothing_changes()
         server.url
     ))
     .await;
-    assert_eq!(Door::of(&served).send(Method::GET, "/resilience/queue", &[]).await.0, 401, "off loopback reads too");
+    assert_eq!(
+        Door::of(&served).send(Method::GET, "/resilience/queue", &[]).await.0,
+        401,
+        "off loopback reads too"
+    );
 }
 
 #[tokio::test]
@@ -356,8 +389,12 @@ async fn what_was_answered_with_an_error_is_told_apart_and_not_sent_again() {
         (&json!("delivered"), &json!(true), &json!(true))
     );
     assert_eq!(became(&session, &right).await["isError"], false);
-    let line = format!("{wrong} (create_issue at gh) was answered with an error, and is not sent again");
-    until("the log tells it", async || served.log.lock().unwrap().iter().any(|told| told.contains(&line))).await;
+    let line =
+        format!("{wrong} (create_issue at gh) was answered with an error, and is not sent again");
+    until("the log tells it", async || {
+        served.log.lock().unwrap().iter().any(|told| told.contains(&line))
+    })
+    .await;
     assert!(
         !served.log.lock().unwrap().iter().any(|told| told.contains(&format!("{right} ("))),
         "a success is no news"
@@ -368,7 +405,12 @@ async fn what_was_answered_with_an_error_is_told_apart_and_not_sent_again() {
     let calls = server.calls("create_issue");
     for (status, why) in [retry(&door, &wrong, "").await, forget(&door, &wrong).await] {
         let why = why["error"].as_str().unwrap();
-        assert!(status == 409 && why.contains("answered with an error") && !why.contains("made already"), "{why}");
+        assert!(
+            status == 409
+                && why.contains("answered with an error")
+                && !why.contains("made already"),
+            "{why}"
+        );
     }
     assert_eq!(server.calls("create_issue"), calls);
 }

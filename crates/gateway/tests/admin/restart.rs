@@ -20,7 +20,8 @@ async fn p12_a_server_is_restarted_by_hand_and_its_clients_keep_their_sessions()
     assert_eq!(before.as_array().map(Vec::len), Some(1), "{before}");
 
     let restart = async |name: &str, headers: &[(&str, &str)]| {
-        let (status, answer) = door.send(Method::POST, &format!("/resilience/servers/{name}/restart"), headers).await;
+        let (status, answer) =
+            door.send(Method::POST, &format!("/resilience/servers/{name}/restart"), headers).await;
         (status.as_u16(), serde_json::from_str::<Value>(&answer).unwrap()["restarts"].clone())
     };
     let key = format!("Bearer {TOKEN}");
@@ -34,7 +35,8 @@ async fn p12_a_server_is_restarted_by_hand_and_its_clients_keep_their_sessions()
         now != before && now.as_array().map(Vec::len) == Some(1)
     })
     .await;
-    let answer = session.ask(2, "tools/call", json!({"name": "test_simple_text", "arguments": {}})).await;
+    let answer =
+        session.ask(2, "tools/call", json!({"name": "test_simple_text", "arguments": {}})).await;
     assert!(answer["result"]["isError"].is_null(), "{answer}");
     assert_eq!(session.ask(1, "tools/list", json!({})).await, list);
 }

@@ -1,5 +1,5 @@
-//! What the configuration keeps secret, in the mouth of a server: on its stderr, on its stdout, in its errors and last words. It
-//! stands in no log and in no event.
+//! What the configuration keeps secret, in the mouth of a server: on its stderr, on its stdout, in
+//! its errors and last words. It stands in no log and in no event.
 
 use serde_json::{Value, json};
 
@@ -38,17 +38,24 @@ done
 /// Waits until the log holds all of these.
 async fn logged(served: &Served, words: &[&str]) {
     for word in words {
-        until(word, async || served.log.lock().unwrap().iter().any(|line| line.contains(word))).await;
+        until(word, async || served.log.lock().unwrap().iter().any(|line| line.contains(word)))
+            .await;
     }
 }
 
-/// Everything that the gateway ever said of its servers: its log, its events, what is known of them.
+/// Everything that the gateway ever said of its servers: its log, its events, what is known of
+/// them.
 async fn said(served: &Served, door: &Door) -> String {
     let mut tap = door.tap("?last=1000", &[]).await.unwrap();
     let told = tap
-        .until(|event| event["event"] == "call_finished" && event["tool"].as_str().unwrap().ends_with("cypher"))
+        .until(|event| {
+            event["event"] == "call_finished" && event["tool"].as_str().unwrap().ends_with("cypher")
+        })
         .await;
-    assert!(told.iter().any(|event| event["error"].as_str().is_some_and(|error| error.contains("***"))), "{told:?}");
+    assert!(
+        told.iter().any(|event| event["error"].as_str().is_some_and(|error| error.contains("***"))),
+        "{told:?}"
+    );
     let mut said = serde_json::to_string(&told).unwrap();
     for path in ["/resilience/servers", "/resilience/breakers"] {
         said += &door.get(path).await.1.to_string();
@@ -64,8 +71,10 @@ fn silent(said: &str) {
 
 #[tokio::test]
 async fn what_a_process_repeats_of_its_secret_is_in_no_log_and_in_no_event() {
-    let server =
-        format!("[servers.a]\ncommand = \"sh\"\nargs = [\"-c\", {}]\nenv = {{ KEY = \"{CANARY}\" }}\n", json!(TALKER));
+    let server = format!(
+        "[servers.a]\ncommand = \"sh\"\nargs = [\"-c\", {}]\nenv = {{ KEY = \"{CANARY}\" }}\n",
+        json!(TALKER)
+    );
     let last = Faulty::start(|_, _, _| End::Text("well")).await;
     let served = Served::with(&last.config(&format!("{QUICK}{ADMIN}"), &server)).await;
     let (session, door) = (served.session("/mcp").await, Door::of(&served));
@@ -75,7 +84,12 @@ async fn what_a_process_repeats_of_its_secret_is_in_no_log_and_in_no_event() {
     }
     logged(
         &served,
-        &["a: began with ***", "a word on stdout: ***", "a: dying with ***", "Service Unavailable for ***"],
+        &[
+            "a: began with ***",
+            "a word on stdout: ***",
+            "a: dying with ***",
+            "Service Unavailable for ***",
+        ],
     )
     .await;
     call(&session, "gh__cypher", json!({})).await;
@@ -88,17 +102,24 @@ async fn what_a_remote_server_repeats_of_its_credentials_is_in_no_log_and_in_no_
     let server = Faulty::answering(move |is_tool, name, count, _: &Value| match name {
         "initialize" if count == 1 => busy(),
         "get_issue" => busy(),
-        "list_issues" => Some(End::Error(-32603, "503 Service Unavailable: Bearer canary-5ecret-77", json!({}))),
+        "list_issues" => {
+            Some(End::Error(-32603, "503 Service Unavailable: Bearer canary-5ecret-77", json!({})))
+        }
         "search_issues" => Some(End::ToolError("503 Service Unavailable: canary-5ecret-77")),
         _ => is_tool.then_some(End::Text("well")),
     })
     .await;
     let hostile = Faulty::answering(|_, name, _, _: &Value| {
-        (name == "initialize").then_some(End::Error(-32603, "no key like canary-5ecret-77", json!({})))
+        (name == "initialize").then_some(End::Error(
+            -32603,
+            "no key like canary-5ecret-77",
+            json!({}),
+        ))
     })
     .await;
     let headers = format!("headers = {{ Authorization = \"Bearer {CANARY}\" }}\n");
-    let other = format!("{headers}[servers.no]\nurl = \"{}\"\ntype = \"http\"\n{headers}", hostile.url);
+    let other =
+        format!("{headers}[servers.no]\nurl = \"{}\"\ntype = \"http\"\n{headers}", hostile.url);
     let served = Served::with(&server.config(&format!("{QUICK}{ADMIN}"), &other)).await;
     let (session, door) = (served.session("/mcp").await, Door::of(&served));
     for tool in ["get_issue", "list_issues", "search_issues"] {

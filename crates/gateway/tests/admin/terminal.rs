@@ -10,7 +10,8 @@ use super::server::{End, Faulty, call};
 
 /// Clears the screen, sets the title, begins a line anew, and says it all again in one byte each.
 const EVIL: &str = "get\x1b[2J\x1b]0;mine\x07\rall\u{9b}2J\u{7f}\u{85}well";
-const SHOWN: &str = "get\u{fffd}[2J\u{fffd}]0;mine\u{fffd}\u{fffd}all\u{fffd}2J\u{fffd}\u{fffd}well";
+const SHOWN: &str =
+    "get\u{fffd}[2J\u{fffd}]0;mine\u{fffd}\u{fffd}all\u{fffd}2J\u{fffd}\u{fffd}well";
 
 fn is_plain(text: &str) -> bool {
     !text.contains(|letter: char| letter.is_control() && letter != '\n')
@@ -83,8 +84,10 @@ async fn a_tool_cannot_speak_to_the_terminal_by_its_name() {
         assert!(line.contains("mine"), "{line}");
         soon(child.kill()).await.unwrap();
     }
-    until("it is in the log", async || served.log.lock().unwrap().iter().any(|line| line.contains("is held open")))
-        .await;
+    until("it is in the log", async || {
+        served.log.lock().unwrap().iter().any(|line| line.contains("is held open"))
+    })
+    .await;
     let log = served.log.lock().unwrap().clone();
     assert!(log.iter().all(|line| is_plain(line)), "{log:?}");
 }

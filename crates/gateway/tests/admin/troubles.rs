@@ -1,4 +1,5 @@
-//! Why a command got no answer of use: each reason in its own true sentence, with its exit code and the next step.
+//! Why a command got no answer of use: each reason in its own true sentence, with its exit code and
+//! the next step.
 
 use serde_json::json;
 
@@ -61,7 +62,9 @@ async fn who_answers_and_cannot_do_it_is_not_said_to_be_away() {
     let server = Faulty::start(|_, _, _| End::Text("well")).await;
     let served = server.served(ADMIN).await;
     let shell = Shell::before(&Door::of(&served));
-    let gateway = |why: &str| format!("cannot do it now (503 Service Unavailable): {why}; its log may say more");
+    let gateway = |why: &str| {
+        format!("cannot do it now (503 Service Unavailable): {why}; its log may say more")
+    };
     for (status, body, code, told) in [
         ("503 Service Unavailable", r#"{"error":"the queue is full"}"#, 4, gateway("the queue is full")),
         (

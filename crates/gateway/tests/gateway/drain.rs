@@ -29,7 +29,10 @@ async fn a_call_under_way_is_answered_and_the_children_end() {
         .await;
         ask_to_go(gateway);
     });
-    assert!(answer["result"]["isError"] != true && answer["result"]["content"].is_array(), "{answer}");
+    assert!(
+        answer["result"]["isError"] != true && answer["result"]["content"].is_array(),
+        "{answer}"
+    );
     drop(session);
     assert!(soon(served.child.wait()).await.unwrap().success());
     until("its server is gone", async || is_gone(servers[0])).await;
@@ -64,12 +67,16 @@ async fn a_second_signal_does_not_wait() {
         })
         .await;
         ask_to_go(gateway);
-        let has_heard = || served.log.lock().unwrap().iter().any(|line| line.contains("going down"));
+        let has_heard =
+            || served.log.lock().unwrap().iter().any(|line| line.contains("going down"));
         until("it has heard", async || has_heard()).await;
         ask_to_go(gateway);
     };
     let (answer, ()) = tokio::join!(call, ended);
-    assert_eq!(answer["result"]["isError"], true, "also a call that is cut short is answered: {answer}");
+    assert_eq!(
+        answer["result"]["isError"], true,
+        "also a call that is cut short is answered: {answer}"
+    );
     soon(served.child.wait()).await.unwrap();
     until("its server is gone", async || is_gone(servers[0])).await;
 }

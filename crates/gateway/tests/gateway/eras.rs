@@ -1,4 +1,5 @@
-//! Calls across the eras, as a client on a pipe sees them: questions, cancellation, logging, subscriptions.
+//! Calls across the eras, as a client on a pipe sees them: questions, cancellation, logging,
+//! subscriptions.
 
 use serde_json::{Value, json};
 
@@ -24,12 +25,18 @@ async fn a_legacy_client_is_asked_what_a_modern_server_wants_to_know() {
         for (property, value) in [("name", "Ada"), ("color", "blue")] {
             let question = wrapped.message().await;
             assert_eq!(question["method"], "elicitation/create", "{era}: {question}");
-            assert!(question["params"]["requestedSchema"]["properties"][property].is_object(), "{question}");
+            assert!(
+                question["params"]["requestedSchema"]["properties"][property].is_object(),
+                "{question}"
+            );
             let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": {property: value}}});
             wrapped.send(&answer.to_string()).await;
         }
         let (answer, _) = wrapped.answer(&json!(1)).await;
-        assert_eq!(answer["result"]["content"][0]["text"], "\"Ada\" likes \"blue\"", "{era}: {answer}");
+        assert_eq!(
+            answer["result"]["content"][0]["text"], "\"Ada\" likes \"blue\"",
+            "{era}: {answer}"
+        );
         assert!(answer["result"].get("resultType").is_none());
     }
 }
@@ -46,7 +53,8 @@ async fn a_modern_client_gets_a_legacy_servers_questions_as_a_result() {
             let key = result["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
             let mut again = name.clone();
             again["requestState"] = result["requestState"].clone();
-            again["inputResponses"] = json!({key: {"action": "accept", "content": {property: value}}});
+            again["inputResponses"] =
+                json!({key: {"action": "accept", "content": {property: value}}});
             wrapped.send(&modern(id, "tools/call", json!({"elicitation": {}}), again)).await;
             result = wrapped.answer(&json!(id)).await.0["result"].clone();
         }
@@ -75,7 +83,9 @@ async fn a_state_that_is_brought_back_twice_is_refused() {
 async fn one_client_on_a_pipe_has_one_server_process() {
     let mut wrapped = fixture("legacy");
     for (id, method) in [(1, "server/discover"), (2, "tools/list"), (3, "resources/list")] {
-        wrapped.send(&modern(id, method, json!({"elicitation": {}, "sampling": {}}), json!({}))).await;
+        wrapped
+            .send(&modern(id, method, json!({"elicitation": {}, "sampling": {}}), json!({})))
+            .await;
         let (answer, _) = wrapped.answer(&json!(id)).await;
         assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
     }
@@ -87,13 +97,17 @@ async fn one_client_on_a_pipe_has_one_server_process() {
 
 #[tokio::test]
 async fn a_cancelled_call_is_cancelled_at_its_server() {
-    for (client, server) in [("legacy", "legacy"), ("legacy", "modern"), ("modern", "legacy"), ("modern", "modern")] {
+    for (client, server) in
+        [("legacy", "legacy"), ("legacy", "modern"), ("modern", "legacy"), ("modern", "modern")]
+    {
         let mut wrapped = fixture(server);
         let line = |id: i64, name: &str, arguments: Value| {
-            let params = json!({"name": name, "arguments": arguments, "_meta": {"progressToken": 1}});
+            let params =
+                json!({"name": name, "arguments": arguments, "_meta": {"progressToken": 1}});
             match client {
                 "modern" => modern(id, "tools/call", json!({}), params),
-                _ => json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string(),
+                _ => json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+                    .to_string(),
             }
         };
         if client == "legacy" {
@@ -142,20 +156,34 @@ async fn a_list_change_reaches_the_client_in_its_own_words() {
 
         let mut wrapped = fixture(server);
         wrapped
-            .send(&modern(7, "subscriptions/listen", json!({}), json!({"notifications": {"toolsListChanged": true}})))
+            .send(&modern(
+                7,
+                "subscriptions/listen",
+                json!({}),
+                json!({"notifications": {"toolsListChanged": true}}),
+            ))
             .await;
         let acknowledged = wrapped.message().await;
         assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");
         wrapped
-            .send(&modern(8, "tools/call", json!({}), json!({"name": "test_trigger_tool_change", "arguments": {}})))
+            .send(&modern(
+                8,
+                "tools/call",
+                json!({}),
+                json!({"name": "test_trigger_tool_change", "arguments": {}}),
+            ))
             .await;
         let (first, second) = (wrapped.message().await, wrapped.message().await);
         let changed = if first["method"].is_string() { first } else { second };
-        assert_eq!(changed["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 7, "{server}: {changed}");
+        assert_eq!(
+            changed["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 7,
+            "{server}: {changed}"
+        );
     }
 }
 
-/// A legacy server that asks for the client's roots at an odd moment, and answers the call without waiting.
+/// A legacy server that asks for the client's roots at an odd moment, and answers the call without
+/// waiting.
 const HASTY: &str = r#"
 id() { echo "$1" | sed 's/.*"id":\([0-9]*\).*/\1/'; }
 while read -r line; do case "$line" in
@@ -169,7 +197,14 @@ esac; done
 async fn an_answer_that_follows_a_question_closely_is_not_lost() {
     let mut wrapped = Wrapped::run(&["sh", "-c", HASTY]);
     for id in 1..=20 {
-        wrapped.send(&modern(id, "tools/call", json!({"roots": {}}), json!({"name": "x", "arguments": {}}))).await;
+        wrapped
+            .send(&modern(
+                id,
+                "tools/call",
+                json!({"roots": {}}),
+                json!({"name": "x", "arguments": {}}),
+            ))
+            .await;
         let (answer, _) = wrapped.answer(&json!(id)).await;
         assert_eq!(answer["result"]["done"], true, "{answer}");
         assert_eq!(answer["result"]["resultType"], "complete");
@@ -196,7 +231,10 @@ async fn progress_comes_under_the_token_of_the_round_that_runs_and_between_round
     wrapped.send(&modern(1, "tools/call", json!({"roots": {}}), call)).await;
     let (answer, before) = wrapped.answer(&json!(1)).await;
     let tokens = |heard: &[Value]| -> Vec<Value> {
-        heard.iter().map(|other| json!([other["params"]["progressToken"], other["params"]["progress"]])).collect()
+        heard
+            .iter()
+            .map(|other| json!([other["params"]["progressToken"], other["params"]["progress"]]))
+            .collect()
     };
     assert_eq!(tokens(&before), [json!(["a", 1])]);
     assert_eq!(answer["result"]["resultType"], "input_required");
@@ -214,16 +252,23 @@ async fn progress_comes_under_the_token_of_the_round_that_runs_and_between_round
 
 #[tokio::test]
 async fn modern_clients_that_can_be_told_apart_have_processes_of_their_own() {
-    for (era, sharing, is_apart) in [("legacy", "", true), ("modern", "", true), ("legacy", "shared = true\n", false)] {
+    for (era, sharing, is_apart) in
+        [("legacy", "", true), ("modern", "", true), ("legacy", "shared = true\n", false)]
+    {
         let served = Served::with(&(fixture_toml("a", era) + sharing)).await;
         let called = async |tool: &str, info: &str, token: &str| {
             let mut params = json!({"name": tool, "arguments": {}});
             params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
             params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
-            params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({"name": info, "version": "1"});
-            let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
-            let mut headers =
-                vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", tool)];
+            params["_meta"]["io.modelcontextprotocol/clientInfo"] =
+                json!({"name": info, "version": "1"});
+            let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+                .to_string();
+            let mut headers = vec![
+                ("mcp-protocol-version", "2026-07-28"),
+                ("mcp-method", "tools/call"),
+                ("mcp-name", tool),
+            ];
             if !token.is_empty() {
                 headers.push(("authorization", token));
             }
@@ -231,9 +276,14 @@ async fn modern_clients_that_can_be_told_apart_have_processes_of_their_own() {
         };
         let simple = async |info: &str, token: &str| {
             let answer = called("test_simple_text", info, token).await;
-            assert!(answer["result"]["content"][0]["text"].is_string(), "{era} {sharing}: {answer}");
+            assert!(
+                answer["result"]["content"][0]["text"].is_string(),
+                "{era} {sharing}: {answer}"
+            );
         };
-        for (info, token, times) in [("one", "", 1), ("two", "", 2), ("one", "Bearer x", 3), ("one", "Bearer y", 4)] {
+        for (info, token, times) in
+            [("one", "", 1), ("two", "", 2), ("one", "Bearer x", 3), ("one", "Bearer y", 4)]
+        {
             for _ in 0..times {
                 simple(info, token).await;
             }
@@ -242,7 +292,9 @@ async fn modern_clients_that_can_be_told_apart_have_processes_of_their_own() {
         simple("one", "").await;
         let seen = async |info: &str, token: &str| {
             let answer = called("counters", info, token).await;
-            answer["result"]["structuredContent"]["calls"].as_u64().unwrap_or_else(|| panic!("{answer}"))
+            answer["result"]["structuredContent"]["calls"]
+                .as_u64()
+                .unwrap_or_else(|| panic!("{answer}"))
         };
         let counts = [
             seen("one", "").await,

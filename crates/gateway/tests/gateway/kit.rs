@@ -65,7 +65,12 @@ impl Wrapped {
     }
 
     pub(crate) fn start(mut process: Command) -> Self {
-        let mut child = process.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        let mut child = process
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { stdin: child.stdin.take(), child, lines }
     }
@@ -97,7 +102,10 @@ impl Wrapped {
     }
 
     pub(crate) async fn ask(&mut self, id: i64, method: &str, params: Value) -> Value {
-        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()).await;
+        self.send(
+            &json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string(),
+        )
+        .await;
         self.answer(&json!(id)).await.0
     }
 
@@ -115,7 +123,13 @@ impl Wrapped {
     /// Closes both ends, as a client does that is killed.
     #[allow(dead_code, reason = "not every suite that shares this file has clients that die")]
     pub(crate) fn die(&mut self) {
-        let nothing = std::process::Command::new("true").stdout(Stdio::piped()).spawn().unwrap().stdout.take().unwrap();
+        let nothing = std::process::Command::new("true")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
+            .stdout
+            .take()
+            .unwrap();
         self.lines = BufReader::new(ChildStdout::from_std(nothing).unwrap()).lines();
         self.stdin = None;
     }
@@ -145,8 +159,13 @@ impl Served {
         let log: Arc<Mutex<Vec<String>>> = Arc::default();
         let url = loop {
             let line = soon(lines.next_line()).await.unwrap();
-            let line = line.unwrap_or_else(|| panic!("the gateway ended: {:?}", log.lock().unwrap()));
-            let url = line.split("listening on ").nth(1).and_then(|rest| rest.split("/mcp").next()).map(str::to_owned);
+            let line =
+                line.unwrap_or_else(|| panic!("the gateway ended: {:?}", log.lock().unwrap()));
+            let url = line
+                .split("listening on ")
+                .nth(1)
+                .and_then(|rest| rest.split("/mcp").next())
+                .map(str::to_owned);
             log.lock().unwrap().push(line);
             if let Some(url) = url {
                 break url;
@@ -158,7 +177,13 @@ impl Served {
                 said.lock().unwrap().push(line);
             }
         });
-        Self { child, url, log, _folder: folder, client: Client::builder(TokioExecutor::new()).build_http() }
+        Self {
+            child,
+            url,
+            log,
+            _folder: folder,
+            client: Client::builder(TokioExecutor::new()).build_http(),
+        }
     }
 
     pub(crate) async fn send(
@@ -169,8 +194,9 @@ impl Served {
         body: &str,
     ) -> Response<Incoming> {
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.url));
-        request =
-            request.header("content-type", "application/json").header("accept", "application/json, text/event-stream");
+        request = request
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -185,10 +211,11 @@ impl Served {
 
     /// The same for a client that brings a secret.
     pub(crate) async fn session_as(&self, path: &str, authorization: Option<&str>) -> Session<'_> {
-        let params =
-            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
-        let body = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}).to_string();
-        let headers: Vec<_> = authorization.map(|secret| ("authorization", secret)).into_iter().collect();
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        let body = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
+            .to_string();
+        let headers: Vec<_> =
+            authorization.map(|secret| ("authorization", secret)).into_iter().collect();
         let response = self.send(Method::POST, path, &headers, &body).await;
         let id = response.headers()["mcp-session-id"].to_str().unwrap().to_owned();
         let info = last(response).await;
@@ -198,7 +225,12 @@ impl Served {
     }
 
     /// One modern request on a path.
-    pub(crate) async fn modern(&self, path: &str, method: &str, params: Value) -> (http::StatusCode, Value) {
+    pub(crate) async fn modern(
+        &self,
+        path: &str,
+        method: &str,
+        params: Value,
+    ) -> (http::StatusCode, Value) {
         self.modern_as(path, method, params, None).await
     }
 
@@ -210,10 +242,12 @@ impl Served {
         mut params: Value,
         authorization: Option<&str>,
     ) -> (http::StatusCode, Value) {
-        let name = params["name"].as_str().or(params["uri"].as_str()).unwrap_or_default().to_owned();
+        let name =
+            params["name"].as_str().or(params["uri"].as_str()).unwrap_or_default().to_owned();
         params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
         params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
-        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+        let body =
+            json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
         let mut headers = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
         headers.extend(Some(("mcp-name", name.as_str())).filter(|(_, name)| !name.is_empty()));
         headers.extend(authorization.map(|secret| ("authorization", secret)));
@@ -252,7 +286,14 @@ impl Session<'_> {
     }
 
     pub(crate) async fn ask(&self, id: i64, method: &str, params: Value) -> Value {
-        last(self.raw(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()).await).await
+        last(
+            self.raw(
+                &json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+                    .to_string(),
+            )
+            .await,
+        )
+        .await
     }
 }
 
@@ -275,13 +316,17 @@ pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
 
 /// The TOML of a fixture on stdio.
 pub(crate) fn fixture(name: &str, era: &str) -> String {
-    format!("[servers.{name}]\ncommand = {:?}\nargs = [\"--stdio\", \"--era\", {era:?}]\n", program("seawall-fixture"))
+    format!(
+        "[servers.{name}]\ncommand = {:?}\nargs = [\"--stdio\", \"--era\", {era:?}]\n",
+        program("seawall-fixture")
+    )
 }
 
 /// Processes whose parent is `pid`.
 pub(crate) fn children(pid: u32) -> Vec<u32> {
-    let processes =
-        std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let processes = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
     let parent = |child: &u32| {
         let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).ok()?;
         stat.rsplit(") ").next()?.split(' ').nth(1)?.parse::<u32>().ok()

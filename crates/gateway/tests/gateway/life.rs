@@ -33,7 +33,8 @@ async fn a_value_of_the_configuration_is_never_in_an_answer() {
     );
     let served = Served::with(&server).await;
     let session = served.session("/mcp").await;
-    let answer = session.ask(1, "tools/call", json!({"name": "x", "arguments": {}})).await.to_string();
+    let answer =
+        session.ask(1, "tools/call", json!({"name": "x", "arguments": {}})).await.to_string();
     assert!(answer.contains("the disk is on fire") && !answer.contains("canary-1234"), "{answer}");
 }
 
@@ -42,7 +43,10 @@ async fn a_program_that_is_not_there_is_named() {
     let mut wrapped = Wrapped::run(&["/nonexistent/server"]);
     let answer = wrapped.initialize(json!({})).await;
     let text = answer["error"]["message"].as_str().unwrap();
-    assert!(text.contains("cannot be started: there is no program \"/nonexistent/server\""), "{text}");
+    assert!(
+        text.contains("cannot be started: there is no program \"/nonexistent/server\""),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -62,7 +66,11 @@ async fn what_is_remembered_stands_in_the_store_where_there_is_one() {
     let (config, store) = (folder.path().join("policies.toml"), folder.path().join("store"));
     std::fs::write(&config, format!("[store]\npath = \"{}\"\n", store.display())).unwrap();
     let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
-    process.args(["run", "--config"]).arg(&config).args(["--", &program("seawall-fixture"), "--stdio"]);
+    process.args(["run", "--config"]).arg(&config).args([
+        "--",
+        &program("seawall-fixture"),
+        "--stdio",
+    ]);
     process.env("XDG_STATE_HOME", folder.path().join("state"));
     let mut wrapped = Wrapped::start(process);
     wrapped.initialize(json!({})).await;
@@ -120,7 +128,10 @@ async fn a_killed_server_comes_back_and_the_client_keeps_its_session_and_its_too
         kill(server);
         until("the server is gone", async || !is_running(server)).await;
         let list = wrapped.ask(10 + round, "tools/list", json!({})).await;
-        assert_eq!(list["result"]["tools"], before["result"]["tools"], "the same through an outage");
+        assert_eq!(
+            list["result"]["tools"], before["result"]["tools"],
+            "the same through an outage"
+        );
         // A call like none before: no copy can stand in for the server.
         let call = json!({"name": "echo_meta", "arguments": {"round": round}});
         let call = wrapped.ask(20 + round, "tools/call", call).await;
@@ -129,7 +140,8 @@ async fn a_killed_server_comes_back_and_the_client_keeps_its_session_and_its_too
     until("one is left", async || children(wrapped.child.id().unwrap()).len() == 1).await;
 }
 
-/// The answer to a call of `slow` that takes this long and whose server is killed while it works on it.
+/// The answer to a call of `slow` that takes this long and whose server is killed while it works on
+/// it.
 async fn killed_at_work(policy: &str, ms: u64) -> serde_json::Value {
     let served = Served::with(&format!("{}{policy}", fixture("a", "legacy"))).await;
     let session = served.session("/mcp/a").await;
@@ -150,14 +162,21 @@ async fn a_write_under_way_when_its_server_is_killed_is_not_repeated_and_said_to
     let answer = killed_at_work("[tools.\"a/slow\"]\neffect = \"write\"\n", 60_000).await;
     assert_eq!(answer["result"]["isError"], true, "{answer}");
     let failure = &answer["result"]["_meta"]["seawall/failure"];
-    assert_eq!((&failure["code"], &failure["mayHaveExecuted"]), (&json!("CONNECTION_LOST"), &json!(true)), "{answer}");
+    assert_eq!(
+        (&failure["code"], &failure["mayHaveExecuted"]),
+        (&json!("CONNECTION_LOST"), &json!(true)),
+        "{answer}"
+    );
     assert_eq!(failure["attempts"], 1, "{answer}");
 }
 
 #[tokio::test]
 async fn a_read_under_way_when_its_server_is_killed_is_answered_by_the_next_process() {
     let answer = killed_at_work("", 1_000).await;
-    assert!(answer["result"]["isError"].is_null() && answer["result"]["content"][0]["text"].is_string(), "{answer}");
+    assert!(
+        answer["result"]["isError"].is_null() && answer["result"]["content"][0]["text"].is_string(),
+        "{answer}"
+    );
 }
 
 #[tokio::test]
@@ -165,7 +184,10 @@ async fn a_handshake_is_answered_from_memory_while_the_server_takes_its_time() {
     let folder = tempfile::TempDir::new().unwrap();
     let flag = folder.path().join("slow");
     let fixture = program("seawall-fixture");
-    let script = format!("while [ -e {} ]; do sleep 0.05; done; exec {fixture} --stdio --era legacy", flag.display());
+    let script = format!(
+        "while [ -e {} ]; do sleep 0.05; done; exec {fixture} --stdio --era legacy",
+        flag.display()
+    );
     let command = ["sh", "-c", script.as_str()];
 
     let mut first = Wrapped::remembering(folder.path(), &command);
@@ -183,7 +205,10 @@ async fn a_handshake_is_answered_from_memory_while_the_server_takes_its_time() {
     second.send(r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo_meta","arguments":{}}}"#).await;
     std::fs::remove_file(&flag).unwrap();
     let (answer, others) = second.answer(&json!(2)).await;
-    assert_eq!(answer["result"]["structuredContent"]["name"], "echo_meta", "a call is held, not refused: {answer}");
+    assert_eq!(
+        answer["result"]["structuredContent"]["name"], "echo_meta",
+        "a call is held, not refused: {answer}"
+    );
     assert!(others.is_empty(), "nothing has changed, so nothing is said: {others:?}");
 }
 
@@ -193,10 +218,12 @@ async fn a_known_client_that_ends_its_session_under_a_call_gets_the_answer_in_it
     let served = Served::with(&server).await;
     let session = served.session_as("/mcp/a", Some("Bearer me")).await;
     let delay = json!({"name": "delay", "arguments": {"ms": 1_500, "text": "done"}});
-    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": delay}).to_string();
+    let body =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": delay}).to_string();
     let leave = async {
         until("it runs", async || {
-            let counters = session.ask(2, "tools/call", json!({"name": "counters", "arguments": {}})).await;
+            let counters =
+                session.ask(2, "tools/call", json!({"name": "counters", "arguments": {}})).await;
             counters["result"]["structuredContent"]["delayed"] == 1
         })
         .await;
@@ -224,17 +251,27 @@ async fn a_client_that_does_not_wait_for_the_handshake_gets_its_own_servers_tool
         r#"{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{}}"#.to_owned(),
     ];
     for round in 1..=10 {
-        for (command, tool) in [(vec!["sh", "-c", &counted], "echo_meta"), (vec![scripted.as_str()], "echo")] {
+        for (command, tool) in
+            [(vec!["sh", "-c", &counted], "echo_meta"), (vec![scripted.as_str()], "echo")]
+        {
             let mut client = Wrapped::remembering(folder.path(), &command);
             client.send(&all.join("\n")).await;
             let (list, _) = client.answer(&json!(2)).await;
             let tools = list["result"]["tools"].as_array().unwrap_or_else(|| panic!("{list}"));
             let is_there = |name: &str| tools.iter().any(|known| known["name"] == name);
-            assert_eq!((is_there("echo_meta"), is_there("echo")), (tool == "echo_meta", tool == "echo"), "{list}");
+            assert_eq!(
+                (is_there("echo_meta"), is_there("echo")),
+                (tool == "echo_meta", tool == "echo"),
+                "{list}"
+            );
             client.close();
             soon(client.child.wait()).await.unwrap();
         }
-        assert_eq!(std::fs::read_to_string(&starts).unwrap().lines().count(), round, "one child each time");
+        assert_eq!(
+            std::fs::read_to_string(&starts).unwrap().lines().count(),
+            round,
+            "one child each time"
+        );
     }
 }
 

@@ -1,4 +1,5 @@
-//! Several servers on one endpoint: their own names, their own answers, and a dead one costs itself only.
+//! Several servers on one endpoint: their own names, their own answers, and a dead one costs itself
+//! only.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -12,26 +13,39 @@ fn names(list: &Value, of: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn every_tool_is_there_under_the_name_of_its_server() {
-    let served = Served::with(&format!("{}{}", fixture("zeta", "legacy"), fixture("alpha", "modern"))).await;
+    let served =
+        Served::with(&format!("{}{}", fixture("zeta", "legacy"), fixture("alpha", "modern"))).await;
     let alone = served.session("/mcp/zeta").await;
     let own = names(&alone.ask(1, "tools/list", json!({})).await, "tools");
     let all = served.session("/mcp").await;
     let list = all.ask(1, "tools/list", json!({})).await;
     let merged = names(&list, "tools");
 
-    let expected: Vec<String> =
-        ["zeta", "alpha"].iter().flat_map(|server| own.iter().map(move |name| format!("{server}__{name}"))).collect();
+    let expected: Vec<String> = ["zeta", "alpha"]
+        .iter()
+        .flat_map(|server| own.iter().map(move |name| format!("{server}__{name}")))
+        .collect();
     assert_eq!(merged, expected, "in the order of the configuration");
-    assert_eq!(all.ask(2, "tools/list", json!({})).await["result"], list["result"], "the same every time");
+    assert_eq!(
+        all.ask(2, "tools/list", json!({})).await["result"],
+        list["result"],
+        "the same every time"
+    );
     assert!(all.info["result"]["capabilities"]["tools"].is_object());
 
     for server in ["zeta", "alpha"] {
-        let call =
-            all.ask(3, "tools/call", json!({"name": format!("{server}__echo_meta"), "arguments": {"a": 1}})).await;
+        let call = all
+            .ask(
+                3,
+                "tools/call",
+                json!({"name": format!("{server}__echo_meta"), "arguments": {"a": 1}}),
+            )
+            .await;
         assert_eq!(call["result"]["structuredContent"]["name"], "echo_meta", "{call}");
     }
-    let (status, answer) =
-        served.modern("/mcp", "tools/call", json!({"name": "zeta__echo_meta", "arguments": {}})).await;
+    let (status, answer) = served
+        .modern("/mcp", "tools/call", json!({"name": "zeta__echo_meta", "arguments": {}}))
+        .await;
     assert_eq!(
         (status.as_u16(), &answer["result"]["structuredContent"]["name"]),
         (200, &json!("echo_meta")),
@@ -51,7 +65,8 @@ async fn with_prefix_always_a_second_server_changes_no_name() {
     let (_, modern) = alone.modern("/mcp", "tools/list", json!({})).await;
     assert_eq!(names(&modern, "tools"), prefixed);
 
-    let two = Served::with(&format!("{}{}", fixture("it", "legacy"), fixture("other", "legacy"))).await;
+    let two =
+        Served::with(&format!("{}{}", fixture("it", "legacy"), fixture("other", "legacy"))).await;
     let merged = names(&two.session("/mcp").await.ask(1, "tools/list", json!({})).await, "tools");
     assert_eq!(merged[..prefixed.len()], prefixed);
 
@@ -75,13 +90,17 @@ async fn a_name_nobody_has_is_an_error_that_tells_how_names_look() {
     for name in ["echo_meta", "c__echo_meta", "__x"] {
         let answer = all.ask(1, "tools/call", json!({"name": name})).await;
         assert_eq!(answer["error"]["code"], -32602, "{answer}");
-        assert!(answer["error"]["message"].as_str().unwrap().contains("<server>__<name>"), "{answer}");
+        assert!(
+            answer["error"]["message"].as_str().unwrap().contains("<server>__<name>"),
+            "{answer}"
+        );
     }
 }
 
 #[tokio::test]
 async fn prompts_resources_templates_and_completions_find_their_server() {
-    let served = Served::with(&format!("{}{}", fixture("a", "legacy"), fixture("b", "legacy"))).await;
+    let served =
+        Served::with(&format!("{}{}", fixture("a", "legacy"), fixture("b", "legacy"))).await;
     let alone = served.session("/mcp/a").await;
     let all = served.session("/mcp").await;
     let own = names(&alone.ask(1, "prompts/list", json!({})).await, "prompts");
@@ -126,7 +145,10 @@ async fn who_comes_later_does_not_wait_for_a_server_that_is_away() {
     let began = tokio::time::Instant::now();
     served.session("/mcp").await;
     // A server may take so long to start that a client is worth keeping; after that nobody waits.
-    until("a start has had its time", async || began.elapsed() > std::time::Duration::from_millis(4_100)).await;
+    until("a start has had its time", async || {
+        began.elapsed() > std::time::Duration::from_millis(4_100)
+    })
+    .await;
     let began = tokio::time::Instant::now();
     for _ in 0..5 {
         served.session("/mcp").await;
@@ -141,7 +163,9 @@ async fn a_path_that_leads_nowhere_says_where_to_go() {
     for path in ["/", "/mcp/unknown", "/mcpx", "/mcp/a/b"] {
         let response = served.send(Method::POST, path, &[], "{}").await;
         assert_eq!(response.status(), 404, "{path}");
-        assert!(last(response).await["error"]["message"].as_str().unwrap().contains("/mcp/<server>"));
+        assert!(
+            last(response).await["error"]["message"].as_str().unwrap().contains("/mcp/<server>")
+        );
     }
 }
 
@@ -155,5 +179,8 @@ async fn a_listener_that_others_could_reach_is_refused_at_the_start() {
     let output = super::kit::soon(serve.output()).await.unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(4), "{text}");
-    assert!(text.contains("refusing to listen on 0.0.0.0:0") && text.contains("no authentication"), "{text}");
+    assert!(
+        text.contains("refusing to listen on 0.0.0.0:0") && text.contains("no authentication"),
+        "{text}"
+    );
 }

@@ -1,4 +1,5 @@
-//! Whatever goes in comes out as it was: random messages, compared byte for byte behind the gateway.
+//! Whatever goes in comes out as it was: random messages, compared byte for byte behind the
+//! gateway.
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -19,10 +20,14 @@ fn text() -> impl Strategy<Value = String> {
     ];
     leaf.prop_recursive(12, 64, 5, |inner| {
         prop_oneof![
-            prop::collection::vec(inner.clone(), 0..5).prop_map(|items| format!("[{}]", items.join(" ,"))),
+            prop::collection::vec(inner.clone(), 0..5)
+                .prop_map(|items| format!("[{}]", items.join(" ,"))),
             prop::collection::vec(inner, 0..5).prop_map(|values| {
-                let members: Vec<String> =
-                    values.iter().enumerate().map(|(place, value)| format!("\"k{place}\"\t: {value}")).collect();
+                let members: Vec<String> = values
+                    .iter()
+                    .enumerate()
+                    .map(|(place, value)| format!("\"k{place}\"\t: {value}"))
+                    .collect();
                 format!("{{{}}}", members.join(" , "))
             }),
         ]
@@ -31,8 +36,9 @@ fn text() -> impl Strategy<Value = String> {
 
 /// Params: unknown members beside those the gateway looks at.
 fn params() -> impl Strategy<Value = String> {
-    (text(), text(), text())
-        .prop_map(|(a, b, c)| format!(r#"{{"z":{a},"name":"tool", "arguments" : {b},"_meta":{{"x/y":{c}}},"a":1.0}}"#))
+    (text(), text(), text()).prop_map(|(a, b, c)| {
+        format!(r#"{{"z":{a},"name":"tool", "arguments" : {b},"_meta":{{"x/y":{c}}},"a":1.0}}"#)
+    })
 }
 
 /// An id: a number or a string, as a client may write it.
@@ -59,18 +65,26 @@ async fn random_messages_pass_from_pipe_to_pipe_as_they_are() {
     let mut wrapped = Wrapped::run(&[&program("seawall-echo")]);
     wrapped.initialize(json!({})).await;
     for (id, params) in cases(300) {
-        wrapped.send(&format!(r#"{{"method":"any/thing", "id":{id},"params":{params},"jsonrpc":"2.0"}}"#)).await;
+        wrapped
+            .send(&format!(
+                r#"{{"method":"any/thing", "id":{id},"params":{params},"jsonrpc":"2.0"}}"#
+            ))
+            .await;
         assert_eq!(wrapped.line().await, expected(&id, &params));
     }
 }
 
 #[tokio::test]
 async fn random_messages_pass_from_http_to_pipe_as_they_are() {
-    let served = Served::with(&format!("[servers.echo]\ncommand = {:?}\n", program("seawall-echo"))).await;
+    let served =
+        Served::with(&format!("[servers.echo]\ncommand = {:?}\n", program("seawall-echo"))).await;
     let session = served.session("/mcp").await;
     for (id, params) in cases(300) {
-        let response =
-            session.raw(&format!(r#"{{"method":"any/thing", "id":{id},"params":{params},"jsonrpc":"2.0"}}"#)).await;
+        let response = session
+            .raw(&format!(
+                r#"{{"method":"any/thing", "id":{id},"params":{params},"jsonrpc":"2.0"}}"#
+            ))
+            .await;
         let body = soon(response.into_body().collect()).await.unwrap().to_bytes();
         assert_eq!(String::from_utf8(body.to_vec()).unwrap(), expected(&id, &params));
     }
@@ -78,7 +92,8 @@ async fn random_messages_pass_from_http_to_pipe_as_they_are() {
 
 #[tokio::test]
 async fn a_message_over_several_lines_reaches_a_pipe_on_one() {
-    let served = Served::with(&format!("[servers.echo]\ncommand = {:?}\n", program("seawall-echo"))).await;
+    let served =
+        Served::with(&format!("[servers.echo]\ncommand = {:?}\n", program("seawall-echo"))).await;
     let session = served.session("/mcp").await;
     let response =
         session.raw("{\n\"jsonrpc\":\"2.0\",\r\n\"id\":1,\"method\":\"x\",\"params\":{\n\"a\":\"b\\nc\"}}\n").await;

@@ -1,4 +1,5 @@
-//! Attacks on HTTP itself: heads that two readers read differently, heads without measure, streams without end.
+//! Attacks on HTTP itself: heads that two readers read differently, heads without measure, streams
+//! without end.
 
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
@@ -23,7 +24,13 @@ async fn a_request_is_never_read_as_two() {
     let body = tool_call(1, "echo", json!({"text": "x"})).to_string();
     let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
     let heads = [
-        (format!("content-length: {}\r\ntransfer-encoding: chunked\r\n\r\n{chunked}", body.len()), "200"),
+        (
+            format!(
+                "content-length: {}\r\ntransfer-encoding: chunked\r\n\r\n{chunked}",
+                body.len()
+            ),
+            "200",
+        ),
         (format!("transfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n{chunked}"), "200"),
         (format!("content-length: {}\r\ncontent-length: 5\r\n\r\n{body}", body.len()), "400"),
         (format!("content-length: {}, 5\r\n\r\n{body}", body.len()), "400"),
@@ -33,7 +40,10 @@ async fn a_request_is_never_read_as_two() {
         (format!("content-length : {}\r\n\r\n{body}", body.len()), "400"),
         (format!("transfer-encoding: xchunked\r\n\r\n{chunked}"), "400"),
         (format!("transfer-encoding: chunked, identity\r\n\r\n{chunked}"), "400"),
-        (format!("transfer-encoding: identity\r\ncontent-length: {}\r\n\r\n{body}", body.len()), "400"),
+        (
+            format!("transfer-encoding: identity\r\ncontent-length: {}\r\n\r\n{body}", body.len()),
+            "400",
+        ),
         (format!("x-folded: a\r\n b\r\ncontent-length: {}\r\n\r\n{body}", body.len()), "400"),
         (format!("x-nul: a\0b\r\ncontent-length: {}\r\n\r\n{body}", body.len()), "400"),
         (format!("x-return: a\rb\r\ncontent-length: {}\r\n\r\n{body}", body.len()), "400"),
@@ -58,7 +68,11 @@ async fn a_head_without_measure_is_refused() {
     let long = format!("x-long: {}\r\n", "y".repeat(100 << 10));
     let many: String = (0..200).map(|number| format!("x-{number}: y\r\n")).collect();
     let endless = format!("GET /{} HTTP/1.1\r\n", "y".repeat(100 << 10));
-    for head in [format!("GET /mcp HTTP/1.1\r\n{long}\r\n"), format!("GET /mcp HTTP/1.1\r\n{many}\r\n"), endless] {
+    for head in [
+        format!("GET /mcp HTTP/1.1\r\n{long}\r\n"),
+        format!("GET /mcp HTTP/1.1\r\n{many}\r\n"),
+        endless,
+    ] {
         let answer = raw(client.address, head.as_bytes()).await;
         let is_refused = answer.starts_with("HTTP/1.1 431 ") || answer.starts_with("HTTP/1.1 414 ");
         assert!(is_refused, "{answer}");
@@ -162,7 +176,11 @@ async fn a_foreign_authority_is_refused_over_http_2() {
         })
         .await;
         let body = String::from_utf8_lossy(&body).into_owned();
-        assert_eq!(body.contains("this Host is not served here"), status == 0, "{authority}: {head:?} {body}");
+        assert_eq!(
+            body.contains("this Host is not served here"),
+            status == 0,
+            "{authority}: {head:?} {body}"
+        );
     }
     client.works("echo").await;
     gateway.stop().await;

@@ -59,10 +59,15 @@ async fn healthy_among(start: &str, drip: &str) {
     gateway.stop().await;
 }
 
-/// Clients that read nothing hold no more than the budget together; whose answer does not fit is told so.
+/// Clients that read nothing hold no more than the budget together; whose answer does not fit is
+/// told so.
 #[tokio::test]
 async fn answers_that_nobody_reads_share_one_budget() {
-    let gateway = Gateway::serve_with("answer_memory = \"20MiB\"", &[Entry::scripted("a", &["--tag", "$TAG"])]).await;
+    let gateway = Gateway::serve_with(
+        "answer_memory = \"20MiB\"",
+        &[Entry::scripted("a", &["--tag", "$TAG"])],
+    )
+    .await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     let memory = gateway.memory();
     // Far more than the system buffers of such a connection hold.
@@ -70,7 +75,8 @@ async fn answers_that_nobody_reads_share_one_budget() {
     let call = tool_call(1, "big", big.clone()).to_string();
     let slow = Legacy::connect(&gateway, "/mcp/a").await;
     let unread = http::unread(gateway.address, "/mcp/a", &slow.headers(), &call).await;
-    // Its answer has begun to come, so it has its share: without that, it might be the one that is refused.
+    // Its answer has begun to come, so it has its share: without that, it might be the one that is
+    // refused.
     within(10, "the answer begins", unread.readable()).await.unwrap();
     let mut refused = Vec::new();
     until(20, "the budget is used up", async || {
@@ -82,23 +88,34 @@ async fn answers_that_nobody_reads_share_one_budget() {
     .await;
     let answer = refused.pop().unwrap();
     let failed = &answer["result"]["_meta"]["seawall/failure"];
-    assert_eq!((&failed["code"], &failed["mayHaveExecuted"]), (&json!("OVERLOADED"), &json!(true)), "{answer}");
+    assert_eq!(
+        (&failed["code"], &failed["mayHaveExecuted"]),
+        (&json!("OVERLOADED"), &json!(true)),
+        "{answer}"
+    );
     let told = failure(&answer);
     assert!(
-        told.starts_with("The answer of big has ") && told.ends_with("It was executed: check before you repeat it."),
+        told.starts_with("The answer of big has ")
+            && told.ends_with("It was executed: check before you repeat it."),
         "{told}"
     );
     // Nobody else is harmed, also not by twenty more.
     let headers = slow.headers();
-    let calls: Vec<String> = (2..22).map(|id| tool_call(id, "big", big.clone()).to_string()).collect();
-    let more = join_all(calls.iter().map(|call| http::unread(gateway.address, "/mcp/a", &headers, call))).await;
+    let calls: Vec<String> =
+        (2..22).map(|id| tool_call(id, "big", big.clone()).to_string()).collect();
+    let more =
+        join_all(calls.iter().map(|call| http::unread(gateway.address, "/mcp/a", &headers, call)))
+            .await;
     for _ in 0..5 {
         client.works("echo").await;
         assert_eq!(client.call("big", big.clone()).await["result"]["isError"], true);
     }
     memory.grew_at_most(150 * MIB);
     drop((unread, more));
-    until(20, "there is room again", async || client.call("big", big.clone()).await["result"]["isError"] != true).await;
+    until(20, "there is room again", async || {
+        client.call("big", big.clone()).await["result"]["isError"] != true
+    })
+    .await;
     gateway.stop().await;
 }
 
@@ -109,8 +126,7 @@ async fn a_thousand_slow_heads_leave_others_as_they_were() {
 
 #[tokio::test]
 async fn a_thousand_slow_bodies_leave_others_as_they_were() {
-    let head =
-        "POST /mcp/a HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 4000\r\n\r\n";
+    let head = "POST /mcp/a HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 4000\r\n\r\n";
     healthy_among(&format!("{head}{}", "{".repeat(1_000)), " ").await;
 }
 
@@ -149,15 +165,15 @@ async fn connections_that_have_not_asked_give_way_the_oldest_first() {
 async fn the_connection_after_the_last_is_closed_and_the_next_is_welcome_when_one_goes() {
     let (gateway, client) = started().await;
     // They have asked, and do not come to an end.
-    let head =
-        "POST /mcp/a HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 4000\r\n\r\n{";
+    let head = "POST /mcp/a HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 4000\r\n\r\n{";
     let mut held = slow(&gateway, 1_100, head).await;
-    // One whose head is not read yet gives way to it, and a place may be free again: it is filled like the others. Once all are
-    // read, the next is the one too many.
+    // One whose head is not read yet gives way to it, and a place may be free again: it is filled
+    // like the others. Once all are read, the next is the one too many.
     until(20, "one too many is closed", async || {
         let mut one_too_many = TcpStream::connect(gateway.address).await.unwrap();
         // Far sooner than a slow one is given up.
-        let read = tokio::time::timeout(Duration::from_secs(1), one_too_many.read(&mut [0; 1])).await;
+        let read =
+            tokio::time::timeout(Duration::from_secs(1), one_too_many.read(&mut [0; 1])).await;
         let is_closed = matches!(read, Ok(Ok(0) | Err(_)));
         if !is_closed {
             let _closed = one_too_many.write_all(head.as_bytes()).await;
@@ -201,7 +217,9 @@ async fn each_hears_its_own(entry: Entry, path: &str, tool: &str) {
         let calls = clients.iter().enumerate().map(|(number, client)| async move {
             let said = format!("round {round} client {number}");
             let delay = (number as u64 * 37 + round * 13) % 50;
-            let answer = whole(client.begin(1, tool, json!({"ms": delay, "text": said})).await).await.message();
+            let answer = whole(client.begin(1, tool, json!({"ms": delay, "text": said})).await)
+                .await
+                .message();
             assert_eq!((text(&answer), &answer["id"]), (said.as_str(), &json!(1)));
         });
         within(20, "all answers", join_all(calls)).await;
@@ -221,17 +239,26 @@ async fn sixty_four_clients_of_a_shared_server_hear_their_own_answers() {
 
 #[tokio::test]
 async fn sixty_four_modern_clients_with_the_same_id_hear_their_own_answers() {
-    let gateway =
-        Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG"]), Entry::scripted("b", &["--tag", "$TAG"])]).await;
+    let gateway = Gateway::serve(&[
+        Entry::scripted("a", &["--tag", "$TAG"]),
+        Entry::scripted("b", &["--tag", "$TAG"]),
+    ])
+    .await;
     for path in ["/mcp/a", "/mcp"] {
         let calls = (0..64_u64).map(|number| {
-            let tool = if path == "/mcp" { ["a__delay", "b__delay"][number as usize % 2] } else { "delay" };
+            let tool = if path == "/mcp" {
+                ["a__delay", "b__delay"][number as usize % 2]
+            } else {
+                "delay"
+            };
             let said = format!("client {number}");
             let arguments = json!({"ms": number * 37 % 50, "text": said});
-            let request = modern_request(1, "tools/call", json!({"name": tool, "arguments": arguments}));
+            let request =
+                modern_request(1, "tools/call", json!({"name": tool, "arguments": arguments}));
             let gateway = &gateway;
             async move {
-                let answer = whole(modern_begin(gateway.address, path, &request).await).await.message();
+                let answer =
+                    whole(modern_begin(gateway.address, path, &request).await).await.message();
                 assert_eq!((text(&answer), &answer["id"]), (said.as_str(), &json!(1)));
             }
         });

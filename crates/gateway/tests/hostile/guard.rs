@@ -1,4 +1,5 @@
-//! Who may talk to the listener, what of a client never leaves the gateway, and where the gateway never goes.
+//! Who may talk to the listener, what of a client never leaves the gateway, and where the gateway
+//! never goes.
 
 use serde_json::json;
 
@@ -7,7 +8,8 @@ use crate::kit::http::{raw, whole};
 use crate::kit::upstream::{answer, honest, response, write};
 use crate::kit::{Entry, Gateway, Legacy, Upstream, failure, http, text};
 
-/// Lines of a head that name a host or an origin, and whether they are ours; `PORT` is the listener's.
+/// Lines of a head that name a host or an origin, and whether they are ours; `PORT` is the
+/// listener's.
 const HOSTS: [(&str, bool); 19] = [
     ("host: localhost:PORT\r\n", true),
     ("host: 127.0.0.1:PORT\r\n", true),
@@ -47,20 +49,29 @@ const ORIGINS: [(&str, bool); 12] = [
 
 #[tokio::test]
 async fn the_matrix_of_hosts_and_origins_on_the_running_listener() {
-    let allowed = "allowed_hosts = [\"gateway.example\"]\nallowed_origins = [\"https://app.example\"]";
+    let allowed =
+        "allowed_hosts = [\"gateway.example\"]\nallowed_origins = [\"https://app.example\"]";
     let gateway = Gateway::serve_with(allowed, &[Entry::scripted("a", &["--tag", "$TAG"])]).await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     let port = gateway.address.port().to_string();
     for (host, host_is_ours) in HOSTS {
         for (origin, origin_is_ours) in ORIGINS {
-            for request in ["POST /mcp/a", "GET /mcp/a", "DELETE /mcp/a", "OPTIONS /mcp", "POST /nowhere"] {
-                let head =
-                    format!("{request} HTTP/1.1\r\n{host}{origin}connection: close\r\ncontent-length: 0\r\n\r\n");
+            for request in
+                ["POST /mcp/a", "GET /mcp/a", "DELETE /mcp/a", "OPTIONS /mcp", "POST /nowhere"]
+            {
+                let head = format!(
+                    "{request} HTTP/1.1\r\n{host}{origin}connection: close\r\ncontent-length: 0\r\n\r\n"
+                );
                 let answer = raw(gateway.address, head.replace("PORT", &port).as_bytes()).await;
                 let is_refused = answer.starts_with("HTTP/1.1 403 ")
-                    || answer.starts_with("HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n");
+                    || answer.starts_with(
+                        "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n",
+                    );
                 assert_eq!(!is_refused, host_is_ours && origin_is_ours, "{head}{answer}");
-                assert!(!answer.to_ascii_lowercase().contains("access-control-allow"), "{head}{answer}");
+                assert!(
+                    !answer.to_ascii_lowercase().contains("access-control-allow"),
+                    "{head}{answer}"
+                );
             }
         }
     }
@@ -76,8 +87,9 @@ async fn a_foreign_host_in_the_request_line_is_refused_whatever_the_header_says(
         ("http://evil.example/mcp", false),
         ("http://localhost@evil.example/mcp", false),
     ] {
-        let head =
-            format!("POST {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+        let head = format!(
+            "POST {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+        );
         let answer = raw(gateway.address, head.as_bytes()).await;
         let status = if is_ours { "HTTP/1.1 415 " } else { "HTTP/1.1 403 " };
         assert!(answer.starts_with(status), "{target}: {answer}");
@@ -106,15 +118,23 @@ async fn nothing_that_says_who_the_client_is_reaches_a_server() {
         ("origin", "http://localhost"),
         ("user-agent", "canary-9"),
     ];
-    let info = http::post(gateway.address, "/mcp/a", &secrets, crate::kit::client::initialize().to_string()).await;
+    let info = http::post(
+        gateway.address,
+        "/mcp/a",
+        &secrets,
+        crate::kit::client::initialize().to_string(),
+    )
+    .await;
     let session = info.headers["mcp-session-id"].to_str().unwrap();
     let call = crate::kit::client::tool_call(1, "echo", json!({"text": "x"})).to_string();
     let headers = [secrets.as_slice(), &[("mcp-session-id", session)]].concat();
     assert_eq!(text(&http::post(gateway.address, "/mcp/a", &headers, call).await.message()), "x");
 
-    let request = modern_request(1, "tools/call", json!({"name": "echo", "arguments": {"text": "y"}}));
+    let request =
+        modern_request(1, "tools/call", json!({"name": "echo", "arguments": {"text": "y"}}));
     let own = modern_headers(&request);
-    let headers: Vec<_> = own.iter().map(|(name, value)| (*name, value.as_str())).chain(secrets).collect();
+    let headers: Vec<_> =
+        own.iter().map(|(name, value)| (*name, value.as_str())).chain(secrets).collect();
     let body = request.to_string().into();
     let modern = http::send(gateway.address, ::http::Method::POST, "/mcp/a", &headers, body).await;
     assert_eq!(text(&whole(modern).await.message()), "y");
@@ -122,7 +142,11 @@ async fn nothing_that_says_who_the_client_is_reaches_a_server() {
     let seen = upstream.seen();
     assert!(seen.iter().filter(|asked| asked.is("tools/call")).count() == 2);
     for asked in seen {
-        assert!(!asked.head.contains("canary") && asked.head.contains("x-own: ours"), "{}", asked.head);
+        assert!(
+            !asked.head.contains("canary") && asked.head.contains("x-own: ours"),
+            "{}",
+            asked.head
+        );
         assert!(!asked.head.contains(session) && !asked.head.contains("origin:"), "{}", asked.head);
         assert!(
             asked.head.contains(&format!("host: {}\r\n", &upstream.url[7..upstream.url.len() - 4])),
@@ -139,9 +163,13 @@ async fn a_redirect_is_not_followed() {
         write(&mut tcp, &honest(&asked)).await;
     })
     .await;
-    for status in
-        ["301 Moved Permanently", "302 Found", "303 See Other", "307 Temporary Redirect", "308 Permanent Redirect"]
-    {
+    for status in [
+        "301 Moved Permanently",
+        "302 Found",
+        "303 See Other",
+        "307 Temporary Redirect",
+        "308 Permanent Redirect",
+    ] {
         let location = format!("location: {}\r\n", target.url);
         let upstream = Upstream::start(move |asked, mut tcp| {
             let location = location.clone();
@@ -183,17 +211,27 @@ async fn arguments_never_change_where_a_call_goes_or_which_headers_it_has() {
     .await;
     let gateway = Gateway::serve(&[Entry::url("a", &upstream.url)]).await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
-    for evil in
-        ["x\r\nx-injected: 1", "x\nhost: evil.example", "../../admin", "?a=b#c", "\u{e9}\u{0}", "=?base64?eA==?="]
-    {
+    for evil in [
+        "x\r\nx-injected: 1",
+        "x\nhost: evil.example",
+        "../../admin",
+        "?a=b#c",
+        "\u{e9}\u{0}",
+        "=?base64?eA==?=",
+    ] {
         assert_eq!(text(&client.call("echo", json!({"text": evil})).await), evil);
         let asked = upstream.seen().into_iter().rfind(|asked| asked.is("tools/call")).unwrap();
         assert!(asked.head.starts_with("post /mcp http/1.1\r\n"), "{}", asked.head);
-        assert!(!asked.head.contains("\nx-injected") && !asked.head.contains("evil.example"), "{}", asked.head);
+        assert!(
+            !asked.head.contains("\nx-injected") && !asked.head.contains("evil.example"),
+            "{}",
+            asked.head
+        );
         let names = asked.head.lines().filter(|line| line.starts_with("mcp-param-")).count();
         assert_eq!(names, 1, "{}", asked.head);
     }
-    let request = modern_request(1, "tools/call", json!({"name": "other", "arguments": {"text": "x"}}));
+    let request =
+        modern_request(1, "tools/call", json!({"name": "other", "arguments": {"text": "x"}}));
     assert!(whole(modern_begin(gateway.address, "/mcp/a", &request).await).await.status == 200);
     gateway.stop().await;
 }

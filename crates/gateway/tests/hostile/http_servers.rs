@@ -1,4 +1,5 @@
-//! Servers over HTTP that misbehave: the call fails with the reason or the answer still comes, and the next call works.
+//! Servers over HTTP that misbehave: the call fails with the reason or the answer still comes, and
+//! the next call works.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,11 +10,14 @@ use tokio::net::TcpStream;
 
 use crate::kit::client::{modern_begin, modern_request};
 use crate::kit::upstream::{STREAM, answer, honest, response, write};
-use crate::kit::{Asked, Entry, Gateway, Legacy, MIB, Upstream, failure, modern, shown, text, until, within};
+use crate::kit::{
+    Asked, Entry, Gateway, Legacy, MIB, Upstream, failure, modern, shown, text, until, within,
+};
 
 const FROM_SERVER: u64 = 16 * MIB;
 
-/// A server that answers the tool `attack` with what `respond` writes, and everything else honestly.
+/// A server that answers the tool `attack` with what `respond` writes, and everything else
+/// honestly.
 async fn attacked<F, R>(respond: F) -> (Upstream, Gateway, Legacy)
 where
     F: Fn(Asked, TcpStream) -> R + Clone + Send + Sync + 'static,
@@ -34,7 +38,8 @@ where
     (upstream, gateway, client)
 }
 
-/// The attack fails its call with this reason, in both eras, within this much memory, and the next call works.
+/// The attack fails its call with this reason, in both eras, within this much memory, and the next
+/// call works.
 async fn breaks<F, R>(reason: &str, memory: u64, respond: F)
 where
     F: Fn(Asked, TcpStream) -> R + Clone + Send + Sync + 'static,
@@ -75,16 +80,28 @@ async fn a_compressed_answer_is_refused_and_never_inflated() {
 
 #[tokio::test]
 async fn a_body_of_twenty_mebibytes_is_refused_with_and_without_a_length() {
-    breaks("larger than 16777216 bytes", 10 * FROM_SERVER, |asked: Asked, mut tcp: TcpStream| async move {
-        let body = result_of(&asked, &"x".repeat(20 << 20));
-        write(&mut tcp, &response("200 OK", "content-type: application/json\r\n", &body)).await;
-    })
+    breaks(
+        "larger than 16777216 bytes",
+        10 * FROM_SERVER,
+        |asked: Asked, mut tcp: TcpStream| async move {
+            let body = result_of(&asked, &"x".repeat(20 << 20));
+            write(&mut tcp, &response("200 OK", "content-type: application/json\r\n", &body)).await;
+        },
+    )
     .await;
-    breaks("larger than 16777216 bytes", 10 * FROM_SERVER, |_: Asked, mut tcp: TcpStream| async move {
-        write(&mut tcp, b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n").await;
-        let piece = vec![b' '; 1 << 20];
-        while write(&mut tcp, &piece).await {}
-    })
+    breaks(
+        "larger than 16777216 bytes",
+        10 * FROM_SERVER,
+        |_: Asked, mut tcp: TcpStream| async move {
+            write(
+                &mut tcp,
+                b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n",
+            )
+            .await;
+            let piece = vec![b' '; 1 << 20];
+            while write(&mut tcp, &piece).await {}
+        },
+    )
     .await;
 }
 
@@ -113,8 +130,11 @@ async fn an_event_without_an_end_is_refused() {
         breaks(reason, 10 * FROM_SERVER, move |_, mut tcp: TcpStream| async move {
             write(&mut tcp, STREAM).await;
             write(&mut tcp, line.as_bytes()).await;
-            let piece =
-                if line.ends_with('\n') { "data: xxxxxxxxxxxxxxxx\n".repeat(50_000) } else { "x".repeat(1 << 20) };
+            let piece = if line.ends_with('\n') {
+                "data: xxxxxxxxxxxxxxxx\n".repeat(50_000)
+            } else {
+                "x".repeat(1 << 20)
+            };
             while write(&mut tcp, piece.as_bytes()).await {}
         })
         .await;
@@ -147,7 +167,10 @@ async fn a_flood_of_events_does_not_keep_the_answer_from_its_caller() {
 #[tokio::test]
 async fn an_answer_that_is_not_one_fails_its_call() {
     let bodies: [(&[u8], &str); 6] = [
-        (br#"{"jsonrpc":"2.0","id":987654,"result":{}}"#, "the answer carries another id than the request"),
+        (
+            br#"{"jsonrpc":"2.0","id":987654,"result":{}}"#,
+            "the answer carries another id than the request",
+        ),
         (br#"{"jsonrpc":"2.0","id":null,"result":{}}"#, "an id must be a string"),
         (br#"[{"jsonrpc":"2.0","id":1,"result":{}}]"#, "batches of messages"),
         (br#"{"jsonrpc":"2.0","id":1,"id":2,"result":{}}"#, "the key 'id' stands twice"),
@@ -164,19 +187,35 @@ async fn an_answer_that_is_not_one_fails_its_call() {
 
 #[tokio::test]
 async fn an_error_page_is_shown_by_its_beginning() {
-    breaks("HTTP 500 Internal Server Error: <html>", 8 * MIB, |_: Asked, mut tcp: TcpStream| async move {
-        let page = format!("<html>\x1b[2J{}", "y".repeat(60_000));
-        write(&mut tcp, &response("500 Internal Server Error", "content-type: text/html\r\n", page.as_bytes())).await;
-    })
+    breaks(
+        "HTTP 500 Internal Server Error: <html>",
+        8 * MIB,
+        |_: Asked, mut tcp: TcpStream| async move {
+            let page = format!("<html>\x1b[2J{}", "y".repeat(60_000));
+            write(
+                &mut tcp,
+                &response(
+                    "500 Internal Server Error",
+                    "content-type: text/html\r\n",
+                    page.as_bytes(),
+                ),
+            )
+            .await;
+        },
+    )
     .await;
 }
 
 #[tokio::test]
 async fn a_stream_that_breaks_off_fails_its_call() {
-    breaks("the stream ended before the answer", 8 * MIB, |_: Asked, mut tcp: TcpStream| async move {
-        write(&mut tcp, STREAM).await;
-        write(&mut tcp, b"data: {\"jsonrpc\":\"2.0\",").await;
-    })
+    breaks(
+        "the stream ended before the answer",
+        8 * MIB,
+        |_: Asked, mut tcp: TcpStream| async move {
+            write(&mut tcp, STREAM).await;
+            write(&mut tcp, b"data: {\"jsonrpc\":\"2.0\",").await;
+        },
+    )
     .await;
 }
 
@@ -234,7 +273,8 @@ async fn a_server_that_sends_its_listener_away_at_once_is_not_asked_without_paus
     let gateway = Gateway::serve(&[Entry::url("a", &upstream.url)]).await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     until(5, "the gateway listens", async || gets.load(Ordering::SeqCst) > 0).await;
-    // A second of honest calls is the time in which it must not be asked too often; the last may take longer.
+    // A second of honest calls is the time in which it must not be asked too often; the last may
+    // take longer.
     let begun = tokio::time::Instant::now();
     while begun.elapsed().as_millis() < 1_000 {
         client.works("echo").await;
@@ -253,9 +293,12 @@ async fn a_server_that_never_takes_a_notification_does_not_hold_up_the_client() 
         write(&mut tcp, &honest(&asked)).await;
     })
     .await;
-    let gateway = Gateway::serve(&[Entry::url("a", &upstream.url), Entry::scripted("b", &["--tag", "$TAG"])]).await;
+    let gateway =
+        Gateway::serve(&[Entry::url("a", &upstream.url), Entry::scripted("b", &["--tag", "$TAG"])])
+            .await;
     let client = within(10, "the handshake", Legacy::connect(&gateway, "/mcp")).await;
-    let changed = json!({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}).to_string();
+    let changed =
+        json!({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}).to_string();
     let tell = async {
         for _ in 0..20 {
             assert_eq!(client.post(changed.clone()).await.status, 202);
@@ -296,6 +339,9 @@ async fn a_modern_call_that_its_client_leaves_is_closed_at_the_server() {
         () = until(5, "it is under way", async || begun.load(Ordering::SeqCst) == 1) => {}
     }
     until(5, "it is closed", async || closed.load(Ordering::SeqCst) == 1).await;
-    assert_eq!(text(&modern(&gateway, "/mcp/a", "echo", json!({"text": "y"})).await.message()), "y");
+    assert_eq!(
+        text(&modern(&gateway, "/mcp/a", "echo", json!({"text": "y"})).await.message()),
+        "y"
+    );
     gateway.stop().await;
 }

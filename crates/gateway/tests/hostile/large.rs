@@ -13,9 +13,12 @@ async fn started() -> (Gateway, Legacy) {
     (gateway, client)
 }
 
-/// A request that is exactly this long, written as the common client libraries do: its id stands last.
+/// A request that is exactly this long, written as the common client libraries do: its id stands
+/// last.
 fn of_size(bytes: usize, id: u64, method: &str) -> String {
-    let head = format!(r#"{{"method":"{method}","params":{{"name":"echo","arguments":{{"text":"still here","pad":""#);
+    let head = format!(
+        r#"{{"method":"{method}","params":{{"name":"echo","arguments":{{"text":"still here","pad":""#
+    );
     let tail = format!(r#""}}}},"jsonrpc":"2.0","id":{id}}}"#);
     format!("{head}{}{tail}", "x".repeat(bytes - head.len() - tail.len()))
 }
@@ -33,7 +36,8 @@ fn refused(answer: &Value, id: u64) -> (&str, &Value) {
     assert_eq!(answer["id"], id, "{answer}");
     let object = &answer["result"]["_meta"]["seawall/failure"];
     assert_eq!(failure(answer), object["message"]);
-    let facts = json!([object["code"], object["retryable"], object["attempts"], object["mayHaveExecuted"]]);
+    let facts =
+        json!([object["code"], object["retryable"], object["attempts"], object["mayHaveExecuted"]]);
     assert_eq!(facts, json!(["VALIDATION_ERROR", false, 0, false]));
     (failure(answer), object)
 }
@@ -57,7 +61,12 @@ async fn a_call_that_is_too_large_fails_under_its_id_over_http() {
     assert_eq!((answer.status, &answer.message()["id"]), (200, &json!(3)));
     assert_eq!(answer.error(), (-32600, "larger than 16777216 bytes".to_owned()));
     // The session is one that must be there; and what has no id is refused as before.
-    let foreign = http::post(client.address, "/mcp/a", &[("mcp-session-id", "x")], of_size(LIMIT + 1, 4, "tools/call"));
+    let foreign = http::post(
+        client.address,
+        "/mcp/a",
+        &[("mcp-session-id", "x")],
+        of_size(LIMIT + 1, 4, "tools/call"),
+    );
     assert_eq!(foreign.await.status, 404);
     let answer = client.post(" ".repeat(LIMIT + 1)).await;
     assert_eq!((answer.status, &answer.message()["id"]), (413, &Value::Null));
@@ -82,7 +91,9 @@ async fn a_call_without_a_length_in_its_head_fails_under_its_id_too() {
         .collect();
     let answer = http::raw(client.address, format!("{head}{pieces}0\r\n\r\n").as_bytes()).await;
     assert!(
-        answer.starts_with("HTTP/1.1 200 ") && answer.contains(r#""id":7,"#) && answer.contains(TOO_LARGE),
+        answer.starts_with("HTTP/1.1 200 ")
+            && answer.contains(r#""id":7,"#)
+            && answer.contains(TOO_LARGE),
         "{answer}"
     );
     client.works("echo").await;
@@ -99,8 +110,12 @@ async fn a_call_that_is_too_large_fails_under_its_id_on_a_pipe() {
     assert_eq!(refused(&client.hear().await, 2).0, TOO_LARGE);
     client.write(format!("{}\n", of_size(3 * LIMIT, 3, "prompts/get")).as_bytes()).await;
     let answer = client.hear().await;
-    assert_eq!((&answer["id"], &answer["error"]["message"]), (&json!(3), &json!("larger than 16777216 bytes")));
-    // Forty mebibytes without an end that are no message: said once, thrown away, and what follows is read again.
+    assert_eq!(
+        (&answer["id"], &answer["error"]["message"]),
+        (&json!(3), &json!("larger than 16777216 bytes"))
+    );
+    // Forty mebibytes without an end that are no message: said once, thrown away, and what follows
+    // is read again.
     for _ in 0..40 {
         client.write(&vec![b'x'; 1 << 20]).await;
     }
@@ -116,10 +131,18 @@ async fn a_call_that_is_too_large_fails_under_its_id_on_a_pipe() {
 async fn a_modern_call_that_is_too_large_is_complete_all_the_same() {
     let (gateway, _client) = started().await;
     let pad = "x".repeat(LIMIT);
-    let request = modern_request(5, "tools/call", json!({"name": "echo", "arguments": {"text": pad}}));
+    let request =
+        modern_request(5, "tools/call", json!({"name": "echo", "arguments": {"text": pad}}));
     let headers = modern_headers(&request);
-    let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let response = http::send(gateway.address, ::http::Method::POST, "/mcp/a", &headers, request.to_string().into());
+    let headers: Vec<(&str, &str)> =
+        headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let response = http::send(
+        gateway.address,
+        ::http::Method::POST,
+        "/mcp/a",
+        &headers,
+        request.to_string().into(),
+    );
     let answer = http::whole(response.await).await;
     let message = answer.message();
     refused(&message, 5);
@@ -147,9 +170,14 @@ async fn nesting_ends_at_128() {
 
 #[tokio::test]
 async fn the_limit_is_a_setting() {
-    let gateway = Gateway::serve_with("max_request = \"64KiB\"", &[Entry::scripted("a", &["--tag", "$TAG"])]).await;
+    let gateway =
+        Gateway::serve_with("max_request = \"64KiB\"", &[Entry::scripted("a", &["--tag", "$TAG"])])
+            .await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
-    assert_eq!(text(&client.post(of_size(64 << 10, 1, "tools/call")).await.message()), "still here");
+    assert_eq!(
+        text(&client.post(of_size(64 << 10, 1, "tools/call")).await.message()),
+        "still here"
+    );
     let answer = client.post(of_size((64 << 10) + 1, 2, "tools/call")).await.message();
     assert!(refused(&answer, 2).0.contains("has 65537 bytes; at most 65536 are taken"), "{answer}");
     gateway.stop().await;
@@ -165,7 +193,9 @@ async fn an_answer_that_is_too_large_fails_the_question() {
     let question = client.hear().await;
     assert_eq!(question["method"], "roots/list");
     let roots = "x".repeat(LIMIT);
-    client.say(&json!({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": [roots]}})).await;
+    client
+        .say(&json!({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": [roots]}}))
+        .await;
     client.works().await;
     let said = || std::fs::read_to_string(&notes).unwrap_or_default();
     crate::kit::until(10, "the server is told", async || said().contains("roots null")).await;

@@ -1,4 +1,5 @@
-//! Lists without measure on the endpoint of several servers: each server costs its own entries only, and is named.
+//! Lists without measure on the endpoint of several servers: each server costs its own entries
+//! only, and is named.
 
 use std::collections::HashSet;
 
@@ -9,7 +10,9 @@ use crate::kit::{Entry, Gateway, Legacy, MIB, failure, http, shown, within};
 /// A hostile server next to a calm one.
 async fn started(hostile: &[&str]) -> (Gateway, Legacy) {
     let args = [&["--tag", "$TAG"], hostile].concat();
-    let gateway = Gateway::serve(&[Entry::scripted("a", &args), Entry::scripted("b", &["--tag", "$TAG"])]).await;
+    let gateway =
+        Gateway::serve(&[Entry::scripted("a", &args), Entry::scripted("b", &["--tag", "$TAG"])])
+            .await;
     let client = Legacy::connect(&gateway, "/mcp").await;
     (gateway, client)
 }
@@ -39,7 +42,10 @@ async fn cut_short(hostile: &[&str], tools: usize, warning: &str) {
     let memory = gateway.memory();
     let (names, trouble) = within(30, "the list", listed(&client)).await;
     memory.grew_at_most(64 * MIB);
-    assert!(trouble["reason"].as_str().is_some_and(|reason| reason.contains(warning)), "{hostile:?}: {trouble}");
+    assert!(
+        trouble["reason"].as_str().is_some_and(|reason| reason.contains(warning)),
+        "{hostile:?}: {trouble}"
+    );
     let of_a = names.iter().filter(|name| name.starts_with("a__")).count();
     assert_eq!((of_a, names.last().map(String::as_str)), (tools, Some("b__echo")));
     assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len(), "a tool stands twice");
@@ -62,7 +68,8 @@ async fn a_list_of_huge_schemas_is_cut_short() {
 
 #[tokio::test]
 async fn cursors_that_go_in_circles_are_noticed() {
-    cut_short(&["--pages", "3", "--tools", "2", "--cursor-loop"], 6, "its pages go in circles").await;
+    cut_short(&["--pages", "3", "--tools", "2", "--cursor-loop"], 6, "its pages go in circles")
+        .await;
 }
 
 #[tokio::test]
@@ -80,7 +87,10 @@ async fn a_cursor_that_is_null_is_none() {
 
 #[tokio::test]
 async fn a_server_that_never_answers_does_not_keep_the_others_from_the_client() {
-    let servers = [Entry::scripted("mute", &["--tag", "$TAG", "--mute"]), Entry::scripted("b", &["--tag", "$TAG"])];
+    let servers = [
+        Entry::scripted("mute", &["--tag", "$TAG", "--mute"]),
+        Entry::scripted("b", &["--tag", "$TAG"]),
+    ];
     let gateway = Gateway::serve(&servers).await;
     let client = within(25, "the handshake", Legacy::connect(&gateway, "/mcp")).await;
     client.works("b__echo").await;
@@ -89,9 +99,12 @@ async fn a_server_that_never_answers_does_not_keep_the_others_from_the_client() 
 
 #[tokio::test]
 async fn a_refusal_of_a_mebibyte_is_shown_by_its_beginning() {
-    let servers = [Entry::scripted("a", &["--refuse", "1048576"]), Entry::scripted("b", &["--tag", "$TAG"])];
+    let servers =
+        [Entry::scripted("a", &["--refuse", "1048576"]), Entry::scripted("b", &["--tag", "$TAG"])];
     let gateway = Gateway::serve(&servers).await;
-    let info = http::post(gateway.address, "/mcp", &[], crate::kit::client::initialize().to_string()).await;
+    let info =
+        http::post(gateway.address, "/mcp", &[], crate::kit::client::initialize().to_string())
+            .await;
     let told = info.message()["result"]["instructions"].as_str().unwrap().to_owned();
     assert!(
         told.starts_with("**MCP servers that failed to load (tools unavailable — needs attention):** a: refused the handshake: refused"),

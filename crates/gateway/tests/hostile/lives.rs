@@ -1,4 +1,5 @@
-//! Processes that do not want to go, and those they start: all of them end when their conversation does.
+//! Processes that do not want to go, and those they start: all of them end when their conversation
+//! does.
 
 use std::collections::HashSet;
 
@@ -22,7 +23,10 @@ async fn a_hangup_is_told_and_ends_nothing() {
         kill_process(Pid::from_raw(gateway.pid().cast_signed()).unwrap(), Signal::HUP).unwrap();
         client.works("echo").await;
     }
-    until(5, "it is told", async || gateway.said("SIGHUP: this version does not read its configuration again")).await;
+    until(5, "it is told", async || {
+        gateway.said("SIGHUP: this version does not read its configuration again")
+    })
+    .await;
     gateway.stop().await;
     let mut client = Stdio::ready(&["--tag", "$TAG"]).await;
     kill_process(Pid::from_raw(client.pid().cast_signed()).unwrap(), Signal::HUP).unwrap();
@@ -33,12 +37,22 @@ async fn a_hangup_is_told_and_ends_nothing() {
 
 #[tokio::test]
 async fn a_process_that_minds_nothing_ends_with_its_session() {
-    let gateway = Gateway::serve(&[Entry::scripted("a", &STUBBORN), Entry::scripted("b", &["--tag", "$TAG"])]).await;
+    let gateway = Gateway::serve(&[
+        Entry::scripted("a", &STUBBORN),
+        Entry::scripted("b", &["--tag", "$TAG"]),
+    ])
+    .await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     client.works("echo").await;
     until(5, "all have started", async || processes(gateway.tag()).len() == 4).await;
-    let response =
-        http::send(client.address, ::http::Method::DELETE, &client.path, &client.headers(), Default::default()).await;
+    let response = http::send(
+        client.address,
+        ::http::Method::DELETE,
+        &client.path,
+        &client.headers(),
+        Default::default(),
+    )
+    .await;
     assert_eq!(response.status(), 200);
     until(8, "the processes are gone", async || processes(gateway.tag()).is_empty()).await;
     Legacy::connect(&gateway, "/mcp/b").await.works("echo").await;
@@ -71,7 +85,8 @@ async fn a_process_that_ends_fails_its_call_and_another_takes_its_place() {
     for n in 0..3 {
         let answer = client.call("exit", json!({ "n": n })).await;
         assert!(
-            failure(&answer).contains("(\"its process ended (exit status: 3)\"). It may have been executed."),
+            failure(&answer)
+                .contains("(\"its process ended (exit status: 3)\"). It may have been executed."),
             "{answer}"
         );
         client.works("echo").await;
@@ -82,7 +97,8 @@ async fn a_process_that_ends_fails_its_call_and_another_takes_its_place() {
 
 #[tokio::test]
 async fn a_process_that_ends_is_noticed_though_its_child_holds_the_pipe() {
-    let gateway = Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG", "--ignore-term"])]).await;
+    let gateway =
+        Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG", "--ignore-term"])]).await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     let answer = within(10, "the failure", client.call("orphan", json!({}))).await;
     assert!(failure(&answer).contains("its process ended (exit status: 3)"), "{answer}");
@@ -100,7 +116,8 @@ async fn a_client_that_leaves_before_the_handshake_leaves_no_process() {
     let mut seen = HashSet::new();
     for _ in 0..10 {
         let mut tcp = TcpStream::connect(gateway.address).await.unwrap();
-        let head = "POST /mcp/mute HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+        let head =
+            "POST /mcp/mute HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
         let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
         tcp.write_all(request.as_bytes()).await.unwrap();
         until(5, "a process starts", async || {
@@ -125,13 +142,26 @@ async fn a_shared_server_that_died_three_times_says_things_once() {
     }
     let heard = client.begin(1, "list_changed", json!({})).await;
     assert_eq!(text(&http::whole(heard).await.message()), "said");
-    let general =
-        http::send(client.address, ::http::Method::GET, &client.path, &client.headers(), Default::default()).await;
-    let response =
-        http::send(client.address, ::http::Method::DELETE, &client.path, &client.headers(), Default::default()).await;
+    let general = http::send(
+        client.address,
+        ::http::Method::GET,
+        &client.path,
+        &client.headers(),
+        Default::default(),
+    )
+    .await;
+    let response = http::send(
+        client.address,
+        ::http::Method::DELETE,
+        &client.path,
+        &client.headers(),
+        Default::default(),
+    )
+    .await;
     assert_eq!(response.status(), 200);
     let changes = http::whole(general).await.messages();
-    let changes = changes.iter().filter(|message| message["method"] == "notifications/tools/list_changed");
+    let changes =
+        changes.iter().filter(|message| message["method"] == "notifications/tools/list_changed");
     assert_eq!(changes.count(), 1);
     gateway.stop().await;
 }

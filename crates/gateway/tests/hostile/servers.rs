@@ -1,9 +1,12 @@
-//! Servers on a pipe that misbehave: the call fails with the reason or the answer still comes, and the next call works.
+//! Servers on a pipe that misbehave: the call fails with the reason or the answer still comes, and
+//! the next call works.
 
 use serde_json::{Value, json};
 
 use crate::kit::client::{initialize, modern_headers, modern_request, tool_call};
-use crate::kit::{Entry, Gateway, Legacy, MIB, Stdio, failure, http, modern, shown, text, until, within};
+use crate::kit::{
+    Entry, Gateway, Legacy, MIB, Stdio, failure, http, modern, shown, text, until, within,
+};
 
 const FROM_SERVER: u64 = 16 * MIB;
 
@@ -13,7 +16,8 @@ async fn started() -> (Gateway, Legacy) {
     (gateway, client)
 }
 
-/// The call fails with this reason, within this much memory, and a new process answers the next one.
+/// The call fails with this reason, within this much memory, and a new process answers the next
+/// one.
 async fn breaks(tool: &str, arguments: Value, reason: &str) {
     let (gateway, client) = started().await;
     let memory = gateway.memory();
@@ -35,11 +39,14 @@ async fn what_a_server_shouts_is_shown_in_part_and_the_rest_is_counted() {
     let (gateway, client) = started().await;
     assert_eq!(text(&client.call("shout", json!({"lines": 30_000})).await), "shouted");
     client.works("echo").await;
-    let shown = || gateway.log.lock().unwrap().iter().filter(|line| line.contains("a: shout")).count();
+    let shown =
+        || gateway.log.lock().unwrap().iter().filter(|line| line.contains("a: shout")).count();
     // What was left out is told when the process ends, or with the next line that is shown.
     let headers = client.headers();
-    http::send(client.address, ::http::Method::DELETE, "/mcp/a", &headers, Default::default()).await;
-    until(10, "it is told", async || gateway.said("lines left out: it said too much at once")).await;
+    http::send(client.address, ::http::Method::DELETE, "/mcp/a", &headers, Default::default())
+        .await;
+    until(10, "it is told", async || gateway.said("lines left out: it said too much at once"))
+        .await;
     let shown = shown();
     assert!((900..=4_000).contains(&shown), "{shown} of 30,000 lines are shown");
     gateway.stop().await;
@@ -47,17 +54,28 @@ async fn what_a_server_shouts_is_shown_in_part_and_the_rest_is_counted() {
 
 #[tokio::test]
 async fn a_line_without_an_end_fails_its_call_and_gets_a_new_process() {
-    breaks("endless", json!({}), "sent a message that cannot be read: larger than 16777216 bytes").await;
+    breaks("endless", json!({}), "sent a message that cannot be read: larger than 16777216 bytes")
+        .await;
 }
 
 #[tokio::test]
 async fn an_answer_of_twenty_mebibytes_fails_its_call() {
-    breaks("big", json!({"bytes": 20 << 20}), "sent a message that cannot be read: larger than 16777216 bytes").await;
+    breaks(
+        "big",
+        json!({"bytes": 20 << 20}),
+        "sent a message that cannot be read: larger than 16777216 bytes",
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn an_answer_nested_129_deep_fails_its_call() {
-    breaks("nested", json!({"depth": 129}), "sent a message that cannot be read: nested deeper than 128 levels").await;
+    breaks(
+        "nested",
+        json!({"depth": 129}),
+        "sent a message that cannot be read: nested deeper than 128 levels",
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -102,7 +120,10 @@ async fn an_answer_of_fifteen_mebibytes_arrives_within_ten_times_its_size() {
     let (gateway, client) = started().await;
     let memory = gateway.memory();
     assert_eq!(text(&client.call("big", json!({"bytes": 15 << 20})).await).len(), 15 << 20);
-    assert_eq!(text(&modern(&gateway, "/mcp/a", "big", json!({"bytes": 5 << 20})).await.message()).len(), 5 << 20);
+    assert_eq!(
+        text(&modern(&gateway, "/mcp/a", "big", json!({"bytes": 5 << 20})).await.message()).len(),
+        5 << 20
+    );
     memory.grew_at_most(10 * 15 * MIB);
     gateway.stop().await;
 }
@@ -113,15 +134,22 @@ async fn noise_on_stdout_is_skipped_and_shown_without_its_escapes() {
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     assert_eq!(text(&client.call("noise", json!({"lines": 5_000})).await), "heard");
     client.works("echo").await;
-    until(5, "the noise is shown", async || gateway.said("a: not a message on stdout, skipped: starting up...")).await;
+    until(5, "the noise is shown", async || {
+        gateway.said("a: not a message on stdout, skipped: starting up...")
+    })
+    .await;
     let log = gateway.log.lock().unwrap().join("\n");
-    assert!(!log.contains(['\x1b', '\r', '\0']), "escapes of a server reach the operator's terminal");
+    assert!(
+        !log.contains(['\x1b', '\r', '\0']),
+        "escapes of a server reach the operator's terminal"
+    );
     gateway.stop().await;
 }
 
 #[tokio::test]
 async fn a_noisy_server_does_not_stop_the_others_when_nobody_reads_the_log() {
-    let servers = [Entry::scripted("noisy", &["--tag", "$TAG"]), Entry::scripted("calm", &["--tag", "$TAG"])];
+    let servers =
+        [Entry::scripted("noisy", &["--tag", "$TAG"]), Entry::scripted("calm", &["--tag", "$TAG"])];
     let (gateway, unread) = Gateway::unheard(&servers).await;
     let client = Legacy::connect(&gateway, "/mcp").await;
     let memory = gateway.memory();
@@ -137,9 +165,15 @@ async fn a_noisy_server_does_not_stop_the_others_when_nobody_reads_the_log() {
 async fn a_hundred_thousand_notifications_do_not_keep_the_answer_from_its_caller() {
     let (gateway, client) = started().await;
     let memory = gateway.memory();
-    assert_eq!(text(&client.call("flood", json!({"before": 100_000, "after": 20_000})).await), "survived");
+    assert_eq!(
+        text(&client.call("flood", json!({"before": 100_000, "after": 20_000})).await),
+        "survived"
+    );
     let flood = json!({"before": 20_000, "after": 20_000});
-    assert_eq!(text(&modern(&gateway, "/mcp/a", "flood", flood.clone()).await.message()), "survived");
+    assert_eq!(
+        text(&modern(&gateway, "/mcp/a", "flood", flood.clone()).await.message()),
+        "survived"
+    );
     memory.grew_at_most(16 * MIB);
     client.works("echo").await;
     gateway.stop().await;
@@ -155,9 +189,11 @@ async fn notifications_that_nobody_reads_are_bounded_in_bytes_too() {
     let (gateway, client) = started().await;
     let memory = gateway.memory();
     let flood = json!({"count": 30, "bytes": 2 << 20});
-    let request = modern_request(1, "tools/call", json!({"name": "big_notifications", "arguments": flood}));
+    let request =
+        modern_request(1, "tools/call", json!({"name": "big_notifications", "arguments": flood}));
     let headers = modern_headers(&request);
-    let headers: Vec<_> = headers.iter().skip(1).map(|(name, value)| (*name, value.as_str())).collect();
+    let headers: Vec<_> =
+        headers.iter().skip(1).map(|(name, value)| (*name, value.as_str())).collect();
     let _modern = http::unread(gateway.address, "/mcp/a", &headers, &request.to_string()).await;
     let call = tool_call(1, "big_notifications", flood).to_string();
     let _legacy = http::unread(gateway.address, "/mcp/a", &client.headers(), &call).await;
@@ -213,7 +249,8 @@ async fn a_server_that_asks_and_asks_costs_a_bounded_amount() {
 
 #[tokio::test]
 async fn a_server_that_does_not_listen_does_not_hold_up_the_others() {
-    let servers = [Entry::scripted("deaf", &["--tag", "$TAG"]), Entry::scripted("calm", &["--tag", "$TAG"])];
+    let servers =
+        [Entry::scripted("deaf", &["--tag", "$TAG"]), Entry::scripted("calm", &["--tag", "$TAG"])];
     let gateway = Gateway::serve(&servers).await;
     let client = Legacy::connect(&gateway, "/mcp").await;
     assert_eq!(text(&client.call("deaf__deaf", json!({})).await), "deaf from now on");
@@ -237,7 +274,8 @@ async fn calls_called_off_on_a_server_that_does_not_listen_cost_a_bounded_amount
         let off = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}});
         client.write(format!("{call}\n{off}\n").as_bytes()).await;
     }
-    // Answered by the gateway, so everything before it was read; calls that were called off count until they have ended.
+    // Answered by the gateway, so everything before it was read; calls that were called off count
+    // until they have ended.
     within(15, "they have ended", async {
         loop {
             client.say(&initialize()).await;

@@ -14,7 +14,11 @@ use crate::kit::ledger::Ledger;
 use crate::kit::{Entry, Gateway, Legacy, MIB, Stdio, modern, text, until, within};
 
 async fn started() -> Gateway {
-    Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG"]), Entry::scripted("b", &["--tag", "$TAG"])]).await
+    Gateway::serve(&[
+        Entry::scripted("a", &["--tag", "$TAG"]),
+        Entry::scripted("b", &["--tag", "$TAG"]),
+    ])
+    .await
 }
 
 /// The status that a session's id gets on a path, for each method.
@@ -48,16 +52,25 @@ async fn a_session_cannot_be_guessed() {
     let clients = join_all((0..8).map(|_| Legacy::connect(&gateway, "/mcp/a"))).await;
     let ids: HashSet<&str> = clients.iter().map(|client| client.session.as_str()).collect();
     assert_eq!(ids.len(), 8);
-    assert!(ids.iter().all(|id| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())), "{ids:?}");
+    assert!(
+        ids.iter().all(|id| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())),
+        "{ids:?}"
+    );
     let near = clients[0].session.replace(['0', '1'], "2");
-    for wrong in [near.as_str(), "1", "", "*", &"f".repeat(32), &clients[0].session.to_uppercase()] {
+    for wrong in [near.as_str(), "1", "", "*", &"f".repeat(32), &clients[0].session.to_uppercase()]
+    {
         if ids.contains(wrong) {
             continue;
         }
         assert_eq!(statuses(&gateway, "/mcp/a", wrong).await, [404; 3], "{wrong}");
     }
-    let missing =
-        crate::kit::http::post(gateway.address, "/mcp/a", &[], r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#).await;
+    let missing = crate::kit::http::post(
+        gateway.address,
+        "/mcp/a",
+        &[],
+        r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#,
+    )
+    .await;
     assert_eq!(
         (missing.status, missing.error().1.as_str()),
         (400, "the header Mcp-Session-Id is missing; send initialize first")
@@ -70,7 +83,8 @@ async fn a_session_cannot_be_guessed() {
 async fn a_session_that_was_ended_is_over() {
     let gateway = started().await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
-    let ended = send(client.address, Method::DELETE, "/mcp/a", &client.headers(), Default::default()).await;
+    let ended =
+        send(client.address, Method::DELETE, "/mcp/a", &client.headers(), Default::default()).await;
     assert_eq!(ended.status(), 200);
     assert_eq!(statuses(&gateway, "/mcp/a", &client.session).await, [404; 3]);
     gateway.stop().await;
@@ -111,13 +125,15 @@ async fn a_session_has_one_stream_and_nobody_takes_it_over() {
 #[tokio::test]
 async fn an_event_of_another_session_leads_nowhere() {
     let gateway = started().await;
-    let (ours, theirs) = (Legacy::connect(&gateway, "/mcp/a").await, Legacy::connect(&gateway, "/mcp/a").await);
+    let (ours, theirs) =
+        (Legacy::connect(&gateway, "/mcp/a").await, Legacy::connect(&gateway, "/mcp/a").await);
     // A call with a notification before its answer has a stream that can be come back to.
     let secret = theirs.begin(1, "flood", json!({"before": 1})).await;
     assert!(whole(secret).await.text().contains("survived"));
     for event in ["1-0", "1-1", "2-0", "99-0", "x", "-", "1-99999999999999999999", "0-99"] {
         let headers = [("mcp-session-id", ours.session.as_str()), ("last-event-id", event)];
-        let response = send(ours.address, Method::GET, "/mcp/a", &headers, Default::default()).await;
+        let response =
+            send(ours.address, Method::GET, "/mcp/a", &headers, Default::default()).await;
         let expected = if event == "0-99" { 200 } else { 404 };
         assert_eq!(response.status(), expected, "{event}");
     }
@@ -148,8 +164,11 @@ async fn a_modern_call_is_called_off_when_its_client_leaves() {
         let answer = modern(&gateway, "/mcp/a", "counters", json!({})).await.message();
         answer["result"]["structuredContent"][counter].as_u64().unwrap()
     };
-    let request =
-        modern_request(1, "tools/call", json!({"name": "delay", "arguments": {"ms": 30_000, "text": "done"}}));
+    let request = modern_request(
+        1,
+        "tools/call",
+        json!({"name": "delay", "arguments": {"ms": 30_000, "text": "done"}}),
+    );
     tokio::select! {
         _ = modern_begin(gateway.address, "/mcp/a", &request) => panic!("too early"),
         () = until(5, "it is under way", async || count("delayed").await == 1) => {}
@@ -165,8 +184,10 @@ async fn answers_that_nobody_fetches_are_bounded_in_bytes() {
     let memory = gateway.memory();
     for id in 0..40 {
         let params = json!({"name": "progress_then_big", "arguments": {"bytes": 3 << 20, "n": id}, "_meta": {"progressToken": id}});
-        let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string();
-        let headers = [client.headers().as_slice(), &[("content-type", "application/json")]].concat();
+        let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+            .to_string();
+        let headers =
+            [client.headers().as_slice(), &[("content-type", "application/json")]].concat();
         let response = send(client.address, Method::POST, "/mcp/a", &headers, call.into()).await;
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         drop(response);
@@ -188,9 +209,12 @@ async fn a_client_that_writes_and_never_reads_is_not_read_without_end() {
     };
     // A gateway that keeps what it cannot get rid of would take all of these 256 MiB.
     let mut taken = 0;
-    while taken < 4_096 && write(tool_call(taken, "echo", json!({"text": "x".repeat(64 << 10)}))).await {
+    while taken < 4_096
+        && write(tool_call(taken, "echo", json!({"text": "x".repeat(64 << 10)}))).await
+    {
         taken += 1;
-        // Few are under way at a time: what piles up is what nobody takes, however slow the server is.
+        // Few are under way at a time: what piles up is what nobody takes, however slow the server
+        // is.
         let mark = format!("mark {taken}");
         if taken % 32 == 0 {
             let is_read = write(tool_call(10_000 + taken, "write", json!({"text": mark}))).await;

@@ -1,4 +1,5 @@
-//! What a client may not send, as a body and as a line: refused with the reason, and the session lives on.
+//! What a client may not send, as a body and as a line: refused with the reason, and the session
+//! lives on.
 
 use serde_json::{Value, json};
 
@@ -12,8 +13,9 @@ async fn started() -> (Gateway, Legacy) {
     (gateway, client)
 }
 
-/// Each of these is refused with this code and this reason, over HTTP and over stdio, under the id `1` if that can be read
-/// from it, and the next call works. What is answered under an id is no error of HTTP.
+/// Each of these is refused with this code and this reason, over HTTP and over stdio, under the id
+/// `1` if that can be read from it, and the next call works. What is answered under an id is no
+/// error of HTTP.
 async fn refused(bad: &[(&[u8], bool, i64, &str)]) {
     let (gateway, client) = started().await;
     let memory = gateway.memory();
@@ -21,10 +23,16 @@ async fn refused(bad: &[(&[u8], bool, i64, &str)]) {
         let answer = client.post(body.to_vec()).await;
         let shown = String::from_utf8_lossy(body).chars().take(80).collect::<String>();
         let (status, id) = if *has_id { (200, json!(1)) } else { (400, Value::Null) };
-        assert_eq!((answer.status, &answer.message()["id"], answer.error().0), (status, &id, *code), "{shown}");
+        assert_eq!(
+            (answer.status, &answer.message()["id"], answer.error().0),
+            (status, &id, *code),
+            "{shown}"
+        );
         assert!(answer.error().1.contains(reason), "{shown}: {:?}", answer.error());
     }
-    memory.grew_at_most(10 * bad.iter().map(|(body, ..)| body.len() as u64).max().unwrap_or(0) + 4 * MIB);
+    memory.grew_at_most(
+        10 * bad.iter().map(|(body, ..)| body.len() as u64).max().unwrap_or(0) + 4 * MIB,
+    );
     client.works("echo").await;
     gateway.stop().await;
 
@@ -43,20 +51,37 @@ async fn refused(bad: &[(&[u8], bool, i64, &str)]) {
 
 #[tokio::test]
 async fn an_id_is_a_short_string_or_a_64_bit_integer() {
-    let ids = ["null", "1.5", "1e3", "true", "{}", "[1]", "123456789012345678901234567890", "9223372036854775808"];
-    let with = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#).into_bytes();
+    let ids = [
+        "null",
+        "1.5",
+        "1e3",
+        "true",
+        "{}",
+        "[1]",
+        "123456789012345678901234567890",
+        "9223372036854775808",
+    ];
+    let with =
+        |id: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#).into_bytes();
     let mut bodies: Vec<Vec<u8>> = ids.map(with).to_vec();
     bodies.push(with(&format!("\"{}\"", "i".repeat(257))));
-    let bad: Vec<_> =
-        bodies.iter().map(|body| (body.as_slice(), false, -32600, "an id must be a string of at most")).collect();
+    let bad: Vec<_> = bodies
+        .iter()
+        .map(|body| (body.as_slice(), false, -32600, "an id must be a string of at most"))
+        .collect();
     refused(&bad).await;
 }
 
 #[tokio::test]
 async fn the_longest_id_and_the_smallest_integer_come_back_as_they_went() {
     let (gateway, client) = started().await;
-    for id in [json!("i".repeat(256)), json!(i64::MIN), json!(i64::MAX), json!(""), json!("1"), json!(1)] {
-        let answer = client.post(tool_call(id.clone(), "echo", json!({"text": "x"})).to_string()).await.message();
+    for id in
+        [json!("i".repeat(256)), json!(i64::MIN), json!(i64::MAX), json!(""), json!("1"), json!(1)]
+    {
+        let answer = client
+            .post(tool_call(id.clone(), "echo", json!({"text": "x"})).to_string())
+            .await
+            .message();
         assert_eq!((&answer["id"], text(&answer)), (&id, "x"));
     }
     gateway.stop().await;
@@ -99,11 +124,31 @@ async fn a_key_that_stands_twice_is_refused_wherever_a_decision_hangs_on_it() {
 #[tokio::test]
 async fn what_is_not_clean_json_is_refused() {
     refused(&[
-        (b"\xef\xbb\xbf{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}", false, -32700, "not valid JSON at byte 0"),
-        (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\0", false, -32700, "not valid JSON at byte 40"),
+        (
+            b"\xef\xbb\xbf{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}",
+            false,
+            -32700,
+            "not valid JSON at byte 0",
+        ),
+        (
+            b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\0",
+            false,
+            -32700,
+            "not valid JSON at byte 40",
+        ),
         (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"pi\0ng\"}", true, -32700, "not valid JSON"),
-        (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}", true, -32700, "not valid UTF-8 at byte 34"),
-        (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xed\xa0\x80\"}", true, -32700, "not valid UTF-8"),
+        (
+            b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}",
+            true,
+            -32700,
+            "not valid UTF-8 at byte 34",
+        ),
+        (
+            b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xed\xa0\x80\"}",
+            true,
+            -32700,
+            "not valid UTF-8",
+        ),
         (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\rb\"}", true, -32700, "not valid JSON"),
         (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\nb\"}", true, -32700, "not valid JSON"),
         (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"", false, -32700, "not valid JSON"),
@@ -137,7 +182,9 @@ async fn carriage_returns_between_tokens_never_end_a_message() {
     let call = tool_call("crlf", "echo", json!({"text": "one"})).to_string();
     client.write(format!("{call}\r\n").as_bytes()).await;
     assert_eq!(text(&client.answer(&json!("crlf")).await), "one");
-    let call = tool_call("cr", "echo", json!({"text": "two"})).to_string().replace(",\"jsonrpc\"", ",\r\"jsonrpc\"");
+    let call = tool_call("cr", "echo", json!({"text": "two"}))
+        .to_string()
+        .replace(",\"jsonrpc\"", ",\r\"jsonrpc\"");
     assert!(call.contains('\r'));
     client.write(format!("{call}\n").as_bytes()).await;
     assert_eq!(text(&client.answer(&json!("cr")).await), "two");
@@ -145,8 +192,9 @@ async fn carriage_returns_between_tokens_never_end_a_message() {
     client.stop().await;
 
     let (gateway, http) = started().await;
-    let call =
-        tool_call("lf", "echo", json!({"text": "three"})).to_string().replace(",\"jsonrpc\"", ",\r\n\"jsonrpc\"");
+    let call = tool_call("lf", "echo", json!({"text": "three"}))
+        .to_string()
+        .replace(",\"jsonrpc\"", ",\r\n\"jsonrpc\"");
     assert_eq!(text(&http.post(call).await.message()), "three");
     gateway.stop().await;
 }
@@ -158,7 +206,10 @@ async fn a_compressed_request_is_not_read() {
     for encoding in ["gzip", "deflate", "br", "zstd", "gzip, identity", "x-whatever"] {
         let headers = [client.headers().as_slice(), &[("content-encoding", encoding)]].concat();
         let answer = post(client.address, &client.path, &headers, body.clone()).await;
-        assert_eq!((answer.status, answer.error().1.as_str()), (415, "a compressed body is not read here"));
+        assert_eq!(
+            (answer.status, answer.error().1.as_str()),
+            (415, "a compressed body is not read here")
+        );
     }
     client.works("echo").await;
     gateway.stop().await;
@@ -168,12 +219,24 @@ async fn a_compressed_request_is_not_read() {
 async fn what_a_web_form_can_send_is_not_read() {
     let (gateway, client) = started().await;
     let body = tool_call(1, "echo", json!({"text": "x"})).to_string();
-    for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""] {
+    for kind in
+        ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""]
+    {
         let headers = [client.headers().as_slice(), &[("content-type", kind)]].concat();
         let body = body.clone().into();
-        let response = crate::kit::http::send(client.address, http::Method::POST, &client.path, &headers, body).await;
+        let response = crate::kit::http::send(
+            client.address,
+            http::Method::POST,
+            &client.path,
+            &headers,
+            body,
+        )
+        .await;
         let answer = crate::kit::http::whole(response).await;
-        assert_eq!((answer.status, answer.error().1.as_str()), (415, "Content-Type must be application/json"));
+        assert_eq!(
+            (answer.status, answer.error().1.as_str()),
+            (415, "Content-Type must be application/json")
+        );
     }
     client.works("echo").await;
     gateway.stop().await;
@@ -183,7 +246,10 @@ async fn what_a_web_form_can_send_is_not_read() {
 async fn a_body_of_nothing_but_keys_costs_no_more_than_ten_times_its_size() {
     let (gateway, client) = started().await;
     let keys: Vec<String> = (0..400_000).map(|key| format!(r#""{key:x}":0"#)).collect();
-    let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{{{}}}}}"#, keys.join(","));
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{{{}}}}}"#,
+        keys.join(",")
+    );
     assert!(body.len() < 4 << 20);
     let memory = gateway.memory();
     let answer = client.post(body.clone()).await;
@@ -210,8 +276,10 @@ async fn an_id_in_use_is_refused_and_its_first_call_answered() {
     gateway.stop().await;
 
     let mut client = Stdio::ready(&["--tag", "$TAG"]).await;
-    let (first, second) =
-        (tool_call(7, "delay", json!({"ms": 1_000, "text": "first"})), tool_call(7, "echo", json!({"text": "second"})));
+    let (first, second) = (
+        tool_call(7, "delay", json!({"ms": 1_000, "text": "first"})),
+        tool_call(7, "echo", json!({"text": "second"})),
+    );
     client.write(format!("{first}\n{second}\n").as_bytes()).await;
     let second = client.answer(&json!(7)).await;
     assert_eq!(second["error"]["code"], -32600);

@@ -1,4 +1,5 @@
-//! Servers in processes of their own that are killed and come back at the same address; on a WebSocket as in S3.
+//! Servers in processes of their own that are killed and come back at the same address; on a
+//! WebSocket as in S3.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -29,7 +30,11 @@ fn place() -> (TcpSocket, String) {
 /// Starts the fixture on one of its faces, once it listens.
 async fn started(face: &str, address: &str) -> Child {
     let program = Path::new(SEAWALL).with_file_name("seawall-fixture");
-    assert!(program.exists(), "{} is missing: run `cargo build --workspace` first", program.display());
+    assert!(
+        program.exists(),
+        "{} is missing: run `cargo build --workspace` first",
+        program.display()
+    );
     let mut command = Command::new(program);
     command.args([face, address]).stdout(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().unwrap();
@@ -49,11 +54,16 @@ async fn t14_s3_pending_calls_fail_at_once_and_calls_made_meanwhile_wait_for_the
     let (_kept, address) = place();
     let mut server = started("--ws", &address).await;
     let policies = format!("{ONCE}[tools.\"a/slow\"]\neffect = \"write\"\n");
-    let gateway = Gateway::serve_with(&policies, &[Entry::url("a", &format!("ws://{address}/ws"))]).await;
+    let gateway =
+        Gateway::serve_with(&policies, &[Entry::url("a", &format!("ws://{address}/ws"))]).await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
-    let counters = async || client.call("counters", json!({})).await["result"]["structuredContent"]["calls"].clone();
+    let counters = async || {
+        client.call("counters", json!({})).await["result"]["structuredContent"]["calls"].clone()
+    };
 
-    let pending = futures_util::future::join_all((0..3).map(|n| client.call("slow", json!({"ms": 60_000, "n": n}))));
+    let pending = futures_util::future::join_all(
+        (0..3).map(|n| client.call("slow", json!({"ms": 60_000, "n": n}))),
+    );
     let killing = async {
         until(10, "three calls are under way", async || counters().await == 3).await;
         server.start_kill().unwrap();
@@ -63,7 +73,11 @@ async fn t14_s3_pending_calls_fail_at_once_and_calls_made_meanwhile_wait_for_the
     assert!(killed.elapsed() < AT_ONCE, "at once, not after {:?}", killed.elapsed());
     for answer in &answers {
         let failure = failed(answer);
-        assert_eq!((&failure["code"], &failure["retryable"]), (&json!("CONNECTION_LOST"), &json!(true)), "{answer}");
+        assert_eq!(
+            (&failure["code"], &failure["retryable"]),
+            (&json!("CONNECTION_LOST"), &json!(true)),
+            "{answer}"
+        );
         assert_eq!(failure["mayHaveExecuted"], true);
     }
     server.wait().await.unwrap();
@@ -86,11 +100,13 @@ async fn t14_s3_pending_calls_fail_at_once_and_calls_made_meanwhile_wait_for_the
 }
 
 #[tokio::test]
-async fn gitnexuss_agents_are_told_at_once_that_the_connection_is_lost_and_a_retry_is_let_through() {
+async fn gitnexuss_agents_are_told_at_once_that_the_connection_is_lost_and_a_retry_is_let_through()
+{
     let (_kept, address) = place();
     let mut server = started("--ws", &address).await;
     let settings = "preset = \"gitnexus\"\n[reconnect]\nbase = \"2s\"\n";
-    let gateway = Gateway::serve_with(settings, &[Entry::url("a", &format!("ws://{address}/ws"))]).await;
+    let gateway =
+        Gateway::serve_with(settings, &[Entry::url("a", &format!("ws://{address}/ws"))]).await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     assert_eq!(text(&simple(&client).await), SIMPLE);
     server.kill().await.unwrap();
@@ -99,14 +115,25 @@ async fn gitnexuss_agents_are_told_at_once_that_the_connection_is_lost_and_a_ret
     for _ in 0..7 {
         let asked = Instant::now();
         let answer = simple(&client).await;
-        assert!(asked.elapsed() < Duration::from_secs(2), "at once, not after {:?}", asked.elapsed());
+        assert!(
+            asked.elapsed() < Duration::from_secs(2),
+            "at once, not after {:?}",
+            asked.elapsed()
+        );
         let failure = failed(&answer);
-        assert_eq!((&failure["code"], &failure["retryable"]), (&json!("CONNECTION_LOST"), &json!(true)), "{answer}");
+        assert_eq!(
+            (&failure["code"], &failure["retryable"]),
+            (&json!("CONNECTION_LOST"), &json!(true)),
+            "{answer}"
+        );
         assert!(failure["retryAfter"].as_u64() >= Some(1), "{answer}");
         assert_eq!(failure["mayHaveExecuted"], false, "{answer}");
         let told: Value = serde_json::from_str(text(&answer)).unwrap();
         assert!(told["message"].as_str().unwrap().starts_with("Connection lost: "), "{told}");
-        assert!(told["suggestion"].as_str().unwrap().starts_with("Ensure GitNexus is running"), "{told}");
+        assert!(
+            told["suggestion"].as_str().unwrap().starts_with("Ensure GitNexus is running"),
+            "{told}"
+        );
     }
     let mut server = started("--ws", &address).await;
     until(30, "a retry works", async || simple(&client).await["result"]["isError"] != true).await;
@@ -114,7 +141,8 @@ async fn gitnexuss_agents_are_told_at_once_that_the_connection_is_lost_and_a_ret
 
     // What the file says is nearer than the preset.
     let settings = "preset = \"gitnexus\"\n[reconnect]\nwait = \"30s\"\n";
-    let gateway = Gateway::serve_with(settings, &[Entry::url("a", &format!("ws://{address}/ws"))]).await;
+    let gateway =
+        Gateway::serve_with(settings, &[Entry::url("a", &format!("ws://{address}/ws"))]).await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     assert_eq!(text(&simple(&client).await), SIMPLE);
     server.kill().await.unwrap();
@@ -128,7 +156,8 @@ async fn gitnexuss_agents_are_told_at_once_that_the_connection_is_lost_and_a_ret
 fn delay(gateway: &Gateway, attempt: u32) -> u64 {
     let log = gateway.log.lock().unwrap();
     let told = format!("attempt {attempt} in ");
-    let line = log.iter().find_map(|line| line.split(&told).nth(1)).unwrap_or_else(|| panic!("{log:?}"));
+    let line =
+        log.iter().find_map(|line| line.split(&told).nth(1)).unwrap_or_else(|| panic!("{log:?}"));
     line.trim_end_matches(" ms").parse().unwrap()
 }
 
@@ -138,21 +167,27 @@ async fn killed_ten_times(face: &'static str, scheme: &str, path: &str) {
     let mut server = started(face, &place).await;
     // No copy stands in where the server takes a moment longer to come back.
     let settings = "[reconnect]\nbase = \"20ms\"\nmax = \"100ms\"\n[defaults]\nfallback = []\n";
-    let gateway = Gateway::serve_with(settings, &[Entry::url("a", &format!("{scheme}://{place}{path}"))]).await;
+    let gateway =
+        Gateway::serve_with(settings, &[Entry::url("a", &format!("{scheme}://{place}{path}"))])
+            .await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     let tools = client.request("tools/list", json!({})).await["result"]["tools"].to_string();
     for _ in 0..10 {
         server.kill().await.unwrap();
         let answer;
         (answer, server) = tokio::join!(simple(&client), started(face, &place));
-        // Either it was noticed that the server is gone, and the call waited; or the call was the one that noticed.
+        // Either it was noticed that the server is gone, and the call waited; or the call was the
+        // one that noticed.
         if answer["result"]["isError"] == true {
             assert_eq!(failed(&answer)["code"], "CONNECTION_LOST", "{answer}");
             assert_eq!(text(&simple(&client).await), SIMPLE);
         } else {
             assert_eq!(text(&answer), SIMPLE);
         }
-        assert_eq!(client.request("tools/list", json!({})).await["result"]["tools"].to_string(), tools);
+        assert_eq!(
+            client.request("tools/list", json!({})).await["result"]["tools"].to_string(),
+            tools
+        );
     }
     gateway.stop().await;
 }
@@ -176,11 +211,13 @@ async fn a_server_on_sse_that_is_killed_ten_times_serves_one_session() {
 async fn r35_calls_to_a_server_on_http_that_refuses_connections_wait_for_it() {
     let (_kept, address) = place();
     let mut server = started("--listen", &address).await;
-    let gateway = Gateway::serve_with(ONCE, &[Entry::url("a", &format!("http://{address}/mcp"))]).await;
+    let gateway =
+        Gateway::serve_with(ONCE, &[Entry::url("a", &format!("http://{address}/mcp"))]).await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     assert_eq!(text(&simple(&client).await), SIMPLE);
     server.kill().await.unwrap();
-    // Who finds out waits, and so do the calls after it; only what went into a connection that was just dying is told.
+    // Who finds out waits, and so do the calls after it; only what went into a connection that was
+    // just dying is told.
     let find_out = async || loop {
         let answer = simple(&client).await;
         if answer["result"]["isError"] != true || failed(&answer)["mayHaveExecuted"] == false {
@@ -202,8 +239,10 @@ async fn a_server_that_is_back_is_used_within_seconds_while_clients_call_whateve
     let (_kept, address) = place();
     let mut server = started("--listen", &address).await;
     let settings = format!("{ONCE}[reconnect]\nbase = \"60s\"\nmax = \"60s\"\nwait = \"1s\"\n");
-    let gateway = Gateway::serve_with(&settings, &[Entry::url("a", &format!("http://{address}/mcp"))]).await;
-    let clients = futures_util::future::join_all((0..3).map(|_| Legacy::connect(&gateway, "/mcp/a"))).await;
+    let gateway =
+        Gateway::serve_with(&settings, &[Entry::url("a", &format!("http://{address}/mcp"))]).await;
+    let clients =
+        futures_util::future::join_all((0..3).map(|_| Legacy::connect(&gateway, "/mcp/a"))).await;
     for client in &clients {
         assert_eq!(text(&simple(client).await), SIMPLE);
     }
@@ -241,10 +280,14 @@ async fn calls_try_a_server_that_is_away_one_at_a_time_and_every_two_seconds_at_
     let settings = format!("{ONCE}[reconnect]\nbase = \"60s\"\nmax = \"60s\"\nwait = \"500ms\"\n");
     let entry = Entry::url("a", &upstream.url).with("type = \"http\"");
     let gateway = Gateway::serve_with(&settings, &[entry]).await;
-    let clients = futures_util::future::join_all((0..4).map(|_| Legacy::connect(&gateway, "/mcp/a"))).await;
+    let clients =
+        futures_util::future::join_all((0..4).map(|_| Legacy::connect(&gateway, "/mcp/a"))).await;
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(9) {
-        futures_util::future::join_all(clients.iter().map(|client| client.call("echo", json!({"text": "x"})))).await;
+        futures_util::future::join_all(
+            clients.iter().map(|client| client.call("echo", json!({"text": "x"}))),
+        )
+        .await;
     }
     let times = times.lock().unwrap().clone();
     let asked: Vec<_> = times.iter().filter(|at| **at > began).collect();
@@ -272,8 +315,10 @@ async fn calls_start_a_process_that_cannot_start_every_five_seconds_at_most() {
     assert!((2..=8).contains(&starts), "{starts} starts in 12 s");
     std::fs::write(&ready, "").unwrap();
     let began = Instant::now();
-    until(8, "it is used", async || client.call("echo", json!({"text": "x"})).await["result"]["isError"].is_null())
-        .await;
+    until(8, "it is used", async || {
+        client.call("echo", json!({"text": "x"})).await["result"]["isError"].is_null()
+    })
+    .await;
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
     gateway.stop().await;
 }
@@ -297,8 +342,10 @@ async fn a_remote_handshake_that_is_swallowed_ends_after_thirty_seconds() {
     let gateway = Gateway::serve_with(ONCE, &[entry]).await;
     let began = Instant::now();
     let client = Legacy::connect(&gateway, "/mcp/a").await;
-    until(40, "it works", async || client.call("echo", json!({"text": "x"})).await["result"]["isError"].is_null())
-        .await;
+    until(40, "it works", async || {
+        client.call("echo", json!({"text": "x"})).await["result"]["isError"].is_null()
+    })
+    .await;
     let took = began.elapsed();
     assert!(took > Duration::from_secs(20) && took < Duration::from_secs(45), "{took:?}");
     assert_eq!(swallowed.load(Ordering::SeqCst), 2, "tried once more");

@@ -1,4 +1,5 @@
-//! Servers that die: the client keeps its session, its state and its tools, and is told what happened.
+//! Servers that die: the client keeps its session, its state and its tools, and is told what
+//! happened.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -13,33 +14,48 @@ const SOON: &str = "[reconnect]\nbase = \"20ms\"\nmax = \"100ms\"";
 #[tokio::test]
 async fn p1_a_dead_server_is_respawned_and_the_session_goes_on() {
     let ledger = Ledger::new();
-    let gateway = Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG", "--ledger", ledger.path()])]).await;
+    let gateway =
+        Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG", "--ledger", ledger.path()])])
+            .await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     let tools = client.request("tools/list", json!({})).await["result"]["tools"].clone();
     client.request("logging/setLevel", json!({"level": "debug"})).await;
     client.request("resources/subscribe", json!({"uri": "file:///a"})).await;
 
     let lost = client.call("write_and_exit", json!({"text": "once"})).await;
-    assert_eq!((&failed(&lost)["code"], &failed(&lost)["mayHaveExecuted"]), (&json!("CONNECTION_LOST"), &json!(true)));
+    assert_eq!(
+        (&failed(&lost)["code"], &failed(&lost)["mayHaveExecuted"]),
+        (&json!("CONNECTION_LOST"), &json!(true))
+    );
     assert_eq!(text(&client.call("write", json!({"text": "twice"})).await), "written");
 
     assert_eq!(client.request("tools/list", json!({})).await["result"]["tools"], tools);
-    assert_eq!((ledger.count("write once"), ledger.count("write twice"), ledger.count("hello")), (1, 1, 2));
+    assert_eq!(
+        (ledger.count("write once"), ledger.count("write twice"), ledger.count("hello")),
+        (1, 1, 2)
+    );
     assert_eq!(ledger.count(r#""logging/setLevel" {"level":"debug"}"#), 2, "{:?}", ledger.lines());
-    assert_eq!(ledger.count(r#""resources/subscribe" {"uri":"file:///a"}"#), 2, "{:?}", ledger.lines());
+    assert_eq!(
+        ledger.count(r#""resources/subscribe" {"uri":"file:///a"}"#),
+        2,
+        "{:?}",
+        ledger.lines()
+    );
     gateway.stop().await;
 }
 
 #[tokio::test]
 async fn p1_one_death_with_eight_reads_under_way_is_one_failure_and_all_are_read_again() {
     let ledger = Ledger::new();
-    let policies = format!("{SOON}\n[tools.\"a/*\"]\neffect = \"read_only\"\nretry = {{ base = \"20ms\" }}\n");
+    let policies =
+        format!("{SOON}\n[tools.\"a/*\"]\neffect = \"read_only\"\nretry = {{ base = \"20ms\" }}\n");
     let entry = Entry::scripted("a", &["--tag", "$TAG", "--ledger", ledger.path()]);
     let gateway = Gateway::serve_with(&policies, &[entry]).await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     client.works("echo").await;
 
-    let reads = (0..8).map(|n| client.call("delay", json!({"ms": 1500, "text": format!("read {n}")})));
+    let reads =
+        (0..8).map(|n| client.call("delay", json!({"ms": 1500, "text": format!("read {n}")})));
     let reads = futures_util::future::join_all(reads);
     let die = async {
         tokio::select! {
@@ -60,7 +76,8 @@ async fn p1_one_death_with_eight_reads_under_way_is_one_failure_and_all_are_read
 #[tokio::test]
 async fn p1_a_fresh_server_asks_for_the_roots_again_and_the_client_hears_it() {
     let ledger = Ledger::new();
-    let mut client = Stdio::ready(&["--tag", "$TAG", "--asks-roots", "--ledger", ledger.path()]).await;
+    let mut client =
+        Stdio::ready(&["--tag", "$TAG", "--asks-roots", "--ledger", ledger.path()]).await;
     for round in 1..=2 {
         let question = loop {
             let message = client.hear().await;
@@ -82,7 +99,8 @@ async fn p1_a_fresh_server_asks_for_the_roots_again_and_the_client_hears_it() {
 #[tokio::test]
 async fn p3_five_servers_that_die_at_once_are_all_back_for_the_next_call() {
     let names = ["a", "b", "c", "d", "e"];
-    let gateway = Gateway::serve(&names.map(|name| Entry::scripted(name, &["--tag", "$TAG"]))).await;
+    let gateway =
+        Gateway::serve(&names.map(|name| Entry::scripted(name, &["--tag", "$TAG"]))).await;
     let client = Legacy::connect(&gateway, "/mcp").await;
     let before = processes(gateway.tag());
     assert_eq!(before.len(), 5);
@@ -101,7 +119,9 @@ async fn p4_a_server_that_failed_forty_times_is_still_tried_and_serves_the_same_
     let ready = ledger.path.with_file_name("ready");
     let args = ["--tag", "$TAG", "--ledger", ledger.path(), "--needs", ready.to_str().unwrap()];
     let entry = Entry::scripted("a", &args);
-    let gateway = Gateway::serve_with("[reconnect]\nbase = \"5ms\"\nmax = \"20ms\"\nwait = \"0s\"", &[entry]).await;
+    let gateway =
+        Gateway::serve_with("[reconnect]\nbase = \"5ms\"\nmax = \"20ms\"\nwait = \"0s\"", &[entry])
+            .await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     until(30, "forty starts", async || ledger.count("start") >= 40).await;
     let refused = client.call("echo", json!({"text": "now?"})).await;
@@ -112,17 +132,23 @@ async fn p4_a_server_that_failed_forty_times_is_still_tried_and_serves_the_same_
     until(5, "it is told", async || gateway.said(" WARN a failed 10 times in a row")).await;
 
     std::fs::write(&ready, "").unwrap();
-    until(10, "it is back", async || client.call("echo", json!({"text": "x"})).await["result"]["isError"].is_null())
-        .await;
+    until(10, "it is back", async || {
+        client.call("echo", json!({"text": "x"})).await["result"]["isError"].is_null()
+    })
+    .await;
     gateway.stop().await;
 }
 
 #[tokio::test]
 async fn p5_calls_under_way_are_answered_at_once_with_the_signal_that_ended_their_server() {
     let ledger = Ledger::new();
-    let gateway = Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG", "--ledger", ledger.path()])]).await;
+    let gateway =
+        Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG", "--ledger", ledger.path()])])
+            .await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
-    let calls = futures_util::future::join_all((0..3).map(|n| client.call("hang", json!({"text": "x", "n": n}))));
+    let calls = futures_util::future::join_all(
+        (0..3).map(|n| client.call("hang", json!({"text": "x", "n": n}))),
+    );
     let killing = async {
         until(10, "three calls are under way", async || ledger.count("hang x") == 3).await;
         kill(processes(gateway.tag())[0]);
@@ -135,10 +161,16 @@ async fn p5_calls_under_way_are_answered_at_once_with_the_signal_that_ended_thei
             (&failed(answer)["code"], &failed(answer)["mayHaveExecuted"]),
             (&json!("CONNECTION_LOST"), &json!(true))
         );
-        assert!(failed(answer)["message"].as_str().unwrap().contains("signal: 9 (SIGKILL)"), "{answer}");
+        assert!(
+            failed(answer)["message"].as_str().unwrap().contains("signal: 9 (SIGKILL)"),
+            "{answer}"
+        );
     }
     // P10: the operator reads it too.
-    until(5, "the end is told", async || gateway.said("a: its process ended (signal: 9 (SIGKILL))")).await;
+    until(5, "the end is told", async || {
+        gateway.said("a: its process ended (signal: 9 (SIGKILL))")
+    })
+    .await;
     gateway.stop().await;
 }
 
@@ -157,8 +189,11 @@ async fn p11_a_banner_on_stdout_is_skipped_and_counted() {
 
 #[tokio::test]
 async fn thirty_deaths_leave_no_process_and_no_descriptor() {
-    let gateway =
-        Gateway::serve_with(SOON, &[Entry::scripted("a", &["--tag", "$TAG", "--forks", "2", "--setsid"])]).await;
+    let gateway = Gateway::serve_with(
+        SOON,
+        &[Entry::scripted("a", &["--tag", "$TAG", "--forks", "2", "--setsid"])],
+    )
+    .await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", gateway.pid())).unwrap().count();
     client.works("echo").await;
@@ -189,7 +224,8 @@ async fn an_answer_under_a_wrong_id_is_counted_and_given_to_nobody() {
     let waiting = client.begin(1, "only_wrong_id", json!({}));
     let meanwhile = async {
         until(5, "it is told", async || {
-            gateway.said("a: answered under an id that nothing was asked with (99999999); passed over")
+            gateway
+                .said("a: answered under an id that nothing was asked with (99999999); passed over")
         })
         .await;
         client.works("echo").await;
@@ -199,7 +235,11 @@ async fn an_answer_under_a_wrong_id_is_counted_and_given_to_nobody() {
     };
     let (answer, ()) = tokio::join!(waiting, meanwhile);
     let answer = crate::kit::http::whole(answer).await.message();
-    assert_eq!(failed(&answer)["code"], "CONNECTION_LOST", "it waited until its server died: {answer}");
+    assert_eq!(
+        failed(&answer)["code"],
+        "CONNECTION_LOST",
+        "it waited until its server died: {answer}"
+    );
     gateway.stop().await;
 }
 
@@ -222,7 +262,8 @@ async fn a_process_that_hangs_for_ever_is_pinged_and_replaced() {
     let mut calls = 0;
     until(20, "another one serves", async || {
         calls += 1;
-        client.call("echo", json!({"text": format!("{calls}")})).await["result"]["isError"].is_null()
+        client.call("echo", json!({"text": format!("{calls}")})).await["result"]["isError"]
+            .is_null()
     })
     .await;
     assert!(gateway.said("not even a ping, and is replaced"), "{:?}", gateway.log.lock().unwrap());

@@ -1,4 +1,5 @@
-//! What servers start and leave behind: gone with them, and if the gateway itself was killed, with the next one.
+//! What servers start and leave behind: gone with them, and if the gateway itself was killed, with
+//! the next one.
 
 use serde_json::json;
 
@@ -11,8 +12,10 @@ const RUNAWAYS: [&str; 6] = ["--tag", "$TAG", "--forks", "3", "--setsid", "--ign
 
 #[tokio::test]
 async fn p6_what_a_server_started_in_sessions_of_its_own_goes_with_its_client() {
-    let gateway = Gateway::serve(&[Entry::scripted("a", &RUNAWAYS).with("keep_warm = \"0s\"")]).await;
-    let (one, two) = (Legacy::connect(&gateway, "/mcp/a").await, Legacy::connect(&gateway, "/mcp/a").await);
+    let gateway =
+        Gateway::serve(&[Entry::scripted("a", &RUNAWAYS).with("keep_warm = \"0s\"")]).await;
+    let (one, two) =
+        (Legacy::connect(&gateway, "/mcp/a").await, Legacy::connect(&gateway, "/mcp/a").await);
     until(5, "all have started", async || processes(gateway.tag()).len() == 8).await;
     leave(&one).await;
     until(8, "those of one client are gone", async || processes(gateway.tag()).len() == 4).await;
@@ -78,7 +81,8 @@ async fn p6_leftovers_of_a_killed_gateway_are_gone_within_five_seconds_though_no
 
 #[tokio::test]
 async fn a_server_may_be_configured_to_leave_what_it_started_alone() {
-    let entry = Entry::scripted("a", &RUNAWAYS).with("env = { SEAWALL_GATEWAY = \"\" }\nkeep_warm = \"0s\"");
+    let entry = Entry::scripted("a", &RUNAWAYS)
+        .with("env = { SEAWALL_GATEWAY = \"\" }\nkeep_warm = \"0s\"");
     let gateway = Gateway::serve(&[entry]).await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     until(5, "all have started", async || processes(gateway.tag()).len() == 4).await;

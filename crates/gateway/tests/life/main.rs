@@ -1,10 +1,21 @@
-//! The life of a server: it dies, hangs, restarts, forgets, rests; the client notices no more than it must.
+//! The life of a server: it dies, hangs, restarts, forgets, rests; the client notices no more than
+//! it must.
 //!
-//! Names that begin with `p` and a number are the pains of users that they are about, `t` the acceptance tests.
+//! Names that begin with `p` and a number are the pains of users that they are about, `t` the
+//! acceptance tests.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that is surprised should stop")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that is surprised should stop"
+)]
 
-#[allow(dead_code, unused_imports, reason = "what the hostile tests need is more than is needed here")]
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "what the hostile tests need is more than is needed here"
+)]
 #[path = "../hostile/kit/mod.rs"]
 mod kit;
 
@@ -27,10 +38,13 @@ use serde_json::Value;
 use self::kit::ledger::Ledger;
 use self::kit::{Gateway, Legacy};
 
-/// Policies that try once and have nothing to stand in: what a server's life does by itself is to be seen.
-pub(crate) const ONCE: &str = "[defaults]\nretry = { attempts = 1 }\nfallback = []\nbreaker = { failures = 0 }\n";
+/// Policies that try once and have nothing to stand in: what a server's life does by itself is to
+/// be seen.
+pub(crate) const ONCE: &str =
+    "[defaults]\nretry = { attempts = 1 }\nfallback = []\nbreaker = { failures = 0 }\n";
 
-/// Far less than a call waits that is not told of its server's end, and more than a busy machine takes to tell it.
+/// Far less than a call waits that is not told of its server's end, and more than a busy machine
+/// takes to tell it.
 pub(crate) const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// The failure that an answer of a tool is.
@@ -51,6 +65,8 @@ fn count(gateway: &Gateway, text: &str) -> usize {
 /// A client says goodbye.
 async fn leave(client: &Legacy) {
     let headers = client.headers();
-    let left = kit::http::send(client.address, Method::DELETE, &client.path, &headers, Default::default()).await;
+    let left =
+        kit::http::send(client.address, Method::DELETE, &client.path, &headers, Default::default())
+            .await;
     assert_eq!(left.status(), 200);
 }

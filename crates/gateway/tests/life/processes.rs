@@ -13,12 +13,16 @@ const MOST: usize = 256;
 #[tokio::test]
 async fn sessions_that_nobody_uses_do_not_keep_others_from_their_servers() {
     let names: Vec<String> = (0..32).map(|number| format!("s{number}")).collect();
-    let servers: Vec<Entry> = names.iter().map(|name| Entry::scripted(name, &["--tag", "$TAG"])).collect();
+    let servers: Vec<Entry> =
+        names.iter().map(|name| Entry::scripted(name, &["--tag", "$TAG"])).collect();
     let gateway = Gateway::serve(&servers).await;
     let mut abandoned = Vec::new();
     for number in 1..=MOST / names.len() {
         abandoned.push(Legacy::connect(&gateway, "/mcp").await);
-        until(60, "all are started", async || processes(gateway.tag()).len() == number * names.len()).await;
+        until(60, "all are started", async || {
+            processes(gateway.tag()).len() == number * names.len()
+        })
+        .await;
     }
     assert_eq!(processes(gateway.tag()).len(), MOST);
 

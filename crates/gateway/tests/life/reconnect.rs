@@ -13,15 +13,28 @@ async fn t14_after_the_limit_calls_fail_for_good_until_a_new_client_comes() {
     let ready = ledger.path.with_file_name("ready");
     let args = ["--tag", "$TAG", "--ledger", ledger.path(), "--needs", ready.to_str().unwrap()];
     let settings = "[reconnect]\nbase = \"10ms\"\nmax = \"20ms\"\nattempts = 3";
-    let gateway =
-        Gateway::serve_with(settings, &[Entry::scripted("a", &args), Entry::scripted("b", &["--tag", "$TAG"])]).await;
+    let gateway = Gateway::serve_with(
+        settings,
+        &[Entry::scripted("a", &args), Entry::scripted("b", &["--tag", "$TAG"])],
+    )
+    .await;
     let client = Legacy::connect(&gateway, "/mcp").await;
     for _ in 0..2 {
         let answer = client.call("a__echo", json!({"text": "x"})).await;
         let failure = failed(&answer);
-        assert_eq!((&failure["code"], &failure["retryable"]), (&json!("RETRY_EXHAUSTED"), &json!(false)), "{answer}");
+        assert_eq!(
+            (&failure["code"], &failure["retryable"]),
+            (&json!("RETRY_EXHAUSTED"), &json!(false)),
+            "{answer}"
+        );
         assert_eq!(failure["mayHaveExecuted"], false);
-        assert!(failure["message"].as_str().unwrap().contains("Maximum reconnection attempts (3) reached"), "{answer}");
+        assert!(
+            failure["message"]
+                .as_str()
+                .unwrap()
+                .contains("Maximum reconnection attempts (3) reached"),
+            "{answer}"
+        );
     }
     // The first try and three more, for the handshake in each era.
     let starts = ledger.count("start");
@@ -91,13 +104,15 @@ async fn p29_a_server_that_shakes_hands_and_dies_is_not_started_faster_than_the_
 #[tokio::test]
 async fn p29_many_clients_of_a_server_that_dies_do_not_make_it_wait_longer_than_one() {
     let gateway = Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG"])]).await;
-    let clients = futures_util::future::join_all((0..12).map(|_| Legacy::connect(&gateway, "/mcp/a"))).await;
+    let clients =
+        futures_util::future::join_all((0..12).map(|_| Legacy::connect(&gateway, "/mcp/a"))).await;
     // None was of use yet, so that nothing speaks for the server.
     for pid in crate::kit::process::processes(gateway.tag()) {
         crate::kill(pid);
     }
     let began = tokio::time::Instant::now();
-    until(10, "all are missed", async || count(&gateway, "a: its process ended (signal: 9") == 12).await;
+    until(10, "all are missed", async || count(&gateway, "a: its process ended (signal: 9") == 12)
+        .await;
     futures_util::future::join_all(clients.iter().map(|client| client.works("echo"))).await;
     // Twelve deaths in a row would be a wait of a minute.
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());

@@ -1,4 +1,5 @@
-//! Servers that rest: stopped when nobody uses them, not started before somebody does, and nobody notices.
+//! Servers that rest: stopped when nobody uses them, not started before somebody does, and nobody
+//! notices.
 
 use serde_json::{Value, json};
 
@@ -27,7 +28,10 @@ async fn p7_a_server_that_nobody_uses_is_stopped_and_the_next_call_starts_it_aga
         assert!(processes(gateway.tag()).is_empty());
     }
     assert_eq!(ledger.count(r#""logging/setLevel" {"level":"debug"}"#), 2, "{:?}", ledger.lines());
-    until(5, "it is told", async || gateway.said("a: not used for 2s, stopped; the next call starts it")).await;
+    until(5, "it is told", async || {
+        gateway.said("a: not used for 2s, stopped; the next call starts it")
+    })
+    .await;
     assert!(!gateway.said("attempt"), "to rest is no failure: {:?}", gateway.log.lock().unwrap());
     gateway.stop().await;
 }
@@ -47,7 +51,10 @@ async fn a_session_that_nobody_uses_gives_its_servers_back_and_goes_on_with_new_
         until(10, "its own server is stopped", async || processes(gateway.tag()).len() == 1).await;
         assert_eq!(idle.request("tools/list", json!({})).await["result"], list);
     }
-    assert!(gateway.said("a session was idle for 1s: its servers are stopped; its next call starts them"));
+    assert!(
+        gateway
+            .said("a session was idle for 1s: its servers are stopped; its next call starts them")
+    );
     assert!(!gateway.said("attempt"), "to rest is no failure: {:?}", gateway.log.lock().unwrap());
     gateway.stop().await;
 }
@@ -61,7 +68,8 @@ async fn a_session_with_a_call_or_a_stream_is_not_idle() {
     assert_eq!(text(&at_work.call("delay", json!({"ms": 2_000, "text": "done"})).await), "done");
     let listening = Legacy::connect(&gateway, "/mcp/a").await;
     let headers = listening.headers();
-    let get = http::send(listening.address, ::http::Method::GET, "/mcp/a", &headers, Default::default());
+    let get =
+        http::send(listening.address, ::http::Method::GET, "/mcp/a", &headers, Default::default());
     let stream = get.await;
     listening.works("echo").await;
     let starts = ledger.count("start");
@@ -84,7 +92,8 @@ async fn a_server_at_work_is_not_stopped() {
         client.counted("delayed", 1).await;
         ledger.count("start")
     };
-    let (answer, starts) = tokio::join!(client.call("delay", json!({"ms": 4_000, "text": "done"})), under_way);
+    let (answer, starts) =
+        tokio::join!(client.call("delay", json!({"ms": 4_000, "text": "done"})), under_way);
     assert_eq!((text(&answer), ledger.count("start")), ("done", starts));
     gateway.stop().await;
 }
@@ -93,10 +102,12 @@ async fn a_server_at_work_is_not_stopped() {
 async fn a_server_whose_resource_is_watched_is_not_stopped() {
     let ledger = Ledger::new();
     let gateway = Gateway::serve(&[resting(&ledger, "idle_stop = \"100ms\"")]).await;
-    let (watching, idle) = (Legacy::connect(&gateway, "/mcp/a").await, Legacy::connect(&gateway, "/mcp/a").await);
+    let (watching, idle) =
+        (Legacy::connect(&gateway, "/mcp/a").await, Legacy::connect(&gateway, "/mcp/a").await);
     watching.request("resources/subscribe", json!({"uri": "file:///a"})).await;
     idle.works("echo").await;
-    until(10, "the one that only called is stopped", async || processes(gateway.tag()).len() == 1).await;
+    until(10, "the one that only called is stopped", async || processes(gateway.tag()).len() == 1)
+        .await;
     let starts = ledger.count("start");
     watching.works("echo").await;
     assert_eq!(ledger.count("start"), starts);
@@ -136,7 +147,8 @@ async fn p7_a_lazy_server_is_started_by_the_first_call_and_not_by_the_handshake(
 async fn p7_two_clients_of_a_shared_server_have_one_process_that_rests_when_neither_calls() {
     let ledger = Ledger::new();
     let gateway = Gateway::serve(&[resting(&ledger, "idle_stop = \"2s\"").shared()]).await;
-    let (one, two) = (Legacy::connect(&gateway, "/mcp/a").await, Legacy::connect(&gateway, "/mcp/a").await);
+    let (one, two) =
+        (Legacy::connect(&gateway, "/mcp/a").await, Legacy::connect(&gateway, "/mcp/a").await);
     one.works("echo").await;
     two.works("echo").await;
     assert_eq!(ledger.count("start"), 1);
@@ -147,10 +159,13 @@ async fn p7_two_clients_of_a_shared_server_have_one_process_that_rests_when_neit
     gateway.stop().await;
 }
 
-/// A call of a stateless client that can be asked something, so that it needs a conversation alone while it runs.
+/// A call of a stateless client that can be asked something, so that it needs a conversation alone
+/// while it runs.
 async fn stateless(gateway: &Gateway, tool: &str, arguments: Value) -> Value {
-    let mut request = modern_request(1, "tools/call", json!({"name": tool, "arguments": arguments}));
-    request["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({"elicitation": {}});
+    let mut request =
+        modern_request(1, "tools/call", json!({"name": tool, "arguments": arguments}));
+    request["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
+        json!({"elicitation": {}});
     http::whole(modern_begin(gateway.address, "/mcp/a", &request).await).await.message()
 }
 
@@ -159,7 +174,8 @@ async fn a_burst_of_a_stateless_client_leaves_one_process_and_that_rests_when_no
     let ledger = Ledger::new();
     let servers = [resting(&ledger, "keep_warm = \"100ms\"")];
     let gateway = Gateway::serve_with("session_idle = \"4s\"", &servers).await;
-    let burst = (0..4).map(|n| stateless(&gateway, "delay", json!({"ms": 500 + n, "text": "done"})));
+    let burst =
+        (0..4).map(|n| stateless(&gateway, "delay", json!({"ms": 500 + n, "text": "done"})));
     futures_util::future::join_all(burst).await;
     let starts = ledger.count("start");
     assert!(starts >= 4, "calls at once need processes of their own: {starts}");

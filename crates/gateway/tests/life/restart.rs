@@ -20,7 +20,10 @@ async fn get(client: &Legacy, last_event: Option<&str>) -> ::http::Response<hype
 async fn heard(stream: &mut hyper::body::Incoming, what: &str) -> String {
     let mut heard = String::new();
     while !heard.contains(what) {
-        let frame = within(15, what, stream.frame()).await.unwrap_or_else(|| panic!("{what}: {heard}")).unwrap();
+        let frame = within(15, what, stream.frame())
+            .await
+            .unwrap_or_else(|| panic!("{what}: {heard}"))
+            .unwrap();
         heard += &String::from_utf8_lossy(frame.data_ref().unwrap());
     }
     heard
@@ -53,7 +56,11 @@ async fn a_session_goes_on_when_the_gateway_is_restarted_or_killed() {
     leave(&client).await;
     assert_eq!(client.post(tool_call(1, "echo", json!({})).to_string()).await.status, 404);
     gateway.restart(Signal::KILL).await;
-    assert_eq!(client.post(tool_call(1, "echo", json!({})).to_string()).await.status, 404, "what was ended is over");
+    assert_eq!(
+        client.post(tool_call(1, "echo", json!({})).to_string()).await.status,
+        404,
+        "what was ended is over"
+    );
     merged.works("echo").await;
     gateway.stop().await;
 }
@@ -84,10 +91,13 @@ async fn without_a_memory_a_session_ends_with_the_gateway() {
 #[tokio::test]
 async fn garbage_in_the_folder_is_no_session() {
     let mut gateway = Gateway::remembering("", &[Entry::scripted("a", &["--tag", "$TAG"])]).await;
-    let (broken, whole) = (Legacy::connect(&gateway, "/mcp/a").await, Legacy::connect(&gateway, "/mcp/a").await);
+    let (broken, whole) =
+        (Legacy::connect(&gateway, "/mcp/a").await, Legacy::connect(&gateway, "/mcp/a").await);
     let folder = gateway.folder().join("seawall/sessions");
     let own = std::fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
-    let files = || -> Vec<_> { std::fs::read_dir(&own).unwrap().map(|entry| entry.unwrap().path()).collect() };
+    let files = || -> Vec<_> {
+        std::fs::read_dir(&own).unwrap().map(|entry| entry.unwrap().path()).collect()
+    };
     let before = files();
     assert_eq!(before.len(), 2, "one file each");
     // The two cannot be told apart by their names: one of them is broken, whichever it is.
@@ -96,14 +106,17 @@ async fn garbage_in_the_folder_is_no_session() {
     std::fs::create_dir(own.join("y.json")).unwrap();
     std::fs::write(folder.join("z"), "").unwrap();
     gateway.restart(Signal::KILL).await;
-    let status = async |client: &Legacy| client.post(tool_call(1, "echo", json!({})).to_string()).await.status;
+    let status = async |client: &Legacy| {
+        client.post(tool_call(1, "echo", json!({})).to_string()).await.status
+    };
     let mut statuses = [status(&broken).await, status(&whole).await];
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 404]);
     gateway.stop().await;
 }
 
-/// The stream that belongs to no request goes on, whatever event the client last saw of the one before.
+/// The stream that belongs to no request goes on, whatever event the client last saw of the one
+/// before.
 #[tokio::test]
 async fn the_stream_of_a_session_is_opened_again() {
     let mut gateway = Gateway::remembering("", &[Entry::scripted("a", &["--tag", "$TAG"])]).await;
@@ -115,7 +128,12 @@ async fn the_stream_of_a_session_is_opened_again() {
     let mut last = String::new();
     while !last.starts_with("0-3") {
         let said = heard(stream.body_mut(), "id: ").await;
-        last = said.lines().filter_map(|line| line.strip_prefix("id: ")).next_back().unwrap_or(&last).to_owned();
+        last = said
+            .lines()
+            .filter_map(|line| line.strip_prefix("id: "))
+            .next_back()
+            .unwrap_or(&last)
+            .to_owned();
     }
     for _ in 0..2 {
         gateway.restart(Signal::KILL).await;
@@ -123,30 +141,42 @@ async fn the_stream_of_a_session_is_opened_again() {
         assert_eq!(again.status(), 200);
         assert_eq!(text(&client.call("list_changed", json!({})).await), "said");
         let said = heard(again.body_mut(), "notifications/tools/list_changed").await;
-        last = said.lines().filter_map(|line| line.strip_prefix("id: ")).next_back().unwrap().to_owned();
+        last = said
+            .lines()
+            .filter_map(|line| line.strip_prefix("id: "))
+            .next_back()
+            .unwrap()
+            .to_owned();
     }
     gateway.stop().await;
 }
 
-/// A client that comes back to the stream of a call that died with the gateway is told so, and does not wait for ever.
+/// A client that comes back to the stream of a call that died with the gateway is told so, and does
+/// not wait for ever.
 #[tokio::test]
 async fn a_call_that_was_under_way_ends_with_an_honest_failure() {
     let ledger = Ledger::new();
     let servers = [Entry::scripted("a", &["--tag", "$TAG", "--ledger", ledger.path()])];
     let mut gateway = Gateway::remembering("", &servers).await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
-    let plain = [("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
+    let plain =
+        [("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
     let headers: Vec<_> = plain.into_iter().chain(client.headers()).collect();
     let mut call = tool_call("c-1", "hang", json!({"text": "x"}));
     call["params"]["_meta"] = json!({"progressToken": 1});
-    let mut response = http::send(client.address, Method::POST, "/mcp/a", &headers, call.to_string().into()).await;
+    let mut response =
+        http::send(client.address, Method::POST, "/mcp/a", &headers, call.to_string().into()).await;
     let said = heard(response.body_mut(), "notifications/progress").await;
-    let last = said.lines().filter_map(|line| line.strip_prefix("id: ")).next_back().unwrap().to_owned();
+    let last =
+        said.lines().filter_map(|line| line.strip_prefix("id: ")).next_back().unwrap().to_owned();
     gateway.restart(Signal::KILL).await;
     let again = http::whole(get(&client, Some(&last)).await).await;
     let answer = again.message();
     assert_eq!((again.status, &answer["id"]), (200, &json!("c-1")), "{}", again.text());
-    assert!(failure(&answer).starts_with("The gateway was restarted while this was under way."), "{answer}");
+    assert!(
+        failure(&answer).starts_with("The gateway was restarted while this was under way."),
+        "{answer}"
+    );
     assert_eq!(
         (&failed(&answer)["code"], &failed(&answer)["mayHaveExecuted"]),
         (&json!("CONNECTION_LOST"), &json!(true))
@@ -170,8 +200,7 @@ async fn a_client_reads_after_a_restart_what_became_of_its_queued_write() {
         write(&mut tcp, &said).await;
     })
     .await;
-    let settings =
-        "[store]\npath = \"$FOLDER/store\"\n[defaults]\nretry = { base = \"20ms\" }\nbreaker = { failures = 0 }\n";
+    let settings = "[store]\npath = \"$FOLDER/store\"\n[defaults]\nretry = { base = \"20ms\" }\nbreaker = { failures = 0 }\n";
     let mut gateway = Gateway::remembering(settings, &[Entry::url("gh", &server.url)]).await;
     let client = Legacy::connect(&gateway, "/mcp/gh").await;
     let other = Legacy::connect(&gateway, "/mcp/gh").await;
@@ -182,7 +211,8 @@ async fn a_client_reads_after_a_restart_what_became_of_its_queued_write() {
     for signal in [Signal::TERM, Signal::KILL] {
         gateway.restart(signal).await;
         let read = client.request("resources/read", resource.clone()).await;
-        let told = read["result"]["contents"][0]["text"].as_str().unwrap_or_else(|| panic!("{read}"));
+        let told =
+            read["result"]["contents"][0]["text"].as_str().unwrap_or_else(|| panic!("{read}"));
         let item: Value = serde_json::from_str(told).unwrap();
         assert_eq!(item["tool"], "create_issue", "{read}");
         let read = other.request("resources/read", resource.clone()).await;
@@ -196,7 +226,8 @@ async fn a_client_reads_after_a_restart_what_became_of_its_queued_write() {
 async fn gateways_that_share_a_folder_do_not_share_sessions() {
     let mut gateway = Gateway::remembering("", &[Entry::scripted("a", &["--tag", "$TAG"])]).await;
     let second = Gateway::beside(&gateway, &[Entry::scripted("a", &["--tag", "$TAG"])]).await;
-    let (ours, theirs) = (Legacy::connect(&gateway, "/mcp/a").await, Legacy::connect(&second, "/mcp/a").await);
+    let (ours, theirs) =
+        (Legacy::connect(&gateway, "/mcp/a").await, Legacy::connect(&second, "/mcp/a").await);
     let mixed = Legacy::known(&second, "/mcp/a", &ours.session);
     assert_eq!(mixed.post(initialize().to_string()).await.status, 404);
     gateway.restart(Signal::KILL).await;
@@ -210,7 +241,8 @@ async fn gateways_that_share_a_folder_do_not_share_sessions() {
     gateway.stop().await;
 }
 
-/// A client that repeats a write which was under way when the gateway was killed is told so, and the write is not sent.
+/// A client that repeats a write which was under way when the gateway was killed is told so, and
+/// the write is not sent.
 #[tokio::test]
 async fn a_write_that_was_under_way_when_the_gateway_was_killed_is_not_sent_again() {
     let ledger = Ledger::new();

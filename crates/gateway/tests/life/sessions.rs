@@ -49,15 +49,23 @@ impl Forgetful {
             if !self.is_hopeless.load(Ordering::SeqCst) {
                 self.known.lock().unwrap().insert(session.clone());
             }
-            return answer.replacen("\r\n", &format!("\r\nmcp-session-id: {session}\r\n"), 1).into_bytes();
+            return answer
+                .replacen("\r\n", &format!("\r\nmcp-session-id: {session}\r\n"), 1)
+                .into_bytes();
         }
         match session {
-            Some(session) if self.known.lock().unwrap().contains(session) => match asked.is("logging/setLevel") {
-                true => answer(asked, &json!({})),
-                false => honest(asked),
-            },
+            Some(session) if self.known.lock().unwrap().contains(session) => {
+                match asked.is("logging/setLevel") {
+                    true => answer(asked, &json!({})),
+                    false => honest(asked),
+                }
+            }
             _ if asked.is("server/discover") => honest(asked),
-            _ => response(status, "", body.replace("$ID", &asked.message["id"].to_string()).as_bytes()),
+            _ => response(
+                status,
+                "",
+                body.replace("$ID", &asked.message["id"].to_string()).as_bytes(),
+            ),
         }
     }
 
@@ -72,10 +80,10 @@ fn asked_for(upstream: &Upstream, method: &str) -> Vec<Asked> {
 
 #[tokio::test]
 async fn p27_a_server_that_forgot_the_session_is_greeted_again_and_the_call_sent_again() {
-    let under_its_id = r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32001,"message":"Session not found"}}"#;
+    let under_its_id =
+        r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32001,"message":"Session not found"}}"#;
     let again = r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32000,"message":"Session not found. Re-initialize."}}"#;
-    let of_the_sdk =
-        r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}"#;
+    let of_the_sdk = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}"#;
     for refusal in [
         NOT_FOUND,
         ("404 Not Found", ""),
@@ -87,7 +95,9 @@ async fn p27_a_server_that_forgot_the_session_is_greeted_again_and_the_call_sent
     ] {
         let server = Forgetful::default();
         let upstream = server.start(refusal).await;
-        let gateway = Gateway::serve_with("[reconnect]\nbase = \"15s\"", &[Entry::url("a", &upstream.url)]).await;
+        let gateway =
+            Gateway::serve_with("[reconnect]\nbase = \"15s\"", &[Entry::url("a", &upstream.url)])
+                .await;
         let client = Legacy::connect(&gateway, "/mcp/a").await;
         client.request("logging/setLevel", json!({"level": "debug"})).await;
         client.works("echo").await;
@@ -95,7 +105,10 @@ async fn p27_a_server_that_forgot_the_session_is_greeted_again_and_the_call_sent
             server.forget_all();
             let began = tokio::time::Instant::now();
             client.works("echo").await;
-            assert!(began.elapsed().as_secs() < 10, "{refusal:?}: it is greeted at once, not after a pause");
+            assert!(
+                began.elapsed().as_secs() < 10,
+                "{refusal:?}: it is greeted at once, not after a pause"
+            );
             assert_eq!(asked_for(&upstream, "initialize").len(), 1 + round, "{refusal:?}");
         }
         let levels = asked_for(&upstream, "logging/setLevel").len();
@@ -132,7 +145,11 @@ async fn p27_a_call_under_way_when_the_session_is_forgotten_is_not_sent_again() 
         go_on.notify_one();
     };
     let (answer, ()) = tokio::join!(working, meanwhile);
-    assert_eq!((text(&answer), works()), ("done", 1), "the server worked on it, whatever became of its session");
+    assert_eq!(
+        (text(&answer), works()),
+        ("done", 1),
+        "the server worked on it, whatever became of its session"
+    );
     gateway.stop().await;
 }
 
@@ -162,7 +179,8 @@ async fn p27_a_session_that_is_lost_twice_in_a_row_is_an_honest_failure_and_no_l
     gateway.stop().await;
 }
 
-/// A server of before streamable HTTP: a stream for each session, whose name is in the address for messages.
+/// A server of before streamable HTTP: a stream for each session, whose name is in the address for
+/// messages.
 #[derive(Clone, Default)]
 struct OnSse {
     streams: Arc<Mutex<HashMap<String, Sender<Vec<u8>>>>>,
@@ -243,7 +261,11 @@ async fn a_write_that_is_refused_in_words_about_a_session_is_executed_once() {
         ("400 Bad Request", written, true),
         ("409 Conflict", "the session was saved, its index was not", true),
         ("422 Unprocessable Content", written, true),
-        ("400 Bad Request", r#"{"error": "No valid session ID provided for the second step"}"#, true),
+        (
+            "400 Bad Request",
+            r#"{"error": "No valid session ID provided for the second step"}"#,
+            true,
+        ),
         ("403 Forbidden", "saved; then: request timeout", true),
         ("403 Forbidden", "saved; then: rate limit exceeded", true),
         ("401 Unauthorized", written, false),
@@ -267,14 +289,22 @@ async fn a_write_that_is_refused_in_words_about_a_session_is_executed_once() {
         let answer = client.call("save", json!({"text": "x"})).await;
         assert_eq!(failed(&answer)["mayHaveExecuted"], is_in_doubt, "{status} {body}: {answer}");
         let saved = upstream.seen().iter().filter(|asked| asked.tool() == "save").count();
-        assert_eq!((saved, asked_for(&upstream, "initialize").len()), (1, 1), "{status} {body}: {answer}");
+        assert_eq!(
+            (saved, asked_for(&upstream, "initialize").len()),
+            (1, 1),
+            "{status} {body}: {answer}"
+        );
         gateway.stop().await;
     }
-    // An error of the protocol under the id of the request is the server's answer, and stays its bytes.
+    // An error of the protocol under the id of the request is the server's answer, and stays its
+    // bytes.
     let upstream = Upstream::start(move |asked: Asked, mut tcp: TcpStream| async move {
         let body = under_its_id.replace("$ID", &asked.message["id"].to_string());
-        let said =
-            if asked.tool() == "save" { response("400 Bad Request", "", body.as_bytes()) } else { honest(&asked) };
+        let said = if asked.tool() == "save" {
+            response("400 Bad Request", "", body.as_bytes())
+        } else {
+            honest(&asked)
+        };
         write(&mut tcp, &said).await;
     })
     .await;
@@ -315,7 +345,8 @@ async fn p28_a_stream_that_is_cut_when_idle_fails_nothing_and_is_opened_again() 
     let gateway = Gateway::serve(&[Entry::url("a", &upstream.url)]).await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     let call = client.call("slow", json!({"text": "done"}));
-    let (answer, ()) = tokio::join!(call, until(20, "three streams", async || gets.load(Ordering::SeqCst) == 3));
+    let (answer, ()) =
+        tokio::join!(call, until(20, "three streams", async || gets.load(Ordering::SeqCst) == 3));
     assert_eq!(text(&answer), "done", "a call under way does not hear of it");
     client.works("echo").await;
     assert_eq!(asked_for(&upstream, "initialize").len(), 1, "the session is the same");
@@ -349,7 +380,8 @@ async fn p28_a_call_whose_stream_breaks_may_have_been_executed_and_is_not_sent_a
             (&json!("CONNECTION_LOST"), &json!(true)),
             "{answer}"
         );
-        let calls: Vec<Value> = asked_for(&upstream, "tools/call").into_iter().map(|asked| asked.message).collect();
+        let calls: Vec<Value> =
+            asked_for(&upstream, "tools/call").into_iter().map(|asked| asked.message).collect();
         assert_eq!(calls.len(), 1, "{calls:?}");
         gateway.stop().await;
     }
@@ -358,11 +390,17 @@ async fn p28_a_call_whose_stream_breaks_may_have_been_executed_and_is_not_sent_a
 #[tokio::test]
 async fn p30_a_server_that_does_not_know_ping_is_never_asked_for_it() {
     let upstream = Upstream::start(async |asked: Asked, mut tcp: TcpStream| {
-        let answer = if asked.is("ping") { response("500 Internal Server Error", "", b"") } else { honest(&asked) };
+        let answer = if asked.is("ping") {
+            response("500 Internal Server Error", "", b"")
+        } else {
+            honest(&asked)
+        };
         write(&mut tcp, &answer).await;
     })
     .await;
-    let gateway = Gateway::serve(&[Entry::url("a", &upstream.url), Entry::scripted("b", &["--tag", "$TAG"])]).await;
+    let gateway =
+        Gateway::serve(&[Entry::url("a", &upstream.url), Entry::scripted("b", &["--tag", "$TAG"])])
+            .await;
     let client = Legacy::connect(&gateway, "/mcp").await;
     assert_eq!(client.request("ping", json!({})).await["result"], json!({}));
     for _ in 0..5 {
@@ -398,17 +436,24 @@ async fn a_stateless_client_that_drops_its_call_and_asks_again_gets_the_one_answ
     // A pipe to a server of the legacy era: the call is execution over from one era to the other.
     for capabilities in [json!({}), json!({"elicitation": {}})] {
         let ledger = Ledger::new();
-        let gateway = Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG", "--ledger", ledger.path()])]).await;
+        let gateway =
+            Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG", "--ledger", ledger.path()])])
+                .await;
         let ask = async |tool: &str, arguments: Value| {
-            let mut request = modern_request(1, "tools/call", json!({"name": tool, "arguments": arguments}));
-            request["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] = capabilities.clone();
+            let mut request =
+                modern_request(1, "tools/call", json!({"name": tool, "arguments": arguments}));
+            request["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
+                capabilities.clone();
             let mut headers = modern_headers(&request);
             headers.push(("authorization", "Bearer me".to_owned()));
-            let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            let headers: Vec<(&str, &str)> =
+                headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
             let body = request.to_string().into();
-            http::whole(http::send(gateway.address, ::http::Method::POST, "/mcp/a", &headers, body).await)
-                .await
-                .message()
+            http::whole(
+                http::send(gateway.address, ::http::Method::POST, "/mcp/a", &headers, body).await,
+            )
+            .await
+            .message()
         };
         let begun = || ledger.count("delay done");
         let delay = json!({"ms": 1_500, "text": "done"});
@@ -417,8 +462,15 @@ async fn a_stateless_client_that_drops_its_call_and_asks_again_gets_the_one_answ
             () = until(10, "it runs", async || begun() == 1) => {}
         }
         let answer = ask("delay", delay).await;
-        assert_eq!(answer["result"]["_meta"]["seawall/served"]["by"], "rejoined", "{capabilities}: {answer}");
-        assert_eq!((&answer["result"]["content"][1]["text"], begun()), (&json!("done"), 1), "{capabilities}");
+        assert_eq!(
+            answer["result"]["_meta"]["seawall/served"]["by"], "rejoined",
+            "{capabilities}: {answer}"
+        );
+        assert_eq!(
+            (&answer["result"]["content"][1]["text"], begun()),
+            (&json!("done"), 1),
+            "{capabilities}"
+        );
         gateway.stop().await;
     }
 }

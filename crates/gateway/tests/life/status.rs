@@ -17,14 +17,25 @@ use crate::kit::until;
 use crate::{Ledger, kill};
 
 fn server(args: &[&str]) -> (Arc<Server>, Arc<ConnectionSupervisor>, Arc<Lifecycle>) {
-    let command = std::iter::once(scripted()).chain(args.iter().copied()).map(str::to_owned).collect();
+    let command =
+        std::iter::once(scripted()).chain(args.iter().copied()).map(str::to_owned).collect();
     let config = Config::for_command(Some("it"), command).unwrap().servers.remove(0);
     let lifecycle = Arc::new(Lifecycle::default());
     let (http, env) = (http_client::SharedHttpClient::default(), seawall::Env::new());
-    let server = Server::new(config, StartupConfig::default(), http, Arc::clone(&lifecycle), Arc::default(), env);
-    let info =
-        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
-    let handshake = HandshakeParams { prefer: Era::Legacy, initialize: info.to_string().into(), meta: "{}".into() };
+    let server = Server::new(
+        config,
+        StartupConfig::default(),
+        http,
+        Arc::clone(&lifecycle),
+        Arc::default(),
+        env,
+    );
+    let info = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let handshake = HandshakeParams {
+        prefer: Era::Legacy,
+        initialize: info.to_string().into(),
+        meta: "{}".into(),
+    };
     let supervisor = ConnectionSupervisor::new(
         &server,
         handshake,
@@ -75,7 +86,9 @@ async fn p10_the_last_words_of_a_server_that_cannot_start_are_kept() {
     until(5, "it is away", async || server.status.seen().word() == "away").await;
     let failure = supervisor.connection(Duration::ZERO).await.err().unwrap();
     assert!(failure.to_string().contains("what I need is not there"), "{failure}");
-    let is_told = |seen: &Observations| seen.stderr.iter().any(|line| line.contains("what I need is not there"));
+    let is_told = |seen: &Observations| {
+        seen.stderr.iter().any(|line| line.contains("what I need is not there"))
+    };
     until(5, "it is told", async || is_told(&server.status.seen())).await;
     until(5, "its end is told", async || server.status.seen().last_exit.is_some()).await;
     let seen = server.status.seen();

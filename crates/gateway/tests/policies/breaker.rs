@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const DOWN: End = End::Status("503 Service Unavailable", "", "");
 /// One attempt each, so that calls and failures are the same number.
-const ONCE: &str = "[defaults]\nretry = { attempts = 1 }\nloop = { mode = \"off\" }\nfallback = []\n";
+const ONCE: &str =
+    "[defaults]\nretry = { attempts = 1 }\nloop = { mode = \"off\" }\nfallback = []\n";
 
 /// A server that is down until it is told to be well.
 async fn patient() -> (Faulty, Arc<AtomicBool>) {
@@ -28,10 +29,14 @@ async fn patient() -> (Faulty, Arc<AtomicBool>) {
 #[tokio::test]
 async fn t3_five_failures_open_it_and_one_of_many_calls_tries_again() {
     let (server, is_well) = patient().await;
-    let served = server.served(&format!("{ONCE}breaker = {{ cooldown = \"3s\", slow_start = 0 }}\n")).await;
+    let served =
+        server.served(&format!("{ONCE}breaker = {{ cooldown = \"3s\", slow_start = 0 }}\n")).await;
     let session = served.session("/mcp/gh").await;
     for _ in 0..5 {
-        assert_eq!(failure(&call(&session, "get_issue", json!({})).await)["code"], "UPSTREAM_ERROR");
+        assert_eq!(
+            failure(&call(&session, "get_issue", json!({})).await)["code"],
+            "UPSTREAM_ERROR"
+        );
     }
     let refused = call(&session, "get_issue", json!({})).await;
     assert_eq!(failure(&refused)["code"], "CIRCUIT_OPEN");
@@ -40,18 +45,21 @@ async fn t3_five_failures_open_it_and_one_of_many_calls_tries_again() {
     assert_eq!(server.calls("get_issue"), 5, "the sixth call was not made");
     assert!(!text(&call(&session, "list_issues", json!({})).await).is_empty());
 
-    // Still down: of many calls after the cool-down one is the probe, and it opens the breaker for a full cool-down again.
+    // Still down: of many calls after the cool-down one is the probe, and it opens the breaker for
+    // a full cool-down again.
     let mut answers = Vec::new();
     until("the cool-down is over", async || {
         answers = join_all((0..20).map(|id| ask(&session, id))).await;
         answers.iter().any(|answer| failure(answer)["code"] != "CIRCUIT_OPEN")
     })
     .await;
-    let probes = answers.iter().filter(|answer| failure(answer)["code"] == "UPSTREAM_ERROR").count();
+    let probes =
+        answers.iter().filter(|answer| failure(answer)["code"] == "UPSTREAM_ERROR").count();
     assert_eq!((probes, server.calls("get_issue")), (1, 6), "{answers:?}");
 
     is_well.store(true, Ordering::SeqCst);
-    until("the breaker closes", async || ask(&session, 1).await["result"]["isError"].is_null()).await;
+    until("the breaker closes", async || ask(&session, 1).await["result"]["isError"].is_null())
+        .await;
     let answers = join_all((0..20).map(|id| ask(&session, id))).await;
     assert!(answers.iter().all(|answer| text(answer) == "well"), "{answers:?}");
 }
@@ -74,10 +82,13 @@ async fn after_it_closed_few_calls_pass_at_once_and_the_others_are_told_to_come_
     let served = server.served(&format!("{ONCE}{policy}")).await;
     let session = served.session("/mcp/gh").await;
     ask(&session, 0).await;
-    until("the breaker closes", async || ask(&session, 1).await["result"]["isError"].is_null()).await;
+    until("the breaker closes", async || ask(&session, 1).await["result"]["isError"].is_null())
+        .await;
 
     // Those that ask the same at once would be one.
-    let one = |id: i64| session.ask(id, "tools/call", json!({"name": "get_issue", "arguments": {"n": id}}));
+    let one = |id: i64| {
+        session.ask(id, "tools/call", json!({"name": "get_issue", "arguments": {"n": id}}))
+    };
     let let_go = async {
         until("two are under way", async || server.calls("get_issue") == 4).await;
         for id in 10..13 {
@@ -93,26 +104,38 @@ async fn after_it_closed_few_calls_pass_at_once_and_the_others_are_told_to_come_
     let (answers, ()) = tokio::join!(join_all((2..4).map(one)), let_go);
     assert!(answers.iter().all(|answer| text(answer) == "well"), "{answers:?}");
     let answers = join_all((20..24).map(one)).await;
-    assert!(answers.iter().all(|answer| text(answer) == "well"), "two went well, so four may pass: {answers:?}");
+    assert!(
+        answers.iter().all(|answer| text(answer) == "well"),
+        "two went well, so four may pass: {answers:?}"
+    );
 }
 
 #[tokio::test]
 async fn t2_an_open_breaker_is_not_tried_again_whatever_the_tool_is_called() {
     let (server, _) = patient().await;
-    let served =
-        server.served("[defaults]\nretry = { attempts = 3, base = \"5s\" }\nbreaker = { failures = 1 }\n").await;
+    let served = server
+        .served("[defaults]\nretry = { attempts = 3, base = \"5s\" }\nbreaker = { failures = 1 }\n")
+        .await;
     let session = served.session("/mcp/gh").await;
     call(&session, "timeout_report", json!({})).await;
     let before = server.calls("timeout_report");
     let started = tokio::time::Instant::now();
     let answer = call(&session, "timeout_report", json!({"n": 1})).await;
-    assert_eq!((&failure(&answer)["code"], server.calls("timeout_report")), (&json!("CIRCUIT_OPEN"), before));
-    assert!(started.elapsed().as_secs() < 4, "it did not wait for another try: {:?}", started.elapsed());
+    assert_eq!(
+        (&failure(&answer)["code"], server.calls("timeout_report")),
+        (&json!("CIRCUIT_OPEN"), before)
+    );
+    assert!(
+        started.elapsed().as_secs() < 4,
+        "it did not wait for another try: {:?}",
+        started.elapsed()
+    );
 }
 
 #[tokio::test]
 async fn t5_two_successes_close_it_where_two_are_asked_for() {
-    let server = Faulty::start(|_, count, _| if count == 2 { End::Text("well") } else { DOWN }).await;
+    let server =
+        Faulty::start(|_, count, _| if count == 2 { End::Text("well") } else { DOWN }).await;
     let policy = "breaker = { failures = 1, cooldown = \"3s\", successes = 2 }\n";
     let served = server.served(&format!("{ONCE}{policy}")).await;
     let session = served.session("/mcp/gh").await;
@@ -158,7 +181,10 @@ async fn t7_writes_open_at_three_and_batches_at_two_and_are_not_repeated() {
             );
         }
         let answer = call(&session, tool, json!({})).await;
-        assert_eq!((&failure(&answer)["code"], server.calls(tool)), (&json!("CIRCUIT_OPEN"), failures));
+        assert_eq!(
+            (&failure(&answer)["code"], server.calls(tool)),
+            (&json!("CIRCUIT_OPEN"), failures)
+        );
         let wait = failure(&answer)["retryAfter"].as_u64().unwrap();
         assert!((seconds - 5..=seconds).contains(&wait), "{tool}: {wait}");
     }
@@ -168,12 +194,18 @@ async fn t7_writes_open_at_three_and_batches_at_two_and_are_not_repeated() {
 async fn a_breaker_may_be_shared_by_a_server_or_by_all() {
     for scope in ["server", "global"] {
         let (server, _) = patient().await;
-        let served = server.served(&format!("{ONCE}breaker = {{ failures = 2, scope = \"{scope}\" }}\n")).await;
+        let served = server
+            .served(&format!("{ONCE}breaker = {{ failures = 2, scope = \"{scope}\" }}\n"))
+            .await;
         let session = served.session("/mcp/gh").await;
         call(&session, "get_issue", json!({})).await;
         call(&session, "list_issues", json!({})).await;
         let answer = call(&session, "search_issues", json!({})).await;
-        assert_eq!((&failure(&answer)["code"], server.calls("search_issues")), (&json!("CIRCUIT_OPEN"), 0), "{scope}");
+        assert_eq!(
+            (&failure(&answer)["code"], server.calls("search_issues")),
+            (&json!("CIRCUIT_OPEN"), 0),
+            "{scope}"
+        );
     }
 }
 
@@ -190,7 +222,8 @@ async fn t4_a_probe_whose_client_leaves_does_not_hold_the_breaker_open() {
     let session = served.session("/mcp/gh").await;
     ask(&session, 0).await;
     let params = json!({"name": "get_issue", "arguments": {}});
-    let probe = json!({"jsonrpc": "2.0", "id": 1000, "method": "tools/call", "params": params}).to_string();
+    let probe =
+        json!({"jsonrpc": "2.0", "id": 1000, "method": "tools/call", "params": params}).to_string();
     // Refused at once until the cool-down is over; then it is the probe.
     let tried = async {
         while server.calls("get_issue") < 2 {
@@ -199,8 +232,13 @@ async fn t4_a_probe_whose_client_leaves_does_not_hold_the_breaker_open() {
     };
     let left = async {
         until("the probe runs", async || server.calls("get_issue") == 2).await;
-        session.tell("notifications/cancelled", json!({"requestId": 1000, "reason": "enough"})).await;
+        session
+            .tell("notifications/cancelled", json!({"requestId": 1000, "reason": "enough"}))
+            .await;
     };
     tokio::join!(soon(tried), left);
-    until("another probe is let through", async || ask(&session, 1).await["result"]["isError"].is_null()).await;
+    until("another probe is let through", async || {
+        ask(&session, 1).await["result"]["isError"].is_null()
+    })
+    .await;
 }

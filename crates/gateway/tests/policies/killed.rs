@@ -54,7 +54,8 @@ async fn look(server: &Faulty, folder: &Path) {
 }
 
 async fn looked(mut wrapper: Wrapped) {
-    let answer = wrapper.ask(2, "tools/call", json!({"name": "list_issues", "arguments": {}})).await;
+    let answer =
+        wrapper.ask(2, "tools/call", json!({"name": "list_issues", "arguments": {}})).await;
     assert_eq!(text(&answer), "fine");
     wrapper.close();
     soon(wrapper.child.wait()).await.unwrap();
@@ -72,21 +73,27 @@ async fn holding() -> (Faulty, Arc<Semaphore>) {
 }
 
 #[tokio::test]
-async fn a_write_under_way_in_a_wrapper_that_was_killed_is_not_sent_by_the_next_until_somebody_looked() {
+async fn a_write_under_way_in_a_wrapper_that_was_killed_is_not_sent_by_the_next_until_somebody_looked()
+ {
     let ((server, _go), folder) = (holding().await, tempfile::TempDir::new().unwrap());
     let mut first = wrapper(&server, folder.path()).await;
     first.send(&write(2)).await;
     until("the write runs", async || server.calls("create_issue") == 1).await;
     first.child.kill().await.unwrap();
     // Three at once, as an agent does that starts a process for each call.
-    let repeats = futures_util::future::join_all((0..3).map(|_| repeated(&server, folder.path()))).await;
+    let repeats =
+        futures_util::future::join_all((0..3).map(|_| repeated(&server, folder.path()))).await;
     for answer in &repeats {
         assert_eq!(failure(answer)["code"], "WRITE_UNCERTAIN", "{answer}");
         assert_eq!(failure(answer)["mayHaveExecuted"], true, "{answer}");
     }
     assert_eq!(server.calls("create_issue"), 1);
     look(&server, folder.path()).await;
-    assert_eq!(text(&repeated(&server, folder.path()).await), "fine", "its client has looked, and means it");
+    assert_eq!(
+        text(&repeated(&server, folder.path()).await),
+        "fine",
+        "its client has looked, and means it"
+    );
     assert_eq!(text(&repeated(&server, folder.path()).await), "fine", "what was delivered is over");
     assert_eq!(server.calls("create_issue"), 3);
 }
@@ -109,14 +116,19 @@ async fn a_write_whose_client_closed_its_end_is_known_while_it_runs_and_after_it
     go.add_permits(1);
     soon(first.child.wait()).await.unwrap();
     let code = failure(&repeated(&server, folder.path()).await)["code"].clone();
-    assert_eq!((code, server.calls("create_issue")), (json!("WRITE_UNCERTAIN"), 1), "nobody has read the answer");
+    assert_eq!(
+        (code, server.calls("create_issue")),
+        (json!("WRITE_UNCERTAIN"), 1),
+        "nobody has read the answer"
+    );
     look(&server, folder.path()).await;
     assert_eq!(text(&repeated(&server, folder.path()).await), "fine");
 }
 
 #[tokio::test]
 async fn a_script_that_asks_closes_its_end_and_reads_may_do_so_again() {
-    let (server, folder) = (Faulty::start(|_, _, _| End::After(300, "made")).await, tempfile::TempDir::new().unwrap());
+    let (server, folder) =
+        (Faulty::start(|_, _, _| End::After(300, "made")).await, tempfile::TempDir::new().unwrap());
     for round in 1..=2 {
         let mut script = wrapper(&server, folder.path()).await;
         script.send(&write(2)).await;
@@ -155,14 +167,19 @@ async fn a_client_that_dies_or_gives_up_sooner_than_a_second_leaves_its_write_in
         go.add_permits(1);
         soon(first.child.wait()).await.unwrap();
         let code = failure(&repeated(&server, folder.path()).await)["code"].clone();
-        assert_eq!((code, server.calls("create_issue")), (json!("WRITE_UNCERTAIN"), 1), "dies: {dies}");
+        assert_eq!(
+            (code, server.calls("create_issue")),
+            (json!("WRITE_UNCERTAIN"), 1),
+            "dies: {dies}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_wrapper_that_was_there_before_knows_of_the_write_too_and_its_look_counts() {
     let ((server, _go), folder) = (holding().await, tempfile::TempDir::new().unwrap());
-    let (mut first, mut second) = (wrapper(&server, folder.path()).await, wrapper(&server, folder.path()).await);
+    let (mut first, mut second) =
+        (wrapper(&server, folder.path()).await, wrapper(&server, folder.path()).await);
     first.send(&write(2)).await;
     until("the write runs", async || server.calls("create_issue") == 1).await;
     first.child.kill().await.unwrap();

@@ -1,6 +1,12 @@
-//! The policies as a client and a server see them: the gateway in its own process, a server that fails as it is told.
+//! The policies as a client and a server see them: the gateway in its own process, a server that
+//! fails as it is told.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that is surprised should stop")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that is surprised should stop"
+)]
 
 mod breaker;
 mod fallback;

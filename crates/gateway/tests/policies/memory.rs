@@ -1,4 +1,5 @@
-//! Names and arguments that clients invent leave nothing behind, but for as many copies of answers as may be kept.
+//! Names and arguments that clients invent leave nothing behind, but for as many copies of answers
+//! as may be kept.
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -15,8 +16,8 @@ const ANYTHING: u64 = 4 << 10;
 /// As many calls as fill the room for copies.
 const FULL: usize = 400_000;
 
-/// How much more memory there may be after so many calls, in KiB: a quarter of them leave a copy of their answer. There
-/// is room for 64 MiB of copies; what stands around small ones comes on top.
+/// How much more memory there may be after so many calls, in KiB: a quarter of them leave a copy of
+/// their answer. There is room for 64 MiB of copies; what stands around small ones comes on top.
 fn allowed(calls: usize) -> u64 {
     const COPY: u64 = 2;
     const COPIES: u64 = 120 << 10;
@@ -30,11 +31,12 @@ fn resident(pid: u32) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// A call like no other: three of four by a name that no server has, the fourth of a tool that answers with what it is
-/// given.
+/// A call like no other: three of four by a name that no server has, the fourth of a tool that
+/// answers with what it is given.
 fn invented(id: usize) -> Value {
     let text = format!("argument {id} {}", "x".repeat(id % 512));
-    let name = if id.is_multiple_of(4) { "echo_meta".to_owned() } else { format!("get_invented_{id}") };
+    let name =
+        if id.is_multiple_of(4) { "echo_meta".to_owned() } else { format!("get_invented_{id}") };
     json!({"name": name, "arguments": {"text": text}})
 }
 
@@ -52,7 +54,8 @@ async fn invent(sessions: &[Session<'_>], from: usize, to: usize) {
 /// `SEAWALL_CALLS` makes it longer; the full test is a million.
 #[tokio::test(flavor = "multi_thread")]
 async fn invented_names_and_arguments_leave_memory_flat() {
-    let calls: usize = std::env::var("SEAWALL_CALLS").ok().and_then(|calls| calls.parse().ok()).unwrap_or(12_000);
+    let calls: usize =
+        std::env::var("SEAWALL_CALLS").ok().and_then(|calls| calls.parse().ok()).unwrap_or(12_000);
     let served = Served::with(&fixture("a", "legacy")).await;
     let pid = served.child.id().unwrap();
     let mut sessions = Vec::new();
@@ -72,7 +75,10 @@ async fn invented_names_and_arguments_leave_memory_flat() {
         println!("{to:>9} calls: {now} KiB");
         if to >= FULL {
             let grown = now.saturating_sub(*full.get_or_insert(now));
-            assert!(grown < ANYTHING, "{grown} KiB more although there was no room for more copies");
+            assert!(
+                grown < ANYTHING,
+                "{grown} KiB more although there was no room for more copies"
+            );
         }
     }
     let grown = resident(pid).saturating_sub(before);

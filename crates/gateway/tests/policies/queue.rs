@@ -11,14 +11,17 @@ use tokio::sync::Semaphore;
 use super::kit::{Served, Session, Wrapped, program, soon, until};
 use super::server::{End, Faulty, call, failure, text};
 
-/// A server that is too busy until it is told to be well: what it refuses so was certainly not executed.
+/// A server that is too busy until it is told to be well: what it refuses so was certainly not
+/// executed.
 async fn busy() -> (Faulty, Arc<AtomicBool>) {
     let is_well = Arc::new(AtomicBool::new(false));
     let looked = Arc::clone(&is_well);
-    let server = Faulty::start(move |_, _, with| match (looked.load(Ordering::SeqCst), with["how"].as_str()) {
-        (true, _) => End::Text("made"),
-        (false, Some("reset")) => End::Reset,
-        (false, _) => End::Status("429 Too Many Requests", "", ""),
+    let server = Faulty::start(move |_, _, with| {
+        match (looked.load(Ordering::SeqCst), with["how"].as_str()) {
+            (true, _) => End::Text("made"),
+            (false, Some("reset")) => End::Reset,
+            (false, _) => End::Status("429 Too Many Requests", "", ""),
+        }
     })
     .await;
     (server, is_well)
@@ -26,7 +29,9 @@ async fn busy() -> (Faulty, Arc<AtomicBool>) {
 
 fn policies(folder: &TempDir) -> String {
     let path = folder.path().display();
-    format!("[store]\npath = \"{path}\"\n[defaults]\nretry = {{ base = \"20ms\" }}\nbreaker = {{ failures = 0 }}\n")
+    format!(
+        "[store]\npath = \"{path}\"\n[defaults]\nretry = {{ base = \"20ms\" }}\nbreaker = {{ failures = 0 }}\n"
+    )
 }
 
 /// What became of a call, as its client reads it.
@@ -39,7 +44,8 @@ async fn became(session: &Session<'_>, resource: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_write_that_certainly_did_not_run_waits_and_is_made_once_and_its_client_reads_the_result() {
+async fn a_write_that_certainly_did_not_run_waits_and_is_made_once_and_its_client_reads_the_result()
+{
     let folder = TempDir::new().unwrap();
     let (server, is_well) = busy().await;
     let served = server.served(&policies(&folder)).await;
@@ -86,11 +92,19 @@ async fn a_write_that_waits_is_not_kept_by_the_breaker_of_another_tool() {
     let session = served.session("/mcp/gh").await;
     session.ask(1, "tools/list", json!({})).await;
     call(&session, "get_issue", json!({})).await;
-    assert_eq!(failure(&call(&session, "get_issue", json!({"n": 2})).await)["code"], "CIRCUIT_OPEN");
+    assert_eq!(
+        failure(&call(&session, "get_issue", json!({"n": 2})).await)["code"],
+        "CIRCUIT_OPEN"
+    );
     let answer = call(&session, "create_issue", json!({"title": "x"})).await;
-    let resource = answer["result"]["_meta"]["seawall/served"]["resource"].as_str().unwrap().to_owned();
+    let resource =
+        answer["result"]["_meta"]["seawall/served"]["resource"].as_str().unwrap().to_owned();
     until("it is made", async || became(&session, &resource).await["state"] == "delivered").await;
-    assert_eq!(failure(&call(&session, "get_issue", json!({"n": 3})).await)["code"], "CIRCUIT_OPEN", "still open");
+    assert_eq!(
+        failure(&call(&session, "get_issue", json!({"n": 3})).await)["code"],
+        "CIRCUIT_OPEN",
+        "still open"
+    );
 }
 
 #[tokio::test]
@@ -119,14 +133,18 @@ async fn a_write_that_waits_is_not_made_beside_it_when_its_client_repeats_it() {
 async fn what_waits_is_made_after_a_cool_down_though_nobody_calls_what_failed() {
     let folder = TempDir::new().unwrap();
     let (server, is_well) = busy().await;
-    let served = server.served(&policies(&folder).replace("failures = 0", "cooldown = \"300ms\"")).await;
+    let served =
+        server.served(&policies(&folder).replace("failures = 0", "cooldown = \"300ms\"")).await;
     let session = served.session("/mcp/gh").await;
     for number in 0..2 {
         call(&session, "get_issue", json!({"how": "reset", "n": number})).await;
     }
     assert_eq!(server.calls("get_issue"), 5, "its breaker is open");
     let answer = call(&session, "create_issue", json!({"title": "x"})).await;
-    let resource = answer["result"]["_meta"]["seawall/served"]["resource"].as_str().expect("queued").to_owned();
+    let resource = answer["result"]["_meta"]["seawall/served"]["resource"]
+        .as_str()
+        .expect("queued")
+        .to_owned();
 
     is_well.store(true, Ordering::SeqCst);
 
@@ -144,7 +162,10 @@ async fn what_was_read_before_a_write_that_waited_is_not_fresh_after_it() {
     call(&session, "list_issues", json!({})).await;
     is_well.store(false, Ordering::SeqCst);
     let answer = call(&session, "create_issue", json!({"title": "x"})).await;
-    let resource = answer["result"]["_meta"]["seawall/served"]["resource"].as_str().expect("queued").to_owned();
+    let resource = answer["result"]["_meta"]["seawall/served"]["resource"]
+        .as_str()
+        .expect("queued")
+        .to_owned();
     call(&session, "list_issues", json!({})).await;
     assert_eq!(server.calls("list_issues"), 1, "nothing was written yet");
 
@@ -166,7 +187,10 @@ async fn a_write_that_asks_back_when_it_is_made_is_not_said_to_be_delivered() {
     let served = server.served(&policies(&folder)).await;
     let session = served.session("/mcp/gh").await;
     let answer = call(&session, "create_issue", json!({})).await;
-    let resource = answer["result"]["_meta"]["seawall/served"]["resource"].as_str().expect("queued").to_owned();
+    let resource = answer["result"]["_meta"]["seawall/served"]["resource"]
+        .as_str()
+        .expect("queued")
+        .to_owned();
     until("it is over", async || became(&session, &resource).await["state"] == "dead").await;
     let item = became(&session, &resource).await;
     let note = "may have been executed: it asks for something, and nobody is there to answer";
@@ -176,11 +200,16 @@ async fn a_write_that_asks_back_when_it_is_made_is_not_said_to_be_delivered() {
 #[tokio::test]
 async fn a_write_that_waits_keeps_the_pause_that_its_server_asked_for() {
     let folder = TempDir::new().unwrap();
-    let server = Faulty::start(|_, _, _| End::Status("429 Too Many Requests", "Retry-After: 3600\r\n", "")).await;
+    let server =
+        Faulty::start(|_, _, _| End::Status("429 Too Many Requests", "Retry-After: 3600\r\n", ""))
+            .await;
     let served = server.served(&policies(&folder)).await;
     let session = served.session("/mcp/gh").await;
     let answer = call(&session, "create_issue", json!({})).await;
-    let resource = answer["result"]["_meta"]["seawall/served"]["resource"].as_str().expect("queued").to_owned();
+    let resource = answer["result"]["_meta"]["seawall/served"]["resource"]
+        .as_str()
+        .expect("queued")
+        .to_owned();
 
     until("it was tried", async || became(&session, &resource).await["attempts"] == 1).await;
     let item = became(&session, &resource).await;
@@ -199,10 +228,15 @@ async fn a_write_that_waits_takes_a_place_of_its_server_like_any_other() {
     })
     .await;
     let soon = "[tools.\"gh/create_issue\"]\ntimeout = \"1s\"\n";
-    let served = Served::with(&server.config(&format!("{}{soon}", policies(&folder)), "concurrency = 1\n")).await;
+    let served =
+        Served::with(&server.config(&format!("{}{soon}", policies(&folder)), "concurrency = 1\n"))
+            .await;
     let (session, other) = (served.session("/mcp/gh").await, served.session("/mcp/gh").await);
     let answer = call(&session, "create_issue", json!({})).await;
-    let resource = answer["result"]["_meta"]["seawall/served"]["resource"].as_str().expect("queued").to_owned();
+    let resource = answer["result"]["_meta"]["seawall/served"]["resource"]
+        .as_str()
+        .expect("queued")
+        .to_owned();
     let mut read = std::pin::pin!(call(&other, "get_issue", json!({})));
     let tries = async || became(&session, &resource).await["attempts"].as_u64().unwrap();
     let held_up = async {
@@ -235,7 +269,8 @@ async fn a_write_that_a_breaker_refuses_after_closing_waits_and_is_made_with_one
     })
     .await;
     let path = folder.path().display();
-    let shared = "breaker = { failures = 1, cooldown = \"5s\", slow_start = 1, scope = \"server\" }\n";
+    let shared =
+        "breaker = { failures = 1, cooldown = \"5s\", slow_start = 1, scope = \"server\" }\n";
     let policies = format!(
         "[store]\npath = \"{path}\"\n[defaults]\nretry = {{ attempts = 1 }}\nloop = {{ mode = \"off\" }}\n{shared}"
     );
@@ -248,11 +283,15 @@ async fn a_write_that_a_breaker_refuses_after_closing_waits_and_is_made_with_one
     let write = async {
         until("the one place is taken", async || server.calls("get_issue") == 3).await;
         let answer = call(&session, "create_issue", json!({})).await;
-        let resource = answer["result"]["_meta"]["seawall/served"]["resource"].as_str().expect("queued").to_owned();
+        let resource = answer["result"]["_meta"]["seawall/served"]["resource"]
+            .as_str()
+            .expect("queued")
+            .to_owned();
         let item = became(&session, &resource).await;
         assert_eq!((&item["state"], &item["attempts"]), (&json!("waiting"), &json!(0)), "{item}");
         hold.add_permits(1);
-        until("it is made", async || became(&session, &resource).await["state"] == "delivered").await;
+        until("it is made", async || became(&session, &resource).await["state"] == "delivered")
+            .await;
         became(&session, &resource).await
     };
     let (item, answer) = tokio::join!(write, read());
@@ -277,7 +316,8 @@ async fn a_write_that_was_held_up_before_it_was_sent_is_not_in_doubt_when_the_ga
         let answer = call(&session, "create_issue", json!({})).await;
         assert_eq!(answer["result"]["_meta"]["seawall/served"]["code"], "QUEUED", "{answer}");
     }
-    kill_process(Pid::from_raw(served.child.id().unwrap().cast_signed()).unwrap(), Signal::TERM).unwrap();
+    kill_process(Pid::from_raw(served.child.id().unwrap().cast_signed()).unwrap(), Signal::TERM)
+        .unwrap();
     soon(served.child.wait()).await.unwrap();
 
     let _next = Served::with(&config).await;
@@ -297,11 +337,18 @@ async fn a_write_that_may_be_repeated_is_not_delivered_while_its_tool_plainly_te
     let served = server.served(&format!("{}{again}", policies(&folder))).await;
     let session = served.session("/mcp/gh").await;
     let answer = call(&session, "create_issue", json!({})).await;
-    let resource = answer["result"]["_meta"]["seawall/served"]["resource"].as_str().expect("queued").to_owned();
+    let resource = answer["result"]["_meta"]["seawall/served"]["resource"]
+        .as_str()
+        .expect("queued")
+        .to_owned();
 
     until("it is made", async || became(&session, &resource).await["state"] == "delivered").await;
     let item = became(&session, &resource).await;
-    assert_eq!((&item["result"]["content"][0]["text"], server.calls("create_issue")), (&json!("made"), 4), "{item}");
+    assert_eq!(
+        (&item["result"]["content"][0]["text"], server.calls("create_issue")),
+        (&json!("made"), 4),
+        "{item}"
+    );
 }
 
 #[tokio::test]
@@ -329,7 +376,8 @@ async fn what_waits_survives_a_killed_gateway_and_is_made_in_order_by_the_next()
             assert_eq!(answer["result"]["_meta"]["seawall/served"]["code"], "QUEUED", "{answer}");
         }
     }
-    kill_process(Pid::from_raw(served.child.id().unwrap().cast_signed()).unwrap(), Signal::KILL).unwrap();
+    kill_process(Pid::from_raw(served.child.id().unwrap().cast_signed()).unwrap(), Signal::KILL)
+        .unwrap();
     soon(served.child.wait()).await.unwrap();
 
     is_well.store(true, Ordering::SeqCst);
@@ -368,7 +416,11 @@ async fn a_write_that_waits_is_not_made_beside_it_by_the_next_gateway_either() {
     let told = format!(
         "create_issue was not sent: the same call is queued as {id} and is not done yet. It will be tried from there."
     );
-    assert_eq!((text(&again), &failure(&again)["code"]), (told.as_str(), &json!("ALREADY_QUEUED")), "{again}");
+    assert_eq!(
+        (text(&again), &failure(&again)["code"]),
+        (told.as_str(), &json!("ALREADY_QUEUED")),
+        "{again}"
+    );
 }
 
 #[tokio::test]
@@ -388,14 +440,18 @@ async fn a_client_on_a_pipe_reads_after_a_restart_what_became_of_its_write() {
     let second = tokio::sync::Mutex::new(start().await);
     until("it is made, and told", async || {
         let read = second.lock().await.ask(2, "resources/read", json!({"uri": resource})).await;
-        let told = read["result"]["contents"][0]["text"].as_str().unwrap_or_else(|| panic!("{read}")).to_owned();
+        let told = read["result"]["contents"][0]["text"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{read}"))
+            .to_owned();
         serde_json::from_str::<Value>(&told).unwrap()["state"] == "delivered"
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_write_that_was_made_from_the_queue_is_not_made_again_by_whoever_repeats_it_also_after_a_restart() {
+async fn a_write_that_was_made_from_the_queue_is_not_made_again_by_whoever_repeats_it_also_after_a_restart()
+ {
     let folder = TempDir::new().unwrap();
     let (server, is_well) = busy().await;
     let write = json!({"name": "create_issue", "arguments": {"title": "x"}});
@@ -407,14 +463,17 @@ async fn a_write_that_was_made_from_the_queue_is_not_made_again_by_whoever_repea
     let first = tokio::sync::Mutex::new(client);
     until("it is made", async || {
         let read = first.lock().await.ask(2, "resources/read", resource.clone()).await;
-        read["result"]["contents"][0]["text"].as_str().is_some_and(|told| told.contains("\"delivered\""))
+        read["result"]["contents"][0]["text"]
+            .as_str()
+            .is_some_and(|told| told.contains("\"delivered\""))
     })
     .await;
     let made = server.calls("create_issue");
     let mut client = first.into_inner();
     for round in 0..2 {
         let again = client.ask(3, "tools/call", write.clone()).await;
-        let told = format!("create_issue was not sent: the same call, queued as {id}, was executed ");
+        let told =
+            format!("create_issue was not sent: the same call, queued as {id}, was executed ");
         assert!(text(&again).starts_with(&told), "{again}");
         assert_eq!(failure(&again)["code"], "WRITE_UNCERTAIN", "{again}");
         if round == 0 {
@@ -424,7 +483,9 @@ async fn a_write_that_was_made_from_the_queue_is_not_made_again_by_whoever_repea
         }
     }
     assert_eq!(server.calls("create_issue"), made);
-    let other = client.ask(4, "tools/call", json!({"name": "create_issue", "arguments": {"title": "y"}})).await;
+    let other = client
+        .ask(4, "tools/call", json!({"name": "create_issue", "arguments": {"title": "y"}}))
+        .await;
     assert_eq!(text(&other), "made");
 }
 
@@ -434,19 +495,24 @@ async fn what_a_server_said_of_its_tools_holds_for_the_next_gateway_while_it_is_
     let config = folder.path().join("seawall.toml");
     let start = async || {
         let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
-        process.env("XDG_STATE_HOME", folder.path()).args(["serve", "--stdio", "--config"]).arg(&config);
+        process
+            .env("XDG_STATE_HOME", folder.path())
+            .args(["serve", "--stdio", "--config"])
+            .arg(&config);
         let mut client = Wrapped::start(process);
         client.initialize(json!({})).await;
         client
     };
     let write = |url: &str| {
-        let to = format!("[reconnect]\nwait = \"0s\"\n[servers.gh]\nurl = {url:?}\ntype = \"http\"\n");
+        let to =
+            format!("[reconnect]\nwait = \"0s\"\n[servers.gh]\nurl = {url:?}\ntype = \"http\"\n");
         std::fs::write(&config, format!("{}{to}", policies(&folder))).unwrap();
     };
     // A tool whose name says nothing: only the server's own word makes it a write that may wait.
     let note = json!({"name": "frobnicate", "arguments": {"text": "x"}});
     let additive = json!({"readOnlyHint": false, "destructiveHint": false});
-    let tool = json!({"name": "frobnicate", "inputSchema": {"type": "object"}, "annotations": additive});
+    let tool =
+        json!({"name": "frobnicate", "inputSchema": {"type": "object"}, "annotations": additive});
     let list = json!({"tools": [tool]});
     let server = Faulty::answering(move |is_tool, name, _, _| match (is_tool, name) {
         (true, _) => Some(End::Status("429 Too Many Requests", "", "")),
@@ -466,7 +532,9 @@ async fn what_a_server_said_of_its_tools_holds_for_the_next_gateway_while_it_is_
     let mut second = start().await;
     let again = second.ask(1, "tools/call", note).await;
     assert_eq!(failure(&again)["code"], "ALREADY_QUEUED", "{again}");
-    let other = second.ask(2, "tools/call", json!({"name": "frobnicate", "arguments": {"text": "y"}})).await;
+    let other = second
+        .ask(2, "tools/call", json!({"name": "frobnicate", "arguments": {"text": "y"}}))
+        .await;
     assert_eq!(other["result"]["_meta"]["seawall/served"]["code"], "QUEUED", "{other}");
 }
 
@@ -474,7 +542,8 @@ async fn what_a_server_said_of_its_tools_holds_for_the_next_gateway_while_it_is_
 async fn a_wrapper_whose_store_another_one_has_works_without_it() {
     let folder = TempDir::new().unwrap();
     let config = folder.path().join("seawall.toml");
-    std::fs::write(&config, format!("[store]\npath = {:?}\n", folder.path().join("store"))).unwrap();
+    std::fs::write(&config, format!("[store]\npath = {:?}\n", folder.path().join("store")))
+        .unwrap();
     let start = || {
         let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
         process.args(["run", "--no-memory", "--config"]).arg(&config).arg("--");
@@ -485,6 +554,9 @@ async fn a_wrapper_whose_store_another_one_has_works_without_it() {
     for client in [&mut one, &mut two] {
         assert!(client.initialize(json!({})).await["result"]["serverInfo"].is_object());
         let list = client.ask(1, "tools/list", json!({})).await;
-        assert!(list["result"]["tools"].as_array().is_some_and(|tools| !tools.is_empty()), "{list}");
+        assert!(
+            list["result"]["tools"].as_array().is_some_and(|tools| !tools.is_empty()),
+            "{list}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The identical call made again: by a client that cancelled, was cut off, timed out in silence, or came back.
+//! The identical call made again: by a client that cancelled, was cut off, timed out in silence, or
+//! came back.
 
 use std::sync::Arc;
 
@@ -13,10 +14,13 @@ use super::server::{End, Faulty, call, failure, text};
 async fn give_up(session: &Session<'_>, server: &Faulty, tool: &str) {
     let before = server.calls(tool);
     let params = json!({"name": tool, "arguments": {"title": "x"}});
-    let body = json!({"jsonrpc": "2.0", "id": 50, "method": "tools/call", "params": params}).to_string();
+    let body =
+        json!({"jsonrpc": "2.0", "id": 50, "method": "tools/call", "params": params}).to_string();
     let left = async {
         until("the call runs", async || server.calls(tool) > before).await;
-        session.tell("notifications/cancelled", json!({"requestId": 50, "reason": "too slow"})).await;
+        session
+            .tell("notifications/cancelled", json!({"requestId": 50, "reason": "too slow"}))
+            .await;
     };
     let (response, ()) = tokio::join!(session.raw(&body), left);
     assert_eq!(response.status(), 202, "nobody waits for an answer");
@@ -28,12 +32,16 @@ fn rejoined(answer: &Value) -> bool {
 
 /// The tool's own text, behind the word that it is an earlier call's.
 fn own_text(answer: &Value) -> &str {
-    assert!(text(answer).starts_with("This is the answer of the identical call made before."), "{answer}");
+    assert!(
+        text(answer).starts_with("This is the answer of the identical call made before."),
+        "{answer}"
+    );
     answer["result"]["content"][1]["text"].as_str().unwrap_or_else(|| panic!("{answer}"))
 }
 
 #[tokio::test]
-async fn the_answer_to_a_call_that_was_given_up_goes_to_the_same_call_made_again_and_it_runs_once() {
+async fn the_answer_to_a_call_that_was_given_up_goes_to_the_same_call_made_again_and_it_runs_once()
+{
     for mode in ["cancel", "finish"] {
         let go = Arc::new(Semaphore::new(0));
         let held = Arc::clone(&go);
@@ -42,7 +50,8 @@ async fn the_answer_to_a_call_that_was_given_up_goes_to_the_same_call_made_again
             _ => End::Text("made again"),
         })
         .await;
-        let served = server.served(&format!("[tools.\"gh/create_issue\"]\non_abandon = \"{mode}\"\n")).await;
+        let served =
+            server.served(&format!("[tools.\"gh/create_issue\"]\non_abandon = \"{mode}\"\n")).await;
         let session = served.session("/mcp/gh").await;
         give_up(&session, &server, "create_issue").await;
         // Made again while the first still runs: it waits for that one.
@@ -50,8 +59,10 @@ async fn the_answer_to_a_call_that_was_given_up_goes_to_the_same_call_made_again
             tokio::time::sleep(std::time::Duration::from_millis(500)).await;
             go.add_permits(1);
         };
-        let (answer, ()) =
-            soon(async { tokio::join!(call(&session, "create_issue", json!({"title": "x"})), over) }).await;
+        let (answer, ()) = soon(async {
+            tokio::join!(call(&session, "create_issue", json!({"title": "x"})), over)
+        })
+        .await;
         assert!(rejoined(&answer), "{mode}: {answer}");
         assert_eq!((own_text(&answer), server.calls("create_issue")), ("made 1", 1), "{mode}");
         assert_eq!(server.cancelled(), u32::from(mode == "cancel"), "{mode}");
@@ -86,7 +97,8 @@ async fn a_late_answer_is_nobody_elses_and_no_other_calls() {
 }
 
 #[tokio::test]
-async fn a_call_that_takes_longer_than_its_client_waits_is_answered_before_and_handed_over_when_it_is_made_again() {
+async fn a_call_that_takes_longer_than_its_client_waits_is_answered_before_and_handed_over_when_it_is_made_again()
+ {
     let go = Arc::new(Semaphore::new(0));
     let held = Arc::clone(&go);
     let server = Faulty::start(move |_, _, _| End::Held(Arc::clone(&held), "done at last")).await;
@@ -116,35 +128,48 @@ async fn a_client_that_gives_up_twice_after_the_same_time_is_answered_before_it_
     call(&session, "get_issue", json!({"n": 1})).await;
     for id in [91, 92] {
         let params = json!({"name": "list_issues", "arguments": {"n": id}});
-        let body = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string();
+        let body = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+            .to_string();
         let given_up = async {
             tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
             session.tell("notifications/cancelled", json!({"requestId": id})).await;
         };
         tokio::join!(session.raw(&body), given_up);
     }
-    // It waits for 1.5 s, and has its answer before: that the call runs on, or a copy if there is one.
+    // It waits for 1.5 s, and has its answer before: that the call runs on, or a copy if there is
+    // one.
     let answer = call(&session, "create_issue", json!({})).await;
     assert!(text(&answer).starts_with("create_issue is still running on gh."), "{answer}");
     assert_eq!(server.cancelled(), 2, "what runs on is not called off");
     let answer = call(&session, "get_issue", json!({"n": 1})).await;
     let served_by = &answer["result"]["_meta"]["seawall/served"]["by"];
-    assert_eq!((&answer["result"]["content"][1]["text"], served_by), (&json!("a copy"), &json!("cached")), "{answer}");
+    assert_eq!(
+        (&answer["result"]["content"][1]["text"], served_by),
+        (&json!("a copy"), &json!("cached")),
+        "{answer}"
+    );
     let other = served.session("/mcp/gh").await;
-    let patient =
-        tokio::time::timeout(std::time::Duration::from_secs(3), call(&other, "create_issue", json!({"n": 2})));
+    let patient = tokio::time::timeout(
+        std::time::Duration::from_secs(3),
+        call(&other, "create_issue", json!({"n": 2})),
+    );
     assert!(patient.await.is_err(), "another client is waited for");
 }
 
 #[tokio::test]
 async fn that_a_call_still_runs_is_told_in_the_form_of_all_failures() {
     let server = Faulty::start(|_, _, _| End::Hang).await;
-    let policies = "[tools.\"gh/create_issue\"]\nclient_timeout = \"1s\"\n[messages]\nformat = \"json\"\n";
+    let policies =
+        "[tools.\"gh/create_issue\"]\nclient_timeout = \"1s\"\n[messages]\nformat = \"json\"\n";
     let served = server.served(policies).await;
     let session = served.session("/mcp/gh").await;
     let answer = call(&session, "create_issue", json!({})).await;
     let object: Value = serde_json::from_str(text(&answer)).expect("the error object");
-    assert_eq!((&object["code"], &object["retryAfter"]), (&json!("TIMEOUT"), &json!(1)), "{answer}");
+    assert_eq!(
+        (&object["code"], &object["retryAfter"]),
+        (&json!("TIMEOUT"), &json!(1)),
+        "{answer}"
+    );
     assert_eq!(answer["result"]["structuredContent"], *failure(&answer), "{answer}");
 }
 
@@ -172,7 +197,10 @@ async fn a_call_that_still_runs_when_it_is_made_again_is_not_executed_again() {
 #[tokio::test]
 async fn calls_that_differ_in_numbers_too_large_to_read_are_different_calls() {
     let server =
-        Faulty::start(|_, count, _| if count == 1 { End::After(600, "made 1") } else { End::Text("own") }).await;
+        Faulty::start(
+            |_, count, _| if count == 1 { End::After(600, "made 1") } else { End::Text("own") },
+        )
+        .await;
     let served = server.served("[tools.\"gh/create_issue\"]\non_abandon = \"finish\"\n").await;
     let session = served.session("/mcp/gh").await;
     let body = |id: u32, number: &str| {
@@ -200,12 +228,18 @@ async fn where_nothing_is_kept_the_server_is_told_and_the_same_write_is_in_doubt
     give_up(&session, &server, "create_issue").await;
     until("the server is told", async || server.cancelled() == 1).await;
     let answer = call(&session, "create_issue", json!({"title": "x"})).await;
-    assert_eq!((&failure(&answer)["mayHaveExecuted"], server.calls("create_issue")), (&json!(true), 1), "{answer}");
+    assert_eq!(
+        (&failure(&answer)["mayHaveExecuted"], server.calls("create_issue")),
+        (&json!(true), 1),
+        "{answer}"
+    );
 }
 
 /// The same write again and again, each from a POST of its own under an id of its own.
 async fn write(session: &Session<'_>, id: i64) -> Value {
-    session.ask(id, "tools/call", json!({"name": "create_issue", "arguments": {"title": "x"}})).await
+    session
+        .ask(id, "tools/call", json!({"name": "create_issue", "arguments": {"title": "x"}}))
+        .await
 }
 
 /// A server whose first write is held until it is let go; later ones are made at once.
@@ -228,13 +262,17 @@ async fn runs(server: &Faulty) {
 async fn a_client_that_times_out_in_silence_and_asks_again_executes_its_write_once() {
     for policy in ["", "on_abandon = \"finish\"\n"] {
         let (server, go) = holding().await;
-        let served = server.served(&format!("[tools.\"gh/create_issue\"]\nrejoin_after = \"200ms\"\n{policy}")).await;
+        let served = server
+            .served(&format!("[tools.\"gh/create_issue\"]\nrejoin_after = \"200ms\"\n{policy}"))
+            .await;
         let session = served.session("/mcp/gh").await;
-        // The first goes on: its client says nothing, keeps the connection, and asks three times more.
+        // The first goes on: its client says nothing, keeps the connection, and asks three times
+        // more.
         let again = async {
             runs(&server).await;
             tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-            let three = async { tokio::join!(write(&session, 2), write(&session, 3), write(&session, 4)) };
+            let three =
+                async { tokio::join!(write(&session, 2), write(&session, 3), write(&session, 4)) };
             let let_go = async {
                 tokio::time::sleep(std::time::Duration::from_millis(300)).await;
                 go.add_permits(1);
@@ -291,13 +329,18 @@ async fn a_write_whose_connection_was_cut_is_joined_by_the_same_session_at_once(
         answer = write(&session, 1) => panic!("{answer}"),
         () = runs(&server) => {}
     }
-    // The server takes longer than it may take until the gateway has noticed: who came before that waits for its turn and looks again.
+    // The server takes longer than it may take until the gateway has noticed: who came before that
+    // waits for its turn and looks again.
     let let_go = async {
         tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
         go.add_permits(1);
     };
-    let (one, two, ()) = soon(async { tokio::join!(write(&session, 2), write(&session, 3), let_go) }).await;
-    assert_eq!((own_text(&one), own_text(&two), server.calls("create_issue")), ("made 1", "made 1", 1));
+    let (one, two, ()) =
+        soon(async { tokio::join!(write(&session, 2), write(&session, 3), let_go) }).await;
+    assert_eq!(
+        (own_text(&one), own_text(&two), server.calls("create_issue")),
+        ("made 1", "made 1", 1)
+    );
 }
 
 #[tokio::test]
@@ -312,7 +355,8 @@ async fn an_answer_that_came_when_its_client_was_cut_off_goes_to_all_who_ask_aga
     go.add_permits(1);
     until("it is made", async || server.finished() > 0).await;
     let (one, two, three) =
-        soon(async { tokio::join!(write(&session, 2), write(&session, 3), write(&session, 4)) }).await;
+        soon(async { tokio::join!(write(&session, 2), write(&session, 3), write(&session, 4)) })
+            .await;
     for answer in [one, two, three] {
         assert_eq!(own_text(&answer), "made 1");
     }
@@ -369,8 +413,11 @@ async fn a_service_that_speaks_for_many_can_narrow_it_or_switch_it_off() {
 }
 
 #[tokio::test]
-async fn a_modern_client_that_left_gets_no_word_about_a_cancellation_as_the_answer_to_its_next_call() {
-    let server = Faulty::start(|_, count, _| if count <= 2 { End::Hang } else { End::Text("made again") }).await;
+async fn a_modern_client_that_left_gets_no_word_about_a_cancellation_as_the_answer_to_its_next_call()
+ {
+    let server =
+        Faulty::start(|_, count, _| if count <= 2 { End::Hang } else { End::Text("made again") })
+            .await;
     let served = server.served("").await;
     served.modern("/mcp/gh", "tools/list", json!({})).await;
     for authorization in [None, Some("Bearer mine")] {
@@ -392,7 +439,11 @@ async fn a_modern_client_that_left_gets_no_word_about_a_cancellation_as_the_answ
         let code = failure(&answer)["code"].as_str().unwrap_or_default().to_owned();
         // One that is known waits for the answer of the first, a little; nobody else may have that.
         let expected = if authorization.is_some() { "TIMEOUT" } else { "WRITE_UNCERTAIN" };
-        assert_eq!((code.as_str(), &failure(&answer)["mayHaveExecuted"]), (expected, &json!(true)), "{answer}");
+        assert_eq!(
+            (code.as_str(), &failure(&answer)["mayHaveExecuted"]),
+            (expected, &json!(true)),
+            "{answer}"
+        );
     }
 }
 

@@ -1,4 +1,5 @@
-//! The presets as a client meets them: whose words are said, and which label a tool of each kind gets.
+//! The presets as a client meets them: whose words are said, and which label a tool of each kind
+//! gets.
 
 use serde_json::{Value, json};
 
@@ -15,7 +16,9 @@ const LABELS: [(&str, &str); 5] = [
 ];
 
 fn by(answer: &Value) -> &str {
-    answer["result"]["_meta"]["seawall/served"]["by"].as_str().unwrap_or_else(|| panic!("no fallback: {answer}"))
+    answer["result"]["_meta"]["seawall/served"]["by"]
+        .as_str()
+        .unwrap_or_else(|| panic!("no fallback: {answer}"))
 }
 
 /// Fails wherever a fallback can answer, and works where that asks the server.
@@ -24,7 +27,11 @@ fn limps(tool: &str, count: usize, with: &Value) -> End {
         "get_issue" if count == 1 => End::Text("issue 7"),
         "search_issues" if with["query"] == "login bug" => End::Text("3 found"),
         "list_issues" if with["page"] == 1 && count == 1 => End::Text("page one"),
-        "batch_label_issues" if with["targets"].as_array().is_some_and(|items| items.len() == 1) => End::Text("done"),
+        "batch_label_issues"
+            if with["targets"].as_array().is_some_and(|items| items.len() == 1) =>
+        {
+            End::Text("done")
+        }
         "create_issue" => End::Status("429 Too Many Requests", "", ""),
         _ => DOWN,
     }
@@ -61,8 +68,14 @@ async fn the_blog_preset_speaks_the_articles_words_and_labels_each_kind() {
         assert_eq!(by(answer), step, "{tool}: {answer}");
         assert!(text(answer).starts_with(&format!("⚠️ {label}. ")), "{tool}: {answer}");
     }
-    assert_eq!(text(&answers[0].1), "⚠️ Live data unavailable. Showing cached information may be stale.");
-    assert_eq!(text(&answers[4].1), "⚠️ Batch unavailable. Processed individually: 3 of 3 succeeded.");
+    assert_eq!(
+        text(&answers[0].1),
+        "⚠️ Live data unavailable. Showing cached information may be stale."
+    );
+    assert_eq!(
+        text(&answers[4].1),
+        "⚠️ Batch unavailable. Processed individually: 3 of 3 succeeded."
+    );
 
     let session = served.session("/mcp/gh").await;
     let failed = call(&session, "get_issue", json!({"n": 8})).await;
@@ -72,7 +85,8 @@ async fn the_blog_preset_speaks_the_articles_words_and_labels_each_kind() {
 #[tokio::test]
 async fn the_blog_preset_speaks_plainly_where_the_file_says_so() {
     let server = Faulty::start(limps).await;
-    let served = server.served(&format!("preset = \"blog\"\n{QUICK}[messages]\nstyle = \"plain\"\n")).await;
+    let served =
+        server.served(&format!("preset = \"blog\"\n{QUICK}[messages]\nstyle = \"plain\"\n")).await;
     for (tool, answer) in fall_back(&served).await {
         assert!(!text(&answer).contains('⚠'), "{tool}: {answer}");
     }
@@ -81,29 +95,38 @@ async fn the_blog_preset_speaks_plainly_where_the_file_says_so() {
 #[tokio::test]
 async fn a_tool_that_no_fallback_can_answer_for_is_labelled_by_its_kind() {
     let server = Faulty::start(|_, _, _| DOWN).await;
-    let open = "[defaults]\nretry = { attempts = 1 }\nbreaker = { failures = 1, cooldown = \"60s\" }\n";
+    let open =
+        "[defaults]\nretry = { attempts = 1 }\nbreaker = { failures = 1, cooldown = \"60s\" }\n";
     let served = server.served(open).await;
     let session = served.session("/mcp/gh").await;
     for (tool, label) in LABELS {
         call(&session, tool, json!({"n": 1})).await;
         let answer = call(&session, tool, json!({"n": 2})).await;
         assert_eq!(failure(&answer)["code"], "CIRCUIT_OPEN", "{tool}: {answer}");
-        assert!(text(&answer).starts_with(&format!("{tool} is temporarily unavailable")), "{tool}: {answer}");
+        assert!(
+            text(&answer).starts_with(&format!("{tool} is temporarily unavailable")),
+            "{tool}: {answer}"
+        );
         assert!(text(&answer).ends_with(&format!(" {label}.")), "{tool}: {answer}");
     }
 }
 
 #[tokio::test]
 async fn the_previous_page_is_the_copy_that_is_held_and_asked_for_only_without_one() {
-    let server = Faulty::start(|_, count, _| if count == 1 { End::Text("page one") } else { DOWN }).await;
-    let served = server.served("[defaults]\nretry = { attempts = 1 }\nbreaker = { failures = 2 }\n").await;
+    let server =
+        Faulty::start(|_, count, _| if count == 1 { End::Text("page one") } else { DOWN }).await;
+    let served =
+        server.served("[defaults]\nretry = { attempts = 1 }\nbreaker = { failures = 2 }\n").await;
     let session = served.session("/mcp/gh").await;
     call(&session, "list_issues", json!({"page": 1})).await;
     // Also while the breaker is open: nobody has to be asked.
     for _ in 0..3 {
         let answer = call(&session, "list_issues", json!({"page": 2})).await;
         assert_eq!(by(&answer), "previous_page", "{answer}");
-        assert!(text(&answer).starts_with("This is the page before the one asked for, a copy from "), "{answer}");
+        assert!(
+            text(&answer).starts_with("This is the page before the one asked for, a copy from "),
+            "{answer}"
+        );
         assert_eq!(answer["result"]["content"][1]["text"], "page one");
         assert!(answer["result"]["_meta"]["seawall/served"]["age"].is_u64(), "{answer}");
     }
@@ -122,7 +145,8 @@ async fn gitnexuss_words_are_said_with_its_preset_only() {
         ("preset = \"blog\"\n[messages]\nformat = \"json\"\n", false),
         ("preset = \"caipe\"\n", false),
     ] {
-        let policy = "[defaults]\nretry = { attempts = 1 }\nbreaker = { failures = 1 }\nfallback = []\n";
+        let policy =
+            "[defaults]\nretry = { attempts = 1 }\nbreaker = { failures = 1 }\nfallback = []\n";
         let served = server.served(&format!("{settings}{policy}")).await;
         let session = served.session("/mcp/gh").await;
         call(&session, "get_issue", json!({})).await;
@@ -162,7 +186,9 @@ const DRESSED: &str = "[tools.\"gh/*\"]\ntool_errors = [\n  { json = \"error\", 
 
 fn dressed(_: &str, count: usize, with: &Value) -> End {
     match with["how"].as_str() {
-        Some("busy") => End::Text("{\"error\": \"a checkpoint is in progress. Please retry later\"}"),
+        Some("busy") => {
+            End::Text("{\"error\": \"a checkpoint is in progress. Please retry later\"}")
+        }
         Some("soon") if count == 1 => End::Text("{\"error\": \"retry later\"}"),
         Some("wrong") => End::Text("{\"error\": \"no such group\"}"),
         Some("text") => End::Text("Error: no such file"),
@@ -179,20 +205,40 @@ async fn an_error_dressed_as_success_is_a_failure_where_the_file_says_so() {
     let ask = async |tool: &str, how: &str| call(&session, tool, json!({"how": how})).await;
 
     let answer = ask("get_issue", "soon").await;
-    assert_eq!((answer["result"].get("_meta"), server.calls("get_issue")), (None, 2), "retried, and well: {answer}");
+    assert_eq!(
+        (answer["result"].get("_meta"), server.calls("get_issue")),
+        (None, 2),
+        "retried, and well: {answer}"
+    );
     let answer = ask("get_issue", "busy").await;
-    assert!(text(&answer).starts_with("{\"error\": \"a checkpoint"), "the server's own words: {answer}");
-    assert_eq!((&failure(&answer)["code"], &failure(&answer)["attempts"]), (&json!("UPSTREAM_ERROR"), &json!(3)));
+    assert!(
+        text(&answer).starts_with("{\"error\": \"a checkpoint"),
+        "the server's own words: {answer}"
+    );
+    assert_eq!(
+        (&failure(&answer)["code"], &failure(&answer)["attempts"]),
+        (&json!("UPSTREAM_ERROR"), &json!(3))
+    );
     for how in ["wrong", "text"] {
         let answer = ask("search_issues", how).await;
-        assert_eq!((&failure(&answer)["code"], &failure(&answer)["attempts"]), (&json!("VALIDATION_ERROR"), &json!(1)));
+        assert_eq!(
+            (&failure(&answer)["code"], &failure(&answer)["attempts"]),
+            (&json!("VALIDATION_ERROR"), &json!(1))
+        );
     }
     let answer = ask("create_issue", "busy").await;
     let told = failure(&answer);
-    assert_eq!((&told["mayHaveExecuted"], server.calls("create_issue")), (&json!(true), 1), "{answer}");
+    assert_eq!(
+        (&told["mayHaveExecuted"], server.calls("create_issue")),
+        (&json!(true), 1),
+        "{answer}"
+    );
     for how in ["fine", "large"] {
         let answer = ask("list_issues", how).await;
-        assert!(answer["result"].get("isError").is_none() && answer["result"].get("_meta").is_none(), "{how}");
+        assert!(
+            answer["result"].get("isError").is_none() && answer["result"].get("_meta").is_none(),
+            "{how}"
+        );
     }
 }
 
@@ -203,7 +249,10 @@ async fn an_error_dressed_as_success_is_passed_on_untouched_where_it_is_only_cou
     let served = server.served(counted).await;
     let session = served.session("/mcp/gh").await;
     let answer = call(&session, "get_issue", json!({"how": "busy"})).await;
-    assert!(answer["result"].get("isError").is_none() && answer["result"].get("_meta").is_none(), "{answer}");
+    assert!(
+        answer["result"].get("isError").is_none() && answer["result"].get("_meta").is_none(),
+        "{answer}"
+    );
     assert_eq!(server.calls("get_issue"), 1);
 }
 
@@ -214,22 +263,30 @@ async fn a_batch_that_is_too_large_is_split_where_nothing_of_it_was_done() {
         Some(1) => End::Text("done"),
         _ if with["how"] == "status" => End::Status("413 Payload Too Large", "", ""),
         _ if with["how"] == "code" => End::Error(-32602, too_many, json!(null)),
-        _ if with["how"] == "sdk" => End::ToolError("MCP error -32602: Array must contain at most 2 element(s)"),
+        _ if with["how"] == "sdk" => {
+            End::ToolError("MCP error -32602: Array must contain at most 2 element(s)")
+        }
         _ => End::ToolError("at most 2 items, please"),
     })
     .await;
-    for (effect, hows) in
-        [("write", &["status", "code", "sdk"][..]), ("idempotent", &["status", "code", "sdk", "words"])]
-    {
-        let served = server.served(&format!("[tools.\"gh/batch_*\"]\neffect = \"{effect}\"\n")).await;
+    for (effect, hows) in [
+        ("write", &["status", "code", "sdk"][..]),
+        ("idempotent", &["status", "code", "sdk", "words"]),
+    ] {
+        let served =
+            server.served(&format!("[tools.\"gh/batch_*\"]\neffect = \"{effect}\"\n")).await;
         let session = served.session("/mcp/gh").await;
         for how in hows {
-            let answer = call(&session, "batch_label_issues", json!({"targets": [1, 2, 3], "how": how})).await;
+            let answer =
+                call(&session, "batch_label_issues", json!({"targets": [1, 2, 3], "how": how}))
+                    .await;
             assert_eq!(by(&answer), "split_batch", "{effect} {how}: {answer}");
             assert!(text(&answer).starts_with("3 of 3 items succeeded one by one"), "{answer}");
         }
         // Words prove nothing of a write.
-        let answer = call(&session, "batch_label_issues", json!({"targets": [1, 2, 3, 4], "how": "words"})).await;
+        let answer =
+            call(&session, "batch_label_issues", json!({"targets": [1, 2, 3, 4], "how": "words"}))
+                .await;
         assert_eq!(text(&answer) == "at most 2 items, please", effect == "write", "{answer}");
     }
     let before = server.calls("batch_label_issues");

@@ -68,9 +68,15 @@ const TOOLS: [(&str, &str); 9] = [
 ];
 
 impl Faulty {
-    /// A server whose calls end as `end` says: of which tool, its how-manyth call, with which arguments.
-    pub(crate) async fn start(end: impl Fn(&str, usize, &Value) -> End + Send + Sync + 'static) -> Self {
-        Self::answering(move |is_tool, name, count, arguments| is_tool.then(|| end(name, count, arguments))).await
+    /// A server whose calls end as `end` says: of which tool, its how-manyth call, with which
+    /// arguments.
+    pub(crate) async fn start(
+        end: impl Fn(&str, usize, &Value) -> End + Send + Sync + 'static,
+    ) -> Self {
+        Self::answering(move |is_tool, name, count, arguments| {
+            is_tool.then(|| end(name, count, arguments))
+        })
+        .await
     }
 
     /// The same for methods that are no calls of tools too; `None`: as a server that is well.
@@ -84,7 +90,11 @@ impl Faulty {
             let (log, end, counts) = (Arc::clone(&log), Arc::clone(&end), Arc::clone(&counts));
             async move {
                 let is_call = asked.is("tools/call");
-                let tool = if is_call { asked.tool() } else { asked.message["method"].as_str().unwrap_or_default() };
+                let tool = if is_call {
+                    asked.tool()
+                } else {
+                    asked.message["method"].as_str().unwrap_or_default()
+                };
                 let tool = tool.to_owned();
                 if asked.is("notifications/cancelled") {
                     *log.cancelled.lock().unwrap() += 1;
@@ -130,7 +140,8 @@ impl Faulty {
     /// The pauses between its executions.
     pub(crate) fn pauses(&self, tool: &str) -> Vec<Duration> {
         let calls = self.seen.calls.lock().unwrap();
-        let times: Vec<Instant> = calls.iter().filter(|(name, ..)| name == tool).map(|(.., at)| *at).collect();
+        let times: Vec<Instant> =
+            calls.iter().filter(|(name, ..)| name == tool).map(|(.., at)| *at).collect();
         times.windows(2).map(|pair| pair[1] - pair[0]).collect()
     }
 
@@ -158,10 +169,12 @@ impl Faulty {
 async fn respond(asked: &Asked, mut tcp: tokio::net::TcpStream) {
     let bytes = if asked.is("tools/list") {
         let tool = |(name, hint): (&str, &str)| {
-            let annotations = if hint.is_empty() { json!({"readOnlyHint": false}) } else { json!({hint: true}) };
+            let annotations =
+                if hint.is_empty() { json!({"readOnlyHint": false}) } else { json!({hint: true}) };
             let mut schema = json!({"type": "object"});
             if name.starts_with("batch_") {
-                schema["properties"] = json!({"targets": {"type": "array"}, "labels": {"type": "array"}});
+                schema["properties"] =
+                    json!({"targets": {"type": "array"}, "labels": {"type": "array"}});
                 schema["required"] = json!(["targets"]);
             }
             if name == "create_issue" {
@@ -185,18 +198,28 @@ async fn finish(asked: &Asked, mut tcp: tokio::net::TcpStream, end: End) {
     let bytes = match end {
         End::Text(with) => text(with),
         End::Result(result) => answer(asked, &result),
-        End::Lines(count) => text(&(1..=count).map(|line| format!("línea {line}\n")).collect::<String>()),
-        End::ToolError(with) => answer(asked, &json!({"content": [{"type": "text", "text": with}], "isError": true})),
+        End::Lines(count) => {
+            text(&(1..=count).map(|line| format!("línea {line}\n")).collect::<String>())
+        }
+        End::ToolError(with) => {
+            answer(asked, &json!({"content": [{"type": "text", "text": with}], "isError": true}))
+        }
         End::Status(status, headers, body) => response(status, headers, body.as_bytes()),
         End::Error(code, message, data) => {
             let error = json!({"code": code, "message": message, "data": data});
-            let body = json!({"jsonrpc": "2.0", "id": asked.message["id"], "error": error}).to_string();
+            let body =
+                json!({"jsonrpc": "2.0", "id": asked.message["id"], "error": error}).to_string();
             response("200 OK", "content-type: application/json\r\n", body.as_bytes())
         }
         End::Refused(status, headers, code, message) => {
             let error = json!({"code": code, "message": message});
-            let body = json!({"jsonrpc": "2.0", "id": asked.message["id"], "error": error}).to_string();
-            response(status, &format!("content-type: application/json\r\n{headers}"), body.as_bytes())
+            let body =
+                json!({"jsonrpc": "2.0", "id": asked.message["id"], "error": error}).to_string();
+            response(
+                status,
+                &format!("content-type: application/json\r\n{headers}"),
+                body.as_bytes(),
+            )
         }
         End::Reset => return,
         End::Hang => {
@@ -223,7 +246,10 @@ pub(crate) async fn call(session: &Session<'_>, tool: &str, arguments: Value) ->
 /// The failure that an answer is.
 pub(crate) fn failure(answer: &Value) -> &Value {
     assert_eq!(answer["result"]["isError"], true, "{answer}");
-    assert!(answer["result"]["content"][0]["text"].as_str().is_some_and(|text| !text.is_empty()), "{answer}");
+    assert!(
+        answer["result"]["content"][0]["text"].as_str().is_some_and(|text| !text.is_empty()),
+        "{answer}"
+    );
     &answer["result"]["_meta"]["seawall/failure"]
 }
 

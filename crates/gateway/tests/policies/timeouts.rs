@@ -24,7 +24,10 @@ async fn t12_each_tool_has_the_limit_of_its_tier_and_the_server_hears_that_it_is
         let took = started.elapsed();
         assert_eq!(failure(&answer)["code"], "TIMEOUT", "{answer}");
         assert!(took >= Duration::from_millis(limit), "{tool}: {took:?}");
-        until("the server is told", async || server.cancelled() == u32::try_from(number).unwrap() + 1).await;
+        until("the server is told", async || {
+            server.cancelled() == u32::try_from(number).unwrap() + 1
+        })
+        .await;
     }
 }
 
@@ -56,13 +59,18 @@ async fn t12_the_classic_text_names_the_limit_of_the_tools_own_tier() {
         let answer = call(&session, tool, json!({})).await;
         let object: serde_json::Value = serde_json::from_str(text(&answer)).unwrap();
         assert_eq!((&object["code"], &object["retryable"]), (&json!("TIMEOUT"), &json!(true)));
-        assert_eq!(object["message"], format!("Tool '{tool}' exceeded timeout of {limit}"), "{object}");
+        assert_eq!(
+            object["message"],
+            format!("Tool '{tool}' exceeded timeout of {limit}"),
+            "{object}"
+        );
     }
 }
 
 #[tokio::test]
 async fn one_hanging_attempt_leaves_time_for_the_next_where_attempts_have_a_limit() {
-    let server = Faulty::start(|_, count, _| if count == 1 { End::Hang } else { End::Text("second") }).await;
+    let server =
+        Faulty::start(|_, count, _| if count == 1 { End::Hang } else { End::Text("second") }).await;
     let policy = "[defaults]\nattempt_timeout = \"3s\"\nretry = { base = \"20ms\" }\n";
     let served = server.served(policy).await;
     let session = served.session("/mcp/gh").await;

@@ -34,7 +34,8 @@ const NOT_THERE: &str = "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnecti
 
 async fn check(toml: &str) -> (i32, Value) {
     let ended = Place::toml(toml).seawall(&["check", "--json", "--timeout", "8s"]).await;
-    let told = serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {} {}", ended.out, ended.err));
+    let told = serde_json::from_str(&ended.out)
+        .unwrap_or_else(|error| panic!("{error}: {} {}", ended.out, ended.err));
     (ended.code, told)
 }
 
@@ -44,9 +45,19 @@ async fn servers_that_are_well_are_told_with_what_they_speak() {
     assert_eq!((code, &told["ok"]), (0, &json!(true)), "{told}");
     for (name, era, version) in [("old", "legacy", "2025-11-25"), ("new", "modern", "2026-07-28")] {
         let server = &told["servers"][name];
-        assert_eq!((&server["era"], &server["version"]), (&json!(era), &json!(version)), "{server}");
-        assert!(server["tools"].as_u64() > Some(10) && server["tokens"].as_u64() > Some(100), "{server}");
-        assert_eq!(server["reached"], format!("{} --stdio --era {era}", program("seawall-fixture")));
+        assert_eq!(
+            (&server["era"], &server["version"]),
+            (&json!(era), &json!(version)),
+            "{server}"
+        );
+        assert!(
+            server["tools"].as_u64() > Some(10) && server["tokens"].as_u64() > Some(100),
+            "{server}"
+        );
+        assert_eq!(
+            server["reached"],
+            format!("{} --stdio --era {era}", program("seawall-fixture"))
+        );
     }
 }
 
@@ -74,7 +85,12 @@ async fn each_trouble_has_its_name_and_its_next_step() {
     for (name, problem, text, next) in [
         ("missing", "missing_program", "there is no program \"no-such-program\"", "Install it"),
         ("dies", "ended", "its process ended (exit status: 7)", "by hand"),
-        ("chats", "malformed", "its process ended (exit status: 0) before it answered, and ", "Is it an MCP server?"),
+        (
+            "chats",
+            "malformed",
+            "its process ended (exit status: 0) before it answered, and ",
+            "Is it an MCP server?",
+        ),
         ("refused", "refused", "Connection refused", "Is it running"),
         ("nowhere", "dns", "dns error", "Is the host"),
         ("closed", "auth", "HTTP 401", "Give it a token"),
@@ -83,14 +99,19 @@ async fn each_trouble_has_its_name_and_its_next_step() {
         ("rests", "timeout", "did not answer within 8 s", "Run the command by hand"),
     ] {
         let server = &told["servers"][name];
-        let says = |key: &str, words: &str| server[key].as_str().is_some_and(|text| text.contains(words));
+        let says =
+            |key: &str, words: &str| server[key].as_str().is_some_and(|text| text.contains(words));
         let is_right = server["problem"] == problem && says("text", text) && says("next", next);
         assert!(is_right && server["ok"] == false, "{name}: {server}");
     }
     assert_eq!(told["servers"]["missing"]["reached"], "no-such-program --token [REDACTED] 'a b'");
     assert!(!told.to_string().contains("hunter"), "{told}");
     let dies = &told["servers"]["dies"];
-    assert_eq!((&dies["exit"], &dies["stderr"]), (&json!("exit status: 7"), &json!(["the token is ***"])), "{dies}");
+    assert_eq!(
+        (&dies["exit"], &dies["stderr"]),
+        (&json!("exit status: 7"), &json!(["the token is ***"])),
+        "{dies}"
+    );
     assert_eq!(dies["reached"], "KEY=*** sh -c 'echo the token is $KEY >&2; exit 7'");
 }
 
@@ -116,14 +137,34 @@ async fn a_url_that_says_the_wrong_thing_about_tls_is_told_as_that() {
     let (code, told) = check(&toml.concat()).await;
     assert_eq!(code, 4, "{told}");
     for (name, text, next) in [
-        ("https", "it does not speak TLS, and its url begins with https://", "Write http:// in its url, or"),
-        ("wss", "it does not speak TLS, and its url begins with wss://", "Write ws:// in its url, or"),
-        ("http", "what it answers is no HTTP, and may be TLS", "If it speaks TLS, write https:// in its url."),
-        ("ws", "what it answers is no HTTP, and may be TLS", "If it speaks TLS, write wss:// in its url."),
+        (
+            "https",
+            "it does not speak TLS, and its url begins with https://",
+            "Write http:// in its url, or",
+        ),
+        (
+            "wss",
+            "it does not speak TLS, and its url begins with wss://",
+            "Write ws:// in its url, or",
+        ),
+        (
+            "http",
+            "what it answers is no HTTP, and may be TLS",
+            "If it speaks TLS, write https:// in its url.",
+        ),
+        (
+            "ws",
+            "what it answers is no HTTP, and may be TLS",
+            "If it speaks TLS, write wss:// in its url.",
+        ),
         ("polite", "it wants TLS, and its url begins with http://", "Write https:// in its url."),
     ] {
         let server = &told["servers"][name];
-        assert_eq!((&server["problem"], &server["text"]), (&json!("scheme"), &json!(text)), "{name}: {server}");
+        assert_eq!(
+            (&server["problem"], &server["text"]),
+            (&json!("scheme"), &json!(text)),
+            "{name}: {server}"
+        );
         assert!(server["next"].as_str().unwrap().starts_with(next), "{name}: {server}");
     }
 }
@@ -144,13 +185,24 @@ async fn a_server_that_is_only_remembered_behind_another_gateway_is_not_well() {
         env!("CARGO_BIN_EXE_seawall")
     );
     let (code, told) = check(&behind).await;
-    assert_eq!((code, &told["servers"]["behind"]["ok"]), (0, &json!(true)), "while it is there: {told}");
+    assert_eq!(
+        (code, &told["servers"]["behind"]["ok"]),
+        (0, &json!(true)),
+        "while it is there: {told}"
+    );
     std::fs::remove_file(place.path("fixture")).unwrap();
     let (code, told) = check(&behind).await;
     let server = &told["servers"]["behind"];
-    assert_eq!((code, &server["ok"], &server["problem"]), (4, &json!(false), &json!("behind")), "{told}");
+    assert_eq!(
+        (code, &server["ok"], &server["problem"]),
+        (4, &json!(false), &json!("behind")),
+        "{told}"
+    );
     let says = |key: &str, words: &str| server[key].as_str().unwrap().contains(words);
-    assert!(says("text", "behind it, fixture is not there: ") && says("next", "`seawall check` there"), "{server}");
+    assert!(
+        says("text", "behind it, fixture is not there: ") && says("next", "`seawall check` there"),
+        "{server}"
+    );
 }
 
 #[tokio::test]
@@ -160,17 +212,24 @@ async fn the_exit_code_says_what_is_missing() {
         answering(CLOSED).await
     );
     let (code, told) = check(&[closed, fixture("b", "legacy")].concat()).await;
-    assert!(code == 3 && told["servers"]["a"]["next"].as_str().unwrap().contains("renew the token"), "{told}");
+    assert!(
+        code == 3 && told["servers"]["a"]["next"].as_str().unwrap().contains("renew the token"),
+        "{told}"
+    );
     assert!(!told.to_string().contains("abcdefgh"));
 
     let broken = Place::toml("listn = 1\n[servers.a]\ncomand = \"x\"\n");
     let Ended { code, out, err } = broken.seawall(&["check"]).await;
     assert!(
-        code == 1 && out.is_empty() && err.contains("seawall.toml:1: ") && err.contains("seawall.toml:3: "),
+        code == 1
+            && out.is_empty()
+            && err.contains("seawall.toml:1: ")
+            && err.contains("seawall.toml:3: "),
         "{err}"
     );
     let told = broken.json(&["check"]).await;
-    let lines: Vec<&Value> = told["problems"].as_array().unwrap().iter().map(|problem| &problem["line"]).collect();
+    let lines: Vec<&Value> =
+        told["problems"].as_array().unwrap().iter().map(|problem| &problem["line"]).collect();
     assert_eq!((&told["ok"], lines), (&json!(false), vec![&json!(1), &json!(3)]));
 }
 
@@ -184,10 +243,14 @@ async fn what_will_surprise_is_told_before_it_does() {
         {"name": "y".repeat(61), "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}},
     ]);
     let info = json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "b", "version": "1"}});
-    let answer = |id: u8, result: &Value| json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
+    let answer =
+        |id: u8, result: &Value| json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
     // Our ids are counted from 1: the handshake, then the list.
     let lines = [answer(1, &info), answer(2, &json!({"tools": tools}))];
-    let server = format!("echo Welcome; read a; echo '{}'; read b; read c; echo '{}'; read d", lines[0], lines[1]);
+    let server = format!(
+        "echo Welcome; read a; echo '{}'; read b; read c; echo '{}'; read d",
+        lines[0], lines[1]
+    );
     let toml = [
         "[tools.\"odd/get_xs\"]\ntimeout = \"5s\"\n[tools.\"odd/get_*\"]\nfallback = [{ tool = \"it/slw\" }]\n"
             .to_owned(),
@@ -230,13 +293,19 @@ async fn no_tool_is_called_and_nothing_is_left_behind() {
         None
     })
     .await;
-    // It stays when its stdin ends and when it is asked to go, and has started another that does too.
+    // It stays when its stdin ends and when it is asked to go, and has started another that does
+    // too.
     let stubborn = "trap '' TERM; (trap '' TERM; sleep 611) & sleep 612";
     let toml = format!("[servers.gh]\nurl = \"{}\"\n{}", server.url, script("stubborn", stubborn));
     let place = Place::toml(&toml);
     let ended = place.seawall(&["check", "--timeout", "2s", "--no-memory"]).await;
     assert!(ended.code == 4 && ended.out.contains("✓ gh: http://127.0.0.1:"), "{}", ended.out);
-    assert!(ended.out.contains("✗ stubborn: ") && ended.err.is_empty(), "{} {}", ended.out, ended.err);
+    assert!(
+        ended.out.contains("✗ stubborn: ") && ended.err.is_empty(),
+        "{} {}",
+        ended.out,
+        ended.err
+    );
     let methods = asked.lock().unwrap().clone();
     let harmless = ["initialize", "notifications/initialized", "tools/list", "server/discover", ""];
     assert!(methods.iter().all(|method| harmless.contains(&method.as_str())), "{methods:?}");
@@ -260,6 +329,8 @@ async fn no_tool_is_called_and_nothing_is_left_behind() {
 fn running(command: &str) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes
-        .filter(|entry| std::fs::read_to_string(entry.path().join("cmdline")).is_ok_and(|line| line == command))
+        .filter(|entry| {
+            std::fs::read_to_string(entry.path().join("cmdline")).is_ok_and(|line| line == command)
+        })
         .count()
 }

@@ -96,9 +96,17 @@ async fn what_people_ask_is_answered_in_words() {
     ] {
         assert!(write.contains(words), "{words}\n{write}");
     }
-    assert!(text("gh/get_issue").await.contains("Yes, up to 3 attempts: it only reads, by its name (\"get\")."));
+    assert!(
+        text("gh/get_issue")
+            .await
+            .contains("Yes, up to 3 attempts: it only reads, by its name (\"get\").")
+    );
     let unknown = text("gh/frob").await;
-    assert!(unknown.contains("If it only reads, write effect = \"read_only\" under [tools.\"gh/frob\"]."), "{unknown}");
+    assert!(
+        unknown
+            .contains("If it only reads, write effect = \"read_only\" under [tools.\"gh/frob\"]."),
+        "{unknown}"
+    );
 }
 
 #[tokio::test]
@@ -113,7 +121,11 @@ async fn a_variable_is_named_where_it_decides() {
     // The number alone could be meant either way.
     let place = Place { env: vec![("GITNEXUS_TIMEOUT_QUICK", "60")], ..place };
     let ended = place.seawall(&["explain", "gh/cypher"]).await;
-    assert!(ended.code != 0 && ended.err.contains("60 could be 60 ms or 60 s; write 60ms or 60s"), "{}", ended.err);
+    assert!(
+        ended.code != 0 && ended.err.contains("60 could be 60 ms or 60 s; write 60ms or 60s"),
+        "{}",
+        ended.err
+    );
 }
 
 #[tokio::test]
@@ -132,7 +144,10 @@ async fn a_users_own_file_is_traced_too() {
     let told = place.json(&["explain", "get_x", "--config", "mcp.json"]).await;
     let server = json!(r#"[mcpServers."my server".x-seawall.policy]"#);
     assert_eq!(of(&told, "timeout"), (&json!("9s"), "config", &server, &json!(4)));
-    assert_eq!(of(&told, "retry.attempts"), (&json!(7), "config", &json!("[x-seawall.kinds.read]"), &json!(8)));
+    assert_eq!(
+        of(&told, "retry.attempts"),
+        (&json!(7), "config", &json!("[x-seawall.kinds.read]"), &json!(8))
+    );
 }
 
 #[tokio::test]
@@ -140,20 +155,25 @@ async fn the_limit_of_a_users_own_file_holds_and_what_is_passed_over_is_said() {
     let file = "{\"mcpServers\": {\n\"a\": {\"command\": \"no-such-program\",\n\"timeout\": 90000},\n\"b\": {\"command\": \"x\", \"timeout\": 90}}}";
     let place = Place::new("mcp.json", file);
     let told = place.json(&["explain", "a/get_x", "--config", "mcp.json"]).await;
-    assert_eq!(of(&told, "timeout"), (&json!("90s"), "config", &json!("[mcpServers.a] timeout"), &json!(3)));
+    assert_eq!(
+        of(&told, "timeout"),
+        (&json!("90s"), "config", &json!("[mcpServers.a] timeout"), &json!(3))
+    );
     let passed_over = "mcp.json:4: mcpServers.b.timeout: 90 is milliseconds to some clients and seconds to others";
     let ended = place.seawall(&["explain", "a/get_x", "--config", "mcp.json"]).await;
     assert!(ended.err.contains(passed_over) && !ended.out.contains(passed_over), "{}", ended.err);
     let told = place.json(&["check", "--config", "mcp.json"]).await;
     assert!(told["warnings"][0].as_str().unwrap().starts_with(passed_over), "{told}");
-    let started = place.seawall(&["run", "--name", "a", "--no-memory", "--config", "mcp.json"]).await;
+    let started =
+        place.seawall(&["run", "--name", "a", "--no-memory", "--config", "mcp.json"]).await;
     assert!(started.err.contains(passed_over), "{}", started.err);
 }
 
 #[tokio::test]
 async fn what_a_server_said_last_time_counts_and_nothing_is_started() {
     let command = program("seawall-fixture");
-    let place = Place::toml(&format!("[servers.it]\ncommand = {command:?}\nargs = [\"--stdio\"]\n"));
+    let place =
+        Place::toml(&format!("[servers.it]\ncommand = {command:?}\nargs = [\"--stdio\"]\n"));
     let before = place.json(&["explain", "it/annotated"]).await;
     assert_eq!(before["listed"], false);
     assert!(!place.path("seawall").exists(), "explaining leaves nothing behind");
@@ -164,15 +184,22 @@ async fn what_a_server_said_last_time_counts_and_nothing_is_started() {
     let tools = list["result"]["tools"].as_array().unwrap();
     let reads = |tool: &&Value| tool["annotations"]["readOnlyHint"] == true;
     let tool = tools.iter().find(reads).unwrap()["name"].as_str().unwrap();
-    until("it is remembered", async || place.json(&["explain", tool]).await["listed"] == true).await;
+    until("it is remembered", async || place.json(&["explain", tool]).await["listed"] == true)
+        .await;
     wrapped.close();
 
     let told = place.json(&["explain", tool]).await;
-    assert_eq!(of(&told, "effect"), (&json!("read_only"), "annotation", &json!("readOnlyHint"), &Value::Null));
+    assert_eq!(
+        of(&told, "effect"),
+        (&json!("read_only"), "annotation", &json!("readOnlyHint"), &Value::Null)
+    );
     let answer = told["answers"]["repeat"].as_str().unwrap();
     assert!(answer.contains("it only reads, by its server's readOnlyHint"), "{answer}");
     let slip = place.json(&["explain", &format!("{tool}s")]).await;
-    assert!(slip["notes"][0].as_str().unwrap().contains(&format!("did you mean {tool:?}?")), "{slip}");
+    assert!(
+        slip["notes"][0].as_str().unwrap().contains(&format!("did you mean {tool:?}?")),
+        "{slip}"
+    );
 }
 
 #[tokio::test]
@@ -183,24 +210,39 @@ async fn what_cannot_be_explained_says_why() {
         (["explain", "gh/"], "\"gh/\" names no tool: write gh/TOOL"),
         (["explain", "gh__"], "\"gh__\" names no tool: write gh/TOOL"),
         (["explain", "/x"], "there is no server \"\"; there are gh, web"),
-        (["explain", "a\u{1b}[2J\nb/x"], "there is no server \"a\\u{1b}[2J\\nb\"; there are gh, web"),
+        (
+            ["explain", "a\u{1b}[2J\nb/x"],
+            "there is no server \"a\\u{1b}[2J\\nb\"; there are gh, web",
+        ),
     ] {
         let ended = place().seawall(&args).await;
-        assert!((ended.code, ended.out.as_str()) == (1, "") && ended.err.contains(words), "{}", ended.err);
+        assert!(
+            (ended.code, ended.out.as_str()) == (1, "") && ended.err.contains(words),
+            "{}",
+            ended.err
+        );
     }
-    let broken = Place::toml("[servers.gh]\ncommnad = \"x\"\n").seawall(&["explain", "get_x"]).await;
+    let broken =
+        Place::toml("[servers.gh]\ncommnad = \"x\"\n").seawall(&["explain", "get_x"]).await;
     assert!(broken.code == 1 && broken.err.contains("seawall.toml:2: "), "{}", broken.err);
 }
 
 #[tokio::test]
 async fn no_name_speaks_to_the_terminal_or_forges_a_line() {
     let forged = "gh/get_x\u{1b}]0;title\u{7}\r\u{9b}2J\nMay a call be repeated? Yes";
-    let file = FILE.replace("It is down.", "down\\u001b[2J\\nNote: forged").replace("gh/create_issue", "gh/get_*");
+    let file = FILE
+        .replace("It is down.", "down\\u001b[2J\\nNote: forged")
+        .replace("gh/create_issue", "gh/get_*");
     let place = Place::toml(&file);
     let ended = place.seawall(&["explain", forged]).await;
     assert_eq!(ended.code, 0, "{}", ended.err);
     let is_hostile = |letter: char| letter.is_control() && letter != '\n';
-    assert!(!ended.out.contains(is_hostile) && !ended.err.contains(is_hostile), "{:?} {:?}", ended.out, ended.err);
+    assert!(
+        !ended.out.contains(is_hostile) && !ended.err.contains(is_hostile),
+        "{:?} {:?}",
+        ended.out,
+        ended.err
+    );
     let begin = |words: &str| ended.out.lines().filter(|line| line.starts_with(words)).count();
     assert_eq!((begin("May a call be repeated?"), begin("Note: forged")), (1, 0), "{}", ended.out);
     assert!(ended.out.starts_with("gh/get_x\u{fffd}]0;title\u{fffd}"), "{}", ended.out);
@@ -215,7 +257,10 @@ async fn what_a_check_listed_is_explained_unless_nothing_is_to_be_kept() {
     let unknown = "is not known yet";
     assert!(place.seawall(&["explain", "a/echo_meta"]).await.out.contains(unknown));
     assert_eq!(place.seawall(&["check", "--no-memory"]).await.code, 0);
-    assert!(place.seawall(&["explain", "a/echo_meta"]).await.out.contains(unknown), "it was told to keep nothing");
+    assert!(
+        place.seawall(&["explain", "a/echo_meta"]).await.out.contains(unknown),
+        "it was told to keep nothing"
+    );
     assert_eq!(place.seawall(&["check"]).await.code, 0);
     let known = place.seawall(&["explain", "a/echo_meta"]).await;
     assert!(known.code == 0 && !known.out.contains(unknown), "{}", known.out);

@@ -1,6 +1,12 @@
-//! What helps to set Seawall up, as a person at a terminal finds it: the real command, its output and its exit code.
+//! What helps to set Seawall up, as a person at a terminal finds it: the real command, its output
+//! and its exit code.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that is surprised should stop")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that is surprised should stop"
+)]
 #![allow(clippy::disallowed_methods, reason = "the command runs in its own process, in real time")]
 
 mod check;
@@ -70,11 +76,16 @@ impl Place {
         process.stdin(std::process::Stdio::null()).kill_on_drop(true);
         let output = soon(process.output()).await.unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        Ended { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+        Ended {
+            code: output.status.code().unwrap(),
+            out: text(output.stdout),
+            err: text(output.stderr),
+        }
     }
 
     async fn json(&self, args: &[&str]) -> Value {
         let ended = self.seawall(&[args, &["--json"]].concat()).await;
-        serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {} {}", ended.out, ended.err))
+        serde_json::from_str(&ended.out)
+            .unwrap_or_else(|error| panic!("{error}: {} {}", ended.out, ended.err))
     }
 }

@@ -18,7 +18,10 @@ async fn a_folder_that_is_not_there_is_told_as_that() {
 
 #[tokio::test]
 async fn windsurfs_address_of_a_server_is_read() {
-    let place = Place::new("mcp.json", r#"{"mcpServers": {"it": {"serverUrl": "http://127.0.0.1:9/mcp"}}}"#);
+    let place = Place::new(
+        "mcp.json",
+        r#"{"mcpServers": {"it": {"serverUrl": "http://127.0.0.1:9/mcp"}}}"#,
+    );
     let told = place.json(&["check", "--config", "mcp.json"]).await;
     assert_eq!(told["servers"]["it"]["reached"], "http://127.0.0.1:9/mcp", "{told}");
 }
@@ -33,7 +36,11 @@ async fn a_command_without_its_dashes_is_told_with_them() {
     ] {
         let ended = place.seawall(args).await;
         assert_eq!((ended.code, ended.out.as_str()), (1, ""), "{}", ended.err);
-        assert!(ended.err.contains(&format!("a command stands behind `--`; write: {line}\n")), "{}", ended.err);
+        assert!(
+            ended.err.contains(&format!("a command stands behind `--`; write: {line}\n")),
+            "{}",
+            ended.err
+        );
     }
 }
 

@@ -1,5 +1,5 @@
-//! A list that fails takes no tool away: what the server listed last stands, the same bytes in the same order, however the
-//! list failed, whoever asks, on whichever endpoint.
+//! A list that fails takes no tool away: what the server listed last stands, the same bytes in the
+//! same order, however the list failed, whoever asks, on whichever endpoint.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -92,11 +92,16 @@ async fn survives(faults: &[Fault]) {
     let (a, b) = (failing(&fault).await, healthy().await);
     // No retries and no breakers: each fault is to be met as it is.
     let once = "[defaults]\nretry = { attempts = 1 }\nbreaker = { failures = 0 }\n";
-    let (_folder, file) = configured(&format!("{once}{}{}", remote("a", &a.url), remote("b", &b.url)));
+    let (_folder, file) =
+        configured(&format!("{once}{}{}", remote("a", &a.url), remote("b", &b.url)));
     let served = Served::start(&file).await;
-    let sessions = [served.session("/mcp", &json!({})).await, served.session("/mcp/a", &json!({})).await];
+    let sessions =
+        [served.session("/mcp", &json!({})).await, served.session("/mcp/a", &json!({})).await];
     let before = read(&served, &sessions).await;
-    assert!(before.iter().all(|list| list.contains("zebra") && list.ends_with("null")), "{before:?}");
+    assert!(
+        before.iter().all(|list| list.contains("zebra") && list.ends_with("null")),
+        "{before:?}"
+    );
     for broken in faults {
         *fault.lock().unwrap() = *broken;
         assert_eq!(read(&served, &sessions).await, before, "{broken:?}");

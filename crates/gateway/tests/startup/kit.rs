@@ -1,5 +1,5 @@
-//! What these tests stand on: `seawall serve --stdio` with one client, which is us, and HTTP servers that do as they are
-//! told.
+//! What these tests stand on: `seawall serve --stdio` with one client, which is us, and HTTP
+//! servers that do as they are told.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -49,7 +49,8 @@ pub(crate) fn configured(config: &str) -> (TempDir, PathBuf) {
     (folder, file)
 }
 
-/// A server behind a URL, as it stands in a configuration. Its type is stated, so no other is tried.
+/// A server behind a URL, as it stands in a configuration. Its type is stated, so no other is
+/// tried.
 pub(crate) fn remote(name: &str, url: &str) -> String {
     format!("[servers.{name}]\nurl = {url:?}\ntype = \"http\"\n")
 }
@@ -88,10 +89,15 @@ impl Client {
             Some(state) => command.env("XDG_STATE_HOME", state),
             None => command.arg("--no-memory"),
         };
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
         let mut process = command.spawn().unwrap();
         let log: Arc<Mutex<Vec<String>>> = Arc::default();
-        let (kept, mut lines) = (Arc::clone(&log), BufReader::new(process.stderr.take().unwrap()).lines());
+        let (kept, mut lines) =
+            (Arc::clone(&log), BufReader::new(process.stderr.take().unwrap()).lines());
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
                 kept.lock().unwrap().push(line);
@@ -99,7 +105,16 @@ impl Client {
         });
         let output = BufReader::new(process.stdout.take().unwrap()).lines();
         let (input, next) = (process.stdin.take().unwrap(), AtomicU64::new(1));
-        Self { process, log, heard: Vec::new(), last_line: String::new(), input, output, next, _folder: folder }
+        Self {
+            process,
+            log,
+            heard: Vec::new(),
+            last_line: String::new(),
+            input,
+            output,
+            next,
+            _folder: folder,
+        }
     }
 
     /// The same, past the handshake: also its result, and how long it took.
@@ -110,8 +125,7 @@ impl Client {
     /// The handshake.
     pub(crate) async fn greeted(self) -> (Self, Value, Duration) {
         let mut client = self;
-        let params =
-            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
         let began = Instant::now();
         let info = client.ask("initialize", params).await["result"].take();
         let took = began.elapsed();
@@ -119,7 +133,8 @@ impl Client {
         (client, info, took)
     }
 
-    /// The same of the quickest of three: what makes a client wait does so each time, what holds up the machine does not.
+    /// The same of the quickest of three: what makes a client wait does so each time, what holds up
+    /// the machine does not.
     pub(crate) async fn quickest(config: &str) -> (Self, Value, Duration) {
         let mut quickest = Self::connect(config).await;
         for _ in 0..2 {
@@ -134,7 +149,8 @@ impl Client {
     }
 
     async fn message(&mut self) -> Value {
-        let line = soon("a message", self.output.next_line()).await.unwrap().expect("the gateway ended");
+        let line =
+            soon("a message", self.output.next_line()).await.unwrap().expect("the gateway ended");
         self.last_line = line;
         serde_json::from_str(&self.last_line).unwrap()
     }
@@ -190,7 +206,8 @@ impl Client {
 
     /// The lines that the user was shown.
     pub(crate) fn warned(&self) -> Vec<String> {
-        let messages = self.heard.iter().filter(|message| message["method"] == "notifications/message");
+        let messages =
+            self.heard.iter().filter(|message| message["method"] == "notifications/message");
         messages.map(|message| message["params"]["data"].as_str().unwrap().to_owned()).collect()
     }
 
@@ -212,8 +229,11 @@ pub(crate) fn told<'a>(list: &'a Value, server: &str) -> &'a Value {
     &list["_meta"]["seawall/servers"][server]
 }
 
-/// An HTTP server that answers as a function of what it is asked and how often it was asked to shake hands.
-pub(crate) async fn scripted(answer: impl Fn(&Asked, usize) -> Vec<u8> + Clone + Send + Sync + 'static) -> Upstream {
+/// An HTTP server that answers as a function of what it is asked and how often it was asked to
+/// shake hands.
+pub(crate) async fn scripted(
+    answer: impl Fn(&Asked, usize) -> Vec<u8> + Clone + Send + Sync + 'static,
+) -> Upstream {
     let shakes = Arc::new(Mutex::new(0));
     Upstream::start(move |asked, mut tcp| {
         let nth = {
@@ -273,10 +293,16 @@ impl Served {
     pub(crate) async fn start(config: &std::path::Path) -> Self {
         let mut command = Command::new(SEAWALL);
         command.args(["serve", "--no-memory", "--listen", "127.0.0.1:0", "--config"]).arg(config);
-        let mut process = command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        let mut process =
+            command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
         let line = soon("it listens", lines.next_line()).await.unwrap().unwrap();
-        let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).expect(&line).to_owned();
+        let address = line
+            .split("http://")
+            .nth(1)
+            .and_then(|rest| rest.split('/').next())
+            .expect(&line)
+            .to_owned();
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Self { _process: process, address }
     }
@@ -299,7 +325,9 @@ impl Served {
     async fn post_raw(&self, path: &str, headers: &str, body: &Value) -> (String, String) {
         let mut tcp = self.send(path, headers, body).await;
         let mut text = String::new();
-        soon("an answer", tokio::io::AsyncReadExt::read_to_string(&mut tcp, &mut text)).await.unwrap();
+        soon("an answer", tokio::io::AsyncReadExt::read_to_string(&mut tcp, &mut text))
+            .await
+            .unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         (head.to_owned(), body.to_owned())
     }
@@ -339,7 +367,8 @@ impl Served {
 
     /// The lines that a modern client hears that listens for changes of the list of tools.
     pub(crate) async fn listen(&self) -> Lines<BufReader<tokio::net::TcpStream>> {
-        let (headers, request) = modern("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
+        let (headers, request) =
+            modern("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
         BufReader::new(self.send("/mcp", &headers, &request).await).lines()
     }
 }
@@ -369,7 +398,9 @@ impl Legacy<'_> {
         let mut tcp = tokio::net::TcpStream::connect(&self.served.address).await.unwrap();
         tcp.write_all(head.as_bytes()).await.unwrap();
         let mut text = String::new();
-        soon("it has left", tokio::io::AsyncReadExt::read_to_string(&mut tcp, &mut text)).await.unwrap();
+        soon("it has left", tokio::io::AsyncReadExt::read_to_string(&mut tcp, &mut text))
+            .await
+            .unwrap();
         assert!(text.starts_with("HTTP/1.1 200"), "{text}");
     }
 }

@@ -1,6 +1,11 @@
-//! Which servers' tools a client gets, and what it is told of the rest: at the running gateway, with real processes and
-//! sockets.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that is surprised should stop")]
+//! Which servers' tools a client gets, and what it is told of the rest: at the running gateway,
+//! with real processes and sockets.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that is surprised should stop"
+)]
 
 mod failed_lists;
 mod kit;

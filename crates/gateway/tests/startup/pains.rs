@@ -1,4 +1,5 @@
-//! What users suffer from when servers start (USERS.md C) and lists change (E), one test for each pain.
+//! What users suffer from when servers start (USERS.md C) and lists change (E), one test for each
+//! pain.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +38,8 @@ async fn p22_one_unreachable_server_costs_only_its_own_tools() {
     assert!(took < WAITED, "{took:?}");
     assert_eq!(names(&list), ["one__echo", "two__echo"]);
     assert_eq!(told(&list, "gone")["status"], "permanent");
-    let call = client.ask("tools/call", json!({"name": "two__echo", "arguments": {"text": "hi"}})).await;
+    let call =
+        client.ask("tools/call", json!({"name": "two__echo", "arguments": {"text": "hi"}})).await;
     assert_eq!(call["result"]["content"][0]["text"], "hi");
 
     let (_folder, file) = configured(&config);
@@ -47,13 +49,23 @@ async fn p22_one_unreachable_server_costs_only_its_own_tools() {
     assert!(info["result"]["instructions"].as_str().unwrap().starts_with(line), "{info}");
     let list = &served.modern("tools/list").await["result"];
     assert_eq!(names(list), ["one__echo", "two__echo"]);
-    assert_eq!((&told(list, "gone")["status"], &list["ttlMs"]), (&json!("permanent"), &json!(0)), "{list}");
+    assert_eq!(
+        (&told(list, "gone")["status"], &list["ttlMs"]),
+        (&json!("permanent"), &json!(0)),
+        "{list}"
+    );
 }
 
 /// A fixture that starts when a file is gone.
 fn waiting(name: &str, file: &std::path::Path) -> String {
     let fixture = program("seawall-fixture");
-    shell(name, &format!("while [ -e {} ]; do sleep 0.05; done; exec {fixture} --stdio --era legacy", file.display()))
+    shell(
+        name,
+        &format!(
+            "while [ -e {} ]; do sleep 0.05; done; exec {fixture} --stdio --era legacy",
+            file.display()
+        ),
+    )
 }
 
 #[tokio::test]
@@ -62,9 +74,13 @@ async fn p23_a_slow_server_keeps_nobody_waiting_and_appears_when_it_is_ready() {
     let flag = folder.path().join("slow");
     std::fs::write(&flag, "").unwrap();
     let ok = healthy().await;
-    let (mut client, info, took) = Client::connect(&(remote("ok", &ok.url) + &waiting("slow", &flag))).await;
+    let (mut client, info, took) =
+        Client::connect(&(remote("ok", &ok.url) + &waiting("slow", &flag))).await;
     assert!(took < PATIENCE, "{took:?}");
-    assert!(info["instructions"].as_str().unwrap().ends_with("tools may appear shortly):** slow"), "{info}");
+    assert!(
+        info["instructions"].as_str().unwrap().ends_with("tools may appear shortly):** slow"),
+        "{info}"
+    );
     assert_eq!(info["capabilities"]["tools"]["listChanged"], true, "{info}");
     let (list, took) = quickest_list(&mut client).await;
     assert_eq!(names(&list), ["ok__echo"]);
@@ -93,14 +109,22 @@ async fn p23_a_server_that_is_slow_to_list_keeps_nobody_waiting_either() {
     })
     .await;
     let ok = healthy().await;
-    let (mut client, info, _) = Client::connect(&(remote("ok", &ok.url) + &remote("slow", &lists.url))).await;
+    let (mut client, info, _) =
+        Client::connect(&(remote("ok", &ok.url) + &remote("slow", &lists.url))).await;
     // Greeted is not loaded: without its list its tools are missing.
-    assert!(info["instructions"].as_str().unwrap().ends_with("tools may appear shortly):** slow"), "{info}");
+    assert!(
+        info["instructions"].as_str().unwrap().ends_with("tools may appear shortly):** slow"),
+        "{info}"
+    );
     assert_eq!(info["capabilities"]["tools"]["listChanged"], true, "{info}");
     let began = Instant::now();
     let list = client.list().await;
     assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
-    assert_eq!((names(&list), &told(&list, "slow")["status"]), (vec!["ok__echo"], &json!("transient")), "{list}");
+    assert_eq!(
+        (names(&list), &told(&list, "slow")["status"]),
+        (vec!["ok__echo"], &json!("transient")),
+        "{list}"
+    );
 
     is_slow.store(false, Ordering::SeqCst);
     client.hears(CHANGED, 1).await;
@@ -124,7 +148,8 @@ async fn p26_an_empty_list_at_the_start_is_asked_for_again() {
     })
     .await;
     let ok = healthy().await;
-    let (mut client, _, _) = Client::connect(&(remote("ok", &ok.url) + &remote("cold", &server.url))).await;
+    let (mut client, _, _) =
+        Client::connect(&(remote("ok", &ok.url) + &remote("cold", &server.url))).await;
     assert_eq!(names(&client.list().await), ["ok__echo"]);
     is_warm.store(true, Ordering::SeqCst);
     client.hears(CHANGED, 1).await;
@@ -132,14 +157,17 @@ async fn p26_an_empty_list_at_the_start_is_asked_for_again() {
     assert_eq!(client.count(CHANGED), 1);
 }
 
-/// A server with sessions: it forgets them when it begins its next life, and then lists what `tools` says.
+/// A server with sessions: it forgets them when it begins its next life, and then lists what
+/// `tools` says.
 async fn reborn(life: &Arc<AtomicBool>, tools: Value) -> super::upstream::Upstream {
     let is_second = Arc::clone(life);
     scripted(move |asked, _| {
         let session = if is_second.load(Ordering::SeqCst) { "second" } else { "first" };
         if asked.is("initialize") {
             let text = String::from_utf8(honest(asked)).unwrap();
-            return text.replacen("\r\n", &format!("\r\nmcp-session-id: {session}\r\n"), 1).into_bytes();
+            return text
+                .replacen("\r\n", &format!("\r\nmcp-session-id: {session}\r\n"), 1)
+                .into_bytes();
         }
         if asked.head.contains("mcp-session-id: ") && !asked.head.contains(session) {
             return response("404 Not Found", "", b"");
@@ -158,7 +186,8 @@ async fn p26_an_empty_list_after_a_restart_is_not_believed() {
     let life = Arc::new(AtomicBool::new(false));
     let server = reborn(&life, json!([])).await;
     let ok = healthy().await;
-    let (mut client, _, _) = Client::connect(&(remote("cold", &server.url) + &remote("ok", &ok.url))).await;
+    let (mut client, _, _) =
+        Client::connect(&(remote("cold", &server.url) + &remote("ok", &ok.url))).await;
     let before = client.raw_tools().await;
     life.store(true, Ordering::SeqCst);
     // The first finds the session gone, the second asks the new one.
@@ -173,7 +202,11 @@ async fn p26_an_empty_list_after_a_restart_is_not_believed() {
     let before = served.modern("tools/list").await["result"]["tools"].to_string();
     life.store(true, Ordering::SeqCst);
     served.modern("tools/list").await;
-    assert_eq!(served.modern("tools/list").await["result"]["tools"].to_string(), before, "for modern clients too");
+    assert_eq!(
+        served.modern("tools/list").await["result"]["tools"].to_string(),
+        before,
+        "for modern clients too"
+    );
 }
 
 fn kill(pid: u32) {
@@ -182,11 +215,14 @@ fn kill(pid: u32) {
 
 /// The process of the server whose command line has this word.
 fn server(parent: u32, word: &str) -> u32 {
-    let pids = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let pids = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let is_it = |pid: &u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let of = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)).unwrap_or_default();
+        let of =
+            stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)).unwrap_or_default();
         of == parent.to_string() && String::from_utf8_lossy(&line).contains(word)
     };
     pids.into_iter().find(is_it).unwrap()
@@ -199,7 +235,10 @@ async fn p32_p33_tools_stay_the_same_bytes_through_an_outage_and_a_blip_is_no_ne
     let flag = folder.path().join("down");
     let ok = healthy().await;
     // A server that cannot start again while a file is there.
-    let mortal = shell("mortal", &format!("[ -e {} ] && exit 1; exec {fixture} --stdio --era legacy", flag.display()));
+    let mortal = shell(
+        "mortal",
+        &format!("[ -e {} ] && exit 1; exec {fixture} --stdio --era legacy", flag.display()),
+    );
     let (mut client, _, _) = Client::connect(&(mortal + &remote("ok", &ok.url))).await;
     let before = client.raw_tools().await;
     let gateway = client.process.id().unwrap();
@@ -213,11 +252,13 @@ async fn p32_p33_tools_stay_the_same_bytes_through_an_outage_and_a_blip_is_no_ne
     for _ in 0..3 {
         assert_eq!(client.raw_tools().await, before, "an outage takes no tool away");
     }
-    let call = client.ask("tools/call", json!({"name": "ok__echo", "arguments": {"text": "hi"}})).await;
+    let call =
+        client.ask("tools/call", json!({"name": "ok__echo", "arguments": {"text": "hi"}})).await;
     assert_eq!(call["result"]["content"][0]["text"], "hi");
 
     std::fs::remove_file(&flag).unwrap();
-    let call = client.ask("tools/call", json!({"name": "mortal__echo_meta", "arguments": {}})).await;
+    let call =
+        client.ask("tools/call", json!({"name": "mortal__echo_meta", "arguments": {}})).await;
     assert_eq!(call["result"]["structuredContent"]["name"], "echo_meta", "{call}");
     assert_eq!(client.raw_tools().await, before);
     let list = client.list().await;
@@ -230,9 +271,9 @@ async fn p32_p33_tools_stay_the_same_bytes_through_an_outage_and_a_blip_is_no_ne
 
 #[tokio::test]
 async fn p34_one_broken_schema_costs_one_tool() {
-    const GOOD: &str =
-        r#"{"name" : "good",  "inputSchema":{"type":"object","properties":{"n":{"maximum":1.0e2}}}, "x":1.50}"#;
-    const LAST: &str = r#"{"name":"last","inputSchema":{"type":"object"},"outputSchema":{"type":"object"}}"#;
+    const GOOD: &str = r#"{"name" : "good",  "inputSchema":{"type":"object","properties":{"n":{"maximum":1.0e2}}}, "x":1.50}"#;
+    const LAST: &str =
+        r#"{"name":"last","inputSchema":{"type":"object"},"outputSchema":{"type":"object"}}"#;
     let broken = [
         r#"{"name":"no_schema"}"#,
         r#"{"name":"wrong_type","inputSchema":{"type":"string"}}"#,
@@ -245,23 +286,31 @@ async fn p34_one_broken_schema_costs_one_tool() {
             if !asked.is("tools/list") {
                 return honest(asked);
             }
-            let message = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{body}}}"#, asked.message["id"]);
+            let message =
+                format!(r#"{{"jsonrpc":"2.0","id":{},"result":{body}}}"#, asked.message["id"]);
             response("200 OK", "content-type: application/json\r\n", message.as_bytes())
         }
     };
     let bad = scripted(with([&[GOOD], broken.as_slice(), &[LAST]].concat())).await;
     let (mut client, _, _) = Client::connect(&remote("bad", &bad.url)).await;
-    assert_eq!(client.raw_tools().await, format!("[{GOOD},{LAST}]"), "the others stay byte for byte");
+    assert_eq!(
+        client.raw_tools().await,
+        format!("[{GOOD},{LAST}]"),
+        "the others stay byte for byte"
+    );
     let list = client.list().await;
     assert_eq!(list["extra"], 7);
     let quarantined = list["_meta"]["seawall/quarantined"]["bad"].as_array().unwrap();
     let tools: Vec<_> = quarantined.iter().map(|tool| tool["tool"].as_str().unwrap()).collect();
     assert_eq!(tools, ["no_schema", "wrong_type", "", "good"]);
     assert!(quarantined.iter().all(|tool| tool["reason"].is_string()), "{list}");
-    client.logs("bad: 4 tools are left out of its list: \"no_schema\" (its inputSchema is missing").await;
+    client
+        .logs("bad: 4 tools are left out of its list: \"no_schema\" (its inputSchema is missing")
+        .await;
 
     let ok = healthy().await;
-    let (mut client, _, _) = Client::connect(&(remote("bad", &bad.url) + &remote("ok", &ok.url))).await;
+    let (mut client, _, _) =
+        Client::connect(&(remote("bad", &bad.url) + &remote("ok", &ok.url))).await;
     let list = client.list().await;
     assert_eq!(names(&list), ["bad__good", "bad__last", "ok__echo"]);
     assert_eq!(list["_meta"]["seawall/quarantined"]["bad"].as_array().unwrap().len(), 4, "{list}");
@@ -271,20 +320,27 @@ async fn p34_one_broken_schema_costs_one_tool() {
     let (mut client, _, _) = Client::connect(&remote("fine", &fine.url)).await;
     client.list().await;
     let whole = format!(r#""result":{{ "tools":[ {GOOD} , {LAST} ], "extra" : 7 }}"#);
-    assert!(client.last_line.contains(&whole), "without broken tools every byte is the server's: {}", client.last_line);
+    assert!(
+        client.last_line.contains(&whole),
+        "without broken tools every byte is the server's: {}",
+        client.last_line
+    );
 }
 
 #[tokio::test]
 async fn p35_a_tool_that_was_renamed_is_reported() {
     let life = Arc::new(AtomicBool::new(false));
     let schema = json!({"type": "object"});
-    let renamed = json!([{"name": "echo2", "inputSchema": schema}, {"name": "more", "inputSchema": schema}]);
+    let renamed =
+        json!([{"name": "echo2", "inputSchema": schema}, {"name": "more", "inputSchema": schema}]);
     let server = reborn(&life, renamed).await;
     let ok = healthy().await;
-    let (mut client, _, _) = Client::connect(&(remote("new", &server.url) + &remote("ok", &ok.url))).await;
+    let (mut client, _, _) =
+        Client::connect(&(remote("new", &server.url) + &remote("ok", &ok.url))).await;
     assert_eq!(names(&client.list().await), ["new__echo", "ok__echo"]);
     life.store(true, Ordering::SeqCst);
-    let call = client.ask("tools/call", json!({"name": "new__echo", "arguments": {"text": "hi"}})).await;
+    let call =
+        client.ask("tools/call", json!({"name": "new__echo", "arguments": {"text": "hi"}})).await;
     assert_eq!(call["result"]["content"][0]["text"], "hi", "{call}");
     client.hears(CHANGED, 1).await;
     client.logs("new: tools/list is not what it was: added echo2, more; removed echo").await;

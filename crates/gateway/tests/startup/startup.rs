@@ -1,5 +1,5 @@
-//! Loading means having the tools: a server is available when it was greeted and listed, and the gateway lists it itself, for
-//! every client.
+//! Loading means having the tools: a server is available when it was greeted and listed, and the
+//! gateway lists it itself, for every client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use super::kit::*;
 use super::upstream::{Upstream, honest, response};
 
-/// How long an answer may take that waits for nobody: the machine may be busy, but no server is that quick to start.
+/// How long an answer may take that waits for nobody: the machine may be busy, but no server is
+/// that quick to start.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// A server that shakes hands, and answers `tools/list` with this status until the flag is set.
@@ -35,14 +36,17 @@ fn lists(server: &Upstream) -> usize {
 fn lines(class: &str, status: &str, url: &str) -> (String, String) {
     match class {
         "transient" => (
-            "**MCP servers still starting up (will retry; tools may appear shortly):** bad".to_owned(),
+            "**MCP servers still starting up (will retry; tools may appear shortly):** bad"
+                .to_owned(),
             "MCP server 'bad' is starting up and not ready yet — it will be retried.".to_owned(),
         ),
         "permanent" => (
             format!(
                 "**MCP servers that failed to load (tools unavailable — needs attention):** bad: HTTP {status} from {url}"
             ),
-            format!("MCP server 'bad' is unavailable: HTTP {status} from {url}. Tools from this server will not work."),
+            format!(
+                "MCP server 'bad' is unavailable: HTTP {status} from {url}. Tools from this server will not work."
+            ),
         ),
         _ => (
             format!("**MCP servers that denied access:** bad: HTTP {status} from {url}"),
@@ -53,14 +57,19 @@ fn lines(class: &str, status: &str, url: &str) -> (String, String) {
 
 async fn a_failed_list_is_told_and_mended(status: &'static str, class: &str, attempts: usize) {
     let ((bad, is_well), ok) = (unlisted(status, "").await, healthy().await);
-    let (mut client, info, _) = Client::connect(&(remote("ok", &ok.url) + &remote("bad", &bad.url))).await;
+    let (mut client, info, _) =
+        Client::connect(&(remote("ok", &ok.url) + &remote("bad", &bad.url))).await;
     let (prompt, streamed) = lines(class, status, &bad.url);
     assert_eq!(info["instructions"], prompt, "{status}");
     assert_eq!(lists(&bad), attempts, "{status}: as often as a load may");
     client.hears("notifications/message", 1).await;
     assert_eq!(client.warned(), [streamed], "{status}");
     let list = client.list().await;
-    assert_eq!((names(&list), &told(&list, "bad")["status"]), (vec!["ok__echo"], &json!(class)), "{status}");
+    assert_eq!(
+        (names(&list), &told(&list, "bad")["status"]),
+        (vec!["ok__echo"], &json!(class)),
+        "{status}"
+    );
 
     is_well.store(true, Ordering::SeqCst);
     if class == "denied" {
@@ -70,7 +79,11 @@ async fn a_failed_list_is_told_and_mended(status: &'static str, class: &str, att
     }
     client.hears(CHANGED, 1).await;
     let list = client.list().await;
-    assert_eq!((names(&list), list.get("_meta")), (vec!["ok__echo", "bad__echo"], None), "{status}");
+    assert_eq!(
+        (names(&list), list.get("_meta")),
+        (vec!["ok__echo", "bad__echo"], None),
+        "{status}"
+    );
     assert_eq!((client.count(CHANGED), shakes(&bad)), (1, 1), "{status}: {:?}", client.heard);
 }
 
@@ -109,12 +122,19 @@ async fn the_endpoint_of_one_server_says_it_too_in_both_eras() {
 #[tokio::test]
 async fn a_denial_can_be_told_in_the_words_from_before_it_was_told_apart() {
     let ((bad, _), ok) = (unlisted("403 Forbidden", "").await, healthy().await);
-    let config = format!("[startup]\ndenied_text = \"legacy\"\n{}{}", remote("ok", &ok.url), remote("bad", &bad.url));
+    let config = format!(
+        "[startup]\ndenied_text = \"legacy\"\n{}{}",
+        remote("ok", &ok.url),
+        remote("bad", &bad.url)
+    );
     let (mut client, info, _) = Client::connect(&config).await;
     let line = "**MCP servers that failed to load (tools from these servers are unavailable):**  bad: HTTP 403 Forbidden from ";
     assert_eq!(info["instructions"], format!("{line}{}", bad.url));
     client.hears("notifications/message", 1).await;
-    assert_eq!(client.warned(), ["MCP server 'bad' is unavailable. Tools from this server will not work."]);
+    assert_eq!(
+        client.warned(),
+        ["MCP server 'bad' is unavailable. Tools from this server will not work."]
+    );
 }
 
 #[tokio::test]
@@ -122,7 +142,8 @@ async fn an_endpoint_is_told_with_its_path_and_without_its_secrets() {
     let (bad, _) = unlisted("403 Forbidden", "").await;
     let secret = format!("{}/jira?api_key=hunter2hunter2", bad.url);
     let ok = healthy().await;
-    let (_client, info, _) = Client::connect(&(remote("ok", &ok.url) + &remote("bad", &secret))).await;
+    let (_client, info, _) =
+        Client::connect(&(remote("ok", &ok.url) + &remote("bad", &secret))).await;
     let told = info["instructions"].as_str().unwrap();
     assert!(told.ends_with(&format!("HTTP 403 Forbidden from {}/jira", bad.url)), "{told}");
     assert!(!info.to_string().contains("hunter2"), "{info}");
@@ -139,7 +160,8 @@ async fn a_server_without_tools_is_available() {
     })
     .await;
     let ok = healthy().await;
-    let (mut client, info, _) = Client::connect(&(remote("ok", &ok.url) + &remote("none", &none.url))).await;
+    let (mut client, info, _) =
+        Client::connect(&(remote("ok", &ok.url) + &remote("none", &none.url))).await;
     assert_eq!(info.get("instructions"), None, "{info}");
     let list = client.list().await;
     assert_eq!((names(&list), list.get("_meta")), (vec!["ok__echo"], None), "{list}");
@@ -169,7 +191,11 @@ async fn who_comes_after_a_slow_server_was_listed_has_its_tools_at_once_whatever
     assert_eq!(names(&list["result"]), ["ok__echo"], "nothing is known of it yet");
     // Nobody asks for its tools: the gateway does.
     let mut after = Value::Null;
-    let others = [json!({"sampling": {}}), json!({"roots": {"listChanged": true}}), json!({"elicitation": {}})];
+    let others = [
+        json!({"sampling": {}}),
+        json!({"roots": {"listChanged": true}}),
+        json!({"elicitation": {}}),
+    ];
     for capabilities in others.iter().cycle().take(30) {
         let session = served.session("/mcp", capabilities).await;
         after = session.ask("tools/list", json!({})).await;
@@ -194,8 +220,8 @@ async fn who_comes_after_a_slow_server_was_listed_has_its_tools_at_once_whatever
     }
 }
 
-/// A client of a new gateway that comes while its server starts: what it is listed from before, how quickly, and what it hears
-/// once the server is there.
+/// A client of a new gateway that comes while its server starts: what it is listed from before, how
+/// quickly, and what it hears once the server is there.
 async fn while_it_starts(then: &str) -> (Value, Duration, usize, Value) {
     let folder = tempfile::TempDir::new().unwrap();
     let (count, gate) = (folder.path().join("count"), folder.path().join("gate"));
@@ -211,7 +237,9 @@ async fn while_it_starts(then: &str) -> (Value, Duration, usize, Value) {
     let before = client.list().await;
     assert_eq!(names(&before).len(), 2);
     let memory = folder.path().join("seawall/memory");
-    let is_kept = |entry: std::fs::DirEntry| std::fs::read_to_string(entry.path()).unwrap().contains("tool_0_1");
+    let is_kept = |entry: std::fs::DirEntry| {
+        std::fs::read_to_string(entry.path()).unwrap().contains("tool_0_1")
+    };
     until("it is remembered", || std::fs::read_dir(&memory).unwrap().flatten().any(is_kept)).await;
     drop(client);
 
@@ -220,7 +248,10 @@ async fn while_it_starts(then: &str) -> (Value, Duration, usize, Value) {
     let (mut client, info, _) = Client::start_with(&config, Some(folder.path())).greeted().await;
     assert_eq!(info.get("instructions"), None, "{info}");
     let (list, took) = timed(client.list()).await;
-    assert_eq!((&list["tools"], &told(&list, "slow")["status"]), (&before["tools"], &json!("transient")));
+    assert_eq!(
+        (&list["tools"], &told(&list, "slow")["status"]),
+        (&before["tools"], &json!("transient"))
+    );
     std::fs::remove_file(&gate).unwrap();
     while !told(&client.list().await, "slow").is_null() {
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -21,7 +21,8 @@ async fn t15_a_transient_failure_is_tried_three_times_with_growing_pauses() {
     })
     .await;
     let ok = healthy().await;
-    let (mut client, _, _) = Client::connect(&(remote("flaky", &flaky.url) + &remote("ok", &ok.url))).await;
+    let (mut client, _, _) =
+        Client::connect(&(remote("flaky", &flaky.url) + &remote("ok", &ok.url))).await;
 
     until("it was tried three times", || shakes(&flaky) == 3).await;
     let times = times.lock().unwrap().clone();
@@ -33,9 +34,13 @@ async fn t15_a_transient_failure_is_tried_three_times_with_growing_pauses() {
 
 #[tokio::test]
 async fn t15_success_takes_one_attempt_and_a_denial_gets_no_second_one() {
-    let (ok, closed, slow) =
-        (healthy().await, refusing("403 Forbidden", "").await, refusing("503 Service Unavailable", "").await);
-    let config = remote("ok", &ok.url) + &remote("closed", &closed.url) + &remote("slow", &slow.url);
+    let (ok, closed, slow) = (
+        healthy().await,
+        refusing("403 Forbidden", "").await,
+        refusing("503 Service Unavailable", "").await,
+    );
+    let config =
+        remote("ok", &ok.url) + &remote("closed", &closed.url) + &remote("slow", &slow.url);
     let (mut client, _, _) = Client::connect(&config).await;
     client.list().await;
     until("the one that is retried was tried often", || shakes(&slow) >= 5).await;
@@ -46,7 +51,10 @@ async fn t15_success_takes_one_attempt_and_a_denial_gets_no_second_one() {
 #[tokio::test]
 async fn t15_the_operator_says_how_often_it_is_tried() {
     let (flaky, ok) = (
-        scripted(|asked, nth| if nth < 6 { response("503 Service Unavailable", "", b"") } else { honest(asked) }).await,
+        scripted(|asked, nth| {
+            if nth < 6 { response("503 Service Unavailable", "", b"") } else { honest(asked) }
+        })
+        .await,
         healthy().await,
     );
     let config = format!(
@@ -65,11 +73,18 @@ async fn t15_one_hung_server_of_fifteen_keeps_no_other_from_the_client() {
     for number in 0..14 {
         servers.push((format!("s{number}"), healthy().await));
     }
-    let mut config: String = servers.iter().map(|(name, server)| remote(name, &server.url)).collect();
+    let mut config: String =
+        servers.iter().map(|(name, server)| remote(name, &server.url)).collect();
     config += &remote("stuck", &stuck.url);
     let (mut client, info, took) = Client::connect(&config).await;
-    assert!(took < Duration::from_secs(10), "the least patient client waits for ten seconds: {took:?}");
-    assert_eq!(info["instructions"], "**MCP servers still starting up (will retry; tools may appear shortly):** stuck");
+    assert!(
+        took < Duration::from_secs(10),
+        "the least patient client waits for ten seconds: {took:?}"
+    );
+    assert_eq!(
+        info["instructions"],
+        "**MCP servers still starting up (will retry; tools may appear shortly):** stuck"
+    );
     let began = Instant::now();
     let list = client.list().await;
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
@@ -77,7 +92,8 @@ async fn t15_one_hung_server_of_fifteen_keeps_no_other_from_the_client() {
     assert_eq!(told(&list, "stuck")["status"], "transient", "{list}");
 }
 
-/// The classes of servers that refuse everything with these statuses and bodies, as the list tells them.
+/// The classes of servers that refuse everything with these statuses and bodies, as the list tells
+/// them.
 async fn classes(cases: &[(&'static str, &'static str, &'static str)]) {
     let mut servers = vec![healthy().await];
     let mut config = remote("ok", &servers[0].url);
@@ -135,9 +151,11 @@ async fn t16_the_body_decides_what_an_ambiguous_403_is() {
 #[tokio::test]
 async fn t16_what_the_connection_does_says_it_too() {
     let closes = Upstream::start(|_, tcp| async move { drop(tcp) }).await;
-    let garbage = scripted(|_, _| response("200 OK", "content-type: application/json\r\n", b"<html>")).await;
+    let garbage =
+        scripted(|_, _| response("200 OK", "content-type: application/json\r\n", b"<html>")).await;
     let (ok, gone) = (healthy().await, nobody());
-    let config = [("ok", &ok.url), ("closes", &closes.url), ("garbage", &garbage.url), ("gone", &gone)];
+    let config =
+        [("ok", &ok.url), ("closes", &closes.url), ("garbage", &garbage.url), ("gone", &gone)];
     let mut config: String = config.iter().map(|(name, url)| remote(name, url)).collect();
     config += "[servers.missing]\ncommand = \"/nonexistent/timeout-server\"\n";
     config += &remote("nowhere", "http://nowhere.invalid/mcp");
@@ -149,7 +167,10 @@ async fn t16_what_the_connection_does_says_it_too() {
         ["transient", "transient", "permanent", "permanent"],
         "{list}"
     );
-    assert!(["permanent", "transient"].contains(&status("nowhere").as_str()), "whatever the resolver says: {list}");
+    assert!(
+        ["permanent", "transient"].contains(&status("nowhere").as_str()),
+        "whatever the resolver says: {list}"
+    );
 }
 
 #[tokio::test]
@@ -164,12 +185,17 @@ async fn t16_a_lost_session_is_opened_again_and_not_a_wrong_route() {
     })
     .await;
     let ok = healthy().await;
-    let (mut client, _, _) = Client::connect(&(remote("forgets", &server.url) + &remote("ok", &ok.url))).await;
+    let (mut client, _, _) =
+        Client::connect(&(remote("forgets", &server.url) + &remote("ok", &ok.url))).await;
     until("it is listed again", || shakes(&server) == 1).await;
     client.list().await;
     until("the session was opened again", || shakes(&server) == 2).await;
     let list = client.list().await;
-    assert_eq!((names(&list), list.get("_meta")), (vec!["forgets__echo", "ok__echo"], None), "{list}");
+    assert_eq!(
+        (names(&list), list.get("_meta")),
+        (vec!["forgets__echo", "ok__echo"], None),
+        "{list}"
+    );
 }
 
 #[tokio::test]
@@ -184,9 +210,13 @@ async fn an_error_that_hides_what_happened_is_probed_once_before_it_is_believed(
     })
     .await;
     let ok = healthy().await;
-    let (mut client, info, _) = Client::connect(&(remote("opaque", &opaque.url) + &remote("ok", &ok.url))).await;
+    let (mut client, info, _) =
+        Client::connect(&(remote("opaque", &opaque.url) + &remote("ok", &ok.url))).await;
     let denied = format!("HTTP 403 Forbidden from {}", opaque.url);
-    assert_eq!(info["instructions"], format!("**MCP servers that denied access:** opaque: {denied}"));
+    assert_eq!(
+        info["instructions"],
+        format!("**MCP servers that denied access:** opaque: {denied}")
+    );
     assert_eq!(told(&client.list().await, "opaque")["status"], "denied");
     assert_eq!(shakes(&opaque), 2);
 }
@@ -205,14 +235,18 @@ async fn a_server_that_asks_for_a_pause_gets_it() {
                 }
                 times.len()
             };
-            let bytes =
-                if nth < 2 { response("429 Too Many Requests", "retry-after: 1\r\n", b"") } else { honest(&asked) };
+            let bytes = if nth < 2 {
+                response("429 Too Many Requests", "retry-after: 1\r\n", b"")
+            } else {
+                honest(&asked)
+            };
             write(&mut tcp, &bytes).await;
         }
     })
     .await;
     let ok = healthy().await;
-    let (_client, _, _) = Client::connect(&(remote("busy", &busy.url) + &remote("ok", &ok.url))).await;
+    let (_client, _, _) =
+        Client::connect(&(remote("busy", &busy.url) + &remote("ok", &ok.url))).await;
     until("it was tried again", || shakes(&busy) == 2).await;
     let times = times.lock().unwrap().clone();
     assert!(times[1] - times[0] >= Duration::from_secs(1), "{times:?}");

@@ -1,4 +1,5 @@
-//! A start that was begun is finished, and a child that its client left unused is there for the next client that greets alike.
+//! A start that was begun is finished, and a child that its client left unused is there for the
+//! next client that greets alike.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,19 +12,27 @@ use super::kit::*;
 /// A server that needs so many seconds to start, and writes down each start and each handshake.
 fn noting(seconds: f64, ledger: &Path, more: &str) -> String {
     let program = program("seawall-scripted");
-    let script = format!("echo begun >> {0}; sleep {seconds}; exec {program} --ledger {0}", ledger.display());
+    let script = format!(
+        "echo begun >> {0}; sleep {seconds}; exec {program} --ledger {0}",
+        ledger.display()
+    );
     format!("{}{more}", shell("slow", &script))
 }
 
 fn count(ledger: &Path, word: &str) -> usize {
-    std::fs::read_to_string(ledger).unwrap_or_default().lines().filter(|line| line.starts_with(word)).count()
+    std::fs::read_to_string(ledger)
+        .unwrap_or_default()
+        .lines()
+        .filter(|line| line.starts_with(word))
+        .count()
 }
 
 async fn call(session: &Legacy<'_>) -> Value {
     session.ask("tools/call", json!({"name": "echo", "arguments": {"text": "hi"}})).await
 }
 
-/// How often the server was started for two clients, of which the second greets with these capabilities.
+/// How often the server was started for two clients, of which the second greets with these
+/// capabilities.
 async fn starts(more: &str, is_used: bool, second: &Value) -> usize {
     let folder = tempfile::TempDir::new().unwrap();
     let ledger = folder.path().join("ledger");
@@ -91,7 +100,9 @@ async fn a_child_that_nobody_comes_for_ends() {
 
 /// How many servers run whose command line has this word.
 fn processes(word: &str) -> usize {
-    let pids = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let pids = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let lines = pids.filter_map(|pid| std::fs::read(format!("/proc/{pid}/cmdline")).ok());
     lines.filter(|line| String::from_utf8_lossy(line).contains(word)).count()
 }

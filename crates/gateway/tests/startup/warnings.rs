@@ -1,4 +1,5 @@
-//! T17, T18: what is said about servers that are missing, word for word, and that it stops when they are there.
+//! T17, T18: what is said about servers that are missing, word for word, and that it stops when
+//! they are there.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,8 +10,11 @@ use super::upstream::{Asked, Upstream, honest, response};
 
 #[tokio::test]
 async fn t17_each_class_has_its_own_line_in_the_prompt_and_for_the_user() {
-    let (ok, slow, closed) =
-        (healthy().await, refusing("503 Service Unavailable", "").await, refusing("403 Forbidden", "").await);
+    let (ok, slow, closed) = (
+        healthy().await,
+        refusing("503 Service Unavailable", "").await,
+        refusing("403 Forbidden", "").await,
+    );
     let gone = nobody();
     let config = [("ok", &ok.url), ("slow", &slow.url), ("gone", &gone), ("closed", &closed.url)];
     let config: String = config.iter().map(|(name, url)| remote(name, url)).collect();
@@ -23,7 +27,9 @@ async fn t17_each_class_has_its_own_line_in_the_prompt_and_for_the_user() {
     let denied = format!("HTTP 403 Forbidden from {}", closed.url);
     let lines = [
         "**MCP servers still starting up (will retry; tools may appear shortly):** slow".to_owned(),
-        format!("**MCP servers that failed to load (tools unavailable — needs attention):** gone: {refused}"),
+        format!(
+            "**MCP servers that failed to load (tools unavailable — needs attention):** gone: {refused}"
+        ),
         format!("**MCP servers that denied access:** closed: {denied}"),
     ];
     assert_eq!(info["instructions"], lines.join("\n\n"));
@@ -33,12 +39,18 @@ async fn t17_each_class_has_its_own_line_in_the_prompt_and_for_the_user() {
         client.warned(),
         [
             "MCP server 'slow' is starting up and not ready yet — it will be retried.".to_owned(),
-            format!("MCP server 'gone' is unavailable: {refused}. Tools from this server will not work."),
+            format!(
+                "MCP server 'gone' is unavailable: {refused}. Tools from this server will not work."
+            ),
             format!("MCP server 'closed' denied access: {denied}."),
         ]
     );
     let shape = &client.heard[0]["params"];
-    assert_eq!((&shape["level"], &shape["logger"]), (&"warning".into(), &"seawall".into()), "{shape}");
+    assert_eq!(
+        (&shape["level"], &shape["logger"]),
+        (&"warning".into(), &"seawall".into()),
+        "{shape}"
+    );
     assert!(info["capabilities"]["logging"].is_object(), "what is sent is announced: {info}");
 
     let list = client.list().await;
@@ -49,7 +61,11 @@ async fn t17_each_class_has_its_own_line_in_the_prompt_and_for_the_user() {
         (Some("transient"), Some("permanent"), Some("denied"))
     );
     assert_eq!(told(&list, "closed")["reason"], denied);
-    assert_eq!(told(&list, "closed").get("retryAfter"), None, "a denial is not tried again: {list}");
+    assert_eq!(
+        told(&list, "closed").get("retryAfter"),
+        None,
+        "a denial is not tried again: {list}"
+    );
     assert!(told(&list, "slow")["retryAfter"].as_u64() >= Some(1), "{list}");
     assert_eq!(told(&list, "ok"), &serde_json::Value::Null);
     assert_eq!(client.warned().len(), 3, "each is told once");
@@ -58,7 +74,8 @@ async fn t17_each_class_has_its_own_line_in_the_prompt_and_for_the_user() {
 #[tokio::test]
 async fn t17_nothing_is_said_when_nothing_failed() {
     let (one, two) = (healthy().await, healthy().await);
-    let (mut client, info, _) = Client::connect(&(remote("one", &one.url) + &remote("two", &two.url))).await;
+    let (mut client, info, _) =
+        Client::connect(&(remote("one", &one.url) + &remote("two", &two.url))).await;
     assert_eq!(info.get("instructions"), None, "{info}");
     assert_eq!(info["capabilities"], serde_json::json!({"tools": {}}));
     let list = client.list().await;
@@ -74,9 +91,16 @@ async fn t17_one_server_alone_is_told_of_in_the_same_words() {
     assert!(text.starts_with(
         "**MCP servers that failed to load (tools unavailable — needs attention):** only: Cannot connect to "
     ));
-    assert!(took < Duration::from_secs(3), "what trying again cannot help keeps nobody waiting: {took:?}");
+    assert!(
+        took < Duration::from_secs(3),
+        "what trying again cannot help keeps nobody waiting: {took:?}"
+    );
     client.hears("notifications/message", 1).await;
-    assert!(client.warned()[0].ends_with("Tools from this server will not work."), "{:?}", client.heard);
+    assert!(
+        client.warned()[0].ends_with("Tools from this server will not work."),
+        "{:?}",
+        client.heard
+    );
 
     let slow = refusing("503 Service Unavailable", "").await;
     let (_client, info, _) = Client::connect(&remote("only", &slow.url)).await;
@@ -92,8 +116,9 @@ async fn t17_one_server_alone_is_told_of_in_the_same_words() {
 async fn coming(status: &'static str) -> (Upstream, Arc<AtomicBool>) {
     let is_up = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&is_up);
-    let answer =
-        move |asked: &Asked, _| if seen.load(Ordering::SeqCst) { honest(asked) } else { response(status, "", b"") };
+    let answer = move |asked: &Asked, _| {
+        if seen.load(Ordering::SeqCst) { honest(asked) } else { response(status, "", b"") }
+    };
     (scripted(answer).await, is_up)
 }
 
@@ -111,9 +136,15 @@ async fn t18(status: &'static str, setting: &str) {
     is_up.store(true, Ordering::SeqCst);
     client.hears(CHANGED, 1).await;
     let after = client.list().await;
-    assert_eq!((names(&after), after.get("_meta")), (vec!["ok__echo", "late__echo"], None), "the warning is gone");
+    assert_eq!(
+        (names(&after), after.get("_meta")),
+        (vec!["ok__echo", "late__echo"], None),
+        "the warning is gone"
+    );
     assert_eq!(client.list().await, after);
-    let call = client.ask("tools/call", serde_json::json!({"name": "late__echo", "arguments": {"text": "hi"}})).await;
+    let call = client
+        .ask("tools/call", serde_json::json!({"name": "late__echo", "arguments": {"text": "hi"}}))
+        .await;
     assert_eq!(call["result"]["content"][0]["text"], "hi", "{call}");
     assert_eq!((client.count(CHANGED), client.warned().len()), (1, 1), "{:?}", client.heard);
 }
@@ -135,12 +166,16 @@ async fn t18_a_server_that_all_clients_share_is_announced_too() {
 
 #[tokio::test]
 async fn t18_the_next_handshake_says_nothing_of_a_server_that_is_there_again() {
-    let late =
-        scripted(|asked, nth| if nth <= 4 { response("503 Service Unavailable", "", b"") } else { honest(asked) })
-            .await;
+    let late = scripted(|asked, nth| {
+        if nth <= 4 { response("503 Service Unavailable", "", b"") } else { honest(asked) }
+    })
+    .await;
     let ok = healthy().await;
-    let (folder, file) =
-        configured(&format!("listen = \"127.0.0.1:0\"\n{}{}", remote("ok", &ok.url), remote("late", &late.url)));
+    let (folder, file) = configured(&format!(
+        "listen = \"127.0.0.1:0\"\n{}{}",
+        remote("ok", &ok.url),
+        remote("late", &late.url)
+    ));
     let served = Served::start(&file).await;
     let info = served.info().await;
     until("it is there", || {
@@ -158,7 +193,11 @@ async fn t18_a_modern_client_that_listens_hears_it_too() {
     let (_folder, file) = configured(&(remote("ok", &ok.url) + &remote("late", &late.url)));
     let served = Served::start(&file).await;
     let before = served.modern("tools/list").await["result"].take();
-    assert_eq!((names(&before), &told(&before, "late")["status"]), (vec!["ok__echo"], &"transient".into()), "{before}");
+    assert_eq!(
+        (names(&before), &told(&before, "late")["status"]),
+        (vec!["ok__echo"], &"transient".into()),
+        "{before}"
+    );
     let mut heard = served.listen().await;
     until("it was tried in the background", || late.seen().len() >= 5).await;
     is_up.store(true, Ordering::SeqCst);
@@ -173,20 +212,31 @@ async fn t18_a_modern_client_that_listens_hears_it_too() {
     let changed = soon("the client hears it", changed).await;
     assert!(changed.contains(r#""io.modelcontextprotocol/subscriptionId":1"#), "{changed}");
     let after = served.modern("tools/list").await["result"].take();
-    assert_eq!((names(&after), after.get("_meta")), (vec!["ok__echo", "late__echo"], None), "{after}");
+    assert_eq!(
+        (names(&after), after.get("_meta")),
+        (vec!["ok__echo", "late__echo"], None),
+        "{after}"
+    );
 }
 
 #[tokio::test]
 async fn a_server_that_is_starting_for_too_long_needs_attention() {
     let slow = refusing("503 Service Unavailable", "").await;
     let ok = healthy().await;
-    let config = format!("[startup]\nmax_starting = \"9s\"\n{}{}", remote("ok", &ok.url), remote("slow", &slow.url));
+    let config = format!(
+        "[startup]\nmax_starting = \"9s\"\n{}{}",
+        remote("ok", &ok.url),
+        remote("slow", &slow.url)
+    );
     let (mut client, info, _) = Client::connect(&config).await;
     assert!(info["instructions"].as_str().unwrap().contains("still starting up"), "{info}");
     client.hears("notifications/message", 2).await;
     let warned = client.warned();
     assert!(warned[0].contains("is starting up and not ready yet"), "{warned:?}");
-    assert!(warned[1].starts_with("MCP server 'slow' is unavailable: not ready after "), "{warned:?}");
+    assert!(
+        warned[1].starts_with("MCP server 'slow' is unavailable: not ready after "),
+        "{warned:?}"
+    );
     let list = client.list().await;
     assert_eq!(told(&list, "slow")["status"], "permanent", "{list}");
 }

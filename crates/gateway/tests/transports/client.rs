@@ -77,7 +77,10 @@ impl Client {
     /// A client on the pipes of a gateway with this server.
     pub(crate) fn configured(server: &Value) -> Self {
         let config = config(server);
-        Self::piped(seawall(&["run", "--no-memory", "--config", config.path().to_str().unwrap()]), Some(config))
+        Self::piped(
+            seawall(&["run", "--no-memory", "--config", config.path().to_str().unwrap()]),
+            Some(config),
+        )
     }
 
     fn piped(mut child: Child, config: Option<NamedTempFile>) -> Self {
@@ -92,14 +95,26 @@ impl Client {
         });
         tokio::spawn(drain(child.stderr.take().unwrap()));
         let to = To::Pipe(child.stdin.take());
-        Self { to, from, heard: Vec::new(), next: 1, gateway: Some(Gateway { child, _config: config }) }
+        Self {
+            to,
+            from,
+            heard: Vec::new(),
+            next: 1,
+            gateway: Some(Gateway { child, _config: config }),
+        }
     }
 
     /// A client over HTTP of a gateway with this server.
     pub(crate) async fn served(server: &Value) -> Self {
         let config = config(server);
-        let mut child =
-            seawall(&["serve", "--no-memory", "--config", config.path().to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+        let mut child = seawall(&[
+            "serve",
+            "--no-memory",
+            "--config",
+            config.path().to_str().unwrap(),
+            "--listen",
+            "127.0.0.1:0",
+        ]);
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
         let url = line.split_whitespace().find(|word| word.starts_with("http://")).expect(&line);
@@ -139,7 +154,9 @@ impl Client {
     /// Says something.
     pub(crate) async fn say(&mut self, message: Value) {
         match &mut self.to {
-            To::Pipe(Some(pipe)) => pipe.write_all(format!("{message}\n").as_bytes()).await.unwrap(),
+            To::Pipe(Some(pipe)) => {
+                pipe.write_all(format!("{message}\n").as_bytes()).await.unwrap()
+            }
             To::Pipe(None) => panic!("the pipe is closed"),
             To::Http(http) => http.post(&message).await,
         }
@@ -175,7 +192,10 @@ impl Client {
     }
 
     async fn next(&mut self) -> Value {
-        timeout(PATIENCE, self.from.recv()).await.expect("nothing came").expect("the gateway went away")
+        timeout(PATIENCE, self.from.recv())
+            .await
+            .expect("nothing came")
+            .expect("the gateway went away")
     }
 
     /// Asks something; the whole answer.
@@ -186,7 +206,8 @@ impl Client {
 
     /// Calls a tool; the result.
     pub(crate) async fn call(&mut self, tool: &str, arguments: Value) -> Value {
-        self.request("tools/call", json!({ "name": tool, "arguments": arguments })).await["result"].clone()
+        self.request("tools/call", json!({ "name": tool, "arguments": arguments })).await["result"]
+            .clone()
     }
 
     /// Says goodbye, and leaves the gateway alone.
@@ -205,7 +226,10 @@ impl Client {
 
     /// Waits until the gateway has ended.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
-        timeout(PATIENCE, self.gateway.as_mut().unwrap().child.wait()).await.expect("it does not end").unwrap()
+        timeout(PATIENCE, self.gateway.as_mut().unwrap().child.wait())
+            .await
+            .expect("it does not end")
+            .unwrap()
     }
 }
 
@@ -227,33 +251,43 @@ impl Http {
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream");
         if let Some(session) = &self.session {
-            request = request.header("mcp-session-id", session).header("mcp-protocol-version", "2025-06-18");
+            request = request
+                .header("mcp-session-id", session)
+                .header("mcp-protocol-version", "2025-06-18");
         }
         request.body(Full::from(body)).unwrap()
     }
 
     async fn delete(&self) {
-        let answer = timeout(PATIENCE, self.client.request(self.request(Method::DELETE, String::new()))).await;
+        let answer =
+            timeout(PATIENCE, self.client.request(self.request(Method::DELETE, String::new())))
+                .await;
         assert!(answer.unwrap().unwrap().status().is_success());
     }
 
     /// Sends a message; what comes back is read while the test goes on.
     async fn post(&mut self, message: &Value) {
-        let answer = timeout(PATIENCE, self.client.request(self.request(Method::POST, message.to_string()))).await;
+        let answer =
+            timeout(PATIENCE, self.client.request(self.request(Method::POST, message.to_string())))
+                .await;
         let answer = answer.expect("no answer to a POST").unwrap();
         assert!(answer.status().is_success(), "{message}: {}", answer.status());
         self.session = answer.headers().get("mcp-session-id").cloned().or(self.session.take());
-        let is_stream = answer.headers().get("content-type").is_some_and(|kind| kind == "text/event-stream");
+        let is_stream =
+            answer.headers().get("content-type").is_some_and(|kind| kind == "text/event-stream");
         let (heard, mut body) = (self.heard.clone(), answer.into_body());
         tokio::spawn(async move {
             let mut text = Vec::new();
             while let Some(Ok(frame)) = body.frame().await {
                 text.extend_from_slice(frame.data_ref().map(AsRef::as_ref).unwrap_or_default());
-                while let Some(end) = text.windows(2).position(|pair| is_stream && pair == b"\n\n") {
+                while let Some(end) = text.windows(2).position(|pair| is_stream && pair == b"\n\n")
+                {
                     let event: Vec<u8> = text.drain(..end + 2).collect();
                     let event = String::from_utf8(event).unwrap();
-                    let data =
-                        event.lines().filter_map(|line| line.strip_prefix("data: ")).find(|data| !data.is_empty());
+                    let data = event
+                        .lines()
+                        .filter_map(|line| line.strip_prefix("data: "))
+                        .find(|data| !data.is_empty());
                     if let Some(data) = data {
                         let _gone = heard.send(serde_json::from_str(data).unwrap()).await;
                     }

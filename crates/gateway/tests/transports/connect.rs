@@ -1,4 +1,5 @@
-//! A conversation as its owner holds it: how long it may take to open, and that it ends when it is told to.
+//! A conversation as its owner holds it: how long it may take to open, and that it ends when it is
+//! told to.
 
 use std::sync::Arc;
 
@@ -28,7 +29,11 @@ async fn open(url: &str, lifecycle: &Arc<Lifecycle>) -> Result<Arc<Connection>, 
         Arc::default(),
         seawall::Env::new(),
     );
-    let handshake = HandshakeParams { prefer: Era::Legacy, initialize: Bytes::from("{}"), meta: Bytes::from("{}") };
+    let handshake = HandshakeParams {
+        prefer: Era::Legacy,
+        initialize: Bytes::from("{}"),
+        meta: Bytes::from("{}"),
+    };
     let nowhere: Arc<dyn ClientSink> = Arc::new(NoClient);
     server.open(&handshake, &nowhere).await
 }
@@ -40,7 +45,11 @@ async fn a_server_that_takes_the_connection_and_says_nothing_is_waited_for_ten_s
     for url in [format!("ws://{address}/ws"), format!("http://{address}/sse")] {
         let began = Instant::now();
         let failure = open(&url, &Arc::default()).await.err().unwrap();
-        assert_eq!(failure, UpstreamFailure::Unreachable("no connection within 10 s".to_owned()), "{url}");
+        assert_eq!(
+            failure,
+            UpstreamFailure::Unreachable("no connection within 10 s".to_owned()),
+            "{url}"
+        );
         assert_eq!(began.elapsed().as_secs(), 10, "{url}");
     }
 }

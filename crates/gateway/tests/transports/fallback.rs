@@ -1,4 +1,5 @@
-//! A server whose transport was not stated: streamable HTTP is tried first, SSE where that is refused.
+//! A server whose transport was not stated: streamable HTTP is tried first, SSE where that is
+//! refused.
 
 use serde_json::json;
 
@@ -8,7 +9,8 @@ use super::server::{Kind, Server};
 #[tokio::test]
 async fn a_server_that_refuses_streamable_http_is_spoken_to_over_sse_and_that_is_remembered() {
     let server = Server::start(Kind::Sse);
-    let mut client = Client::served(&json!({ "url": format!("http://{}/mcp", server.address) })).await;
+    let mut client =
+        Client::served(&json!({ "url": format!("http://{}/mcp", server.address) })).await;
 
     client.greet().await;
     let called = client.call("test_simple_text", json!({})).await;
@@ -26,7 +28,8 @@ async fn a_server_that_refuses_streamable_http_is_spoken_to_over_sse_and_that_is
 #[tokio::test]
 async fn a_server_that_speaks_streamable_http_now_is_spoken_to_so() {
     let mut server = Server::start(Kind::Sse);
-    let mut client = Client::served(&json!({ "url": format!("http://{}/mcp", server.address) })).await;
+    let mut client =
+        Client::served(&json!({ "url": format!("http://{}/mcp", server.address) })).await;
     client.greet().await;
     server.kill().await;
     server.saw("gone", 1).await;

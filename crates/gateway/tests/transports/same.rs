@@ -1,5 +1,5 @@
-//! What is the same over every transport: the handshake, the lists, calls, questions, progress, calling off, and an
-//! honest word when the server dies.
+//! What is the same over every transport: the handshake, the lists, calls, questions, progress,
+//! calling off, and an honest word when the server dies.
 
 use seawall_testkit::fixture::{Eras, Script, serve_lines};
 use serde_json::{Value, json};
@@ -24,7 +24,9 @@ async fn on_stdio(method: &str, params: Value) -> Value {
 
 #[tokio::test]
 async fn a_client_is_told_the_same_as_on_stdio() {
-    let info = on_stdio("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} })).await;
+    let info =
+        on_stdio("initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {} }))
+            .await;
     assert_eq!(info["protocolVersion"], "2025-06-18");
     for (face, kind) in FACES.iter().flat_map(|face| KINDS.map(|kind| (*face, kind))) {
         let server = Server::start(kind);
@@ -35,7 +37,11 @@ async fn a_client_is_told_the_same_as_on_stdio() {
         assert_eq!(greeting, info, "{face:?} {kind:?}");
         for method in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
             let direct = on_stdio(method, json!({})).await;
-            assert_eq!(client.request(method, json!({})).await["result"], direct, "{face:?} {kind:?} {method}");
+            assert_eq!(
+                client.request(method, json!({})).await["result"],
+                direct,
+                "{face:?} {kind:?} {method}"
+            );
         }
     }
 }
@@ -54,7 +60,10 @@ async fn a_call_reaches_the_server_as_it_is_and_its_answer_comes_back() {
         // Two calls at once: each answer carries the id of its own question.
         let failed = client.answer(&second).await;
         assert_eq!(failed["result"]["isError"], true, "{face:?} {kind:?}");
-        assert!(client.answer(&first).await["result"]["structuredContent"] == params, "{face:?} {kind:?}");
+        assert!(
+            client.answer(&first).await["result"]["structuredContent"] == params,
+            "{face:?} {kind:?}"
+        );
     }
 }
 
@@ -69,7 +78,9 @@ async fn a_server_asks_the_client_and_gets_its_answer() {
 }
 
 async fn asked_and_answered(client: &mut Client) {
-    let call = client.begin("tools/call", json!({ "name": "test_input_required_result_elicitation" })).await;
+    let call = client
+        .begin("tools/call", json!({ "name": "test_input_required_result_elicitation" }))
+        .await;
     let question = client.hear("elicitation/create").await;
     assert_eq!(question["params"]["message"], "What is your name?");
     let answer = json!({ "action": "accept", "content": { "name": "Ada" } });
@@ -106,7 +117,8 @@ async fn progress_comes_in_order_under_the_clients_own_token() {
 
 /// Begins a call that takes ten minutes, and waits until the server is at work.
 async fn begin_long_call(client: &mut Client) -> Value {
-    let params = json!({ "name": "slow", "arguments": { "ms": 600_000 }, "_meta": { "progressToken": 7 } });
+    let params =
+        json!({ "name": "slow", "arguments": { "ms": 600_000 }, "_meta": { "progressToken": 7 } });
     let call = client.begin("tools/call", params).await;
     assert_eq!(client.hear("notifications/progress").await["params"]["progress"], 1);
     call
@@ -121,7 +133,9 @@ async fn a_call_that_is_cancelled_is_called_off_at_the_server_and_never_answered
         let call = begin_long_call(&mut client).await;
 
         let params = json!({ "requestId": call, "reason": "enough" });
-        client.say(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params })).await;
+        client
+            .say(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }))
+            .await;
 
         let cancelled = async {
             while client.call("counters", json!({})).await["structuredContent"]["cancelled"] != 1 {
@@ -149,12 +163,20 @@ async fn a_server_that_dies_in_a_call_leaves_an_honest_answer_and_is_found_again
 
         let failure = &answer["result"]["_meta"]["seawall/failure"];
         assert_eq!(answer["result"]["isError"], true, "{face:?} {kind:?}");
-        // It only reads, so it was tried again, until it was clear that the server is away for longer.
-        assert!(failure["code"] == "SERVER_STARTING" || failure["code"] == "CONNECTION_LOST", "{answer}");
+        // It only reads, so it was tried again, until it was clear that the server is away for
+        // longer.
+        assert!(
+            failure["code"] == "SERVER_STARTING" || failure["code"] == "CONNECTION_LOST",
+            "{answer}"
+        );
         assert!(failure["attempts"].as_u64() >= Some(2), "{answer}");
-        assert_eq!((&failure["mayHaveExecuted"], &failure["server"]), (&json!(false), &json!("it")));
+        assert_eq!(
+            (&failure["mayHaveExecuted"], &failure["server"]),
+            (&json!(false), &json!("it"))
+        );
 
-        // A call made before the gateway has found the server again is held, and sent once: the server that came back saw these two.
+        // A call made before the gateway has found the server again is held, and sent once: the
+        // server that came back saw these two.
         for answer in [meanwhile, afterwards] {
             assert_eq!(
                 answer["content"][0]["text"], "This is a simple text response for testing.",
@@ -162,7 +184,11 @@ async fn a_server_that_dies_in_a_call_leaves_an_honest_answer_and_is_found_again
             );
         }
         let counters = client.call("counters", json!({})).await;
-        assert_eq!(counters["structuredContent"], json!({ "calls": 2, "cancelled": 0 }), "{face:?} {kind:?}");
+        assert_eq!(
+            counters["structuredContent"],
+            json!({ "calls": 2, "cancelled": 0 }),
+            "{face:?} {kind:?}"
+        );
     }
 }
 
@@ -180,8 +206,15 @@ async fn a_modern_client_reaches_a_server_that_knows_only_the_legacy_transports(
         let params = json!({ "name": "test_simple_text", "_meta": meta });
         let called = client.request("tools/call", params).await;
 
-        assert_eq!(discovered["result"]["supportedVersions"], json!(["2026-07-28"]), "{kind:?} {discovered}");
+        assert_eq!(
+            discovered["result"]["supportedVersions"],
+            json!(["2026-07-28"]),
+            "{kind:?} {discovered}"
+        );
         assert_eq!(called["result"]["resultType"], "complete", "{kind:?} {called}");
-        assert_eq!(called["result"]["content"][0]["text"], "This is a simple text response for testing.");
+        assert_eq!(
+            called["result"]["content"][0]["text"],
+            "This is a simple text response for testing."
+        );
     }
 }

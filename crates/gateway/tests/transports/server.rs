@@ -1,4 +1,5 @@
-//! The servers behind the gateway: fixtures in this process, which can be killed and come back at the same address.
+//! The servers behind the gateway: fixtures in this process, which can be killed and come back at
+//! the same address.
 
 use std::net::SocketAddr;
 
@@ -49,7 +50,8 @@ impl Server {
     pub(crate) fn scripted(kind: Kind, mut script: Script) -> Self {
         let kept = socket("127.0.0.1:0".parse().unwrap());
         let address = kept.local_addr().unwrap();
-        script.endpoint = script.endpoint.map(|said| said.replace("{address}", &address.to_string()));
+        script.endpoint =
+            script.endpoint.map(|said| said.replace("{address}", &address.to_string()));
         let seen = script.seen.clone();
         let running = run(kind, address, script.clone());
         Self { address, seen, kind, script, running, _kept: kept }
@@ -93,7 +95,8 @@ impl Server {
     /// Starts it again as one that speaks streamable HTTP.
     pub(crate) fn renew(&mut self) {
         let listener = listener(self.address);
-        self.running = tokio::spawn(async move { serve_http(listener, Eras::Legacy).await.unwrap() });
+        self.running =
+            tokio::spawn(async move { serve_http(listener, Eras::Legacy).await.unwrap() });
     }
 }
 

@@ -12,7 +12,10 @@ use super::server::{Kind, Server};
 const TOO_MUCH: usize = (16 << 20) + 1;
 
 fn instead(misdeed: Misdeed) -> Script {
-    Script { instead: HashMap::from([("test_simple_text".to_owned(), misdeed)]), ..Script::default() }
+    Script {
+        instead: HashMap::from([("test_simple_text".to_owned(), misdeed)]),
+        ..Script::default()
+    }
 }
 
 /// What a call comes to whose server misbehaves, and whether the next one works.
@@ -21,7 +24,10 @@ async fn call_of(server: &Server) -> String {
     client.greet().await;
     let answer = client.call("test_simple_text", json!({})).await;
     assert_eq!(answer["isError"], true, "{answer}");
-    assert_eq!(client.call("test_tool_with_logging", json!({})).await["content"][0]["text"], "Logged three times.");
+    assert_eq!(
+        client.call("test_tool_with_logging", json!({})).await["content"][0]["text"],
+        "Logged three times."
+    );
     answer["content"][0]["text"].as_str().unwrap().to_owned()
 }
 
@@ -41,13 +47,18 @@ async fn what_is_too_large_ends_the_conversation_with_a_clear_word() {
              3 attempts were made. It changes nothing, so repeating is safe.",
         );
         let opened = if kind == Kind::Ws { "open" } else { "GET /sse" };
-        assert_eq!(server.seen.count(opened), 4, "each attempt and the next call have a conversation of their own");
+        assert_eq!(
+            server.seen.count(opened),
+            4,
+            "each attempt and the next call have a conversation of their own"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_binary_frame_is_refused() {
-    let server = Server::scripted(Kind::Ws, instead(Misdeed::Binary(b"{\"jsonrpc\":\"2.0\"}".to_vec())));
+    let server =
+        Server::scripted(Kind::Ws, instead(Misdeed::Binary(b"{\"jsonrpc\":\"2.0\"}".to_vec())));
     assert_eq!(
         call_of(&server).await,
         "test_simple_text failed on it: \"sent a message that cannot be read: not a JSON-RPC 2.0 message: it came \
@@ -61,7 +72,12 @@ async fn what_is_no_message_ends_the_conversation_with_a_clear_word() {
     for kind in [Kind::Ws, Kind::Sse] {
         let server = Server::scripted(kind, instead(Misdeed::Text("[hello]".to_owned())));
         let text = call_of(&server).await;
-        assert!(text.starts_with("test_simple_text failed on it: \"sent a message that cannot be read: "), "{text}");
+        assert!(
+            text.starts_with(
+                "test_simple_text failed on it: \"sent a message that cannot be read: "
+            ),
+            "{text}"
+        );
     }
 }
 
@@ -82,14 +98,18 @@ async fn refused(server: &Value) -> String {
 /// What a client is told about a server that may still come.
 async fn awaited(server: &Value) -> String {
     let mut client = Client::configured(server);
-    client.initialize().await["result"]["instructions"].as_str().expect("it is told something").to_owned()
+    client.initialize().await["result"]["instructions"]
+        .as_str()
+        .expect("it is told something")
+        .to_owned()
 }
 
 #[tokio::test]
 async fn an_address_for_messages_of_another_origin_is_refused() {
     let other = Server::start(Kind::Sse);
     let endpoint = format!("http://{}/messages?client={{client}}", other.address);
-    let server = Server::scripted(Kind::Sse, Script { endpoint: Some(endpoint), ..Script::default() });
+    let server =
+        Server::scripted(Kind::Sse, Script { endpoint: Some(endpoint), ..Script::default() });
 
     let error = refused(&json!({ "url": server.url() })).await;
 
@@ -105,7 +125,10 @@ async fn an_address_for_messages_of_another_origin_is_refused() {
 #[tokio::test]
 async fn an_address_for_messages_may_be_absolute_or_relative() {
     for endpoint in ["messages?client={client}", "http://{address}/messages?client={client}"] {
-        let server = Server::scripted(Kind::Sse, Script { endpoint: Some(endpoint.to_owned()), ..Script::default() });
+        let server = Server::scripted(
+            Kind::Sse,
+            Script { endpoint: Some(endpoint.to_owned()), ..Script::default() },
+        );
         let mut client = Client::of(Face::Run, &server.url()).await;
         assert_eq!(client.greet().await["serverInfo"]["name"], "seawall-fixture");
     }
@@ -117,11 +140,13 @@ async fn the_operators_headers_go_with_every_request() {
         let key = Some(("x-key".to_owned(), "secret".to_owned()));
         let server = Server::scripted(kind, Script { key, ..Script::default() });
 
-        let mut client = Client::configured(&json!({ "url": server.url(), "headers": { "X-Key": "secret" } }));
+        let mut client =
+            Client::configured(&json!({ "url": server.url(), "headers": { "X-Key": "secret" } }));
         client.greet().await;
         assert_eq!(client.call("test_simple_text", json!({})).await.get("isError"), None);
 
-        let error = refused(&json!({ "url": server.url(), "headers": { "X-Key": "guessed" } })).await;
+        let error =
+            refused(&json!({ "url": server.url(), "headers": { "X-Key": "guessed" } })).await;
         assert_eq!(error, "server \"it\" answered with HTTP status 401", "{kind:?}");
     }
 }
@@ -132,7 +157,10 @@ async fn a_websocket_that_is_not_one_of_mcp_is_refused() {
         let script = Script { subprotocol: Some(subprotocol.to_owned()), ..Script::default() };
         let server = Server::scripted(Kind::Ws, script);
         let error = refused(&json!({ "url": server.url() })).await;
-        assert_eq!(error, "server \"it\" refused the handshake: it does not speak \"mcp\" on its WebSocket");
+        assert_eq!(
+            error,
+            "server \"it\" refused the handshake: it does not speak \"mcp\" on its WebSocket"
+        );
     }
 }
 
@@ -146,7 +174,10 @@ async fn a_server_that_is_not_there_or_speaks_something_else_is_told_apart() {
 
     let http = Server::start(Kind::Sse);
     let error = refused(&json!({ "url": format!("ws://{}/ws", http.address) })).await;
-    assert_eq!(error, "server \"it\" refused the handshake: it answers as plain HTTP, not as a WebSocket");
+    assert_eq!(
+        error,
+        "server \"it\" refused the handshake: it answers as plain HTTP, not as a WebSocket"
+    );
 
     let ws = Server::start(Kind::Ws);
     let text = awaited(&json!({ "url": format!("http://{}/sse", ws.address) })).await;

@@ -1,4 +1,5 @@
-//! The `seawall-fixture` program: reads its arguments and serves the fixture as they say until it is told to end.
+//! The `seawall-fixture` program: reads its arguments and serves the fixture as they say until it
+//! is told to end.
 #![allow(clippy::print_stdout, reason = "the line with the address is the program's interface")]
 
 use std::{io, net::SocketAddr};
@@ -20,7 +21,8 @@ struct Arguments {
     /// Serve streamable HTTP at this address, below `/mcp`.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Serve HTTP with server-sent events of before streamable HTTP at this address, in the legacy era.
+    /// Serve HTTP with server-sent events of before streamable HTTP at this address, in the legacy
+    /// era.
     #[arg(long, value_name = "ADDR", conflicts_with_all = ["stdio", "listen", "era", "ws"])]
     sse: Option<SocketAddr>,
     /// Serve WebSockets at this address, in the legacy era.

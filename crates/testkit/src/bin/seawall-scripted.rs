@@ -1,4 +1,5 @@
-//! The `seawall-scripted` program: a stdio server that does what its arguments and its tools' names say, however hostile.
+//! The `seawall-scripted` program: a stdio server that does what its arguments and its tools' names
+//! say, however hostile.
 
 use clap::Parser;
 use seawall_testkit::scripted::{self, Script};

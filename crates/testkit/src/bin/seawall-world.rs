@@ -1,5 +1,5 @@
-//! The `seawall-world` program: plays random histories against a gateway, for as long as it is told, and prints what was
-//! violated. `tests/world` runs the same in `cargo test`.
+//! The `seawall-world` program: plays random histories against a gateway, for as long as it is
+//! told, and prints what was violated. `tests/world` runs the same in `cargo test`.
 #![allow(clippy::print_stdout, reason = "what it found is the program's output")]
 
 use std::path::PathBuf;
@@ -53,7 +53,8 @@ async fn main() -> std::io::Result<ExitCode> {
     let seawall = arguments.seawall.clone().unwrap_or_else(|| beside.with_file_name("seawall"));
     let keys = Keys::of(&seawall)?;
     let programs = Programs { seawall, relay: beside.with_file_name("seawall-relay"), keys };
-    let is_wanted = |rule: &Rule| arguments.only.is_empty() || arguments.only.contains(&rule.to_string());
+    let is_wanted =
+        |rule: &Rule| arguments.only.is_empty() || arguments.only.contains(&rule.to_string());
     if let Some(seed) = arguments.seed {
         return alone(seed, &programs).await;
     }

@@ -1,4 +1,5 @@
-//! The tools: `echo`, `delay`, `write` and `counters` are honest, every other one is an attack on whoever reads the answer.
+//! The tools: `echo`, `delay`, `write` and `counters` are honest, every other one is an attack on
+//! whoever reads the answer.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,14 +26,18 @@ impl Server {
             "nested" => self.nested(id, number("depth") as usize).await,
             "noise" => self.noise(id, number("lines")).await,
             "flood" => self.flood(id, number("before"), number("after")).await,
-            "big_notifications" => self.big_notifications(id, number("count"), number("bytes")).await,
+            "big_notifications" => {
+                self.big_notifications(id, number("count"), number("bytes")).await
+            }
             "wrong_id" => self.wrong_id(id).await,
             "twice" => self.twice(id).await,
             "members" => self.members(id, number("count")).await,
             "broken" => self.broken(id, text).await,
             "questions" => self.questions(id, number("count"), number("bytes")).await,
             "list_changed" => {
-                self.out.say(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})).await;
+                self.out
+                    .say(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}))
+                    .await;
                 self.out.text(id, "said").await;
             }
             "deaf" => {
@@ -105,7 +110,9 @@ impl Server {
 
     async fn progress(&self, params: &Value) {
         let progress = json!({"progressToken": params["_meta"]["progressToken"], "progress": 1});
-        self.out.say(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})).await;
+        self.out
+            .say(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}))
+            .await;
     }
 
     async fn progress_then_big(&self, message: &Value, bytes: u64) {
@@ -125,7 +132,9 @@ impl Server {
     async fn nested(&self, id: &Value, depth: usize) {
         let inner = depth.saturating_sub(1);
         let value = format!("{}{}", "[".repeat(inner), "]".repeat(inner));
-        self.out.line(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{value}}}"#).as_bytes()).await;
+        self.out
+            .line(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{value}}}"#).as_bytes())
+            .await;
     }
 
     async fn noise(&self, id: &Value, lines: u64) {
@@ -142,7 +151,8 @@ impl Server {
 
     async fn big_notifications(&self, id: &Value, count: u64, bytes: u64) {
         let params = json!({"level": "info", "data": "x".repeat(bytes as usize)});
-        let line = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params}).to_string();
+        let line = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params})
+            .to_string();
         for _ in 0..count {
             self.out.line(line.as_bytes()).await;
         }
@@ -165,7 +175,9 @@ impl Server {
     /// A result with this many members.
     async fn members(&self, id: &Value, count: u64) {
         let members = vec![r#""":0"#; count as usize].join(",");
-        self.out.line(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{{members}}}}}"#).as_bytes()).await;
+        self.out
+            .line(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{{members}}}}}"#).as_bytes())
+            .await;
     }
 
     /// An answer that is broken in the way that `how` says.
@@ -184,10 +196,13 @@ impl Server {
 
     async fn questions(&self, id: &Value, count: u64, bytes: u64) {
         let message = "x".repeat(bytes as usize);
-        let params = json!({"message": message, "requestedSchema": {"type": "object", "properties": {}}}).to_string();
+        let params =
+            json!({"message": message, "requestedSchema": {"type": "object", "properties": {}}})
+                .to_string();
         for number in 0..count {
-            let line =
-                format!(r#"{{"jsonrpc":"2.0","id":"q{number}","method":"elicitation/create","params":{params}}}"#);
+            let line = format!(
+                r#"{{"jsonrpc":"2.0","id":"q{number}","method":"elicitation/create","params":{params}}}"#
+            );
             self.out.line(line.as_bytes()).await;
         }
         self.out.text(id, "asked").await;

@@ -1,4 +1,5 @@
-//! What a server leaves in writing: one line at a time, so that a test can count what processes did that are gone.
+//! What a server leaves in writing: one line at a time, so that a test can count what processes did
+//! that are gone.
 
 use std::fs::OpenOptions;
 use std::io::Write;

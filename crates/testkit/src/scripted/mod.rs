@@ -1,7 +1,8 @@
-//! A legacy stdio server that misbehaves on demand: arguments say how it lives and dies, tools say what it does wrong.
+//! A legacy stdio server that misbehaves on demand: arguments say how it lives and dies, tools say
+//! what it does wrong.
 //!
-//! `attacks` are the tools, `lists` the pages of `tools/list`, `out` the pipe to the client, `ledger` what it leaves in
-//! writing for a test that outlives it.
+//! `attacks` are the tools, `lists` the pages of `tools/list`, `out` the pipe to the client,
+//! `ledger` what it leaves in writing for a test that outlives it.
 
 mod attacks;
 mod ledger;
@@ -25,7 +26,8 @@ use self::out::Out;
 #[derive(Clone, Debug, Default, Parser)]
 #[command(name = "seawall-scripted")]
 pub struct Script {
-    /// A word that stands in the command line, so that a test can find the process and all it started.
+    /// A word that stands in the command line, so that a test can find the process and all it
+    /// started.
     #[arg(long, default_value = "")]
     tag: String,
     /// Only exist: the role of grandchildren.
@@ -40,7 +42,8 @@ pub struct Script {
     /// Do not end with the process that started us, whatever was arranged.
     #[arg(long)]
     outlive: bool,
-    /// A file that gets a line for each start, each handshake, each executed call and each state that was set.
+    /// A file that gets a line for each start, each handshake, each executed call and each state
+    /// that was set.
     #[arg(long)]
     ledger: Option<PathBuf>,
     /// Say nothing for so many milliseconds before the first message is read.
@@ -147,7 +150,9 @@ fn start_idle(script: &Script) {
     let Ok(own) = std::env::current_exe() else { return };
     let mut command = Command::new(own);
     command.args(["--idle", "--tag", &script.tag]).stdin(Stdio::null()).stderr(Stdio::null());
-    command.args(script.ignore_term.then_some("--ignore-term")).args(script.setsid.then_some("--setsid"));
+    command
+        .args(script.ignore_term.then_some("--ignore-term"))
+        .args(script.setsid.then_some("--setsid"));
     let _child = command.spawn();
 }
 
@@ -192,14 +197,18 @@ impl Server {
                 });
             }
             "notifications/initialized" if self.script.asks_roots => {
-                self.out.say(&json!({"jsonrpc": "2.0", "id": "roots", "method": "roots/list"})).await;
+                self.out
+                    .say(&json!({"jsonrpc": "2.0", "id": "roots", "method": "roots/list"}))
+                    .await;
             }
             "" if *id == "roots" => self.note(&format!("roots {}", message["result"]["roots"])),
             "logging/setLevel" | "resources/subscribe" => {
                 self.note(&format!("{} {}", message["method"], message["params"]));
                 self.out.result(id, &json!({})).await;
             }
-            "tools/list" if self.script.list_garbage => self.out.result(id, &json!({"tools": {"no": "list"}})).await,
+            "tools/list" if self.script.list_garbage => {
+                self.out.result(id, &json!({"tools": {"no": "list"}})).await
+            }
             "tools/list" => self.out.result(id, &self.list(&message["params"])).await,
             "tools/call" => return self.call(message).await,
             "ping" => self.out.result(id, &json!({})).await,

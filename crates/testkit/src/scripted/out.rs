@@ -16,7 +16,8 @@ impl Default for Out {
     }
 }
 
-/// Lines that are no messages: text, escapes of terminals, almost JSON, JSON that is something else.
+/// Lines that are no messages: text, escapes of terminals, almost JSON, JSON that is something
+/// else.
 const NOISE: [&[u8]; 9] = [
     b"starting up...",
     b"",
@@ -59,11 +60,15 @@ impl Out {
     pub(super) async fn letters(&self, id: &Value, count: u64) {
         let letters = "x".repeat(count as usize);
         let content = format!(r#"[{{"type":"text","text":"{letters}"}}]"#);
-        self.line(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":{content}}}}}"#).as_bytes()).await;
+        self.line(
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":{content}}}}}"#).as_bytes(),
+        )
+        .await;
     }
 
     pub(super) async fn error(&self, id: &Value, code: i64, message: &str) {
-        self.say(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})).await;
+        self.say(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}))
+            .await;
     }
 
     /// The same line many times, a block at a time.

@@ -32,7 +32,8 @@ pub struct Campaign {
     pub shrunk: usize,
     /// How many violations of each rule are told as they come.
     pub told: usize,
-    /// Whether a violation counts that did not come again when its history was played alone, unless it is one of time.
+    /// Whether a violation counts that did not come again when its history was played alone, unless
+    /// it is one of time.
     pub is_strict: bool,
 }
 
@@ -107,7 +108,9 @@ pub async fn run(campaign: &Campaign, programs: &Programs, tell: impl Fn(&str)) 
         };
         report.calls.0 += record.requests.len();
         report.calls.1 += record.executions.len();
-        for violation in check(&record).into_iter().filter(|violation| campaign.rules.contains(&violation.rule)) {
+        for violation in
+            check(&record).into_iter().filter(|violation| campaign.rules.contains(&violation.rule))
+        {
             let seen = report.findings.entry(violation.rule).or_default();
             if seen.len() < campaign.told {
                 tell(&format!("seed {seed}: {}: {}", violation.rule, violation.seen));
@@ -121,7 +124,12 @@ pub async fn run(campaign: &Campaign, programs: &Programs, tell: impl Fn(&str)) 
 }
 
 /// Plays the first findings of each rule alone, and makes them smaller.
-async fn make_smaller(campaign: &Campaign, programs: &Programs, report: &mut Report, tell: impl Fn(&str)) {
+async fn make_smaller(
+    campaign: &Campaign,
+    programs: &Programs,
+    report: &mut Report,
+    tell: impl Fn(&str),
+) {
     let rules: Vec<Rule> = report.findings.keys().copied().collect();
     for rule in rules {
         let mut found = report.findings.remove(&rule).unwrap_or_default();

@@ -41,7 +41,14 @@ impl Keys {
 }
 
 /// The file for `serve` or, without a store of its own, for `run`.
-pub(crate) fn toml(history: &History, keys: &Keys, folder: &Path, relay: &Path, ports: &[u16], run: bool) -> String {
+pub(crate) fn toml(
+    history: &History,
+    keys: &Keys,
+    folder: &Path,
+    relay: &Path,
+    ports: &[u16],
+    run: bool,
+) -> String {
     let settings = &history.settings;
     let mut text = format!("listen = \"127.0.0.1:{}\"\ngrace = \"{GRACE}ms\"\n", ports[0]);
     _ = write!(text, "[timeouts]\nquick = \"{DEADLINE}ms\"\nheavy = \"{DEADLINE}ms\"\n");
@@ -58,7 +65,13 @@ pub(crate) fn toml(history: &History, keys: &Keys, folder: &Path, relay: &Path, 
     for (place, server) in history.servers.iter().enumerate() {
         _ = writeln!(text, "[servers.s{place}]");
         match server.face {
-            Face::Http => _ = write!(text, "url = \"http://127.0.0.1:{}/mcp\"\ntype = \"http\"\n", ports[place + 1]),
+            Face::Http => {
+                _ = write!(
+                    text,
+                    "url = \"http://127.0.0.1:{}/mcp\"\ntype = \"http\"\n",
+                    ports[place + 1]
+                )
+            }
             Face::Stdio => {
                 let socket = server::socket(folder, place);
                 _ = write!(text, "command = {relay:?}\nargs = [{socket:?}]\n");

@@ -41,7 +41,14 @@ pub(crate) fn command(seawall: &Path, folder: &Path) -> io::Result<Command> {
 impl Gateway {
     pub(crate) fn new(seawall: &Path, folder: &Path, port: u16) -> Self {
         let (seawall, folder) = (seawall.to_owned(), folder.to_owned());
-        Self { seawall, folder, port, process: Mutex::default(), blows: Mutex::default(), life: AtomicUsize::new(0) }
+        Self {
+            seawall,
+            folder,
+            port,
+            process: Mutex::default(),
+            blows: Mutex::default(),
+            life: AtomicUsize::new(0),
+        }
     }
 
     /// The number of its life; it changes when one ends and when one begins.
@@ -64,7 +71,9 @@ impl Gateway {
             }
             Ok(())
         };
-        timeout(PATIENCE, listens).await.unwrap_or_else(|_| Err(io::Error::other("it does not listen")))?;
+        timeout(PATIENCE, listens)
+            .await
+            .unwrap_or_else(|_| Err(io::Error::other("it does not listen")))?;
         self.life.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
@@ -86,7 +95,9 @@ impl Gateway {
         match (exit, blow) {
             (Err(_), _) => Some("it does not end".to_owned()),
             (Ok(Err(error)), _) => Some(error.to_string()),
-            (Ok(Ok(exit)), Blow::Terminated) if !exit.success() => Some(format!("it ended with {exit}")),
+            (Ok(Ok(exit)), Blow::Terminated) if !exit.success() => {
+                Some(format!("it ended with {exit}"))
+            }
             _ => None,
         }
     }

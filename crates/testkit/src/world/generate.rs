@@ -3,14 +3,15 @@
 use fastrand::Rng;
 
 use super::plan::{
-    Blow, ClientPlan, Effect, Era, Face, Fate, History, Intent, Leave, Manners, Ms, Round, ServerPlan, SettingsPlan,
-    Step, Trouble, Way, What,
+    Blow, ClientPlan, Effect, Era, Face, Fate, History, Intent, Leave, Manners, Ms, Round,
+    ServerPlan, SettingsPlan, Step, Trouble, Way, What,
 };
 
 /// How long the steps of a history are spread over.
 const LENGTH: Ms = 900;
 
-const QUESTIONS: [&str; 4] = ["elicitation/create", "sampling/createMessage", "roots/list", "unknown/question"];
+const QUESTIONS: [&str; 4] =
+    ["elicitation/create", "sampling/createMessage", "roots/list", "unknown/question"];
 
 /// Answers that executed the call, and look as if they had not.
 const STATUSES: [(u16, &str); 12] = [
@@ -24,7 +25,10 @@ const STATUSES: [(u16, &str); 12] = [
     (502, "bad gateway"),
     (503, "try again"),
     (504, "gateway timeout"),
-    (500, "{\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32603,\"message\":\"Session not found\"},\"id\":null}"),
+    (
+        500,
+        "{\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32603,\"message\":\"Session not found\"},\"id\":null}",
+    ),
     (200, ""),
 ];
 
@@ -48,7 +52,8 @@ pub fn history(seed: u64) -> History {
         alone: chance.u8(..4) == 0,
     };
     let count = chance.usize(1..=6);
-    let mut steps: Vec<Step> = (0..count).map(|number| step(&mut chance, number, &servers, &clients)).collect();
+    let mut steps: Vec<Step> =
+        (0..count).map(|number| step(&mut chance, number, &servers, &clients)).collect();
     steps.sort_by_key(|step| step.at);
     History { seed, settings, servers, clients, steps }
 }
@@ -66,11 +71,16 @@ fn servers(chance: &mut Rng) -> Vec<ServerPlan> {
 
 fn clients(chance: &mut Rng, servers: &[ServerPlan]) -> Vec<ClientPlan> {
     let one = |chance: &mut Rng| {
-        let children: Vec<usize> = (0..servers.len()).filter(|place| servers[*place].face == Face::Stdio).collect();
+        let children: Vec<usize> =
+            (0..servers.len()).filter(|place| servers[*place].face == Face::Stdio).collect();
         let is_wrapped = !children.is_empty() && chance.u8(..3) == 0;
         ClientPlan {
             era: if chance.u8(..3) == 0 { Era::Modern } else { Era::Legacy },
-            way: if is_wrapped { Way::Run(children[chance.usize(..children.len())]) } else { Way::Merged },
+            way: if is_wrapped {
+                Way::Run(children[chance.usize(..children.len())])
+            } else {
+                Way::Merged
+            },
             has_identity: chance.bool(),
             manners: match chance.u8(..4) {
                 0 | 1 => Manners::Answers(chance.u64(0..200)),
@@ -106,12 +116,19 @@ fn trouble(chance: &mut Rng) -> Trouble {
         1 | 2 => Trouble::Away(chance.u64(100..1_500)),
         3 => Trouble::Hangs(chance.u64(100..1_000)),
         4 => Trouble::Forgets,
-        5 => Trouble::ListFails(chance.u64(200..1_000), [200, 403, 404, 500, 503][chance.usize(..5)]),
+        5 => {
+            Trouble::ListFails(chance.u64(200..1_000), [200, 403, 404, 500, 503][chance.usize(..5)])
+        }
         _ => Trouble::ListChanges,
     }
 }
 
-fn intent(chance: &mut Rng, number: usize, servers: &[ServerPlan], clients: &[ClientPlan]) -> Intent {
+fn intent(
+    chance: &mut Rng,
+    number: usize,
+    servers: &[ServerPlan],
+    clients: &[ClientPlan],
+) -> Intent {
     let client = chance.usize(..clients.len());
     let server = match clients[client].way {
         Way::Run(server) => server,
@@ -141,7 +158,9 @@ fn fate(chance: &mut Rng) -> Fate {
             let (code, text) = ERRORS[chance.usize(..ERRORS.len())];
             Fate::Error(code, text)
         }
-        16 => Fate::ToolError(["no such note", "GitHub API: 503 Service Unavailable"][chance.usize(..2)]),
+        16 => Fate::ToolError(
+            ["no such note", "GitHub API: 503 Service Unavailable"][chance.usize(..2)],
+        ),
         17 => Fate::Garbage,
         18 => Fate::Cut,
         19 => Fate::Hang,

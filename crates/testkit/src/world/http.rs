@@ -1,5 +1,5 @@
-//! HTTP/1.1 by hand, one request for each connection: a peer that is made by hand can leave, cut and stall wherever it
-//! likes, which no library lets it do.
+//! HTTP/1.1 by hand, one request for each connection: a peer that is made by hand can leave, cut
+//! and stall wherever it likes, which no library lets it do.
 
 use std::io;
 use std::time::Duration;
@@ -62,7 +62,12 @@ impl Head {
 }
 
 /// A request with a body.
-pub(crate) fn request(method: &str, path: &str, headers: &[(String, String)], body: &str) -> Vec<u8> {
+pub(crate) fn request(
+    method: &str,
+    path: &str,
+    headers: &[(String, String)],
+    body: &str,
+) -> Vec<u8> {
     let mut text = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n");
     text += "content-type: application/json\r\naccept: application/json, text/event-stream\r\n";
     for (name, value) in headers {
@@ -80,7 +85,8 @@ pub(crate) fn response(status: u16, headers: &str, body: &str) -> Vec<u8> {
 }
 
 /// The head of a stream of events that lasts as long as its connection.
-pub(crate) const STREAM: &[u8] = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: text/event-stream\r\n\r\n";
+pub(crate) const STREAM: &[u8] =
+    b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: text/event-stream\r\n\r\n";
 
 /// One event.
 pub(crate) fn event(message: &Value) -> Vec<u8> {
@@ -92,7 +98,8 @@ pub(crate) async fn write(tcp: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
     tcp.flush().await
 }
 
-/// The messages in the body of a response, one by one as they come: a body of JSON, or the events of a stream.
+/// The messages in the body of a response, one by one as they come: a body of JSON, or the events
+/// of a stream.
 pub(crate) struct Messages {
     is_stream: bool,
     chunks: Option<Chunks>,
@@ -105,7 +112,9 @@ pub(crate) struct Messages {
 impl Messages {
     /// `slowly`: a little at a time, with pauses.
     pub(crate) fn of(head: &Head, slowly: bool) -> Self {
-        let is = |name, what: &str| head.header(name).is_some_and(|value| value.to_ascii_lowercase().contains(what));
+        let is = |name, what: &str| {
+            head.header(name).is_some_and(|value| value.to_ascii_lowercase().contains(what))
+        };
         let mut messages = Self {
             is_stream: is("content-type", "text/event-stream"),
             chunks: is("transfer-encoding", "chunked").then(Chunks::default),
@@ -154,7 +163,8 @@ impl Messages {
             let rest = self.text.split_off(end + 2);
             let event = std::mem::replace(&mut self.text, rest);
             let event = String::from_utf8_lossy(&event);
-            let data: String = event.lines().filter_map(|line| line.strip_prefix("data:")).collect();
+            let data: String =
+                event.lines().filter_map(|line| line.strip_prefix("data:")).collect();
             if let Ok(message) = serde_json::from_str(data.trim()) {
                 return Some(message);
             }
@@ -175,7 +185,11 @@ impl Chunks {
         let mut content = Vec::new();
         while let Some(line) = self.pending.windows(2).position(|two| two == b"\r\n") {
             let size = String::from_utf8_lossy(&self.pending[..line]);
-            let Ok(size) = usize::from_str_radix(size.trim().split(';').next().unwrap_or_default(), 16) else { break };
+            let Ok(size) =
+                usize::from_str_radix(size.trim().split(';').next().unwrap_or_default(), 16)
+            else {
+                break;
+            };
             let (begin, end) = (line + 2, line + 2 + size);
             if self.pending.len() < end + 2 {
                 break;

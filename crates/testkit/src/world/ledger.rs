@@ -78,7 +78,9 @@ impl Ledger {
     pub(crate) async fn executed(&self, intent: &str) -> Instant {
         loop {
             let grew = self.grew.notified();
-            if let Some(found) = self.page().executions.iter().find(|execution| execution.intent == intent) {
+            if let Some(found) =
+                self.page().executions.iter().find(|execution| execution.intent == intent)
+            {
                 return found.at;
             }
             grew.await;

@@ -78,7 +78,8 @@ impl Notes {
 
     /// Changes what is known of a request.
     pub(crate) fn change<T>(&self, tag: &str, change: impl FnOnce(&mut Request) -> T) -> Option<T> {
-        let changed = lock(&self.requests).iter_mut().find(|request| request.tag == tag).map(change);
+        let changed =
+            lock(&self.requests).iter_mut().find(|request| request.tag == tag).map(change);
         self.changed.notify_waiters();
         changed
     }

@@ -1,6 +1,8 @@
-//! What a history consists of: the settings, servers and clients of a world, and the steps that are played in it.
+//! What a history consists of: the settings, servers and clients of a world, and the steps that are
+//! played in it.
 //!
-//! All of it is data that a seed determines, so that a history can be printed, played again and made smaller.
+//! All of it is data that a seed determines, so that a history can be printed, played again and
+//! made smaller.
 
 use std::fmt;
 
@@ -95,7 +97,8 @@ pub enum Effect {
     Write,
 }
 
-/// What a server does with one attempt. All of them execute the call first, and note it; but `Refuse` and `Forget`.
+/// What a server does with one attempt. All of them execute the call first, and note it; but
+/// `Refuse` and `Forget`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// Answers.
@@ -152,7 +155,8 @@ pub struct Round {
     pub reconnects: bool,
     /// It reads what comes a little at a time.
     pub reads_slowly: bool,
-    /// It asks at once, and not when the first has been unanswered long enough to be the same intent.
+    /// It asks at once, and not when the first has been unanswered long enough to be the same
+    /// intent.
     pub hastes: bool,
 }
 
@@ -169,7 +173,8 @@ pub struct Intent {
     pub server: usize,
     /// With which tool.
     pub effect: Effect,
-    /// What the server does with the first attempt, the second, …; the last one holds for all that follow.
+    /// What the server does with the first attempt, the second, …; the last one holds for all that
+    /// follow.
     pub fates: Vec<Fate>,
     /// The rounds of asking.
     pub rounds: Vec<Round>,

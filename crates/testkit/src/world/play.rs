@@ -1,4 +1,5 @@
-//! Plays a history: starts everything, takes the steps at their times, looks whether all is well again, and ends everything.
+//! Plays a history: starts everything, takes the steps at their times, looks whether all is well
+//! again, and ends everything.
 
 use std::collections::HashMap;
 use std::io;
@@ -75,7 +76,9 @@ pub async fn play(history: &History, programs: &Programs) -> io::Result<Record> 
     let unused = stage.uses(lag.worst()).await;
     stage.everybody_lists().await;
     let left_over = stage.leave(fresh).await;
-    let lock = |blows: &Mutex<Vec<(Instant, Instant)>>| blows.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let lock = |blows: &Mutex<Vec<(Instant, Instant)>>| {
+        blows.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    };
     let notes = &stage.shared.notes;
     Ok(Record {
         history: history.clone(),
@@ -108,18 +111,18 @@ impl Stage {
             std::fs::write(folder.join(name), text)?;
         }
         let ledger: Arc<Ledger> = Arc::default();
-        let servers =
-            history.servers.iter().enumerate().map(|(place, plan)| {
-                Server::start(place, plan, fates(history, place), &ledger, ports[place + 1], folder)
-            });
+        let servers = history.servers.iter().enumerate().map(|(place, plan)| {
+            Server::start(place, plan, fates(history, place), &ledger, ports[place + 1], folder)
+        });
         let servers: Vec<_> = servers.collect();
         let gateway = Gateway::new(&programs.seawall, folder, ports[0]);
         gateway.start().await?;
         let notes: Arc<Notes> = Arc::default();
         let shared = Arc::new(Shared { gateway, ledger, notes, alone: history.settings.alone });
         let clients = history.clients.iter().enumerate();
-        let clients =
-            clients.map(|(place, plan)| Arc::new(Client::new(place, plan, &shared, &programs.seawall, folder)));
+        let clients = clients.map(|(place, plan)| {
+            Arc::new(Client::new(place, plan, &shared, &programs.seawall, folder))
+        });
         let clients = clients.collect();
         let (blows, wrong) = Default::default();
         Ok(Self { history: history.clone(), shared, servers, clients, blows, wrong })
@@ -133,7 +136,9 @@ impl Stage {
     fn lists(&self, client: &Arc<Client>) -> Vec<Option<usize>> {
         match client.plan.way {
             Way::Run(server) => vec![Some(server)],
-            Way::Merged if self.history.settings.alone => (0..self.servers.len()).map(Some).collect(),
+            Way::Merged if self.history.settings.alone => {
+                (0..self.servers.len()).map(Some).collect()
+            }
             Way::Merged => vec![None],
         }
     }
@@ -183,7 +188,10 @@ impl Stage {
                     Ok(Some(wrong)) => self.wrong(wrong),
                     Err(error) => self.wrong(format!("the gateway does not start again: {error}")),
                 }
-                self.blows.lock().unwrap_or_else(PoisonError::into_inner).push((begun, Instant::now()));
+                self.blows
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push((begun, Instant::now()));
             }
         }
     }
@@ -204,7 +212,9 @@ impl Stage {
         }
         let unused = tries.join_all().await.into_iter();
         unused
-            .filter_map(|(client, server, last)| Some(format!("s{server} was of no use to c{client}: {}", last?)))
+            .filter_map(|(client, server, last)| {
+                Some(format!("s{server} was of no use to c{client}: {}", last?))
+            })
             .collect()
     }
 
@@ -214,14 +224,20 @@ impl Stage {
             client.leave().await;
         }
         let pid = self.shared.gateway.pid().await;
-        let mut left = std::mem::take(&mut *self.wrong.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut left =
+            std::mem::take(&mut *self.wrong.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(pid) = pid {
-            // A child has three pipes and a handle, a server on HTTP a connection and a stream of news; several conversations
-            // may be kept for a while for a client that asked much at once.
-            let held = |server: &Arc<Server>| KEPT * if server.plan.face == Face::Http { 2 } else { 4 };
+            // A child has three pipes and a handle, a server on HTTP a connection and a stream of
+            // news; several conversations may be kept for a while for a client that asked much at
+            // once.
+            let held =
+                |server: &Arc<Server>| KEPT * if server.plan.face == Face::Http { 2 } else { 4 };
             let bound = fresh + 4 + self.servers.iter().map(held).sum::<usize>();
             if !within(GIVEN_BACK_WITHIN, || process::descriptors(pid) <= bound).await {
-                left.push(format!("{} descriptors, and {fresh} at the start", process::descriptors(pid)));
+                left.push(format!(
+                    "{} descriptors, and {fresh} at the start",
+                    process::descriptors(pid)
+                ));
             }
             let memory = process::resident(pid);
             if memory > MEMORY {
@@ -234,12 +250,17 @@ impl Stage {
         }
         let still = |server: &Arc<Server>| {
             let children = self.shared.ledger.children_of(server.place);
-            children.into_iter().filter(|pid| process::is_there(*pid, server.word())).collect::<Vec<_>>()
+            children
+                .into_iter()
+                .filter(|pid| process::is_there(*pid, server.word()))
+                .collect::<Vec<_>>()
         };
         for server in &self.servers {
             if !within(GIVEN_BACK_WITHIN, || still(server).is_empty()).await {
                 left.push(format!("processes of s{}: {:?}", server.place, still(server)));
-                still(server).into_iter().for_each(|pid| process::send(pid, server.word(), process::KILL));
+                still(server)
+                    .into_iter()
+                    .for_each(|pid| process::send(pid, server.word(), process::KILL));
             }
         }
         left
@@ -261,7 +282,9 @@ async fn within(limit: Duration, is_so: impl Fn() -> bool) -> bool {
 /// What befalls each intent at a server.
 fn fates(history: &History, server: usize) -> HashMap<String, Vec<super::plan::Fate>> {
     let intents = history.steps.iter().filter_map(|step| match &step.what {
-        What::Intend(intent) if intent.server == server => Some((intent.name.clone(), intent.fates.clone())),
+        What::Intend(intent) if intent.server == server => {
+            Some((intent.name.clone(), intent.fates.clone()))
+        }
         _ => None,
     });
     intents.collect()
@@ -288,7 +311,11 @@ struct Folder {
 impl Folder {
     fn new() -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let name = format!("seawall-world-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "seawall-world-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path)?;
         Ok(Self { path })

@@ -1,4 +1,5 @@
-//! Processes as the system shows them: signals, descriptors, memory, and whether one is still there.
+//! Processes as the system shows them: signals, descriptors, memory, and whether one is still
+//! there.
 
 use std::fs;
 

@@ -12,9 +12,15 @@ const ROUNDS: usize = 12;
 const AT_ONCE: usize = 8;
 
 /// The smallest history that was found to violate the rule, and what was seen of it then.
-pub async fn shrink(history: &History, rule: Rule, programs: &Programs) -> Option<(History, Violation)> {
-    // Real time makes no two plays alike: the whole is played a few times before it is believed to be well.
-    let (mut best, mut seen) = first_that_fails(vec![history.clone(); 5], 1, rule, programs).await?;
+pub async fn shrink(
+    history: &History,
+    rule: Rule,
+    programs: &Programs,
+) -> Option<(History, Violation)> {
+    // Real time makes no two plays alike: the whole is played a few times before it is believed to
+    // be well.
+    let (mut best, mut seen) =
+        first_that_fails(vec![history.clone(); 5], 1, rule, programs).await?;
     for _ in 0..ROUNDS {
         match first_that_fails(smaller(&best), AT_ONCE, rule, programs).await {
             Some(found) => (best, seen) = found,
@@ -53,7 +59,9 @@ fn smaller(history: &History) -> Vec<History> {
         copy
     };
     if history.steps.len() > 1 {
-        all.extend((0..history.steps.len()).map(|place| changed(&|copy| _ = copy.steps.remove(place))));
+        all.extend(
+            (0..history.steps.len()).map(|place| changed(&|copy| _ = copy.steps.remove(place))),
+        );
     }
     all.extend(unused_client(history));
     all.extend(unused_server(history));
@@ -70,10 +78,15 @@ fn smaller(history: &History) -> Vec<History> {
             all.push(with(&|intent| intent.twin = None));
         }
         if intent.rounds.len() > 1 {
-            all.extend((0..intent.rounds.len()).map(|round| with(&|intent| _ = intent.rounds.remove(round))));
+            all.extend(
+                (0..intent.rounds.len())
+                    .map(|round| with(&|intent| _ = intent.rounds.remove(round))),
+            );
         }
         if intent.fates.len() > 1 {
-            all.extend((0..intent.fates.len()).map(|fate| with(&|intent| _ = intent.fates.remove(fate))));
+            all.extend(
+                (0..intent.fates.len()).map(|fate| with(&|intent| _ = intent.fates.remove(fate))),
+            );
         }
         for round in (0..intent.rounds.len()).filter(|round| intent.rounds[*round].times > 1) {
             all.push(with(&|intent| intent.rounds[round].times -= 1));

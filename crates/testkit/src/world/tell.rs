@@ -11,7 +11,11 @@ impl fmt::Display for Report {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (asked, executed) = self.calls;
         let took = self.took.as_secs_f64();
-        writeln!(to, "{} histories in {took:.0} s: {asked} requests, {executed} executions", self.played)?;
+        writeln!(
+            to,
+            "{} histories in {took:.0} s: {asked} requests, {executed} executions",
+            self.played
+        )?;
         for (rule, found) in &self.findings {
             let seeds: Vec<u64> = found.iter().map(|finding| finding.seed).take(12).collect();
             writeln!(to, "  {rule}: in {} histories, seeds {seeds:?}", found.len())?;
@@ -32,13 +36,17 @@ impl fmt::Display for Report {
 
 impl fmt::Display for Record {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let begun = self.requests.iter().map(|request| request.sent).min().unwrap_or_else(Instant::now);
+        let begun =
+            self.requests.iter().map(|request| request.sent).min().unwrap_or_else(Instant::now);
         let ms = |at: Instant| at.saturating_duration_since(begun).as_millis();
         for (begin, end) in &self.blows {
             writeln!(to, "  {:>5} the gateway was away until {}", ms(*begin), ms(*end))?;
         }
         for request in &self.requests {
-            let left = request.left.map(|(at, how)| format!(", left {how:?} at {}", ms(at))).unwrap_or_default();
+            let left = request
+                .left
+                .map(|(at, how)| format!(", left {how:?} at {}", ms(at)))
+                .unwrap_or_default();
             writeln!(
                 to,
                 "  {:>5} {} of {} by {}{left}",
@@ -57,9 +65,17 @@ impl fmt::Display for Record {
             }
         }
         for execution in &self.executions {
-            let answered = execution.answered.map(|at| format!(", answered at {}", ms(at))).unwrap_or_default();
-            let crate::world::ledger::Execution { number, server, intent, request, at, .. } = execution;
-            writeln!(to, "  {:>5} execution {number} of {intent} at s{server} for {request}{answered}", ms(*at))?;
+            let answered = execution
+                .answered
+                .map(|at| format!(", answered at {}", ms(at)))
+                .unwrap_or_default();
+            let crate::world::ledger::Execution { number, server, intent, request, at, .. } =
+                execution;
+            writeln!(
+                to,
+                "  {:>5} execution {number} of {intent} at s{server} for {request}{answered}",
+                ms(*at)
+            )?;
         }
         writeln!(to, "  the machine was late by {:?}", self.lag)
     }

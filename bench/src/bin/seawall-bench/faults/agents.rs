@@ -18,7 +18,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 const IMPATIENCE: Duration = Duration::from_millis(250);
 /// How long an agent thinks before each call: some seconds, in the scale of the rest.
 const THINKING: Duration = Duration::from_millis(100);
-/// How often twelve models called a dead tool again (mcp-chaos, 60 runs): so many runs with 0, 1, … 6 more calls.
+/// How often twelve models called a dead tool again (mcp-chaos, 60 runs): so many runs with 0, 1, …
+/// 6 more calls.
 const HISTOGRAM: [u64; 7] = [9, 11, 6, 7, 12, 12, 3];
 
 /// An agent.
@@ -41,8 +42,15 @@ pub(crate) enum Agent {
 }
 
 /// All of them.
-pub(crate) const ALL: [Agent; 7] =
-    [Agent::Once, Agent::Measured, Agent::Heedful, Agent::Blind, Agent::Burst, Agent::Impatient, Agent::Silent];
+pub(crate) const ALL: [Agent; 7] = [
+    Agent::Once,
+    Agent::Measured,
+    Agent::Heedful,
+    Agent::Blind,
+    Agent::Burst,
+    Agent::Impatient,
+    Agent::Silent,
+];
 
 impl Agent {
     fn repeats(self, seed: u64, number: u64) -> u64 {
@@ -87,7 +95,8 @@ impl Errand<'_> {
     /// Does it.
     pub(crate) async fn run(&self) -> Tally {
         let reads = u64::from(self.is_known);
-        let mut tally = Tally { wanted: 1, reads, answerable: u64::from(self.can_exist()), ..Tally::default() };
+        let mut tally =
+            Tally { wanted: 1, reads, answerable: u64::from(self.can_exist()), ..Tally::default() };
         let executed = self.world.count(LedgerEntry::Done, self.tool, self.number);
         let (mut last, mut told) = (Verdict::Dark, ClientAnswer::Silence);
         let (begun, mut history) = (Instant::now(), Vec::new());
@@ -95,9 +104,15 @@ impl Errand<'_> {
             let asked = begun.elapsed();
             (last, told) = self.call(&mut tally).await;
             let executions = self.world.count(LedgerEntry::Done, self.tool, self.number);
-            history.push(format!("{asked:?} to {:?}, executed {executions}: {}", begun.elapsed(), short(&told)));
+            history.push(format!(
+                "{asked:?} to {:?}, executed {executions}: {}",
+                begun.elapsed(),
+                short(&told)
+            ));
             let is_over = match &last {
-                Verdict::Failed(failed) => self.agent == Agent::Heedful && !is_worth_repeating(failed),
+                Verdict::Failed(failed) => {
+                    self.agent == Agent::Heedful && !is_worth_repeating(failed)
+                }
                 Verdict::Dark => false,
                 _ => true,
             };
@@ -125,8 +140,12 @@ impl Errand<'_> {
         tally.useful_answerable = if self.can_exist() { tally.useful } else { 0 };
         let executions = self.world.count(LedgerEntry::Done, self.tool, self.number) - executed;
         if self.tool == APPEND {
-            tally.own_duplicates = u64::from(executions.saturating_sub(1)) * u64::from(tally.calls == 1);
-            tally.histories.push((self.number, format!("{:?} {AGAIN} again: {}", self.agent, history.join(" | "))));
+            tally.own_duplicates =
+                u64::from(executions.saturating_sub(1)) * u64::from(tally.calls == 1);
+            tally.histories.push((
+                self.number,
+                format!("{:?} {AGAIN} again: {}", self.agent, history.join(" | ")),
+            ));
         }
         tally
     }
@@ -152,18 +171,35 @@ impl Errand<'_> {
         tally.took.push(begun.elapsed());
         let verdict = judge(&told, self.tool, self.number);
         if self.tool == APPEND {
-            self.check_claims(&verdict, &told, count(LedgerEntry::Seen) > seen, count(LedgerEntry::Done) > done, tally);
+            self.check_claims(
+                &verdict,
+                &told,
+                count(LedgerEntry::Seen) > seen,
+                count(LedgerEntry::Done) > done,
+                tally,
+            );
         }
         (verdict, told)
     }
 
     /// Holds what is said about a write against the ledger.
-    fn check_claims(&self, verdict: &Verdict, told: &ClientAnswer, arrived: bool, executed: bool, tally: &mut Tally) {
+    fn check_claims(
+        &self,
+        verdict: &Verdict,
+        told: &ClientAnswer,
+        arrived: bool,
+        executed: bool,
+        tally: &mut Tally,
+    ) {
         let Verdict::Failed(failed) = verdict else { return };
         match failed.may_have_executed {
             Some(false) if executed => {
                 tally.false_claims += 1;
-                tally.note(format!("said not to be executed, but was: {}: {}", self.tool, short(told)));
+                tally.note(format!(
+                    "said not to be executed, but was: {}: {}",
+                    self.tool,
+                    short(told)
+                ));
             }
             Some(true) if !arrived => {
                 tally.needless_doubts += 1;
@@ -185,5 +221,7 @@ fn short(told: &ClientAnswer) -> String {
 }
 
 fn is_worth_repeating(failed: &FailureText) -> bool {
-    failed.may_have_executed != Some(true) && failed.is_retryable != Some(false) && failed.retry_after.is_none()
+    failed.may_have_executed != Some(true)
+        && failed.is_retryable != Some(false)
+        && failed.retry_after.is_none()
 }

@@ -1,4 +1,5 @@
-//! What stands between agents and servers: nothing, Seawall, Seawall without one of its parts, or a peer.
+//! What stands between agents and servers: nothing, Seawall, Seawall without one of its parts, or a
+//! peer.
 
 use std::io;
 use std::path::Path;
@@ -9,8 +10,8 @@ use seawall_gateway::demo::gateway::DemoGateway;
 
 use super::peers::{Peer, Peers};
 
-/// What Seawall is told in all of its arms: how long things take, a thirtieth of the defaults, like the times of the agents; and
-/// nothing else. What no setting can change stays as it is.
+/// What Seawall is told in all of its arms: how long things take, a thirtieth of the defaults, like
+/// the times of the agents; and nothing else. What no setting can change stays as it is.
 const TIMES: &str = "\
 [timeouts]
 quick = \"2s\"
@@ -86,19 +87,27 @@ impl Arm {
         !matches!(self, Arm::Peer(Peer::Envoy)) || is_web
     }
 
-    /// Whether it takes so much of the machine that it must run alone, or the others would be slow for it.
+    /// Whether it takes so much of the machine that it must run alone, or the others would be slow
+    /// for it.
     pub(crate) fn is_heavy(self) -> bool {
         self == Arm::Peer(Peer::Fastmcp)
     }
 
     /// Starts it before a server.
-    pub(crate) async fn start(self, folder: &Path, way: &ServerRoute, peers: &Peers) -> io::Result<Started> {
+    pub(crate) async fn start(
+        self,
+        folder: &Path,
+        way: &ServerRoute,
+        peers: &Peers,
+    ) -> io::Result<Started> {
         match self {
             Arm::Direct => Ok(Started { running: Running::Direct, way: way.clone(), prefix: "" }),
             Arm::Seawall(_, but) => {
                 let settings = match but {
                     But::Without(part) => settings(part),
-                    But::Queue => format!("[store]\npath = {:?}\n{}", folder.join("queue.redb"), settings("")),
+                    But::Queue => {
+                        format!("[store]\npath = {:?}\n{}", folder.join("queue.redb"), settings(""))
+                    }
                     But::Same => settings(""),
                 };
                 let gateway = DemoGateway::start(folder, &settings, &[("s", way)], true).await?;
@@ -112,9 +121,12 @@ impl Arm {
 
 /// Seawall's settings, without one part.
 pub(crate) fn settings(without: &str) -> String {
-    let part = |name: &str, with: &str, off: &str| if without == name { off.to_owned() } else { with.to_owned() };
-    let known =
-        |key: &str, line: &str| if SCHEMA.contains(&format!("\"{key}\"")) { line.to_owned() } else { String::new() };
+    let part = |name: &str, with: &str, off: &str| {
+        if without == name { off.to_owned() } else { with.to_owned() }
+    };
+    let known = |key: &str, line: &str| {
+        if SCHEMA.contains(&format!("\"{key}\"")) { line.to_owned() } else { String::new() }
+    };
     let of_kind = |kind: &str, retry: &str, cooldown: &str| {
         let retry = part("retry", &format!("retry = {{ base = {retry:?} }}\n"), "");
         let breaker = part("breaker", &format!("breaker = {{ cooldown = {cooldown:?} }}\n"), "");

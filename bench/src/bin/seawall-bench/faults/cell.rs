@@ -1,4 +1,5 @@
-//! One cell: an arm before one server, first well, then in trouble, then well again, with all agents at work.
+//! One cell: an arm before one server, first well, then in trouble, then well again, with all
+//! agents at work.
 
 use std::io;
 use std::path::Path;
@@ -107,7 +108,11 @@ impl Cell<'_> {
 
     /// What an agent wants, in order.
     fn errands(&self, party: &Party) -> Vec<(&'static str, u64)> {
-        let each = if party.agent == Agent::Burst { BURST.div_ceil(TOOLS.len() as u64) } else { self.each };
+        let each = if party.agent == Agent::Burst {
+            BURST.div_ceil(TOOLS.len() as u64)
+        } else {
+            self.each
+        };
         let numbers = (0..each).map(|number| party.first + number * 10);
         numbers.flat_map(|number| TOOLS.map(|(tool, ..)| (tool, number))).collect()
     }
@@ -115,16 +120,22 @@ impl Cell<'_> {
     async fn work(&self, party: &Party, started: &Started, world: &World) -> Tally {
         let run = async |tool: &'static str, number: u64| {
             let shown = &format!("{}{tool}", started.prefix);
-            let (agent, client, seed, is_known) = (party.agent, &party.client, self.seed, is_read(tool));
+            let (agent, client, seed, is_known) =
+                (party.agent, &party.client, self.seed, is_read(tool));
             // Whoever is told no has to hear it: nothing may stand in for that.
-            let is_refused =
-                matches!(self.scenario.plan(seed).fault(tool, number, 1), Some(Fault::Expired | Fault::Refused));
-            Errand { agent, client, world, seed, shown, tool, number, is_known, is_refused }.run().await
+            let is_refused = matches!(
+                self.scenario.plan(seed).fault(tool, number, 1),
+                Some(Fault::Expired | Fault::Refused)
+            );
+            Errand { agent, client, world, seed, shown, tool, number, is_known, is_refused }
+                .run()
+                .await
         };
         let errands = self.errands(party);
         let mut tally = Tally::default();
         if party.agent == Agent::Burst {
-            for part in join_all(errands.into_iter().map(|(tool, number)| run(tool, number))).await {
+            for part in join_all(errands.into_iter().map(|(tool, number)| run(tool, number))).await
+            {
                 tally.add(&part);
             }
         } else {
@@ -139,10 +150,13 @@ impl Cell<'_> {
     }
 
     fn count_duplicates(&self, parties: &[Party], world: &World, tally: &mut Tally) {
-        for (tool, number) in parties.iter().flat_map(|party| self.errands(party)).filter(|(tool, _)| *tool == APPEND) {
+        for (tool, number) in
+            parties.iter().flat_map(|party| self.errands(party)).filter(|(tool, _)| *tool == APPEND)
+        {
             let again = world.count(LedgerEntry::Done, tool, number).saturating_sub(1);
             tally.duplicates += u64::from(again);
-            let history = tally.histories.iter().find(|(of, _)| *of == number && again > 0).cloned();
+            let history =
+                tally.histories.iter().find(|(of, _)| *of == number && again > 0).cloned();
             history.into_iter().for_each(|(_, history)| tally.note(history));
         }
     }
@@ -151,7 +165,8 @@ impl Cell<'_> {
 /// Waits until all that waited in a queue was made, and counts what was not.
 async fn delivered(world: &World, tally: &mut Tally) {
     let begun = Instant::now();
-    let is_missing = |(tool, number): &(&'static str, u64)| world.count(LedgerEntry::Done, tool, *number) == 0;
+    let is_missing =
+        |(tool, number): &(&'static str, u64)| world.count(LedgerEntry::Done, tool, *number) == 0;
     while tally.waits.iter().any(is_missing) && begun.elapsed() < DELIVERED {
         tokio::time::sleep(STEP).await;
     }
@@ -168,7 +183,11 @@ fn is_read(tool: &str) -> bool {
 /// The faulty server as a child of whoever needs it.
 pub(crate) fn program(folder: &Path) -> io::Result<ServerRoute> {
     let program = std::env::current_exe()?.to_string_lossy().into_owned();
-    Ok(ServerRoute::Program(vec![program, "faulty-server".to_owned(), folder.to_string_lossy().into_owned()]))
+    Ok(ServerRoute::Program(vec![
+        program,
+        "faulty-server".to_owned(),
+        folder.to_string_lossy().into_owned(),
+    ]))
 }
 
 /// The tools that a client is shown, as text.

@@ -25,24 +25,39 @@ pub(crate) fn draw(rows: &[(&str, Tally)]) -> String {
     );
     for (place, (name, colour)) in COLOURS.iter().enumerate() {
         let x = LEFT + place as f64 * 100.0;
-        let _ = writeln!(svg, "<rect x=\"{x}\" y=\"8\" width=\"12\" height=\"12\" fill=\"{colour}\"/>");
+        let _ =
+            writeln!(svg, "<rect x=\"{x}\" y=\"8\" width=\"12\" height=\"12\" fill=\"{colour}\"/>");
         let _ = writeln!(svg, "<text x=\"{}\" y=\"18\">{name}</text>", x + 17.0);
     }
     let _ = writeln!(svg, "<text x=\"{}\" y=\"18\">duplicates</text>", LEFT + WIDE + 60.0);
     for (place, (name, tally)) in rows.iter().enumerate() {
         let y = HIGH * (place as f64 + 1.3);
-        let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{name}</text>", LEFT - 8.0, y + 14.0);
+        let _ = writeln!(
+            svg,
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{name}</text>",
+            LEFT - 8.0,
+            y + 14.0
+        );
         let mut x = LEFT;
         for (part, (_, colour)) in
-            [tally.useful, tally.queued, tally.failed, tally.dark, tally.wrong].into_iter().zip(COLOURS)
+            [tally.useful, tally.queued, tally.failed, tally.dark, tally.wrong]
+                .into_iter()
+                .zip(COLOURS)
         {
             let width = part as f64 / tally.wanted.max(1) as f64 * WIDE;
-            let _ =
-                writeln!(svg, "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"18\" fill=\"{colour}\"/>");
+            let _ = writeln!(
+                svg,
+                "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"18\" fill=\"{colour}\"/>"
+            );
             x += width;
         }
         let useful = Tally::percent(tally.useful, tally.wanted);
-        let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\">{useful:.1} %</text>", LEFT + WIDE + 8.0, y + 14.0);
+        let _ = writeln!(
+            svg,
+            "<text x=\"{}\" y=\"{}\">{useful:.1} %</text>",
+            LEFT + WIDE + 8.0,
+            y + 14.0
+        );
         let _ = writeln!(
             svg,
             "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",

@@ -44,8 +44,12 @@ fn shown(time: Option<Duration>) -> String {
     time.map_or("no answer".to_owned(), |time| format!("{:.1} s", time.as_secs_f64()))
 }
 
-/// Until the first list with the tools of the good server, and until those of the other are in it, once it is well.
-async fn pair(folder: &Path, trouble: &FaultPlan) -> io::Result<(Option<Duration>, Option<Duration>)> {
+/// Until the first list with the tools of the good server, and until those of the other are in it,
+/// once it is well.
+async fn pair(
+    folder: &Path,
+    trouble: &FaultPlan,
+) -> io::Result<(Option<Duration>, Option<Duration>)> {
     let world = |name: &str| {
         let folder = folder.join(name);
         std::fs::create_dir_all(&folder).map(|()| Arc::new(World::new(&folder)))
@@ -56,7 +60,8 @@ async fn pair(folder: &Path, trouble: &FaultPlan) -> io::Result<(Option<Duration
     let other = Web::start(Faulty { world: Arc::clone(&bad) }).await?;
     // So that it has closed its port.
     tokio::time::sleep(STEP * 5).await;
-    let (good, other) = (ServerRoute::Web(good.url.clone()), (ServerRoute::Web(other.url.clone()), other));
+    let (good, other) =
+        (ServerRoute::Web(good.url.clone()), (ServerRoute::Web(other.url.clone()), other));
     let servers = [("good", &good), ("bad", &other.0)];
     let gateway = DemoGateway::start(folder, &settings(""), &servers, true).await?;
     let client = DemoClient::new(ServerRoute::Web(gateway.all()));
@@ -71,7 +76,9 @@ async fn until(client: &DemoClient, tool: &str) -> Option<Duration> {
     let begun = Instant::now();
     while begun.elapsed() < LONG {
         if let ClientAnswer::Message(message) = client.ask("tools/list", json!({}), LONG).await
-            && message["result"]["tools"].as_array().is_some_and(|tools| tools.iter().any(|it| it["name"] == tool))
+            && message["result"]["tools"]
+                .as_array()
+                .is_some_and(|tools| tools.iter().any(|it| it["name"] == tool))
         {
             return Some(begun.elapsed());
         }

@@ -1,4 +1,5 @@
-//! The peers: where `bench/peers` installed them, and how each is told to be as resilient as it can be.
+//! The peers: where `bench/peers` installed them, and how each is told to be as resilient as it can
+//! be.
 
 use std::env;
 use std::io;
@@ -46,7 +47,8 @@ impl Peers {
     pub(crate) fn find() -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let target = root.join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
-        let folder = env::var_os("SEAWALL_PEERS_DIR").map_or_else(|| target.join("peers"), |dir| root.join(dir));
+        let folder = env::var_os("SEAWALL_PEERS_DIR")
+            .map_or_else(|| target.join("peers"), |dir| root.join(dir));
         Self { folder }
     }
 
@@ -57,7 +59,9 @@ impl Peers {
             Peer::Fastmcp => Some(self.folder.join("fastmcp/bin/python")),
             Peer::Envoy => {
                 let versions = std::fs::read_dir(self.folder.join("envoy/lib")).ok()?;
-                let found = versions.flatten().map(|version| version.path().join("site-packages/envoy/_bin/envoy"));
+                let found = versions
+                    .flatten()
+                    .map(|version| version.path().join("site-packages/envoy/_bin/envoy"));
                 found.into_iter().find(|path| path.is_file())
             }
         };
@@ -65,7 +69,12 @@ impl Peers {
     }
 
     /// Starts one before a server.
-    pub(crate) async fn start(&self, peer: Peer, folder: &Path, way: &ServerRoute) -> io::Result<Started> {
+    pub(crate) async fn start(
+        &self,
+        peer: Peer,
+        folder: &Path,
+        way: &ServerRoute,
+    ) -> io::Result<Started> {
         let program = self.program(peer).ok_or(io::ErrorKind::NotFound)?;
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let file = folder.join(if peer == Peer::Envoy { "peer.json" } else { "peer.toml" });
@@ -100,15 +109,22 @@ async fn reached(address: SocketAddr) -> io::Result<()> {
             tokio::time::sleep(STEP).await;
         }
     };
-    tokio::time::timeout(PATIENCE, wait).await.map_err(|_| io::Error::other("a peer does not listen"))
+    tokio::time::timeout(PATIENCE, wait)
+        .await
+        .map_err(|_| io::Error::other("a peer does not listen"))
 }
 
-/// Timeout, retries and breaker, with times like Seawall's; a breaker cannot wait less than a second there.
+/// Timeout, retries and breaker, with times like Seawall's; a breaker cannot wait less than a
+/// second there.
 fn mcp_proxy(port: u16, way: &ServerRoute) -> String {
     let backend = match way {
         ServerRoute::Web(url) => format!("transport = \"http\"\nurl = {url:?}\n"),
         ServerRoute::Program(program) => {
-            format!("transport = \"stdio\"\ncommand = {:?}\nargs = {:?}\n", program[0], &program[1..])
+            format!(
+                "transport = \"stdio\"\ncommand = {:?}\nargs = {:?}\n",
+                program[0],
+                &program[1..]
+            )
         }
     };
     format!(
@@ -124,7 +140,9 @@ fn mcp_proxy(port: u16, way: &ServerRoute) -> String {
 fn fastmcp(port: u16, way: &ServerRoute) -> String {
     let backend = match way {
         ServerRoute::Web(url) => json!({"mcpServers": {"s": {"url": url}}}),
-        ServerRoute::Program(program) => json!({"mcpServers": {"s": {"command": program[0], "args": &program[1..]}}}),
+        ServerRoute::Program(program) => {
+            json!({"mcpServers": {"s": {"command": program[0], "args": &program[1..]}}})
+        }
     };
     format!(
         "import json\nfrom fastmcp.server import create_proxy\n\
@@ -145,8 +163,7 @@ fn envoy(port: u16, way: &ServerRoute) -> serde_json::Value {
     };
     let retries = json!({"retry_on": "5xx,reset,connect-failure,retriable-status-codes",
                          "retriable_status_codes": [429], "num_retries": 2, "per_try_timeout": "0.7s"});
-    let route =
-        json!({"match": {"prefix": "/"}, "route": {"cluster": "s", "timeout": "1.8s", "retry_policy": retries}});
+    let route = json!({"match": {"prefix": "/"}, "route": {"cluster": "s", "timeout": "1.8s", "retry_policy": retries}});
     let manager = json!({
         "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "bench",
@@ -154,7 +171,8 @@ fn envoy(port: u16, way: &ServerRoute) -> serde_json::Value {
         "http_filters": [{"name": "envoy.filters.http.router", "typed_config": {
             "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}],
     });
-    let filter = json!({"name": "envoy.filters.network.http_connection_manager", "typed_config": manager});
+    let filter =
+        json!({"name": "envoy.filters.network.http_connection_manager", "typed_config": manager});
     let endpoint = json!({"endpoint": {"address": at(behind)}});
     json!({"static_resources": {
         "listeners": [{"name": "bench", "address": at(port), "filter_chains": [{"filters": [filter]}]}],

@@ -35,7 +35,8 @@ fn of_arm(played: &[Played], arm: Arm) -> Tally {
 pub(crate) fn page(head: &Head, arms: &[Arm], played: &[Played], pairs: &[String]) -> String {
     let Head { machine, command, absent, took } = head;
     let absent = if absent.is_empty() { "none".to_owned() } else { absent.join(", ") };
-    let seeds = spread::seeds(played, |_| true).iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    let seeds =
+        spread::seeds(played, |_| true).iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
     let mut text = format!(
         "# Faults: what agents get, with Seawall and without\n\nMade by `{command}` in {:.0} s on {machine}. Seeds: {seeds}. Not \
          installed: {absent}.\n\n{METHOD}\n```toml\n{}```\n\n## All faults together\n\n![How things ended](faults.svg)\n\n{}\n{LEGEND}\n",
@@ -44,16 +45,29 @@ pub(crate) fn page(head: &Head, arms: &[Arm], played: &[Played], pairs: &[String
         overall(arms, played)
     );
     text.push_str(&format!("\n## Goals\n\n```text\n{}\n```\n", goals(played).join("\n")));
-    text.push_str(&format!("\n## From seed to seed\n\n{SPREAD}\n{}\n", spread::table(arms, played)));
-    let parts: Vec<Arm> = arms.iter().copied().filter(|arm| arm.name() == "Seawall" || is_part(*arm)).collect();
+    text.push_str(&format!(
+        "\n## From seed to seed\n\n{SPREAD}\n{}\n",
+        spread::table(arms, played)
+    ));
+    let parts: Vec<Arm> =
+        arms.iter().copied().filter(|arm| arm.name() == "Seawall" || is_part(*arm)).collect();
     let arms = &arms.iter().copied().filter(|arm| !is_part(*arm)).collect::<Vec<Arm>>();
-    text.push_str(&format!("\n## Useful answers by fault, %\n\n{}\n", by_fault(arms, played, spread::useful)));
+    text.push_str(&format!(
+        "\n## Useful answers by fault, %\n\n{}\n",
+        by_fault(arms, played, spread::useful)
+    ));
     text.push_str(&format!(
         "\n## What each part is worth: useful answers by fault, %\n\n{}\n",
         by_fault(&parts, played, spread::useful)
     ));
-    text.push_str(&format!("\n## Writes executed again, by fault\n\n{}\n", by_fault(arms, played, duplicates)));
-    text.push_str(&format!("\n## Half of the calls took at most, ms\n\n{}\n", by_fault(arms, played, p50)));
+    text.push_str(&format!(
+        "\n## Writes executed again, by fault\n\n{}\n",
+        by_fault(arms, played, duplicates)
+    ));
+    text.push_str(&format!(
+        "\n## Half of the calls took at most, ms\n\n{}\n",
+        by_fault(arms, played, p50)
+    ));
     text.push_str(&format!(
         "\n## Until a live answer came after the trouble, at most, ms\n\n{}\n",
         by_fault(arms, played, recovery)
@@ -67,7 +81,11 @@ pub(crate) fn page(head: &Head, arms: &[Arm], played: &[Played], pairs: &[String
         .flat_map(|played| {
             let (name, on) = (played.arm.name(), if played.is_web { "HTTP" } else { "stdio" });
             let (scenario, seed) = (played.scenario.name, played.seed);
-            played.tally.oddities.iter().map(move |odd| format!("- {name}, {scenario} on {on}, seed {seed}: {odd}\n"))
+            played
+                .tally
+                .oddities
+                .iter()
+                .map(move |odd| format!("- {name}, {scenario} on {on}, seed {seed}: {odd}\n"))
         })
         .collect();
     eprintln!("{}", odd.concat());
@@ -166,7 +184,11 @@ fn p50(played: &[&Played]) -> String {
 fn recovery(played: &[&Played]) -> String {
     let tally = sum(played.iter().copied());
     let most = percentile(&tally.recovery, 100);
-    if tally.lost_for_ever > 0 { format!("{} lost", tally.lost_for_ever) } else { format!("{most:.0}") }
+    if tally.lost_for_ever > 0 {
+        format!("{} lost", tally.lost_for_ever)
+    } else {
+        format!("{most:.0}")
+    }
 }
 
 fn is_part(arm: Arm) -> bool {
@@ -182,7 +204,9 @@ fn by_fault(arms: &[Arm], played: &[Played], figure: Figure) -> String {
     for scenario in &scenarios::ALL {
         for is_web in [false, true] {
             let here = |arm: Arm| {
-                let is_it = |it: &&Played| it.arm == arm && it.scenario.name == scenario.name && it.is_web == is_web;
+                let is_it = |it: &&Played| {
+                    it.arm == arm && it.scenario.name == scenario.name && it.is_web == is_web
+                };
                 let here: Vec<&Played> = played.iter().filter(is_it).collect();
                 if here.is_empty() { "-".to_owned() } else { figure(&here) }
             };
@@ -198,7 +222,8 @@ fn by_fault(arms: &[Arm], played: &[Played], figure: Figure) -> String {
 fn goals(played: &[Played]) -> Vec<String> {
     let ours = || played.iter().filter(|played| played.arm.name() == "Seawall");
     let tally = sum(ours());
-    // Where the server says no, no answer of use can exist, so that no number of attempts is few for each.
+    // Where the server says no, no answer of use can exist, so that no number of attempts is few
+    // for each.
     let outage = sum(ours().filter(|played| !played.scenario.says_no));
     let (reads, answerable, attempts) =
         (tally.reads_percent(), tally.answerable_percent(), outage.attempts_in_outage());
@@ -210,7 +235,10 @@ fn goals(played: &[Played]) -> Vec<String> {
                 "reads of use, where a copy, a retry or a second attempt can give one: {answerable:.2} %, goal at least 99.9"
             ),
         ),
-        verdict(reads >= 99.9, &format!("reads of use, over all faults: {reads:.2} %, goal at least 99.9")),
+        verdict(
+            reads >= 99.9,
+            &format!("reads of use, over all faults: {reads:.2} %, goal at least 99.9"),
+        ),
         none(tally.duplicates, "writes executed again, agents' own repeats included"),
         none(tally.own_duplicates, "writes executed again though their agent called once"),
         none(tally.false_claims, "\"not executed\" of a write that was"),
@@ -233,9 +261,11 @@ const BY_HAND: &str = "\n## What this showed\n";
 /// Writes the page and its chart where the evidence is kept.
 pub(crate) fn write(text: &str, arms: &[Arm], played: &[Played]) -> Setup<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/evidence");
-    let rows: Vec<(&str, Tally)> = arms.iter().map(|arm| (arm.name(), of_arm(played, *arm))).collect();
+    let rows: Vec<(&str, Tally)> =
+        arms.iter().map(|arm| (arm.name(), of_arm(played, *arm))).collect();
     let old = fs::read_to_string(folder.join("faults.md")).unwrap_or_default();
-    let kept = old.split_once(BY_HAND).map(|(_, rest)| format!("{BY_HAND}{rest}")).unwrap_or_default();
+    let kept =
+        old.split_once(BY_HAND).map(|(_, rest)| format!("{BY_HAND}{rest}")).unwrap_or_default();
     fs::write(folder.join("faults.md"), format!("{text}{kept}"))?;
     fs::write(folder.join("faults.svg"), chart::draw(&rows))?;
     Ok(())

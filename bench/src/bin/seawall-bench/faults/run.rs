@@ -19,7 +19,8 @@ use super::{pairs, report};
 const SEEDS: u64 = 3;
 /// Cells at a time: most of what they do is waiting.
 const TOGETHER: usize = 16;
-/// Cells at a time of an arm that needs much of the machine; they come last, when all others are done.
+/// Cells at a time of an arm that needs much of the machine; they come last, when all others are
+/// done.
 const HEAVY_TOGETHER: usize = 2;
 
 /// What one cell came to.
@@ -45,7 +46,8 @@ struct Wishes {
 impl Wishes {
     fn read(arguments: &[String]) -> Setup<Self> {
         let (arms, faults) = (Vec::new(), Vec::new());
-        let mut wishes = Self { seed: 1, seeds: SEEDS, is_quick: false, arms, faults, writes: false };
+        let mut wishes =
+            Self { seed: 1, seeds: SEEDS, is_quick: false, arms, faults, writes: false };
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
@@ -69,12 +71,17 @@ impl Wishes {
 
     fn has(&self, arm: Arm) -> bool {
         let name = arm.name().to_lowercase();
-        self.arms.is_empty() || self.arms.iter().any(|word| *word == name || (word != "seawall" && name.contains(word)))
+        self.arms.is_empty()
+            || self
+                .arms
+                .iter()
+                .any(|word| *word == name || (word != "seawall" && name.contains(word)))
     }
 
     fn scenarios(&self) -> Vec<&'static Scenario> {
         let is_named = |name: &str| {
-            self.faults.is_empty() || self.faults.iter().any(|word| name.to_lowercase().contains(word.as_str()))
+            self.faults.is_empty()
+                || self.faults.iter().any(|word| name.to_lowercase().contains(word.as_str()))
         };
         let is_wanted = |scenario: &&Scenario| {
             is_named(scenario.name) && (!self.is_quick || scenarios::QUICK.contains(&scenario.name))
@@ -89,21 +96,29 @@ pub(crate) async fn run(arguments: &[String]) -> Setup<()> {
     let machine = machine();
     let peers = Peers::find();
     let is_there = |arm: &Arm| !matches!(arm, Arm::Peer(peer) if peers.program(*peer).is_none());
-    let (arms, absent): (Vec<Arm>, Vec<Arm>) = arms::ALL.into_iter().filter(|arm| wishes.has(*arm)).partition(is_there);
+    let (arms, absent): (Vec<Arm>, Vec<Arm>) =
+        arms::ALL.into_iter().filter(|arm| wishes.has(*arm)).partition(is_there);
     let absent: Vec<&str> = absent.into_iter().map(Arm::name).collect();
     let folder = Folder::new()?;
     let begun = Instant::now();
     let played = play(&wishes, &arms, &peers, &folder).await;
-    let pairs =
-        if arms.iter().any(|arm| arm.name() == "Seawall") { pairs::play(&folder.path).await? } else { Vec::new() };
-    let shown =
-        arguments.iter().filter(|argument| *argument != "--write").map(|argument| match argument.contains(' ') {
+    let pairs = if arms.iter().any(|arm| arm.name() == "Seawall") {
+        pairs::play(&folder.path).await?
+    } else {
+        Vec::new()
+    };
+    let shown = arguments.iter().filter(|argument| *argument != "--write").map(|argument| {
+        match argument.contains(' ') {
             true => format!(" '{argument}'"),
             false => format!(" {argument}"),
-        });
+        }
+    });
     let head = report::Head {
         machine,
-        command: format!("cargo run --release -p seawall-bench -- faults{}", shown.collect::<String>()),
+        command: format!(
+            "cargo run --release -p seawall-bench -- faults{}",
+            shown.collect::<String>()
+        ),
         absent,
         took: begun.elapsed(),
     };
@@ -144,7 +159,8 @@ async fn play(wishes: &Wishes, arms: &[Arm], peers: &Peers, folder: &Folder) -> 
             Some((place, Played { arm, scenario, is_web, seed, tally }))
         }
     };
-    let (heavy, light): (Vec<_>, Vec<_>) = cells.into_iter().enumerate().partition(|(_, cell)| cell.arm.is_heavy());
+    let (heavy, light): (Vec<_>, Vec<_>) =
+        cells.into_iter().enumerate().partition(|(_, cell)| cell.arm.is_heavy());
     let mut played: Vec<(usize, Played)> = Vec::new();
     for (cells, together) in [(light, TOGETHER), (heavy, HEAVY_TOGETHER)] {
         let part = stream::iter(cells).map(play).buffer_unordered(together);

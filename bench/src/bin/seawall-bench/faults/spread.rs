@@ -46,22 +46,35 @@ pub(crate) fn seeds(played: &[Played], is_meant: impl Fn(&Played) -> bool) -> Ve
 fn by_seed(played: &[Played], is_meant: impl Fn(&Played) -> bool) -> Vec<Tally> {
     let tally = |seed: &u64| {
         let mut sum = Tally::default();
-        played.iter().filter(|it| it.seed == *seed && is_meant(it)).for_each(|it| sum.add(&it.tally));
+        played
+            .iter()
+            .filter(|it| it.seed == *seed && is_meant(it))
+            .for_each(|it| sum.add(&it.tally));
         sum
     };
     seeds(played, &is_meant).iter().map(tally).collect()
 }
 
-/// A line for each arm: the least and the most of the seeds, and whether its useful answers differ from Seawall's by more.
+/// A line for each arm: the least and the most of the seeds, and whether its useful answers differ
+/// from Seawall's by more.
 pub(crate) fn table(arms: &[Arm], played: &[Played]) -> String {
-    let head =
-        ["arm", "useful %", "reads %", "answerable %", "no answer %", "duplicates", "attempts", "beside Seawall"];
+    let head = [
+        "arm",
+        "useful %",
+        "reads %",
+        "answerable %",
+        "no answer %",
+        "duplicates",
+        "attempts",
+        "beside Seawall",
+    ];
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     let ours = arms.iter().find(|arm| arm.name() == "Seawall");
     let ours = ours.and_then(|arm| Spread::of(played, *arm, Tally::useful_percent));
     for arm in arms {
         let figure = |digits, figure: &dyn Fn(&Tally) -> f64| {
-            Spread::of(played, *arm, figure).map_or_else(|| "-".to_owned(), |spread| spread.shown(digits))
+            Spread::of(played, *arm, figure)
+                .map_or_else(|| "-".to_owned(), |spread| spread.shown(digits))
         };
         let beside = match (Spread::of(played, *arm, Tally::useful_percent), ours) {
             (Some(theirs), Some(ours)) if arm.name() != "Seawall" => {
@@ -87,12 +100,14 @@ pub(crate) fn table(arms: &[Arm], played: &[Played]) -> String {
     grid(&lines)
 }
 
-/// The useful answers of some cells, %: of all seeds together, and the least and the most where they differ.
+/// The useful answers of some cells, %: of all seeds together, and the least and the most where
+/// they differ.
 pub(crate) fn useful(played: &[&Played]) -> String {
     let mut sum = Tally::default();
     played.iter().for_each(|it| sum.add(&it.tally));
     let each = played.iter().map(|it| it.tally.useful_percent());
-    let (least, most) = each.fold((f64::MAX, f64::MIN), |(least, most), figure| (least.min(figure), most.max(figure)));
+    let (least, most) = each
+        .fold((f64::MAX, f64::MIN), |(least, most), figure| (least.min(figure), most.max(figure)));
     let whole = format!("{:.1}", sum.useful_percent());
     if most - least < 0.1 { whole } else { format!("{whole} ({least:.0}–{most:.0})") }
 }

@@ -19,7 +19,8 @@ pub(crate) struct Tally {
     /// Those that read something that was read before, so that a copy can exist.
     pub(crate) reads: u64,
     pub(crate) useful_reads: u64,
-    /// Those of the reads that a copy, a retry or a second attempt can answer: the server does not say no.
+    /// Those of the reads that a copy, a retry or a second attempt can answer: the server does not
+    /// say no.
     pub(crate) answerable: u64,
     pub(crate) useful_answerable: u64,
     /// Calls that agents made for all this.

@@ -1,5 +1,5 @@
-//! Decides what two identical calls of one caller are to each other: the same one asked again, two intents of one turn,
-//! or one after the other.
+//! Decides what two identical calls of one caller are to each other: the same one asked again, two
+//! intents of one turn, or one after the other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::model::answer::Outcome;
 use crate::model::control::CallControl;
 use crate::model::time::Moment;
 
-/// How long the answer of a write is waited for whose server was told to stop: below the five seconds that the least patient
-/// clients wait.
+/// How long the answer of a write is waited for whose server was told to stop: below the five
+/// seconds that the least patient clients wait.
 const STOPPED_WAIT: Duration = Duration::from_secs(4);
 
 /// How far the first of them is, as those see it who wait for it.
@@ -44,7 +44,8 @@ pub(super) struct LedgerEntry<T> {
     is_joined: bool,
     /// When it was asked for last.
     asked: Moment,
-    /// After how long a client that says nothing asked again, now or earlier: it may give up as silently as long after that.
+    /// After how long a client that says nothing asked again, now or earlier: it may give up as
+    /// silently as long after that.
     patience: Option<Duration>,
     /// Its answer was written, and its client may have given up by then.
     is_suspect: bool,
@@ -101,7 +102,12 @@ pub(super) enum Meeting<T> {
 
 impl<T: Clone> LedgerEntry<T> {
     /// `patience`: how long its client waits, if it is known for giving up without a word.
-    pub(super) fn new(number: u64, call: &Entering<'_>, patience: Option<Duration>, now: Moment) -> Self {
+    pub(super) fn new(
+        number: u64,
+        call: &Entering<'_>,
+        patience: Option<Duration>,
+        now: Moment,
+    ) -> Self {
         Self {
             number,
             began: now,
@@ -126,7 +132,8 @@ impl<T: Clone> LedgerEntry<T> {
         self.control.as_ref().is_some_and(|control| control.has_left())
     }
 
-    /// Whether its client has gone: it is known to have, or it has been silent for as long as nobody asks twice.
+    /// Whether its client has gone: it is known to have, or it has been silent for as long as
+    /// nobody asks twice.
     fn is_left(&self, after: Duration, now: Moment) -> bool {
         self.has_left() || now.since(self.began) >= after
     }
@@ -135,19 +142,22 @@ impl<T: Clone> LedgerEntry<T> {
     pub(super) fn meet(&mut self, call: &Entering<'_>, last_write: u64, now: Moment) -> Meeting<T> {
         match &self.answered {
             _ if call.is_replayable && call.copy_key != self.copy_key => Meeting::Aside,
-            // What was read before a write of the same caller is no answer to what it reads after it.
+            // What was read before a write of the same caller is no answer to what it reads after
+            // it.
             Some(_) if self.number < last_write => Meeting::Over,
             None if self.number < last_write => Meeting::Aside,
             Some(_) if call.is_intent => self.hand_on(call, now),
-            Some(answered) => {
-                self.meet_answered(answered, call, now).inspect_taken(&mut self.is_joined, &mut self.asked, now)
-            }
+            Some(answered) => self.meet_answered(answered, call, now).inspect_taken(
+                &mut self.is_joined,
+                &mut self.asked,
+                now,
+            ),
             None => self.meet_running(call, now),
         }
     }
 
-    /// Who has waited for its turn takes the place of a client that has gone: the server has done it once already, and
-    /// nobody else waits for that.
+    /// Who has waited for its turn takes the place of a client that has gone: the server has done
+    /// it once already, and nobody else waits for that.
     fn hand_on(&mut self, call: &Entering<'_>, now: Moment) -> Meeting<T> {
         let is_there = !call.control.is_some_and(|control| control.has_left());
         let is_free = self.has_left() && !self.is_joined && is_there;
@@ -171,14 +181,16 @@ impl<T: Clone> LedgerEntry<T> {
             return Meeting::Behind { gets: FollowerGets::Share, patience: None };
         }
         let Some(rejoin) = call.rejoin else { return Meeting::Aside };
-        let is_left = if call.is_second { self.has_left() } else { self.is_left(rejoin.after, now) };
+        let is_left =
+            if call.is_second { self.has_left() } else { self.is_left(rejoin.after, now) };
         let is_repeat = !call.is_intent && is_left;
         if is_repeat && self.takes && rejoin.takes {
             self.is_joined = true;
             self.note_repeat(now);
             // A server that was told to stop may never answer: nobody waits long for that.
             let is_stopped = self.control.as_ref().is_some_and(|control| control.is_last());
-            let patience = is_stopped.then_some(if call.is_replayable { rejoin.after } else { STOPPED_WAIT });
+            let patience =
+                is_stopped.then_some(if call.is_replayable { rejoin.after } else { STOPPED_WAIT });
             return Meeting::Behind { gets: FollowerGets::Answer, patience };
         }
         if call.is_replayable {
@@ -191,8 +203,15 @@ impl<T: Clone> LedgerEntry<T> {
         }
     }
 
-    fn meet_answered(&self, answered: &LateAnswer<T>, call: &Entering<'_>, now: Moment) -> Meeting<T> {
-        let Some(rejoin) = call.rejoin.filter(|rejoin| !rejoin.continues) else { return Meeting::Over };
+    fn meet_answered(
+        &self,
+        answered: &LateAnswer<T>,
+        call: &Entering<'_>,
+        now: Moment,
+    ) -> Meeting<T> {
+        let Some(rejoin) = call.rejoin.filter(|rejoin| !rejoin.continues) else {
+            return Meeting::Over;
+        };
         if answered.is_question {
             return self.meet_question(answered, call, now);
         }
@@ -200,7 +219,8 @@ impl<T: Clone> LedgerEntry<T> {
         if self.is_another_intent(now) {
             return Meeting::Over;
         }
-        // One whose client is still there is being delivered right now: who asks already asks for another.
+        // One whose client is still there is being delivered right now: who asks already asks for
+        // another.
         let is_late = self.is_joined || self.is_left(rejoin.after, now);
         if self.is_expired(now) || is_taken || !is_late {
             return Meeting::Over;
@@ -213,9 +233,15 @@ impl<T: Clone> LedgerEntry<T> {
         }
     }
 
-    /// A write whose client was asked something is under way: whoever makes it anew is asked the same. Clients that cannot be
-    /// told apart are not asked each other's questions: they begin anew, as the protocol lets them.
-    fn meet_question(&self, answered: &LateAnswer<T>, call: &Entering<'_>, now: Moment) -> Meeting<T> {
+    /// A write whose client was asked something is under way: whoever makes it anew is asked the
+    /// same. Clients that cannot be told apart are not asked each other's questions: they begin
+    /// anew, as the protocol lets them.
+    fn meet_question(
+        &self,
+        answered: &LateAnswer<T>,
+        call: &Entering<'_>,
+        now: Moment,
+    ) -> Meeting<T> {
         let is_repeat = call.rejoin.is_some_and(|rejoin| self.is_left(rejoin.after, now));
         let takes = self.takes && call.rejoin.is_some_and(|rejoin| rejoin.takes);
         match &answered.outcome {
@@ -226,7 +252,8 @@ impl<T: Clone> LedgerEntry<T> {
         }
     }
 
-    /// A client that cancels says when it goes; of one that only asks again it is noted how long it waited.
+    /// A client that cancels says when it goes; of one that only asks again it is noted how long it
+    /// waited.
     fn note_repeat(&mut self, now: Moment) {
         let is_silent = !self.has_left();
         let waited = now.since(self.asked);
@@ -242,10 +269,11 @@ impl<T: Clone> LedgerEntry<T> {
         self.silence.take()
     }
 
-    /// Whether whoever asked last may have given up since, without a word. How long it thought before it asked again is not
-    /// known, so half of that time is enough.
+    /// Whether whoever asked last may have given up since, without a word. How long it thought
+    /// before it asked again is not known, so half of that time is enough.
     fn may_be_left(&self, now: Moment) -> bool {
-        !self.is_replayable && self.patience.is_some_and(|patience| now.since(self.asked) >= patience / 2)
+        !self.is_replayable
+            && self.patience.is_some_and(|patience| now.since(self.asked) >= patience / 2)
     }
 
     /// When a client that asked again without a word is answered at the latest, to be in time.
@@ -253,8 +281,8 @@ impl<T: Clone> LedgerEntry<T> {
         self.patience.map(|patience| patience / 2)
     }
 
-    /// Whether whoever asks has read the answer and means another call: nobody asked again while it ran, and a client that gives up
-    /// without a word would have asked again by now.
+    /// Whether whoever asks has read the answer and means another call: nobody asked again while it
+    /// ran, and a client that gives up without a word would have asked again by now.
     fn is_another_intent(&self, now: Moment) -> bool {
         let is_late = |patience: Duration| now.since(self.began) > patience + patience / 2;
         self.is_suspect && !self.is_joined && self.patience.is_some_and(is_late)
@@ -268,12 +296,20 @@ impl<T: Clone> LedgerEntry<T> {
     /// Tells those who wait.
     pub(super) fn tell(&mut self, shared: Option<&Outcome<T>>) {
         if let Some(waiting) = self.waiting.take() {
-            waiting.send_replace(shared.map_or(LeadState::Over, |outcome| LeadState::Landed(outcome.clone())));
+            waiting.send_replace(
+                shared.map_or(LeadState::Over, |outcome| LeadState::Landed(outcome.clone())),
+            );
         }
     }
 
     /// Keeps its answer until it was delivered; gives the bytes that it takes.
-    pub(super) fn keep(&mut self, outcome: &Outcome<T>, bytes: usize, is_question: bool, now: Moment) -> usize {
+    pub(super) fn keep(
+        &mut self,
+        outcome: &Outcome<T>,
+        bytes: usize,
+        is_question: bool,
+        now: Moment,
+    ) -> usize {
         let outcome = self.takes.then(|| outcome.clone());
         let bytes = if outcome.is_some() { bytes } else { 0 };
         self.answered = Some(LateAnswer { at: now, outcome, bytes, delivered: None, is_question });
@@ -302,7 +338,8 @@ impl<T> LedgerEntry<T> {
         self.answered.as_ref().is_some_and(|answered| now.since(answered.at) >= KEPT)
     }
 
-    /// Makes room: that it was answered is remembered, and the answer is not. Gives the bytes that are free now.
+    /// Makes room: that it was answered is remembered, and the answer is not. Gives the bytes that
+    /// are free now.
     pub(super) fn empty(&mut self) -> usize {
         let Some(answered) = &mut self.answered else { return 0 };
         answered.outcome = None;

@@ -1,8 +1,10 @@
-//! Decides who asks the server when identical calls of one caller meet, and who gets an answer that nobody has taken.
+//! Decides who asks the server when identical calls of one caller meet, and who gets an answer that
+//! nobody has taken.
 //!
-//! A call is entered when it starts and stays entered until its answer was delivered. Whoever makes the identical call
-//! meanwhile has lost the first one, and gets its answer; unless it came so soon that one turn of a model means both.
-//! Then a write waits for the first and goes after it, because two of them must not be under way at once.
+//! A call is entered when it starts and stays entered until its answer was delivered. Whoever makes
+//! the identical call meanwhile has lost the first one, and gets its answer; unless it came so soon
+//! that one turn of a model means both. Then a write waits for the first and goes after it, because
+//! two of them must not be under way at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,9 +34,11 @@ const MOST_CALLERS: usize = 1000;
 #[derive(Clone, Copy)]
 pub(crate) struct Entering<'a> {
     pub(crate) key: CallKey,
-    /// The key of its answer's copies: what is read with something else said beside the arguments is another answer.
+    /// The key of its answer's copies: what is read with something else said beside the arguments
+    /// is another answer.
     pub(crate) copy_key: CallKey,
-    /// The server's writes when the call began: who reads after a write does not share with one who asked before it.
+    /// The server's writes when the call began: who reads after a write does not share with one who
+    /// asked before it.
     pub(crate) writes: u64,
     pub(crate) is_replayable: bool,
     pub(crate) is_read: bool,
@@ -44,7 +48,8 @@ pub(crate) struct Entering<'a> {
     pub(crate) control: Option<&'a Arc<CallControl>>,
     /// It was made in its own right, and has waited for an identical one to end.
     pub(crate) is_intent: bool,
-    /// It came so soon after an identical one that both are meant, unless the other's client turns out to have gone.
+    /// It came so soon after an identical one that both are meant, unless the other's client turns
+    /// out to have gone.
     pub(crate) is_second: bool,
 }
 
@@ -110,7 +115,8 @@ struct CallerNotes {
 impl<T: Clone> InFlight<T> {
     pub(crate) fn new(weigh: fn(&T) -> usize, clock: Clock) -> Self {
         let (calls, answered, empty, callers) = Default::default();
-        let entries = LedgerEntries { calls, answered, empty, bytes: 0, next: 1, callers, forgotten: 0 };
+        let entries =
+            LedgerEntries { calls, answered, empty, bytes: 0, next: 1, callers, forgotten: 0 };
         Self { entries: Mutex::new(entries), weigh, clock }
     }
 
@@ -122,8 +128,11 @@ impl<T: Clone> InFlight<T> {
             entries.note_write(call);
         }
         let LedgerEntries { calls, callers, forgotten, .. } = &mut *entries;
-        let Some(entry) = calls.get_mut(&call.key) else { return self.lead(&mut entries, call, now) };
-        let notes = call.rejoin.filter(|_| call.is_read).and_then(|rejoin| callers.get(&rejoin.scope));
+        let Some(entry) = calls.get_mut(&call.key) else {
+            return self.lead(&mut entries, call, now);
+        };
+        let notes =
+            call.rejoin.filter(|_| call.is_read).and_then(|rejoin| callers.get(&rejoin.scope));
         // Of whom nothing is remembered any more, it may have written until then.
         let last_write = notes.map_or(*forgotten, |notes| notes.last_write.max(*forgotten));
         match entry.meet(call, if call.is_read { last_write } else { 0 }, now) {
@@ -147,22 +156,33 @@ impl<T: Clone> InFlight<T> {
         }
     }
 
-    fn lead<'a>(&'a self, entries: &mut LedgerEntries<T>, call: &Entering<'_>, now: Moment) -> Entered<'a, T> {
+    fn lead<'a>(
+        &'a self,
+        entries: &mut LedgerEntries<T>,
+        call: &Entering<'_>,
+        now: Moment,
+    ) -> Entered<'a, T> {
         let number = entries.next;
         entries.next += 1;
         note_number(call, number);
         // Of a read nothing is kept that was answered, whoever asked for it.
-        let notes = call.rejoin.filter(|_| !call.is_replayable).and_then(|rejoin| entries.callers.get(&rejoin.scope));
+        let notes = call
+            .rejoin
+            .filter(|_| !call.is_replayable)
+            .and_then(|rejoin| entries.callers.get(&rejoin.scope));
         let known = notes.filter(|notes| notes.is_silent).and_then(|notes| notes.waited);
         entries.calls.insert(call.key, LedgerEntry::new(number, call, known, now));
         Entered::Lead(Lead { in_flight: self, key: call.key, number })
     }
 
-    /// An answer was written to a client that was there to read it; `number` is the call's that brought it.
+    /// An answer was written to a client that was there to read it; `number` is the call's that
+    /// brought it.
     pub(crate) fn delivered(&self, key: CallKey, number: u64) {
         let now = self.clock.now();
         let mut entries = self.lock();
-        let Some(entry) = entries.calls.get_mut(&key).filter(|entry| entry.number == number) else { return };
+        let Some(entry) = entries.calls.get_mut(&key).filter(|entry| entry.number == number) else {
+            return;
+        };
         if entry.is_over_when_delivered(now) {
             entries.remove(key);
         }
@@ -177,7 +197,11 @@ impl<T: Clone> InFlight<T> {
     fn land(&self, lead: &Lead<'_, T>, shared: Option<&Outcome<T>>, kept: EndedCall<'_, T>) {
         let now = self.clock.now();
         let mut entries = self.lock();
-        let Some(entry) = entries.calls.get_mut(&lead.key).filter(|entry| entry.number == lead.number) else { return };
+        let Some(entry) =
+            entries.calls.get_mut(&lead.key).filter(|entry| entry.number == lead.number)
+        else {
+            return;
+        };
         entry.tell(shared);
         match kept {
             EndedCall::Nothing => entries.remove(lead.key),
@@ -211,7 +235,9 @@ fn weight<T>(outcome: &Outcome<T>, weigh: fn(&T) -> usize) -> usize {
         Outcome::ToolError(error) => weigh(&error.value),
         Outcome::Served(served) => match &served.body {
             FallbackBody::Value(value) => weigh(value),
-            FallbackBody::Items(items) => items.iter().filter_map(|item| item.result.as_ref().ok()).map(weigh).sum(),
+            FallbackBody::Items(items) => {
+                items.iter().filter_map(|item| item.result.as_ref().ok()).map(weigh).sum()
+            }
             FallbackBody::Nothing => served.note.len(),
         },
         Outcome::Failed(report) => report.message.len(),
@@ -229,7 +255,8 @@ impl<T> LedgerEntries<T> {
         Some(self.callers.entry(Arc::clone(scope)).or_default())
     }
 
-    /// A caller that gave up without a word does so again: its next calls are taken for given up after as long.
+    /// A caller that gave up without a word does so again: its next calls are taken for given up
+    /// after as long.
     fn note_silence(&mut self, call: &Entering<'_>, waited: Option<Duration>) {
         let Some((waited, notes)) = waited.zip(self.caller(call)) else { return };
         notes.is_silent = notes.waited.is_some();
@@ -247,8 +274,8 @@ impl<T> LedgerEntries<T> {
         }
     }
 
-    /// Forgets answers that waited long enough; while there are too many, the oldest ones, of which it is remembered
-    /// that they were there.
+    /// Forgets answers that waited long enough; while there are too many, the oldest ones, of which
+    /// it is remembered that they were there.
     fn make_room(&mut self, now: Moment) {
         let is_there = |calls: &Calls<T>, (key, number): &(CallKey, u64)| {
             calls.get(key).is_some_and(|entry| entry.number == *number)
@@ -272,7 +299,8 @@ impl<T> LedgerEntries<T> {
         }
         while let Some((key, number)) = self.empty.front().copied() {
             let entry = self.calls.get(&key).filter(|entry| entry.number == number);
-            let goes = entry.is_none_or(|entry| entry.is_expired(now)) || self.empty.len() > MOST_EMPTY;
+            let goes =
+                entry.is_none_or(|entry| entry.is_expired(now)) || self.empty.len() > MOST_EMPTY;
             if !goes {
                 break;
             }
@@ -291,14 +319,16 @@ pub(crate) struct Following<T> {
     pub(crate) gets: FollowerGets,
     /// How long it is worth waiting for, if that is less than the call's own time.
     pub(crate) patience: Option<Duration>,
-    /// After how long its client may give up without a word, as it did before: a copy is worth more by then.
+    /// After how long its client may give up without a word, as it did before: a copy is worth more
+    /// by then.
     pub(crate) gives_up: Option<Duration>,
 }
 
 impl<T: Clone> Following<T> {
     /// Waits until it ends; gives its answer, if it has one for others.
     pub(crate) async fn landed(&mut self) -> Option<Outcome<T>> {
-        let landed = self.landing.wait_for(|state| !matches!(state, LeadState::Running)).await.ok()?;
+        let landed =
+            self.landing.wait_for(|state| !matches!(state, LeadState::Running)).await.ok()?;
         match &*landed {
             LeadState::Landed(outcome) => Some(outcome.clone()),
             LeadState::Running | LeadState::Over => None,

@@ -1,8 +1,9 @@
-//! Decides when an agent is going in circles: the same call, failing again and again in one session.
+//! Decides when an agent is going in circles: the same call, failing again and again in one
+//! session.
 //!
 //! By default only failing calls count and any success starts afresh, so that polling and repeated
-//! snapshots are left alone. Internal retries are attempts, not calls, and never count; nor does a call that only waited for
-//! what an identical one brought.
+//! snapshots are left alone. Internal retries are attempts, not calls, and never count; nor does a
+//! call that only waited for what an identical one brought.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,7 +50,10 @@ impl LoopPolicy {
         }
         invalid::counted("window", self.window, LONGEST_WINDOW)?;
         if self.repeats > self.window {
-            return Err(Invalid::new("repeats", format!("must not exceed window, which is {}", self.window)));
+            return Err(Invalid::new(
+                "repeats",
+                format!("must not exceed window, which is {}", self.window),
+            ));
         }
         Ok(())
     }
@@ -91,15 +95,23 @@ impl LoopGuard {
 
     /// How often the call was repeated, if that is too often for it to be executed.
     /// In the mode `Calls` this counts the call itself.
-    pub fn check(&self, policy: &LoopPolicy, session: &Arc<str>, key: impl FnOnce() -> CallKey) -> Option<u32> {
+    pub fn check(
+        &self,
+        policy: &LoopPolicy,
+        session: &Arc<str>,
+        key: impl FnOnce() -> CallKey,
+    ) -> Option<u32> {
         match policy.mode {
             LoopMode::Off => None,
             LoopMode::Failures => {
                 let seen = self.marks.is_set(session).then(|| self.sessions.get(session))??;
                 let key = key();
                 let repeats = self.count(&mut lock(&seen), key);
-                // The refused call moves the window on: after a while the agent may try for real again.
-                (repeats >= policy.repeats).then(|| self.remember(policy, session, None)).map(|()| repeats)
+                // The refused call moves the window on: after a while the agent may try for real
+                // again.
+                (repeats >= policy.repeats)
+                    .then(|| self.remember(policy, session, None))
+                    .map(|()| repeats)
             }
             LoopMode::Calls => {
                 let key = key();
@@ -112,7 +124,12 @@ impl LoopGuard {
     }
 
     /// A call of the session failed. Gives how often it has failed.
-    pub fn failed(&self, policy: &LoopPolicy, session: &Arc<str>, key: impl FnOnce() -> CallKey) -> u32 {
+    pub fn failed(
+        &self,
+        policy: &LoopPolicy,
+        session: &Arc<str>,
+        key: impl FnOnce() -> CallKey,
+    ) -> u32 {
         if policy.mode != LoopMode::Failures {
             return 1;
         }
@@ -136,7 +153,8 @@ impl LoopGuard {
         let fresh = || Ok::<_, std::convert::Infallible>(Arc::default());
         let Ok(seen) = self.sessions.get_or_insert_with(session, fresh);
         let mut seen = lock(&seen);
-        // Also where nobody has checked the policy: a guard that is used alone remembers no more, and ends.
+        // Also where nobody has checked the policy: a guard that is used alone remembers no more,
+        // and ends.
         let window = policy.window.clamp(1, LONGEST_WINDOW);
         while seen.len() >= usize::try_from(window).unwrap_or(usize::MAX) {
             seen.pop_front();

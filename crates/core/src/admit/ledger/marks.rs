@@ -1,5 +1,5 @@
-//! Decides at a glance that nothing is remembered of a session, so that a session without trouble neither hashes
-//! its name nor takes a lock because others have some.
+//! Decides at a glance that nothing is remembered of a session, so that a session without trouble
+//! neither hashes its name nor takes a lock because others have some.
 
 use std::time::Duration;
 
@@ -19,7 +19,10 @@ pub(super) struct Marks {
 
 impl Marks {
     pub(super) fn new() -> Self {
-        Self { times: Box::new(std::array::from_fn(|_| AtomicU64::new(CLEAN))), set: AtomicUsize::new(0) }
+        Self {
+            times: Box::new(std::array::from_fn(|_| AtomicU64::new(CLEAN))),
+            set: AtomicUsize::new(0),
+        }
     }
 
     /// Something is remembered of the session.
@@ -71,7 +74,9 @@ pub(super) fn place(session: &str) -> usize {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
     let name = session.as_bytes();
     let ends = match (name.first_chunk(), name.last_chunk()) {
-        (Some(first), Some(last)) => u64::from_le_bytes(*first).wrapping_mul(SPREAD) ^ u64::from_le_bytes(*last),
+        (Some(first), Some(last)) => {
+            u64::from_le_bytes(*first).wrapping_mul(SPREAD) ^ u64::from_le_bytes(*last)
+        }
         _ => name.iter().fold(0, |all, &byte| all << 8 | u64::from(byte)),
     };
     // The upper bits are the ones that depend on every bit below.

@@ -1,4 +1,5 @@
-//! Decides what is known of one exact call of one caller, and what that means for the same call made again.
+//! Decides what is known of one exact call of one caller, and what that means for the same call
+//! made again.
 //!
 //! | known | the identical call |
 //! |---|---|
@@ -36,7 +37,8 @@ use in_flight::{EndedCall, Entering, Following, InFlight, Lead};
 use loops::LoopGuard;
 use uncertain::UncertainWrites;
 
-/// What is known of calls: who is under way, what came too late, what may have been executed, what keeps failing.
+/// What is known of calls: who is under way, what came too late, what may have been executed, what
+/// keeps failing.
 #[derive(Debug)]
 pub(crate) struct Ledger<T> {
     pub(crate) loops: LoopGuard,
@@ -80,22 +82,27 @@ impl<T: Clone> Ledger<T> {
                 Entered::Lead(lead) => return Ok(Some(lead)),
                 Entered::Alone => return Ok(None),
                 Entered::Behind(following) => following,
-                Entered::Late(outcome, age) => return Err(Box::new(Rejoined { outcome, age: Some(age) })),
+                Entered::Late(outcome, age) => {
+                    return Err(Box::new(Rejoined { outcome, age: Some(age) }));
+                }
                 Entered::Gone(age) => {
                     let outcome = run.fail(run.answered_before(age));
                     return Err(Box::new(Rejoined { outcome, age: None }));
                 }
             };
             let limit = run.patience();
-            let gives_up = following.gives_up.filter(|_| following.gets.is_answered() && run.has_copy());
-            let patience = [following.patience, gives_up].into_iter().flatten().fold(limit, Duration::min);
+            let gives_up =
+                following.gives_up.filter(|_| following.gets.is_answered() && run.has_copy());
+            let patience =
+                [following.patience, gives_up].into_iter().flatten().fold(limit, Duration::min);
             match within(patience, following.landed()).await {
                 Ok(Some(outcome)) if following.gets.is_answered() => {
                     // Those who share a fresh answer have lost nothing, and it is not told.
                     let age = (following.gets == FollowerGets::Answer).then_some(Duration::ZERO);
                     return Err(Box::new(Rejoined { outcome, age }));
                 }
-                // Nothing is sent any more for a client that cancelled: what the first came to is not for this one to take.
+                // Nothing is sent any more for a client that cancelled: what the first came to is
+                // not for this one to take.
                 Ok(_) if run.is_last() => {
                     let outcome = run.out_of_patience(FollowerGets::Turn);
                     return Err(Box::new(Rejoined { outcome, age: None }));
@@ -109,8 +116,12 @@ impl<T: Clone> Ledger<T> {
                     }
                 }
                 // That the first's client has gone may be known only now.
-                Err(_) if patience < limit && following.gets == FollowerGets::Turn => is_second = true,
-                Err(_) if patience < limit && run.tool.policy.effect.is_replayable() => return Ok(None),
+                Err(_) if patience < limit && following.gets == FollowerGets::Turn => {
+                    is_second = true
+                }
+                Err(_) if patience < limit && run.tool.policy.effect.is_replayable() => {
+                    return Ok(None);
+                }
                 Err(_) => {
                     let outcome = run.out_of_patience(following.gets);
                     return Err(Box::new(Rejoined { outcome, age: None }));
@@ -149,7 +160,8 @@ impl<T: Clone> Run<'_, T> {
 
     /// The identical call was answered, and that answer is not to be had any more.
     fn answered_before(&self, age: Duration) -> Failure {
-        let words = format!("the same call was executed {} ago, and its answer is gone", about(age));
+        let words =
+            format!("the same call was executed {} ago, and its answer is gone", about(age));
         let left = in_flight::KEPT.saturating_sub(age);
         Failure { sent: Sent::Yes, ..self.refuse(Cause::Uncertain, Some(left), words) }
     }
@@ -172,7 +184,8 @@ impl<T: Clone> Run<'_, T> {
             Outcome::Served(_) | Outcome::ToolError(_) | Outcome::Failed(_) => true,
         };
         let shared = Some(outcome).filter(|_| is_whole && !self.is_own_affair());
-        // A failure is no answer to keep: whether it may have been executed is remembered in any case.
+        // A failure is no answer to keep: whether it may have been executed is remembered in any
+        // case.
         let kept = match outcome {
             _ if self.call.rejoin.is_none() => EndedCall::Nothing,
             Outcome::Failed(_) => EndedCall::Nothing,

@@ -1,4 +1,5 @@
-//! What marks and uncertain writes remember; it is apart from their sources because loom compiles those too.
+//! What marks and uncertain writes remember; it is apart from their sources because loom compiles
+//! those too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +55,10 @@ fn strangers_cannot_fill_it_and_it_empties_itself() {
     assert_eq!(doubts.check(&session, || key(MOST - 1)), None, "the oldest gave way");
     clock.advance(Duration::from_secs(20));
     let (age, left) = (Duration::from_secs(20), Duration::from_secs(40));
-    assert_eq!(doubts.check(&session, || key(MOST)), Some(HeldBack { age, left, is_queued: false }));
+    assert_eq!(
+        doubts.check(&session, || key(MOST)),
+        Some(HeldBack { age, left, is_queued: false })
+    );
     clock.advance(Duration::from_secs(40));
     assert_eq!(doubts.check(&session, || key(MOST)), None);
     assert!(doubts.is_empty());
@@ -64,7 +68,8 @@ fn strangers_cannot_fill_it_and_it_empties_itself() {
 fn what_waits_in_a_queue_stays_held_back_until_it_has_left() {
     let (clock, keys) = (Clock::manual(), Keys::default());
     let doubts = UncertainWrites::new(clock.clone());
-    let (key, me, session, server) = (keys.key(&["t"], &json!(1)), "me".into(), "s".into(), "gh".into());
+    let (key, me, session, server) =
+        (keys.key(&["t"], &json!(1)), "me".into(), "s".into(), "gh".into());
     let who = (&me, &session);
     let is_queued = || doubts.check(&session, || key).map(|held| held.is_queued);
     assert!(doubts.note_queued(key, who, &server, Duration::from_secs(60)));
@@ -95,12 +100,16 @@ fn who_has_most_makes_room_and_what_is_queued_last() {
     let doubts = UncertainWrites::new(clock.clone());
     let (lasts, session, server) = (Duration::from_secs(60), "s".into(), "gh".into());
     let key = |caller: &str, n: usize| keys.key(&[caller], &json!(n));
-    let note = |caller: &str, n| doubts.note(key(caller, n), (&caller.into(), &session), &server, lasts);
+    let note =
+        |caller: &str, n| doubts.note(key(caller, n), (&caller.into(), &session), &server, lasts);
     note("quiet", 0);
     doubts.note_queued(key("loud", 0), (&"loud".into(), &session), &server, lasts);
     (1..MOST * 3).for_each(|n| note("loud", n));
 
-    assert!(doubts.check(&session, || key("quiet", 0)).is_some(), "others do not make anybody forget");
+    assert!(
+        doubts.check(&session, || key("quiet", 0)).is_some(),
+        "others do not make anybody forget"
+    );
     assert!(doubts.check(&session, || key("loud", 0)).is_some_and(|held| held.is_queued));
     assert_eq!(doubts.check(&session, || key("loud", MOST * 2)), None, "the oldest gave way");
     assert!(doubts.check(&session, || key("loud", MOST * 3 - 1)).is_some());
@@ -120,7 +129,8 @@ fn a_look_lifts_a_doubt_for_the_session_that_looked_and_ends_it_for_the_one_that
     assert_eq!([held(a), held(b), held(c)], [true, false, true]);
     doubts.looked((c, a), "gh", clock.now());
     assert!(held(a), "another caller's session of the same name");
-    (0..LOOKS * 3).for_each(|n| doubts.looked((me, &format!("other {n}").into()), "gh", clock.now()));
+    (0..LOOKS * 3)
+        .for_each(|n| doubts.looked((me, &format!("other {n}").into()), "gh", clock.now()));
     assert!(held(b), "so many are not remembered");
 
     // In doubt once more: what b saw is past.

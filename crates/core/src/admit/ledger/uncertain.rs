@@ -1,8 +1,10 @@
-//! Decides when a write is not sent again yet: the very same one may have been executed, and nobody has looked since.
+//! Decides when a write is not sent again yet: the very same one may have been executed, and nobody
+//! has looked since.
 //!
-//! Whoever repeats it at once, blindly, would do it twice. A read of the same server in the same session is a look: after
-//! it, or after a while, the same call is sent as ever. Another session of the same caller is held back too, and its own look
-//! lifts that for itself alone. Neither helps while it waits in a queue, and may be made any moment.
+//! Whoever repeats it at once, blindly, would do it twice. A read of the same server in the same
+//! session is a look: after it, or after a while, the same call is sent as ever. Another session of
+//! the same caller is held back too, and its own look lifts that for itself alone. Neither helps
+//! while it waits in a queue, and may be made any moment.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
@@ -39,7 +41,8 @@ struct UncertainWrite {
 }
 
 impl UncertainWrite {
-    /// Notes who looked. `false` if nobody has to know of it any more: whoever left it has seen what became of it.
+    /// Notes who looked. `false` if nobody has to know of it any more: whoever left it has seen
+    /// what became of it.
     fn stays_after_look(&mut self, session: &Arc<str>) -> bool {
         let is_own = self.session == *session;
         if !is_own && !self.lifted.contains(session) {
@@ -91,19 +94,30 @@ impl UncertainWrites {
     }
 
     /// Why a call is not sent now in this session, if it is not.
-    pub(crate) fn check(&self, session: &Arc<str>, key: impl FnOnce() -> CallKey) -> Option<HeldBack> {
+    pub(crate) fn check(
+        &self,
+        session: &Arc<str>,
+        key: impl FnOnce() -> CallKey,
+    ) -> Option<HeldBack> {
         if self.is_empty() {
             return None;
         }
         let (key, now) = (key(), self.clock.now());
         let kept = self.change(|doubt| doubt.stands(now));
-        let doubt = kept.iter().find(|doubt| doubt.key == key && !doubt.lifted.contains(session))?;
+        let doubt =
+            kept.iter().find(|doubt| doubt.key == key && !doubt.lifted.contains(session))?;
         let age = doubt.age(now);
         Some(HeldBack { age, left: doubt.lasts.saturating_sub(age), is_queued: doubt.is_queued })
     }
 
     /// A call may have been executed, and its caller does not know.
-    pub(crate) fn note(&self, key: CallKey, who: CallerSession<'_>, server: &Arc<str>, lasts: Duration) {
+    pub(crate) fn note(
+        &self,
+        key: CallKey,
+        who: CallerSession<'_>,
+        server: &Arc<str>,
+        lasts: Duration,
+    ) {
         self.put(self.doubt(key, who, server, lasts, false));
     }
 
@@ -120,7 +134,13 @@ impl UncertainWrites {
     }
 
     /// A call is about to be put into a queue. `false` if the same one was before.
-    pub(crate) fn note_queued(&self, key: CallKey, who: CallerSession<'_>, server: &Arc<str>, lasts: Duration) -> bool {
+    pub(crate) fn note_queued(
+        &self,
+        key: CallKey,
+        who: CallerSession<'_>,
+        server: &Arc<str>,
+        lasts: Duration,
+    ) -> bool {
         !self.put(self.doubt(key, who, server, lasts, true))
     }
 
@@ -146,8 +166,8 @@ impl UncertainWrites {
         }
     }
 
-    /// It does not wait any more, and nobody knows when it left and what became of it: what holds for others holds for it from
-    /// now on.
+    /// It does not wait any more, and nobody knows when it left and what became of it: what holds
+    /// for others holds for it from now on.
     pub(crate) fn left_queue(&self, key: CallKey) {
         let now = self.clock.now();
         for doubt in self.lock().iter_mut().filter(|doubt| doubt.key == key && doubt.is_queued) {
@@ -187,10 +207,15 @@ impl UncertainWrites {
     pub(crate) fn looked(&self, (caller, session): CallerSession<'_>, server: &str, began: Moment) {
         let is_other = |doubt: &UncertainWrite| doubt.caller != *caller || *doubt.server != *server;
         let is_hidden = |doubt: &UncertainWrite| doubt.is_queued || doubt.since > began;
-        drop(self.change(|doubt| is_other(doubt) || is_hidden(doubt) || doubt.stays_after_look(session)));
+        drop(self.change(|doubt| {
+            is_other(doubt) || is_hidden(doubt) || doubt.stays_after_look(session)
+        }));
     }
 
-    fn change(&self, stays: impl FnMut(&mut UncertainWrite) -> bool) -> MutexGuard<'_, Vec<UncertainWrite>> {
+    fn change(
+        &self,
+        stays: impl FnMut(&mut UncertainWrite) -> bool,
+    ) -> MutexGuard<'_, Vec<UncertainWrite>> {
         let mut kept = self.lock();
         kept.retain_mut(stays);
         self.count.store(kept.len(), Ordering::Relaxed);
@@ -202,8 +227,8 @@ impl UncertainWrites {
     }
 }
 
-/// Which of them makes room: of the caller that has most, so that nobody makes others forget, the oldest. What is queued goes
-/// last: the queue still tells of it, but not of how long ago it left.
+/// Which of them makes room: of the caller that has most, so that nobody makes others forget, the
+/// oldest. What is queued goes last: the queue still tells of it, but not of how long ago it left.
 fn gives_way(kept: &[UncertainWrite]) -> usize {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     kept.iter().for_each(|doubt| *counts.entry(&doubt.caller).or_default() += 1);

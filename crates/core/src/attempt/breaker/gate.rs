@@ -1,8 +1,9 @@
-//! Decides admission without a lock while all is well: one word says whether there is anything to decide.
+//! Decides admission without a lock while all is well: one word says whether there is anything to
+//! decide.
 //!
-//! The word is a copy of what the guarded state machine said last, published before its lock is let go.
-//! While it says `QUIET`, admitting and succeeding touch nothing but this word; while it says `OPEN`,
-//! refusing reads only the word and the time of the next probe.
+//! The word is a copy of what the guarded state machine said last, published before its lock is let
+//! go. While it says `QUIET`, admitting and succeeding touch nothing but this word; while it says
+//! `OPEN`, refusing reads only the word and the time of the next probe.
 
 use std::time::Duration;
 
@@ -29,7 +30,8 @@ const TALLYING: u64 = 6;
 
 const TAG_BITS: u32 = 3;
 /// A ticket that is never recorded.
-const UNTRACKED: AdmissionTicket = AdmissionTicket { generation: u64::MAX, probe: None, since: Moment(0) };
+const UNTRACKED: AdmissionTicket =
+    AdmissionTicket { generation: u64::MAX, probe: None, since: Moment(0) };
 
 fn tag(word: u64) -> u64 {
     word & ((1 << TAG_BITS) - 1)
@@ -140,7 +142,11 @@ impl Gate {
         match tag(word) {
             QUIET | COUNTING | TALLYING => {
                 let since = if self.needs_time { clock.now() } else { Moment(0) };
-                Admission::plain(Ok(AdmissionTicket { generation: word >> TAG_BITS, probe: None, since }))
+                Admission::plain(Ok(AdmissionTicket {
+                    generation: word >> TAG_BITS,
+                    probe: None,
+                    since,
+                }))
             }
             _ => match self.refuses_at_a_glance(clock) {
                 Some(wait) => Admission::plain(Err(wait)),
@@ -169,9 +175,15 @@ impl Gate {
     }
 
     /// Records how an admitted call ended.
-    pub(crate) fn record(&self, clock: &Clock, ticket: AdmissionTicket, ended: CallEnd) -> Option<StateChange> {
+    pub(crate) fn record(
+        &self,
+        clock: &Clock,
+        ticket: AdmissionTicket,
+        ended: CallEnd,
+    ) -> Option<StateChange> {
         let word = self.word.load(Ordering::Acquire);
-        let changes_nothing = ended != CallEnd::Badly && word == (ticket.generation << TAG_BITS | QUIET);
+        let changes_nothing =
+            ended != CallEnd::Badly && word == (ticket.generation << TAG_BITS | QUIET);
         if changes_nothing || ticket.generation == UNTRACKED.generation {
             return None;
         }
@@ -185,7 +197,9 @@ impl Gate {
                 let _unseen = guarded.states.record(now, ticket, ended, tallied);
                 None
             }
-            BreakerMode::Auto | BreakerMode::Shadow => guarded.states.record(now, ticket, ended, tallied),
+            BreakerMode::Auto | BreakerMode::Shadow => {
+                guarded.states.record(now, ticket, ended, tallied)
+            }
         })
     }
 
@@ -196,7 +210,9 @@ impl Gate {
         let result = change(&mut guarded);
         let states = &guarded.states;
         // Whoever closes it, it starts afresh.
-        if let (true, BreakerStatus::Closed, Some(tally)) = (states.began != before, states.status(), &self.tally) {
+        if let (true, BreakerStatus::Closed, Some(tally)) =
+            (states.began != before, states.status(), &self.tally)
+        {
             tally.clear();
         }
         let tag = match (guarded.mode, states.open_until()) {
@@ -226,7 +242,9 @@ impl Gate {
             // A switch that was thrown after the word was read is obeyed all the same.
             match guarded.mode {
                 BreakerMode::Disabled => return Admission::plain(Ok(UNTRACKED)),
-                BreakerMode::ForcedOpen => return Admission::plain(Err(guarded.states.policy.cooldown.base)),
+                BreakerMode::ForcedOpen => {
+                    return Admission::plain(Err(guarded.states.policy.cooldown.base));
+                }
                 BreakerMode::Auto | BreakerMode::Shadow => {}
             }
             let (verdict, changes) = guarded.states.admit(now, lease);

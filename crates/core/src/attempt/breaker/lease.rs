@@ -1,4 +1,5 @@
-//! Decides which thread owns which stripe: one at a time, and the next one finds what the one before has written.
+//! Decides which thread owns which stripe: one at a time, and the next one finds what the one
+//! before has written.
 
 use super::stripe::OWNED;
 use super::sync::{AtomicU32, Ordering};
@@ -16,7 +17,8 @@ impl Leases {
     pub(super) fn take(&self) -> Option<usize> {
         let without_lowest = |free: u32| free.checked_sub(1).map(|less| free & less);
         // Acquires what the owner before has written.
-        let free = self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, without_lowest).ok()?;
+        let free =
+            self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, without_lowest).ok()?;
         Some(free.trailing_zeros() as usize)
     }
 

@@ -1,8 +1,9 @@
 //! Decides whether an attempt may start while its server is suspect.
 //!
-//! At most `probes` attempts are in flight while half-open, and at most `slow_start` right after it closed. A [`Permit`] carries the
-//! generation in which it was given: dropped, it releases its place and decides nothing; late, it decides nothing either.
-//! Time runs on the injected clock only.
+//! At most `probes` attempts are in flight while half-open, and at most `slow_start` right after it
+//! closed. A [`Permit`] carries the generation in which it was given: dropped, it releases its
+//! place and decides nothing; late, it decides nothing either. Time runs on the injected clock
+//! only.
 
 mod gate;
 mod incident;
@@ -100,7 +101,8 @@ pub struct BreakerSnapshot {
     pub level: u32,
 }
 
-/// A refusal: the breaker is open, or has just closed and lets few calls through at a time. Borrows the breaker's name, so that refusing costs next to nothing.
+/// A refusal: the breaker is open, or has just closed and lets few calls through at a time. Borrows
+/// the breaker's name, so that refusing costs next to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Circuit breaker open for \"{name}\". Retry in {}ms.", millis(*retry_after))]
 pub struct BreakerRefusal<'a> {
@@ -151,7 +153,11 @@ pub struct Breaker {
 
 impl Breaker {
     /// A closed breaker.
-    pub fn new(name: impl Into<Arc<str>>, policy: BreakerPolicy, env: &Env) -> Result<Self, Invalid> {
+    pub fn new(
+        name: impl Into<Arc<str>>,
+        policy: BreakerPolicy,
+        env: &Env,
+    ) -> Result<Self, Invalid> {
         policy.validate()?;
         Ok(Self::valid(name.into(), policy, env))
     }
@@ -178,7 +184,9 @@ impl Breaker {
     #[inline]
     pub fn admit_for(&self, lease: Duration) -> Result<Permit<'_>, BreakerRefusal<'_>> {
         match self.gate.admits_at_a_glance() {
-            Some(generation) => Ok(Permit { breaker: self, generation, probe: None, since: Moment(0) }),
+            Some(generation) => {
+                Ok(Permit { breaker: self, generation, probe: None, since: Moment(0) })
+            }
             None => self.ask_for(lease),
         }
     }
@@ -214,8 +222,8 @@ impl Breaker {
         }
     }
 
-    /// The state, by name: an open breaker shows `open` until a call finds its cool-down over. One that an operator
-    /// holds open is open, and one that is disabled closed.
+    /// The state, by name: an open breaker shows `open` until a call finds its cool-down over. One
+    /// that an operator holds open is open, and one that is disabled closed.
     pub fn status(&self) -> BreakerStatus {
         self.gate.look(gate::LockedGate::shown)
     }
@@ -243,7 +251,9 @@ impl Breaker {
         let now = self.env.clock.now();
         let remaining = match snapshot.status {
             BreakerStatus::Closed => None,
-            BreakerStatus::Open | BreakerStatus::HalfOpen => Some(snapshot.remaining.unwrap_or_default()),
+            BreakerStatus::Open | BreakerStatus::HalfOpen => {
+                Some(snapshot.remaining.unwrap_or_default())
+            }
         };
         let BreakerSnapshot { mode, failures, last_failure_ago, trips, level, .. } = *snapshot;
         let change = self.gate.change(|guarded| {
@@ -284,7 +294,8 @@ impl Breaker {
     /// Whether it is at rest, so that it may make room for another.
     pub(crate) fn is_idle(&self) -> bool {
         let now = self.env.clock.now();
-        self.gate.look(|guarded| guarded.mode == BreakerMode::Auto && guarded.states.is_at_rest(now))
+        self.gate
+            .look(|guarded| guarded.mode == BreakerMode::Auto && guarded.states.is_at_rest(now))
     }
 
     /// Not inlined: its parts would cost the happy path registers.
@@ -296,42 +307,61 @@ impl Breaker {
         let admission = self.gate.admit(&self.env.clock, lease);
         self.tell(admission.changes, admission.would_wait);
         match admission.verdict {
-            Ok(AdmissionTicket { generation, probe, since }) => Ok(Permit { breaker: self, generation, probe, since }),
+            Ok(AdmissionTicket { generation, probe, since }) => {
+                Ok(Permit { breaker: self, generation, probe, since })
+            }
             Err(wait) => Err(self.refuse(wait)),
         }
     }
 
     #[inline]
     fn refuse(&self, retry_after: Duration) -> BreakerRefusal<'_> {
-        self.env.events.emit(|| Event::BreakerRejected { name: self.name.to_string(), retry_after, shadow: false });
+        self.env.events.emit(|| Event::BreakerRejected {
+            name: self.name.to_string(),
+            retry_after,
+            shadow: false,
+        });
         BreakerRefusal { name: &self.name, retry_after, forced: self.gate.is_forced() }
     }
 
     fn owned(&self, refused: BreakerRefusal<'_>) -> CircuitOpen {
-        CircuitOpen { name: self.name.clone(), retry_after: refused.retry_after, forced: refused.forced }
+        CircuitOpen {
+            name: self.name.clone(),
+            retry_after: refused.retry_after,
+            forced: refused.forced,
+        }
     }
 
     /// Takes its parts one by one: passing a ticket would cost the happy path a copy.
     #[cold]
     #[inline(never)]
     fn record(&self, generation: u64, probe: Option<NonZeroU64>, since: Moment, ended: CallEnd) {
-        let change = self.gate.record(&self.env.clock, AdmissionTicket { generation, probe, since }, ended);
+        let change =
+            self.gate.record(&self.env.clock, AdmissionTicket { generation, probe, since }, ended);
         self.tell(change.into_iter().collect(), None);
     }
 
     #[cold]
     fn tell(&self, changes: Vec<StateChange>, would_wait: Option<Duration>) {
         for StateChange { from, to } in changes {
-            self.env.events.emit_rare(|| Event::BreakerChanged { name: self.name.to_string(), from, to });
+            self.env.events.emit_rare(|| Event::BreakerChanged {
+                name: self.name.to_string(),
+                from,
+                to,
+            });
         }
         if let Some(retry_after) = would_wait {
-            self.env.events.emit(|| Event::BreakerRejected { name: self.name.to_string(), retry_after, shadow: true });
+            self.env.events.emit(|| Event::BreakerRejected {
+                name: self.name.to_string(),
+                retry_after,
+                shadow: true,
+            });
         }
     }
 }
 
-/// Leave to make one attempt. Say how it ended; dropped in silence (cancelled, panicked), it releases
-/// its place and decides nothing.
+/// Leave to make one attempt. Say how it ended; dropped in silence (cancelled, panicked), it
+/// releases its place and decides nothing.
 #[derive(Debug)]
 #[must_use = "a permit that is dropped decides nothing"]
 pub struct Permit<'a> {

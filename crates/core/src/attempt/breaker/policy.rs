@@ -19,10 +19,12 @@ pub struct BreakerPolicy {
     pub probes: u32,
     /// How many probes must succeed to close it; 1 to 1000.
     pub successes: u32,
-    /// How many attempts may be under way at once after its probes closed it. Each that goes well makes room for one more, and
-    /// after the first cool-down's length all pass; 0 lets all pass at once.
+    /// How many attempts may be under way at once after its probes closed it. Each that goes well
+    /// makes room for one more, and after the first cool-down's length all pass; 0 lets all pass at
+    /// once.
     pub slow_start: u32,
-    /// A probe that has not ended after this long has failed, unless it was admitted for a time of its own.
+    /// A probe that has not ended after this long has failed, unless it was admitted for a time of
+    /// its own.
     pub lease: Duration,
     /// Whether a server that asks for a pause (429) counts as failing.
     pub trip_on_429: bool,
@@ -57,7 +59,8 @@ pub struct Cooldown {
     pub base: Duration,
     /// The longest, when it grows, jitter included.
     pub max: Duration,
-    /// Multiplies with each opening in a row; 1 keeps it fixed. Each healthy `base` undoes one step.
+    /// Multiplies with each opening in a row; 1 keeps it fixed. Each healthy `base` undoes one
+    /// step.
     pub growth: f64,
     /// Adds up to this share, so that a fleet does not probe together.
     pub jitter: f64,
@@ -104,7 +107,10 @@ impl BreakerPolicy {
     /// Checks the settings.
     pub fn validate(&self) -> Result<(), Invalid> {
         if self.failures == 0 && self.window.is_none() {
-            return Err(Invalid::new("failures", "must be at least 1, unless a window rule is set"));
+            return Err(Invalid::new(
+                "failures",
+                "must be at least 1, unless a window rule is set",
+            ));
         }
         invalid::at_most("failures", self.failures, 10_000)?;
         invalid::counted("probes", self.probes, 1000)?;
@@ -113,7 +119,9 @@ impl BreakerPolicy {
         invalid::positive("memory", self.memory)?;
         invalid::positive("lease", self.lease)?;
         self.cooldown.validate().map_err(|error| error.within("cooldown"))?;
-        self.window.as_ref().map_or(Ok(()), |window| window.validate().map_err(|error| error.within("window")))
+        self.window
+            .as_ref()
+            .map_or(Ok(()), |window| window.validate().map_err(|error| error.within("window")))
     }
 }
 
@@ -132,7 +140,10 @@ impl Cooldown {
             return Err(Invalid::new("max", "must not be shorter than base"));
         }
         if !(1.0..=10.0).contains(&self.growth) {
-            return Err(Invalid::new("growth", format!("must lie between 1 and 10, not {}", self.growth)));
+            return Err(Invalid::new(
+                "growth",
+                format!("must lie between 1 and 10, not {}", self.growth),
+            ));
         }
         Ok(())
     }
@@ -159,7 +170,12 @@ mod tests {
     #[test]
     fn bad_settings_name_their_field() {
         let good = BreakerPolicy::default();
-        let window = WindowRule { length: Duration::from_secs(10), min_calls: 10, failure_rate: 0.5, slow: None };
+        let window = WindowRule {
+            length: Duration::from_secs(10),
+            min_calls: 10,
+            failure_rate: 0.5,
+            slow: None,
+        };
         let cooldown = good.cooldown;
         for (policy, field) in [
             (BreakerPolicy { failures: 0, ..good.clone() }, "failures"),
@@ -170,26 +186,47 @@ mod tests {
             (BreakerPolicy { memory: Duration::ZERO, ..good.clone() }, "memory"),
             (BreakerPolicy::new(5, Duration::ZERO), "cooldown.base"),
             (BreakerPolicy::new(5, Duration::MAX), "cooldown.base"),
-            (BreakerPolicy { cooldown: Cooldown { growth: 0.5, ..cooldown }, ..good.clone() }, "cooldown.growth"),
-            (BreakerPolicy { cooldown: Cooldown { jitter: 2.0, ..cooldown }, ..good.clone() }, "cooldown.jitter"),
             (
-                BreakerPolicy { cooldown: Cooldown { max: Duration::from_secs(1), ..cooldown }, ..good.clone() },
+                BreakerPolicy { cooldown: Cooldown { growth: 0.5, ..cooldown }, ..good.clone() },
+                "cooldown.growth",
+            ),
+            (
+                BreakerPolicy { cooldown: Cooldown { jitter: 2.0, ..cooldown }, ..good.clone() },
+                "cooldown.jitter",
+            ),
+            (
+                BreakerPolicy {
+                    cooldown: Cooldown { max: Duration::from_secs(1), ..cooldown },
+                    ..good.clone()
+                },
                 "cooldown.max",
             ),
             (
-                BreakerPolicy { window: Some(WindowRule { length: Duration::ZERO, ..window.clone() }), ..good.clone() },
+                BreakerPolicy {
+                    window: Some(WindowRule { length: Duration::ZERO, ..window.clone() }),
+                    ..good.clone()
+                },
                 "window.length",
             ),
             (
-                BreakerPolicy { window: Some(WindowRule { min_calls: 0, ..window.clone() }), ..good.clone() },
+                BreakerPolicy {
+                    window: Some(WindowRule { min_calls: 0, ..window.clone() }),
+                    ..good.clone()
+                },
                 "window.min_calls",
             ),
             (
-                BreakerPolicy { window: Some(WindowRule { failure_rate: 0.0, ..window.clone() }), ..good.clone() },
+                BreakerPolicy {
+                    window: Some(WindowRule { failure_rate: 0.0, ..window.clone() }),
+                    ..good.clone()
+                },
                 "window.failure_rate",
             ),
             (
-                BreakerPolicy { window: Some(WindowRule { failure_rate: f64::NAN, ..window.clone() }), ..good.clone() },
+                BreakerPolicy {
+                    window: Some(WindowRule { failure_rate: f64::NAN, ..window.clone() }),
+                    ..good.clone()
+                },
                 "window.failure_rate",
             ),
         ] {
@@ -200,7 +237,10 @@ mod tests {
 
     #[test]
     fn a_growing_cooldown_doubles_up_to_its_cap() {
-        let cooldown = Cooldown { jitter: 0.0, ..Cooldown::growing(Duration::from_secs(30), Duration::from_secs(300)) };
+        let cooldown = Cooldown {
+            jitter: 0.0,
+            ..Cooldown::growing(Duration::from_secs(30), Duration::from_secs(300))
+        };
 
         let lengths: Vec<u64> = (0..6).map(|level| cooldown.length(level, 0.0).as_secs()).collect();
 

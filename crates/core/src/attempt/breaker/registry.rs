@@ -16,10 +16,12 @@ const NAMES: u32 = 1024;
 
 /// Circuit breakers by name, one policy for all: the front door to breakers.
 ///
-/// The map is bounded. When it is full, a breaker at rest makes room, the least recently used first: one that has nothing under
-/// way, and is closed and remembers nothing, or whose cool-down ended longer ago than its policy's `memory` with no call since.
-/// Where a look at a few finds none, the name shares one breaker with others, so that a flood of invented names can neither grow
-/// memory nor evict a breaker that still protects. Names that are [`known`](Self::known) never share and never go.
+/// The map is bounded. When it is full, a breaker at rest makes room, the least recently used
+/// first: one that has nothing under way, and is closed and remembers nothing, or whose cool-down
+/// ended longer ago than its policy's `memory` with no call since. Where a look at a few finds
+/// none, the name shares one breaker with others, so that a flood of invented names can neither
+/// grow memory nor evict a breaker that still protects. Names that are [`known`](Self::known) never
+/// share and never go.
 #[derive(Debug)]
 pub struct CircuitBreaker {
     policy: BreakerPolicy,
@@ -42,7 +44,8 @@ impl CircuitBreaker {
         Ok(Self { policy, env: env.clone(), named, others })
     }
 
-    /// Gives each of `names` a breaker of its own for good, however many there are and however full it is of others.
+    /// Gives each of `names` a breaker of its own for good, however many there are and however full
+    /// it is of others.
     #[must_use]
     pub fn known<N: AsRef<str>>(self, names: impl IntoIterator<Item = N>) -> Self {
         for name in names {
@@ -54,7 +57,11 @@ impl CircuitBreaker {
     }
 
     /// Runs `work` through the breaker called `name`; refused at once while that is open.
-    pub async fn call<T, E, F>(&self, name: &str, work: impl FnOnce() -> F) -> Result<T, GuardedError<E>>
+    pub async fn call<T, E, F>(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> F,
+    ) -> Result<T, GuardedError<E>>
     where
         F: Future<Output = Result<T, E>>,
         E: Describe,
@@ -67,8 +74,11 @@ impl CircuitBreaker {
         if let Some(breaker) = self.named.used(name) {
             return breaker;
         }
-        let is_at_rest = |breaker: &Arc<Breaker>| Arc::strong_count(breaker) == 1 && breaker.is_idle();
-        self.named.learn(name, is_at_rest, || Some(self.make(name))).unwrap_or_else(|| self.others.clone())
+        let is_at_rest =
+            |breaker: &Arc<Breaker>| Arc::strong_count(breaker) == 1 && breaker.is_idle();
+        self.named
+            .learn(name, is_at_rest, || Some(self.make(name)))
+            .unwrap_or_else(|| self.others.clone())
     }
 
     /// What is known of `name`; asking does not make it known.

@@ -1,7 +1,9 @@
-//! Decides how many attempts may be under way at once after a breaker has closed: few at first, and more with each that goes well.
+//! Decides how many attempts may be under way at once after a breaker has closed: few at first, and
+//! more with each that goes well.
 //!
-//! Every attempt that goes well frees its place and adds one, so each round is twice as wide as the one before. It lasts for a fixed
-//! time: an attempt that hangs or is lost holds its place no longer than that.
+//! Every attempt that goes well frees its place and adds one, so each round is twice as wide as the
+//! one before. It lasts for a fixed time: an attempt that hangs or is lost holds its place no
+//! longer than that.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Decides what state a breaker is in: pure values that read no clock and take no lock.
 //!
-//! Every entry to a state starts a new generation with counters at zero. A result from before the present state
-//! decides nothing, so a late success cannot close and a late failure cannot extend. Each row of failures starts a generation too: a
-//! success from before it does not end it.
+//! Every entry to a state starts a new generation with counters at zero. A result from before the
+//! present state decides nothing, so a late success cannot close and a late failure cannot extend.
+//! Each row of failures starts a generation too: a success from before it does not end it.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -76,7 +76,8 @@ pub(crate) struct StateMachine {
     pub(crate) policy: BreakerPolicy,
     rng: Arc<Rng>,
     phase: Phase,
-    /// Grows with each state, and with each row of failures: who began before a row is told from who began since.
+    /// Grows with each state, and with each row of failures: who began before a row is told from
+    /// who began since.
     pub(crate) generation: u64,
     /// The generation with which the present state began.
     pub(crate) began: u64,
@@ -145,8 +146,9 @@ impl StateMachine {
         matches!(self.phase, Phase::Closed { failures: 0, window: None, slow_start: None })
     }
 
-    /// Whether nothing is remembered at `now` that a new breaker would not know, or that is worth knowing: one that nobody has
-    /// asked for as long as a row is remembered, since its cool-down ended, protects nobody.
+    /// Whether nothing is remembered at `now` that a new breaker would not know, or that is worth
+    /// knowing: one that nobody has asked for as long as a row is remembered, since its cool-down
+    /// ended, protects nobody.
     pub(crate) fn is_at_rest(&self, now: Moment) -> bool {
         let is_grown = self.policy.cooldown.growth > 1.0 && self.level_at(now) > 0;
         let is_long_ago = |moment: Moment| now.since(moment) > self.policy.memory;
@@ -154,20 +156,25 @@ impl StateMachine {
             Phase::Closed { failures, window, slow_start } => {
                 let is_forgotten = *failures == 0 || self.is_row_old(now);
                 let is_over = slow_start.as_ref().is_none_or(|slow_start| slow_start.is_over(now));
-                is_forgotten && !is_grown && is_over && window.as_ref().is_none_or(|window| window.is_clean(now))
+                is_forgotten
+                    && !is_grown
+                    && is_over
+                    && window.as_ref().is_none_or(|window| window.is_clean(now))
             }
             Phase::Open { until } => is_long_ago(*until),
             // A probe that never ended has failed, which opened it once more.
             Phase::HalfOpen { leases, used, .. } => {
                 let again = self.policy.cooldown.length(self.level, 1.0);
-                is_long_ago(*used) && leases.iter().all(|lease| is_long_ago(lease.until.plus(again)))
+                is_long_ago(*used)
+                    && leases.iter().all(|lease| is_long_ago(lease.until.plus(again)))
             }
         }
     }
 
     /// Whether a success only has to be tallied: no row to end, and its duration does not matter.
     pub(crate) fn only_tallies(&self) -> bool {
-        matches!(self.phase, Phase::Closed { failures: 0, window: Some(_), slow_start: None }) && !self.needs_time()
+        matches!(self.phase, Phase::Closed { failures: 0, window: Some(_), slow_start: None })
+            && !self.needs_time()
     }
 
     /// Whether any number of attempts may be under way at once.
@@ -183,13 +190,18 @@ impl StateMachine {
     /// How long a call would have to wait; `None` if it would be admitted.
     pub(crate) fn wait(&self, now: Moment) -> Option<Duration> {
         match &self.phase {
-            Phase::Closed { slow_start, .. } => slow_start.as_ref().and_then(|slow_start| slow_start.wait(now)),
+            Phase::Closed { slow_start, .. } => {
+                slow_start.as_ref().and_then(|slow_start| slow_start.wait(now))
+            }
             Phase::Open { until } => (now < *until).then(|| until.since(now)),
-            Phase::HalfOpen { leases, .. } => (self.is_full(leases) && !is_overdue(leases, now)).then_some(PROBE_PAUSE),
+            Phase::HalfOpen { leases, .. } => {
+                (self.is_full(leases) && !is_overdue(leases, now)).then_some(PROBE_PAUSE)
+            }
         }
     }
 
-    /// Admits a call, as a probe or with a place of the slow start if need be, or tells how long to wait.
+    /// Admits a call, as a probe or with a place of the slow start if need be, or tells how long to
+    /// wait.
     pub(crate) fn admit(
         &mut self,
         now: Moment,
@@ -201,7 +213,11 @@ impl StateMachine {
         if let Phase::Open { until } = self.phase
             && now >= until
         {
-            changes.push(self.enter(Phase::HalfOpen { successes: 0, leases: Vec::new(), used: now }));
+            changes.push(self.enter(Phase::HalfOpen {
+                successes: 0,
+                leases: Vec::new(),
+                used: now,
+            }));
         }
         if let Some(wait) = self.wait(now) {
             return (Err(wait), changes);
@@ -214,7 +230,8 @@ impl StateMachine {
         (Ok(AdmissionTicket { generation: self.generation, probe, since: now }), changes)
     }
 
-    /// Records how an admitted call ended. `tallied` gives the successes that were not recorded here.
+    /// Records how an admitted call ended. `tallied` gives the successes that were not recorded
+    /// here.
     pub(crate) fn record(
         &mut self,
         now: Moment,
@@ -231,7 +248,8 @@ impl StateMachine {
         }
         self.end_ramp(now);
         let threshold = self.policy.successes;
-        let slow_after = self.policy.window.as_ref().and_then(|window| window.slow).map(|slow| slow.after);
+        let slow_after =
+            self.policy.window.as_ref().and_then(|window| window.slow).map(|slow| slow.after);
         let is_slow = slow_after.is_some_and(|after| now.since(ticket.since) > after);
         match &mut self.phase {
             Phase::Closed { failures, window, slow_start } => {
@@ -240,14 +258,19 @@ impl StateMachine {
                     slow_start.give_back(ended == CallEnd::Well);
                 }
                 let was_quiet = *failures == 0;
-                let in_row = count(failures, ended, self.policy.failures, ticket.generation < self.generation);
+                let in_row = count(
+                    failures,
+                    ended,
+                    self.policy.failures,
+                    ticket.generation < self.generation,
+                );
                 if was_quiet && *failures > 0 {
                     self.generation += 1;
                 }
                 let in_window = ended != CallEnd::Unknown
-                    && window
-                        .as_mut()
-                        .is_some_and(|window| window.record(now, ended == CallEnd::Badly, is_slow, tallied));
+                    && window.as_mut().is_some_and(|window| {
+                        window.record(now, ended == CallEnd::Badly, is_slow, tallied)
+                    });
                 (in_row || in_window).then(|| self.open(now))
             }
             Phase::HalfOpen { successes, leases, used } => {
@@ -277,8 +300,8 @@ impl StateMachine {
         (change.from != change.to).then_some(change)
     }
 
-    /// Takes over what a snapshot remembers: opens at once for `remaining`, or closes with its row of failures, unless that is
-    /// forgotten by now.
+    /// Takes over what a snapshot remembers: opens at once for `remaining`, or closes with its row
+    /// of failures, unless that is forgotten by now.
     pub(crate) fn restore(
         &mut self,
         now: Moment,
@@ -307,7 +330,11 @@ impl StateMachine {
     }
 
     fn closed(policy: &BreakerPolicy) -> Phase {
-        Phase::Closed { failures: 0, window: policy.window.clone().map(Window::new).map(Box::new), slow_start: None }
+        Phase::Closed {
+            failures: 0,
+            window: policy.window.clone().map(Window::new).map(Box::new),
+            slow_start: None,
+        }
     }
 
     fn close(&mut self, now: Moment) -> StateChange {
@@ -341,7 +368,8 @@ impl StateMachine {
 
     /// What is left of the level after the healthy time of a closed breaker.
     fn level_at(&self, now: Moment) -> u32 {
-        let healthy = now.since(self.closed_since).as_nanos() / self.policy.cooldown.base.as_nanos().max(1);
+        let healthy =
+            now.since(self.closed_since).as_nanos() / self.policy.cooldown.base.as_nanos().max(1);
         self.level.saturating_sub(u32::try_from(healthy).unwrap_or(u32::MAX))
     }
 
@@ -383,7 +411,10 @@ impl StateMachine {
     /// A probe gets more time.
     pub(crate) fn extend(&mut self, probe: NonZeroU64, by: Duration) {
         if let Phase::HalfOpen { leases, .. } = &mut self.phase {
-            leases.iter_mut().filter(|lease| lease.probe == probe).for_each(|lease| lease.until = lease.until.plus(by));
+            leases
+                .iter_mut()
+                .filter(|lease| lease.probe == probe)
+                .for_each(|lease| lease.until = lease.until.plus(by));
         }
     }
 
@@ -399,7 +430,8 @@ fn is_overdue(leases: &[ProbeLease], now: Moment) -> bool {
     leases.iter().any(|lease| now >= lease.until)
 }
 
-/// Counts a row of failures; tells whether it reached `limit`. A success that began before the row does not end it: it makes up for one.
+/// Counts a row of failures; tells whether it reached `limit`. A success that began before the row
+/// does not end it: it makes up for one.
 fn count(failures: &mut u32, ended: CallEnd, limit: u32, began_before: bool) -> bool {
     match ended {
         CallEnd::Well if began_before => *failures = failures.saturating_sub(1),

@@ -1,7 +1,7 @@
 //! Decides in which stripe of a striped counter a thread counts.
 //!
-//! The first threads own a stripe each for as long as they live, and write it without a locked instruction;
-//! those beyond them share the others.
+//! The first threads own a stripe each for as long as they live, and write it without a locked
+//! instruction; those beyond them share the others.
 
 use std::cell::Cell;
 use std::sync::LazyLock;

@@ -1,14 +1,17 @@
-//! Decides how many calls went well lately, counted without a lock: each thread in a stripe of its own, or nearly so.
+//! Decides how many calls went well lately, counted without a lock: each thread in a stripe of its
+//! own, or nearly so.
 //!
-//! A thread that owns its stripe counts in one word, whose address does not depend on the time: the processor
-//! need not wait for the clock to find it. When a new bucket begins, the word's count moves into the stripe's ring.
+//! A thread that owns its stripe counts in one word, whose address does not depend on the time: the
+//! processor need not wait for the clock to find it. When a new bucket begins, the word's count
+//! moves into the stripe's ring.
 
 use super::stripe::{self, OWNED, SHARED};
 use super::sync::{AtomicU64, Ordering};
 use super::window::{BUCKETS, Buckets};
 use super::{Moment, WindowRule};
 
-/// The newest bucket of a stripe's owner: its number since the clock began (upper half) and its count (lower half).
+/// The newest bucket of a stripe's owner: its number since the clock began (upper half) and its
+/// count (lower half).
 #[derive(Debug)]
 #[repr(align(128))]
 struct Newest(AtomicU64);
@@ -47,7 +50,9 @@ impl SuccessCount {
     #[inline]
     pub(crate) fn add_in(&self, stripe: usize, now: Moment) {
         let number = upper(self.buckets.number(now));
-        let Some(Newest(newest)) = self.newest.get(stripe) else { return self.keep(stripe, number, 1) };
+        let Some(Newest(newest)) = self.newest.get(stripe) else {
+            return self.keep(stripe, number, 1);
+        };
         let seen = newest.load(Ordering::Relaxed);
         if seen >> 32 != number {
             self.turn(stripe, seen, number);
@@ -58,18 +63,23 @@ impl SuccessCount {
         newest.store(count, Ordering::Release);
     }
 
-    /// The successes that still count at `now`. One that is just moving into a ring may count twice, but never
-    /// not at all: missing successes could open a breaker.
+    /// The successes that still count at `now`. One that is just moving into a ring may count
+    /// twice, but never not at all: missing successes could open a breaker.
     pub(crate) fn sum(&self, now: Moment) -> u32 {
         let latest = upper(self.buckets.number(now));
         let newest = self.newest.iter().map(|Newest(bucket)| bucket.load(Ordering::Acquire));
-        let kept = self.rings.iter().flat_map(|BucketRing(ring)| ring).map(|bucket| bucket.load(Ordering::Relaxed));
-        let in_window = newest.chain(kept).filter(|bucket| back(latest, bucket >> 32) < self.buckets.used);
+        let kept = self
+            .rings
+            .iter()
+            .flat_map(|BucketRing(ring)| ring)
+            .map(|bucket| bucket.load(Ordering::Relaxed));
+        let in_window =
+            newest.chain(kept).filter(|bucket| back(latest, bucket >> 32) < self.buckets.used);
         in_window.fold(0, |sum, bucket| sum.saturating_add(bucket as u32))
     }
 
-    /// Forgets everything. An owner that counts at this very moment may write its bucket back: its successes
-    /// of a moment ago then count until their time is up. Failures are not kept here.
+    /// Forgets everything. An owner that counts at this very moment may write its bucket back: its
+    /// successes of a moment ago then count until their time is up. Failures are not kept here.
     pub(crate) fn clear(&self) {
         let newest = self.newest.iter().map(|Newest(bucket)| bucket);
         for bucket in newest.chain(self.rings.iter().flat_map(|BucketRing(ring)| ring)) {
@@ -77,7 +87,8 @@ impl SuccessCount {
         }
     }
 
-    /// A new bucket begins for the owner of a stripe: the one it has `seen` goes into the ring, if it may still count.
+    /// A new bucket begins for the owner of a stripe: the one it has `seen` goes into the ring, if
+    /// it may still count.
     #[cold]
     #[inline(never)]
     fn turn(&self, stripe: usize, seen: u64, number: u64) {
@@ -90,8 +101,11 @@ impl SuccessCount {
     #[inline(never)]
     fn keep(&self, stripe: usize, number: u64, count: u64) {
         let bucket = &self.rings[stripe % SHARED].0[Buckets::place(number)];
-        let counted = |seen: u64| if seen >> 32 == number { seen.wrapping_add(count) } else { number << 32 | count };
-        let _ = bucket.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |seen| Some(counted(seen)));
+        let counted = |seen: u64| {
+            if seen >> 32 == number { seen.wrapping_add(count) } else { number << 32 | count }
+        };
+        let _ =
+            bucket.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |seen| Some(counted(seen)));
     }
 }
 

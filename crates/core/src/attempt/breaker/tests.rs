@@ -9,13 +9,17 @@ fn at(seconds: u64) -> Moment {
 
 #[test]
 fn successes_are_tallied_for_the_length_of_the_window() {
-    let rule = WindowRule { length: Duration::from_secs(10), min_calls: 1, failure_rate: 0.5, slow: None };
+    let rule =
+        WindowRule { length: Duration::from_secs(10), min_calls: 1, failure_rate: 0.5, slow: None };
     let tally = SuccessCount::new(&rule);
     tally.add(at(0));
     tally.add(at(3));
     tally.add(at(3));
 
-    assert_eq!((tally.sum(at(3)), tally.sum(at(9)), tally.sum(at(11)), tally.sum(at(15))), (3, 3, 2, 0));
+    assert_eq!(
+        (tally.sum(at(3)), tally.sum(at(9)), tally.sum(at(11)), tally.sum(at(15))),
+        (3, 3, 2, 0)
+    );
     tally.add(at(20));
     assert_eq!(tally.sum(at(20)), 1, "an old bucket starts afresh");
     tally.clear();
@@ -25,7 +29,8 @@ fn successes_are_tallied_for_the_length_of_the_window() {
 #[test]
 fn of_more_threads_than_stripes_none_loses_a_success() {
     const THREADS: usize = 3 * (stripe::OWNED + stripe::SHARED);
-    let rule = WindowRule { length: Duration::from_secs(10), min_calls: 1, failure_rate: 0.5, slow: None };
+    let rule =
+        WindowRule { length: Duration::from_secs(10), min_calls: 1, failure_rate: 0.5, slow: None };
     let (tally, all_here) = (SuccessCount::new(&rule), std::sync::Barrier::new(THREADS));
 
     // The second generation takes over the stripes of the first.

@@ -1,9 +1,10 @@
-//! Decides what share of the recent calls failed or was slow: a fixed ring of buckets, O(1) per call.
+//! Decides what share of the recent calls failed or was slow: a fixed ring of buckets, O(1) per
+//! call.
 
 use super::{Moment, WindowRule};
 
-/// The places of the ring. A window takes eight to sixteen of them, so its edge is off by an eighth of its
-/// length at most.
+/// The places of the ring. A window takes eight to sixteen of them, so its edge is off by an eighth
+/// of its length at most.
 pub(super) const BUCKETS: usize = 16;
 
 /// Buckets whose length is a power of two, so that finding one takes a shift and no division.
@@ -54,12 +55,24 @@ pub(crate) struct Window {
 
 impl Window {
     pub(crate) fn new(rule: WindowRule) -> Self {
-        Self { ring: Buckets::of(&rule), rule, buckets: Default::default(), newest: 0, sum: Bucket::default() }
+        Self {
+            ring: Buckets::of(&rule),
+            rule,
+            buckets: Default::default(),
+            newest: 0,
+            sum: Bucket::default(),
+        }
     }
 
-    /// Counts a call; tells whether the breaker should open. Only a bad call can open it, so only then
-    /// are the successes that were `tallied` elsewhere asked for.
-    pub(crate) fn record(&mut self, now: Moment, failed: bool, slow: bool, tallied: impl FnOnce() -> u32) -> bool {
+    /// Counts a call; tells whether the breaker should open. Only a bad call can open it, so only
+    /// then are the successes that were `tallied` elsewhere asked for.
+    pub(crate) fn record(
+        &mut self,
+        now: Moment,
+        failed: bool,
+        slow: bool,
+        tallied: impl FnOnce() -> u32,
+    ) -> bool {
         self.advance(self.ring.number(now));
         let bucket = &mut self.buckets[Buckets::place(self.newest)];
         for counts in [bucket, &mut self.sum] {
@@ -105,7 +118,12 @@ mod tests {
     use std::time::Duration;
 
     fn window(min_calls: u32, failure_rate: f64) -> Window {
-        Window::new(WindowRule { length: Duration::from_secs(10), min_calls, failure_rate, slow: None })
+        Window::new(WindowRule {
+            length: Duration::from_secs(10),
+            min_calls,
+            failure_rate,
+            slow: None,
+        })
     }
 
     fn at(seconds: u64) -> Moment {
@@ -116,7 +134,8 @@ mod tests {
     fn half_the_calls_failing_opens_only_above_the_minimum() {
         let mut window = window(10, 0.5);
 
-        let opened: Vec<bool> = (0..10).map(|n| window.record(at(0), n % 2 == 1, false, || 0)).collect();
+        let opened: Vec<bool> =
+            (0..10).map(|n| window.record(at(0), n % 2 == 1, false, || 0)).collect();
 
         assert_eq!(opened.iter().position(|&open| open), Some(9));
     }

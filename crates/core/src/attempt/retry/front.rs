@@ -16,9 +16,9 @@ use crate::model::invalid::Invalid;
 
 /// Retries any async work: the front door to retrying.
 ///
-/// What the work does when it is repeated has to be said: a write is tried again only when its failure
-/// proves that nothing was executed. Nothing limits how long an attempt takes, unless [`Retry::timeout`] or
-/// [`Retry::attempt_timeout`] does; they come last.
+/// What the work does when it is repeated has to be said: a write is tried again only when its
+/// failure proves that nothing was executed. Nothing limits how long an attempt takes, unless
+/// [`Retry::timeout`] or [`Retry::attempt_timeout`] does; they come last.
 #[derive(Clone, Debug)]
 pub struct Retry {
     effect: Effect,
@@ -31,7 +31,13 @@ pub struct Retry {
 impl Retry {
     /// Three attempts, 1 s and 2 s apart plus up to 20 %.
     pub fn new(effect: Effect) -> Self {
-        Self { effect, policy: RetryPolicy::default(), classifier: Classifier::new(), budget: None, env: Env::new() }
+        Self {
+            effect,
+            policy: RetryPolicy::default(),
+            classifier: Classifier::new(),
+            budget: None,
+            env: Env::new(),
+        }
     }
 
     /// With another policy.
@@ -59,7 +65,8 @@ impl Retry {
         self
     }
 
-    /// With a limit over all attempts and pauses: no pause is begun that would outlast it, and an attempt is cut off at its end.
+    /// With a limit over all attempts and pauses: no pause is begun that would outlast it, and an
+    /// attempt is cut off at its end.
     pub fn timeout(self, timeout: Duration) -> Result<LimitedRetry, Invalid> {
         LimitedRetry::new(self).timeout(timeout)
     }
@@ -69,14 +76,18 @@ impl Retry {
         LimitedRetry::new(self).attempt_timeout(timeout)
     }
 
-    /// With a breaker that every attempt has to pass, and that is asked before every pause: where it has opened, nobody waits
-    /// only to be refused.
+    /// With a breaker that every attempt has to pass, and that is asked before every pause: where
+    /// it has opened, nobody waits only to be refused.
     pub fn breaker(self, breaker: Arc<Breaker>) -> LimitedRetry {
         LimitedRetry::new(self).breaker(breaker)
     }
 
-    /// Runs `work` until it succeeds or giving up is right. It is told the number of the attempt, from 1.
-    pub async fn call<T, E, F>(&self, mut work: impl FnMut(u32) -> F) -> Result<Retried<T>, Box<GaveUp<E>>>
+    /// Runs `work` until it succeeds or giving up is right. It is told the number of the attempt,
+    /// from 1.
+    pub async fn call<T, E, F>(
+        &self,
+        mut work: impl FnMut(u32) -> F,
+    ) -> Result<Retried<T>, Box<GaveUp<E>>>
     where
         F: Future<Output = Result<T, E>>,
         E: Describe,
@@ -103,7 +114,14 @@ impl Retry {
 
     pub(super) fn rules(&self, deadline: Deadline) -> RetryLoop<'_> {
         let budget = self.budget.as_deref();
-        RetryLoop { policy: &self.policy, effect: self.effect, deadline, budget, env: &self.env, names: ("", "") }
+        RetryLoop {
+            policy: &self.policy,
+            effect: self.effect,
+            deadline,
+            budget,
+            env: &self.env,
+            names: ("", ""),
+        }
     }
 
     pub(super) fn failed<E: Describe>(&self, error: E) -> Failed<E> {

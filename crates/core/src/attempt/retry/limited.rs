@@ -4,9 +4,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::GRACE;
 use super::super::breaker::{Breaker, BreakerRefusal, Permit};
 use super::super::deadline::{Deadline, within};
+use super::super::permits::GRACE;
 use super::front::Retry;
 use super::{Failed, GaveUp, Retried, try_until};
 use crate::classify::Describe;
@@ -55,21 +55,33 @@ impl LimitedRetry {
         Ok(self)
     }
 
-    /// As [`Retry::call`]. What it was given up with has no error of the work's own if the last attempt was cut off, or if the
-    /// breaker refused the first.
-    pub async fn call<T, E, F>(&self, mut work: impl FnMut(u32) -> F) -> Result<Retried<T>, Box<GaveUp<Option<E>>>>
+    /// As [`Retry::call`]. What it was given up with has no error of the work's own if the last
+    /// attempt was cut off, or if the breaker refused the first.
+    pub async fn call<T, E, F>(
+        &self,
+        mut work: impl FnMut(u32) -> F,
+    ) -> Result<Retried<T>, Box<GaveUp<Option<E>>>>
     where
         F: Future<Output = Result<T, E>>,
         E: Describe,
     {
         let clock = &self.retry.env.clock;
-        let deadline = self.timeout.map_or(Deadline::NEVER, |timeout| Deadline::after(clock.now(), timeout));
+        let deadline =
+            self.timeout.map_or(Deadline::NEVER, |timeout| Deadline::after(clock.now(), timeout));
         self.retry.deposit();
         let attempt = |number| {
-            let left = if number == 1 { self.timeout.unwrap_or(Duration::MAX) } else { deadline.remaining(clock) };
+            let left = if number == 1 {
+                self.timeout.unwrap_or(Duration::MAX)
+            } else {
+                deadline.remaining(clock)
+            };
             let limit = self.attempt_timeout.unwrap_or(Duration::MAX).min(left);
             // Past the breaker first, before the work begins.
-            let permit = self.breaker.as_ref().map(|breaker| breaker.admit_for(self.lease(limit))).transpose();
+            let permit = self
+                .breaker
+                .as_ref()
+                .map(|breaker| breaker.admit_for(self.lease(limit)))
+                .transpose();
             self.attempt(limit, permit.map(|permit| (permit, work(number))))
         };
         let blocked = |_| self.breaker.as_ref().is_some_and(|breaker| breaker.wait().is_some());
@@ -101,12 +113,18 @@ impl LimitedRetry {
 
     /// What a failed attempt means, for the breaker too. One without an error was cut off.
     #[cold]
-    fn missed<E: Describe>(&self, permit: Option<Permit<'_>>, limit: Duration, error: Option<E>) -> Failed<Option<E>> {
+    fn missed<E: Describe>(
+        &self,
+        permit: Option<Permit<'_>>,
+        limit: Duration,
+        error: Option<E>,
+    ) -> Failed<Option<E>> {
         let Some(error) = error else {
             if let Some(permit) = permit.filter(|_| !self.is_hurried(limit)) {
                 permit.badly();
             }
-            let failure = Failure::local(Cause::Timeout, None, format!("no answer within {}", about(limit)));
+            let failure =
+                Failure::local(Cause::Timeout, None, format!("no answer within {}", about(limit)));
             return Box::new((Failure { sent: Sent::Maybe, ..failure }, None));
         };
         let (failure, error) = *self.retry.failed(error);

@@ -1,8 +1,8 @@
 //! Decides whether and when to try again: the one retry loop, usable alone as [`Retry`].
 //!
-//! A retry is scheduled only if the failure is transient, repeating cannot execute a write twice, the
-//! deadline leaves time for it, nothing has blocked the server meanwhile, and the server's budget pays.
-//! All of that is asked before the pause, never after it.
+//! A retry is scheduled only if the failure is transient, repeating cannot execute a write twice,
+//! the deadline leaves time for it, nothing has blocked the server meanwhile, and the server's
+//! budget pays. All of that is asked before the pause, never after it.
 
 mod front;
 mod limited;
@@ -82,7 +82,8 @@ pub struct GaveUp<E> {
     pub total_delay: Duration,
 }
 
-/// A failed attempt: what it means, and what it left. Boxed, so that values are not carried in its size.
+/// A failed attempt: what it means, and what it left. Boxed, so that values are not carried in its
+/// size.
 pub(crate) type Failed<E> = Box<(Failure, E)>;
 
 /// What the loop needs to know besides the work itself.
@@ -97,8 +98,8 @@ pub(crate) struct RetryLoop<'a> {
 }
 
 /// Tries until it works or giving up is right. `blocked` says whether something has meanwhile made
-/// another attempt pointless, such as a breaker that opened; it is told whether the server asks for a longer pause
-/// than the backoff's.
+/// another attempt pointless, such as a breaker that opened; it is told whether the server asks for
+/// a longer pause than the backoff's.
 pub(crate) async fn try_until<T, E, F>(
     rules: &RetryLoop<'_>,
     mut attempt: impl FnMut(u32) -> F,
@@ -129,8 +130,9 @@ where
     // What was refused here was never made.
     let mut refused = u32::from(is_own_refusal(&failed.0));
     let mut next = rules.pause_after(&failed.0, attempts);
-    while let Some((delay, token)) =
-        next.filter(|_| !blocked(rules.asks_for_more(&failed.0, attempts))).and_then(|delay| rules.pay(delay))
+    while let Some((delay, token)) = next
+        .filter(|_| !blocked(rules.asks_for_more(&failed.0, attempts)))
+        .and_then(|delay| rules.pay(delay))
     {
         rules.tell_retry(attempts, delay, &failed.0);
         if !delay.is_zero() {
@@ -164,18 +166,22 @@ where
 }
 
 impl<'a> RetryLoop<'a> {
-    /// The pause, and a token from the budget if there is one to keep to. `None` if the budget is spent.
+    /// The pause, and a token from the budget if there is one to keep to. `None` if the budget is
+    /// spent.
     fn pay(&self, delay: Duration) -> Option<(Duration, Option<RetryToken<'a>>)> {
         let Some(budget) = self.budget else { return Some((delay, None)) };
         let token = budget.withdraw();
         if token.is_none() {
-            self.env.events.emit(|| Event::RetryBudgetSpent { server: self.names.0.into(), tool: self.names.1.into() });
+            self.env.events.emit(|| Event::RetryBudgetSpent {
+                server: self.names.0.into(),
+                tool: self.names.1.into(),
+            });
         }
         token.map(|token| (delay, Some(token)))
     }
 
-    /// What is to be told after several attempts: a refusal of our own does not replace the failure that
-    /// was seen, and what an earlier attempt may have done stays possible.
+    /// What is to be told after several attempts: a refusal of our own does not replace the failure
+    /// that was seen, and what an earlier attempt may have done stays possible.
     fn whole_story<E>(&self, mut earlier: Failed<E>, mut latest: Failed<E>) -> Failed<E> {
         if is_own_refusal(&latest.0) {
             earlier.0.retry_after = latest.0.retry_after;
@@ -196,7 +202,8 @@ impl<'a> RetryLoop<'a> {
         if asked > self.policy.longest_pause {
             return None;
         }
-        // Those who were asked to wait equally long are spread by as much as the jitter moves the delay, and never come too early.
+        // Those who were asked to wait equally long are spread by as much as the jitter moves the
+        // delay, and never come too early.
         let backoff = self.policy.backoff.delay(attempts, &self.env.rng);
         let spread = backoff.abs_diff(self.policy.backoff.nominal(attempts));
         let delay = if asked.is_zero() { backoff } else { backoff.max(asked + spread) };

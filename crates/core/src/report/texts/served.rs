@@ -31,11 +31,17 @@ pub(crate) fn cached(
 }
 
 /// A copy for a client that asked again while the live read runs.
-pub(crate) fn cached_meanwhile(style: TextStyle, kind: Option<Kind>, old: Duration, before_a_write: bool) -> String {
+pub(crate) fn cached_meanwhile(
+    style: TextStyle,
+    kind: Option<Kind>,
+    old: Duration,
+    before_a_write: bool,
+) -> String {
     if style.is_labelled() {
         return labelled(kind, Kind::Read, "Showing cached information may be stale.");
     }
-    let note = format!("Cached copy from {} ago; the live read has not been answered yet.", age(old));
+    let note =
+        format!("Cached copy from {} ago; the live read has not been answered yet.", age(old));
     note + changed_since(before_a_write)
 }
 
@@ -44,7 +50,12 @@ fn changed_since(a_write: bool) -> &'static str {
 }
 
 /// A simpler search.
-pub(crate) fn simplified(style: TextStyle, kind: Option<Kind>, query: &str, failure: &Failure) -> String {
+pub(crate) fn simplified(
+    style: TextStyle,
+    kind: Option<Kind>,
+    query: &str,
+    failure: &Failure,
+) -> String {
     let query = shortened(&quote(query), LONGEST_QUERY).join(" ");
     if style.is_labelled() {
         let text = format!("Showing results for the simpler query \"{query}\".");
@@ -54,13 +65,21 @@ pub(crate) fn simplified(style: TextStyle, kind: Option<Kind>, query: &str, fail
 }
 
 /// The page before: how old its copy is, or none if it was asked for just now.
-pub(crate) fn previous_page(style: TextStyle, kind: Option<Kind>, old: Option<Duration>, failure: &Failure) -> String {
+pub(crate) fn previous_page(
+    style: TextStyle,
+    kind: Option<Kind>,
+    old: Option<Duration>,
+    failure: &Failure,
+) -> String {
     if style.is_labelled() {
         let copy = old.map(|old| format!(", as it was {} ago", age(old))).unwrap_or_default();
         return labelled(kind, Kind::List, &format!("Showing the previous page{copy}."));
     }
     let copy = old.map(|old| format!(", a copy from {} ago", age(old))).unwrap_or_default();
-    format!("This is the page before the one asked for{copy}; the page asked for failed ({}).", why(failure))
+    format!(
+        "This is the page before the one asked for{copy}; the page asked for failed ({}).",
+        why(failure)
+    )
 }
 
 /// Another tool.
@@ -69,10 +88,21 @@ pub(crate) fn alternate(other: &str, tool: &str, failure: &Failure) -> String {
 }
 
 /// A batch, item by item.
-pub(crate) fn one_by_one(style: TextStyle, kind: Option<Kind>, done: usize, of: usize, failure: &Failure) -> String {
-    let mut note = format!("{done} of {of} items succeeded one by one; the batch failed ({}).", why(failure));
+pub(crate) fn one_by_one(
+    style: TextStyle,
+    kind: Option<Kind>,
+    done: usize,
+    of: usize,
+    failure: &Failure,
+) -> String {
+    let mut note =
+        format!("{done} of {of} items succeeded one by one; the batch failed ({}).", why(failure));
     if style.is_labelled() {
-        note = labelled(kind, Kind::Batch, &format!("Processed individually: {done} of {of} succeeded."));
+        note = labelled(
+            kind,
+            Kind::Batch,
+            &format!("Processed individually: {done} of {of} succeeded."),
+        );
     }
     match of.saturating_sub(done) {
         0 => {}
@@ -85,7 +115,13 @@ pub(crate) fn one_by_one(style: TextStyle, kind: Option<Kind>, done: usize, of: 
 }
 
 /// A write that waits. `is_held`: the same call is not sent meanwhile.
-pub(crate) fn queued(style: TextStyle, tool: &str, id: &str, is_held: bool, failure: &Failure) -> String {
+pub(crate) fn queued(
+    style: TextStyle,
+    tool: &str,
+    id: &str,
+    is_held: bool,
+    failure: &Failure,
+) -> String {
     let note = waits(tool, id, is_held, failure);
     if style.is_labelled() { labelled(None, Kind::Write, &note) } else { note }
 }
@@ -97,11 +133,16 @@ fn waits(tool: &str, id: &str, is_held: bool, failure: &Failure) -> String {
         "Repeating the call would queue a second one."
     };
     let when = match failure.retry_after {
-        Some(wait) => format!("when its server answers again, in about {}s at the earliest", whole_seconds(wait)),
+        Some(wait) => format!(
+            "when its server answers again, in about {}s at the earliest",
+            whole_seconds(wait)
+        ),
         None => "when its server answers again".to_owned(),
     };
     if failure.sent == Sent::Never {
-        return format!("{tool} was not executed yet. It is queued as {id} and will be tried {when}. {repeated}");
+        return format!(
+            "{tool} was not executed yet. It is queued as {id} and will be tried {when}. {repeated}"
+        );
     }
     format!(
         "{tool} may have been executed. It is queued as {id} and will be tried again {when}, which changes nothing more. {repeated}"

@@ -1,7 +1,8 @@
 //! Which breakers there are to look at, and what each is called.
 //!
-//! Tools have the names that clients know them by. A breaker that several tools share is there once more under the name of
-//! its server, or `global`. Methods, and names that no server listed, are told once their breaker has opened.
+//! Tools have the names that clients know them by. A breaker that several tools share is there once
+//! more under the name of its server, or `global`. Methods, and names that no server listed, are
+//! told once their breaker has opened.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,7 +31,8 @@ pub struct WatchedBreaker {
 pub struct BreakerScope {
     /// Who shares it.
     pub scope: Scope,
-    /// The names of all that it decides about, in order; `unknown` stands for those that no server listed.
+    /// The names of all that it decides about, in order; `unknown` stands for those that no server
+    /// listed.
     pub tools: BTreeSet<String>,
 }
 
@@ -44,19 +46,22 @@ impl WatchedBreaker {
         if self.is_connection { tool.server().connection() } else { tool.breaker() }
     }
 
-    /// Says who decides from now on, also where the tool was listed anew since it was looked for; gives what is there now.
+    /// Says who decides from now on, also where the tool was listed anew since it was looked for;
+    /// gives what is there now.
     pub fn force(&self, policies: &PolicyRegistry, mode: BreakerMode) -> Option<Self> {
-        // What many share is never replaced; what a tool has for itself is, and is found by its name.
+        // What many share is never replaced; what a tool has for itself is, and is found by its
+        // name.
         if self.is_connection || self.is_repeated {
             self.breaker()?.set_mode(mode);
             return Some(self.clone());
         }
-        let owner = policies.pipeline.set_mode(self.owner.server().name(), self.owner.name(), mode)?;
+        let owner =
+            policies.pipeline.set_mode(self.owner.server().name(), self.owner.name(), mode)?;
         Some(Self { owner, ..self.clone() })
     }
 
-    /// What it decides about. The breaker itself tells, and not the policy: what an operator switched stays with its tool, also
-    /// where that is to have another one.
+    /// What it decides about. The breaker itself tells, and not the policy: what an operator
+    /// switched stays with its tool, also where that is to have another one.
     pub fn covers(&self, policies: &PolicyRegistry) -> Option<BreakerScope> {
         let breaker = self.breaker()?;
         let scope = match self.owner.policy().scope {
@@ -68,7 +73,10 @@ impl WatchedBreaker {
         };
         let is_it = |tool: &Tool| self.of(tool).is_some_and(|other| std::ptr::eq(other, breaker));
         let all = policies.all();
-        let tools = all.iter().filter(|(_, tool)| is_it(tool)).map(|(named, tool)| shown(policies, *named, tool));
+        let tools = all
+            .iter()
+            .filter(|(_, tool)| is_it(tool))
+            .map(|(named, tool)| shown(policies, *named, tool));
         Some(BreakerScope { scope, tools: tools.collect() })
     }
 }
@@ -101,12 +109,17 @@ pub fn all(policies: &PolicyRegistry) -> BTreeMap<String, WatchedBreaker> {
         let shared = WatchedBreaker { is_repeated: true, ..entry(tool, "") };
         match tool.policy().scope {
             Scope::Server => put(tool.server().name().to_owned(), shared),
-            Scope::Global => put("global".to_owned(), WatchedBreaker { server: String::new(), ..shared }),
+            Scope::Global => {
+                put("global".to_owned(), WatchedBreaker { server: String::new(), ..shared })
+            }
             Scope::Tool => {}
         }
     }
     for (_, tool) in tools.iter().filter(|(_, tool)| tool.server().connection().is_some()) {
-        put(format!("{}/connection", tool.server().name()), WatchedBreaker { is_connection: true, ..entry(tool, "") });
+        put(
+            format!("{}/connection", tool.server().name()),
+            WatchedBreaker { is_connection: true, ..entry(tool, "") },
+        );
     }
     entries.retain(|_, entry| entry.breaker().is_some());
     entries
@@ -154,7 +167,11 @@ mod tests {
         let found = all(&policies);
         policies.learn("s", "", &list("destructiveHint"), true);
         found["frob"].force(&policies, BreakerMode::ForcedOpen).unwrap();
-        assert_eq!(mode(&policies), BreakerMode::ForcedOpen, "it was found before, and thrown after");
+        assert_eq!(
+            mode(&policies),
+            BreakerMode::ForcedOpen,
+            "it was found before, and thrown after"
+        );
 
         let found = all(&policies);
         policies.learn("s", "", &list("readOnlyHint"), true);

@@ -1,6 +1,8 @@
-//! What is counted of an event, and under which names: those of the configuration and the catalog, and `unknown`.
+//! What is counted of an event, and under which names: those of the configuration and the catalog,
+//! and `unknown`.
 //!
-//! Clients can invent names, so none of theirs is kept: however many they try, the numbers take the same room.
+//! Clients can invent names, so none of theirs is kept: however many they try, the numbers take the
+//! same room.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +16,8 @@ use crate::protocol::limits;
 /// The tool of a call whose tool no server listed.
 pub const UNKNOWN: &str = "unknown";
 /// The upper bounds of the durations that are told apart, in milliseconds.
-pub const BOUNDS: [u32; 14] = [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 120_000];
+pub const BOUNDS: [u32; 14] =
+    [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 120_000];
 /// How many fallbacks of one tool are told apart.
 const STEPS: usize = 16;
 
@@ -53,7 +56,8 @@ pub struct ToolCounts {
 /// How many took how long.
 #[derive(Debug, Default)]
 pub struct Histogram {
-    /// For each of [`BOUNDS`], how many took longer than the bound before and no longer than this one.
+    /// For each of [`BOUNDS`], how many took longer than the bound before and no longer than this
+    /// one.
     pub within: [u64; BOUNDS.len()],
     /// All of them.
     pub count: u64,
@@ -64,7 +68,9 @@ pub struct Histogram {
 impl Histogram {
     fn add(&mut self, took: Duration) {
         let fits = |bound: &u32| took <= Duration::from_millis(u64::from(*bound));
-        if let Some(within) = BOUNDS.iter().position(fits).and_then(|place| self.within.get_mut(place)) {
+        if let Some(within) =
+            BOUNDS.iter().position(fits).and_then(|place| self.within.get_mut(place))
+        {
             *within += 1;
         }
         self.count += 1;
@@ -92,7 +98,9 @@ impl Counters {
             what(self.of(server, tool, named(server, tool)));
         };
         match event {
-            Event::AttemptStarted { server, tool, .. } => count(server, tool, &|of| of.attempts += 1),
+            Event::AttemptStarted { server, tool, .. } => {
+                count(server, tool, &|of| of.attempts += 1)
+            }
             Event::AttemptEnded { server, tool, cause: Some(Cause::Timeout), .. } => {
                 count(server, tool, &|of| of.timeouts += 1);
             }
@@ -100,25 +108,32 @@ impl Counters {
                 count(server, tool, &|of| of.retries += 1);
             }
             Event::Degraded { server, tool } => count(server, tool, &|of| of.degraded += 1),
-            Event::ToolErrorFound { server, tool, .. } => count(server, tool, &|of| of.unmarked_errors += 1),
+            Event::ToolErrorFound { server, tool, .. } => {
+                count(server, tool, &|of| of.unmarked_errors += 1)
+            }
             Event::FallbackServed { server, tool, step } => count(server, tool, &|of| {
                 if of.fallbacks.len() < STEPS || of.fallbacks.contains_key(step) {
                     *of.fallbacks.entry(step.clone()).or_default() += 1;
                 }
             }),
-            Event::CallFinished { server, tool, class, elapsed, .. } => count(server, tool, &|of| {
-                *of.calls.entry(class).or_default() += 1;
-                of.took.add(*elapsed);
-            }),
+            Event::CallFinished { server, tool, class, elapsed, .. } => {
+                count(server, tool, &|of| {
+                    *of.calls.entry(class).or_default() += 1;
+                    of.took.add(*elapsed);
+                })
+            }
             _ => {}
         }
     }
 
     fn of(&mut self, server: &str, tool: &str, named: PolicyName) -> &mut ToolCounts {
-        let tool = if named == PolicyName::Unknown || tool.len() > limits::LABEL { UNKNOWN } else { tool };
+        let tool =
+            if named == PolicyName::Unknown || tool.len() > limits::LABEL { UNKNOWN } else { tool };
         let is_method = named == PolicyName::Method;
         let of_server = self.tools.entry(server.to_owned()).or_default();
-        of_server.entry(tool.to_owned()).or_insert_with(|| ToolCounts { is_method, ..ToolCounts::default() })
+        of_server
+            .entry(tool.to_owned())
+            .or_insert_with(|| ToolCounts { is_method, ..ToolCounts::default() })
     }
 
     /// Every tool that was called, with its server; methods of the protocol are none.
@@ -135,15 +150,17 @@ impl Counters {
 
     /// The share of calls of tools that ended without an answer of use.
     pub fn error_rate(&self) -> f64 {
-        let (errors, all) =
-            self.called().fold((0, 0), |(errors, all), (.., tool)| (errors + tool.errors(), all + tool.all()));
+        let (errors, all) = self
+            .called()
+            .fold((0, 0), |(errors, all), (.., tool)| (errors + tool.errors(), all + tool.all()));
         let exact = |count: u64| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
         if all == 0 { 0.0 } else { exact(errors) / exact(all) }
     }
 
     /// The sums over all tools, for people.
     pub fn sums(&self) -> Value {
-        let sum = |of: fn(&ToolCounts) -> u64| self.called().map(|(.., tool)| of(tool)).sum::<u64>();
+        let sum =
+            |of: fn(&ToolCounts) -> u64| self.called().map(|(.., tool)| of(tool)).sum::<u64>();
         json!({
             "calls": sum(ToolCounts::all),
             "errors": sum(ToolCounts::errors),
@@ -164,7 +181,13 @@ mod tests {
 
     fn finished(tool: &str, class: &'static str, millis: u64) -> Event {
         let elapsed = Duration::from_millis(millis);
-        Event::CallFinished { server: "s".to_owned(), tool: tool.to_owned(), class, attempts: 1, elapsed }
+        Event::CallFinished {
+            server: "s".to_owned(),
+            tool: tool.to_owned(),
+            class,
+            attempts: 1,
+            elapsed,
+        }
     }
 
     fn named(_: &str, tool: &str) -> PolicyName {
@@ -182,7 +205,8 @@ mod tests {
             counts.take(&finished(&format!("invented {number}"), "ok", 1), named);
         }
         counts.take(&finished(&"x".repeat(limits::LABEL + 1), "ok", 1), |_, _| PolicyName::Tool);
-        let all: Vec<_> = counts.each().map(|(server, tool, counts)| (server, tool, counts.all())).collect();
+        let all: Vec<_> =
+            counts.each().map(|(server, tool, counts)| (server, tool, counts.all())).collect();
         assert_eq!(all, [("s", UNKNOWN, 1_001)]);
     }
 

@@ -1,7 +1,8 @@
-//! What happened, from the one stream of events: in numbers, and the last events themselves, for whoever asks.
+//! What happened, from the one stream of events: in numbers, and the last events themselves, for
+//! whoever asks.
 //!
-//! `counts` is what is counted, `breakers` what there is to look at, `scrape` and `text` how it is told to Prometheus; `ring`
-//! holds the last events, `tell` and `date` say them.
+//! `counts` is what is counted, `breakers` what there is to look at, `scrape` and `text` how it is
+//! told to Prometheus; `ring` holds the last events, `tell` and `date` say them.
 
 pub mod breakers;
 pub mod counts;
@@ -33,7 +34,8 @@ impl Telemetry {
     /// Counts from now on, until the gateway ends.
     pub fn listen(policies: &Arc<PolicyRegistry>, lifecycle: &Lifecycle) -> Arc<Self> {
         let telemetry: Arc<Self> = Arc::default();
-        let (heard, policies, ended) = (Arc::clone(&telemetry), Arc::clone(policies), lifecycle.ended.clone());
+        let (heard, policies, ended) =
+            (Arc::clone(&telemetry), Arc::clone(policies), lifecycle.ended.clone());
         let mut listener = policies.env().events.subscribe();
         lifecycle.spawn(async move {
             while let Some(Some(first)) = ended.run_until_cancelled(listener.next()).await {
@@ -66,7 +68,10 @@ impl Telemetry {
 }
 
 /// Milliseconds since 1970.
-#[expect(clippy::disallowed_methods, reason = "a person is told when it was; nothing is decided by it")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a person is told when it was; nothing is decided by it"
+)]
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

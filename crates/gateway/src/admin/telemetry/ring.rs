@@ -1,7 +1,8 @@
 //! The last events, for whoever reads along: numbered, dated, and no more than a thousand of them.
 //!
-//! There is one ring for all readers, and a reader is no more than a place in it. So a slow one costs nothing, and what it
-//! missed is the distance from its place to the oldest event that is left. Nothing is written until somebody reads.
+//! There is one ring for all readers, and a reader is no more than a place in it. So a slow one
+//! costs nothing, and what it missed is the distance from its place to the oldest event that is
+//! left. Nothing is written until somebody reads.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -128,7 +129,10 @@ mod tests {
 
     fn events(count: usize) -> impl Iterator<Item = EventKind> {
         (0..count).map(|number| {
-            EventKind::Event(Arc::new(Event::Degraded { server: "s".to_owned(), tool: number.to_string() }))
+            EventKind::Event(Arc::new(Event::Degraded {
+                server: "s".to_owned(),
+                tool: number.to_string(),
+            }))
         })
     }
 
@@ -150,7 +154,11 @@ mod tests {
         ring.push(0, 0, events(limits::EVENTS + 7));
         let (numbers, missed) = all(&mut reader, &ring);
         assert_eq!((numbers.len(), missed), (limits::EVENTS + 1, vec![7]));
-        assert_eq!((numbers[0], numbers[1]), (10, 11), "a reader that comes back after it misses nothing more");
+        assert_eq!(
+            (numbers[0], numbers[1]),
+            (10, 11),
+            "a reader that comes back after it misses nothing more"
+        );
         assert_eq!(ring.kept().len(), limits::EVENTS);
     }
 
@@ -162,7 +170,11 @@ mod tests {
         assert_eq!(all(&mut ring.reader(None), &ring).0.first(), Some(&11));
         assert_eq!(all(&mut ring.reader(Some(last - 2)), &ring), (vec![last - 1, last], vec![]));
         assert_eq!(all(&mut ring.reader(Some(4)), &ring).1, [6]);
-        assert_eq!(all(&mut ring.reader(Some(u64::MAX)), &ring), (vec![], vec![]), "it cannot have read that");
+        assert_eq!(
+            all(&mut ring.reader(Some(u64::MAX)), &ring),
+            (vec![], vec![]),
+            "it cannot have read that"
+        );
     }
 
     #[test]

@@ -34,7 +34,11 @@ pub struct ServerSnapshot<'a> {
 }
 
 /// The whole text; `shown` tells what clients call a tool.
-pub fn text(counts: &Counters, now: &GatewaySnapshot<'_>, shown: impl Fn(&str, &str) -> String) -> String {
+pub fn text(
+    counts: &Counters,
+    now: &GatewaySnapshot<'_>,
+    shown: impl Fn(&str, &str) -> String,
+) -> String {
     let mut text = MetricsText::default();
     seeds(&mut text, counts, &now.breakers);
     calls(&mut text, counts);
@@ -47,13 +51,26 @@ pub fn text(counts: &Counters, now: &GatewaySnapshot<'_>, shown: impl Fn(&str, &
 fn seeds(text: &mut MetricsText, counts: &Counters, breakers: &BTreeMap<String, WatchedBreaker>) {
     text.family("retry_attempts_total", "counter", "Attempts of a call beyond the first.");
     each(text, counts, |tool| tool.retries);
-    text.family("circuit_breaker_state", "gauge", "1 for the state that a circuit breaker is in, 0 for the others.");
+    text.family(
+        "circuit_breaker_state",
+        "gauge",
+        "1 for the state that a circuit breaker is in, 0 for the others.",
+    );
     let mut seen = BTreeSet::new();
-    for entry in breakers.values().filter(|entry| !entry.is_repeated && entry.tool.len() <= limits::LABEL) {
-        let Some(breaker) = entry.breaker().filter(|_| seen.insert((&entry.server, &entry.tool))) else { continue };
+    for entry in
+        breakers.values().filter(|entry| !entry.is_repeated && entry.tool.len() <= limits::LABEL)
+    {
+        let Some(breaker) = entry.breaker().filter(|_| seen.insert((&entry.server, &entry.tool)))
+        else {
+            continue;
+        };
         let now = breaker.status();
         for state in [BreakerStatus::Closed, BreakerStatus::HalfOpen, BreakerStatus::Open] {
-            let labels = [("server", entry.server.as_str()), ("tool", &entry.tool), ("state", &state.to_string())];
+            let labels = [
+                ("server", entry.server.as_str()),
+                ("tool", &entry.tool),
+                ("state", &state.to_string()),
+            ];
             text.sample(&labels, u8::from(state == now));
         }
     }
@@ -63,7 +80,11 @@ fn seeds(text: &mut MetricsText, counts: &Counters, breakers: &BTreeMap<String, 
             text.sample(&[("server", server), ("tool", tool), ("step", step)], count);
         }
     }
-    text.family("graceful_degradation_total", "counter", "Calls to which an open breaker left only an explanation.");
+    text.family(
+        "graceful_degradation_total",
+        "counter",
+        "Calls to which an open breaker left only an explanation.",
+    );
     each(text, counts, |tool| tool.degraded);
 }
 
@@ -74,7 +95,11 @@ fn calls(text: &mut MetricsText, counts: &Counters) {
             text.sample(&[("server", server), ("tool", tool), ("class", class)], count);
         }
     }
-    text.family("seawall_call_seconds", "histogram", "How long calls took, all attempts and pauses included.");
+    text.family(
+        "seawall_call_seconds",
+        "histogram",
+        "How long calls took, all attempts and pauses included.",
+    );
     for (server, tool, of) in counts.each().filter(|(.., of)| of.took.count > 0) {
         let mut sum = 0;
         for (bound, within) in BOUNDS.iter().zip(of.took.within) {
@@ -96,21 +121,38 @@ fn calls(text: &mut MetricsText, counts: &Counters) {
         "Errors found by tool_errors in answers not marked as such.",
     );
     each(text, counts, |tool| tool.unmarked_errors);
-    text.family("seawall_events_missed_total", "counter", "Events that came too fast to be counted.");
+    text.family(
+        "seawall_events_missed_total",
+        "counter",
+        "Events that came too fast to be counted.",
+    );
     text.sample(&[], counts.missed);
 }
 
 fn servers(text: &mut MetricsText, now: &GatewaySnapshot<'_>) {
-    text.family("seawall_server_up", "gauge", "0 for a server that was tried and is not there, else 1.");
+    text.family(
+        "seawall_server_up",
+        "gauge",
+        "0 for a server that was tried and is not there, else 1.",
+    );
     for server in &now.servers {
         text.sample(&[("server", server.name)], u8::from(server.is_up));
     }
-    text.family("seawall_reconnects_total", "counter", "Conversations with a server that were opened again.");
+    text.family(
+        "seawall_reconnects_total",
+        "counter",
+        "Conversations with a server that were opened again.",
+    );
     for server in &now.servers {
         text.sample(&[("server", server.name)], server.reconnects);
     }
-    text.family("seawall_load_outcome", "gauge", "1 for how the load of a server stands, 0 for the others.");
-    for (server, load) in now.servers.iter().filter_map(|server| Some((server.name, server.load?))) {
+    text.family(
+        "seawall_load_outcome",
+        "gauge",
+        "1 for how the load of a server stands, 0 for the others.",
+    );
+    for (server, load) in now.servers.iter().filter_map(|server| Some((server.name, server.load?)))
+    {
         for status in ["available", "transient", "permanent", "denied"] {
             text.sample(&[("server", server), ("status", status)], u8::from(status == load));
         }
@@ -123,7 +165,11 @@ fn servers(text: &mut MetricsText, now: &GatewaySnapshot<'_>) {
 
 /// What the seed's agents count.
 fn agents(text: &mut MetricsText, counts: &Counters, shown: impl Fn(&str, &str) -> String) {
-    text.family("agent_tool_calls_total", "counter", "Calls of a tool, by the name that clients know.");
+    text.family(
+        "agent_tool_calls_total",
+        "counter",
+        "Calls of a tool, by the name that clients know.",
+    );
     let mut calls: BTreeMap<String, u64> = BTreeMap::new();
     for (server, tool, of) in counts.called() {
         let name = if tool == UNKNOWN { tool.to_owned() } else { shown(server, tool) };
@@ -132,7 +178,11 @@ fn agents(text: &mut MetricsText, counts: &Counters, shown: impl Fn(&str, &str) 
     for (tool, count) in &calls {
         text.sample(&[("tool", tool)], count);
     }
-    text.family("agent_error_rate", "gauge", "The share of calls that ended without an answer of use.");
+    text.family(
+        "agent_error_rate",
+        "gauge",
+        "The share of calls that ended without an answer of use.",
+    );
     text.sample(&[], format!("{:.4}", counts.error_rate()));
 }
 

@@ -1,4 +1,5 @@
-//! What is told of an event: a flat object, with the names that clients know. No arguments, no answers.
+//! What is told of an event: a flat object, with the names that clients know. No arguments, no
+//! answers.
 //!
 //! The text of an error is the server's; whoever shows it takes out what is secret.
 
@@ -16,7 +17,8 @@ use crate::protocol::limits;
 /// Letters of an error that are kept of one that is too long; fewer are shown.
 const LONGEST: usize = 4096;
 
-/// Whether an event takes too much room to be kept as it is. Clients can make up names, and servers can say much.
+/// Whether an event takes too much room to be kept as it is. Clients can make up names, and servers
+/// can say much.
 pub fn is_large(event: &Event) -> bool {
     let (_, tool, error) = parts(event);
     tool.len() > limits::LABEL || error.len() > LONGEST
@@ -61,12 +63,15 @@ fn parts(event: &Event) -> (&str, &str, &str) {
         | Event::Degraded { server, tool }
         | Event::CallFinished { server, tool, .. } => (server, tool, ""),
         Event::ServerLoaded { server, .. } => (server, "", ""),
-        // Its own name is the tool's, with the server before it; one that tools share is named after the server, or `global`.
-        Event::BreakerChanged { name, .. } | Event::BreakerRejected { name, .. } => match name.split_once('/') {
-            Some((server, tool)) => (server, tool, ""),
-            None if name == "global" => ("", name, ""),
-            None => (name, name, ""),
-        },
+        // Its own name is the tool's, with the server before it; one that tools share is named
+        // after the server, or `global`.
+        Event::BreakerChanged { name, .. } | Event::BreakerRejected { name, .. } => {
+            match name.split_once('/') {
+                Some((server, tool)) => (server, tool, ""),
+                None if name == "global" => ("", name, ""),
+                None => (name, name, ""),
+            }
+        }
         _ => ("", "", ""),
     }
 }
@@ -76,36 +81,53 @@ type EventDetails = Vec<(&'static str, Value)>;
 /// The name of an event, and what is told of it beside its server and its tool.
 fn details(event: &Event) -> Option<(&'static str, EventDetails)> {
     Some(match event {
-        Event::AttemptStarted { attempt, .. } => ("attempt_started", vec![("attempt", json!(attempt))]),
+        Event::AttemptStarted { attempt, .. } => {
+            ("attempt_started", vec![("attempt", json!(attempt))])
+        }
         Event::AttemptEnded { attempt, elapsed, cause, .. } => {
-            let ended = vec![("attempt", json!(attempt)), ("elapsedMs", millis(*elapsed)), ("cause", json!(cause))];
+            let ended = vec![
+                ("attempt", json!(attempt)),
+                ("elapsedMs", millis(*elapsed)),
+                ("cause", json!(cause)),
+            ];
             ("attempt_ended", ended)
         }
         Event::RetryScheduled { attempt, of, delay, .. } => {
-            let retry = vec![("attempt", json!(attempt)), ("of", json!(of)), ("delayMs", millis(*delay))];
+            let retry =
+                vec![("attempt", json!(attempt)), ("of", json!(of)), ("delayMs", millis(*delay))];
             ("retry_scheduled", retry)
         }
         Event::RetryBudgetSpent { .. } => ("retry_budget_spent", vec![]),
         Event::Hedged { .. } => ("hedged", vec![]),
-        Event::BreakerChanged { name, from, to } => {
-            ("breaker_changed", vec![("scope", scope(name)), ("from", json!(from)), ("to", json!(to))])
-        }
+        Event::BreakerChanged { name, from, to } => (
+            "breaker_changed",
+            vec![("scope", scope(name)), ("from", json!(from)), ("to", json!(to))],
+        ),
         Event::BreakerRejected { name, retry_after, shadow } => {
             let wait = ("retryAfterMs", millis(*retry_after));
             ("breaker_rejected", vec![("scope", scope(name)), wait, ("shadow", json!(shadow))])
         }
-        Event::CacheHit { shared_flight, .. } => ("cache_hit", vec![("sharedFlight", json!(shared_flight))]),
+        Event::CacheHit { shared_flight, .. } => {
+            ("cache_hit", vec![("sharedFlight", json!(shared_flight))])
+        }
         Event::Refused { cause, .. } => ("refused", vec![("cause", json!(cause))]),
-        Event::ToolErrorFound { counted_only, .. } => ("tool_error_found", vec![("countedOnly", json!(counted_only))]),
+        Event::ToolErrorFound { counted_only, .. } => {
+            ("tool_error_found", vec![("countedOnly", json!(counted_only))])
+        }
         Event::FallbackServed { step, .. } => ("fallback_served", vec![("step", json!(step))]),
         Event::Degraded { .. } => ("degraded", vec![]),
         Event::CallFinished { class, attempts, elapsed, .. } => {
-            let ended = vec![("class", json!(class)), ("attempts", json!(attempts)), ("elapsedMs", millis(*elapsed))];
+            let ended = vec![
+                ("class", json!(class)),
+                ("attempts", json!(attempts)),
+                ("elapsedMs", millis(*elapsed)),
+            ];
             ("call_finished", ended)
         }
         Event::ServerLoaded { failed, attempts, tools, .. } => {
             let status = failed.map_or(json!("available"), |failed| json!(failed));
-            let loaded = vec![("status", status), ("attempts", json!(attempts)), ("tools", json!(tools))];
+            let loaded =
+                vec![("status", status), ("attempts", json!(attempts)), ("tools", json!(tools))];
             ("server_loaded", loaded)
         }
         _ => return None,
@@ -127,7 +149,8 @@ fn millis(time: Duration) -> Value {
 
 /// What clients call a tool.
 fn shown(policies: &PolicyRegistry, server: &str, tool: &str) -> String {
-    let is_known = tool.len() <= limits::LABEL && policies.named(server, tool) != PolicyName::Unknown;
+    let is_known =
+        tool.len() <= limits::LABEL && policies.named(server, tool) != PolicyName::Unknown;
     let tool = if is_known { tool } else { UNKNOWN };
     if policies.is_single() { tool.to_owned() } else { names::public(server, tool) }
 }
@@ -141,8 +164,11 @@ mod tests {
 
     #[test]
     fn names_that_clients_make_up_and_long_errors_take_little_room() {
-        let policies =
-            PolicyRegistry::new(&Config::for_command(Some("s"), vec!["none".to_owned()]).unwrap(), None).unwrap();
+        let policies = PolicyRegistry::new(
+            &Config::for_command(Some("s"), vec!["none".to_owned()]).unwrap(),
+            None,
+        )
+        .unwrap();
         let event = |tool: String, error: String| Event::RetryScheduled {
             server: "s".to_owned(),
             tool,
@@ -156,22 +182,31 @@ mod tests {
         let large = event("x".repeat(1 << 20), "e".repeat(1 << 20));
         assert!(is_large(&large));
         let told = Value::Object(told(&large, &policies).unwrap());
-        assert_eq!((&told["tool"], told["error"].as_str().unwrap().len()), (&json!("unknown"), LONGEST));
+        assert_eq!(
+            (&told["tool"], told["error"].as_str().unwrap().len()),
+            (&json!("unknown"), LONGEST)
+        );
         assert_eq!((&told["event"], &told["delayMs"]), (&json!("retry_scheduled"), &json!(20)));
     }
 
     #[test]
     fn a_breaker_is_told_by_the_name_it_is_reset_by() {
-        let policies =
-            PolicyRegistry::new(&Config::for_command(Some("s"), vec!["none".to_owned()]).unwrap(), None).unwrap();
+        let policies = PolicyRegistry::new(
+            &Config::for_command(Some("s"), vec!["none".to_owned()]).unwrap(),
+            None,
+        )
+        .unwrap();
         for (name, server, tool) in [
             ("s/tools/list", json!("s"), "tools/list"),
             ("s/(others)", json!("s"), "unknown"),
             ("s", json!("s"), "s"),
             ("global", Value::Null, "global"),
         ] {
-            let event =
-                Event::BreakerChanged { name: name.to_owned(), from: BreakerStatus::Closed, to: BreakerStatus::Open };
+            let event = Event::BreakerChanged {
+                name: name.to_owned(),
+                from: BreakerStatus::Closed,
+                to: BreakerStatus::Open,
+            };
             let told = Value::Object(told(&event, &policies).unwrap());
             assert_eq!(
                 (&told["server"], &told["tool"], &told["to"]),

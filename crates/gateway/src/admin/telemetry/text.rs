@@ -1,4 +1,5 @@
-//! The text format of Prometheus: families of samples, with labels that cannot break out of their quotation marks.
+//! The text format of Prometheus: families of samples, with labels that cannot break out of their
+//! quotation marks.
 
 use std::fmt::{Display, Write};
 
@@ -48,7 +49,9 @@ fn escape(text: &mut String, value: &str) {
             '"' => text.push_str("\\\""),
             '\n' => text.push_str("\\n"),
             // Readers that split lines generously must find no more lines than there are.
-            letter if seawall::is_unseen(letter) || matches!(letter, '\u{2028}' | '\u{2029}') => text.push('\u{fffd}'),
+            letter if seawall::is_unseen(letter) || matches!(letter, '\u{2028}' | '\u{2029}') => {
+                text.push('\u{fffd}')
+            }
             letter => text.push(letter),
         }
     }

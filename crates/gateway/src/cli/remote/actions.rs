@@ -1,4 +1,5 @@
-//! What the commands do that talk to a running gateway through its door for operators, and how they end.
+//! What the commands do that talk to a running gateway through its door for operators, and how they
+//! end.
 
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -27,9 +28,15 @@ pub(in crate::cli) async fn run(remote: RemoteCommand) -> CommandEnd {
         RemoteCommand::Servers { at, deed } => servers(&RemoteRequest::new(&at)?, deed).await,
         RemoteCommand::Logs { at, name } => logs(&RemoteRequest::new(&at)?, &name).await,
         RemoteCommand::Tap { at, tool, class, last } => {
-            let filter = |name: &str, value: Option<String>| value.map(|value| format!("&{name}={}", encoded(&value)));
-            let filters = [filter("tool", tool), filter("class", class)].into_iter().flatten().collect::<String>();
-            tap(&RemoteRequest::new(&at)?, &format!("/resilience/events?last={last}{filters}")).await
+            let filter = |name: &str, value: Option<String>| {
+                value.map(|value| format!("&{name}={}", encoded(&value)))
+            };
+            let filters = [filter("tool", tool), filter("class", class)]
+                .into_iter()
+                .flatten()
+                .collect::<String>();
+            tap(&RemoteRequest::new(&at)?, &format!("/resilience/events?last={last}{filters}"))
+                .await
         }
     }
 }
@@ -42,8 +49,8 @@ struct RemoteRequest {
 
 impl RemoteRequest {
     fn new(at: &AdminArgs) -> Result<Self, (u8, String)> {
-        let place =
-            AdminAddress::find(at.admin.as_deref(), at.config.as_deref(), &variable).map_err(|text| (USAGE, text))?;
+        let place = AdminAddress::find(at.admin.as_deref(), at.config.as_deref(), &variable)
+            .map_err(|text| (USAGE, text))?;
         Ok(Self { client: AdminClient::new(place).map_err(ended)?, as_json: at.json })
     }
 
@@ -72,14 +79,17 @@ fn ended(trouble: RemoteError) -> (u8, String) {
 /// Whoever reads may have had enough: that is no failure.
 fn print(text: &str) -> CommandEnd {
     match writeln!(io::stdout().lock(), "{text}") {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err((USAGE, format!("cannot write: {error}"))),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err((USAGE, format!("cannot write: {error}")))
+        }
         _ => Ok(()),
     }
 }
 
 async fn status(asking: &RemoteRequest) -> CommandEnd {
     let ready = asking.get("/readyz").await?;
-    let (servers, breakers) = (asking.get("/resilience/servers").await?, asking.get("/resilience/breakers").await?);
+    let (servers, breakers) =
+        (asking.get("/resilience/servers").await?, asking.get("/resilience/breakers").await?);
     let queue = match asking.client.get("/resilience/queue?limit=1").await {
         Err(RemoteError::Refused(StatusCode::NOT_FOUND, _)) => None,
         queue => Some(queue.map_err(ended)?),
@@ -88,7 +98,9 @@ async fn status(asking: &RemoteRequest) -> CommandEnd {
         "ready": ready, "servers": servers["servers"], "breakers": breakers["breakers"], "metrics": breakers["metrics"],
         "queue": queue,
     });
-    asking.show(&whole, || show::status(asking.client.address(), &ready, &servers, &breakers, queue.as_ref()))
+    asking.show(&whole, || {
+        show::status(asking.client.address(), &ready, &servers, &breakers, queue.as_ref())
+    })
 }
 
 async fn breakers(asking: &RemoteRequest, deed: Option<BreakerAction>) -> CommandEnd {
@@ -104,20 +116,27 @@ async fn breakers(asking: &RemoteRequest, deed: Option<BreakerAction>) -> Comman
                 ForcedArg::Auto => "auto",
             };
             let path = format!("/resilience/breakers/{}/force", encoded(&tool));
-            let answer = asking.change(Method::POST, &path, &json!({ "state": state }).to_string()).await?;
+            let answer =
+                asking.change(Method::POST, &path, &json!({ "state": state }).to_string()).await?;
             asking.show(&answer, || show::forced(&answer))
         }
         Some(BreakerAction::Reset { tool: Some(tool), .. }) => {
             let answer = reset(asking, &tool).await?;
-            asking.show(&answer, || format!("{} is closed, and its failures are forgotten", plain(&tool)))
+            asking.show(&answer, || {
+                format!("{} is closed, and its failures are forgotten", plain(&tool))
+            })
         }
         Some(BreakerAction::Reset { tool: None, .. }) => {
             let all = asking.get("/resilience/breakers").await?;
-            let needs_it =
-                |detail: &Value| detail["mode"] == "auto" && (detail["status"] != "closed" || detail["failures"] != 0);
+            let needs_it = |detail: &Value| {
+                detail["mode"] == "auto"
+                    && (detail["status"] != "closed" || detail["failures"] != 0)
+            };
             let details = all["details"].as_object().into_iter().flatten();
-            let names: Vec<&str> =
-                details.filter(|(_, detail)| needs_it(detail)).map(|(name, _)| name.as_str()).collect();
+            let names: Vec<&str> = details
+                .filter(|(_, detail)| needs_it(detail))
+                .map(|(name, _)| name.as_str())
+                .collect();
             for name in &names {
                 reset(asking, name).await?;
             }
@@ -133,9 +152,10 @@ async fn reset(asking: &RemoteRequest, tool: &str) -> Result<Value, (u8, String)
     let path = format!("/resilience/breakers/{}/reset", encoded(tool));
     let answer = asking.client.ask(Method::POST, &path, "").await;
     answer.map_err(|trouble| match trouble {
-        RemoteError::Refused(StatusCode::CONFLICT, _) => {
-            (USAGE, format!("an operator holds {tool} open; seawall breakers force {tool} auto lets it go"))
-        }
+        RemoteError::Refused(StatusCode::CONFLICT, _) => (
+            USAGE,
+            format!("an operator holds {tool} open; seawall breakers force {tool} auto lets it go"),
+        ),
         other => ended(other),
     })
 }
@@ -144,8 +164,11 @@ async fn queue(asking: &RemoteRequest, deed: Option<QueueAction>) -> CommandEnd 
     match deed.unwrap_or(QueueAction::List { all: false, after: None }) {
         QueueAction::List { all, after } => {
             let states = if all { "" } else { "&state=waiting,delivering,dead" };
-            let after = after.map(|after| format!("&after={}", encoded(&after))).unwrap_or_default();
-            let answer = asking.get(&format!("/resilience/queue?limit={}{states}{after}", limits::QUEUE_PAGE)).await?;
+            let after =
+                after.map(|after| format!("&after={}", encoded(&after))).unwrap_or_default();
+            let answer = asking
+                .get(&format!("/resilience/queue?limit={}{states}{after}", limits::QUEUE_PAGE))
+                .await?;
             asking.show(&answer, || show::queue(&answer, now()))
         }
         QueueAction::Retry { id, even_if_executed } => {
@@ -160,7 +183,9 @@ async fn queue(asking: &RemoteRequest, deed: Option<QueueAction>) -> CommandEnd 
                 ),
                 other => ended(other),
             })?;
-            asking.show(&answer, || format!("{id} is sent as soon as its turn comes and its server is well"))
+            asking.show(&answer, || {
+                format!("{id} is sent as soon as its turn comes and its server is well")
+            })
         }
         QueueAction::Drop { id, even_if_delivered } => {
             let path = format!("/resilience/queue/{}", encoded(&id));
@@ -192,23 +217,31 @@ async fn servers(asking: &RemoteRequest, deed: Option<ServerAction>) -> CommandE
 async fn logs(asking: &RemoteRequest, name: &str) -> CommandEnd {
     let answer = asking.get("/resilience/servers").await?;
     let Some(server) = answer["servers"].get(name) else {
-        let names: Vec<&String> = answer["servers"].as_object().into_iter().flatten().map(|(name, _)| name).collect();
+        let names: Vec<&String> =
+            answer["servers"].as_object().into_iter().flatten().map(|(name, _)| name).collect();
         let names: Vec<&str> = names.into_iter().map(String::as_str).collect();
-        return Err((USAGE, format!("there is no server {name:?}; there are: {}", names.join(", "))));
+        return Err((
+            USAGE,
+            format!("there is no server {name:?}; there are: {}", names.join(", ")),
+        ));
     };
-    let lines: Vec<&str> = server["stderr"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let lines: Vec<&str> =
+        server["stderr"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     if lines.is_empty() && !asking.as_json {
         log::tell(&format!("{name} has said nothing on stderr that is still known"));
         return Ok(());
     }
-    asking.show(&server["stderr"], || lines.iter().map(|line| log::plain(line)).collect::<Vec<_>>().join("\n"))
+    asking.show(&server["stderr"], || {
+        lines.iter().map(|line| log::plain(line)).collect::<Vec<_>>().join("\n")
+    })
 }
 
 async fn tap(asking: &RemoteRequest, path: &str) -> CommandEnd {
     let mut body = asking.client.stream(path).await.map_err(ended)?;
     // Listened for all the time: a ctrl-c between two events counts too.
     let interrupt = signal(SignalKind::interrupt());
-    let mut interrupt = interrupt.map_err(|error| (UNREACHABLE, format!("cannot listen for signals: {error}")))?;
+    let mut interrupt =
+        interrupt.map_err(|error| (UNREACHABLE, format!("cannot listen for signals: {error}")))?;
     let mut decoder = SseDecoder::new(limits::FROM_CLIENT);
     loop {
         let frame = tokio::select! {
@@ -219,12 +252,15 @@ async fn tap(asking: &RemoteRequest, path: &str) -> CommandEnd {
             log::tell("the gateway has gone down");
             return Ok(());
         };
-        let lost = |error: &dyn std::fmt::Display| (UNREACHABLE, format!("the stream of events was lost: {error}"));
+        let lost = |error: &dyn std::fmt::Display| {
+            (UNREACHABLE, format!("the stream of events was lost: {error}"))
+        };
         let frame = frame.map_err(|error| lost(&error))?;
         decoder.push(frame.data_ref().map(AsRef::as_ref).unwrap_or_default());
         while let Some(event) = decoder.event().map_err(|reject| lost(&reject))? {
             let Ok(Value::Object(told)) = serde_json::from_slice(&event.data) else { continue };
-            let line = if asking.as_json { show::json(&Value::Object(told)) } else { show::event(&told) };
+            let line =
+                if asking.as_json { show::json(&Value::Object(told)) } else { show::event(&told) };
             if writeln!(io::stdout().lock(), "{line}").is_err() {
                 return Ok(());
             }
@@ -232,7 +268,10 @@ async fn tap(asking: &RemoteRequest, path: &str) -> CommandEnd {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a person is told how long ago it was; nothing is decided by it")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a person is told how long ago it was; nothing is decided by it"
+)]
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

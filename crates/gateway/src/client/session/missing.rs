@@ -1,4 +1,5 @@
-//! Servers that a client has to do without: it is told once, and they are looked after until they are there.
+//! Servers that a client has to do without: it is told once, and they are looked after until they
+//! are there.
 
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
@@ -29,14 +30,16 @@ impl Session {
 
     /// The client is ready to hear which servers are missing.
     pub(super) fn tell_missing(self: &Arc<Self>) {
-        let mut missing = std::mem::take(&mut *self.missing.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut missing =
+            std::mem::take(&mut *self.missing.lock().unwrap_or_else(PoisonError::into_inner));
         missing.retain_mut(|missing| self.is_missing(missing));
         if !missing.is_empty() {
             tokio::spawn(attend(Arc::downgrade(self), missing));
         }
     }
 
-    /// Whether a server is still missing; the client hears when that has come to mean something else.
+    /// Whether a server is still missing; the client hears when that has come to mean something
+    /// else.
     fn is_missing(&self, MissingServer { server, told }: &mut MissingServer) -> bool {
         let Some(supervisor) = self.kept(server) else { return false };
         if let Some(connection) = supervisor.now().filter(|connection| is_listed(connection)) {
@@ -53,7 +56,8 @@ impl Session {
             told.push(status);
             let level = self.log_level.lock().unwrap_or_else(PoisonError::into_inner).clone();
             if !level.is_some_and(|level| QUIET.contains(&level.as_str())) {
-                for line in missing::warnings(vec![outcome], server.startup.denied_text()).streamed {
+                for line in missing::warnings(vec![outcome], server.startup.denied_text()).streamed
+                {
                     self.general.notify(missing::message(&line));
                 }
             }

@@ -1,4 +1,5 @@
-//! A session's servers: who keeps each, what the client was promised of it, and what it must be told when it is back.
+//! A session's servers: who keeps each, what the client was promised of it, and what it must be
+//! told when it is back.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -21,14 +22,18 @@ impl Session {
     /// Takes what the client says in `initialize`; whether it had said nothing before.
     pub fn take_initialize(&self, initialize: &[u8]) -> bool {
         let initialize = Bytes::copy_from_slice(initialize);
-        let handshake = HandshakeParams { prefer: Era::Legacy, meta: handshake::meta(&initialize), initialize };
+        let handshake =
+            HandshakeParams { prefer: Era::Legacy, meta: handshake::meta(&initialize), initialize };
         self.handshake.set(handshake).is_ok()
     }
 
-    /// The name under which is remembered what a server says to clients like this one; a client that has not said what it is
-    /// like is one of its own kind.
+    /// The name under which is remembered what a server says to clients like this one; a client
+    /// that has not said what it is like is one of its own kind.
     pub fn key(&self, server: &Server) -> String {
-        self.handshake.get().map_or_else(|| format!("{}-", server.remembered_as()), |handshake| handshake.key(server))
+        self.handshake.get().map_or_else(
+            || format!("{}-", server.remembered_as()),
+            |handshake| handshake.key(server),
+        )
     }
 
     /// The handshake with the client was answered.
@@ -43,51 +48,74 @@ impl Session {
 
     /// What the client was told the server had said, before it said it.
     pub fn promise(&self, server: &Server, info: Bytes) {
-        self.promised.lock().unwrap_or_else(PoisonError::into_inner).insert(server.name.clone(), Some(info));
+        self.promised
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(server.name.clone(), Some(info));
     }
 
     /// The client asked for a list while the server was away, and there was nothing to stand in.
     pub fn miss(&self, server: &Server) {
-        self.promised.lock().unwrap_or_else(PoisonError::into_inner).insert(server.name.clone(), None);
+        self.promised
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(server.name.clone(), None);
     }
 
-    /// A server is there that the client was told was missing, unless it was told already that it is there.
+    /// A server is there that the client was told was missing, unless it was told already that it
+    /// is there.
     pub(super) fn appeared(&self, connection: &Connection) {
-        let promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner).remove(&connection.server);
+        let promised =
+            self.promised.lock().unwrap_or_else(PoisonError::into_inner).remove(&connection.server);
         if let (Some(None), Some(info)) = (promised, connection.info()) {
             self.lists_changed(info);
         }
     }
 
-    /// The gateway has read a server's lists: the client hears of all that is not what it was shown, once.
+    /// The gateway has read a server's lists: the client hears of all that is not what it was
+    /// shown, once.
     pub(super) fn listed(&self, connection: &Connection, changed: &[&'static str]) {
         // It has read nothing yet, and reads what is there now.
         if !self.initialized.load(Ordering::SeqCst) {
             return;
         }
-        let promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner).remove(&connection.server);
-        let capabilities = |info: &[u8]| JsonObject::of(info).get("capabilities").map(<[u8]>::to_vec);
+        let promised =
+            self.promised.lock().unwrap_or_else(PoisonError::into_inner).remove(&connection.server);
+        let capabilities =
+            |info: &[u8]| JsonObject::of(info).get("capabilities").map(<[u8]>::to_vec);
         match (promised, connection.info()) {
             (Some(None), Some(info)) => self.lists_changed(info),
-            (Some(Some(before)), Some(info)) if capabilities(&before) != capabilities(&info.result) => {
+            (Some(Some(before)), Some(info))
+                if capabilities(&before) != capabilities(&info.result) =>
+            {
                 self.lists_changed(info);
             }
-            _ => changed.iter().for_each(|name| self.general.notify(build::notification(name, None))),
+            _ => {
+                changed.iter().for_each(|name| self.general.notify(build::notification(name, None)))
+            }
         }
     }
 
     /// The client will read from servers that are there what it was promised of them.
     pub(super) fn keep_promises(&self, connections: &[Arc<Connection>]) {
-        let is_there =
-            |server: &str| connections.iter().any(|connection| connection.server == server && is_listed(connection));
+        let is_there = |server: &str| {
+            connections
+                .iter()
+                .any(|connection| connection.server == server && is_listed(connection))
+        };
         let mut promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
         promised.retain(|server, _| !is_there(server));
     }
 
     /// Who keeps the conversation with a server.
-    pub fn supervisor(self: &Arc<Self>, server: &Arc<Server>) -> Result<Arc<ConnectionSupervisor>, UpstreamFailure> {
+    pub fn supervisor(
+        self: &Arc<Self>,
+        server: &Arc<Server>,
+    ) -> Result<Arc<ConnectionSupervisor>, UpstreamFailure> {
         let Some(handshake) = self.handshake.get() else {
-            return Err(UpstreamFailure::Handshake("the client has not sent initialize yet".to_owned()));
+            return Err(UpstreamFailure::Handshake(
+                "the client has not sent initialize yet".to_owned(),
+            ));
         };
         let mut supervisors = self.supervisors.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = supervisors.get(&server.name) {
@@ -98,7 +126,12 @@ impl Session {
             let sink = self.sink(&self.general);
             let mut sinks = self.sinks.lock().unwrap_or_else(PoisonError::into_inner);
             sinks.insert(server.name.clone(), Arc::clone(&sink));
-            WarmConnection::new(server, handshake, self.set.common(server, handshake, &sink), Arc::default())
+            WarmConnection::new(
+                server,
+                handshake,
+                self.set.common(server, handshake, &sink),
+                Arc::default(),
+            )
         } else {
             self.set.warm.take(server, handshake).unwrap_or_else(|| own(server, handshake))
         };
@@ -108,8 +141,13 @@ impl Session {
         Ok(supervisor)
     }
 
-    /// A conversation was opened, perhaps again: it is brought to where the client believes it to be.
-    pub(super) async fn opened(self: &Arc<Self>, server: &Arc<Server>, connection: &Arc<Connection>) {
+    /// A conversation was opened, perhaps again: it is brought to where the client believes it to
+    /// be.
+    pub(super) async fn opened(
+        self: &Arc<Self>,
+        server: &Arc<Server>,
+        connection: &Arc<Connection>,
+    ) {
         if !self.initialized.load(Ordering::SeqCst) {
             return;
         }
@@ -122,7 +160,10 @@ impl Session {
     fn lists_changed(&self, info: &ServerInfo) {
         for list in ["tools", "prompts", "resources"] {
             if info.can(list) {
-                self.general.notify(build::notification(&format!("notifications/{list}/list_changed"), None));
+                self.general.notify(build::notification(
+                    &format!("notifications/{list}/list_changed"),
+                    None,
+                ));
             }
         }
     }
@@ -135,19 +176,26 @@ impl Session {
         let level = self.log_level.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(level) = level {
             connection.note_private();
-            let _not_every_server_logs =
-                connection.ask("logging/setLevel", format!(r#"{{"level":{}}}"#, quoted(&level)).as_bytes()).await;
+            let _not_every_server_logs = connection
+                .ask("logging/setLevel", format!(r#"{{"level":{}}}"#, quoted(&level)).as_bytes())
+                .await;
         }
         for uri in self.subscribed(&connection.server) {
             connection.note_private();
-            let _gone =
-                connection.ask("resources/subscribe", format!(r#"{{"uri":{}}}"#, quoted(&uri)).as_bytes()).await;
+            let _gone = connection
+                .ask("resources/subscribe", format!(r#"{{"uri":{}}}"#, quoted(&uri)).as_bytes())
+                .await;
         }
     }
 
     /// The resources of a server that the client subscribed to.
     fn subscribed(&self, server: &str) -> Vec<String> {
-        self.subscribed.lock().unwrap_or_else(PoisonError::into_inner).get(server).cloned().unwrap_or_default()
+        self.subscribed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(server)
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// Notes how much the client wants to hear.
@@ -158,7 +206,10 @@ impl Session {
 
     /// Notes what a server must be told again when it comes back.
     pub fn note(&self, server: &Server, request: &Message) {
-        if !matches!(request.method(), "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe") {
+        if !matches!(
+            request.method(),
+            "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe"
+        ) {
             return;
         }
         let mut subscribed = self.subscribed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -166,7 +217,9 @@ impl Session {
         let uri = request.field_text("uri").unwrap_or_default().into_owned();
         match request.method() {
             "logging/setLevel" => self.set_log_level(request),
-            "resources/subscribe" if uris.len() < limits::LISTED && !uris.contains(&uri) => uris.push(uri),
+            "resources/subscribe" if uris.len() < limits::LISTED && !uris.contains(&uri) => {
+                uris.push(uri)
+            }
             "resources/unsubscribe" => uris.retain(|known| *known != uri),
             _ => {}
         }
@@ -186,10 +239,16 @@ fn own(server: &Arc<Server>, handshake: &HandshakeParams) -> WarmConnection {
         })
     });
     let sink: Arc<dyn ClientSink> = Arc::clone(&seat) as Arc<dyn ClientSink>;
-    WarmConnection::new(server, handshake, ConnectionSupervisor::new(server, handshake.clone(), sink, prepare), seat)
+    WarmConnection::new(
+        server,
+        handshake,
+        ConnectionSupervisor::new(server, handshake.clone(), sink, prepare),
+        seat,
+    )
 }
 
-/// Whether all is known of a server that a client waits for: its tools were listed, or nobody lists them.
+/// Whether all is known of a server that a client waits for: its tools were listed, or nobody lists
+/// them.
 pub(super) fn is_listed(connection: &Connection) -> bool {
     matches!(connection.listing(), ListingProgress::Done | ListingProgress::Unasked)
 }

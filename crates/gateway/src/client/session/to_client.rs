@@ -1,4 +1,5 @@
-//! The way to one client over one of its streams: notifications pass, questions get ids of the session.
+//! The way to one client over one of its streams: notifications pass, questions get ids of the
+//! session.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -24,15 +25,22 @@ impl ClientSink for SessionSink {
             return self.stream.notify(notification.raw().clone());
         }
         // The server takes back a question: the client knows it under our id.
-        let (Some(session), Some(span)) = (self.session.upgrade(), notification.field("requestId")) else { return };
+        let (Some(session), Some(span)) = (self.session.upgrade(), notification.field("requestId"))
+        else {
+            return;
+        };
         let is_it = |asked: &ClientQuestion| {
             matches!(asked, ClientQuestion::Server { connection: from, id, .. }
                 if Weak::as_ptr(from) == Arc::as_ptr(connection) && id.json() == span.of(notification.raw()))
         };
-        let number = session.asked().iter().find(|(_, asked)| is_it(asked)).map(|(number, _)| *number);
+        let number =
+            session.asked().iter().find(|(_, asked)| is_it(asked)).map(|(number, _)| *number);
         if let Some(number) = number {
             session.asked().remove(&number);
-            self.stream.say(edit::splice(notification.raw(), &mut [(span, number.to_string().as_bytes())]));
+            self.stream.say(edit::splice(
+                notification.raw(),
+                &mut [(span, number.to_string().as_bytes())],
+            ));
         }
     }
 
@@ -41,12 +49,14 @@ impl ClientSink for SessionSink {
     }
 
     fn ask(&self, connection: &Arc<Connection>, question: Message, open: Option<Question>) {
-        let (Some(session), Some(id), Some(id_span)) = (self.session.upgrade(), question.id(), question.id_span())
+        let (Some(session), Some(id), Some(id_span)) =
+            (self.session.upgrade(), question.id(), question.id_span())
         else {
             return connection.refuse(&question, "the client is gone");
         };
         connection.note_private();
-        if Arc::ptr_eq(&self.stream, &session.general) && session.holds_back(connection, &question) {
+        if Arc::ptr_eq(&self.stream, &session.general) && session.holds_back(connection, &question)
+        {
             return;
         }
         let number = session.next.fetch_add(1, Ordering::Relaxed);
@@ -54,13 +64,22 @@ impl ClientSink for SessionSink {
         let token = token_span.map(|span| Bytes::copy_from_slice(span.of(question.raw())));
         if !session.remember(
             number,
-            ClientQuestion::Server { connection: Arc::downgrade(connection), id: id.detached(), token, _open: open },
+            ClientQuestion::Server {
+                connection: Arc::downgrade(connection),
+                id: id.detached(),
+                token,
+                _open: open,
+            },
         ) {
-            return connection.refuse(&question, "the client has too many questions to answer already");
+            return connection
+                .refuse(&question, "the client has too many questions to answer already");
         }
         let text = number.to_string();
-        let mut cuts: Vec<_> =
-            [Some(id_span), token_span].into_iter().flatten().map(|span| (span, text.as_bytes())).collect();
+        let mut cuts: Vec<_> = [Some(id_span), token_span]
+            .into_iter()
+            .flatten()
+            .map(|span| (span, text.as_bytes()))
+            .collect();
         if !self.stream.ask(edit::splice(question.raw(), &mut cuts)) {
             session.asked().remove(&number);
             connection.refuse(&question, "the client has not taken what was said before");

@@ -1,7 +1,9 @@
-//! Warm children: what a client started and left before it used it is kept for the next client that greets alike.
+//! Warm children: what a client started and left before it used it is kept for the next client that
+//! greets alike.
 //!
-//! A start that was begun is finished, whoever waits: clients that open a session for each call would else start a server
-//! again and again. Only a child that knows nothing of its client is handed on: it was greeted and listed, and nothing else.
+//! A start that was begun is finished, whoever waits: clients that open a session for each call
+//! would else start a server again and again. Only a child that knows nothing of its client is
+//! handed on: it was greeted and listed, and nothing else.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -107,7 +109,12 @@ impl WarmConnection {
         supervisor: Arc<ConnectionSupervisor>,
         seat: Arc<ConnectionUser>,
     ) -> Self {
-        Self { supervisor, seat, server: Arc::clone(server), greeting: handshake.initialize.clone() }
+        Self {
+            supervisor,
+            seat,
+            server: Arc::clone(server),
+            greeting: handshake.initialize.clone(),
+        }
     }
 
     /// Whether it is the first to give way when there is no room for another process.
@@ -117,7 +124,8 @@ impl WarmConnection {
         }
     }
 
-    /// Whether another client may have it: a child that is starting, or was greeted and listed and nothing else.
+    /// Whether another client may have it: a child that is starting, or was greeted and listed and
+    /// nothing else.
     fn is_neutral(&self) -> bool {
         let is_well = self.server.is_child() && self.server.reconnect.last().is_none();
         let is_neutral = match self.supervisor.now() {
@@ -163,9 +171,15 @@ impl WarmConnections {
     }
 
     /// A child of this server that was greeted like this.
-    pub fn take(&self, server: &Arc<Server>, handshake: &HandshakeParams) -> Option<WarmConnection> {
+    pub fn take(
+        &self,
+        server: &Arc<Server>,
+        handshake: &HandshakeParams,
+    ) -> Option<WarmConnection> {
         let is_it = |kept: &Arc<WarmConnection>| {
-            kept.server.name == server.name && kept.greeting == handshake.initialize && kept.is_neutral()
+            kept.server.name == server.name
+                && kept.greeting == handshake.initialize
+                && kept.is_neutral()
         };
         let mut all = self.kept();
         let place = all.iter().position(is_it)?;
@@ -175,7 +189,8 @@ impl WarmConnections {
         Some(WarmConnection::new(server, handshake, Arc::clone(supervisor), Arc::clone(seat)))
     }
 
-    /// Ends the one that has waited longest, so that there is room for a process; whether there was one.
+    /// Ends the one that has waited longest, so that there is room for a process; whether there was
+    /// one.
     async fn give_way(&self) -> bool {
         let oldest = {
             let mut all = self.kept();
@@ -196,7 +211,8 @@ impl WarmConnections {
     }
 }
 
-/// Ends a child that nobody came for. One that is still starting has its time from when it is there.
+/// Ends a child that nobody came for. One that is still starting has its time from when it is
+/// there.
 async fn cool_down(warm: Weak<WarmConnections>, kept: Weak<WarmConnection>) {
     // Held only while it is looked at: whoever takes it decides how long it lives.
     let mut looks = limits::HANDSHAKE.as_secs();

@@ -1,4 +1,5 @@
-//! Which file is meant by the name of a client: the project's own where there is one, else the user's.
+//! Which file is meant by the name of a client: the project's own where there is one, else the
+//! user's.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +24,11 @@ const CLIENTS: [KnownClient; 7] = [
     KnownClient { name: "claude-code", project: Some(".mcp.json"), user: &[".claude.json"] },
     KnownClient { name: "codex", project: None, user: &[".codex/config.toml"] },
     KnownClient { name: "cursor", project: Some(".cursor/mcp.json"), user: &[".cursor/mcp.json"] },
-    KnownClient { name: "gemini", project: Some(".gemini/settings.json"), user: &[".gemini/settings.json"] },
+    KnownClient {
+        name: "gemini",
+        project: Some(".gemini/settings.json"),
+        user: &[".gemini/settings.json"],
+    },
     KnownClient {
         name: "vscode",
         project: Some(".vscode/mcp.json"),

@@ -1,4 +1,5 @@
-//! A client's file on its disk: read whole, written whole or not at all, and never without one copy of it as it was before Seawall.
+//! A client's file on its disk: read whole, written whole or not at all, and never without one copy
+//! of it as it was before Seawall.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -35,10 +36,12 @@ impl ClientFile {
         self.whole.strip_prefix(MARK).unwrap_or(&self.whole)
     }
 
-    /// Puts another text in its place, unless somebody else has changed it meanwhile. Tells where the copy is: of what is there
-    /// now if Seawall is not in it (`is_untouched`), else the one that was made before Seawall came into it.
+    /// Puts another text in its place, unless somebody else has changed it meanwhile. Tells where
+    /// the copy is: of what is there now if Seawall is not in it (`is_untouched`), else the one
+    /// that was made before Seawall came into it.
     pub fn replace(&self, text: &str, is_untouched: bool) -> Result<PathBuf, String> {
-        let unwritable = |error: io::Error| format!("cannot be written: {error}; nothing is changed");
+        let unwritable =
+            |error: io::Error| format!("cannot be written: {error}; nothing is changed");
         let mark = if self.whole.starts_with(MARK) { MARK } else { "" };
         let mode = fs::metadata(&self.path).map_err(unwritable)?.permissions();
         let copy = self.beside("before-seawall");
@@ -47,7 +50,9 @@ impl ClientFile {
         let put = |text: &str, place: &Path| {
             write_new(&fresh, text, &mode)?;
             let is_same = Self::read(&self.path).is_ok_and(|now| now.whole == self.whole);
-            is_same.then_some(()).ok_or_else(|| io::Error::other("somebody else has just changed it"))?;
+            is_same
+                .then_some(())
+                .ok_or_else(|| io::Error::other("somebody else has just changed it"))?;
             fs::rename(&fresh, place)
         };
         let copied = if is_kept { Ok(()) } else { put(&self.whole, &copy) };
@@ -66,7 +71,8 @@ impl ClientFile {
     }
 }
 
-/// Writes a file that was not there, to the disk; it may be read by nobody who could not read the other.
+/// Writes a file that was not there, to the disk; it may be read by nobody who could not read the
+/// other.
 fn write_new(path: &Path, text: &str, mode: &fs::Permissions) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -102,9 +108,17 @@ mod tests {
 
         ClientFile::read(&path).unwrap().replace("more of ours", false).unwrap();
         let copy = folder.path().join("mcp.json.before-seawall");
-        assert_eq!(fs::read_to_string(&copy).unwrap(), "\u{feff}{}", "the copy stays what was there before Seawall");
+        assert_eq!(
+            fs::read_to_string(&copy).unwrap(),
+            "\u{feff}{}",
+            "the copy stays what was there before Seawall"
+        );
         fs::remove_file(&copy).unwrap();
         ClientFile::read(&path).unwrap().replace("ours again", false).unwrap();
-        assert_eq!(fs::read_to_string(&copy).unwrap(), "\u{feff}more of ours", "nothing is written without a copy");
+        assert_eq!(
+            fs::read_to_string(&copy).unwrap(),
+            "\u{feff}more of ours",
+            "nothing is written without a copy"
+        );
     }
 }

@@ -1,7 +1,9 @@
-//! Decides which words of a client's file change to put Seawall before its servers, and to take it away again.
+//! Decides which words of a client's file change to put Seawall before its servers, and to take it
+//! away again.
 //!
-//! Only `command` and `args` are touched, in place: comments, order and all that only the client knows stay as they are. What
-//! comes out is read again and has to say what was meant; otherwise nothing is changed.
+//! Only `command` and `args` are touched, in place: comments, order and all that only the client
+//! knows stay as they are. What comes out is read again and has to say what was meant; otherwise
+//! nothing is changed.
 
 pub mod clients;
 pub mod file;
@@ -62,7 +64,8 @@ pub struct ServerFate {
 /// What becomes of a server.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PlannedServer {
-    /// It was started by this command so far, and is started by these words then; its arguments follow.
+    /// It was started by this command so far, and is started by these words then; its arguments
+    /// follow.
     Changed(String, Vec<String>),
     /// It stays as it is, because of this.
     Left(&'static str),
@@ -76,7 +79,12 @@ impl FilePlan {
 }
 
 /// What a deed does to a file; for all its servers, or for `only` those.
-pub fn plan(path: &Path, text: &str, deed: FileAction<'_>, only: &[String]) -> Result<FilePlan, Problems> {
+pub fn plan(
+    path: &Path,
+    text: &str,
+    deed: FileAction<'_>,
+    only: &[String],
+) -> Result<FilePlan, Problems> {
     let mut problems = Problems::default();
     let planned = planned(path, text, deed, only, &mut problems);
     problems.in_file(path).finish(planned)
@@ -92,7 +100,9 @@ fn planned(
     let (root, format) = parse(path, text, problems)?;
     let mut wrong = |why: &str| problems.keep(Err(Problem::of_file(why)));
     let Some(key) = list_key(&ConfigField::root(&root), format) else {
-        return wrong("is Seawall's own configuration: its servers are behind Seawall already, at `seawall serve`");
+        return wrong(
+            "is Seawall's own configuration: its servers are behind Seawall already, at `seawall serve`",
+        );
     };
     let lists = lists(&root, key);
     if lists.is_empty() {
@@ -102,11 +112,16 @@ fn planned(
     if let Some(unknown) = only.iter().find(|name| !all().any(|(other, _)| other == *name)) {
         return wrong(&format!("has no server {unknown:?}"));
     }
-    let is_untouched = !all().any(|(_, server)| StartCommand::of(server).is_ok_and(|start| is_ours(&start)));
+    let is_untouched =
+        !all().any(|(_, server)| StartCommand::of(server).is_ok_and(|start| is_ours(&start)));
     let mut meant = root.clone();
     let (mut fates, mut edits) = (Vec::new(), Vec::new());
     for list in &lists {
-        let meant = list.way.iter().try_fold(&mut meant, |node, key| under_mut(node, key)).map(|node| &mut node.value);
+        let meant = list
+            .way
+            .iter()
+            .try_fold(&mut meant, |node, key| under_mut(node, key))
+            .map(|node| &mut node.value);
         let Some(ConfigValue::Table(meant)) = meant else { continue };
         for ((name, server), (_, meant)) in list.servers.iter().zip(meant) {
             if !only.is_empty() && !only.contains(name) {
@@ -118,17 +133,29 @@ fn planned(
                 Ok((change, start)) => {
                     edits.extend(start.edits(text, format, &change));
                     change.make(&start, meant);
-                    PlannedServer::Changed(start.command().to_owned(), change.words(start.command()))
+                    PlannedServer::Changed(
+                        start.command().to_owned(),
+                        change.words(start.command()),
+                    )
                 }
                 Err(why) => PlannedServer::Left(why),
             };
-            fates.push(ServerFate { name: name.clone(), project: list.project.clone(), line: server.line, then });
+            fates.push(ServerFate {
+                name: name.clone(),
+                project: list.project.clone(),
+                line: server.line,
+                then,
+            });
         }
     }
     let text = splice::spliced(text, edits);
     match parse(path, &text, &mut Problems::default()) {
-        Some((root, _)) if alike(&root, &meant) => Some(FilePlan { servers: fates, text, is_untouched }),
-        _ => wrong("is written in a way that cannot be changed safely; change its commands by hand"),
+        Some((root, _)) if alike(&root, &meant) => {
+            Some(FilePlan { servers: fates, text, is_untouched })
+        }
+        _ => {
+            wrong("is written in a way that cannot be changed safely; change its commands by hand")
+        }
     }
 }
 
@@ -142,23 +169,28 @@ struct ServerList<'a> {
 
 /// All lists of a file: Claude Code's own has one for all projects, and one in each project.
 fn lists<'a>(root: &'a ConfigNode, key: &'a str) -> Vec<ServerList<'a>> {
-    let list = |node: Option<&'a ConfigNode>, way: Vec<&'a str>, project| match node.map(|node| &node.value) {
+    let list = |node: Option<&'a ConfigNode>, way: Vec<&'a str>, project| match node
+        .map(|node| &node.value)
+    {
         Some(ConfigValue::Table(servers)) => Some(ServerList { way, project, servers }),
         _ => None,
     };
     let projects = root.under(PROJECTS).next().map(|projects| &projects.value);
-    let projects = if let Some(ConfigValue::Table(projects)) = projects { projects.as_slice() } else { &[] };
-    let in_projects = projects
-        .iter()
-        .filter_map(|(name, project)| list(project.under(key).next(), vec![PROJECTS, name, key], Some(name.clone())));
+    let projects =
+        if let Some(ConfigValue::Table(projects)) = projects { projects.as_slice() } else { &[] };
+    let in_projects = projects.iter().filter_map(|(name, project)| {
+        list(project.under(key).next(), vec![PROJECTS, name, key], Some(name.clone()))
+    });
     list(root.under(key).next(), vec![key], None).into_iter().chain(in_projects).collect()
 }
 
 /// How a server is started from now on.
 enum ServerChange {
-    /// By this program, with these words before its own command; and with these instead of it, if that is a whole line.
+    /// By this program, with these words before its own command; and with these instead of it, if
+    /// that is a whole line.
     Behind(String, Vec<String>, Option<Vec<String>>),
-    /// By this command of its own, and without so many of its arguments; without these bytes, if `args` were added for Seawall.
+    /// By this command of its own, and without so many of its arguments; without these bytes, if
+    /// `args` were added for Seawall.
     Itself(String, usize, Option<Range<usize>>),
 }
 
@@ -180,14 +212,22 @@ fn change(
         (FileAction::Install { .. }, true) => Err("starts through Seawall already"),
         (FileAction::Install { seawall, path }, false) => {
             let named = name::fit(name).map(|name| ["--name".to_owned(), name]);
-            let words = ["run".to_owned()].into_iter().chain(named.into_iter().flatten()).chain(["--".to_owned()]);
-            Ok(ServerChange::Behind(seawall.to_owned(), words.collect(), words::of(start.command(), path)))
+            let words = ["run".to_owned()]
+                .into_iter()
+                .chain(named.into_iter().flatten())
+                .chain(["--".to_owned()]);
+            Ok(ServerChange::Behind(
+                seawall.to_owned(),
+                words.collect(),
+                words::of(start.command(), path),
+            ))
         }
         (FileAction::Uninstall, false) => Err("does not start through Seawall"),
         (FileAction::Uninstall, true) => {
             let dashes = start.args().iter().position(|word| word.text() == Some("--"));
             let own = dashes.and_then(|at| Some((at + 2, start.args().get(at + 1)?.text()?)));
-            let (gone, command) = own.ok_or("has no command of its own behind Seawall that could take its place")?;
+            let (gone, command) =
+                own.ok_or("has no command of its own behind Seawall that could take its place")?;
             Ok(ServerChange::Itself(command.to_owned(), gone, start.added_args(text, format, gone)))
         }
     }
@@ -239,12 +279,14 @@ fn under_mut<'a>(node: &'a mut ConfigNode, key: &str) -> Option<&'a mut ConfigNo
     entries.iter_mut().find(|(name, _)| name == key).map(|(_, node)| node)
 }
 
-/// Whether two files say the same, wherever it stands. Files nest only so deep, so this recursion is bounded.
+/// Whether two files say the same, wherever it stands. Files nest only so deep, so this recursion
+/// is bounded.
 fn alike(one: &ConfigNode, other: &ConfigNode) -> bool {
     match (&one.value, &other.value) {
         (ConfigValue::Table(one), ConfigValue::Table(other)) => {
-            let is_there =
-                |(key, node): &(String, ConfigNode)| other.iter().any(|(name, it)| name == key && alike(node, it));
+            let is_there = |(key, node): &(String, ConfigNode)| {
+                other.iter().any(|(name, it)| name == key && alike(node, it))
+            };
             one.len() == other.len() && one.iter().all(is_there)
         }
         (ConfigValue::List(one), ConfigValue::List(other)) => {

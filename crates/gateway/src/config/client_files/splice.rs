@@ -7,7 +7,8 @@ use crate::config::import::ADDRESSES;
 use crate::config::source::FileFormat;
 use crate::config::tree::{ConfigNode, ConfigValue};
 
-/// Stands behind Seawall's words in a list that was empty before: who has no arguments may have an empty list, or none.
+/// Stands behind Seawall's words in a list that was empty before: who has no arguments may have an
+/// empty list, or none.
 const WAS_EMPTY: char = ' ';
 
 /// New text for some bytes.
@@ -43,7 +44,11 @@ impl<'a> StartCommand<'a> {
         let ConfigValue::Table(entries) = &server.value else { return Err(UNCLEAR) };
         let Some(command) = server.under("command").next() else {
             let is_remote = entries.iter().any(|(key, _)| ADDRESSES.contains(&key.as_str()));
-            return Err(if is_remote { "is remote: its client reaches it itself" } else { UNCLEAR });
+            return Err(if is_remote {
+                "is remote: its client reaches it itself"
+            } else {
+                UNCLEAR
+            });
         };
         let args = server.under("args").next();
         let is_twice = ["command", "args"].iter().any(|key| server.under(key).count() > 1);
@@ -65,12 +70,19 @@ impl<'a> StartCommand<'a> {
         self.args.and_then(ConfigNode::items).unwrap_or_default()
     }
 
-    /// What a change does to the text. A server's own command is written as it was, wherever it moves.
-    pub(super) fn edits(&self, text: &str, format: FileFormat, change: &ServerChange) -> Vec<TextEdit> {
+    /// What a change does to the text. A server's own command is written as it was, wherever it
+    /// moves.
+    pub(super) fn edits(
+        &self,
+        text: &str,
+        format: FileFormat,
+        change: &ServerChange,
+    ) -> Vec<TextEdit> {
         let own = self.command.span.clone();
         let (command, args) = match change {
             ServerChange::Behind(seawall, words, line) => {
-                let line = line.as_ref().map(|words| words.iter().map(|word| quoted(word)).collect());
+                let line =
+                    line.as_ref().map(|words| words.iter().map(|word| quoted(word)).collect());
                 let own = line.unwrap_or_else(|| vec![text[own.clone()].to_owned()]);
                 let words: Vec<String> = words.iter().map(|word| quoted(word)).chain(own).collect();
                 let words = words.join(", ");
@@ -79,19 +91,33 @@ impl<'a> StartCommand<'a> {
             }
             ServerChange::Itself(_, gone, added) => {
                 let again = text[self.args()[gone - 1].span.clone()].to_owned();
-                let away = |span: &Range<usize>| TextEdit { span: span.clone(), with: String::new() };
-                (again, added.as_ref().map(away).or_else(|| self.args.map(|args| take_away(text, args, *gone))))
+                let away =
+                    |span: &Range<usize>| TextEdit { span: span.clone(), with: String::new() };
+                (
+                    again,
+                    added
+                        .as_ref()
+                        .map(away)
+                        .or_else(|| self.args.map(|args| take_away(text, args, *gone))),
+                )
             }
         };
         [TextEdit { span: own, with: command }].into_iter().chain(args).collect()
     }
 
-    /// The bytes of `args`, key and all, if nothing is left in them and they stand as [`Self::add_args`] writes them: then there
-    /// were none before Seawall.
-    pub(super) fn added_args(&self, text: &str, format: FileFormat, gone: usize) -> Option<Range<usize>> {
+    /// The bytes of `args`, key and all, if nothing is left in them and they stand as
+    /// [`Self::add_args`] writes them: then there were none before Seawall.
+    pub(super) fn added_args(
+        &self,
+        text: &str,
+        format: FileFormat,
+        gone: usize,
+    ) -> Option<Range<usize>> {
         let args = self.args.filter(|_| self.args().len() == gone)?;
         let end = self.command.span.end;
-        if text[self.args().last()?.span.end..args.span.end - 1].starts_with(WAS_EMPTY) || args.span.start < end {
+        if text[self.args().last()?.span.end..args.span.end - 1].starts_with(WAS_EMPTY)
+            || args.span.start < end
+        {
             return None;
         }
         let between = &text[end..args.span.start];
@@ -120,7 +146,9 @@ impl<'a> StartCommand<'a> {
                 (end, format!(",{break_line}{indent}\"args\": [{words}]"))
             }
             FileFormat::Json => (end, format!(", \"args\": [{words}]")),
-            FileFormat::Toml if rest.trim_start().is_empty() || rest.trim_start().starts_with('#') => {
+            FileFormat::Toml
+                if rest.trim_start().is_empty() || rest.trim_start().starts_with('#') =>
+            {
                 (end + rest.len(), format!("{break_line}{indent}args = [{words}]"))
             }
             FileFormat::Toml => (end, format!(", args = [{words}]")),
@@ -155,7 +183,10 @@ fn take_away(text: &str, list: &ConfigNode, gone: usize) -> TextEdit {
     let between = &text[last..next.span.start];
     let after_comma = last + between.find(',').map_or(0, |at| at + 1);
     match text[after_comma..next.span.start].trim().is_empty() {
-        true => TextEdit { span: open..next.span.start, with: text[open..items[0].span.start].to_owned() },
+        true => TextEdit {
+            span: open..next.span.start,
+            with: text[open..items[0].span.start].to_owned(),
+        },
         false => TextEdit { span: open..after_comma, with: String::new() },
     }
 }

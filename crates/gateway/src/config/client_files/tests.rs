@@ -67,22 +67,33 @@ fn a_server_without_arguments_gets_some_after_its_command() {
     );
     assert_eq!(
         args(r#"{"mcpServers": {"a": {"command": "x", "env": {}}}}"#),
-        format!(r#"{{"mcpServers": {{"a": {{"command": "/bin/seawall", "args": {words}, "env": {{}}}}}}}}"#)
+        format!(
+            r#"{{"mcpServers": {{"a": {{"command": "/bin/seawall", "args": {words}, "env": {{}}}}}}}}"#
+        )
     );
     assert_eq!(
         args(r#"{"mcpServers": {"a": {"command": "x", "args": [ ]}}}"#),
-        format!(r#"{{"mcpServers": {{"a": {{"command": "/bin/seawall", "args": {}}}}}}}"#, words.replace(']', "  ]"))
+        format!(
+            r#"{{"mcpServers": {{"a": {{"command": "/bin/seawall", "args": {}}}}}}}"#,
+            words.replace(']', "  ]")
+        )
     );
     let toml = |text: &str| install("config.toml", text).text;
     assert_eq!(
         toml("[mcp_servers.a]\n  command = \"x\" # mine\nenv = {}\n"),
-        format!("[mcp_servers.a]\n  command = \"/bin/seawall\" # mine\n  args = {words}\nenv = {{}}\n")
+        format!(
+            "[mcp_servers.a]\n  command = \"/bin/seawall\" # mine\n  args = {words}\nenv = {{}}\n"
+        )
     );
     assert_eq!(
         toml("mcp_servers.a = {command = \"x\"}"),
         format!("mcp_servers.a = {{command = \"/bin/seawall\", args = {words}}}")
     );
-    assert_eq!(done("mcp.json", &args(json), FileAction::Uninstall).text, json, "no arguments are none");
+    assert_eq!(
+        done("mcp.json", &args(json), FileAction::Uninstall).text,
+        json,
+        "no arguments are none"
+    );
 }
 
 #[test]
@@ -95,7 +106,10 @@ fn who_had_no_arguments_has_none_again_and_who_had_an_empty_list_has_it_again() 
         r#"{"mcpServers": {"a": {"command": "x", "args": [ ]}}}"#,
         "{\"mcpServers\": {\"a\": {\"args\": [\n  ], \"command\": \"x\"}}}",
     ] {
-        assert_eq!(done("mcp.json", &install("mcp.json", text).text, FileAction::Uninstall).text, text);
+        assert_eq!(
+            done("mcp.json", &install("mcp.json", text).text, FileAction::Uninstall).text,
+            text
+        );
     }
     for text in [
         "[mcp_servers.a]\n  command = \"x\" # mine\nenv = {}\n",
@@ -104,12 +118,18 @@ fn who_had_no_arguments_has_none_again_and_who_had_an_empty_list_has_it_again() 
         "mcp_servers.a = {command = \"x\", env = {}}",
         "[mcp_servers.a]\ncommand = \"x\"\nargs = []\n",
     ] {
-        assert_eq!(done("config.toml", &install("config.toml", text).text, FileAction::Uninstall).text, text);
+        assert_eq!(
+            done("config.toml", &install("config.toml", text).text, FileAction::Uninstall).text,
+            text
+        );
     }
     // Its client has written the file anew, each word on its own line.
     let pretty = "{\n  \"mcpServers\": {\n    \"a\": {\n      \"command\": \"seawall\",\n      \"args\": [\n        \"run\",\n        \"--\",\n        \"x\"\n      ]\n    }\n  }\n}";
     let back = done("mcp.json", pretty, FileAction::Uninstall).text;
-    assert_eq!(back, "{\n  \"mcpServers\": {\n    \"a\": {\n      \"command\": \"x\"\n    }\n  }\n}");
+    assert_eq!(
+        back,
+        "{\n  \"mcpServers\": {\n    \"a\": {\n      \"command\": \"x\"\n    }\n  }\n}"
+    );
 }
 
 #[test]
@@ -119,14 +139,27 @@ fn the_servers_of_single_projects_are_changed_too() {
         "/two": {"mcpServers": {}}, "/three": {"history": []}
     }}"#;
     let installed = install(".claude.json", text);
-    let fates: Vec<_> = installed.servers.iter().map(|fate| (fate.name.as_str(), fate.project.as_deref())).collect();
+    let fates: Vec<_> = installed
+        .servers
+        .iter()
+        .map(|fate| (fate.name.as_str(), fate.project.as_deref()))
+        .collect();
     assert_eq!(fates, [("a", None), ("a", Some("/one")), ("b", Some("/one"))]);
     assert_eq!((installed.changed(), installed.is_untouched), (3, true));
-    assert!(installed.text.contains(r#"["run", "--name", "a", "--", "y", "-z"]"#), "{}", installed.text);
+    assert!(
+        installed.text.contains(r#"["run", "--name", "a", "--", "y", "-z"]"#),
+        "{}",
+        installed.text
+    );
     let back = done(".claude.json", &installed.text, FileAction::Uninstall);
     assert_eq!((back.text.as_str(), back.is_untouched), (text, false));
-    let one = plan(Path::new(".claude.json"), text, FileAction::Install { seawall: "s", path: "" }, &["b".to_owned()])
-        .unwrap();
+    let one = plan(
+        Path::new(".claude.json"),
+        text,
+        FileAction::Install { seawall: "s", path: "" },
+        &["b".to_owned()],
+    )
+    .unwrap();
     assert_eq!(one.servers.len(), 1, "also a server of a project is named alone");
     let only_projects = r#"{"projects": {"/one": {"mcpServers": {"a": {"command": "y"}}}}}"#;
     assert_eq!(install(".claude.json", only_projects).changed(), 1);
@@ -169,9 +202,15 @@ fn what_was_set_by_hand_before_the_command_goes_with_seawall() {
 
 #[test]
 fn only_those_that_are_named_change_and_who_is_not_there_is_told() {
-    let text = r#"{"mcpServers": {"a": {"command": "x", "args": []}, "b": {"command": "y", "args": []}}}"#;
+    let text =
+        r#"{"mcpServers": {"a": {"command": "x", "args": []}, "b": {"command": "y", "args": []}}}"#;
     let only = |name: &str| {
-        plan(Path::new("m.json"), text, FileAction::Install { seawall: "seawall", path: "" }, &[name.to_owned()])
+        plan(
+            Path::new("m.json"),
+            text,
+            FileAction::Install { seawall: "seawall", path: "" },
+            &[name.to_owned()],
+        )
     };
     let planned = only("b").unwrap();
     assert_eq!((planned.servers.len(), planned.changed()), (1, 1));
@@ -182,7 +221,9 @@ fn only_those_that_are_named_change_and_who_is_not_there_is_told() {
 #[test]
 fn files_that_say_nothing_to_change_are_told_as_what_they_are() {
     let why = |file: &str, text: &str| {
-        plan(Path::new(file), text, FileAction::Install { seawall: "seawall", path: "" }, &[]).unwrap_err().to_string()
+        plan(Path::new(file), text, FileAction::Install { seawall: "seawall", path: "" }, &[])
+            .unwrap_err()
+            .to_string()
     };
     assert_eq!(why("m.json", "{}"), "m.json: lists no servers under \"mcpServers\"");
     assert!(
@@ -196,7 +237,11 @@ fn files_that_say_nothing_to_change_are_told_as_what_they_are() {
 fn a_clients_file_is_the_projects_where_there_is_one_else_the_users() {
     let folder = tempfile::tempdir().unwrap();
     let (project, home) = (folder.path().join("project"), folder.path().join("home"));
-    for path in [home.join(".cursor/mcp.json"), project.join(".cursor/mcp.json"), home.join(".codex/config.toml")] {
+    for path in [
+        home.join(".cursor/mcp.json"),
+        project.join(".cursor/mcp.json"),
+        home.join(".codex/config.toml"),
+    ] {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, "").unwrap();
     }
@@ -206,7 +251,10 @@ fn a_clients_file_is_the_projects_where_there_is_one_else_the_users() {
     assert_eq!(file("codex", &project), Ok(home.join(".codex/config.toml")));
     let none = file("vscode", &project).unwrap_err();
     assert!(none.contains(".vscode/mcp.json or") && none.ends_with("give its path"), "{none}");
-    assert!(file("emacs", &project).unwrap_err().contains("claude-desktop"), "the names that are known");
+    assert!(
+        file("emacs", &project).unwrap_err().contains("claude-desktop"),
+        "the names that are known"
+    );
 }
 
 proptest::proptest! {

@@ -1,4 +1,5 @@
-//! The schema and the reader judge alike, side by side: every key, with values of every sort, one at a time.
+//! The schema and the reader judge alike, side by side: every key, with values of every sort, one
+//! at a time.
 //!
 //! What only the file as a whole can tell is left to the reader; `OF_THE_WHOLE` names it.
 
@@ -9,17 +10,29 @@ use serde_json::{Value as Json, json};
 use super::schema::{CHECK, all_tables, file_with};
 use super::*;
 
-/// Problems that no field has alone: servers that are named elsewhere, lengths that are compared, a store that is missing.
-const OF_THE_WHOLE: [&str; 4] =
-    ["there is no server", "must not be shorter than base", "needs a place where calls wait", "already; keep one"];
+/// Problems that no field has alone: servers that are named elsewhere, lengths that are compared, a
+/// store that is missing.
+const OF_THE_WHOLE: [&str; 4] = [
+    "there is no server",
+    "must not be shorter than base",
+    "needs a place where calls wait",
+    "already; keep one",
+];
 
 /// What the reader says, and what the schema says.
 fn judged(file: &Json) -> (Vec<String>, Vec<String>) {
     let env = |name: &str| (name == "TOKEN").then(|| "x".to_owned());
     let mut problems = Problems::default();
-    let _config = read_text(Path::new("seawall.json"), &file.to_string(), &env, true, &mut problems);
+    let _config =
+        read_text(Path::new("seawall.json"), &file.to_string(), &env, true, &mut problems);
     let said = problems.iter().map(ToString::to_string).collect();
-    (said, CHECK.iter_errors(file).map(|error| format!("{}: {error}", error.instance_path())).collect())
+    (
+        said,
+        CHECK
+            .iter_errors(file)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect(),
+    )
 }
 
 /// Nothing if both judge alike.
@@ -28,7 +41,8 @@ fn difference(file: &Json) -> Option<String> {
     let is_of_the_whole = |text: &String| OF_THE_WHOLE.iter().any(|words| text.contains(words));
     // What a reference stands for is known to the reader alone.
     let is_open = file.to_string().contains("${");
-    let is_refused = reader.iter().any(|text| !is_of_the_whole(text)) && !(is_open && schema.is_empty());
+    let is_refused =
+        reader.iter().any(|text| !is_of_the_whole(text)) && !(is_open && schema.is_empty());
     match (is_refused, schema.is_empty()) {
         (true, true) => Some(format!("the reader refuses it, the schema does not: {reader:?}")),
         (false, false) => Some(format!("the schema refuses it, the reader does not: {schema:?}")),
@@ -65,7 +79,10 @@ fn the_schema_and_the_reader_judge_every_field_alike() {
                 for value in &values {
                     let file = file_with(&way, key, value.clone(), server.clone());
                     tried += 1;
-                    wrong.extend(difference(&file).map(|why| format!("{way:?} {key} = {value} ({server}): {why}")));
+                    wrong.extend(
+                        difference(&file)
+                            .map(|why| format!("{way:?} {key} = {value} ({server}): {why}")),
+                    );
                 }
             }
         }
@@ -129,6 +146,10 @@ fn the_schema_and_the_reader_judge_whole_files_alike() {
         (true, with("defaults", json!({"loop": {"window": 2, "repeats": 2}}))),
     ] {
         let (reader, schema) = judged(&file);
-        assert_eq!((reader.is_empty(), schema.is_empty()), (is_good, is_good), "{file}\n{reader:?}\n{schema:?}");
+        assert_eq!(
+            (reader.is_empty(), schema.is_empty()),
+            (is_good, is_good),
+            "{file}\n{reader:?}\n{schema:?}"
+        );
     }
 }

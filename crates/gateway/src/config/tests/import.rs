@@ -74,7 +74,9 @@ fn the_file_of_vs_code_is_read_from_its_workspace() {
     assert_eq!(
         listed(&config),
         [
-            format!("local: stdio A=1 D=4 # 5 KEY=k0 B=own {folder}/bin/server {base} in {folder}/sub"),
+            format!(
+                "local: stdio A=1 D=4 # 5 KEY=k0 B=own {folder}/bin/server {base} in {folder}/sub"
+            ),
             "remote: sse https://api.example/sse".to_owned(),
         ]
     );
@@ -85,7 +87,10 @@ fn the_file_of_cursor_is_read_from_its_workspace() {
     let text = r#"{"mcpServers": {"a": {"command": "${workspaceFolder}/a"}}}"#;
     let kit = Kit::new().file(".cursor/mcp.json", text);
 
-    assert_eq!(listed(&kit.good(".cursor/mcp.json")), [format!("a: stdio {}/a ", kit.text_of_folder())]);
+    assert_eq!(
+        listed(&kit.good(".cursor/mcp.json")),
+        [format!("a: stdio {}/a ", kit.text_of_folder())]
+    );
 }
 
 #[test]
@@ -185,7 +190,9 @@ fn what_stands_twice_is_a_problem() {
          mcp.json:4: mcpServers.b.command: stands on line 4 already; keep one"
     );
 
-    let kit = json_file("{\"mcpServers\": {\"a\": {\"command\": \"a\"}},\n\"servers\": {}, \"listen\": \"x\"}");
+    let kit = json_file(
+        "{\"mcpServers\": {\"a\": {\"command\": \"a\"}},\n\"servers\": {}, \"listen\": \"x\"}",
+    );
     assert_eq!(
         kit.problems("mcp.json"),
         "mcp.json:2: servers: mcpServers lists servers too; keep one of the two\n\
@@ -233,7 +240,10 @@ fn names_are_made_to_fit_as_long_as_they_differ() {
 /// How long the calls of each server may take, and what is said of that.
 fn limits(kit: &Kit, file: &str) -> (Vec<Option<Duration>>, Vec<String>) {
     let config = kit.good(file);
-    let warnings = config.warnings.iter().map(|warning| warning.to_string().replace(&kit.text_of_folder(), ""));
+    let warnings = config
+        .warnings
+        .iter()
+        .map(|warning| warning.to_string().replace(&kit.text_of_folder(), ""));
     (config.servers.iter().map(|server| server.rules.layer.timeout).collect(), warnings.collect())
 }
 
@@ -252,7 +262,10 @@ fn how_long_a_client_lets_calls_run_is_honoured_or_told() {
 }}"#;
     let (limits_found, warnings) = limits(&json_file(file), "mcp.json");
     let seconds = |seconds| Some(Duration::from_secs(seconds));
-    assert_eq!(limits_found, [seconds(600), None, None, None, None, seconds(7 * 24 * 3600), seconds(9), None]);
+    assert_eq!(
+        limits_found,
+        [seconds(600), None, None, None, None, seconds(7 * 24 * 3600), seconds(9), None]
+    );
     let next = r#"say timeout = "60s" under x-seawall.policy of this server"#;
     let unclear = "is milliseconds to some clients and seconds to others, so it is passed over";
     assert_eq!(
@@ -260,9 +273,14 @@ fn how_long_a_client_lets_calls_run_is_honoured_or_told() {
         [
             format!("/mcp.json:3: mcpServers.unclear.timeout: 60 {unclear}; {next}"),
             format!("/mcp.json:4: mcpServers.hour.timeout: 3600 {unclear}; {next}"),
-            format!("/mcp.json:5: mcpServers.text.timeout: is not a number, so it is passed over; {next}"),
-            format!("/mcp.json:6: mcpServers.two.timeout: is not a number, so it is passed over; {next}"),
-            "/mcp.json:7: mcpServers.ever.timeout: counts as 7 days: no call is waited for longer".to_owned(),
+            format!(
+                "/mcp.json:5: mcpServers.text.timeout: is not a number, so it is passed over; {next}"
+            ),
+            format!(
+                "/mcp.json:6: mcpServers.two.timeout: is not a number, so it is passed over; {next}"
+            ),
+            "/mcp.json:7: mcpServers.ever.timeout: counts as 7 days: no call is waited for longer"
+                .to_owned(),
         ]
     );
 
@@ -274,7 +292,8 @@ fn how_long_a_client_lets_calls_run_is_honoured_or_told() {
 
 #[test]
 fn the_limits_of_codex_are_in_seconds() {
-    let codex = "[mcp_servers.a]\ncommand = \"a\"\ntool_timeout_sec = 1.5\nstartup_timeout_sec = 30\n";
+    let codex =
+        "[mcp_servers.a]\ncommand = \"a\"\ntool_timeout_sec = 1.5\nstartup_timeout_sec = 30\n";
     let (limits_found, warnings) = limits(&toml_file(codex), "seawall.toml");
     assert_eq!(limits_found, [Some(Duration::from_millis(1500))]);
     assert_eq!(

@@ -10,8 +10,12 @@ fn life(text: &str) -> ServerLifetime {
 #[test]
 fn what_is_not_said_is_tried_for_ever_as_the_seed_does() {
     let seconds = Duration::from_secs;
-    let reconnect =
-        ReconnectConfig { base: Duration::from_millis(500), max: seconds(60), attempts: None, wait: seconds(20) };
+    let reconnect = ReconnectConfig {
+        base: Duration::from_millis(500),
+        max: seconds(60),
+        attempts: None,
+        wait: seconds(20),
+    };
     assert_eq!(
         life("[servers.a]\ncommand = 'a'\n[reconnect]"),
         ServerLifetime { reconnect, ..ServerLifetime::default() }
@@ -23,10 +27,20 @@ fn every_key_is_read_for_every_server() {
     let text = "[reconnect]\nbase = '1s'\nmax = '2m'\nattempts = 20\nwait = '0s'\n\
                 [servers.a]\ncommand = 'a'\nlazy = true\nidle_stop = '10m'\nkeep_warm = '0s'";
     let seconds = Duration::from_secs;
-    let reconnect = ReconnectConfig { base: seconds(1), max: seconds(120), attempts: Some(20), wait: seconds(0) };
+    let reconnect = ReconnectConfig {
+        base: seconds(1),
+        max: seconds(120),
+        attempts: Some(20),
+        wait: seconds(0),
+    };
     assert_eq!(
         life(text),
-        ServerLifetime { lazy: true, idle_stop: Some(seconds(600)), keep_warm: seconds(0), reconnect }
+        ServerLifetime {
+            lazy: true,
+            idle_stop: Some(seconds(600)),
+            keep_warm: seconds(0),
+            reconnect
+        }
     );
 }
 
@@ -37,7 +51,10 @@ fn they_may_stand_in_another_clients_file() {
             "mcpServers": {"a": {"command": "a", "x-seawall": {"idle_stop": "1h", "lazy": true}}}}"#,
     );
     let life = kit.good("mcp.json").servers[0].life;
-    assert_eq!((life.lazy, life.idle_stop, life.reconnect.attempts), (true, Some(Duration::from_secs(3600)), Some(3)));
+    assert_eq!(
+        (life.lazy, life.idle_stop, life.reconnect.attempts),
+        (true, Some(Duration::from_secs(3600)), Some(3))
+    );
 }
 
 #[test]

@@ -62,7 +62,10 @@ fn a_bad_command_line_is_a_problem() {
     let name = Config::for_command(Some("a b"), words("a")).unwrap_err();
     assert_eq!(name.to_string(), format!("name: {}", name::RULE));
     let url = Config::for_url(None, "https://me:hunter2@a.example").unwrap_err();
-    assert_eq!(url.to_string(), "url: has a user name or password in it; put it into headers, as Authorization");
+    assert_eq!(
+        url.to_string(),
+        "url: has a user name or password in it; put it into headers, as Authorization"
+    );
 }
 
 #[test]
@@ -70,7 +73,9 @@ fn a_name_keeps_tools_and_paths_apart() {
     for good in ["a", "A-b_c.9", "_a", &"x".repeat(64)] {
         assert_eq!(name::fit(good).as_deref(), Some(good));
     }
-    for (bad, fitted) in [("a__b", Some("a-b")), ("a___b", Some("a-_b")), ("a_", Some("a-")), ("ä b", Some("--b"))] {
+    for (bad, fitted) in
+        [("a__b", Some("a-b")), ("a___b", Some("a-_b")), ("a_", Some("a-")), ("ä b", Some("--b"))]
+    {
         assert!(!name::is_valid(bad));
         assert_eq!(name::fit(bad).as_deref(), fitted);
     }

@@ -42,13 +42,22 @@ command = "${UNSET}"
     assert_eq!(config.allowed_hosts, ["gateway.example", "10.0.0.1:80"]);
     assert_eq!(config.allowed_origins, ["https://app.example"]);
     assert_eq!(config.source, Some(kit.path("seawall.toml")));
-    let servers: Vec<_> = config.servers.iter().map(|it| (it.name.as_str(), it.shared, shown(&it.transport))).collect();
-    let stdio = format!("stdio TOKEN=t0 PORT=80 DEBUG=true npx -y server in {}/work", kit.text_of_folder());
+    let servers: Vec<_> = config
+        .servers
+        .iter()
+        .map(|it| (it.name.as_str(), it.shared, shown(&it.transport)))
+        .collect();
+    let stdio =
+        format!("stdio TOKEN=t0 PORT=80 DEBUG=true npx -y server in {}/work", kit.text_of_folder());
     assert_eq!(
         servers,
         [
             ("zeta", true, stdio),
-            ("alpha", false, "http? https://search.example/mcp authorization: Bearer t0".to_owned()),
+            (
+                "alpha",
+                false,
+                "http? https://search.example/mcp authorization: Bearer t0".to_owned()
+            ),
             ("mid", false, "sse http://127.0.0.1:9/events".to_owned()),
         ]
     );
@@ -79,7 +88,10 @@ fn keys_of_later_versions_are_never_passed_over() {
 
     for key in top {
         let text = format!("{key} = {{}}\n[servers.a]\ncommand = 'a'");
-        assert_eq!(toml_file(&text).problems("seawall.toml"), format!("seawall.toml:1: {key}: {later}"));
+        assert_eq!(
+            toml_file(&text).problems("seawall.toml"),
+            format!("seawall.toml:1: {key}: {later}")
+        );
         let text = format!("{{\"{key}\": {{}},\n\"servers\": {{\"a\": {{\"command\": \"a\"}}}}}}");
         assert_eq!(json_file(&text).problems("mcp.json"), format!("mcp.json:1: {key}: {later}"));
     }
@@ -101,7 +113,8 @@ fn a_file_without_servers_names_the_next_step() {
 #[test]
 fn every_slip_of_the_syntax_is_told_and_nothing_else() {
     assert_eq!(
-        toml_file("lisen = 1\n[servers.a]\ncommand = docs\ncommand = 'b'\nargs = [").problems("seawall.toml"),
+        toml_file("lisen = 1\n[servers.a]\ncommand = docs\ncommand = 'b'\nargs = [")
+            .problems("seawall.toml"),
         "seawall.toml:3: not valid TOML: string values must be quoted, expected literal string\n\
          seawall.toml:4: not valid TOML: duplicate key\n\
          seawall.toml:5: not valid TOML: unclosed array, expected `]`"
@@ -135,13 +148,20 @@ fn how_servers_are_loaded_is_read_and_checked() {
     let (backoff, max_starting) = (Duration::from_millis(100), Duration::from_secs(60));
     assert_eq!(
         config.startup,
-        StartupConfig { attempts: 5, backoff, max_starting, denied_text: Some(seawall::DeniedText::Legacy) }
+        StartupConfig {
+            attempts: 5,
+            backoff,
+            max_starting,
+            denied_text: Some(seawall::DeniedText::Legacy)
+        }
     );
     assert!(config.servers[0].required);
 
     assert_eq!(
-        toml_file("[startup]\nattempts = 1000\nbackof = '1s'\n[servers.a]\ncommand = 'a'\nrequired = 1")
-            .problems("seawall.toml"),
+        toml_file(
+            "[startup]\nattempts = 1000\nbackof = '1s'\n[servers.a]\ncommand = 'a'\nrequired = 1"
+        )
+        .problems("seawall.toml"),
         "seawall.toml:2: startup.attempts: must be a whole number from 0 to 20, not 1000\n\
          seawall.toml:3: startup.backof: unknown key; did you mean \"backoff\"?\n\
          seawall.toml:6: servers.a.required: must be true or false, not a number"
@@ -157,10 +177,15 @@ url = "http://${env:MCP_HOST}/${file:path.txt}/mcp?k=query99value"
 command = "run"
 args = ["--dsn=${env:DSN}", "${env:HOME}/data", "${API_TOKEN}"]
 "#;
-    let kit = toml_file(text).file("path.txt", "filesecret99yak\n").var("MCP_HOST", "mcp.example.org");
-    let kit = kit.var("DSN", "postgres-77-zebra").var("HOME", "/home/somebody").var("API_TOKEN", "plainword77");
+    let kit =
+        toml_file(text).file("path.txt", "filesecret99yak\n").var("MCP_HOST", "mcp.example.org");
+    let kit = kit
+        .var("DSN", "postgres-77-zebra")
+        .var("HOME", "/home/somebody")
+        .var("API_TOKEN", "plainword77");
     let config = kit.good("seawall.toml");
-    let said = "mcp.example.org filesecret99yak query99value postgres-77-zebra /home/somebody plainword77";
+    let said =
+        "mcp.example.org filesecret99yak query99value postgres-77-zebra /home/somebody plainword77";
     let hidden = |server: usize| SecretTexts::of(&config.servers[server]).hide(said);
     assert_eq!(hidden(0), "mcp.example.org *** *** postgres-77-zebra /home/somebody plainword77");
     assert_eq!(hidden(1), "mcp.example.org filesecret99yak query99value *** /home/somebody ***");
@@ -184,7 +209,8 @@ fn denials_are_told_as_the_preset_has_it_unless_that_is_set() {
 #[test]
 fn a_word_for_denials_that_nobody_knows_is_told() {
     assert_eq!(
-        toml_file("[startup]\ndenied_text = 'loud'\n[servers.a]\ncommand = 'a'").problems("seawall.toml"),
+        toml_file("[startup]\ndenied_text = 'loud'\n[servers.a]\ncommand = 'a'")
+            .problems("seawall.toml"),
         "seawall.toml:2: startup.denied_text: must be \"diagnostic\" or \"legacy\", not \"loud\""
     );
 }
@@ -196,5 +222,8 @@ fn a_setting_of_all_servers_under_one_of_them_is_told_where_it_belongs() {
     let _config = read_text(Path::new("seawall.toml"), file, &|_| None, true, &mut problems);
     let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
     assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("preset is set once for all servers, at the top of the file"), "{told:?}");
+    assert!(
+        told[0].contains("preset is set once for all servers, at the top of the file"),
+        "{told:?}"
+    );
 }

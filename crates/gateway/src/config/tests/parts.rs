@@ -10,7 +10,9 @@ fn plain(node: &ConfigNode) -> serde_json::Value {
         ConfigValue::Number(number) => serde_json::from_str(number).unwrap(),
         ConfigValue::Text(text) => text.as_str().into(),
         ConfigValue::List(items) => items.iter().map(plain).collect(),
-        ConfigValue::Table(entries) => entries.iter().map(|(key, node)| (key.clone(), plain(node))).collect(),
+        ConfigValue::Table(entries) => {
+            entries.iter().map(|(key, node)| (key.clone(), plain(node))).collect()
+        }
     }
 }
 
@@ -62,7 +64,11 @@ fn a_slip_in_json_is_told_with_its_line() {
         ("/*/", 1, "a comment is not closed"),
     ] {
         let problem = json::parse(text).unwrap_err();
-        assert_eq!((problem.line, problem.text), (Some(line), format!("not valid JSON: {slip}")), "{text}");
+        assert_eq!(
+            (problem.line, problem.text),
+            (Some(line), format!("not valid JSON: {slip}")),
+            "{text}"
+        );
     }
     let deep = json::parse(&"[".repeat(100_000)).unwrap_err();
     assert_eq!(deep.text, "not valid JSON: values nest deeper than 64");
@@ -71,12 +77,16 @@ fn a_slip_in_json_is_told_with_its_line() {
 #[test]
 fn toml_gives_lines_and_the_order_of_the_file() {
     let mut problems = Problems::default();
-    let root = toml::parse("z = 1_000\n\na = [1,\n 'x']\n[t.b]\nc = 1979-05-27\n", &mut problems).unwrap();
+    let root =
+        toml::parse("z = 1_000\n\na = [1,\n 'x']\n[t.b]\nc = 1979-05-27\n", &mut problems).unwrap();
 
     let ConfigValue::Table(entries) = &root.value else { panic!("a table") };
     let lines: Vec<_> = entries.iter().map(|(key, node)| (key.as_str(), node.line)).collect();
     assert_eq!(lines, [("z", 1), ("a", 3), ("t", 5)]);
-    assert_eq!(plain(&root), serde_json::json!({"z": 1000, "a": [1, "x"], "t": {"b": {"c": null}}}));
+    assert_eq!(
+        plain(&root),
+        serde_json::json!({"z": 1000, "a": [1, "x"], "t": {"b": {"c": null}}})
+    );
     let ConfigValue::List(items) = &entries[1].1.value else { panic!("a list") };
     assert_eq!(items[1].line, 4);
 }
@@ -88,7 +98,20 @@ fn a_file_of_variables_has_comments_and_quotes() {
     let pairs = env_file::parse(text).unwrap();
 
     let shown: Vec<_> = pairs.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    assert_eq!(shown, ["A=1", "B=two words", "C=x", "D=# $A \\n", "E=a\n\"b\" $x \\q", "F=", "G=", "H=a#b=c", "I="]);
+    assert_eq!(
+        shown,
+        [
+            "A=1",
+            "B=two words",
+            "C=x",
+            "D=# $A \\n",
+            "E=a\n\"b\" $x \\q",
+            "F=",
+            "G=",
+            "H=a#b=c",
+            "I="
+        ]
+    );
     for (text, problem) in [
         ("A=1\nB", "has a line 2 that is not KEY=VALUE"),
         ("=1", "has a line 1 that is not KEY=VALUE"),
@@ -104,7 +127,9 @@ fn a_file_of_variables_has_comments_and_quotes() {
 
 #[test]
 fn durations_have_a_unit_and_a_bound() {
-    for (text, ms) in [("0s", 0), ("250ms", 250), ("30s", 30_000), ("2m", 120_000), ("1h", 3_600_000)] {
+    for (text, ms) in
+        [("0s", 0), ("250ms", 250), ("30s", 30_000), ("2m", 120_000), ("1h", 3_600_000)]
+    {
         assert_eq!(duration::parse(text), Ok(Duration::from_millis(ms)));
     }
     for text in ["", "30", "s", "-1s", "1.5s", "1d", "1 s", "1s ", "1ss"] {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use seawall::{BulkheadPolicy, Effect, Fallback, HedgePolicy, Kind, LoopMode, Preset, Scope, TextStyle};
+use seawall::{
+    BulkheadPolicy, Effect, Fallback, HedgePolicy, Kind, LoopMode, Preset, Scope, TextStyle,
+};
 
 use super::*;
 use crate::config::layer::OnAbandon;
@@ -69,11 +71,17 @@ fn everything_the_contract_names_is_read() {
     );
     assert!(rules.messages.no_debug_on_request && server.distrust_annotations);
     assert_eq!(server.policy.slots.unwrap().concurrency, 8);
-    assert_eq!((server.policy.rate.unwrap().count, server.policy.hint.as_deref()), (20, Some("See the status page.")));
+    assert_eq!(
+        (server.policy.rate.unwrap().count, server.policy.hint.as_deref()),
+        (20, Some("See the status page."))
+    );
 
     let (search, own) = rules.tool("gh", server, "search_issues", ToolHints::default());
     assert_eq!((search.kind, search.effect), (Some(Kind::Search), Effect::ReadOnly));
-    assert_eq!((search.timeout.as_secs(), search.attempt_timeout.map(|limit| limit.as_secs())), (30, Some(9)));
+    assert_eq!(
+        (search.timeout.as_secs(), search.attempt_timeout.map(|limit| limit.as_secs())),
+        (30, Some(9))
+    );
     assert_eq!(
         (search.retry.attempts, search.scope, search.hedge),
         (3, Scope::Tool, Some(HedgePolicy::Quantile(0.95)))
@@ -82,7 +90,11 @@ fn everything_the_contract_names_is_read() {
     assert_eq!((breaker.failures, breaker.probes, breaker.successes), (5, 2, 2));
     assert_eq!((breaker.slow_start, breaker.trip_on_429), (0, false));
     assert_eq!(
-        (search.cache.fresh.unwrap().as_secs(), search.loops.mode, search.tool_errors == seawall::ToolErrors::NONE),
+        (
+            search.cache.fresh.unwrap().as_secs(),
+            search.loops.mode,
+            search.tool_errors == seawall::ToolErrors::NONE
+        ),
         (30, LoopMode::Calls, true)
     );
     let map = [("q".to_owned(), "query".to_owned())].into();
@@ -95,13 +107,22 @@ fn everything_the_contract_names_is_read() {
             Fallback::Text("Search is down.".to_owned()),
         ]
     );
-    assert_eq!((own.idle_timeout.unwrap().as_secs(), own.client_timeout.unwrap().as_secs()), (20, 55));
+    assert_eq!(
+        (own.idle_timeout.unwrap().as_secs(), own.client_timeout.unwrap().as_secs()),
+        (20, 55)
+    );
     assert_eq!((own.on_abandon, own.max_result), (OnAbandon::Finish, Some(100_000)));
     assert_eq!(search.slots, Some(BulkheadPolicy::new(2)));
 
     let (write, _) = rules.tool("gh", server, "create_issue", ToolHints::default());
-    assert_eq!((write.retry.attempts, write.scope, write.attempt_timeout.unwrap().as_secs()), (2, Scope::Server, 7));
-    assert_eq!((search.uncertain_write_hold, write.uncertain_write_hold), (None, Some(Duration::from_secs(60))));
+    assert_eq!(
+        (write.retry.attempts, write.scope, write.attempt_timeout.unwrap().as_secs()),
+        (2, Scope::Server, 7)
+    );
+    assert_eq!(
+        (search.uncertain_write_hold, write.uncertain_write_hold),
+        (None, Some(Duration::from_secs(60)))
+    );
     let (glob, _) = rules.tool("gh", server, "search_code", ToolHints::default());
     assert_eq!((glob.timeout.as_secs(), glob.retry.attempts), (31, 4));
 }
@@ -231,13 +252,16 @@ breaker = { failures = 0, scope = "server" }
 breaker = { failures = 2, scope = "global" }
 "#;
     assert_eq!(
-        toml_file(&format!("{wrong}{servers}policy.breaker = {{ failures = 3, scope = \"global\" }}"))
-            .problems("seawall.toml"),
+        toml_file(&format!(
+            "{wrong}{servers}policy.breaker = {{ failures = 3, scope = \"global\" }}"
+        ))
+        .problems("seawall.toml"),
         r#"seawall.toml:2: kinds.write.breaker: a shared breaker is set in [defaults]; keep only its scope here
 seawall.toml:4: tools."a/x".breaker: a shared breaker is set in [servers.NAME.policy] or [defaults]; keep only its scope here
 seawall.toml:13: servers.a.policy.breaker: a shared breaker is set in [defaults]; keep only its scope here"#
     );
-    toml_file(&format!("{servers}policy.breaker = {{ failures = 3, scope = \"server\" }}")).good("seawall.toml");
+    toml_file(&format!("{servers}policy.breaker = {{ failures = 3, scope = \"server\" }}"))
+        .good("seawall.toml");
 }
 
 #[test]
@@ -246,12 +270,16 @@ fn variables_set_the_tiers_and_a_bad_one_is_named() {
     let quick = |kit: Kit| kit.good("seawall.toml").rules.tiers.quick.as_secs();
     assert_eq!(quick(file()), 50);
     assert_eq!(quick(file().var("GITNEXUS_TIMEOUT_QUICK", "30000")), 30);
-    assert_eq!(quick(file().var("GITNEXUS_TIMEOUT_QUICK", "9s").var("SEAWALL_TIMEOUT_QUICK", "30s")), 30);
+    assert_eq!(
+        quick(file().var("GITNEXUS_TIMEOUT_QUICK", "9s").var("SEAWALL_TIMEOUT_QUICK", "30s")),
+        30
+    );
     for bad in ["abc", "0", "-1"] {
         let problems = file().var("SEAWALL_TIMEOUT_QUICK", bad).problems("seawall.toml");
         assert!(problems.starts_with("seawall.toml: SEAWALL_TIMEOUT_QUICK: "), "{problems}");
     }
-    let debug = |value| file().var("GITNEXUS_DEBUG", value).good("seawall.toml").rules.messages.debug;
+    let debug =
+        |value| file().var("GITNEXUS_DEBUG", value).good("seawall.toml").rules.messages.debug;
     assert_eq!((debug("true"), debug("1"), debug("TRUE")), (true, false, false));
 }
 
@@ -280,8 +308,7 @@ fn tool_errors_are_a_switch_or_patterns() {
             mode: ErrorMode::Fail,
         },
     ];
-    let list =
-        r#"[{ json = "status.error", transient = ["busy"], mode = "count" }, { text = "^Error:", transient = true }]"#;
+    let list = r#"[{ json = "status.error", transient = ["busy"], mode = "count" }, { text = "^Error:", transient = true }]"#;
     assert_eq!(read(list).0, Some(ToolErrors { patterns, ..ToolErrors::MARKED }));
     for (wrong, told) in [
         ("7", "must be true, false, or a list of patterns"),

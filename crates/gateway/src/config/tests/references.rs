@@ -2,12 +2,14 @@
 
 use super::*;
 
-/// What an argument becomes; or what is wrong with the file; or what is not there, which costs its server only.
+/// What an argument becomes; or what is wrong with the file; or what is not there, which costs its
+/// server only.
 fn arg(kit: Kit, text: &str) -> Result<String, String> {
     let kit = kit.file("seawall.toml", &format!("[servers.it]\ncommand = 'a'\nargs = ['{text}']"));
     let folder = kit.text_of_folder();
     let plain = |text: String| {
-        text.replace(&format!("{folder}/seawall.toml:3: servers.it.args[0]: "), "").replace(&folder, "FOLDER")
+        text.replace(&format!("{folder}/seawall.toml:3: servers.it.args[0]: "), "")
+            .replace(&folder, "FOLDER")
     };
     match kit.load("seawall.toml").map(only) {
         Ok(Transport::Incomplete { lacking }) => {
@@ -20,7 +22,12 @@ fn arg(kit: Kit, text: &str) -> Result<String, String> {
 }
 
 fn kit() -> Kit {
-    Kit::new().var("A", "one").var("EMPTY", "").var("NESTED", "${A} $A").var("HOME", "/home/me").var("ODD(x)", "odd")
+    Kit::new()
+        .var("A", "one")
+        .var("EMPTY", "")
+        .var("NESTED", "${A} $A")
+        .var("HOME", "/home/me")
+        .var("ODD(x)", "odd")
 }
 
 /// A pipe would be waited for, for ever; a device has no end.
@@ -87,7 +94,10 @@ fn what_cannot_be_filled_in_is_a_problem() {
             "${input:My Key.1}",
             "lacking: the variable INPUT_MY_KEY_1 is not set, which is the input \"My Key.1\"; set it",
         ),
-        ("${file:none}", "lacking: FOLDER/none cannot be read: No such file or directory (os error 2)"),
+        (
+            "${file:none}",
+            "lacking: FOLDER/none cannot be read: No such file or directory (os error 2)",
+        ),
         ("${}", forms),
         ("${1}", forms),
         ("${A%x}", forms),
@@ -97,7 +107,10 @@ fn what_cannot_be_filled_in_is_a_problem() {
     ] {
         assert_eq!(arg(kit(), text), Err(problem.to_owned()), "{text}");
     }
-    assert_eq!(arg(Kit::new(), "${userHome}"), Err("lacking: the variable HOME is not set; set it".to_owned()));
+    assert_eq!(
+        arg(Kit::new(), "${userHome}"),
+        Err("lacking: the variable HOME is not set; set it".to_owned())
+    );
 }
 
 #[test]
@@ -120,7 +133,10 @@ fn paths_are_seen_from_the_files_folder() {
 fn a_text_cannot_grow_without_bound() {
     let kit = kit().file("big.txt", &"x".repeat(600 * 1024));
 
-    assert_eq!(arg(kit, "${file:big.txt}${file:big.txt}"), Err("becomes longer than 1 MiB".to_owned()));
+    assert_eq!(
+        arg(kit, "${file:big.txt}${file:big.txt}"),
+        Err("becomes longer than 1 MiB".to_owned())
+    );
 }
 
 #[test]
@@ -135,10 +151,17 @@ headers = { Authorization = 'Bearer ${TWO_LINES}' }
 [servers.c]
 command = 'c'
 ";
-    let kit = |text: &str| Kit::new().var("WRONG", "no url").var("TWO_LINES", "a\nb").file("seawall.toml", text);
+    let kit = |text: &str| {
+        Kit::new().var("WRONG", "no url").var("TWO_LINES", "a\nb").file("seawall.toml", text)
+    };
     let servers = |text: &str| {
         let kit = kit(text);
-        let told = kit.good("seawall.toml").servers.iter().map(|it| shown(&it.transport)).collect::<Vec<_>>();
+        let told = kit
+            .good("seawall.toml")
+            .servers
+            .iter()
+            .map(|it| shown(&it.transport))
+            .collect::<Vec<_>>();
         told.join("\n").replace(&kit.text_of_folder(), "FOLDER")
     };
     let expected = "\
@@ -152,5 +175,8 @@ stdio c ";
     // A value that stands in the file is the file's own mistake; then all is told.
     let wrong = kit(&format!("{lacking}[servers.d]\nurl = 'no url'\n")).problems("seawall.toml");
     let lines: Vec<&str> = wrong.lines().map(|line| line.split(": ").next().unwrap()).collect();
-    assert_eq!(lines, ["seawall.toml:3", "seawall.toml:3", "seawall.toml:5", "seawall.toml:6", "seawall.toml:10"]);
+    assert_eq!(
+        lines,
+        ["seawall.toml:3", "seawall.toml:3", "seawall.toml:5", "seawall.toml:6", "seawall.toml:10"]
+    );
 }

@@ -34,7 +34,9 @@ fn values_that_are_wrong_are_not_repeated() {
 #[test]
 fn a_file_that_others_can_write_is_refused() {
     let text = "[servers.a]\ncommand = '${UNSET}'\n[servers.b]\ncommand = ''";
-    for (mode, is_refused) in [(0o600, false), (0o644, false), (0o640, false), (0o620, true), (0o602, true)] {
+    for (mode, is_refused) in
+        [(0o600, false), (0o644, false), (0o640, false), (0o620, true), (0o602, true)]
+    {
         let kit = toml_file(text);
         let path = kit.path("seawall.toml");
         set_mode(&path, mode);
@@ -52,14 +54,22 @@ fn a_file_that_others_can_write_is_refused() {
 
 #[test]
 fn a_file_that_cannot_be_a_config_is_refused() {
-    let kit = Kit::new().file("config.yaml", "servers: {}").file("big.toml", &"#".repeat(1024 * 1024 + 1));
+    let kit = Kit::new()
+        .file("config.yaml", "servers: {}")
+        .file("big.toml", &"#".repeat(1024 * 1024 + 1));
     fs::write(kit.path("latin.toml"), b"# \xe4").unwrap();
     set_mode(&kit.path("latin.toml"), 0o600);
 
-    assert_eq!(kit.problems("none.toml"), "none.toml: cannot be read: No such file or directory (os error 2)");
+    assert_eq!(
+        kit.problems("none.toml"),
+        "none.toml: cannot be read: No such file or directory (os error 2)"
+    );
     assert_eq!(kit.problems("big.toml"), "big.toml: is longer than 1 MiB");
     assert_eq!(kit.problems("latin.toml"), "latin.toml: is not UTF-8 text; save it as UTF-8");
-    assert_eq!(kit.problems("config.yaml"), "config.yaml: this version does not read YAML yet; write TOML or JSON");
+    assert_eq!(
+        kit.problems("config.yaml"),
+        "config.yaml: this version does not read YAML yet; write TOML or JSON"
+    );
 }
 
 #[test]
@@ -95,7 +105,10 @@ fn no_file_makes_the_reader_panic() {
                 let (at, from) = (next(chars.len()), next(chars.len()));
                 match next(4) {
                     0 => drop(chars.drain(at..(at + next(20)).min(chars.len()))),
-                    1 => chars.insert(at, ['"', '{', '}', '[', ',', '/', '*', '\\', 'ä', '\n', '$', '\0'][next(12)]),
+                    1 => chars.insert(
+                        at,
+                        ['"', '{', '}', '[', ',', '/', '*', '\\', 'ä', '\n', '$', '\0'][next(12)],
+                    ),
                     2 => chars.swap(at, from),
                     _ => chars[at] = chars[from],
                 }
@@ -104,7 +117,11 @@ fn no_file_makes_the_reader_panic() {
             let mut problems = Problems::default();
             let config = read_text(Path::new(name), &text, &env, true, &mut problems);
             let lines = text.lines().count().max(1) + 1;
-            assert!(problems.iter().all(|problem| problem.line.is_none_or(|line| (1..=lines).contains(&line))));
+            assert!(
+                problems
+                    .iter()
+                    .all(|problem| problem.line.is_none_or(|line| (1..=lines).contains(&line)))
+            );
             assert!(config.is_some() || problems.count() > 0);
         }
     }
@@ -123,6 +140,10 @@ fn one_program_with_other_variables_is_another_server() {
     assert_ne!(first[0], first[1]);
     let config = Kit::new().file("seawall.toml", text).good("seawall.toml");
     let named = |server: usize, name: &str| config.servers[server].transport.remembered_as(name);
-    assert_eq!(named(0, "a"), named(0, "b"), "the same program is the same server, whatever it is called");
+    assert_eq!(
+        named(0, "a"),
+        named(0, "b"),
+        "the same program is the same server, whatever it is called"
+    );
     assert_ne!(named(2, "c"), named(2, "d"), "one address may be several");
 }

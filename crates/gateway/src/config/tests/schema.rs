@@ -1,4 +1,5 @@
-//! The schema that editors read says what the reader of configs does: of every file in these tests, and of every key.
+//! The schema that editors read says what the reader of configs does: of every file in these tests,
+//! and of every key.
 
 use std::sync::LazyLock;
 
@@ -8,7 +9,8 @@ use super::*;
 use crate::config::tree::{ConfigNode, ConfigValue};
 
 static SHOWN: LazyLock<Json> = LazyLock::new(|| serde_json::from_str(SCHEMA).unwrap());
-pub(super) static CHECK: LazyLock<jsonschema::Validator> = LazyLock::new(|| jsonschema::validator_for(&SHOWN).unwrap());
+pub(super) static CHECK: LazyLock<jsonschema::Validator> =
+    LazyLock::new(|| jsonschema::validator_for(&SHOWN).unwrap());
 
 /// Whether the schema thinks of a file what its reader thought of it.
 pub(super) fn agrees(path: &Path, loaded: &Result<Config, Problems>) {
@@ -22,9 +24,14 @@ pub(super) fn agrees(path: &Path, loaded: &Result<Config, Problems>) {
     match loaded {
         Ok(_) => assert!(wrong.is_empty(), "{text}\n{wrong:?}"),
         Err(problems) => {
-            let is_plain = |text: &str| text.starts_with("unknown key") || text.starts_with("must be a ");
-            let plain = problems.iter().find(|problem| problem.line.is_some() && is_plain(&problem.text));
-            assert!(plain.is_none() || !wrong.is_empty(), "{text}\nThe schema does not see: {plain:?}");
+            let is_plain =
+                |text: &str| text.starts_with("unknown key") || text.starts_with("must be a ");
+            let plain =
+                problems.iter().find(|problem| problem.line.is_some() && is_plain(&problem.text));
+            assert!(
+                plain.is_none() || !wrong.is_empty(),
+                "{text}\nThe schema does not see: {plain:?}"
+            );
         }
     }
 }
@@ -46,9 +53,11 @@ fn json_of(node: &ConfigNode) -> Json {
         ConfigValue::Date => json!({"date": ""}),
         ConfigValue::Text(text) => json!(text),
         ConfigValue::List(items) => items.iter().map(json_of).collect(),
-        ConfigValue::Table(entries) => {
-            entries.iter().map(|(key, node)| (key.clone(), json_of(node))).collect::<Map<_, _>>().into()
-        }
+        ConfigValue::Table(entries) => entries
+            .iter()
+            .map(|(key, node)| (key.clone(), json_of(node)))
+            .collect::<Map<_, _>>()
+            .into(),
     }
 }
 
@@ -100,7 +109,8 @@ fn sample(part: &Json) -> Json {
 
 /// A file with two servers, and something in one of its tables.
 pub(super) fn file_with(way: &[String], key: &str, value: Json, server: Json) -> Json {
-    let mut file = json!({"listen": "127.0.0.1:1", "servers": {"a": server, "b": {"command": "y"}}});
+    let mut file =
+        json!({"listen": "127.0.0.1:1", "servers": {"a": server, "b": {"command": "y"}}});
     let mut place = &mut file;
     for step in way {
         place = match step.parse::<usize>() {
@@ -131,7 +141,8 @@ fn the_schema_has_every_key_that_the_reader_knows_and_no_other() {
     let tables = all_tables();
     assert!(tables.len() > 40, "{}", tables.len());
     for (way, table) in tables {
-        let problems = with(&way, "qqqqqqqqqqqqqqqq", json!("x"), json!({"command": "x"})).problems("seawall.json");
+        let problems = with(&way, "qqqqqqqqqqqqqqqq", json!("x"), json!({"command": "x"}))
+            .problems("seawall.json");
         let known = problems
             .split("qqqqqqqqqqqqqqqq: unknown key; known are ")
             .nth(1)
@@ -143,7 +154,8 @@ fn the_schema_has_every_key_that_the_reader_knows_and_no_other() {
             known.push("$schema");
         }
         known.sort_unstable();
-        let mut shown: Vec<&str> = table["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+        let mut shown: Vec<&str> =
+            table["properties"].as_object().unwrap().keys().map(String::as_str).collect();
         shown.sort_unstable();
         assert_eq!(shown, known, "{way:?}");
     }
@@ -153,14 +165,22 @@ fn the_schema_has_every_key_that_the_reader_knows_and_no_other() {
 fn every_key_of_the_schema_is_described_and_read() {
     for (way, table) in all_tables() {
         for (key, part) in table["properties"].as_object().unwrap() {
-            assert!(part["description"].as_str().is_some_and(|text| text.ends_with('.')), "{way:?} {key}");
+            assert!(
+                part["description"].as_str().is_some_and(|text| text.ends_with('.')),
+                "{way:?} {key}"
+            );
             if key == "servers" || key == "tools" {
                 continue;
             }
-            let servers = [json!({"command": "x"}), json!({"url": "https://x.example/mcp"}), json!({})];
-            let tried = servers.map(|server| with(&way, key, sample(part), server).load("seawall.json"));
-            let problems: Vec<String> =
-                tried.iter().filter_map(|tried| tried.as_ref().err()).map(ToString::to_string).collect();
+            let servers =
+                [json!({"command": "x"}), json!({"url": "https://x.example/mcp"}), json!({})];
+            let tried =
+                servers.map(|server| with(&way, key, sample(part), server).load("seawall.json"));
+            let problems: Vec<String> = tried
+                .iter()
+                .filter_map(|tried| tried.as_ref().err())
+                .map(ToString::to_string)
+                .collect();
             assert!(tried.iter().any(Result::is_ok), "{way:?} {key}: {problems:?}");
         }
     }
@@ -184,7 +204,8 @@ fn what_the_reader_refuses_the_schema_refuses_too() {
     ] {
         let kit = toml_file(&format!("{file}\n[servers.a]\ncommand = \"x\"\n"));
         let (_, root) =
-            tree(&kit.path("seawall.toml"), &fs::read_to_string(kit.path("seawall.toml")).unwrap()).unwrap();
+            tree(&kit.path("seawall.toml"), &fs::read_to_string(kit.path("seawall.toml")).unwrap())
+                .unwrap();
         assert!(kit.load("seawall.toml").is_err() && !CHECK.is_valid(&json_of(&root)), "{file}");
     }
 }

@@ -14,14 +14,25 @@ fn problem(fields: &str) -> String {
 fn the_stated_type_wins_in_every_spelling() {
     for spelling in ["http", "streamable-http", "streamable_http", "streamableHttp", "HTTP"] {
         for key in ["type", "transport"] {
-            let fields = format!("\"{key}\": \"{spelling}\", \"url\": \"https://a.example/sse\", \"command\": \"x\"");
+            let fields = format!(
+                "\"{key}\": \"{spelling}\", \"url\": \"https://a.example/sse\", \"command\": \"x\""
+            );
             assert_eq!(transport(&fields), "http https://a.example/sse", "{key} {spelling}");
         }
     }
-    assert_eq!(transport(r#""type": "sse", "url": "https://a.example/mcp""#), "sse https://a.example/mcp");
-    assert_eq!(transport(r#""type": "websocket", "url": "wss://a.example""#), "ws wss://a.example/");
+    assert_eq!(
+        transport(r#""type": "sse", "url": "https://a.example/mcp""#),
+        "sse https://a.example/mcp"
+    );
+    assert_eq!(
+        transport(r#""type": "websocket", "url": "wss://a.example""#),
+        "ws wss://a.example/"
+    );
     assert_eq!(transport(r#""type": "ws", "url": "ws://a.example""#), "ws ws://a.example/");
-    assert_eq!(transport(r#""type": "stdio", "command": "a", "url": "https://a.example""#), "stdio a ");
+    assert_eq!(
+        transport(r#""type": "stdio", "command": "a", "url": "https://a.example""#),
+        "stdio a "
+    );
     assert_eq!(transport(r#""type": "local", "command": "a", "args": []"#), "stdio a ");
 }
 
@@ -33,7 +44,10 @@ fn without_a_type_the_fields_tell() {
         "http https://a.example/sse"
     );
     assert_eq!(transport(r#""url": "wss://a.example/sse""#), "ws wss://a.example/sse");
-    assert_eq!(transport(r#""url": "https://a.example/v1/sse?x=1""#), "sse https://a.example/v1/sse?x=1");
+    assert_eq!(
+        transport(r#""url": "https://a.example/v1/sse?x=1""#),
+        "sse https://a.example/v1/sse?x=1"
+    );
     assert_eq!(transport(r#""url": "https://a.example/sse/""#), "sse https://a.example/sse/");
     assert_eq!(transport(r#""url": "https://a.example/assets""#), "http? https://a.example/assets");
     assert_eq!(transport(r#""url": "HTTPS://a.example:8080""#), "http? https://a.example:8080/");
@@ -55,19 +69,28 @@ fn a_server_lacks_what_its_transport_needs() {
 
 #[test]
 fn a_url_is_of_a_known_scheme_and_free_of_passwords() {
-    let scheme =
-        "it.url: must start with http://, https://, ws:// or wss://; no other way (unix://, pipe://) is supported";
+    let scheme = "it.url: must start with http://, https://, ws:// or wss://; no other way (unix://, pipe://) is supported";
     let invalid = "it.url: is not a valid URL; write it like \"https://server.example/mcp\"";
 
     for url in ["unix:///tmp/s#/mcp", "pipe:///x", "file:///etc/passwd", "ftp://a.example"] {
         assert_eq!(problem(&format!("\"url\": \"{url}\"")), scheme, "{url}");
     }
-    let bad =
-        ["", "a.example", "http://", "http:///mcp", "http://a b", "http://a:b", "http://a:99999", "http://ä.example"];
+    let bad = [
+        "",
+        "a.example",
+        "http://",
+        "http:///mcp",
+        "http://a b",
+        "http://a:b",
+        "http://a:99999",
+        "http://ä.example",
+    ];
     for url in bad {
         assert_eq!(problem(&format!("\"url\": \"{url}\"")), invalid, "{url}");
     }
-    for url in ["https://user:hunter2@a.example", "https://hunter2@a.example/mcp", "http://a:hun ter2@b"] {
+    for url in
+        ["https://user:hunter2@a.example", "https://hunter2@a.example/mcp", "http://a:hun ter2@b"]
+    {
         assert_eq!(
             problem(&format!("\"url\": \"{url}\"")),
             "it.url: has a user name or password in it; put it into headers, as Authorization"
@@ -85,12 +108,16 @@ fn a_url_is_of_a_known_scheme_and_free_of_passwords() {
 
 #[test]
 fn headers_can_be_sent_and_stand_once() {
-    let with = |headers: &str| problem(&format!("\"url\": \"https://a.example\", \"headers\": {headers}"));
+    let with =
+        |headers: &str| problem(&format!("\"url\": \"https://a.example\", \"headers\": {headers}"));
 
     let unfit = "has a value that no header can have: only printable ASCII, no line breaks";
     assert_eq!(with(r#"{"X-A": "hunter2\r\nX-B: 1"}"#), format!("it.headers.X-A: {unfit}"));
     assert_eq!(with(r#"{"X-A": "hunter2\u0007"}"#), format!("it.headers.X-A: {unfit}"));
     assert_eq!(with(r#"{"X A": "1"}"#), "it.headers.\"X A\": is not a header's name");
     assert_eq!(with(r#"{"X-A": 1}"#), "it.headers.X-A: must be a string, not a number");
-    assert_eq!(with(r#"{"X-A": "1", "x-a": "2"}"#), "it.headers.x-a: sets a header that is set already; keep one");
+    assert_eq!(
+        with(r#"{"X-A": "1", "x-a": "2"}"#),
+        "it.headers.x-a: sets a header that is set already; keep one"
+    );
 }

@@ -1,4 +1,5 @@
-//! Which tool is meant: `server/tool`, `server__tool`, or the tool's own name where only one server has it.
+//! Which tool is meant: `server/tool`, `server__tool`, or the tool's own name where only one server
+//! has it.
 
 use crate::config::nearest;
 
@@ -19,11 +20,13 @@ impl ServerTools {
 /// The server, by its place, and its own name of the tool; or why that is not clear.
 pub fn find(asked: &str, servers: &[ServerTools]) -> Result<(usize, String), String> {
     let place = |name: &str| servers.iter().position(|has| has.server == name);
-    let pair =
-        |between: &str| asked.split_once(between).and_then(|(server, tool)| Some((place(server)?, tool.to_owned())));
+    let pair = |between: &str| {
+        asked.split_once(between).and_then(|(server, tool)| Some((place(server)?, tool.to_owned())))
+    };
     let listing: Vec<usize> = (0..servers.len()).filter(|at| servers[*at].lists(asked)).collect();
     let (stated, prefixed) = (pair("/"), pair("__"));
-    // The tools of an only server go by their own names, so no name of them has its server before it.
+    // The tools of an only server go by their own names, so no name of them has its server before
+    // it.
     let is_own = stated.is_none() && servers.len() == 1 && !listing.is_empty();
     if let Some((at, tool)) = stated.or(prefixed).filter(|_| !is_own) {
         let may_list = servers[at].tools.is_none() || servers[at].lists(&tool);
@@ -34,10 +37,14 @@ pub fn find(asked: &str, servers: &[ServerTools]) -> Result<(usize, String), Str
             _ => {}
         }
     }
-    let names = |places: &[usize]| places.iter().map(|at| servers[*at].server.as_str()).collect::<Vec<_>>().join(", ");
+    let names = |places: &[usize]| {
+        places.iter().map(|at| servers[*at].server.as_str()).collect::<Vec<_>>().join(", ")
+    };
     match (listing.as_slice(), servers) {
         ([only], _) => Ok((*only, asked.to_owned())),
-        ([_, _, ..], _) => Err(format!("{} have a tool {asked:?}; write server/{asked}", names(&listing))),
+        ([_, _, ..], _) => {
+            Err(format!("{} have a tool {asked:?}; write server/{asked}", names(&listing)))
+        }
         ([], [_]) if !asked.contains('/') => Ok((0, asked.to_owned())),
         _ => Err(unclear(asked, servers)),
     }
@@ -45,7 +52,8 @@ pub fn find(asked: &str, servers: &[ServerTools]) -> Result<(usize, String), Str
 
 fn no_tool(asked: &str, has: &ServerTools) -> String {
     let tools = has.tools.as_deref().unwrap_or_default();
-    let known = tools.first().map(|first| format!(", for example {:?}", format!("{}/{first}", has.server)));
+    let known =
+        tools.first().map(|first| format!(", for example {:?}", format!("{}/{first}", has.server)));
     format!("{asked:?} names no tool: write {}/TOOL{}", has.server, known.unwrap_or_default())
 }
 
@@ -58,17 +66,27 @@ fn unclear(asked: &str, servers: &[ServerTools]) -> String {
             near.unwrap_or_else(|| format!("; there are {}", names.join(", ")))
         );
     }
-    let tools: Vec<&str> = servers.iter().flat_map(|has| has.tools.iter().flatten()).map(String::as_str).collect();
-    let near = nearest(asked, &tools).map(|near| format!(", or did you mean {near:?}?")).unwrap_or_default();
-    format!("no server is known to have a tool {asked:?}: write server/{asked} (servers: {}){near}", names.join(", "))
+    let tools: Vec<&str> =
+        servers.iter().flat_map(|has| has.tools.iter().flatten()).map(String::as_str).collect();
+    let near = nearest(asked, &tools)
+        .map(|near| format!(", or did you mean {near:?}?"))
+        .unwrap_or_default();
+    format!(
+        "no server is known to have a tool {asked:?}: write server/{asked} (servers: {}){near}",
+        names.join(", ")
+    )
 }
 
 /// What to say of a tool that its server did not list.
 pub fn not_listed(tool: &str, has: &ServerTools) -> Option<String> {
     let tools = has.tools.as_ref().filter(|_| !has.lists(tool))?;
     let known: Vec<&str> = tools.iter().map(String::as_str).collect();
-    let near = nearest(tool, &known).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
-    Some(format!("{} does not list {tool:?}, as far as is known, and calls of it would be unknown{near}", has.server))
+    let near =
+        nearest(tool, &known).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
+    Some(format!(
+        "{} does not list {tool:?}, as far as is known, and calls of it would be unknown{near}",
+        has.server
+    ))
 }
 
 #[cfg(test)]
@@ -76,7 +94,10 @@ mod tests {
     use super::*;
 
     fn has(server: &str, tools: &[&str]) -> ServerTools {
-        ServerTools { server: server.to_owned(), tools: Some(tools.iter().map(|tool| (*tool).to_owned()).collect()) }
+        ServerTools {
+            server: server.to_owned(),
+            tools: Some(tools.iter().map(|tool| (*tool).to_owned()).collect()),
+        }
     }
 
     #[test]
@@ -92,14 +113,28 @@ mod tests {
             ("new", None),
             ("gb/search", None),
         ] {
-            assert_eq!(find(asked, &servers).ok(), found.map(|(at, tool)| (at, tool.to_owned())), "{asked}");
+            assert_eq!(
+                find(asked, &servers).ok(),
+                found.map(|(at, tool)| (at, tool.to_owned())),
+                "{asked}"
+            );
         }
         let why = |asked| find(asked, &servers).unwrap_err();
         assert_eq!(why("search"), "gh, web have a tool \"search\"; write server/search");
         assert_eq!(why("gb/search"), "there is no server \"gb\"; did you mean \"gh\"?");
-        assert!(why("get_isue").ends_with(", or did you mean \"get_issue\"?"), "{}", why("get_isue"));
-        assert_eq!(why("gh/"), "\"gh/\" names no tool: write gh/TOOL, for example \"gh/get_issue\"");
-        assert_eq!(why("web__"), "\"web__\" names no tool: write web/TOOL, for example \"web/search\"");
+        assert!(
+            why("get_isue").ends_with(", or did you mean \"get_issue\"?"),
+            "{}",
+            why("get_isue")
+        );
+        assert_eq!(
+            why("gh/"),
+            "\"gh/\" names no tool: write gh/TOOL, for example \"gh/get_issue\""
+        );
+        assert_eq!(
+            why("web__"),
+            "\"web__\" names no tool: write web/TOOL, for example \"web/search\""
+        );
         let alone = [ServerTools { server: "gh".to_owned(), tools: None }];
         assert_eq!(find("get_issue", &alone), Ok((0, "get_issue".to_owned())));
         assert!(find("other/get_issue", &alone).is_err());
@@ -110,7 +145,9 @@ mod tests {
 
     #[test]
     fn a_tool_whose_own_name_begins_with_its_server_is_found() {
-        let found = |asked, servers: &[ServerTools]| find(asked, servers).map(|(at, tool)| format!("{at} {tool}"));
+        let found = |asked, servers: &[ServerTools]| {
+            find(asked, servers).map(|(at, tool)| format!("{at} {tool}"))
+        };
         let web = || has("web", &["search"]);
         let unknown = |server: &str| ServerTools { server: server.to_owned(), tools: None };
         for (servers, asked, wanted) in [

@@ -1,7 +1,9 @@
-//! How a tool is treated and why: every value of its policy, where it comes from, and what follows in plain words.
+//! How a tool is treated and why: every value of its policy, where it comes from, and what follows
+//! in plain words.
 //!
-//! The layers are those of `rules`, laid in the same order by the same code (`origin`); `values` gives each value a key, `told` its
-//! place, `words` answers what people ask, `show` writes it down. Nothing is started, nothing is asked.
+//! The layers are those of `rules`, laid in the same order by the same code (`origin`); `values`
+//! gives each value a key, `told` its place, `words` answers what people ask, `show` writes it
+//! down. Nothing is started, nothing is asked.
 
 pub mod find;
 mod origin;
@@ -98,20 +100,25 @@ pub fn explain(asked: &ExplainQuery<'_>) -> ExplainedTool {
         notes: Vec::new(),
     };
     explained.answers = words::answers(asked, &traced, &explained);
-    let says_something = asked.listed.is_some_and(|listed| listed.hints.annotations != Annotations::default());
+    let says_something =
+        asked.listed.is_some_and(|listed| listed.hints.annotations != Annotations::default());
     if asked.of_server.distrust_annotations && says_something {
         let why = match asked.is_heard {
             true => "its server is not trusted (trust_annotations = false)",
             false => "its server was not heard yet, only remembered",
         };
-        explained.notes.push(format!("{why}: its annotations may forbid repeats, never allow them"));
+        explained
+            .notes
+            .push(format!("{why}: its annotations may forbid repeats, never allow them"));
     }
     explained
 }
 
 /// The policy with the origin of each value, as `Listed::decide` resolves it.
 /// What is said and does not hold is given with it: its key, what was said, and why it does not.
-fn trace<'a>(asked: &ExplainQuery<'a>) -> (TracedPolicy<'a>, Vec<(&'static str, Value, &'static str)>) {
+fn trace<'a>(
+    asked: &ExplainQuery<'a>,
+) -> (TracedPolicy<'a>, Vec<(&'static str, Value, &'static str)>) {
     let ExplainQuery { rules, server, of_server, tool, .. } = *asked;
     let listed = asked.listed.cloned().unwrap_or_default();
     let known = rules.known(server, of_server, tool, listed.hints);
@@ -121,9 +128,12 @@ fn trace<'a>(asked: &ExplainQuery<'a>) -> (TracedPolicy<'a>, Vec<(&'static str, 
     }
     let said = traced.values();
     fit(&mut traced.policy);
-    let dropped = said.into_iter().zip(traced.values()).filter(|((_, said), (_, holds))| said != holds);
+    let dropped =
+        said.into_iter().zip(traced.values()).filter(|((_, said), (_, holds))| said != holds);
     let ignored = dropped
-        .map(|((key, said), (_, holds))| (key, without(said, &holds), why_not(key, traced.policy.effect)))
+        .map(|((key, said), (_, holds))| {
+            (key, without(said, &holds), why_not(key, traced.policy.effect))
+        })
         .collect();
     listed.name_items(&mut traced.policy);
     (traced, ignored)
@@ -132,7 +142,9 @@ fn trace<'a>(asked: &ExplainQuery<'a>) -> (TracedPolicy<'a>, Vec<(&'static str, 
 /// Of a list, what is not on the other.
 fn without(said: Value, holds: &Value) -> Value {
     match (said, holds) {
-        (Value::Array(said), Value::Array(holds)) => said.into_iter().filter(|step| !holds.contains(step)).collect(),
+        (Value::Array(said), Value::Array(holds)) => {
+            said.into_iter().filter(|step| !holds.contains(step)).collect()
+        }
         (said, _) => said,
     }
 }
@@ -141,23 +153,36 @@ fn why_not(key: &str, effect: Effect) -> &'static str {
     match key {
         "attempt_timeout" => "the whole call has less time",
         "hedge" if effect == Effect::ReadOnly => "the attempt has less time",
-        "cache.ttl" => "only tools that read are answered from a copy; a write has to reach its server",
+        "cache.ttl" => {
+            "only tools that read are answered from a copy; a write has to reach its server"
+        }
         "hedge" => "only tools that read get a second attempt; a write could act twice",
-        _ => "an old answer helps only who reads, and only what writes and does not destroy can wait",
+        _ => {
+            "an old answer helps only who reads, and only what writes and does not destroy can wait"
+        }
     }
 }
 
 /// A breaker that is shared is as those who share it have it.
-fn share_breaker(asked: &ExplainQuery<'_>, traced: &TracedPolicy<'_>, values: &mut [ExplainedValue]) {
+fn share_breaker(
+    asked: &ExplainQuery<'_>,
+    traced: &TracedPolicy<'_>,
+    values: &mut [ExplainedValue],
+) {
     let (rules, of_server) = (asked.rules, asked.of_server);
     let layers: &[(PolicyPlace<'_>, &PolicyLayer)] = match traced.policy.scope {
         _ if traced.policy.breaker.is_none() => return,
         Scope::Tool => return,
-        Scope::Server => &[(PolicyPlace::Defaults, &rules.defaults), (PolicyPlace::Server, &of_server.layer)],
+        Scope::Server => {
+            &[(PolicyPlace::Defaults, &rules.defaults), (PolicyPlace::Server, &of_server.layer)]
+        }
         Scope::Global => &[(PolicyPlace::Defaults, &rules.defaults)],
     };
     let mut shared = TracedPolicy {
-        policy: seawall::Policy { breaker: Some(of_server.policy.shared.clone()), ..traced.policy.clone() },
+        policy: seawall::Policy {
+            breaker: Some(of_server.policy.shared.clone()),
+            ..traced.policy.clone()
+        },
         own: traced.own,
         origins: vec![Origin::BuiltIn; traced.origins.len()],
     };
@@ -169,10 +194,17 @@ fn share_breaker(asked: &ExplainQuery<'_>, traced: &TracedPolicy<'_>, values: &m
     let why = "the breaker is shared, and set where all who share it are meant";
     for ((key, value), origin) in shared.values().into_iter().zip(&shared.origins) {
         let is_shared = key.starts_with("breaker.") && key != "breaker.scope";
-        let Some(told) = values.iter_mut().find(|told| told.key == key).filter(|_| is_shared) else { continue };
+        let Some(told) = values.iter_mut().find(|told| told.key == key).filter(|_| is_shared)
+        else {
+            continue;
+        };
         let holds = asked.told(key, value, *origin);
         let is_said = told.from == "config" && told.value != holds.value;
-        *told = if is_said { told.clone().without(told.value.clone(), why, |_, _| holds) } else { holds };
+        *told = if is_said {
+            told.clone().without(told.value.clone(), why, |_, _| holds)
+        } else {
+            holds
+        };
     }
 }
 

@@ -1,13 +1,14 @@
-//! Where a value comes from: which of the layers decided it. The layers are those that resolve a policy, in their order.
+//! Where a value comes from: which of the layers decided it. The layers are those that resolve a
+//! policy, in their order.
 //!
-//! A layer decides a value if nothing shows through it: laid over two policies that differ in everything, it makes them
-//! agree. So no list of what a layer says can be forgotten here.
+//! A layer decides a value if nothing shows through it: laid over two policies that differ in
+//! everything, it makes them agree. So no list of what a layer says can be forgotten here.
 
 use std::time::Duration;
 
 use seawall::{
-    BreakerPolicy, CachePolicy, Cooldown, Effect, Fallback, Ground, HedgePolicy, Jitter, Kind, LoopMode, LoopPolicy,
-    Policy, Preset, RetryPolicy, Scope, ToolErrors, ToolFacts,
+    BreakerPolicy, CachePolicy, Cooldown, Effect, Fallback, Ground, HedgePolicy, Jitter, Kind,
+    LoopMode, LoopPolicy, Policy, Preset, RetryPolicy, Scope, ToolErrors, ToolFacts,
 };
 use serde_json::Value;
 
@@ -50,12 +51,18 @@ impl<'a> TracedPolicy<'a> {
         let facts = &known.facts;
         let (policy, own) = (rules.preset.policy(facts, &rules.tiers), GatewayPolicy::default());
         let (kind, effect) = (facts.judge_kind(), facts.judge_effect());
-        let resolve = |preset: Preset, facts: &ToolFacts<'_>| values::of(&preset.policy(facts, &rules.tiers), &own);
+        let resolve = |preset: Preset, facts: &ToolFacts<'_>| {
+            values::of(&preset.policy(facts, &rules.tiers), &own)
+        };
         let plain = resolve(Preset::Default, facts);
-        let by_kind = KINDS.map(|kind| resolve(rules.preset, &ToolFacts { kind: Some(kind), ..*facts }));
-        let by_effect =
-            EFFECTS.map(|effect| resolve(rules.preset, &ToolFacts { kind: kind.0, effect: Some(effect), ..*facts }));
-        let stated = |ground, place: Option<PolicyPlace<'a>>| place.map_or(Origin::Concluded(ground), Origin::Config);
+        let by_kind =
+            KINDS.map(|kind| resolve(rules.preset, &ToolFacts { kind: Some(kind), ..*facts }));
+        let by_effect = EFFECTS.map(|effect| {
+            resolve(rules.preset, &ToolFacts { kind: kind.0, effect: Some(effect), ..*facts })
+        });
+        let stated = |ground, place: Option<PolicyPlace<'a>>| {
+            place.map_or(Origin::Concluded(ground), Origin::Config)
+        };
         let origin = |(at, (key, value)): (usize, &(&'static str, Value))| match *key {
             "kind" => stated(kind.1, known.kind),
             "effect" => stated(effect.1, known.effect),
@@ -88,7 +95,8 @@ impl<'a> TracedPolicy<'a> {
 }
 
 const KINDS: [Kind; 5] = [Kind::Read, Kind::Write, Kind::Search, Kind::List, Kind::Batch];
-const EFFECTS: [Effect; 4] = [Effect::ReadOnly, Effect::Idempotent, Effect::Write, Effect::Destructive];
+const EFFECTS: [Effect; 4] =
+    [Effect::ReadOnly, Effect::Idempotent, Effect::Write, Effect::Destructive];
 
 /// Which values a layer decides.
 fn decided(layer: &PolicyLayer) -> Vec<bool> {
@@ -105,7 +113,12 @@ fn unlike(is_other: bool) -> (Policy, GatewayPolicy) {
     let number = if is_other { 8001 } else { 9001 };
     let time = Duration::from_secs(number.into());
     let pick = |one, other| if is_other { other } else { one };
-    let backoff = seawall::Backoff { base: time, max: time, jitter: Jitter::Additive(f64::from(number)), clamp: false };
+    let backoff = seawall::Backoff {
+        base: time,
+        max: time,
+        jitter: Jitter::Additive(f64::from(number)),
+        clamp: false,
+    };
     let breaker = BreakerPolicy {
         failures: number,
         cooldown: Cooldown::fixed(time),
@@ -126,7 +139,11 @@ fn unlike(is_other: bool) -> (Policy, GatewayPolicy) {
         scope: if is_other { Scope::Tool } else { Scope::Server },
         cache: CachePolicy { fresh: Some(time), stale_if_error: Some(time) },
         fallback: vec![Fallback::Text(number.to_string())],
-        loops: LoopPolicy { mode: pick(LoopMode::Failures, LoopMode::Calls), repeats: number, window: number },
+        loops: LoopPolicy {
+            mode: pick(LoopMode::Failures, LoopMode::Calls),
+            repeats: number,
+            window: number,
+        },
         uncertain_write_hold: Some(time),
         hedge: Some(HedgePolicy::After(time)),
         tool_errors: if is_other { ToolErrors::MARKED } else { ToolErrors::NONE },

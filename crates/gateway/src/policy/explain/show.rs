@@ -36,8 +36,11 @@ impl ExplainedTool {
             (told.key.to_owned(), value)
         };
         let values: Map<String, Value> = self.values.iter().map(value).collect();
-        let answers: Map<String, Value> =
-            self.answers.iter().map(|answer| (answer.name.to_owned(), json!(answer.text))).collect();
+        let answers: Map<String, Value> = self
+            .answers
+            .iter()
+            .map(|answer| (answer.name.to_owned(), json!(answer.text)))
+            .collect();
         json!({
             "server": self.server,
             "tool": self.tool,
@@ -54,9 +57,12 @@ impl ExplainedTool {
         let mut lines = vec![format!("{}/{}", self.server, self.tool)];
         lines.extend(self.notes.iter().map(|note| format!("Note: {note}")));
         lines.push(String::new());
-        lines.extend(self.answers.iter().map(|answer| format!("{:<24}{}", answer.question, answer.text)));
+        lines.extend(
+            self.answers.iter().map(|answer| format!("{:<24}{}", answer.question, answer.text)),
+        );
         let shown: Vec<String> = self.values.iter().map(|told| plain(&told.value)).collect();
-        let width = shown.iter().map(|value| value.chars().count()).max().unwrap_or_default().min(24);
+        let width =
+            shown.iter().map(|value| value.chars().count()).max().unwrap_or_default().min(24);
         for (told, value) in self.values.iter().zip(shown) {
             if let Some((heading, _)) = GROUPS.iter().find(|(_, first)| *first == told.key) {
                 lines.extend([String::new(), (*heading).to_owned()]);
@@ -67,7 +73,11 @@ impl ExplainedTool {
                 format!("; {} of {place} is ignored: {}", plain(&ignored.value), ignored.why)
             });
             let origin = origin(told, file);
-            lines.push(format!("  {:<26}{value:<width$}  {origin}{}", told.key, ignored.unwrap_or_default()));
+            lines.push(format!(
+                "  {:<26}{value:<width$}  {origin}{}",
+                told.key,
+                ignored.unwrap_or_default()
+            ));
         }
         // Names come from servers.
         lines.iter().map(|line| log::plain(line)).collect::<Vec<_>>().join("\n")

@@ -4,41 +4,58 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use seawall::{
-    Annotations, Effect, ErrorMatcher, ErrorMode, ErrorPattern, Fallback, HedgePolicy, Kind, LoopMode, Preset, Scope,
-    ToolErrors, TransientErrors,
+    Annotations, Effect, ErrorMatcher, ErrorMode, ErrorPattern, Fallback, HedgePolicy, Kind,
+    LoopMode, Preset, Scope, ToolErrors, TransientErrors,
 };
 
 use super::*;
-use crate::config::layer::{BreakerLayer, CacheLayer, GatewayLayer, LoopLayer, OnAbandon, Rejoining, RetryLayer};
+use crate::config::layer::{
+    BreakerLayer, CacheLayer, GatewayLayer, LoopLayer, OnAbandon, Rejoining, RetryLayer,
+};
 use crate::config::layers::ToolHints;
 
 fn time() -> BoxedStrategy<Option<Duration>> {
     maybe((1..400_u64).prop_map(Duration::from_secs))
 }
 
-fn maybe<T: Clone + std::fmt::Debug + 'static>(choice: impl Strategy<Value = T> + 'static) -> BoxedStrategy<Option<T>> {
+fn maybe<T: Clone + std::fmt::Debug + 'static>(
+    choice: impl Strategy<Value = T> + 'static,
+) -> BoxedStrategy<Option<T>> {
     proptest::option::weighted(0.3, choice).boxed()
 }
 
 fn kinds() -> impl Strategy<Value = Kind> {
-    prop_oneof![Just(Kind::Read), Just(Kind::Write), Just(Kind::Search), Just(Kind::List), Just(Kind::Batch)]
+    prop_oneof![
+        Just(Kind::Read),
+        Just(Kind::Write),
+        Just(Kind::Search),
+        Just(Kind::List),
+        Just(Kind::Batch)
+    ]
 }
 
 fn effects() -> impl Strategy<Value = Effect> {
-    prop_oneof![Just(Effect::ReadOnly), Just(Effect::Idempotent), Just(Effect::Write), Just(Effect::Destructive)]
+    prop_oneof![
+        Just(Effect::ReadOnly),
+        Just(Effect::Idempotent),
+        Just(Effect::Write),
+        Just(Effect::Destructive)
+    ]
 }
 
 fn breaker() -> BoxedStrategy<BreakerLayer> {
     let scope = maybe(prop_oneof![Just(Scope::Tool), Just(Scope::Server), Just(Scope::Global)]);
-    (maybe(0..4_u32), time(), maybe(1..4_u32), maybe(1..4_u32), maybe(0..4_u32), scope, maybe(any::<bool>()))
-        .prop_map(|(failures, cooldown, probes, successes, slow_start, scope, trip_on_429)| BreakerLayer {
-            failures,
-            cooldown,
-            probes,
-            successes,
-            slow_start,
-            scope,
-            trip_on_429,
+    (
+        maybe(0..4_u32),
+        time(),
+        maybe(1..4_u32),
+        maybe(1..4_u32),
+        maybe(0..4_u32),
+        scope,
+        maybe(any::<bool>()),
+    )
+        .prop_map(|(failures, cooldown, probes, successes, slow_start, scope, trip_on_429)| {
+            BreakerLayer { failures, cooldown, probes, successes, slow_start, scope, trip_on_429 }
         })
         .boxed()
 }
@@ -54,24 +71,51 @@ fn steps() -> impl Strategy<Value = Vec<Fallback>> {
 }
 
 fn own() -> BoxedStrategy<GatewayLayer> {
-    let ways = prop_oneof![Just(OnAbandon::Cancel), Just(OnAbandon::Finish), Just(OnAbandon::Forget)];
-    let whose = prop_oneof![Just(Rejoining::Caller), Just(Rejoining::Session), Just(Rejoining::Off)];
+    let ways =
+        prop_oneof![Just(OnAbandon::Cancel), Just(OnAbandon::Finish), Just(OnAbandon::Forget)];
+    let whose =
+        prop_oneof![Just(Rejoining::Caller), Just(Rejoining::Session), Just(Rejoining::Off)];
     (time(), time(), maybe(ways), maybe(whose), time(), time(), maybe(1..9_usize))
-        .prop_map(|(idle_timeout, client_timeout, on_abandon, rejoin, rejoin_after, question_time, max_result)| {
-            GatewayLayer { idle_timeout, client_timeout, on_abandon, rejoin, rejoin_after, question_time, max_result }
-        })
+        .prop_map(
+            |(
+                idle_timeout,
+                client_timeout,
+                on_abandon,
+                rejoin,
+                rejoin_after,
+                question_time,
+                max_result,
+            )| {
+                GatewayLayer {
+                    idle_timeout,
+                    client_timeout,
+                    on_abandon,
+                    rejoin,
+                    rejoin_after,
+                    question_time,
+                    max_result,
+                }
+            },
+        )
         .boxed()
 }
 
 fn tool_errors() -> BoxedStrategy<ToolErrors> {
-    let find =
-        prop_oneof![Just(ErrorMatcher::Json("error".to_owned())), Just(ErrorMatcher::Text("^Error:".to_owned()))];
+    let find = prop_oneof![
+        Just(ErrorMatcher::Json("error".to_owned())),
+        Just(ErrorMatcher::Text("^Error:".to_owned()))
+    ];
     let words = TransientErrors::Saying(vec!["retry later".to_owned()]);
-    let transient = prop_oneof![Just(TransientErrors::Plain), Just(words), Just(TransientErrors::All)];
+    let transient =
+        prop_oneof![Just(TransientErrors::Plain), Just(words), Just(TransientErrors::All)];
     let mode = prop_oneof![Just(ErrorMode::Fail), Just(ErrorMode::Count)];
-    let pattern = (find, transient, mode).prop_map(|(find, transient, mode)| ErrorPattern { find, transient, mode });
-    let listed =
-        proptest::collection::vec(pattern, 1..3).prop_map(|patterns| ToolErrors { patterns, ..ToolErrors::MARKED });
+    let pattern = (find, transient, mode).prop_map(|(find, transient, mode)| ErrorPattern {
+        find,
+        transient,
+        mode,
+    });
+    let listed = proptest::collection::vec(pattern, 1..3)
+        .prop_map(|patterns| ToolErrors { patterns, ..ToolErrors::MARKED });
     prop_oneof![Just(ToolErrors::MARKED), Just(ToolErrors::NONE), listed].boxed()
 }
 
@@ -79,18 +123,28 @@ fn tool_errors() -> BoxedStrategy<ToolErrors> {
 fn layer() -> BoxedStrategy<PolicyLayer> {
     let retry = (maybe(1..9_u32), time(), time(), maybe(0.0..1.0_f64))
         .prop_map(|(attempts, base, max, jitter)| RetryLayer { attempts, base, max, jitter });
-    let cache = (time(), time()).prop_map(|(ttl, stale_if_error)| CacheLayer { ttl, stale_if_error });
+    let cache =
+        (time(), time()).prop_map(|(ttl, stale_if_error)| CacheLayer { ttl, stale_if_error });
     let modes = prop_oneof![Just(LoopMode::Failures), Just(LoopMode::Calls), Just(LoopMode::Off)];
-    let loops = (maybe(2..5_u32), maybe(5..9_u32), maybe(modes)).prop_map(|(repeats, window, mode)| LoopLayer {
-        repeats,
-        window,
-        mode,
-    });
-    let hedge = maybe(maybe(time().prop_map(|time| HedgePolicy::After(time.unwrap_or(Duration::from_secs(7))))));
-    let first = (maybe(kinds()), maybe(effects()), time(), time(), maybe(0..9_u32), retry, breaker(), cache);
+    let loops = (maybe(2..5_u32), maybe(5..9_u32), maybe(modes))
+        .prop_map(|(repeats, window, mode)| LoopLayer { repeats, window, mode });
+    let hedge = maybe(maybe(
+        time().prop_map(|time| HedgePolicy::After(time.unwrap_or(Duration::from_secs(7)))),
+    ));
+    let first = (
+        maybe(kinds()),
+        maybe(effects()),
+        time(),
+        time(),
+        maybe(0..9_u32),
+        retry,
+        breaker(),
+        cache,
+    );
     (first, maybe(steps()), loops, time(), hedge, maybe(tool_errors()), own())
         .prop_map(|(first, fallback, loops, uncertain_write_hold, hedge, tool_errors, own)| {
-            let (kind, effect, timeout, attempt_timeout, tool_concurrency, retry, breaker, cache) = first;
+            let (kind, effect, timeout, attempt_timeout, tool_concurrency, retry, breaker, cache) =
+                first;
             PolicyLayer {
                 kind,
                 effect,
@@ -113,10 +167,12 @@ fn layer() -> BoxedStrategy<PolicyLayer> {
 
 fn hints() -> impl Strategy<Value = ToolHints> {
     let hint = || proptest::option::of(any::<bool>());
-    (hint(), hint(), hint(), any::<bool>()).prop_map(|(read_only_hint, destructive_hint, idempotent_hint, output)| {
-        let annotations = Annotations { read_only_hint, destructive_hint, idempotent_hint };
-        ToolHints { annotations, has_output_schema: output, ..ToolHints::default() }
-    })
+    (hint(), hint(), hint(), any::<bool>()).prop_map(
+        |(read_only_hint, destructive_hint, idempotent_hint, output)| {
+            let annotations = Annotations { read_only_hint, destructive_hint, idempotent_hint };
+            ToolHints { annotations, has_output_schema: output, ..ToolHints::default() }
+        },
+    )
 }
 
 prop_compose! {
@@ -225,7 +281,8 @@ proptest! {
         let layers = rules.layers("s", &of_server, tool, traced.policy.kind);
         for ((key, _), origin) in traced.values().into_iter().zip(&traced.origins).skip(2) {
             let nearest = layers.iter().rev().find(|(_, layer)| says(layer, key)).map(|(place, _)| *place);
-            // A breaker that is switched on again starts from the built-in one: whoever switches it on brings its values.
+            // A breaker that is switched on again starts from the built-in one: whoever switches it
+            // on brings its values.
             let is_revived = key.starts_with("breaker.") && layers.iter().any(|(_, layer)| layer.breaker.failures == Some(0));
             match (nearest, origin) {
                 (Some(place), Origin::Config(from)) => prop_assert!(is_revived || place == *from, "{}", key),

@@ -12,7 +12,8 @@ use crate::config::layers::PolicyPlace;
 pub(super) struct ExplainedValue {
     pub(super) key: &'static str,
     pub(super) value: Value,
-    /// In one word: `built in`, `preset`, `config`, `environment`, `annotation`, `name`, `effect`, `unknown`.
+    /// In one word: `built in`, `preset`, `config`, `environment`, `annotation`, `name`, `effect`,
+    /// `unknown`.
     pub(super) from: &'static str,
     /// Where exactly: a table, a variable, a hint, a word.
     pub(super) place: Option<String>,
@@ -38,7 +39,10 @@ impl ExplainedValue {
         holds: impl FnOnce(&'static str, Value) -> ExplainedValue,
     ) -> ExplainedValue {
         let ExplainedValue { key, value, place, line, .. } = self;
-        ExplainedValue { ignored: Some(IgnoredSetting { value: dropped, place, line, why }), ..holds(key, value) }
+        ExplainedValue {
+            ignored: Some(IgnoredSetting { value: dropped, place, line, why }),
+            ..holds(key, value)
+        }
     }
 }
 
@@ -47,12 +51,21 @@ type ValueOrigin = (&'static str, Option<String>, Option<usize>);
 
 impl ExplainQuery<'_> {
     /// A value of a policy.
-    pub(super) fn told(&self, key: &'static str, value: Value, origin: Origin<'_>) -> ExplainedValue {
+    pub(super) fn told(
+        &self,
+        key: &'static str,
+        value: Value,
+        origin: Origin<'_>,
+    ) -> ExplainedValue {
         let at = match origin {
             Origin::BuiltIn => ("built in", None, None),
-            Origin::OfKind(Some(kind)) => ("built in", Some(format!("kind {}", values::kind(kind))), None),
+            Origin::OfKind(Some(kind)) => {
+                ("built in", Some(format!("kind {}", values::kind(kind))), None)
+            }
             Origin::OfKind(None) => ("built in", Some("unknown kind".to_owned()), None),
-            Origin::OfEffect(effect) => ("built in", Some(format!("effect {}", values::effect(effect))), None),
+            Origin::OfEffect(effect) => {
+                ("built in", Some(format!("effect {}", values::effect(effect))), None)
+            }
             Origin::Preset | Origin::Concluded(Ground::Preset) => {
                 let line = self.rules.written.line(&["preset"]);
                 ("preset", Some(show::preset(self.rules.preset).to_owned()), line)
@@ -102,7 +115,11 @@ impl ExplainQuery<'_> {
     pub(super) fn wait(&self) -> ExplainedValue {
         let written = &self.rules.written;
         let at = match written.has(&["reconnect", "wait"]) {
-            true => ("config", Some(written.heading(&["reconnect"])), written.line(&["reconnect", "wait"])),
+            true => (
+                "config",
+                Some(written.heading(&["reconnect"])),
+                written.line(&["reconnect", "wait"]),
+            ),
             false => ("built in", None, None),
         };
         told("reconnect.wait", values::time(self.wait), at)

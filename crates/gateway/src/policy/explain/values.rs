@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use seawall::{
-    BreakerPolicy, Effect, ErrorMatcher, ErrorMode, ErrorPattern, Fallback, HedgePolicy, Jitter, Kind, LoopMode,
-    Policy, Rate, RetryPolicy, Scope, ToolErrors, TransientErrors,
+    BreakerPolicy, Effect, ErrorMatcher, ErrorMode, ErrorPattern, Fallback, HedgePolicy, Jitter,
+    Kind, LoopMode, Policy, Rate, RetryPolicy, Scope, ToolErrors, TransientErrors,
 };
 use serde_json::{Value, json};
 
 use crate::config::layer::{GatewayPolicy, OnAbandon, Rejoining};
 
-/// The values of a policy. All policies have the same keys in the same order; what is not set is null.
+/// The values of a policy. All policies have the same keys in the same order; what is not set is
+/// null.
 pub(super) fn of(policy: &Policy, own: &GatewayPolicy) -> Vec<(&'static str, Value)> {
     // Named one by one, so that a policy that gets a value more does not go without it here.
     let Policy {
@@ -29,8 +30,15 @@ pub(super) fn of(policy: &Policy, own: &GatewayPolicy) -> Vec<(&'static str, Val
         hedge,
         tool_errors,
     } = policy;
-    let GatewayPolicy { idle_timeout, client_timeout, on_abandon, rejoin, rejoin_after, question_time, max_result } =
-        own;
+    let GatewayPolicy {
+        idle_timeout,
+        client_timeout,
+        on_abandon,
+        rejoin,
+        rejoin_after,
+        question_time,
+        max_result,
+    } = own;
     let RetryPolicy { attempts, backoff, .. } = retry;
     let on = |value: fn(&BreakerPolicy) -> Value| breaker.as_ref().map_or(Value::Null, value);
     vec![
@@ -124,8 +132,12 @@ pub(super) fn step(step: &Fallback) -> Value {
         Fallback::PreviousPage(argument) => named("previous_page", argument),
         Fallback::OneByOne(argument) => named("split_batch", argument),
         Fallback::Queue => json!("queue"),
-        Fallback::Alternate { server, tool, map } if map.is_empty() => json!({"tool": format!("{server}/{tool}")}),
-        Fallback::Alternate { server, tool, map } => json!({"tool": format!("{server}/{tool}"), "map": map}),
+        Fallback::Alternate { server, tool, map } if map.is_empty() => {
+            json!({"tool": format!("{server}/{tool}")})
+        }
+        Fallback::Alternate { server, tool, map } => {
+            json!({"tool": format!("{server}/{tool}"), "map": map})
+        }
         Fallback::Text(text) => json!({"text": text}),
     }
 }
@@ -221,6 +233,9 @@ mod tests {
             assert_eq!(spelled(duration), text);
         }
         let rate = |count, per| rate(&Rate { count, per: Duration::from_secs(per), burst: count });
-        assert_eq!((rate(20, 1), rate(5, 60), rate(9, 3600)), ("20/s".into(), "5/m".into(), "9/h".into()));
+        assert_eq!(
+            (rate(20, 1), rate(5, 60), rate(9, 3600)),
+            ("20/s".into(), "5/m".into(), "9/h".into())
+        );
     }
 }

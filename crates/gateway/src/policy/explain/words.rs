@@ -34,7 +34,11 @@ pub(super) fn answers(
     ]
 }
 
-fn repeat(asked: &ExplainQuery<'_>, traced: &TracedPolicy<'_>, explained: &ExplainedTool) -> String {
+fn repeat(
+    asked: &ExplainQuery<'_>,
+    traced: &TracedPolicy<'_>,
+    explained: &ExplainedTool,
+) -> String {
     let (policy, attempts) = (&traced.policy, traced.policy.retry.attempts);
     if attempts == 1 {
         return format!("No: it gets one attempt{}.", from(explained, "retry.attempts"));
@@ -47,12 +51,15 @@ fn repeat(asked: &ExplainQuery<'_>, traced: &TracedPolicy<'_>, explained: &Expla
         }
     };
     if explained.value("effect").is_some_and(|effect| effect.from == "unknown") {
-        let way = asked.rules.written.heading(&["tools", &format!("{}/{}", asked.server, asked.tool)]);
+        let way =
+            asked.rules.written.heading(&["tools", &format!("{}/{}", asked.server, asked.tool)]);
         text.push_str(&format!(" If it only reads, write effect = \"read_only\" under {way}."));
     }
     let listed = asked.listed.cloned().unwrap_or_default();
     if let Some(key) = listed.decide(asked.rules, asked.server, asked.of_server, asked.tool).key {
-        text.push_str(&format!(" A call with the argument {key:?} may be repeated: by it the server knows a repeat."));
+        text.push_str(&format!(
+            " A call with the argument {key:?} may be repeated: by it the server knows a repeat."
+        ));
     }
     if let (Some(wait), false) = (policy.uncertain_write_hold, policy.effect.is_replayable()) {
         let wait = spelled(wait);
@@ -88,7 +95,9 @@ fn because(explained: &ExplainedTool) -> String {
 /// Where a value comes from, in brackets.
 fn from(explained: &ExplainedTool, key: &str) -> String {
     let told = explained.value(key);
-    told.map_or_else(String::new, |told| format!(" ({})", show::origin(told, explained.file.as_deref())))
+    told.map_or_else(String::new, |told| {
+        format!(" ({})", show::origin(told, explained.file.as_deref()))
+    })
 }
 
 fn failure(asked: &ExplainQuery<'_>, traced: &TracedPolicy<'_>) -> String {
@@ -104,7 +113,9 @@ fn failure(asked: &ExplainQuery<'_>, traced: &TracedPolicy<'_>) -> String {
         Fallback::Queue if asked.has_store => {
             "if it certainly did not run, it waits until its server is well".to_owned()
         }
-        Fallback::Queue => "\"queue\" is passed over, since there is no [store] where calls can wait".to_owned(),
+        Fallback::Queue => {
+            "\"queue\" is passed over, since there is no [store] where calls can wait".to_owned()
+        }
         Fallback::Alternate { server, tool, .. } => format!("{server}/{tool} instead"),
         Fallback::Text(text) => format!("the text {text:?}"),
     };
@@ -121,15 +132,21 @@ fn time(asked: &ExplainQuery<'_>, traced: &TracedPolicy<'_>, explained: &Explain
     let (whole, wait) = (spelled(policy.timeout), spelled(asked.wait.min(policy.timeout)));
     let origin = from(explained, "timeout");
     let awaited = match asked.rules.tells_loss_at_once() {
-        true => format!("up to {wait} of waiting for a server that is starting; one that is away is not waited for"),
+        true => format!(
+            "up to {wait} of waiting for a server that is starting; one that is away is not waited for"
+        ),
         false => format!("up to {wait} of waiting for a server that is away"),
     };
-    let mut text = format!("At most {whole} in all{origin}: attempts, pauses and fallbacks, and {awaited}.");
+    let mut text =
+        format!("At most {whole} in all{origin}: attempts, pauses and fallbacks, and {awaited}.");
     if let Some(limit) = policy.attempt_timeout {
         text.push_str(&format!(" One attempt takes at most {}.", spelled(limit)));
     }
     if let Some(idle) = own.idle_timeout {
-        text.push_str(&format!(" An attempt of which nothing is heard for {} is given up.", spelled(idle)));
+        text.push_str(&format!(
+            " An attempt of which nothing is heard for {} is given up.",
+            spelled(idle)
+        ));
     }
     // One that comes after the end of the call changes nothing.
     let told = own.client_timeout.map(|cap| cap - (cap / 10).min(limits::CAP_MARGIN));
@@ -139,9 +156,14 @@ fn time(asked: &ExplainQuery<'_>, traced: &TracedPolicy<'_>, explained: &Explain
     text
 }
 
-fn breaker(asked: &ExplainQuery<'_>, traced: &TracedPolicy<'_>, explained: &ExplainedTool) -> String {
+fn breaker(
+    asked: &ExplainQuery<'_>,
+    traced: &TracedPolicy<'_>,
+    explained: &ExplainedTool,
+) -> String {
     let policy = &traced.policy;
-    let number = |key| explained.value(key).and_then(|told| told.value.as_u64()).unwrap_or_default();
+    let number =
+        |key| explained.value(key).and_then(|told| told.value.as_u64()).unwrap_or_default();
     if policy.breaker.is_none() {
         return format!("Nothing: it has none{}.", from(explained, "breaker.failures"));
     }
@@ -150,15 +172,23 @@ fn breaker(asked: &ExplainQuery<'_>, traced: &TracedPolicy<'_>, explained: &Expl
         Scope::Server => format!(" of all tools of {} that share it", asked.server),
         Scope::Global => " of all tools that share it".to_owned(),
     };
-    let cooldown = explained.value("breaker.cooldown").map_or(&Value::Null, |told: &ExplainedValue| &told.value);
-    let throttling = explained.value("breaker.trip_on_429").is_some_and(|told| told.value == Value::Bool(true));
-    let counted =
-        if throttling { "Timeouts, lost connections, 5xx and 429" } else { "Timeouts, lost connections and 5xx" };
+    let cooldown = explained
+        .value("breaker.cooldown")
+        .map_or(&Value::Null, |told: &ExplainedValue| &told.value);
+    let throttling =
+        explained.value("breaker.trip_on_429").is_some_and(|told| told.value == Value::Bool(true));
+    let counted = if throttling {
+        "Timeouts, lost connections, 5xx and 429"
+    } else {
+        "Timeouts, lost connections and 5xx"
+    };
     let soft = match (
         &policy.tool_errors.patterns.iter().any(|error| error.mode == ErrorMode::Fail),
         policy.tool_errors.marked,
     ) {
-        (true, _) => ", unless it plainly carries such a status or a pattern of tool_errors finds one that may pass",
+        (true, _) => {
+            ", unless it plainly carries such a status or a pattern of tool_errors finds one that may pass"
+        }
         (false, true) => ", unless it plainly carries such a status",
         (false, false) => "",
     };
@@ -177,7 +207,9 @@ fn breaker(asked: &ExplainQuery<'_>, traced: &TracedPolicy<'_>, explained: &Expl
     let cooldown = cooldown.as_str().unwrap_or_default();
     let then = match number("breaker.slow_start") {
         0 => String::new(),
-        slow_start => format!(", then {slow_start} at once and more with each that succeeds, for another {cooldown}"),
+        slow_start => format!(
+            ", then {slow_start} at once and more with each that succeeds, for another {cooldown}"
+        ),
     };
     format!(
         "{failures}{whose} open it for {cooldown}. After that, calls are tried {tried} at a time until {succeeded}{then}. \

@@ -8,12 +8,15 @@ use tokio::sync::watch;
 use super::PolicyRegistry;
 
 impl PolicyRegistry {
-    /// How long breakers keep calls of this tool from its server: its own, which it may share, and that of the connection.
-    /// For ever, if an operator holds one open. Zero if none does, also when a cool-down is over: whoever comes next is the probe.
+    /// How long breakers keep calls of this tool from its server: its own, which it may share, and
+    /// that of the connection. For ever, if an operator holds one open. Zero if none does, also
+    /// when a cool-down is over: whoever comes next is the probe.
     pub fn kept_back(&self, server: &str, name: &str) -> Duration {
         let cools_down = |breaker: &Breaker| match breaker.snapshot() {
             BreakerSnapshot { mode: BreakerMode::ForcedOpen, .. } => Duration::MAX,
-            BreakerSnapshot { mode: BreakerMode::Auto, remaining, .. } => remaining.unwrap_or_default(),
+            BreakerSnapshot { mode: BreakerMode::Auto, remaining, .. } => {
+                remaining.unwrap_or_default()
+            }
             _ => Duration::ZERO,
         };
         let Some(policy) = self.tool(server, name) else { return Duration::ZERO };

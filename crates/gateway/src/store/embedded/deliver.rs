@@ -1,5 +1,5 @@
-//! Decides when the calls that wait for a server are made: when it is well again, in the order in which they came, one at a
-//! time, with a growing pause after each failure.
+//! Decides when the calls that wait for a server are made: when it is well again, in the order in
+//! which they came, one at a time, with a growing pause after each failure.
 
 use std::future::Future;
 use std::pin::pin;
@@ -13,15 +13,20 @@ use tokio_util::sync::CancellationToken;
 use super::{ItemState, NextItem, NotDurable, QueueStore, StateCounts};
 
 /// After a failed attempt, and after a failure of the store itself.
-pub(super) const PAUSES: Backoff =
-    Backoff { base: Duration::from_secs(1), max: Duration::from_secs(60), jitter: Jitter::Additive(0.2), clamp: false };
+pub(super) const PAUSES: Backoff = Backoff {
+    base: Duration::from_secs(1),
+    max: Duration::from_secs(60),
+    jitter: Jitter::Additive(0.2),
+    clamp: false,
+};
 
 /// What a server can ask for with one refusal: whoever stands behind must not expire because of it.
 const LONGEST: Duration = Duration::from_secs(300);
 
 /// The way to one server.
 pub trait Delivery: Send + Sync {
-    /// Held while an attempt is under way: whoever ends the gateway waits for it, for an attempt that is cut off is in doubt.
+    /// Held while an attempt is under way: whoever ends the gateway waits for it, for an attempt
+    /// that is cut off is in doubt.
     type Turn: Send;
 
     /// Waits until the server is thought well, and this tool of it may be called.
@@ -30,9 +35,13 @@ pub trait Delivery: Send + Sync {
     /// Waits until the server shows that it is well again: what it was pausing for is over.
     fn back(&self) -> impl Future<Output = ()> + Send;
 
-    /// Makes one attempt and gives the tool's result as JSON. No retries: they are made here. Whatever it waits for before the
-    /// call goes out, it takes its leave after it.
-    fn send(&self, call: QueuedWrite, leave: &SendPermit<'_>) -> impl Future<Output = Result<String, Failure>> + Send;
+    /// Makes one attempt and gives the tool's result as JSON. No retries: they are made here.
+    /// Whatever it waits for before the call goes out, it takes its leave after it.
+    fn send(
+        &self,
+        call: QueuedWrite,
+        leave: &SendPermit<'_>,
+    ) -> impl Future<Output = Result<String, Failure>> + Send;
 }
 
 /// Leave to send one item. From when it is taken, an attempt that is cut off is in doubt.
@@ -57,9 +66,15 @@ impl SendPermit<'_> {
 
 /// Delivers to one server until `stop`. There must be one of these per server.
 ///
-/// An attempt that is under way then is waited for. If this future is dropped instead, the item stays marked, and the
-/// next one to deliver treats it as after a crash.
-pub async fn deliver(store: &QueueStore, server: &str, to: &impl Delivery, env: &Env, stop: &CancellationToken) {
+/// An attempt that is under way then is waited for. If this future is dropped instead, the item
+/// stays marked, and the next one to deliver treats it as after a crash.
+pub async fn deliver(
+    store: &QueueStore,
+    server: &str,
+    to: &impl Delivery,
+    env: &Env,
+    stop: &CancellationToken,
+) {
     let line = ServerQueue { store, server, env, stop };
     let mut changes = store.changes();
     let mut failures = 0;
@@ -77,8 +92,8 @@ pub async fn deliver(store: &QueueStore, server: &str, to: &impl Delivery, env: 
     }
 }
 
-/// How long to wait after a breaker let nobody pass: it is on probation, or has just closed and lets few pass. That is no try, and
-/// the item stays as it is.
+/// How long to wait after a breaker let nobody pass: it is on probation, or has just closed and
+/// lets few pass. That is no try, and the item stays as it is.
 fn refused(end: &Result<String, Failure>) -> Option<Duration> {
     let failure = end.as_ref().err().filter(|failure| failure.cause == Cause::CircuitOpen)?;
     Some(failure.retry_after.unwrap_or_default().clamp(PAUSES.base, LONGEST))
@@ -103,7 +118,9 @@ impl ServerQueue<'_> {
                 self.unless_stopped(changes.changed()).await;
                 return Ok(());
             }
-            NextItem::Later(wait) => return self.rest(Duration::from_millis(wait), to, changes).await,
+            NextItem::Later(wait) => {
+                return self.rest(Duration::from_millis(wait), to, changes).await;
+            }
             NextItem::Due(id, item) => (id, item.call),
         };
         // What is dropped or let in before it is not waited for in its place.
@@ -113,11 +130,14 @@ impl ServerQueue<'_> {
                 _ = changes.changed() => None,
             }
         };
-        let Some(Some(_turn)) = self.stop.run_until_cancelled(ready).await.filter(|_| !self.stop.is_cancelled()) else {
+        let Some(Some(_turn)) =
+            self.stop.run_until_cancelled(ready).await.filter(|_| !self.stop.is_cancelled())
+        else {
             return Ok(());
         };
         let (is_taken, attempts) = (AtomicBool::new(false), OnceLock::new());
-        let leave = SendPermit { store: self.store, server: self.server, id: &id, is_taken, attempts };
+        let leave =
+            SendPermit { store: self.store, server: self.server, id: &id, is_taken, attempts };
         let mut sending = pin!(to.send(call, &leave));
         let end = tokio::select! {
             biased;
@@ -134,7 +154,8 @@ impl ServerQueue<'_> {
                 self.unless_stopped(tokio::time::timeout(pause, changes.changed())).await;
                 return Ok(());
             }
-            // It did not go out. That is a try too, if it is still its turn: the next one comes later.
+            // It did not go out. That is a try too, if it is still its turn: the next one comes
+            // later.
             (None, None) => match self.store.begin_item(self.server, &id).await? {
                 NextItem::Due(_, item) => item.attempts,
                 _ => return Ok(()),
@@ -164,7 +185,8 @@ impl ServerQueue<'_> {
         Ok(())
     }
 
-    /// Records how an attempt ended, as often as it takes: what is not recorded is not known after a restart.
+    /// Records how an attempt ended, as often as it takes: what is not recorded is not known after
+    /// a restart.
     async fn record(&self, id: &str, attempts: u32, end: Result<String, Failure>) {
         let asked = end.as_ref().err().and_then(|failure| failure.retry_after).unwrap_or_default();
         let pause = PAUSES.delay(attempts, &self.env.rng).max(asked.min(LONGEST));
@@ -174,8 +196,13 @@ impl ServerQueue<'_> {
                 Ok(_) => return self.tell_if_bad(id).await,
                 Err(unkept) => {
                     tries += 1;
-                    crate::runtime::log::warn(&format!("the end of {id} is not recorded yet: {unkept}"));
-                    if !self.unless_stopped(tokio::time::sleep(PAUSES.delay(tries, &self.env.rng))).await {
+                    crate::runtime::log::warn(&format!(
+                        "the end of {id} is not recorded yet: {unkept}"
+                    ));
+                    if !self
+                        .unless_stopped(tokio::time::sleep(PAUSES.delay(tries, &self.env.rng)))
+                        .await
+                    {
                         return;
                     }
                 }
@@ -189,7 +216,9 @@ impl ServerQueue<'_> {
         let what = match item.state {
             ItemState::Dead => format!("is given up: {}", item.note.unwrap_or_default()),
             // What it says is its client's.
-            ItemState::Delivered if item.is_error => "was answered with an error, and is not sent again".to_owned(),
+            ItemState::Delivered if item.is_error => {
+                "was answered with an error, and is not sent again".to_owned()
+            }
             _ => return,
         };
         crate::runtime::log::line(&format!("{id} ({} at {}) {what}", item.call.tool, self.server));

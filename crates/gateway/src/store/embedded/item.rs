@@ -49,7 +49,8 @@ pub struct QueuedItem {
     pub note: Option<String>,
     /// The tool's result, as JSON.
     pub outcome: Option<String>,
-    /// The tool marked its result as an error. The call was made all the same, and is not made again.
+    /// The tool marked its result as an error. The call was made all the same, and is not made
+    /// again.
     #[serde(default)]
     pub is_error: bool,
     /// When it was delivered or given up.

@@ -1,13 +1,15 @@
-//! The durable queue for writes: decides that a call which was promised to be made later is there after any crash, is
-//! made in its turn, and is never made twice if that could do harm.
+//! The durable queue for writes: decides that a call which was promised to be made later is there
+//! after any crash, is made in its turn, and is never made twice if that could do harm.
 //!
 //! One file (`queue.redb`), one writer, two promises:
-//! - **an id is given only when its item is on the disk**; all that are asked for while one commit runs share the next;
-//! - **an attempt begins only after that is on the disk**: an item found half sent after a crash is sent again only if
-//!   repeating it is harmless, else it is dead and says that it may have been executed.
+//! - **an id is given only when its item is on the disk**; all that are asked for while one commit
+//!   runs share the next;
+//! - **an attempt begins only after that is on the disk**: an item found half sent after a crash is
+//!   sent again only if repeating it is harmless, else it is dead and says that it may have been
+//!   executed.
 //!
-//! `rules` says what may happen to an item, `page` is one transaction, `book` the commits, `open` the file, `probe` looks at it
-//! from outside, and `deliver` is the way to a server.
+//! `rules` says what may happen to an item, `page` is one transaction, `book` the commits, `open`
+//! the file, `probe` looks at it from outside, and `deliver` is the way to a server.
 
 mod deliver;
 mod item;
@@ -23,7 +25,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use seawall::{Clock, DurableQueue, EarlierWrite, Failure, Moment, NotQueued, Promise, QueuedWrite};
+use seawall::{
+    Clock, DurableQueue, EarlierWrite, Failure, Moment, NotQueued, Promise, QueuedWrite,
+};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -114,12 +118,23 @@ impl WallClock {
 }
 
 impl QueueStore {
-    /// Opens the queue below `folder`, and makes both where there is none. `today` is the wall time now.
+    /// Opens the queue below `folder`, and makes both where there is none. `today` is the wall time
+    /// now.
     ///
-    /// Reads the whole file, so it takes as long as that. Must be called within a runtime, which then does the work.
-    pub fn open(folder: &Path, bounds: QueueBounds, today: SystemTime) -> Result<Self, StoreTrouble> {
+    /// Reads the whole file, so it takes as long as that. Must be called within a runtime, which
+    /// then does the work.
+    pub fn open(
+        folder: &Path,
+        bounds: QueueBounds,
+        today: SystemTime,
+    ) -> Result<Self, StoreTrouble> {
         let below = folder.to_owned();
-        Self::with_opener(open::file(folder), Box::new(move || open::database(&below)), bounds, today)
+        Self::with_opener(
+            open::file(folder),
+            Box::new(move || open::database(&below)),
+            bounds,
+            today,
+        )
     }
 
     fn with_opener(
@@ -161,7 +176,8 @@ impl QueueStore {
         self.ask(|page, _| Ok(page.list())).await
     }
 
-    /// The oldest `most` items after `after` that are in one of these states, and whether there are more.
+    /// The oldest `most` items after `after` that are in one of these states, and whether there are
+    /// more.
     pub async fn page(
         &self,
         after: u64,
@@ -171,15 +187,21 @@ impl QueueStore {
         self.ask(move |page, _| Ok(page.some(after, &states, most))).await
     }
 
-    /// Makes an item due now; a dead one waits again, at the place in its line that it had. One that may have been executed,
-    /// and where that would do harm, only if it is meant to be sent `even_if_executed`.
+    /// Makes an item due now; a dead one waits again, at the place in its line that it had. One
+    /// that may have been executed, and where that would do harm, only if it is meant to be sent
+    /// `even_if_executed`.
     pub async fn retry(&self, id: &str, even_if_executed: bool) -> Result<ItemChange, NotDurable> {
         let Some(id) = item::number(id) else { return Ok(ItemChange::Unknown) };
         self.ask(move |page, now| page.retry(id, even_if_executed, now)).await
     }
 
-    /// Forgets an item, unless it is being sent; one whose client may still read the result only `even_if_delivered`.
-    pub async fn forget(&self, id: &str, even_if_delivered: bool) -> Result<ItemChange, NotDurable> {
+    /// Forgets an item, unless it is being sent; one whose client may still read the result only
+    /// `even_if_delivered`.
+    pub async fn forget(
+        &self,
+        id: &str,
+        even_if_delivered: bool,
+    ) -> Result<ItemChange, NotDurable> {
         let Some(id) = item::number(id) else { return Ok(ItemChange::Unknown) };
         self.ask(move |page, _| page.forget(id, even_if_delivered)).await
     }
@@ -196,7 +218,8 @@ impl QueueStore {
         self.ask(move |page, now| page.peek(&server, now)).await
     }
 
-    /// The first item of a server's line if it is due, durably marked as being sent. For the one who delivers to that server.
+    /// The first item of a server's line if it is due, durably marked as being sent. For the one
+    /// who delivers to that server.
     pub async fn begin(&self, server: &str) -> Result<NextItem, NotDurable> {
         let server = server.to_owned();
         self.ask(move |page, now| page.begin(&server, None, now)).await
@@ -208,7 +231,8 @@ impl QueueStore {
         self.ask(move |page, now| page.begin(&server, Some(&id), now)).await
     }
 
-    /// Records how an attempt ended: the tool's result as JSON, or the failure and how long to wait after it.
+    /// Records how an attempt ended: the tool's result as JSON, or the failure and how long to wait
+    /// after it.
     pub async fn settle(
         &self,
         id: &str,
@@ -246,7 +270,13 @@ impl QueueStore {
         let now = self.0.wall.now();
         let (tell, answer) = oneshot::channel();
         let job = PendingJob { now, while_wanted, work: Some(work), found: None, tell };
-        let jobs = self.0.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(|| closed(true))?;
+        let jobs = self
+            .0
+            .jobs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+            .ok_or_else(|| closed(true))?;
         jobs.send((now, Box::new(job))).await.map_err(|_| closed(true))?;
         drop(jobs);
         answer.await.map_err(|_| closed(false))?
@@ -267,16 +297,23 @@ impl DurableQueue for QueueStore {
     fn next<'a>(&'a self, server: &'a str) -> Promise<'a, Option<(String, QueuedWrite)>> {
         Box::pin(async move {
             match self.peek(server).await {
-                Ok(NextItem::Due(id, item)) if item.state == ItemState::Waiting => Some((id, item.call)),
+                Ok(NextItem::Due(id, item)) if item.state == ItemState::Waiting => {
+                    Some((id, item.call))
+                }
                 _ => None,
             }
         })
     }
 
-    fn find<'a>(&'a self, call: &'a QueuedWrite) -> Promise<'a, Result<Option<EarlierWrite>, NotQueued>> {
+    fn find<'a>(
+        &'a self,
+        call: &'a QueuedWrite,
+    ) -> Promise<'a, Result<Option<EarlierWrite>, NotQueued>> {
         let call = call.clone();
         let unknown = |NotDurable { why, .. }| NotQueued::Unknown(why);
-        Box::pin(async move { self.ask(move |page, now| page.find(&call, now)).await.map_err(unknown) })
+        Box::pin(
+            async move { self.ask(move |page, now| page.find(&call, now)).await.map_err(unknown) },
+        )
     }
 
     fn is_idle(&self, server: &str) -> bool {
@@ -285,7 +322,9 @@ impl DurableQueue for QueueStore {
     }
 
     fn remove<'a>(&'a self, id: &'a str) -> Promise<'a, bool> {
-        Box::pin(async move { self.forget(id, true).await.is_ok_and(|changed| changed == ItemChange::Done) })
+        Box::pin(async move {
+            self.forget(id, true).await.is_ok_and(|changed| changed == ItemChange::Done)
+        })
     }
 }
 
@@ -339,7 +378,8 @@ async fn write(
             let end = book.run(&mut batch, now);
             (book, batch, end)
         });
-        // Nothing: the runtime ends, or something failed that nothing foresaw. Who asks is told that it is closed.
+        // Nothing: the runtime ends, or something failed that nothing foresaw. Who asks is told
+        // that it is closed.
         let Ok((same, batch, end)) = run.await else { return };
         book = same;
         if book.commits > before {

@@ -1,7 +1,9 @@
-//! Decides how the file of the queue is made, opened and checked, and what is said when it cannot be used.
+//! Decides how the file of the queue is made, opened and checked, and what is said when it cannot
+//! be used.
 //!
-//! A new file is made under another name and gets its own only when it is complete, so a crash in between leaves nothing
-//! that looks like a damaged queue. An old one is read as a whole before anything is added to it.
+//! A new file is made under another name and gets its own only when it is complete, so a crash in
+//! between leaves nothing that looks like a damaged queue. An old one is read as a whole before
+//! anything is added to it.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -9,7 +11,10 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use redb::{Builder, Database, DatabaseError, Durability, StorageError, TableDefinition, TableError, WriteTransaction};
+use redb::{
+    Builder, Database, DatabaseError, Durability, StorageError, TableDefinition, TableError,
+    WriteTransaction,
+};
 
 /// The file, below the folder of the store.
 const FILE: &str = "queue.redb";
@@ -110,12 +115,17 @@ pub(super) fn checked(
     opened.map_err(|error| explain(path, error))
 }
 
-/// What is thrown by the store below becomes an error: a damaged file is no reason to stop the gateway.
+/// What is thrown by the store below becomes an error: a damaged file is no reason to stop the
+/// gateway.
 pub(super) fn no_panic<T>(path: &Path, work: impl FnOnce() -> T) -> Result<T, StoreTrouble> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|thrown| {
         let words = thrown.downcast_ref::<String>().map(String::as_str);
-        let why = words.or_else(|| thrown.downcast_ref::<&str>().copied()).unwrap_or("reading it failed");
-        StoreTrouble::Damaged { path: path.to_owned(), why: why.lines().next().unwrap_or_default().to_owned() }
+        let why =
+            words.or_else(|| thrown.downcast_ref::<&str>().copied()).unwrap_or("reading it failed");
+        StoreTrouble::Damaged {
+            path: path.to_owned(),
+            why: why.lines().next().unwrap_or_default().to_owned(),
+        }
     })
 }
 
@@ -132,7 +142,10 @@ fn explain(path: &Path, error: DatabaseError) -> StoreTrouble {
 
 /// A file that ends too early or holds something else is reported as an error of reading.
 fn tells_of_damage(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput)
+    matches!(
+        error.kind(),
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput
+    )
 }
 
 /// Checks the form of the records.
@@ -143,7 +156,8 @@ pub(super) fn check_schema(path: &Path, write: &WriteTransaction) -> Result<(), 
         return Err(damaged("it has no schema".to_owned()));
     }
     let facts = write.open_table(FACTS).map_err(|error: TableError| damaged(error.to_string()))?;
-    let schema = redb::ReadableTable::get(&facts, SCHEMA_FACT).map_err(|error| damaged(error.to_string()))?;
+    let schema = redb::ReadableTable::get(&facts, SCHEMA_FACT)
+        .map_err(|error| damaged(error.to_string()))?;
     match schema.map(|schema| schema.value()) {
         Some(SCHEMA) => Ok(()),
         Some(found) => Err(StoreTrouble::Newer { path: path.to_owned(), found }),
@@ -160,9 +174,13 @@ pub(super) fn transaction(database: &Database) -> Result<WriteTransaction, redb:
 
 /// Commits, and then commits something of no importance.
 ///
-/// The file holds its last two commits, and the older one is taken, without a word, where the newer one is damaged. So
-/// both must hold what was promised. With two phases one commit would be as slow, and a single bit would decide.
-pub(super) fn commit_twice(database: &Database, write: WriteTransaction) -> Result<(), redb::Error> {
+/// The file holds its last two commits, and the older one is taken, without a word, where the newer
+/// one is damaged. So both must hold what was promised. With two phases one commit would be as
+/// slow, and a single bit would decide.
+pub(super) fn commit_twice(
+    database: &Database,
+    write: WriteTransaction,
+) -> Result<(), redb::Error> {
     write.commit()?;
     let again = transaction(database)?;
     {
@@ -194,7 +212,8 @@ fn create(folder: &Path, path: &Path) -> Result<(), StoreTrouble> {
     }
 }
 
-/// Writes the file under another name and gives it its own when it is whole; whether it is there then.
+/// Writes the file under another name and gives it its own when it is whole; whether it is there
+/// then.
 fn draft(folder: &Path, path: &Path) -> Result<bool, StoreTrouble> {
     let draft = folder.join(format!("{FILE}.{}.draft", crate::runtime::random::secret()));
     let linked = fill(&draft, path).map(|()| std::fs::hard_link(&draft, path));
@@ -216,7 +235,10 @@ fn fill(draft: &Path, path: &Path) -> Result<(), StoreTrouble> {
     let io = |why: String| StoreTrouble::Io { path: path.to_owned(), why };
     let open = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(draft);
     let file = open.map_err(|error| io(error.to_string()))?;
-    let database = Builder::new().set_cache_size(CACHE).create_file(file).map_err(|error| io(error.to_string()))?;
+    let database = Builder::new()
+        .set_cache_size(CACHE)
+        .create_file(file)
+        .map_err(|error| io(error.to_string()))?;
     initialize(&database).map_err(|error| io(error.to_string()))
 }
 

@@ -1,4 +1,5 @@
-//! Decides whether a queue could be opened in a folder, without making, locking or changing anything.
+//! Decides whether a queue could be opened in a folder, without making, locking or changing
+//! anything.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -16,7 +17,9 @@ pub fn probe(folder: &Path) -> Result<Option<PathBuf>, StoreTrouble> {
     let path = file(folder);
     let io = |error: io::Error| StoreTrouble::Io { path: path.clone(), why: error.to_string() };
     let length = match fs::metadata(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return can_be_made(folder).map(|()| None).map_err(io),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return can_be_made(folder).map(|()| None).map_err(io);
+        }
         found => found.map_err(io)?.len(),
     };
     // The folder is opened too, to be sure that the file's name is on the disk.
@@ -56,7 +59,9 @@ mod tests {
         fs::write(at("file"), "x").unwrap();
         assert!(why("file").unwrap_err().contains("Not a directory"));
         assert!(why("file/below").unwrap_err().contains("Not a directory"));
-        for (name, text, words) in [("empty", "", "it is empty"), ("other", "SQLite", "it is something else")] {
+        for (name, text, words) in
+            [("empty", "", "it is empty"), ("other", "SQLite", "it is something else")]
+        {
             fs::create_dir(at(name)).unwrap();
             fs::write(file(&at(name)), text).unwrap();
             assert!(why(name).unwrap_err().contains(words), "{name}");

@@ -37,9 +37,15 @@ pub enum ItemChange {
 
 impl Transaction<'_> {
     /// Keeps a new call, if there is room for it.
-    pub(super) fn enqueue(&mut self, call: QueuedWrite, now: u64) -> Result<Result<String, NotQueued>, StoreFailed> {
+    pub(super) fn enqueue(
+        &mut self,
+        call: QueuedWrite,
+        now: u64,
+    ) -> Result<Result<String, NotQueued>, StoreFailed> {
         if call.effect == Effect::Destructive {
-            return Ok(Err(NotQueued::Refused("what destroys something is not done later".to_owned())));
+            return Ok(Err(NotQueued::Refused(
+                "what destroys something is not done later".to_owned(),
+            )));
         }
         let id = self.known.last_id + 1;
         let item = QueuedItem {
@@ -87,10 +93,16 @@ impl Transaction<'_> {
         }
     }
 
-    /// The first item of a server's line, marked as being delivered; if it is `only` this one, where one is named.
+    /// The first item of a server's line, marked as being delivered; if it is `only` this one,
+    /// where one is named.
     ///
     /// One that is marked already was being sent by somebody who is gone.
-    pub(super) fn begin(&mut self, server: &str, only: Option<&str>, now: u64) -> Result<NextItem, StoreFailed> {
+    pub(super) fn begin(
+        &mut self,
+        server: &str,
+        only: Option<&str>,
+        now: u64,
+    ) -> Result<NextItem, StoreFailed> {
         loop {
             let Some((id, brief)) = self.head(server) else { return Ok(NextItem::Nothing) };
             if brief.state == ItemState::Delivering {
@@ -140,9 +152,15 @@ impl Transaction<'_> {
         Ok(ItemChange::Done)
     }
 
-    /// Makes an item due now; a dead one waits again, at the place in its line that it had. One that may have been executed,
-    /// and where that would do harm, only if it is meant to be sent `even_if_executed`.
-    pub(super) fn retry(&mut self, id: u64, even_if_executed: bool, now: u64) -> Result<ItemChange, StoreFailed> {
+    /// Makes an item due now; a dead one waits again, at the place in its line that it had. One
+    /// that may have been executed, and where that would do harm, only if it is meant to be sent
+    /// `even_if_executed`.
+    pub(super) fn retry(
+        &mut self,
+        id: u64,
+        even_if_executed: bool,
+        now: u64,
+    ) -> Result<ItemChange, StoreFailed> {
         match self.state(id) {
             None => return Ok(ItemChange::Unknown),
             Some(ItemState::Waiting | ItemState::Dead) => {}
@@ -161,12 +179,21 @@ impl Transaction<'_> {
         Ok(ItemChange::Done)
     }
 
-    /// Forgets an item, unless it is being sent; one whose client may still read the result only `even_if_delivered`.
-    pub(super) fn forget(&mut self, id: u64, even_if_delivered: bool) -> Result<ItemChange, StoreFailed> {
+    /// Forgets an item, unless it is being sent; one whose client may still read the result only
+    /// `even_if_delivered`.
+    pub(super) fn forget(
+        &mut self,
+        id: u64,
+        even_if_delivered: bool,
+    ) -> Result<ItemChange, StoreFailed> {
         match self.state(id) {
             None => Ok(ItemChange::Unknown),
-            Some(ItemState::Waiting | ItemState::Dead) => self.remove(id).map(|()| ItemChange::Done),
-            Some(ItemState::Delivered) if even_if_delivered => self.remove(id).map(|()| ItemChange::Done),
+            Some(ItemState::Waiting | ItemState::Dead) => {
+                self.remove(id).map(|()| ItemChange::Done)
+            }
+            Some(ItemState::Delivered) if even_if_delivered => {
+                self.remove(id).map(|()| ItemChange::Done)
+            }
             Some(_) => Ok(self.not_now(id)),
         }
     }
@@ -187,8 +214,13 @@ impl Transaction<'_> {
             ItemState::Delivering => false,
             ItemState::Delivered | ItemState::Dead => brief.forgotten.is_some_and(|end| end <= now),
         };
-        let due: Vec<(u64, ItemState)> =
-            self.known.items.iter().filter(|(_, brief)| due(brief)).map(|(id, brief)| (*id, brief.state)).collect();
+        let due: Vec<(u64, ItemState)> = self
+            .known
+            .items
+            .iter()
+            .filter(|(_, brief)| due(brief))
+            .map(|(id, brief)| (*id, brief.state))
+            .collect();
         for (id, state) in due {
             if state != ItemState::Waiting {
                 self.remove(id)?;
@@ -204,12 +236,12 @@ impl Transaction<'_> {
 
     /// After a start: settles every attempt that was under way when the gateway stopped.
     pub(super) fn after_start(&mut self, now: u64) -> Result<(), StoreFailed> {
-        let open = self
-            .known
-            .items
-            .iter()
-            .filter(|(_, brief)| matches!(brief.state, ItemState::Waiting | ItemState::Delivering));
-        let open: Vec<(u64, ItemState, u64)> = open.map(|(id, brief)| (*id, brief.state, brief.enqueued)).collect();
+        let open =
+            self.known.items.iter().filter(|(_, brief)| {
+                matches!(brief.state, ItemState::Waiting | ItemState::Delivering)
+            });
+        let open: Vec<(u64, ItemState, u64)> =
+            open.map(|(id, brief)| (*id, brief.state, brief.enqueued)).collect();
         for (id, state, enqueued) in open {
             if state == ItemState::Delivering {
                 self.interrupted(id, "the gateway stopped", now)?;
@@ -217,7 +249,8 @@ impl Transaction<'_> {
             // The clock was set back since: its times mean nothing any more.
             if enqueued > now.saturating_add(CLOCK_SLACK) {
                 let mut item = self.read(id)?;
-                (item.enqueued, item.next_attempt, item.expires) = (now, now, now.saturating_add(self.bounds.waits));
+                (item.enqueued, item.next_attempt, item.expires) =
+                    (now, now, now.saturating_add(self.bounds.waits));
                 self.write(id, &item)?;
             }
         }
@@ -244,7 +277,10 @@ impl Transaction<'_> {
         item.call.arguments = serde_json::Value::Null;
         item.is_error = JsonObject::of(outcome.as_bytes()).get("isError") == Some(b"true");
         if outcome.len() > self.bounds.outcome_bytes {
-            item.note = Some(format!("executed; its result of {} bytes is too large to keep", outcome.len()));
+            item.note = Some(format!(
+                "executed; its result of {} bytes is too large to keep",
+                outcome.len()
+            ));
         } else {
             item.note = None;
             item.outcome = Some(outcome.to_owned());
@@ -252,23 +288,30 @@ impl Transaction<'_> {
     }
 
     fn bury(&self, item: &mut QueuedItem, why: &str, now: u64) {
-        let fate = if item.may_have_executed { "may have been executed" } else { "was not executed" };
+        let fate =
+            if item.may_have_executed { "may have been executed" } else { "was not executed" };
         self.end(item, ItemState::Dead, now);
         item.note = Some(format!("{fate}: {why}"));
     }
 
     fn end(&self, item: &mut QueuedItem, state: ItemState, now: u64) {
-        let kept = if state == ItemState::Delivered { self.bounds.outcome_kept } else { self.bounds.dead_kept };
+        let kept = if state == ItemState::Delivered {
+            self.bounds.outcome_kept
+        } else {
+            self.bounds.dead_kept
+        };
         item.state = state;
         (item.ended, item.forgotten) = (Some(now), Some(now.saturating_add(kept)));
     }
 }
 
-/// Whether a failed attempt leaves the item waiting. What may have been executed is sent again only if that is harmless,
-/// and nothing is sent again that stays wrong or was refused.
+/// Whether a failed attempt leaves the item waiting. What may have been executed is sent again only
+/// if that is harmless, and nothing is sent again that stays wrong or was refused.
 fn may_go_on(failure: &Failure, effect: Effect) -> bool {
-    let is_refused =
-        matches!(failure.cause, Cause::Denied | Cause::Refusal | Cause::Loop | Cause::Uncertain | Cause::Queued);
+    let is_refused = matches!(
+        failure.cause,
+        Cause::Denied | Cause::Refusal | Cause::Loop | Cause::Uncertain | Cause::Queued
+    );
     let is_wrong = matches!(failure.cause, Cause::InvalidInput | Cause::UnknownTool);
     let stays_wrong = failure.disposition == Disposition::Denied || is_wrong || is_refused;
     !stays_wrong && (failure.sent == Sent::Never || effect.is_replayable())

@@ -1,4 +1,5 @@
-//! Decides how records are read and changed within one transaction, and remembers what they were before.
+//! Decides how records are read and changed within one transaction, and remembers what they were
+//! before.
 
 use std::time::Duration;
 
@@ -57,10 +58,18 @@ impl<'a> Transaction<'a> {
     }
 
     /// The oldest items after `after` in one of these states, and whether there are more.
-    pub(super) fn some(&self, after: u64, states: &[ItemState], most: usize) -> (Vec<ItemSummary>, bool) {
+    pub(super) fn some(
+        &self,
+        after: u64,
+        states: &[ItemState],
+        most: usize,
+    ) -> (Vec<ItemSummary>, bool) {
         let later = self.known.items.range(after.saturating_add(1)..).map(|(_, brief)| brief);
-        let mut found: Vec<ItemSummary> =
-            later.filter(|brief| states.contains(&brief.state)).take(most.saturating_add(1)).cloned().collect();
+        let mut found: Vec<ItemSummary> = later
+            .filter(|brief| states.contains(&brief.state))
+            .take(most.saturating_add(1))
+            .cloned()
+            .collect();
         let has_more = found.len() > most;
         found.truncate(most);
         (found, has_more)
@@ -94,11 +103,17 @@ impl<'a> Transaction<'a> {
     }
 
     /// The oldest item with the same call that is not done, or else the newest that is.
-    pub(super) fn find(&self, call: &QueuedWrite, now: u64) -> Result<Option<EarlierWrite>, StoreFailed> {
+    pub(super) fn find(
+        &self,
+        call: &QueuedWrite,
+        now: u64,
+    ) -> Result<Option<EarlierWrite>, StoreFailed> {
         let digest = digest(&call.arguments);
-        let may_be =
-            |brief: &ItemSummary| brief.digest == digest && brief.tool == call.tool && brief.caller == call.caller;
-        let earlier = |brief: &ItemSummary| EarlierWrite { id: brief.id.clone(), fate: fate(brief, now) };
+        let may_be = |brief: &ItemSummary| {
+            brief.digest == digest && brief.tool == call.tool && brief.caller == call.caller
+        };
+        let earlier =
+            |brief: &ItemSummary| EarlierWrite { id: brief.id.clone(), fate: fate(brief, now) };
         for (id, brief) in self.line(&call.server).filter(|(_, brief)| may_be(brief)) {
             if self.read(*id)?.call.is_same_call(call) {
                 return Ok(Some(earlier(brief)));
@@ -111,7 +126,8 @@ impl<'a> Transaction<'a> {
 
     /// A server's items that are not done, oldest first.
     fn line(&self, server: &str) -> impl Iterator<Item = (&u64, &ItemSummary)> {
-        let is_open = |brief: &ItemSummary| matches!(brief.state, ItemState::Waiting | ItemState::Delivering);
+        let is_open =
+            |brief: &ItemSummary| matches!(brief.state, ItemState::Waiting | ItemState::Delivering);
         self.known.items.iter().filter(move |(_, brief)| brief.server == server && is_open(brief))
     }
 
@@ -123,31 +139,39 @@ impl<'a> Transaction<'a> {
     pub(super) fn make_room(&mut self, size: usize) -> Result<Result<(), NotQueued>, StoreFailed> {
         let refused = |why: String| Ok(Err(NotQueued::Refused(why)));
         if size > limits::QUEUED {
-            return refused(format!("its {size} bytes are more than the {} that may wait", limits::QUEUED));
+            return refused(format!(
+                "its {size} bytes are more than the {} that may wait",
+                limits::QUEUED
+            ));
         }
         loop {
             let is_full = self.known.items.len() >= self.bounds.items;
             if !is_full && self.known.bytes + size as u64 <= self.bounds.bytes {
                 return Ok(Ok(()));
             }
-            let mut done = self.known.items.iter().filter(|(_, brief)| brief.state == ItemState::Delivered);
+            let mut done =
+                self.known.items.iter().filter(|(_, brief)| brief.state == ItemState::Delivered);
             match done.next().map(|(id, _)| *id) {
                 Some(oldest) => self.remove(oldest)?,
-                None if is_full => return refused(format!("{} calls are in it already", self.bounds.items)),
+                None if is_full => {
+                    return refused(format!("{} calls are in it already", self.bounds.items));
+                }
                 None => return refused(format!("it holds {} bytes already", self.known.bytes)),
             }
         }
     }
 
     pub(super) fn read(&self, id: u64) -> Result<QueuedItem, StoreFailed> {
-        let record = self.items.get(id)?.ok_or_else(|| StoreFailed(format!("{} is missing", name(id))))?;
+        let record =
+            self.items.get(id)?.ok_or_else(|| StoreFailed(format!("{} is missing", name(id))))?;
         QueuedItem::decode(id, record.value())
             .ok_or_else(|| StoreFailed(format!("the record of {} is damaged", name(id))))
     }
 
     pub(super) fn write(&mut self, id: u64, item: &QueuedItem) -> Result<(), StoreFailed> {
         let record = item.encode(id).map_err(|error| StoreFailed(error.to_string()))?;
-        let before = self.items.insert(id, record.as_slice())?.map(|before| before.value().to_vec());
+        let before =
+            self.items.insert(id, record.as_slice())?.map(|before| before.value().to_vec());
         self.note_change(id, before);
         self.known.bytes += record.len() as u64;
         self.known.items.insert(id, item.brief(id, record.len()));
@@ -163,7 +187,10 @@ impl<'a> Transaction<'a> {
 
     fn note_change(&mut self, id: u64, before: Option<Vec<u8>>) {
         self.is_changed = true;
-        self.known.bytes = self.known.bytes.saturating_sub(before.as_ref().map_or(0, |record| record.len() as u64));
+        self.known.bytes = self
+            .known
+            .bytes
+            .saturating_sub(before.as_ref().map_or(0, |record| record.len() as u64));
         self.undo.entry(id).or_insert(before);
     }
 }

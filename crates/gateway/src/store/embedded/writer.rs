@@ -1,7 +1,9 @@
-//! Decides how changes reach the disk: all that are asked for meanwhile in one commit, and told only when it is durable.
+//! Decides how changes reach the disk: all that are asked for meanwhile in one commit, and told
+//! only when it is durable.
 //!
-//! When a commit fails, nobody knows whether it happened. The file is then opened again and what the commit touched is
-//! put back as it was; only then is it certain that nothing of it will be done. Until that works nothing else is changed.
+//! When a commit fails, nobody knows whether it happened. The file is then opened again and what
+//! the commit touched is put back as it was; only then is it certain that nothing of it will be
+//! done. Until that works nothing else is changed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -51,7 +53,8 @@ pub(super) struct StoreWriter {
 /// Until when, in milliseconds since 1970, it matters what a server has in the queue.
 pub(super) type AwaitedUntil = BTreeMap<String, u64>;
 
-/// How long it matters that a call was made, in milliseconds: the same call is rarely held back for longer.
+/// How long it matters that a call was made, in milliseconds: the same call is rarely held back for
+/// longer.
 const LATELY: u64 = 60 * 60 * 1000;
 
 /// What is kept in memory: everything but arguments and results.
@@ -66,7 +69,8 @@ pub(super) struct KnownItems {
 pub(super) type UndoRecords = BTreeMap<u64, Option<Vec<u8>>>;
 
 impl StoreWriter {
-    /// Opens the file and reads it. Attempts that were under way when the last gateway stopped are settled.
+    /// Opens the file and reads it. Attempts that were under way when the last gateway stopped are
+    /// settled.
     pub(super) fn open(
         path: PathBuf,
         opener: DatabaseOpener,
@@ -98,12 +102,18 @@ impl StoreWriter {
         match open::no_panic(&self.path, write)? {
             Ok(()) => Ok(true),
             Err(redb::Error::Io(_) | redb::Error::PreviousIo) => Ok(false),
-            Err(other) => Err(StoreTrouble::Damaged { path: self.path.clone(), why: other.to_string() }),
+            Err(other) => {
+                Err(StoreTrouble::Damaged { path: self.path.clone(), why: other.to_string() })
+            }
         }
     }
 
     /// Does the jobs in one commit.
-    pub(super) fn run(&mut self, jobs: &mut [Box<dyn StoreJob>], now: u64) -> Result<(), NotDurable> {
+    pub(super) fn run(
+        &mut self,
+        jobs: &mut [Box<dyn StoreJob>],
+        now: u64,
+    ) -> Result<(), NotDurable> {
         self.ready()?;
         let result = self.commit(|page| {
             page.sweep(now)?;
@@ -135,7 +145,9 @@ impl StoreWriter {
         for brief in self.known.items.values() {
             let until = match brief.state {
                 ItemState::Waiting | ItemState::Delivering => u64::MAX,
-                ItemState::Delivered | ItemState::Dead => brief.ended.unwrap_or_default().saturating_add(LATELY),
+                ItemState::Delivered | ItemState::Dead => {
+                    brief.ended.unwrap_or_default().saturating_add(LATELY)
+                }
             };
             match awaited.get_mut(&brief.server) {
                 Some(latest) => *latest = until.max(*latest),
@@ -177,11 +189,19 @@ impl StoreWriter {
         &mut self,
         work: impl FnOnce(&mut Transaction<'_>) -> Result<(), StoreFailed>,
     ) -> Result<(), StoreFailed> {
-        let Some(file) = &self.file else { return Err(StoreFailed("the file is not open".to_owned())) };
+        let Some(file) = &self.file else {
+            return Err(StoreFailed("the file is not open".to_owned()));
+        };
         let (known, undo, bounds) = (&mut self.known, &mut self.undo, &self.bounds);
         let is_committed = open::no_panic(&self.path, || {
             let write = open::transaction(file)?;
-            let mut page = Transaction::new(write.open_table(ITEMS)?, write.open_table(FACTS)?, known, undo, bounds);
+            let mut page = Transaction::new(
+                write.open_table(ITEMS)?,
+                write.open_table(FACTS)?,
+                known,
+                undo,
+                bounds,
+            );
             work(&mut page)?;
             let is_changed = page.is_changed;
             drop(page);
@@ -228,8 +248,8 @@ fn read(path: &std::path::Path, file: &Database) -> Result<KnownItems, StoreTrou
         for record in items.iter().map_err(StoreFailed::from).map_err(lost)? {
             let (id, record) = record.map_err(StoreFailed::from).map_err(lost)?;
             let (id, record) = (id.value(), record.value());
-            let item =
-                QueuedItem::decode(id, record).ok_or_else(|| damaged(format!("the record of q{id} is damaged")))?;
+            let item = QueuedItem::decode(id, record)
+                .ok_or_else(|| damaged(format!("the record of q{id} is damaged")))?;
             known.bytes += record.len() as u64;
             known.items.insert(id, item.brief(id, record.len()));
         }

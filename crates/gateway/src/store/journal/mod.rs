@@ -1,11 +1,14 @@
-//! Decides what the next process knows of the writes that this one had under way when it was killed.
+//! Decides what the next process knows of the writes that this one had under way when it was
+//! killed.
 //!
-//! A write is noted before it is sent, and wiped once its answer was delivered or it is certain that it was not executed. A
-//! write that a dead process left noted may have been executed, and nobody was told: its repeat is held back like every
-//! uncertain write, until its client has looked.
+//! A write is noted before it is sent, and wiped once its answer was delivered or it is certain
+//! that it was not executed. A write that a dead process left noted may have been executed, and
+//! nobody was told: its repeat is held back like every uncertain write, until its client has
+//! looked.
 //!
-//! Each process has a file of its own (`slots`) and reads those of others (`left`). Nothing is synced: what the system has
-//! taken survives the process, and with the system its connections and servers go too.
+//! Each process has a file of its own (`slots`) and reads those of others (`left`). Nothing is
+//! synced: what the system has taken survives the process, and with the system its connections and
+//! servers go too.
 
 mod left;
 mod slots;
@@ -49,11 +52,13 @@ struct OpenJournal {
 pub enum JournalPlace {
     /// One, and another only after it: those that listen on the same address.
     ForOne,
-    /// Any number. Who was started with other circumstances may look at something else, and lifts nothing by it.
+    /// Any number. Who was started with other circumstances may look at something else, and lifts
+    /// nothing by it.
     ForMany(String),
 }
 
-/// What others had noted when it was last looked, and when the folder had changed by then, if that says all.
+/// What others had noted when it was last looked, and when the folder had changed by then, if that
+/// says all.
 #[derive(Debug, Default)]
 struct SeenWrites {
     left: Arc<[LeftWrite]>,
@@ -80,7 +85,10 @@ impl OpenJournal {
         if changed.is_none() || seen.changed != changed {
             let (living, left) = left::find(&self.folder, self.own.path()).unwrap_or_default();
             let is_settled = |at: &SystemTime| at.elapsed().is_ok_and(|age| age > SETTLED);
-            *seen = SeenWrites { left: left.into(), changed: changed.filter(|at| living == 0 && is_settled(at)) };
+            *seen = SeenWrites {
+                left: left.into(),
+                changed: changed.filter(|at| living == 0 && is_settled(at)),
+            };
         }
         Arc::clone(&seen.left)
     }
@@ -101,13 +109,15 @@ impl Looker<'_> {
             JournalPlace::ForOne => "",
             JournalPlace::ForMany(circumstances) => circumstances,
         };
-        let parts = [self.conversation.as_bytes(), self.server.as_bytes(), circumstances.as_bytes()];
+        let parts =
+            [self.conversation.as_bytes(), self.server.as_bytes(), circumstances.as_bytes()];
         u128::from_str_radix(&key(&parts), 16).unwrap_or_default()
     }
 }
 
 impl Journal {
-    /// Opens the journal of a place, which has a `folder` of its own: what other processes there left is known from now on.
+    /// Opens the journal of a place, which has a `folder` of its own: what other processes there
+    /// left is known from now on.
     pub fn open(&self, folder: &Path, place: JournalPlace) {
         match OpenJournal::new(folder, place) {
             Ok(open) => _ = self.0.set(open),
@@ -125,8 +135,10 @@ impl Journal {
         written: &str,
     ) -> Option<Arc<JournaledWrite>> {
         let open = self.0.get()?;
-        // Under fixed keys, so that the next process finds it: whoever can make two calls that collide can make both.
-        let call = Keys::fixed().key(&[&*rejoin.scope, looker.server, tool, written], arguments).number();
+        // Under fixed keys, so that the next process finds it: whoever can make two calls that
+        // collide can make both.
+        let call =
+            Keys::fixed().key(&[&*rejoin.scope, looker.server, tool, written], arguments).number();
         let (journal, who, patience) = (Arc::clone(self), looker.number(&open.place), rejoin.after);
         let (number, is_known) = Default::default();
         Some(Arc::new(JournaledWrite { journal, call, who, patience, number, is_known }))
@@ -143,7 +155,8 @@ impl Journal {
         }
     }
 
-    /// The client closed its end: what it had given up by then is other processes' affair from now on.
+    /// The client closed its end: what it had given up by then is other processes' affair from now
+    /// on.
     pub fn leave(&self) {
         self.0.get().into_iter().for_each(|open| open.own.leave());
     }
@@ -164,8 +177,8 @@ pub struct JournaledWrite {
 }
 
 impl JournaledWrite {
-    /// How long ago the same write was sent by another process, and for how long nobody has known what became of it, if that
-    /// is so.
+    /// How long ago the same write was sent by another process, and for how long nobody has known
+    /// what became of it, if that is so.
     pub fn left_behind(&self) -> Option<(Duration, Duration)> {
         let open = self.journal.0.get()?;
         open.left().iter().filter_map(|left| left.since(self.call)).min()
@@ -174,7 +187,10 @@ impl JournaledWrite {
     /// It is about to be sent.
     pub fn begin(&self) {
         if let Some(open) = self.journal.0.get().filter(|_| !self.is_noted()) {
-            self.number.store(open.own.note(JournalSlot::new(self.call, self.who), self.patience), Ordering::Relaxed);
+            self.number.store(
+                open.own.note(JournalSlot::new(self.call, self.who), self.patience),
+                Ordering::Relaxed,
+            );
         }
     }
 

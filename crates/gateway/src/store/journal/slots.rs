@@ -1,5 +1,5 @@
-//! The file of one process: a slot of 64 bytes for each write under way, with hashes and times, nothing that a client said.
-//! Decides which slot a write gets, and which write gives way.
+//! The file of one process: a slot of 64 bytes for each write under way, with hashes and times,
+//! nothing that a client said. Decides which slot a write gets, and which write gives way.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -16,7 +16,8 @@ use crate::runtime::random::secret;
 pub(super) const SLOTS: usize = 4096;
 /// The bytes of a slot.
 pub(super) const SLOT: usize = 64;
-/// A script that asks and closes its end does so at once; a client that waited for longer than this has given up.
+/// A script that asks and closes its end does so at once; a client that waited for longer than this
+/// has given up.
 const SCRIPT: Duration = Duration::from_millis(200);
 /// How the name of a file ends.
 pub(super) const EXTENSION: &str = "slots";
@@ -42,8 +43,10 @@ impl JournalSlot {
 
     /// `None` if the slot is empty.
     pub(super) fn parse(bytes: &[u8; SLOT]) -> Option<Self> {
-        let hash = |at: usize| bytes[at..].first_chunk().map_or(0, |bytes| u128::from_le_bytes(*bytes));
-        let time = |at: usize| bytes[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let hash =
+            |at: usize| bytes[at..].first_chunk().map_or(0, |bytes| u128::from_le_bytes(*bytes));
+        let time =
+            |at: usize| bytes[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         (time(32) != 0).then(|| Self { call: hash(0), who: hash(16), at: time(32), left: time(40) })
     }
 
@@ -102,7 +105,8 @@ struct NotedWrite {
 impl JournalSlots {
     pub(super) fn new(folder: &Path) -> io::Result<Self> {
         let draft = folder.join(secret());
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&draft)?;
+        let file =
+            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&draft)?;
         // Nobody finds it before it is locked, and takes it for a dead process's.
         file.try_lock()?;
         let path = draft.with_extension(EXTENSION);
@@ -129,7 +133,8 @@ impl JournalSlots {
         {
             warn(&self.path, &error);
         }
-        used.writes.insert(slot.call, NotedWrite { number, place, slot, patience, is_uncertain: false });
+        used.writes
+            .insert(slot.call, NotedWrite { number, place, slot, patience, is_uncertain: false });
         number
     }
 
@@ -145,7 +150,8 @@ impl JournalSlots {
     /// Its answer was written; but nobody reads what a pipe takes whose client has gone.
     /// `number` is its own, or 0 for whoever got another's answer.
     pub(super) fn delivered(&self, call: u128, number: u64) {
-        let is_read = |write: &NotedWrite| write.slot.left == 0 && (number == 0 || number == write.number);
+        let is_read =
+            |write: &NotedWrite| write.slot.left == 0 && (number == 0 || number == write.number);
         let is_over = self.lock().writes.get(&call).is_some_and(is_read);
         if is_over {
             self.wipe(call);
@@ -162,17 +168,24 @@ impl JournalSlots {
     /// Whoever looked knows what became of those that have ended.
     pub(super) fn looked(&self, who: u128) {
         let is_seen = |write: &NotedWrite| write.is_uncertain && write.slot.who == who;
-        let seen: Vec<u128> =
-            self.lock().writes.iter().filter(|(_, write)| is_seen(write)).map(|(call, _)| *call).collect();
+        let seen: Vec<u128> = self
+            .lock()
+            .writes
+            .iter()
+            .filter(|(_, write)| is_seen(write))
+            .map(|(call, _)| *call)
+            .collect();
         seen.into_iter().for_each(|call| self.wipe(call));
     }
 
-    /// The client closed its end. What it asked for long before that it has given up; but a script may ask, close its end,
-    /// and read.
+    /// The client closed its end. What it asked for long before that it has given up; but a script
+    /// may ask, close its end, and read.
     pub(super) fn leave(&self) {
         let mut used = self.lock();
         let UsedSlots { writes, is_broken, .. } = &mut *used;
-        for write in writes.values_mut().filter(|write| age(write.slot.at) >= SCRIPT.min(write.patience)) {
+        for write in
+            writes.values_mut().filter(|write| age(write.slot.at) >= SCRIPT.min(write.patience))
+        {
             write.slot.left = now();
             *is_broken |= write.slot.write(&self.file, write.place).is_err();
         }
@@ -201,7 +214,8 @@ impl UsedSlots {
             self.end += 1;
             return self.end - 1;
         }
-        let oldest = self.writes.iter().min_by_key(|(_, write)| write.slot.at).map(|(call, _)| *call);
+        let oldest =
+            self.writes.iter().min_by_key(|(_, write)| write.slot.at).map(|(call, _)| *call);
         oldest.and_then(|oldest| self.writes.remove(&oldest)).map_or(0, |write| write.place)
     }
 }
@@ -209,7 +223,9 @@ impl UsedSlots {
 /// Tells what is not kept, and why.
 pub(super) fn warn(path: &Path, error: &io::Error) {
     let path = path.display();
-    log::warn(&format!("{path}: {error}: a write that is under way when seawall is killed is forgotten"));
+    log::warn(&format!(
+        "{path}: {error}: a write that is under way when seawall is killed is forgotten"
+    ));
 }
 
 /// The time, as all processes know it.

@@ -19,7 +19,8 @@ fn looker() -> Looker<'static> {
 }
 
 fn write(journal: &Arc<Journal>, title: &str) -> Arc<JournaledWrite> {
-    let rejoin = Rejoin { scope: "me".into(), after: Duration::ZERO, takes: true, continues: false };
+    let rejoin =
+        Rejoin { scope: "me".into(), after: Duration::ZERO, takes: true, continues: false };
     journal.write(&rejoin, looker(), "create_issue", &json!({"title": title, "b": 1}), "").unwrap()
 }
 
@@ -44,13 +45,22 @@ fn a_write_is_known_to_the_next_process_until_it_is_certain_what_became_of_it() 
         if is_delivered {
             sent.delivered();
         }
-        assert!(write(&opened(folder.path()), "secret").left_behind().is_none(), "its process lives");
+        assert!(
+            write(&opened(folder.path()), "secret").left_behind().is_none(),
+            "its process lives"
+        );
         drop((sent, first));
         let second = opened(folder.path());
-        assert_eq!(write(&second, "secret").left_behind().is_some(), is_known, "{end:?} {is_delivered}");
+        assert_eq!(
+            write(&second, "secret").left_behind().is_some(),
+            is_known,
+            "{end:?} {is_delivered}"
+        );
         assert!(write(&second, "other").left_behind().is_none());
         assert!(
-            files(folder.path()).iter().all(|file| !fs::read(file).unwrap().windows(6).any(|part| part == b"secret"))
+            files(folder.path())
+                .iter()
+                .all(|file| !fs::read(file).unwrap().windows(6).any(|part| part == b"secret"))
         );
     }
 }
@@ -68,12 +78,20 @@ fn a_look_is_known_to_all_processes_but_shows_nothing_of_what_still_runs() {
     second.looked(Looker { conversation: "somebody else", ..looker() });
     second.looked(Looker { server: "another", ..looker() });
     let third = opened(folder.path());
-    assert!(write(&second, "a").left_behind().is_some() && write(&third, "a").left_behind().is_some());
+    assert!(
+        write(&second, "a").left_behind().is_some() && write(&third, "a").left_behind().is_some()
+    );
     second.looked(looker());
-    assert!(write(&second, "a").left_behind().is_none() && write(&third, "a").left_behind().is_none());
+    assert!(
+        write(&second, "a").left_behind().is_none() && write(&third, "a").left_behind().is_none()
+    );
     drop((second, third));
     let _fourth = opened(folder.path());
-    assert_eq!(files(folder.path()).len(), 1, "files of dead processes that say nothing are removed");
+    assert_eq!(
+        files(folder.path()).len(),
+        1,
+        "files of dead processes that say nothing are removed"
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! What a server says, and whom it is for: an answer for the call that asked, news and questions for the client they concern.
+//! What a server says, and whom it is for: an answer for the call that asked, news and questions
+//! for the client they concern.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +17,9 @@ impl Connection {
         match message.kind() {
             MessageKind::Result | MessageKind::Error => {
                 let number = message.id().and_then(Id::as_number);
-                if number.is_none_or(|number| number == 0 || number >= self.next.load(Ordering::Relaxed)) {
+                if number
+                    .is_none_or(|number| number == 0 || number >= self.next.load(Ordering::Relaxed))
+                {
                     self.astray(&message);
                 }
                 self.settle(number, Ok(message));
@@ -31,26 +34,39 @@ impl Connection {
         }
     }
 
-    /// An answer to nothing that was asked here. Whose it is cannot be known, so nobody gets it; who waits for it waits
-    /// on. One that comes late or twice is not meant: its id was given to a call that is over.
+    /// An answer to nothing that was asked here. Whose it is cannot be known, so nobody gets it;
+    /// who waits for it waits on. One that comes late or twice is not meant: its id was given to a
+    /// call that is over.
     fn astray(&self, answer: &Message) {
         if let Some(status) = self.status.get() {
             status.stray();
         }
         if !self.has_strays.swap(true, Ordering::Relaxed) {
-            let id = answer.id().map_or_else(|| "null".to_owned(), |id| beginning(&String::from_utf8_lossy(id.json())));
-            let text = format!("{}: answered under an id that nothing was asked with ({id}); passed over", self.server);
+            let id = answer.id().map_or_else(
+                || "null".to_owned(),
+                |id| beginning(&String::from_utf8_lossy(id.json())),
+            );
+            let text = format!(
+                "{}: answered under an id that nothing was asked with ({id}); passed over",
+                self.server
+            );
             crate::runtime::log::warn(&text);
         }
     }
 
     fn notified(self: &Arc<Self>, notification: Message, on: Option<u64>) {
-        let number = |json: &[u8]| std::str::from_utf8(json).ok().and_then(|text| text.parse::<u64>().ok());
+        let number =
+            |json: &[u8]| std::str::from_utf8(json).ok().and_then(|text| text.parse::<u64>().ok());
         if let Some(span) = notification.meta(SUBSCRIPTION_ID) {
-            let listener = number(scan::text(span.of(notification.raw())).as_deref().unwrap_or_default().as_bytes())
-                .or_else(|| number(span.of(notification.raw())));
+            let listener = number(
+                scan::text(span.of(notification.raw())).as_deref().unwrap_or_default().as_bytes(),
+            )
+            .or_else(|| number(span.of(notification.raw())));
             let found = listener.and_then(|number| {
-                self.open().pending.get(&number).map(|pending| (pending.id.clone(), Arc::clone(&pending.sink)))
+                self.open()
+                    .pending
+                    .get(&number)
+                    .map(|pending| (pending.id.clone(), Arc::clone(&pending.sink)))
             });
             if let Some((id, sink)) = found {
                 return self.pass(&notification, span, id.json(), &sink);
@@ -76,10 +92,17 @@ impl Connection {
             }
             // A modern server asks nothing, so it can only end a subscription.
             "notifications/cancelled" if self.era() == Era::Modern => {
-                let ended = notification.field("requestId").and_then(|span| number(span.of(notification.raw())));
-                self.settle(ended, Err(UpstreamFailure::Lost("it ended the subscription".to_owned())));
+                let ended = notification
+                    .field("requestId")
+                    .and_then(|span| number(span.of(notification.raw())));
+                self.settle(
+                    ended,
+                    Err(UpstreamFailure::Lost("it ended the subscription".to_owned())),
+                );
             }
-            "notifications/message" | "notifications/cancelled" => self.sink(on, false).notify(self, notification),
+            "notifications/message" | "notifications/cancelled" => {
+                self.sink(on, false).notify(self, notification)
+            }
             _ => match on {
                 Some(_) => self.sink(on, false).notify(self, notification),
                 None => self.general.notify(self, notification),
@@ -87,28 +110,36 @@ impl Connection {
         }
     }
 
-    fn pass(self: &Arc<Self>, notification: &Message, span: scan::Span, with: &[u8], sink: &Arc<dyn ClientSink>) {
+    fn pass(
+        self: &Arc<Self>,
+        notification: &Message,
+        span: scan::Span,
+        with: &[u8],
+        sink: &Arc<dyn ClientSink>,
+    ) {
         if let Ok(spliced) = Message::parse(edit::splice(notification.raw(), &mut [(span, with)])) {
             sink.notify(self, spliced);
         }
     }
 
-    /// Where a message goes that names no call: to the call on whose stream it came, or to the only call it can be
-    /// about, or to the client at large. If nobody listens there, to the newest call, as long as all calls are of one
-    /// client: nobody is ever asked in another's place.
+    /// Where a message goes that names no call: to the call on whose stream it came, or to the only
+    /// call it can be about, or to the client at large. If nobody listens there, to the newest
+    /// call, as long as all calls are of one client: nobody is ever asked in another's place.
     fn sink(&self, on: Option<u64>, is_question: bool) -> Arc<dyn ClientSink> {
         let open = self.open();
         let named = on.and_then(|number| open.pending.get(&number));
-        let fits =
-            |pending: &&PendingRequest| !pending.sink.is_nobody() && (!is_question || pending.sink.can_be_asked());
+        let fits = |pending: &&PendingRequest| {
+            !pending.sink.is_nobody() && (!is_question || pending.sink.can_be_asked())
+        };
         let mut fitting = open.pending.values().filter(fits);
         let only = fitting.next().filter(|_| fitting.next().is_none());
         let newest = || {
             let numbered = open.pending.iter().filter(|(_, pending)| fits(pending));
             numbered.max_by_key(|(number, _)| **number).map(|(_, pending)| pending)
         };
-        let found =
-            named.or(only).or_else(|| newest().filter(|_| !self.general.is_open() && self.general.is_one_client()));
+        let found = named.or(only).or_else(|| {
+            newest().filter(|_| !self.general.is_open() && self.general.is_one_client())
+        });
         found.map_or_else(|| Arc::clone(&self.general), |pending| Arc::clone(&pending.sink))
     }
 }

@@ -1,5 +1,5 @@
-//! What the catalog and the next client want to know of a conversation: whether the server's tools were listed in it, and
-//! whether the server knows anything of its client.
+//! What the catalog and the next client want to know of a conversation: whether the server's tools
+//! were listed in it, and whether the server knows anything of its client.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -38,8 +38,8 @@ impl Connection {
         ended.and_then(Result::ok).map_or(ListingProgress::Failed, |listing| *listing)
     }
 
-    /// Whether the list that the gateway read at the start is as good as one that is read now: once, for a while, and unless
-    /// the server says that it has changed.
+    /// Whether the list that the gateway read at the start is as good as one that is read now:
+    /// once, for a while, and unless the server says that it has changed.
     pub fn take_unread_list(&self) -> bool {
         let unread = self.unread_list.lock().unwrap_or_else(PoisonError::into_inner).take();
         unread.is_some_and(|read| read.elapsed() < limits::LIST_FRESH)
@@ -60,7 +60,8 @@ impl Connection {
         self.general.era()
     }
 
-    /// Notes that the server was told or asked something on behalf of one client, or asked it something.
+    /// Notes that the server was told or asked something on behalf of one client, or asked it
+    /// something.
     pub fn note_private(&self) {
         self.is_private.store(true, Ordering::Relaxed);
     }

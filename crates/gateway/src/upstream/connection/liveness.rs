@@ -1,9 +1,10 @@
 //! Decides when a server that answers nothing is given up, and another conversation with it begins.
 //!
-//! A call that nobody waits for any more, and since whose sending nothing at all was heard, makes its server suspect: it is
-//! pinged. Whatever it says then, an error too, shows that it is there. A server that does one thing at a time says nothing
-//! while it works, so it is not given up before the suspect call's own time is over, nor as long as a call that was sent
-//! before it is still waited for.
+//! A call that nobody waits for any more, and since whose sending nothing at all was heard, makes
+//! its server suspect: it is pinged. Whatever it says then, an error too, shows that it is there. A
+//! server that does one thing at a time says nothing while it works, so it is not given up before
+//! the suspect call's own time is over, nor as long as a call that was sent before it is still
+//! waited for.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -54,7 +55,10 @@ impl Connection {
 
     fn replace(&self, call: &SentRequest) {
         let silence = self.age().saturating_sub(Duration::from_millis(call.at));
-        let text = format!("it answered nothing for {} s, not even a ping, and is replaced", seconds(silence));
+        let text = format!(
+            "it answered nothing for {} s, not even a ping, and is replaced",
+            seconds(silence)
+        );
         self.lose(UpstreamFailure::Lost(text));
     }
 
@@ -86,8 +90,8 @@ pub(super) struct SentRequest {
     pub(super) ends: Instant,
 }
 
-/// Pings a server, twice; gives it up if it says nothing, and nobody is left who may keep it busy. Holds the conversation
-/// only while it asks: one that nobody else holds must go.
+/// Pings a server, twice; gives it up if it says nothing, and nobody is left who may keep it busy.
+/// Holds the conversation only while it asks: one that nobody else holds must go.
 async fn examine(connection: &Weak<Connection>, call: &SentRequest) {
     for _ in 0..2 {
         let pinged = Instant::now();
@@ -126,8 +130,10 @@ mod tests {
 
     fn connection() -> (Arc<Connection>, PipeMessage) {
         let (pipe, outgoing) = PipeWriter::new();
-        let connection = Connection::new("it", Wire::Pipe(pipe), Arc::new(NoClient), CancellationToken::new());
-        let info = ServerInfo { era: Era::Legacy, version: "2025-11-25".to_owned(), result: "{}".into() };
+        let connection =
+            Connection::new("it", Wire::Pipe(pipe), Arc::new(NoClient), CancellationToken::new());
+        let info =
+            ServerInfo { era: Era::Legacy, version: "2025-11-25".to_owned(), result: "{}".into() };
         assert!(connection.info.set(info).is_ok());
         (connection, outgoing)
     }
@@ -136,13 +142,18 @@ mod tests {
     async fn call(connection: &Arc<Connection>, limit: u64) {
         let request = build::request(&Id::number(1), "tools/call", br#"{"name":"x"}"#);
         let ends = Some(Instant::now() + Duration::from_secs(limit));
-        let call = GatewayCall { ends, ..GatewayCall::new(Message::parse(request).unwrap(), Arc::new(NoClient)) };
-        let _answer = tokio::time::timeout(Duration::from_secs(limit), connection.request(&call)).await;
+        let call = GatewayCall {
+            ends,
+            ..GatewayCall::new(Message::parse(request).unwrap(), Arc::new(NoClient))
+        };
+        let _answer =
+            tokio::time::timeout(Duration::from_secs(limit), connection.request(&call)).await;
     }
 
     async fn lasts(connection: &Connection) -> Option<u64> {
         let began = Instant::now();
-        let ended = tokio::time::timeout(Duration::from_secs(600), connection.ended.cancelled()).await;
+        let ended =
+            tokio::time::timeout(Duration::from_secs(600), connection.ended.cancelled()).await;
         ended.ok().map(|()| began.elapsed().as_secs())
     }
 
@@ -182,7 +193,11 @@ mod tests {
         });
         let ended = async {
             let lasted = lasts(&connection).await;
-            assert_eq!(lasted, Some(120), "as long as the first call may take, and no later call keeps it");
+            assert_eq!(
+                lasted,
+                Some(120),
+                "as long as the first call may take, and no later call keeps it"
+            );
         };
         tokio::join!(long, short, ended);
     }

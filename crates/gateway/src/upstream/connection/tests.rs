@@ -23,14 +23,18 @@ struct Watch {
 impl Wake for Watch {
     fn wake(self: Arc<Self>) {
         self.was_told.store(true, Ordering::Relaxed);
-        self.lived.store(self.connection.get().is_some_and(|connection| connection.is_alive()), Ordering::Relaxed);
+        self.lived.store(
+            self.connection.get().is_some_and(|connection| connection.is_alive()),
+            Ordering::Relaxed,
+        );
     }
 }
 
 #[test]
 fn whoever_hears_that_a_conversation_is_over_finds_it_dead() {
     let (pipe, _outgoing) = PipeWriter::new();
-    let connection = Connection::new("it", Wire::Pipe(pipe), Arc::new(NoClient), CancellationToken::new());
+    let connection =
+        Connection::new("it", Wire::Pipe(pipe), Arc::new(NoClient), CancellationToken::new());
     let watch = Arc::new(Watch::default());
     assert!(watch.connection.set(Arc::clone(&connection)).is_ok());
     let waker = Waker::from(Arc::clone(&watch));
@@ -43,7 +47,9 @@ fn whoever_hears_that_a_conversation_is_over_finds_it_dead() {
     assert!(watch.was_told.load(Ordering::Relaxed));
     // Else the next call would be sent into the dead one.
     assert!(!watch.lived.load(Ordering::Relaxed));
-    let Poll::Ready(answer) = asking.as_mut().poll(&mut context) else { panic!("it waits for ever") };
+    let Poll::Ready(answer) = asking.as_mut().poll(&mut context) else {
+        panic!("it waits for ever")
+    };
     assert_eq!(answer.unwrap_err(), UpstreamFailure::Lost("it is gone".to_owned()));
 }
 
@@ -61,12 +67,17 @@ fn incident(answer: Result<Message, UpstreamFailure>) -> Option<u64> {
 async fn what_ends_a_conversation_is_one_incident_for_all_calls_in_it_and_the_next_is_another() {
     let lose = async |failure: UpstreamFailure| {
         let (pipe, _outgoing) = PipeWriter::new();
-        let connection = Connection::new("it", Wire::Pipe(pipe), Arc::new(NoClient), CancellationToken::new());
+        let connection =
+            Connection::new("it", Wire::Pipe(pipe), Arc::new(NoClient), CancellationToken::new());
         let calls = [call(), call(), call()];
         let [first, second, third] = &calls;
         let lost = async { connection.lose(failure) };
-        let (first, second, third, ()) =
-            tokio::join!(connection.request(first), connection.request(second), connection.request(third), lost);
+        let (first, second, third, ()) = tokio::join!(
+            connection.request(first),
+            connection.request(second),
+            connection.request(third),
+            lost
+        );
         assert!(first.as_ref().is_err_and(|failure| !failure.was_not_sent()));
         [first, second, third].map(incident)
     };
@@ -75,5 +86,8 @@ async fn what_ends_a_conversation_is_one_incident_for_all_calls_in_it_and_the_ne
     let nonsense = lose(UpstreamFailure::Broken(Reject::Depth)).await;
 
     assert!(death[0].is_some() && death.iter().all(|incident| *incident == death[0]), "{death:?}");
-    assert!(nonsense[0] > death[0] && nonsense.iter().all(|incident| *incident == nonsense[0]), "{nonsense:?}");
+    assert!(
+        nonsense[0] > death[0] && nonsense.iter().all(|incident| *incident == nonsense[0]),
+        "{nonsense:?}"
+    );
 }

@@ -1,4 +1,5 @@
-//! A request's place in a conversation, and how a server hears that nobody waits for its answer any more.
+//! A request's place in a conversation, and how a server hears that nobody waits for its answer any
+//! more.
 
 use std::sync::Arc;
 
@@ -25,11 +26,14 @@ impl RequestTicket {
     /// Tells the server that nobody waits any more, once; whether its answer can come all the same.
     pub(super) fn call_off(&mut self) -> bool {
         // A modern server on HTTP takes the closed stream as the word.
-        let is_heard_otherwise = matches!(self.connection.wire, Wire::Http(_)) && self.connection.era() == Era::Modern;
+        let is_heard_otherwise =
+            matches!(self.connection.wire, Wire::Http(_)) && self.connection.era() == Era::Modern;
         if std::mem::take(&mut self.is_told) && !is_heard_otherwise {
-            let mut params = JsonObject::of(self.cancel.params().map(AsRef::as_ref).unwrap_or_default());
+            let mut params =
+                JsonObject::of(self.cancel.params().map(AsRef::as_ref).unwrap_or_default());
             params.set("requestId", self.number.to_string());
-            self.connection.tell_soon(build::notification("notifications/cancelled", Some(&params.json())));
+            self.connection
+                .tell_soon(build::notification("notifications/cancelled", Some(&params.json())));
         }
         !is_heard_otherwise
     }

@@ -1,4 +1,5 @@
-//! A server that never comes: how often it is tried, and what whoever waits is told. Time is paused.
+//! A server that never comes: how often it is tried, and what whoever waits is told. Time is
+//! paused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,20 +17,32 @@ use crate::upstream::processes::Processes;
 
 /// The supervisor of a server for which there is never room.
 fn hopeless(reconnect: ReconnectConfig) -> (Arc<ConnectionSupervisor>, Arc<Lifecycle>) {
-    let mut config = Config::for_command(Some("it"), vec!["sh".to_owned()]).unwrap().servers.remove(0);
+    let mut config =
+        Config::for_command(Some("it"), vec!["sh".to_owned()]).unwrap().servers.remove(0);
     config.life.reconnect = reconnect;
     let lifecycle = Arc::new(Lifecycle::default());
     let processes: Arc<Processes> = Arc::default();
     processes.close();
     let (http, env) = (http_client::SharedHttpClient::default(), seawall::Env::new());
-    let server = Server::new(config, StartupConfig::default(), http, Arc::clone(&lifecycle), processes, env);
-    let handshake = HandshakeParams { prefer: Era::Legacy, initialize: "{}".into(), meta: "{}".into() };
-    (ConnectionSupervisor::new(&server, handshake, Arc::new(NoClient), Box::new(|_| Box::pin(async {}))), lifecycle)
+    let server =
+        Server::new(config, StartupConfig::default(), http, Arc::clone(&lifecycle), processes, env);
+    let handshake =
+        HandshakeParams { prefer: Era::Legacy, initialize: "{}".into(), meta: "{}".into() };
+    (
+        ConnectionSupervisor::new(
+            &server,
+            handshake,
+            Arc::new(NoClient),
+            Box::new(|_| Box::pin(async {})),
+        ),
+        lifecycle,
+    )
 }
 
 #[tokio::test(start_paused = true)]
 async fn t14_a_call_fails_with_the_limit_once_it_is_reached_and_tries_nothing_more() {
-    let (supervisor, _lifecycle) = hopeless(ReconnectConfig { attempts: Some(3), ..ReconnectConfig::default() });
+    let (supervisor, _lifecycle) =
+        hopeless(ReconnectConfig { attempts: Some(3), ..ReconnectConfig::default() });
     let began = Instant::now();
     let failure = supervisor.connection(Duration::from_secs(60)).await.err().unwrap();
     assert_eq!(failure, UpstreamFailure::GivenUp(3));
@@ -37,7 +50,10 @@ async fn t14_a_call_fails_with_the_limit_once_it_is_reached_and_tries_nothing_mo
     let took = began.elapsed().as_millis();
     assert!((2_900..=4_100).contains(&took), "{took}");
     let began = Instant::now();
-    assert_eq!(supervisor.connection(Duration::from_secs(60)).await.err(), Some(UpstreamFailure::GivenUp(3)));
+    assert_eq!(
+        supervisor.connection(Duration::from_secs(60)).await.err(),
+        Some(UpstreamFailure::GivenUp(3))
+    );
     assert_eq!(began.elapsed(), Duration::ZERO);
 
     supervisor.server.reconnect.forgive();
@@ -47,12 +63,17 @@ async fn t14_a_call_fails_with_the_limit_once_it_is_reached_and_tries_nothing_mo
 
 #[tokio::test(start_paused = true)]
 async fn t14_a_restart_by_hand_starts_over_at_once() {
-    let (supervisor, _lifecycle) = hopeless(ReconnectConfig { attempts: Some(8), ..ReconnectConfig::default() });
-    assert_eq!(supervisor.connection(Duration::from_secs(3600)).await.err(), Some(UpstreamFailure::GivenUp(8)));
+    let (supervisor, _lifecycle) =
+        hopeless(ReconnectConfig { attempts: Some(8), ..ReconnectConfig::default() });
+    assert_eq!(
+        supervisor.connection(Duration::from_secs(3600)).await.err(),
+        Some(UpstreamFailure::GivenUp(8))
+    );
     supervisor.server.restart();
     let failure = supervisor.connection(Duration::from_secs(100)).await.err().unwrap();
     assert!(matches!(failure, UpstreamFailure::NoRoom(_)), "{failure}");
-    // Also one that waits for its next try: the eighth delay ends 105 to 142 s after the restart, by chance.
+    // Also one that waits for its next try: the eighth delay ends 105 to 142 s after the restart,
+    // by chance.
     assert!(supervisor.server.reconnect.wait() > Duration::from_secs(2));
     supervisor.server.restart();
     tokio::time::sleep(Duration::from_millis(1)).await;

@@ -36,7 +36,12 @@ impl Legacy {
         let answer = http::post(gateway.address, path, &[], initialize().to_string()).await;
         assert!(answer.message().get("result").is_some(), "{}", answer.text());
         let session = answer.headers["mcp-session-id"].to_str().unwrap().to_owned();
-        let client = Self { address: gateway.address, path: path.to_owned(), session, next: AtomicU64::new(1_000) };
+        let client = Self {
+            address: gateway.address,
+            path: path.to_owned(),
+            session,
+            next: AtomicU64::new(1_000),
+        };
         let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         assert_eq!(client.post(initialized.to_string()).await.status, 202);
         client
@@ -61,7 +66,11 @@ impl Legacy {
     /// A request without params that matter.
     pub(crate) async fn request(&self, method: &str, params: Value) -> Value {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        self.post(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()).await.message()
+        self.post(
+            json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string(),
+        )
+        .await
+        .message()
     }
 
     /// A tool call and its answer.
@@ -75,14 +84,19 @@ impl Legacy {
     /// A tool call whose response is not read yet.
     pub(crate) async fn begin(&self, id: u64, tool: &str, arguments: Value) -> Response<Incoming> {
         let body = tool_call(id, tool, arguments).to_string();
-        let plain = [("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
+        let plain = [
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+        ];
         let headers: Vec<_> = plain.into_iter().chain(self.headers()).collect();
         http::send(self.address, Method::POST, &self.path, &headers, body.into()).await
     }
 
     /// Waits until a counter of the scripted server has come to this.
     pub(crate) async fn counted(&self, counter: &str, at_least: u64) {
-        let count = async || self.call("counters", json!({})).await["result"]["structuredContent"][counter].as_u64();
+        let count = async || {
+            self.call("counters", json!({})).await["result"]["structuredContent"][counter].as_u64()
+        };
         until(10, counter, async || count().await.unwrap() >= at_least).await;
     }
 
@@ -113,9 +127,14 @@ pub(crate) fn modern_headers(request: &Value) -> Vec<(&'static str, String)> {
 }
 
 /// A modern request whose response is not read yet.
-pub(crate) async fn modern_begin(address: SocketAddr, path: &str, request: &Value) -> Response<Incoming> {
+pub(crate) async fn modern_begin(
+    address: SocketAddr,
+    path: &str,
+    request: &Value,
+) -> Response<Incoming> {
     let headers = modern_headers(request);
-    let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let headers: Vec<(&str, &str)> =
+        headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
     http::send(address, Method::POST, path, &headers, request.to_string().into()).await
 }
 

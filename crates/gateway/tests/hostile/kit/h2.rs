@@ -23,7 +23,9 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
 
 /// The head of a POST of JSON to `/mcp`, as the static table and literals write it.
 pub(crate) fn post_head(authority: &str) -> Vec<u8> {
-    let literal = |index: u8, value: &str| [&[index, u8::try_from(value.len()).unwrap()], value.as_bytes()].concat();
+    let literal = |index: u8, value: &str| {
+        [&[index, u8::try_from(value.len()).unwrap()], value.as_bytes()].concat()
+    };
     let kind = [&[0x0f], literal(0x10, "application/json").as_slice()].concat();
     [vec![0x83, 0x86], literal(0x04, "/mcp"), literal(0x01, authority), kind].concat()
 }

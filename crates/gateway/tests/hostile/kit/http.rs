@@ -30,12 +30,15 @@ impl Answer {
 
     /// All messages: one as JSON, or those of a stream.
     pub(crate) fn messages(&self) -> Vec<Value> {
-        let is_stream = self.headers.get("content-type").is_some_and(|kind| kind == "text/event-stream");
+        let is_stream =
+            self.headers.get("content-type").is_some_and(|kind| kind == "text/event-stream");
         if !is_stream {
             return serde_json::from_slice(&self.body).into_iter().collect();
         }
         let text = self.text();
-        text.lines().filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok()).collect()
+        text.lines()
+            .filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok())
+            .collect()
     }
 
     /// The answer itself.
@@ -67,11 +70,14 @@ pub(crate) async fn send(
     let tcp = TcpStream::connect(address).await.unwrap();
     let (mut sender, connection) = http1::handshake(TokioIo::new(tcp)).await.unwrap();
     tokio::spawn(connection);
-    let mut request = Request::builder().method(method).uri(path).header("host", address.to_string());
+    let mut request =
+        Request::builder().method(method).uri(path).header("host", address.to_string());
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    within(30, "a response", sender.send_request(request.body(Full::new(body)).unwrap())).await.unwrap()
+    within(30, "a response", sender.send_request(request.body(Full::new(body)).unwrap()))
+        .await
+        .unwrap()
 }
 
 /// Reads a response to its end.
@@ -82,20 +88,34 @@ pub(crate) async fn whole(response: Response<Incoming>) -> Answer {
 }
 
 /// One POST of JSON.
-pub(crate) async fn post(address: SocketAddr, path: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Answer {
-    let plain = [("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
+pub(crate) async fn post(
+    address: SocketAddr,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: impl Into<Bytes>,
+) -> Answer {
+    let plain =
+        [("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
     let headers: Vec<_> = plain.into_iter().chain(headers.iter().copied()).collect();
     whole(send(address, Method::POST, path, &headers, body.into()).await).await
 }
 
 /// One POST of JSON by a client that takes nothing of what comes back.
-pub(crate) async fn unread(address: SocketAddr, path: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
+pub(crate) async fn unread(
+    address: SocketAddr,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> TcpStream {
     // A window that does not grow: else the system takes megabytes that nobody reads.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(128 << 10).unwrap();
     let mut tcp = socket.connect(address).await.unwrap();
-    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    let head = format!("POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n{headers}");
+    let headers: String =
+        headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n{headers}"
+    );
     let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
     tcp.write_all(request.as_bytes()).await.unwrap();
     tcp

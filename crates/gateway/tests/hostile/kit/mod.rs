@@ -1,4 +1,5 @@
-//! What every attack needs: the real gateway in its own process, clients, servers, and eyes on its memory and children.
+//! What every attack needs: the real gateway in its own process, clients, servers, and eyes on its
+//! memory and children.
 
 pub(crate) mod client;
 pub(crate) mod h2;
@@ -25,7 +26,8 @@ pub(crate) const MIB: u64 = 1 << 20;
 /// What a busy machine may add to anything.
 const BUSY: Duration = Duration::from_secs(15);
 
-/// Waits for something that must happen, in about so many seconds on a machine that has nothing else to do.
+/// Waits for something that must happen, in about so many seconds on a machine that has nothing
+/// else to do.
 pub(crate) async fn within<T>(seconds: u64, what: &str, wait: impl Future<Output = T>) -> T {
     match tokio::time::timeout(Duration::from_secs(seconds) + BUSY, wait).await {
         Ok(done) => done,
@@ -51,7 +53,9 @@ pub(crate) async fn until(seconds: u64, what: &str, mut is_so: impl AsyncFnMut()
 
 /// The text of a tool's result.
 pub(crate) fn text(message: &Value) -> &str {
-    message["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {}", shown(message)))
+    message["result"]["content"][0]["text"]
+        .as_str()
+        .unwrap_or_else(|| panic!("no text: {}", shown(message)))
 }
 
 /// The text of a tool's result that must be a failure.

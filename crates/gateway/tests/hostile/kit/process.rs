@@ -1,4 +1,5 @@
-//! The gateway as a process: started with a configuration, watched from outside, ended, and nothing left behind.
+//! The gateway as a process: started with a configuration, watched from outside, ended, and nothing
+//! left behind.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -61,7 +62,8 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts `seawall serve` with these servers; `$TAG` in their lines is a word to find their processes by.
+    /// Starts `seawall serve` with these servers; `$TAG` in their lines is a word to find their
+    /// processes by.
     pub(crate) async fn serve(servers: &[Entry]) -> Self {
         Self::serve_with("", servers).await
     }
@@ -98,8 +100,13 @@ impl Gateway {
     async fn started(descriptors: Option<u32>, settings: &str, servers: &[Entry]) -> Self {
         let (folder, tag) = (TempDir::new().unwrap(), tag());
         let file = folder.path().join("seawall.toml");
-        let servers: String = servers.iter().map(|entry| entry.text.replace("$TAG", &tag)).collect();
-        fs::write(&file, format!("listen = \"127.0.0.1:0\"\ngrace = \"1s\"\n{settings}\n{servers}")).unwrap();
+        let servers: String =
+            servers.iter().map(|entry| entry.text.replace("$TAG", &tag)).collect();
+        fs::write(
+            &file,
+            format!("listen = \"127.0.0.1:0\"\ngrace = \"1s\"\n{settings}\n{servers}"),
+        )
+        .unwrap();
         let mut command = match descriptors {
             Some(limit) => {
                 let mut shell = Command::new("sh");
@@ -109,11 +116,15 @@ impl Gateway {
             None => Command::new(SEAWALL),
         };
         command.args(["serve", "--no-memory", "--config"]).arg(&file);
-        let process = command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        let process =
+            command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         Self { address: ([127, 0, 0, 1], 0).into(), log: Arc::default(), tag, process, folder }
     }
 
-    pub(super) async fn listen_to(&mut self, mut lines: tokio::io::Lines<BufReader<tokio::process::ChildStderr>>) {
+    pub(super) async fn listen_to(
+        &mut self,
+        mut lines: tokio::io::Lines<BufReader<tokio::process::ChildStderr>>,
+    ) {
         let log = Arc::clone(&self.log);
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
@@ -176,7 +187,9 @@ fn address(line: &str) -> Option<SocketAddr> {
 
 /// The processes with this word in their command line.
 pub(crate) fn processes(tag: &str) -> Vec<i32> {
-    let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let pids = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let is_it = |pid: &i32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         String::from_utf8_lossy(&line).split('\0').any(|word| word == tag)
@@ -199,7 +212,12 @@ impl Memory {
     /// Fails if the peak since the beginning is this many bytes above it.
     pub(crate) fn grew_at_most(&self, bytes: u64) {
         let grew = field(self.pid, "VmHWM:").saturating_sub(self.before) * 1024;
-        assert!(grew <= bytes, "the gateway grew by {} KiB, {} KiB are allowed", grew >> 10, bytes >> 10);
+        assert!(
+            grew <= bytes,
+            "the gateway grew by {} KiB, {} KiB are allowed",
+            grew >> 10,
+            bytes >> 10
+        );
     }
 }
 
@@ -209,12 +227,15 @@ fn field(pid: u32, name: &str) -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// The scripted server's program: built with the workspace, or now, if only this test was asked for.
+/// The scripted server's program: built with the workspace, or now, if only this test was asked
+/// for.
 pub(crate) fn scripted() -> &'static str {
     static PATH: OnceLock<String> = OnceLock::new();
     PATH.get_or_init(|| {
         let path = Path::new(SEAWALL).with_file_name("seawall-scripted");
-        if newest(&testkit()).is_none_or(|source| modified(&path).is_none_or(|built| built < source)) {
+        if newest(&testkit())
+            .is_none_or(|source| modified(&path).is_none_or(|built| built < source))
+        {
             build(&path);
         }
         path.to_str().unwrap().to_owned()
@@ -230,8 +251,19 @@ fn build(path: &Path) {
     let profile = if profile == "debug" { "dev" } else { profile };
     let target = path.parent().and_then(Path::parent).unwrap();
     let mut cargo = std::process::Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--offline", "--package", "seawall-testkit", "--bin", "seawall-scripted"]);
-    cargo.args(["--profile", profile, "--target-dir"]).arg(target).current_dir(env!("CARGO_MANIFEST_DIR"));
+    cargo.args([
+        "build",
+        "--quiet",
+        "--offline",
+        "--package",
+        "seawall-testkit",
+        "--bin",
+        "seawall-scripted",
+    ]);
+    cargo
+        .args(["--profile", profile, "--target-dir"])
+        .arg(target)
+        .current_dir(env!("CARGO_MANIFEST_DIR"));
     assert!(cargo.status().unwrap().success(), "the scripted server does not build");
 }
 

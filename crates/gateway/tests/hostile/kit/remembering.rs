@@ -23,10 +23,17 @@ impl Gateway {
             "listen = \"127.0.0.1:{port}\"\ngrace = \"1s\"\n{}\n",
             settings.replace("$FOLDER", &path.to_string())
         );
-        let servers: String = servers.iter().map(|entry| entry.text.replace("$TAG", &tag)).collect();
+        let servers: String =
+            servers.iter().map(|entry| entry.text.replace("$TAG", &tag)).collect();
         fs::write(folder.path().join("seawall.toml"), format!("{settings}{servers}")).unwrap();
         let process = Self::again(&folder);
-        let mut gateway = Self { address: ([127, 0, 0, 1], port).into(), log: Arc::default(), tag, process, folder };
+        let mut gateway = Self {
+            address: ([127, 0, 0, 1], port).into(),
+            log: Arc::default(),
+            tag,
+            process,
+            folder,
+        };
         gateway.listens().await;
         gateway
     }
@@ -34,11 +41,16 @@ impl Gateway {
     /// Another one that remembers in the same folder.
     pub(crate) async fn beside(other: &Self, servers: &[Entry]) -> Self {
         let (folder, tag) = (TempDir::new().unwrap(), tag());
-        let servers: String = servers.iter().map(|entry| entry.text.replace("$TAG", &tag)).collect();
-        fs::write(folder.path().join("seawall.toml"), format!("listen = \"127.0.0.1:0\"\ngrace = \"1s\"\n{servers}"))
-            .unwrap();
+        let servers: String =
+            servers.iter().map(|entry| entry.text.replace("$TAG", &tag)).collect();
+        fs::write(
+            folder.path().join("seawall.toml"),
+            format!("listen = \"127.0.0.1:0\"\ngrace = \"1s\"\n{servers}"),
+        )
+        .unwrap();
         let process = Self::remembers(&folder, other.folder());
-        let mut gateway = Self { address: ([127, 0, 0, 1], 0).into(), log: Arc::default(), tag, process, folder };
+        let mut gateway =
+            Self { address: ([127, 0, 0, 1], 0).into(), log: Arc::default(), tag, process, folder };
         gateway.listens().await;
         gateway
     }

@@ -19,12 +19,19 @@ pub(crate) struct Stdio {
 }
 
 impl Stdio {
-    /// `seawall run` around a scripted server; `$TAG` in the arguments is a word to find its processes by.
+    /// `seawall run` around a scripted server; `$TAG` in the arguments is a word to find its
+    /// processes by.
     pub(crate) async fn run(args: &[&str]) -> Self {
         let tag = process::tag();
         let mut command = Command::new(SEAWALL);
-        command.args(["run", "--no-memory", "--", scripted()]).args(args.iter().map(|arg| arg.replace("$TAG", &tag)));
-        command.stdin(Pipes::piped()).stdout(Pipes::piped()).stderr(Pipes::null()).kill_on_drop(true);
+        command
+            .args(["run", "--no-memory", "--", scripted()])
+            .args(args.iter().map(|arg| arg.replace("$TAG", &tag)));
+        command
+            .stdin(Pipes::piped())
+            .stdout(Pipes::piped())
+            .stderr(Pipes::null())
+            .kill_on_drop(true);
         let mut process = command.spawn().unwrap();
         let output = BufReader::new(process.stdout.take().unwrap()).lines();
         Self { input: process.stdin.take(), output, tag, process }
@@ -64,7 +71,10 @@ impl Stdio {
 
     /// The next line.
     pub(crate) async fn hear(&mut self) -> Value {
-        let line = within(20, "a line", self.output.next_line()).await.unwrap().expect("the gateway lives");
+        let line = within(20, "a line", self.output.next_line())
+            .await
+            .unwrap()
+            .expect("the gateway lives");
         serde_json::from_str(&line).unwrap()
     }
 
@@ -79,7 +89,12 @@ impl Stdio {
     }
 
     /// A tool call and its answer.
-    pub(crate) async fn call(&mut self, id: impl Into<Value>, tool: &str, arguments: Value) -> Value {
+    pub(crate) async fn call(
+        &mut self,
+        id: impl Into<Value>,
+        tool: &str,
+        arguments: Value,
+    ) -> Value {
         let id = id.into();
         self.say(&tool_call(id.clone(), tool, arguments)).await;
         self.answer(&id).await
@@ -95,7 +110,8 @@ impl Stdio {
     pub(crate) async fn stop(mut self) -> ExitStatus {
         drop(self.input.take());
         let exit = within(20, "the gateway ends", self.process.wait()).await.unwrap();
-        until(2, "no process is left behind", async || process::processes(&self.tag).is_empty()).await;
+        until(2, "no process is left behind", async || process::processes(&self.tag).is_empty())
+            .await;
         exit
     }
 }

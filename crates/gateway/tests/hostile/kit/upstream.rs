@@ -82,7 +82,10 @@ async fn read(tcp: &mut TcpStream) -> Option<Asked> {
         }
     };
     let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok()).unwrap_or(0);
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: ")?.parse().ok())
+        .unwrap_or(0);
     while bytes.len() < end + length {
         if tcp.read_buf(&mut bytes).await.ok()? == 0 {
             return None;
@@ -98,7 +101,10 @@ pub(crate) async fn write(tcp: &mut TcpStream, bytes: &[u8]) -> bool {
 
 /// A response that closes its connection.
 pub(crate) fn response(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
-    let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
+    let head = format!(
+        "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n{headers}\r\n",
+        body.len()
+    );
     [head.as_bytes(), body].concat()
 }
 
@@ -109,7 +115,8 @@ pub(crate) fn answer(asked: &Asked, result: &Value) -> Vec<u8> {
 }
 
 /// The head of a stream of events that lasts as long as the connection.
-pub(crate) const STREAM: &[u8] = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: text/event-stream\r\n\r\n";
+pub(crate) const STREAM: &[u8] =
+    b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: text/event-stream\r\n\r\n";
 
 /// What an honest legacy server says: handshake, a list with one tool, and `echo`.
 pub(crate) fn honest(asked: &Asked) -> Vec<u8> {
@@ -118,9 +125,14 @@ pub(crate) fn honest(asked: &Asked) -> Vec<u8> {
             let capabilities = json!({"tools": {}});
             let version = &asked.message["params"]["protocolVersion"];
             let info = json!({"name": "by-hand", "version": "1"});
-            answer(asked, &json!({"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}))
+            answer(
+                asked,
+                &json!({"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}),
+            )
         }
-        "tools/list" => answer(asked, &json!({"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})),
+        "tools/list" => {
+            answer(asked, &json!({"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}))
+        }
         "tools/call" => {
             let text = &asked.message["params"]["arguments"]["text"];
             answer(asked, &json!({"content": [{"type": "text", "text": text}]}))

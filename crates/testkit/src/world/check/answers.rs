@@ -31,22 +31,33 @@ impl Judge<'_> {
     pub(super) fn unanswered(&self) -> Vec<String> {
         let mut found = Vec::new();
         for request in self.record.requests.iter().filter(|request| request.left.is_none()) {
-            let reads_slowly = |intent: &Intent| intent.rounds.iter().any(|round| round.reads_slowly);
-            if self.intents.get(request.intent.as_str()).is_some_and(|intent| reads_slowly(intent)) {
+            let reads_slowly =
+                |intent: &Intent| intent.rounds.iter().any(|round| round.reads_slowly);
+            if self.intents.get(request.intent.as_str()).is_some_and(|intent| reads_slowly(intent))
+            {
                 continue;
             }
             let limit = self.deadline(request);
             let ignores = self.record.history.clients[request.client].manners == Manners::Ignores;
-            if self.was_hit(request, request.sent, request.sent + limit) || (ignores && !self.record.bounds_questions) {
+            if self.was_hit(request, request.sent, request.sent + limit)
+                || (ignores && !self.record.bounds_questions)
+            {
                 continue;
             }
             let lost = request.broke.as_ref().is_some_and(|(_, why)| why == LOST);
-            let of = format!("{} of {}, sent at {}", request.tag, request.intent, self.ms(request.sent));
+            let of =
+                format!("{} of {}, sent at {}", request.tag, request.intent, self.ms(request.sent));
             match request.answers.first() {
                 None if lost => {}
-                None => found.push(format!("{of}, was not answered: {:?}", request.broke.as_ref().map(|(_, why)| why))),
+                None => found.push(format!(
+                    "{of}, was not answered: {:?}",
+                    request.broke.as_ref().map(|(_, why)| why)
+                )),
                 Some((at, answer)) if *at > request.sent + limit => {
-                    found.push(format!("{of}, was answered after {:?}: {answer}", *at - request.sent));
+                    found.push(format!(
+                        "{of}, was answered after {:?}: {answer}",
+                        *at - request.sent
+                    ));
                 }
                 Some(_) => {}
             }
@@ -56,7 +67,8 @@ impl Judge<'_> {
 
     pub(super) fn answered_wrongly(&self) -> Vec<String> {
         let twice = self.record.requests.iter().filter(|request| request.answers.len() > 1);
-        let twice = twice.map(|request| format!("{} was answered {} times", request.tag, request.answers.len()));
+        let twice = twice
+            .map(|request| format!("{} was answered {} times", request.tag, request.answers.len()));
         twice.chain(self.record.strange.iter().cloned()).collect()
     }
 
@@ -74,7 +86,8 @@ impl Judge<'_> {
             }
         }
         for (number, clients) in clients.into_iter().filter(|(_, clients)| clients.len() > 1) {
-            let of = self.record.executions.iter().find(|execution| execution.number as u64 == number);
+            let of =
+                self.record.executions.iter().find(|execution| execution.number as u64 == number);
             let is_read = of
                 .and_then(|of| self.intents.get(of.intent.as_str()))
                 .is_some_and(|intent| intent.effect == Effect::Read);
@@ -95,13 +108,20 @@ impl Judge<'_> {
     pub(super) fn unlabelled(&self) -> Vec<String> {
         let mut found = Vec::new();
         for request in &self.record.requests {
-            let is_write =
-                self.intents.get(request.intent.as_str()).is_some_and(|intent| intent.effect == Effect::Write);
+            let is_write = self
+                .intents
+                .get(request.intent.as_str())
+                .is_some_and(|intent| intent.effect == Effect::Write);
             for (_, answer) in request.answers.iter().filter(|_| is_write) {
                 let number = execution(answer).and_then(|object| object["execution"].as_u64());
-                let of = self.record.executions.iter().find(|execution| Some(execution.number as u64) == number);
+                let of = self
+                    .record
+                    .executions
+                    .iter()
+                    .find(|execution| Some(execution.number as u64) == number);
                 // Who has answered a question of the call goes on with it, whoever began it.
-                let is_joined = of.is_some_and(|of| of.request != request.tag) && request.questions == 0;
+                let is_joined =
+                    of.is_some_and(|of| of.request != request.tag) && request.questions == 0;
                 if is_joined && answer["result"]["_meta"].get("seawall/served").is_none() {
                     found.push(format!("{} of {} got {answer}", request.tag, request.intent));
                 }
@@ -112,12 +132,16 @@ impl Judge<'_> {
 
     pub(super) fn says_wrongly(&self) -> Vec<String> {
         let mut found = Vec::new();
-        for request in self.record.requests.iter().filter(|request| request.intent != "tools/list") {
+        for request in self.record.requests.iter().filter(|request| request.intent != "tools/list")
+        {
             for (_, answer) in &request.answers {
                 let failure = failure(answer);
-                let waits = failure.is_some_and(|said| said["retryable"] == false && !said["retryAfter"].is_null());
-                let nothing =
-                    failure.is_some_and(|said| said["message"].as_str().unwrap_or_default().contains("within 0s"));
+                let waits = failure.is_some_and(|said| {
+                    said["retryable"] == false && !said["retryAfter"].is_null()
+                });
+                let nothing = failure.is_some_and(|said| {
+                    said["message"].as_str().unwrap_or_default().contains("within 0s")
+                });
                 let error = answer["error"]["message"].as_str().unwrap_or_default();
                 let is_raw = error == "database is locked" || error == "timeout";
                 if waits || nothing || is_raw {
@@ -128,22 +152,30 @@ impl Judge<'_> {
         found
     }
 
-    /// Alone with its server, a read whose first attempt fails and whose second is answered has an answer.
+    /// Alone with its server, a read whose first attempt fails and whose second is answered has an
+    /// answer.
     pub(super) fn reads_lost(&self) -> Vec<String> {
         let mut found = Vec::new();
         for request in self.record.requests.iter().filter(|request| request.left.is_none()) {
             let Some(intent) = self.intents.get(request.intent.as_str()) else { continue };
             let [first, Fate::Answer] = intent.fates.as_slice() else { continue };
-            let fails = matches!(first, Fate::Hang | Fate::Cut | Fate::Garbage | Fate::Status(500..=599, _));
+            let fails = matches!(
+                first,
+                Fate::Hang | Fate::Cut | Fate::Garbage | Fate::Status(500..=599, _)
+            );
             let is_alone = self.record.history.steps.iter().all(|step| match &step.what {
                 What::Intend(other) => other.name == intent.name || other.server != intent.server,
                 What::List(_) | What::Reconnect(_) => true,
                 _ => false,
             });
-            let is_simple = intent.rounds.len() == 1 && intent.rounds[0].times == 1 && intent.twin.is_none();
+            let is_simple =
+                intent.rounds.len() == 1 && intent.rounds[0].times == 1 && intent.twin.is_none();
             let is_read = intent.effect == Effect::Read && fails && is_alone && is_simple;
             if is_read && !request.answers.iter().any(|(_, answer)| execution(answer).is_some()) {
-                let got = request.answers.first().map(|(_, answer)| answer["result"]["content"][0]["text"].to_string());
+                let got = request
+                    .answers
+                    .first()
+                    .map(|(_, answer)| answer["result"]["content"][0]["text"].to_string());
                 found.push(format!("{} of {} got {got:?}", request.tag, request.intent));
             }
         }
@@ -155,7 +187,8 @@ impl Judge<'_> {
             let told = request.broke.as_ref().filter(|(_, why)| why == LOST);
             told.is_some_and(|(at, _)| !self.is_away(request.sent, *at))
         });
-        lost.map(|request| format!("{} of {}, {}", request.tag, request.intent, request.caller)).collect()
+        lost.map(|request| format!("{} of {}, {}", request.tag, request.intent, request.caller))
+            .collect()
     }
 
     fn is_away(&self, from: Instant, to: Instant) -> bool {

@@ -7,7 +7,8 @@ use crate::world::notes::Listing;
 use crate::world::plan::{Step, Way, What};
 
 impl Judge<'_> {
-    /// A tool that was once listed to somebody is in every later list, unless its server takes it away.
+    /// A tool that was once listed to somebody is in every later list, unless its server takes it
+    /// away.
     pub(super) fn vanished(&self) -> Vec<String> {
         let mut found = Vec::new();
         let listings = &self.record.listings;
@@ -21,18 +22,27 @@ impl Judge<'_> {
             let known: HashSet<&String> =
                 listings.iter().filter(before).flat_map(|one| one.names.iter().flatten()).collect();
             let missing = |name: &&&String| {
-                !name.ends_with("extra") && !later.names.iter().flatten().any(|there| there == **name)
+                !name.ends_with("extra")
+                    && !later.names.iter().flatten().any(|there| there == **name)
             };
             let was_hit = client.way == Way::Merged
-                && self.record.blows.iter().any(|(begin, end)| *begin <= later.came && later.sent <= *end);
-            let missing: Vec<_> = known.iter().filter(missing).filter(|name| self.is_asked(later, name)).collect();
+                && self
+                    .record
+                    .blows
+                    .iter()
+                    .any(|(begin, end)| *begin <= later.came && later.sent <= *end);
+            let missing: Vec<_> =
+                known.iter().filter(missing).filter(|name| self.is_asked(later, name)).collect();
             // A wrapper that was killed answers nothing more, and its client knows that.
             let kills = |step: &Step| matches!(step.what, What::KillWrapper(client) if client == later.client);
             let was_killed = later.names.is_err() && self.record.history.steps.iter().any(kills);
             if !missing.is_empty() && !was_hit && !was_killed {
                 let instead = later.names.as_ref().err();
                 let at = self.ms(later.sent);
-                found.push(format!("c{} did not find {missing:?} at {at}; it got {instead:?}", later.client));
+                found.push(format!(
+                    "c{} did not find {missing:?} at {at}; it got {instead:?}",
+                    later.client
+                ));
             }
         }
         found
@@ -44,7 +54,11 @@ impl Judge<'_> {
             return true;
         }
         // A server's own list has only its own.
-        later.names.iter().flatten().all(|there| there.split("__").next() == name.split("__").next())
+        later
+            .names
+            .iter()
+            .flatten()
+            .all(|there| there.split("__").next() == name.split("__").next())
             && later.names.as_ref().is_ok_and(|names| !names.is_empty())
     }
 }

@@ -1,7 +1,8 @@
 //! What must hold after every history, told from the servers' ledger and the clients' notes.
 //!
-//! Whether something was executed twice, denied or given to somebody else does not depend on how fast the machine is: these
-//! are judged by what certainly happened before what. Times are judged with as much slack as the machine itself was late.
+//! Whether something was executed twice, denied or given to somebody else does not depend on how
+//! fast the machine is: these are judged by what certainly happened before what. Times are judged
+//! with as much slack as the machine itself was late.
 
 mod answers;
 mod executions;
@@ -90,7 +91,9 @@ pub struct Violation {
 pub fn check(record: &Record) -> Vec<Violation> {
     let judge = Judge::new(record);
     let mut found = Vec::new();
-    let mut note = |rule, seen: Vec<String>| found.extend(seen.into_iter().map(|seen| Violation { rule, seen }));
+    let mut note = |rule, seen: Vec<String>| {
+        found.extend(seen.into_iter().map(|seen| Violation { rule, seen }))
+    };
     note(Rule::ExecutedAgain, judge.executed_again());
     note(Rule::SaidNotExecuted, judge.said_not_executed());
     note(Rule::Unanswered, judge.unanswered());
@@ -114,7 +117,8 @@ struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     fn new(record: &'a Record) -> Self {
-        let requests = record.requests.iter().map(|request| (request.tag.as_str(), request)).collect();
+        let requests =
+            record.requests.iter().map(|request| (request.tag.as_str(), request)).collect();
         let intents = record.history.steps.iter().filter_map(|step| match &step.what {
             What::Intend(intent) => Some((intent.name.as_str(), intent)),
             _ => None,
@@ -134,7 +138,8 @@ impl<'a> Judge<'a> {
 
     /// Whether the gateway of this request was away at some time in between.
     fn was_hit(&self, request: &Request, from: Instant, to: Instant) -> bool {
-        !self.is_on_pipe(request) && self.record.blows.iter().any(|(begin, end)| *begin <= to && from <= *end)
+        !self.is_on_pipe(request)
+            && self.record.blows.iter().any(|(begin, end)| *begin <= to && from <= *end)
     }
 
     fn executions(&self, intent: &str) -> Vec<&'a Execution> {

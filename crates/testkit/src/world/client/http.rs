@@ -1,4 +1,5 @@
-//! A client's way out over HTTP: a connection for each request, and a session where its era has one.
+//! A client's way out over HTTP: a connection for each request, and a session where its era has
+//! one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -52,7 +53,8 @@ impl Line {
     }
 
     fn headers(&self, client: &Client, session: &str) -> Vec<(String, String)> {
-        let mut headers = vec![("mcp-protocol-version".to_owned(), revision(client.plan.era).to_owned())];
+        let mut headers =
+            vec![("mcp-protocol-version".to_owned(), revision(client.plan.era).to_owned())];
         if client.plan.has_identity {
             headers.push(("authorization".to_owned(), format!("Bearer token-c{}", client.place)));
         }
@@ -84,11 +86,14 @@ impl Line {
         let mut tcp = self.connect(client).await?;
         let mut headers = self.headers(client, "");
         headers.retain(|(name, _)| name != "mcp-protocol-version");
-        write(&mut tcp, &request("POST", path, &headers, &client.hello().to_string())).await.ok()?;
+        write(&mut tcp, &request("POST", path, &headers, &client.hello().to_string()))
+            .await
+            .ok()?;
         let head = Head::read(&mut tcp).await?;
         let session = head.header("mcp-session-id")?.to_owned();
         Messages::of(&head, false).next(&mut tcp).await?;
-        self.post(client, path, &session, &notification("notifications/initialized", json!({}))).await;
+        self.post(client, path, &session, &notification("notifications/initialized", json!({})))
+            .await;
         self.sessions().insert(path.to_owned(), session);
         Some(())
     }
@@ -109,7 +114,8 @@ impl Line {
     /// Ends all sessions it ever had.
     pub(super) async fn close(&self, client: &Client) {
         self.forget();
-        let former = std::mem::take(&mut *self.former.lock().unwrap_or_else(PoisonError::into_inner));
+        let former =
+            std::mem::take(&mut *self.former.lock().unwrap_or_else(PoisonError::into_inner));
         for (path, session) in former {
             let Some(mut tcp) = self.connect(client).await else { return };
             let headers = self.headers(client, &session);
@@ -124,7 +130,9 @@ impl Line {
 pub(super) async fn ask(client: &Arc<Client>, path: &str, message: Value, tag: &str, slowly: bool) {
     let super::Out::Http(line) = &client.way else { return };
     let notes = &client.shared.notes;
-    let Some(mut tcp) = line.connect(client).await else { return notes.broke(tag, "no connection") };
+    let Some(mut tcp) = line.connect(client).await else {
+        return notes.broke(tag, "no connection");
+    };
     // Its client may have begun anew since.
     line.ready(client, path).await;
     let session = line.session(path);
@@ -134,7 +142,10 @@ pub(super) async fn ask(client: &Arc<Client>, path: &str, message: Value, tag: &
     });
     let mut headers = line.headers(client, &session);
     if client.plan.era == Era::Modern {
-        headers.push(("mcp-method".to_owned(), message["method"].as_str().unwrap_or_default().to_owned()));
+        headers.push((
+            "mcp-method".to_owned(),
+            message["method"].as_str().unwrap_or_default().to_owned(),
+        ));
         if let Some(name) = message["params"]["name"].as_str() {
             headers.push(("mcp-name".to_owned(), name.to_owned()));
         }
@@ -142,7 +153,9 @@ pub(super) async fn ask(client: &Arc<Client>, path: &str, message: Value, tag: &
     if write(&mut tcp, &request("POST", path, &headers, &message.to_string())).await.is_err() {
         return notes.broke(tag, "the connection ended while it was sent");
     }
-    let Some(head) = Head::read(&mut tcp).await else { return notes.broke(tag, "the connection ended") };
+    let Some(head) = Head::read(&mut tcp).await else {
+        return notes.broke(tag, "the connection ended");
+    };
     if head.status() == 404 && client.plan.era == Era::Legacy {
         line.lost(path, &session);
         return notes.broke(tag, LOST);
@@ -174,7 +187,10 @@ async fn take(client: &Arc<Client>, path: &str, request: &Value, came: Value, ta
         return;
     }
     if came["id"] != request["id"] {
-        return notes.strange(format!("{tag} with id {} was answered under another: {came}", request["id"]));
+        return notes.strange(format!(
+            "{tag} with id {} was answered under another: {came}",
+            request["id"]
+        ));
     }
     if came["result"]["resultType"] == "input_required" {
         notes.change(tag, |request| request.questions += 1);

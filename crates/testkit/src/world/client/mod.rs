@@ -1,4 +1,5 @@
-//! A client of a world: asks, leaves, asks again, and notes what it sees. `http` and `stdio` are its two ways out.
+//! A client of a world: asks, leaves, asks again, and notes what it sees. `http` and `stdio` are
+//! its two ways out.
 
 pub(crate) mod http;
 mod stdio;
@@ -56,19 +57,32 @@ struct Sent {
 }
 
 impl Client {
-    pub(crate) fn new(place: usize, plan: &ClientPlan, shared: &Arc<Shared>, seawall: &Path, folder: &Path) -> Self {
+    pub(crate) fn new(
+        place: usize,
+        plan: &ClientPlan,
+        shared: &Arc<Shared>,
+        seawall: &Path,
+        folder: &Path,
+    ) -> Self {
         let way = match plan.way {
             Way::Merged => Out::Http(Line::default()),
             Way::Run(server) => Out::Stdio(Box::new(Pipe::new(seawall, folder, server))),
         };
-        Self { place, plan: plan.clone(), shared: Arc::clone(shared), way, next: AtomicUsize::new(1) }
+        Self {
+            place,
+            plan: plan.clone(),
+            shared: Arc::clone(shared),
+            way,
+            next: AtomicUsize::new(1),
+        }
     }
 
     fn number(&self) -> usize {
         self.next.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Who the gateway can know a request of this client to come from. One that it cannot know is a stranger each time.
+    /// Who the gateway can know a request of this client to come from. One that it cannot know is a
+    /// stranger each time.
     fn caller(&self, tag: &str, session: &str) -> String {
         match &self.way {
             Out::Stdio(_) => format!("pipe c{}", self.place),
@@ -112,11 +126,15 @@ impl Client {
     async fn reply(&self, method: &str) -> Option<Value> {
         match self.plan.manners {
             Manners::Answers(time) => sleep(Duration::from_millis(time)).await,
-            Manners::Refuses => return Some(json!({"error": {"code": -32601, "message": "Method not found"}})),
+            Manners::Refuses => {
+                return Some(json!({"error": {"code": -32601, "message": "Method not found"}}));
+            }
             Manners::Ignores => return None,
         }
         Some(match method {
-            "elicitation/create" => json!({"result": {"action": "accept", "content": {"ok": true}}}),
+            "elicitation/create" => {
+                json!({"result": {"action": "accept", "content": {"ok": true}}})
+            }
             "sampling/createMessage" => {
                 let content = json!({"type": "text", "text": "yes"});
                 json!({"result": {"model": "none", "role": "assistant", "content": content}})
@@ -126,16 +144,19 @@ impl Client {
         })
     }
 
-    /// A modern request once more, with answers to what was asked; `None`: this client does not answer, and so it has left.
+    /// A modern request once more, with answers to what was asked; `None`: this client does not
+    /// answer, and so it has left.
     async fn answering(&self, request: &Value, asked: &Value, tag: &str) -> Option<Value> {
         let mut responses = json!({});
         for (key, question) in asked["inputRequests"].as_object().into_iter().flatten() {
-            let Some(reply) = self.reply(question["method"].as_str().unwrap_or_default()).await else {
+            let Some(reply) = self.reply(question["method"].as_str().unwrap_or_default()).await
+            else {
                 let left = (Instant::now(), Leave::Silently);
                 self.shared.notes.change(tag, |request| request.left = Some(left));
                 return None;
             };
-            responses[key] = reply.get("result").cloned().unwrap_or_else(|| json!({"action": "decline"}));
+            responses[key] =
+                reply.get("result").cloned().unwrap_or_else(|| json!({"action": "decline"}));
         }
         let mut again = request.clone();
         again["id"] = json!(self.number());
@@ -183,13 +204,19 @@ impl Client {
 
     fn hello(&self) -> Value {
         let version = revision(Era::Legacy);
-        let params =
-            json!({"protocolVersion": version, "capabilities": self.capabilities(), "clientInfo": self.info()});
+        let params = json!({"protocolVersion": version, "capabilities": self.capabilities(), "clientInfo": self.info()});
         json!({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": params})
     }
 
     /// Sends a request, noted under a tag of its own.
-    async fn send(self: &Arc<Self>, intent: &str, method: &str, params: Value, path: &str, slowly: bool) -> Sent {
+    async fn send(
+        self: &Arc<Self>,
+        intent: &str,
+        method: &str,
+        params: Value,
+        path: &str,
+        slowly: bool,
+    ) -> Sent {
         let number = self.number();
         let tag = format!("r{}.{number}", self.place);
         let id = json!(number);
@@ -214,7 +241,10 @@ impl Client {
         let connection = match &self.way {
             Out::Http(_) => {
                 let (client, tag, path) = (Arc::clone(self), tag.clone(), path.to_owned());
-                let task = tokio::spawn(async move { http::ask(&client, &path, message, &tag, slowly).await });
+                let task =
+                    tokio::spawn(
+                        async move { http::ask(&client, &path, message, &tag, slowly).await },
+                    );
                 Some(task.abort_handle())
             }
             Out::Stdio(pipe) => {
@@ -227,7 +257,8 @@ impl Client {
 
     /// Leaves a request.
     async fn abandon(&self, sent: &Sent, how: Leave) {
-        let note = |at| self.shared.notes.change(&sent.tag, |request| request.left = Some((at, how)));
+        let note =
+            |at| self.shared.notes.change(&sent.tag, |request| request.left = Some((at, how)));
         let drop_it = || sent.connection.as_ref().map(AbortHandle::abort);
         match (how, &self.way) {
             (Leave::Silently, _) => _ = note(Instant::now()),
@@ -240,8 +271,14 @@ impl Client {
                 drop_it();
             }
             (Leave::Cancelling, Out::Http(line)) => {
-                let session = self.shared.notes.look(&sent.tag).map(|request| request.session).unwrap_or_default();
-                let message = notification("notifications/cancelled", json!({"requestId": sent.id}));
+                let session = self
+                    .shared
+                    .notes
+                    .look(&sent.tag)
+                    .map(|request| request.session)
+                    .unwrap_or_default();
+                let message =
+                    notification("notifications/cancelled", json!({"requestId": sent.id}));
                 line.post(self, &sent.path, &session, &message).await;
                 note(Instant::now());
             }
@@ -262,22 +299,36 @@ impl Client {
             }
             let mut sent = Vec::new();
             for _ in 0..round.times {
-                sent.push(self.send(&intent.name, "tools/call", self.call(&intent), &path, round.reads_slowly).await);
+                sent.push(
+                    self.send(
+                        &intent.name,
+                        "tools/call",
+                        self.call(&intent),
+                        &path,
+                        round.reads_slowly,
+                    )
+                    .await,
+                );
             }
             let all = async {
                 for one in &sent {
                     self.shared.notes.over(&one.tag).await;
                 }
             };
-            let (patience, how) = round.leaves.unwrap_or((PATIENCE.as_millis() as u64, Leave::Silently));
-            if timeout(Duration::from_millis(patience), all).await.is_err() && round.leaves.is_some() {
+            let (patience, how) =
+                round.leaves.unwrap_or((PATIENCE.as_millis() as u64, Leave::Silently));
+            if timeout(Duration::from_millis(patience), all).await.is_err()
+                && round.leaves.is_some()
+            {
                 for one in &sent {
                     if !self.shared.notes.look(&one.tag).is_some_and(|request| request.is_over()) {
                         self.abandon(one, how).await;
                     }
                 }
             }
-            let knows = |one: &Sent| self.shared.notes.look(&one.tag).is_some_and(|request| is_content(&request));
+            let knows = |one: &Sent| {
+                self.shared.notes.look(&one.tag).is_some_and(|request| is_content(&request))
+            };
             if sent.iter().any(knows) {
                 return;
             }
@@ -289,13 +340,16 @@ impl Client {
         json!({"name": self.tool(intent.server, intent.effect), "arguments": arguments})
     }
 
-    /// Waits until asking again is clearly the same intent, unless the client hastes. Whether it is worth asking.
+    /// Waits until asking again is clearly the same intent, unless the client hastes. Whether it is
+    /// worth asking.
     async fn prepare(&self, intent: &Intent, round: &Round) -> bool {
         if round.reconnects {
             self.reconnect().await;
         }
         if !round.hastes {
-            let first = timeout(Duration::from_millis(400), self.shared.ledger.executed(&intent.name)).await;
+            let first =
+                timeout(Duration::from_millis(400), self.shared.ledger.executed(&intent.name))
+                    .await;
             let first = first.unwrap_or_else(|_| Instant::now());
             sleep_until(first + Duration::from_millis(REJOIN_AFTER + 30)).await;
         }
@@ -327,7 +381,9 @@ impl Client {
                 last = answer.or(request.broke.clone().map(|(_, why)| why)).unwrap_or_default();
             }
             if !in_time {
-                self.shared.notes.change(&sent.tag, |request| request.left = Some((Instant::now(), Leave::Silently)));
+                self.shared.notes.change(&sent.tag, |request| {
+                    request.left = Some((Instant::now(), Leave::Silently))
+                });
             }
             if request.answers.iter().any(|(_, answer)| execution(answer).is_some()) {
                 return None;
@@ -351,7 +407,13 @@ impl Client {
             (Some((_, answer)), _) => listed(answer, &path, server),
             (None, why) => Err(format!("nothing: {why:?}")),
         };
-        self.shared.notes.listed(Listing { client: self.place, life, sent: sent_at, came: Instant::now(), names });
+        self.shared.notes.listed(Listing {
+            client: self.place,
+            life,
+            sent: sent_at,
+            came: Instant::now(),
+            names,
+        });
     }
 }
 
@@ -381,7 +443,9 @@ pub(crate) fn nonce(intent: &str) -> String {
 pub(crate) fn execution(answer: &Value) -> Option<Value> {
     let blocks = answer["result"]["content"].as_array()?;
     let texts = blocks.iter().filter_map(|block| block["text"].as_str());
-    texts.filter_map(|text| serde_json::from_str::<Value>(text).ok()).find(|object| object["execution"].is_u64())
+    texts
+        .filter_map(|text| serde_json::from_str::<Value>(text).ok())
+        .find(|object| object["execution"].is_u64())
 }
 
 /// The failure in the gateway's own words.
@@ -389,7 +453,8 @@ pub(crate) fn failure(answer: &Value) -> Option<&Value> {
     answer["result"]["_meta"].get("seawall/failure")
 }
 
-/// Whether a client that got this asks no more: an answer of the server, or a failure that it cannot do anything about.
+/// Whether a client that got this asks no more: an answer of the server, or a failure that it
+/// cannot do anything about.
 fn is_content(request: &Request) -> bool {
     request.answers.iter().any(|(_, answer)| failure(answer).is_none())
 }

@@ -51,13 +51,18 @@ impl Pipe {
         }
         match self.start(client).await {
             Ok(started) => *running = Some(started),
-            Err(why) => client.shared.notes.strange(format!("c{}: seawall run {why}", client.place)),
+            Err(why) => {
+                client.shared.notes.strange(format!("c{}: seawall run {why}", client.place))
+            }
         }
     }
 
     async fn start(&self, client: &Arc<Client>) -> Result<Running, String> {
-        let mut command = gateway::command(&self.seawall, &self.folder).map_err(|error| error.to_string())?;
-        command.args(["run", "--name", &format!("s{}", self.server), "--config"]).arg(self.folder.join("run.toml"));
+        let mut command =
+            gateway::command(&self.seawall, &self.folder).map_err(|error| error.to_string())?;
+        command
+            .args(["run", "--name", &format!("s{}", self.server), "--config"])
+            .arg(self.folder.join("run.toml"));
         let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = started.map_err(|error| error.to_string())?;
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
@@ -119,7 +124,9 @@ impl Pipe {
 fn leave(waiting: &Waiting, notes: &Notes) {
     let left = (Instant::now(), Leave::Dropping);
     for (tag, _) in waiting.lock().unwrap_or_else(PoisonError::into_inner).values() {
-        notes.change(tag, |request| request.left = request.left.or(Some(left).filter(|_| !request.is_over())));
+        notes.change(tag, |request| {
+            request.left = request.left.or(Some(left).filter(|_| !request.is_over()))
+        });
     }
 }
 
@@ -135,12 +142,20 @@ impl Running {
 }
 
 /// Reads all that the wrapper says, to its end.
-async fn read(client: Arc<Client>, stdout: ChildStdout, waiting: Waiting, greeted: oneshot::Sender<()>) {
+async fn read(
+    client: Arc<Client>,
+    stdout: ChildStdout,
+    waiting: Waiting,
+    greeted: oneshot::Sender<()>,
+) {
     let mut lines = BufReader::new(stdout).lines();
     let mut greeted = Some(greeted);
     while let Ok(Some(line)) = lines.next_line().await {
         let Ok(came) = serde_json::from_str::<Value>(&line) else {
-            client.shared.notes.strange(format!("c{} read what is no message: {line}", client.place));
+            client
+                .shared
+                .notes
+                .strange(format!("c{} read what is no message: {line}", client.place));
             continue;
         };
         if came["id"] == "hello" {
@@ -171,19 +186,28 @@ fn take(client: &Arc<Client>, waiting: &Waiting, came: Value) {
         }
         return;
     }
-    let tag = waiting.lock().unwrap_or_else(PoisonError::into_inner).get(&came["id"].to_string()).cloned();
+    let tag = waiting
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .get(&came["id"].to_string())
+        .cloned();
     match tag {
         Some((tag, request)) if came["result"]["resultType"] == "input_required" => {
             notes.change(&tag, |request| request.questions += 1);
             let client = Arc::clone(client);
             tokio::spawn(async move {
-                let Some(again) = client.answering(&request, &came["result"], &tag).await else { return };
+                let Some(again) = client.answering(&request, &came["result"], &tag).await else {
+                    return;
+                };
                 if let super::Out::Stdio(pipe) = &client.way {
                     pipe.ask(&again, &tag).await;
                 }
             });
         }
         Some((tag, _)) => notes.answer(&tag, came),
-        None => notes.strange(format!("c{} was answered under an id that it never used: {came}", client.place)),
+        None => notes.strange(format!(
+            "c{} was answered under an id that it never used: {came}",
+            client.place
+        )),
     }
 }

@@ -40,7 +40,9 @@ impl Server {
             Fate::Refuse if self.plan.face == Face::Http => {
                 send(out, Out::Status(429, "slow down".to_owned())).await;
             }
-            Fate::Ask(method) | Fate::AskAndHang(method) if asks && self.plan.era == Era::Modern => {
+            Fate::Ask(method) | Fate::AskAndHang(method)
+                if asks && self.plan.era == Era::Modern =>
+            {
                 let params = question(method);
                 let requests = json!({"q": {"method": method, "params": params}});
                 let result = json!({"resultType": "input_required", "inputRequests": requests, "requestState": "s"});
@@ -63,7 +65,8 @@ impl Server {
 
     /// The answer to an execution: its number, and what only its caller can know.
     fn done(&self, call: &Call<'_>, id: &Value, number: usize) -> Value {
-        let text = json!({"execution": number, "intent": call.intent, "nonce": call.nonce}).to_string();
+        let text =
+            json!({"execution": number, "intent": call.intent, "nonce": call.nonce}).to_string();
         self.result(id, json!({"content": [{"type": "text", "text": text}]}))
     }
 
@@ -138,7 +141,8 @@ impl Server {
             state.questions.insert(id.clone(), answer);
             id
         };
-        say(out, json!({"jsonrpc": "2.0", "id": id, "method": method, "params": question(method)})).await;
+        say(out, json!({"jsonrpc": "2.0", "id": id, "method": method, "params": question(method)}))
+            .await;
         answered.await.ok()
     }
 }

@@ -1,4 +1,5 @@
-//! The way in over HTTP: one connection for each request, and a stream of news for each session that wants it.
+//! The way in over HTTP: one connection for each request, and a stream of news for each session
+//! that wants it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,7 +85,8 @@ async fn post(server: Arc<Server>, tcp: &mut TcpStream, message: Value, session:
             }
             Out::Message(message) if is_stream => event(&message),
             Out::Message(message) => {
-                let session = if is_hello { format!("{JSON}{}", open(&server)) } else { JSON.to_owned() };
+                let session =
+                    if is_hello { format!("{JSON}{}", open(&server)) } else { JSON.to_owned() };
                 response(200, &session, &message.to_string())
             }
             Out::Raw(text) => response(200, JSON, &text),

@@ -1,7 +1,8 @@
 //! A server of a world: what it says to a message, whichever way the message came.
 //!
-//! `answers` says what befalls a call; `http` and `pipe` are the two ways in. The child behind a pipe is only a relay
-//! ([`relay`]): what it is told to say is decided here, so the ledger is exact and the child may die at any time.
+//! `answers` says what befalls a call; `http` and `pipe` are the two ways in. The child behind a
+//! pipe is only a relay ([`relay`]): what it is told to say is decided here, so the ledger is exact
+//! and the child may die at any time.
 
 mod answers;
 mod http;
@@ -98,7 +99,9 @@ impl Server {
         });
         match plan.face {
             Face::Http => _ = tokio::spawn(http::serve(Arc::clone(&server), port)),
-            Face::Stdio => _ = tokio::spawn(pipe::serve(Arc::clone(&server), socket(folder, place))),
+            Face::Stdio => {
+                _ = tokio::spawn(pipe::serve(Arc::clone(&server), socket(folder, place)))
+            }
         }
         server
     }
@@ -138,7 +141,9 @@ impl Server {
             Trouble::ListChanges => {
                 let has_extra = !self.state().has_extra;
                 self.state().has_extra = has_extra;
-                _ = self.news.send(json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+                _ = self
+                    .news
+                    .send(json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
             }
         }
     }
@@ -175,7 +180,12 @@ impl Server {
     }
 
     /// What it says to a message; `session` is what the message came with.
-    async fn take(self: Arc<Self>, message: Value, session: Option<String>, out: mpsc::Sender<Out>) {
+    async fn take(
+        self: Arc<Self>,
+        message: Value,
+        session: Option<String>,
+        out: mpsc::Sender<Out>,
+    ) {
         let id = message["id"].clone();
         if message.get("method").is_none() {
             let waiting = self.state().questions.remove(id.as_str().unwrap_or_default());
@@ -190,7 +200,9 @@ impl Server {
             }
         }
         match method.as_str() {
-            "initialize" | "server/discover" => self.greet(&method, &id, &message["params"], &out).await,
+            "initialize" | "server/discover" => {
+                self.greet(&method, &id, &message["params"], &out).await
+            }
             "tools/list" => self.list(&id, &out).await,
             "tools/call" => self.call(&message, &out).await,
             "ping" => say(&out, self.result(&id, json!({}))).await,
@@ -201,7 +213,8 @@ impl Server {
 
     async fn unknown_session(&self, id: &Value, method: &str, out: &mpsc::Sender<Out>) {
         if method == "server/discover" {
-            let text = error(&Value::Null, -32000, "Bad Request: Server not initialized").to_string();
+            let text =
+                error(&Value::Null, -32000, "Bad Request: Server not initialized").to_string();
             return send(out, Out::Status(400, text)).await;
         }
         let id = if self.plan.names_the_call { id.clone() } else { Value::Null };
@@ -221,7 +234,8 @@ impl Server {
             (Era::Legacy, _) => return say(out, error(id, -32601, "Method not found")).await,
             (Era::Modern, _) => {
                 let mut refusal = error(id, -32022, "Unsupported protocol version");
-                refusal["error"]["data"] = json!({"supported": ["2026-07-28"], "requested": params["protocolVersion"]});
+                refusal["error"]["data"] =
+                    json!({"supported": ["2026-07-28"], "requested": params["protocolVersion"]});
                 return self.refuse(400, refusal, out).await;
             }
         };
@@ -244,7 +258,9 @@ impl Server {
         match fails {
             Some(200) => return say(out, error(id, -32603, "database is locked")).await,
             Some(status) => {
-                return self.refuse(status, error(id, -32603, "the list is not there now"), out).await;
+                return self
+                    .refuse(status, error(id, -32603, "the list is not there now"), out)
+                    .await;
             }
             None => {}
         }

@@ -41,7 +41,8 @@ async fn connection(server: Arc<Server>, child: UnixStream) {
 async fn converse(server: Arc<Server>, child: UnixStream) {
     let (from, mut to) = child.into_split();
     let mut lines = BufReader::new(from).lines();
-    let pid: Option<u32> = lines.next_line().await.ok().flatten().and_then(|line| line.parse().ok());
+    let pid: Option<u32> =
+        lines.next_line().await.ok().flatten().and_then(|line| line.parse().ok());
     let Some(pid) = pid else { return };
     server.ledger.child(server.place, pid);
     server.traced(&format!("{pid} came"));

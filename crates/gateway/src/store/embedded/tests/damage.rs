@@ -36,7 +36,11 @@ async fn all_or_error(bytes: &[u8], held: &[ItemSummary], what: &str) -> bool {
     fs::write(&path, bytes).unwrap();
     match open(folder.path()) {
         Ok(store) => {
-            assert_eq!(store.list().await.unwrap(), held, "{what}: something is missing, and nobody was told");
+            assert_eq!(
+                store.list().await.unwrap(),
+                held,
+                "{what}: something is missing, and nobody was told"
+            );
             for brief in held {
                 let item = store.item(&brief.id).await.unwrap().unwrap();
                 assert_eq!(item.state, ItemState::Waiting, "{what}");
@@ -48,8 +52,15 @@ async fn all_or_error(bytes: &[u8], held: &[ItemSummary], what: &str) -> bool {
         Err(trouble) => {
             let words = trouble.to_string();
             assert!(matches!(trouble, StoreTrouble::Damaged { .. }), "{what}: {words}");
-            assert!(words.contains(path.to_str().unwrap()) && words.contains("move the file away"), "{words}");
-            assert_eq!(fs::metadata(&path).unwrap().len(), bytes.len() as u64, "{what}: the file is left as it is");
+            assert!(
+                words.contains(path.to_str().unwrap()) && words.contains("move the file away"),
+                "{words}"
+            );
+            assert_eq!(
+                fs::metadata(&path).unwrap().len(),
+                bytes.len() as u64,
+                "{what}: the file is left as it is"
+            );
             false
         }
     }
@@ -61,8 +72,10 @@ async fn a_damaged_byte_is_an_error_or_harmless() {
     for (bytes, held) in samples().await {
         let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
         // Byte 9 says which of the two commits is the newer, and how it was made.
-        let header = (0..320).step_by(step(3)).map(|at| (at, 0x5a)).chain((0..8).map(|bit| (9, 1 << bit)));
-        let pages = (4096..end).filter(|at| bytes[*at] != 0).step_by(step(331)).map(|at| (at, 0x5a));
+        let header =
+            (0..320).step_by(step(3)).map(|at| (at, 0x5a)).chain((0..8).map(|bit| (9, 1 << bit)));
+        let pages =
+            (4096..end).filter(|at| bytes[*at] != 0).step_by(step(331)).map(|at| (at, 0x5a));
         // How many entries a page has.
         let heads = (4096..end).step_by(4096).filter(|at| bytes[*at] != 0).map(|at| (at + 2, 1));
         for (at, flip) in header.chain(heads).chain(pages) {
@@ -74,7 +87,10 @@ async fn a_damaged_byte_is_an_error_or_harmless() {
             }
         }
     }
-    assert!(errors > 40 && harmless > 40, "{errors} errors, {harmless} harmless: the sample shows too little");
+    assert!(
+        errors > 40 && harmless > 40,
+        "{errors} errors, {harmless} harmless: the sample shows too little"
+    );
 }
 
 #[tokio::test]

@@ -61,8 +61,16 @@ impl Delivery for LedgerServer {
     }
 
     async fn send(&self, call: QueuedWrite, leave: &SendPermit<'_>) -> Result<String, Failure> {
-        if self.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
-            return Err(Failure::local(Cause::CircuitOpen, Some(Duration::from_millis(300)), "few may pass"));
+        if self
+            .refusals
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+            .is_ok()
+        {
+            return Err(Failure::local(
+                Cause::CircuitOpen,
+                Some(Duration::from_millis(300)),
+                "few may pass",
+            ));
         }
         if !leave.take().await {
             return Err(never());
@@ -90,7 +98,11 @@ fn env() -> Env {
 }
 
 /// Delivers until the queue looks as wanted.
-async fn deliver_until(store: &QueueStore, server: &LedgerServer, is_there: impl FnMut(&StateCounts) -> bool) {
+async fn deliver_until(
+    store: &QueueStore,
+    server: &LedgerServer,
+    is_there: impl FnMut(&StateCounts) -> bool,
+) {
     let (env, stop) = (env(), CancellationToken::new());
     let mut changes = store.changes();
     let seen = async {
@@ -128,7 +140,10 @@ async fn calls_leave_in_order_when_their_server_is_well_and_their_results_can_be
     assert_eq!(server.executed(), [1, 2, 3, 4, 5], "and nothing of the other server");
     assert_eq!(server.times(), [40; 5]);
     let item = store.item("q3").await.unwrap().unwrap();
-    assert_eq!((item.state, item.attempts, item.outcome.as_deref()), (ItemState::Delivered, 1, Some(r#"{"done":2}"#)));
+    assert_eq!(
+        (item.state, item.attempts, item.outcome.as_deref()),
+        (ItemState::Delivered, 1, Some(r#"{"done":2}"#))
+    );
     assert_eq!(store.changes().borrow().waiting, 5);
 }
 
@@ -181,13 +196,17 @@ async fn what_may_have_been_executed_is_sent_again_only_if_that_is_harmless() {
     let store = open(folder.path()).unwrap();
     store.enqueue(write(1)).await.unwrap();
     store.enqueue(call("a", 2, Effect::Idempotent)).await.unwrap();
-    let refused = Failure { disposition: Disposition::Denied, ..Failure::local(Cause::Denied, None, "no") };
+    let refused =
+        Failure { disposition: Disposition::Denied, ..Failure::local(Cause::Denied, None, "no") };
     store.enqueue(write(3)).await.unwrap();
     let server = LedgerServer::new(true, [maybe(), maybe(), maybe()]);
     deliver_until(&store, &server, all_done).await;
 
     assert_eq!(server.executed(), [1, 2, 2, 2, 3]);
-    assert_eq!(note(&store, "q1").await, (ItemState::Dead, "may have been executed: connection lost".to_owned()));
+    assert_eq!(
+        note(&store, "q1").await,
+        (ItemState::Dead, "may have been executed: connection lost".to_owned())
+    );
     assert_eq!(note(&store, "q2").await.0, ItemState::Delivered);
 
     store.enqueue(call("a", 4, Effect::Idempotent)).await.unwrap();
@@ -209,7 +228,11 @@ async fn what_waits_too_long_is_dead_and_what_is_done_is_forgotten_a_day_later()
     deliver_until(&store, &down, |tally| tally.dead == 1).await;
 
     assert_eq!(down.executed(), [] as [u64; 0]);
-    assert_eq!(down.ends.lock().unwrap().len(), 100 - 15, "1 s, 2 s, 4 s … 60 s: so many attempts in ten minutes");
+    assert_eq!(
+        down.ends.lock().unwrap().len(),
+        100 - 15,
+        "1 s, 2 s, 4 s … 60 s: so many attempts in ten minutes"
+    );
     assert_eq!(down.began.elapsed().as_secs(), 603, "found out at the next attempt");
     let why = "was not executed: its server was not back in time (last: connection refused)";
     assert_eq!(note(&store, "q2").await, (ItemState::Dead, why.to_owned()));
@@ -248,9 +271,14 @@ async fn a_delivery_that_is_cut_off_counts_as_one_that_may_have_been_executed() 
         let mut store = open(folder.path()).unwrap();
         for (n, effect) in [(1, Effect::Idempotent), (2, Effect::Write)] {
             let id = store.enqueue(call("a", n, effect)).await.unwrap();
-            let server = LedgerServer { takes: Duration::from_secs(1000), ..LedgerServer::new(true, []) };
+            let server =
+                LedgerServer { takes: Duration::from_secs(1000), ..LedgerServer::new(true, []) };
             let (env, stop) = (env(), CancellationToken::new());
-            let cut = tokio::time::timeout(Duration::from_secs(5), deliver(&store, "a", &server, &env, &stop)).await;
+            let cut = tokio::time::timeout(
+                Duration::from_secs(5),
+                deliver(&store, "a", &server, &env, &stop),
+            )
+            .await;
             assert!(cut.is_err());
             assert_eq!(note(&store, &id).await.0, ItemState::Delivering);
             if is_restart {
@@ -268,7 +296,10 @@ async fn a_delivery_that_is_cut_off_counts_as_one_that_may_have_been_executed() 
         deliver_until(&store, &server, all_done).await;
         assert_eq!(server.executed(), [3], "q2 is not sent again");
         let how = if is_restart { "the gateway stopped" } else { "its delivery was cut off" };
-        assert_eq!(note(&store, "q2").await, (ItemState::Dead, format!("may have been executed when {how}")));
+        assert_eq!(
+            note(&store, "q2").await,
+            (ItemState::Dead, format!("may have been executed when {how}"))
+        );
     }
 }
 

@@ -1,4 +1,5 @@
-//! A disk in memory that can lose its power, fill up, or fail: what was not synced may be there, in part, or not at all.
+//! A disk in memory that can lose its power, fill up, or fail: what was not synced may be there, in
+//! part, or not at all.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -94,7 +95,11 @@ impl Disk {
                 }
             }
         }
-        Disk(Arc::new(Mutex::new(DiskSectors { seen: safe.clone(), safe, ..DiskSectors::default() })))
+        Disk(Arc::new(Mutex::new(DiskSectors {
+            seen: safe.clone(),
+            safe,
+            ..DiskSectors::default()
+        })))
     }
 
     /// A queue on this disk.
@@ -103,7 +108,8 @@ impl Disk {
         let at = path.clone();
         let opener = move || {
             let is_new = disk.lock().seen.is_empty();
-            let database = open::checked(&at, || redb::Builder::new().create_with_backend(disk.clone()))?;
+            let database =
+                open::checked(&at, || redb::Builder::new().create_with_backend(disk.clone()))?;
             if is_new {
                 open::initialize(&database).unwrap();
             }

@@ -17,7 +17,8 @@ async fn calls_that_come_together_share_a_commit() {
     let alone = disk.syncs() - before;
 
     let mut calls = unconstrained(join_all((1..=200).map(|n| store.enqueue(write(n)))));
-    // The disk stands still until all have come: how fast it is beside this thread is not what this is about.
+    // The disk stands still until all have come: how fast it is beside this thread is not what this
+    // is about.
     let none_yet = disk.while_it_stands(|| (&mut calls).now_or_never());
     assert!(none_yet.is_none());
     let ids = calls.await;
@@ -38,13 +39,22 @@ async fn without_room_on_the_disk_a_call_is_refused_and_later_ones_are_kept() {
 
     disk.fail(disk.writes() + 1, 1);
     let refused = store.enqueue(write(2)).await.unwrap_err();
-    assert!(matches!(&refused, NotQueued::Refused(why) if why.contains("no storage space")), "{refused}");
+    assert!(
+        matches!(&refused, NotQueued::Refused(why) if why.contains("no storage space")),
+        "{refused}"
+    );
     assert_eq!(store.enqueue(write(3)).await.unwrap(), "q2");
 
     disk.fail(disk.writes() + 1, u64::MAX);
     let unknown = store.enqueue(write(4)).await.unwrap_err();
-    assert!(matches!(&unknown, NotQueued::Unknown(why) if why.contains("no storage space")), "{unknown}");
-    assert!(matches!(store.enqueue(write(5)).await, Err(NotQueued::Refused(_))), "it was not even begun");
+    assert!(
+        matches!(&unknown, NotQueued::Unknown(why) if why.contains("no storage space")),
+        "{unknown}"
+    );
+    assert!(
+        matches!(store.enqueue(write(5)).await, Err(NotQueued::Refused(_))),
+        "it was not even begun"
+    );
     assert!(store.list().await.is_err());
 
     disk.fail(0, 0);
@@ -72,14 +82,28 @@ async fn a_disk_that_is_full_at_the_start_is_used_when_it_has_room() {
         disk.fail(step, u64::MAX);
         disk.open(QueueBounds::default()).map(|store| (disk, store))
     };
-    // A file that cannot even be repaired is an error; the first that can be opened cannot be added to.
+    // A file that cannot even be repaired is an error; the first that can be opened cannot be added
+    // to.
     let (disk, store) = (1..100).find_map(|step| crashed(step).ok()).unwrap();
-    assert!(matches!(store.enqueue(write(2)).await, Err(NotQueued::Refused(why)) if why.contains("no storage space")));
+    assert!(
+        matches!(store.enqueue(write(2)).await, Err(NotQueued::Refused(why)) if why.contains("no storage space"))
+    );
 
     disk.fail(0, 0);
     store.enqueue(write(3)).await.unwrap();
-    assert!(matches!(store.begin("a").await.unwrap(), super::super::NextItem::Due(id, _) if id == "q2"));
-    assert!(store.item("q1").await.unwrap().unwrap().note.unwrap().starts_with("may have been executed"));
+    assert!(
+        matches!(store.begin("a").await.unwrap(), super::super::NextItem::Due(id, _) if id == "q2")
+    );
+    assert!(
+        store
+            .item("q1")
+            .await
+            .unwrap()
+            .unwrap()
+            .note
+            .unwrap()
+            .starts_with("may have been executed")
+    );
 }
 
 #[tokio::test]
@@ -92,11 +116,15 @@ async fn whichever_step_of_a_commit_fails_a_refused_call_is_not_there() {
         disk.fail(before + step, 1);
         let second = store.enqueue(write(2)).await;
         let is_over = disk.writes() < before + step;
-        assert!(matches!(second, Ok(_) | Err(NotQueued::Refused(_))), "step {step}: one failure can be mended");
+        assert!(
+            matches!(second, Ok(_) | Err(NotQueued::Refused(_))),
+            "step {step}: one failure can be mended"
+        );
         let there = if second.is_ok() { vec!["q1", "q2"] } else { vec!["q1"] };
         store.close().await;
         let again = disk.open(QueueBounds::default()).unwrap();
-        let listed: Vec<String> = again.list().await.unwrap().into_iter().map(|item| item.id).collect();
+        let listed: Vec<String> =
+            again.list().await.unwrap().into_iter().map(|item| item.id).collect();
         assert_eq!(listed, there, "step {step}");
         again.close().await;
         if is_over {
@@ -113,7 +141,8 @@ async fn an_id_is_given_only_when_its_item_is_synced() {
     for n in 0..5 {
         let id = store.enqueue(write(n)).await.unwrap();
         // Nothing that was not synced survives this cut.
-        let again = disk.after_power_cut(&seawall::Rng::fixed(0.9)).open(QueueBounds::default()).unwrap();
+        let again =
+            disk.after_power_cut(&seawall::Rng::fixed(0.9)).open(QueueBounds::default()).unwrap();
         assert_eq!(again.item(&id).await.unwrap().unwrap().call, write(n));
         again.close().await;
     }

@@ -18,7 +18,9 @@ async fn items_are_there_after_a_restart_and_ids_are_never_given_twice() {
     assert_eq!(store.next("a").await, Some(("q1".to_owned(), write(1))));
     assert!(store.remove("q2").await && !store.remove("q2").await);
     store.close().await;
-    assert!(matches!(store.enqueue(write(9)).await, Err(NotQueued::Refused(why)) if why == "the queue is closed"));
+    assert!(
+        matches!(store.enqueue(write(9)).await, Err(NotQueued::Refused(why)) if why == "the queue is closed")
+    );
 
     let again = open(&path).unwrap();
     assert_eq!(again.enqueue(write(3)).await.unwrap(), "q3");
@@ -71,7 +73,8 @@ async fn a_call_is_told_to_wait_until_it_is_done_and_nobody_elses_is() {
 
 async fn waiting(store: &QueueStore, call: &QueuedWrite) -> Option<String> {
     let kept = store.find(call).await.unwrap();
-    kept.filter(|kept| matches!(kept.fate, WriteFate::Waits | WriteFate::UnderWay)).map(|kept| kept.id)
+    kept.filter(|kept| matches!(kept.fate, WriteFate::Waits | WriteFate::UnderWay))
+        .map(|kept| kept.id)
 }
 
 #[tokio::test]
@@ -97,7 +100,8 @@ async fn what_became_of_a_call_is_known_for_an_hour_also_to_the_next_gateway() {
     for n in 1..=5 {
         fates.push(store.find(&write(n)).await.unwrap().map(|kept| kept.fate));
     }
-    let is_about = |ago: Duration, seconds: u64| (seconds - 2..=seconds + 5).contains(&ago.as_secs());
+    let is_about =
+        |ago: Duration, seconds: u64| (seconds - 2..=seconds + 5).contains(&ago.as_secs());
     assert!(
         matches!(fates[..], [Some(WriteFate::Executed(one)), Some(WriteFate::Uncertain(two)), Some(WriteFate::NotExecuted),
             Some(WriteFate::Uncertain(four)), None] if is_about(one, 7) && is_about(two, 7) && four.as_secs() < 5),
@@ -106,7 +110,8 @@ async fn what_became_of_a_call_is_known_for_an_hour_also_to_the_next_gateway() {
     assert!(!store.is_idle("a"));
     store.close().await;
     let much_later = Duration::from_secs(2 * 60 * 60);
-    let store = QueueStore::open(folder.path(), QueueBounds::default(), today() + much_later).unwrap();
+    let store =
+        QueueStore::open(folder.path(), QueueBounds::default(), today() + much_later).unwrap();
     assert!(store.is_idle("a"), "it matters to nobody any more");
 }
 
@@ -130,21 +135,33 @@ async fn a_list_shows_what_the_admin_interface_promises() {
 #[tokio::test]
 async fn a_full_queue_refuses_and_results_give_way() {
     let folder = tempfile::TempDir::new().unwrap();
-    let store = QueueStore::open(folder.path(), QueueBounds { items: 2, ..QueueBounds::default() }, today()).unwrap();
+    let store = QueueStore::open(
+        folder.path(),
+        QueueBounds { items: 2, ..QueueBounds::default() },
+        today(),
+    )
+    .unwrap();
     store.enqueue(write(1)).await.unwrap();
     store.enqueue(write(2)).await.unwrap();
     let refused = store.enqueue(write(3)).await.unwrap_err();
     assert_eq!(refused, NotQueued::Refused("2 calls are in it already".to_owned()));
 
     assert!(matches!(store.begin("a").await.unwrap(), NextItem::Due(..)));
-    assert_eq!(store.settle("q1", Ok("{}".into()), Duration::ZERO).await.unwrap(), ItemChange::Done);
+    assert_eq!(
+        store.settle("q1", Ok("{}".into()), Duration::ZERO).await.unwrap(),
+        ItemChange::Done
+    );
     assert_eq!(store.enqueue(write(4)).await.unwrap(), "q3");
     assert_eq!(store.item("q1").await.unwrap(), None, "its result made room");
 
     let small = folder.path().join("small");
-    let store = QueueStore::open(&small, QueueBounds { bytes: 400, ..QueueBounds::default() }, today()).unwrap();
+    let store =
+        QueueStore::open(&small, QueueBounds { bytes: 400, ..QueueBounds::default() }, today())
+            .unwrap();
     store.enqueue(write(1)).await.unwrap();
-    assert!(matches!(store.enqueue(write(2)).await, Err(NotQueued::Refused(why)) if why.contains("bytes already")));
+    assert!(
+        matches!(store.enqueue(write(2)).await, Err(NotQueued::Refused(why)) if why.contains("bytes already"))
+    );
     assert_eq!(store.forget("q1", false).await.unwrap(), ItemChange::Done);
     store.enqueue(write(2)).await.unwrap();
 }
@@ -155,9 +172,13 @@ async fn what_is_too_large_or_destroys_is_not_kept() {
     let store = open(folder.path()).unwrap();
     let mut large = write(1);
     large.arguments = "x".repeat(crate::protocol::limits::QUEUED).into();
-    assert!(matches!(store.enqueue(large).await, Err(NotQueued::Refused(why)) if why.contains("more than")));
+    assert!(
+        matches!(store.enqueue(large).await, Err(NotQueued::Refused(why)) if why.contains("more than"))
+    );
     let destroys = call("a", 1, Effect::Destructive);
-    assert!(matches!(store.enqueue(destroys).await, Err(NotQueued::Refused(why)) if why.contains("destroys")));
+    assert!(
+        matches!(store.enqueue(destroys).await, Err(NotQueued::Refused(why)) if why.contains("destroys"))
+    );
 
     store.enqueue(write(1)).await.unwrap();
     store.begin("a").await.unwrap();
@@ -196,16 +217,29 @@ async fn a_dead_item_can_be_retried_or_dropped() {
     let wrong = seawall::Failure::local(seawall::Cause::InvalidInput, None, "no such tool");
     store.settle("q1", Err(wrong), Duration::ZERO).await.unwrap();
     let item = store.item("q1").await.unwrap().unwrap();
-    assert_eq!((item.state, item.note.as_deref()), (ItemState::Dead, Some("was not executed: no such tool")));
+    assert_eq!(
+        (item.state, item.note.as_deref()),
+        (ItemState::Dead, Some("was not executed: no such tool"))
+    );
 
     assert_eq!(store.retry("q1", false).await.unwrap(), ItemChange::Done);
-    assert!(matches!(store.begin("a").await.unwrap(), NextItem::Due(id, item) if id == "q1" && item.attempts == 3));
+    assert!(
+        matches!(store.begin("a").await.unwrap(), NextItem::Due(id, item) if id == "q1" && item.attempts == 3)
+    );
     assert_eq!(store.retry("q1", true).await.unwrap(), ItemChange::NotNow(ItemState::Delivering));
     store.settle("q1", Ok(r#"{"content":[]}"#.into()), Duration::ZERO).await.unwrap();
-    assert_eq!(store.retry("q1", true).await.unwrap(), ItemChange::NotNow(ItemState::Delivered), "it is made once");
+    assert_eq!(
+        store.retry("q1", true).await.unwrap(),
+        ItemChange::NotNow(ItemState::Delivered),
+        "it is made once"
+    );
     let item = store.item("q1").await.unwrap().unwrap();
     assert_eq!((item.outcome.as_deref(), item.note), (Some(r#"{"content":[]}"#), None));
-    assert_eq!(item.call.arguments, serde_json::Value::Null, "arguments of a delivered call are forgotten");
+    assert_eq!(
+        item.call.arguments,
+        serde_json::Value::Null,
+        "arguments of a delivered call are forgotten"
+    );
     assert_eq!(
         store.forget("q1", false).await.unwrap(),
         ItemChange::NotNow(ItemState::Delivered),
@@ -221,16 +255,26 @@ async fn a_result_that_is_an_error_is_told_apart_also_after_a_restart_and_where_
     let store = open(folder.path()).unwrap();
     let wrong = r#"{"content":[],"isError":true}"#.to_owned();
     let long = format!(r#"{{"isError": true, "content": ["{}"]}}"#, "x".repeat(300 << 10));
-    for (n, outcome) in [wrong, long, r#"{"content":[{"isError":true}]}"#.to_owned()].into_iter().enumerate() {
+    for (n, outcome) in
+        [wrong, long, r#"{"content":[{"isError":true}]}"#.to_owned()].into_iter().enumerate()
+    {
         let id = store.enqueue(write(1)).await.unwrap();
         store.begin("a").await.unwrap();
-        assert_eq!(store.settle(&id, Ok(outcome), Duration::ZERO).await.unwrap(), ItemChange::Done, "{n}");
+        assert_eq!(
+            store.settle(&id, Ok(outcome), Duration::ZERO).await.unwrap(),
+            ItemChange::Done,
+            "{n}"
+        );
     }
     store.close().await;
     let store = open(folder.path()).unwrap();
     let told: Vec<bool> = store.list().await.unwrap().iter().map(|brief| brief.is_error).collect();
     assert_eq!((told, store.changes().borrow().with_error), (vec![true, true, false], 2));
-    assert_eq!(store.retry("q1", true).await.unwrap(), ItemChange::WentWrong, "it was made, and is not made twice");
+    assert_eq!(
+        store.retry("q1", true).await.unwrap(),
+        ItemChange::WentWrong,
+        "it was made, and is not made twice"
+    );
     assert_eq!(store.forget("q1", false).await.unwrap(), ItemChange::WentWrong);
     assert_eq!(store.forget("q1", true).await.unwrap(), ItemChange::Done);
 }

@@ -20,10 +20,15 @@ fn today() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
 }
 
-/// A folder on a disk that is fast, for tests that open hundreds of files and do not care what a sync does.
+/// A folder on a disk that is fast, for tests that open hundreds of files and do not care what a
+/// sync does.
 fn fast_folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
-    if memory.is_dir() { tempfile::TempDir::new_in(memory).unwrap() } else { tempfile::TempDir::new().unwrap() }
+    if memory.is_dir() {
+        tempfile::TempDir::new_in(memory).unwrap()
+    } else {
+        tempfile::TempDir::new().unwrap()
+    }
 }
 
 fn open(folder: &Path) -> Result<QueueStore, StoreTrouble> {

@@ -1,4 +1,5 @@
-//! Power cuts: whatever was acknowledged is there afterwards, exactly once, and no write is made twice.
+//! Power cuts: whatever was acknowledged is there afterwards, exactly once, and no write is made
+//! twice.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,8 @@ use crate::store::embedded::{ItemState, NextItem};
 /// What was promised to callers, and what the server executed.
 #[derive(Default)]
 struct PromiseLedger {
-    /// Ids and arguments that were acknowledged; `None` where it is not known whether they are gone.
+    /// Ids and arguments that were acknowledged; `None` where it is not known whether they are
+    /// gone.
     kept: BTreeMap<String, (u32, Option<ItemState>)>,
     refused: Vec<u32>,
     executed: BTreeMap<u32, u32>,
@@ -27,7 +29,10 @@ async fn operate(store: &QueueStore, n: u32, rng: &Rng, ledger: &mut PromiseLedg
     let effect = if n.is_multiple_of(3) { Effect::Idempotent } else { Effect::Write };
     if rng.unit() < 0.6 {
         match store.enqueue(call("a", n, effect)).await {
-            Ok(id) => assert!(ledger.kept.insert(id, (n, Some(ItemState::Waiting))).is_none(), "an id was given twice"),
+            Ok(id) => assert!(
+                ledger.kept.insert(id, (n, Some(ItemState::Waiting))).is_none(),
+                "an id was given twice"
+            ),
             Err(NotQueued::Refused(_)) => ledger.refused.push(n),
             Err(NotQueued::Unknown(_)) => {}
         }
@@ -72,7 +77,9 @@ async fn check(store: &QueueStore, ledger: &mut PromiseLedger, what: &str) {
         match item.state {
             ItemState::Delivered => assert!(executed > 0, "{what}: {id}"),
             ItemState::Dead => assert!(item.may_have_executed, "{what}: {id} {:?}", item.note),
-            ItemState::Waiting => assert!(executed == 0 || item.call.effect == Effect::Idempotent, "{what}: {id}"),
+            ItemState::Waiting => {
+                assert!(executed == 0 || item.call.effect == Effect::Idempotent, "{what}: {id}")
+            }
             ItemState::Delivering => panic!("{what}: {id} is being sent by nobody"),
         }
         if *state == Some(ItemState::Delivered) {
@@ -88,7 +95,8 @@ async fn check(store: &QueueStore, ledger: &mut PromiseLedger, what: &str) {
 #[tokio::test]
 async fn after_a_power_cut_every_acknowledged_call_is_there_once_and_no_write_is_made_twice() {
     for seed in 0..cases(100) {
-        let (rng, disk, mut ledger) = (Rng::seeded(seed), Disk::default(), PromiseLedger::default());
+        let (rng, disk, mut ledger) =
+            (Rng::seeded(seed), Disk::default(), PromiseLedger::default());
         let store = disk.open(QueueBounds::default()).unwrap();
         // From some change on, nothing reaches the disk: the power is gone.
         disk.fail(disk.writes() + 1 + (rng.unit() * 400.0) as u64, u64::MAX);
@@ -107,7 +115,8 @@ async fn after_a_power_cut_every_acknowledged_call_is_there_once_and_no_write_is
 #[tokio::test]
 async fn a_disk_that_fails_for_a_while_refuses_truthfully_and_works_again() {
     for seed in 0..cases(60) {
-        let (rng, disk, mut ledger) = (Rng::seeded(seed), Disk::default(), PromiseLedger::default());
+        let (rng, disk, mut ledger) =
+            (Rng::seeded(seed), Disk::default(), PromiseLedger::default());
         let store = disk.open(QueueBounds::default()).unwrap();
         let many = if rng.unit() < 0.5 { 1 } else { 1 + (rng.unit() * 40.0) as u64 };
         disk.fail(disk.writes() + 1 + (rng.unit() * 200.0) as u64, many);
@@ -118,7 +127,8 @@ async fn a_disk_that_fails_for_a_while_refuses_truthfully_and_works_again() {
         disk.fail(0, 0);
         store.enqueue(write(1000)).await.unwrap_or_else(|error| panic!("{what}: {error}"));
         store.close().await;
-        let again = disk.open(QueueBounds::default()).unwrap_or_else(|trouble| panic!("{what}: {trouble}"));
+        let again =
+            disk.open(QueueBounds::default()).unwrap_or_else(|trouble| panic!("{what}: {trouble}"));
         check(&again, &mut ledger, &what).await;
         again.close().await;
     }
