@@ -34,27 +34,27 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// For tool calls (S2): 1 s, 2 s, 4 s … 30 s, plus up to 20 %.
+    /// For tool calls: 1 s, 2 s, 4 s … 30 s, plus up to 20 %.
     pub const TOOL_CALL: Backoff = Backoff {
         base: Duration::from_secs(1),
         max: Duration::from_secs(30),
         jitter: Jitter::Additive(0.2),
         clamp: false,
     };
-    /// For the steps of a fallback chain (S2): 500 ms … 5 s, plus up to 20 %.
+    /// For the steps of a fallback chain: 500 ms … 5 s, plus up to 20 %.
     pub const FALLBACK: Backoff = Backoff {
         base: Duration::from_millis(500),
         max: Duration::from_secs(5),
         ..Backoff::TOOL_CALL
     };
-    /// For reconnecting (S3): 500 ms … 60 s, give or take 15 %, never above 60 s.
+    /// For reconnecting: 500 ms … 60 s, give or take 15 %, never above 60 s.
     pub const RECONNECT: Backoff = Backoff {
         base: Duration::from_millis(500),
         max: Duration::from_secs(60),
         jitter: Jitter::Symmetric(0.15),
         clamp: true,
     };
-    /// For loading servers (S4): 250 ms, 500 ms …, plus up to 250 ms.
+    /// For loading servers: 250 ms, 500 ms …, plus up to 250 ms.
     pub const LOAD: Backoff = Backoff {
         base: Duration::from_millis(250),
         max: Duration::from_secs(60),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn reconnect_follows_the_seed() {
+    fn reconnecting_doubles_from_500_ms_to_a_minute() {
         let nominal: Vec<u128> =
             (1..=9).map(|n| Backoff::RECONNECT.nominal(n).as_millis()).collect();
         assert_eq!(nominal, [500, 1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000]);

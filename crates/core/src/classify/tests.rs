@@ -83,7 +83,7 @@ fn structured_signals_outrank_what_the_text_says() {
 }
 
 #[test]
-fn every_retryable_pattern_of_the_seed_is_transient() {
+fn every_retryable_word_and_status_is_transient() {
     for text in [
         "429",
         "502",

@@ -19,11 +19,10 @@ use crate::startup::DeniedText;
 /// A named set of defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preset {
-    /// The union of the seeds, made safe.
+    /// Safe defaults by kind of tool: docs/requirements.md, Defaults and presets.
     #[default]
     Default,
-    /// The three-layer article: its values and its words, one breaker per tool, repeated calls are
-    /// loops.
+    /// Classic words and labels, one breaker per tool, repeated calls are loops.
     Blog,
     /// GitNexus: what its tools do and how they fail, no retries, no copies, one breaker for all,
     /// timeouts by tier.
@@ -93,7 +92,7 @@ impl Default for Tiers {
     }
 }
 
-/// Whether the environment asks for debug details: exactly `true`, as the seed has it.
+/// Whether the environment asks for debug details: exactly `true`, neither `1` nor `TRUE`.
 pub fn debug_from_env(lookup: impl Fn(&str) -> Option<String>) -> bool {
     first_set(DEBUG, &lookup).is_some_and(|(_, text)| text == "true")
 }
@@ -209,7 +208,7 @@ impl Preset {
     }
 }
 
-/// The seed's table: attempts and the first pause.
+/// The defaults of each kind: attempts and the first pause.
 fn attempts(kind: Option<Kind>) -> (u32, Duration) {
     match kind {
         Some(Kind::Read | Kind::Search) | None => (3, Duration::from_secs(1)),
@@ -219,7 +218,7 @@ fn attempts(kind: Option<Kind>) -> (u32, Duration) {
     }
 }
 
-/// The seed's table: failures in a row and the cool-down.
+/// The defaults of each kind: failures in a row and the cool-down.
 fn breaker(kind: Option<Kind>) -> (u32, Duration) {
     match kind {
         Some(Kind::Read | Kind::Search | Kind::List) | None => (5, Duration::from_secs(30)),
@@ -228,7 +227,7 @@ fn breaker(kind: Option<Kind>) -> (u32, Duration) {
     }
 }
 
-/// The seed's table: what to do when all attempts failed. Only what is safe for the effect.
+/// The fallbacks of each kind when all attempts failed. Only what is safe for the effect.
 fn fallback(kind: Option<Kind>, effect: Effect, destroys: bool) -> Vec<Fallback> {
     let reads = effect == Effect::ReadOnly;
     match kind {
@@ -258,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_by_kind_is_the_contracts() {
+    fn each_kind_has_its_attempts_breaker_and_fallbacks() {
         let row = |name: &str| {
             let policy = policy(Preset::Default, name);
             let breaker = policy.breaker.unwrap();
@@ -299,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn presets_differ_where_the_seeds_do() {
+    fn presets_differ_in_loops_scopes_retries_and_copies() {
         assert_eq!(policy(Preset::Blog, "get_issue").loops.mode, LoopMode::Calls);
         assert_eq!(policy(Preset::Caipe, "get_issue").scope, Scope::Server);
         let gitnexus = policy(Preset::Gitnexus, "search");

@@ -42,12 +42,12 @@ pub(crate) fn nanos(duration: Duration) -> u64 {
         .saturating_add(u64::from(duration.subsec_nanos()))
 }
 
-/// A duration in whole milliseconds, as the contract texts and logs show it.
+/// A duration in whole milliseconds, as warnings and log lines show it.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A duration in whole seconds, rounded up and at least 1: the contract's `retryAfter`.
+/// A duration in whole seconds, rounded up and at least 1: the `retryAfter` of a failure.
 pub fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1)
 }

@@ -305,7 +305,7 @@ fn validate<T>(steps: &[Step<T>]) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// What the seed writes about a step that failed.
+/// The warning about a step that failed.
 pub(crate) fn warning(step: &str, failure: &Failure) -> String {
     match (failure.cause, failure.retry_after) {
         (Cause::CircuitOpen, Some(wait)) => {

@@ -489,7 +489,7 @@ fn budget_is_spent() -> Failure {
     Failure::local(Cause::Overloaded, None, "the retry budget of the server is spent")
 }
 
-/// What the seed writes about a step that has nothing to offer.
+/// The warning about a step that has nothing to offer.
 pub(crate) fn skipping(step: &str) -> String {
     format!("{step}: unavailable, skipping")
 }

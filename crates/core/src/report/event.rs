@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_lines_of_the_seeds_are_exact() {
+    fn the_log_lines_of_retries_and_breakers_are_exact() {
         let retry = Event::RetryScheduled {
             server: String::new(),
             tool: String::new(),

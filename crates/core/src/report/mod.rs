@@ -1,4 +1,4 @@
-//! Decides what is told about a failure: the error contract, for machines and for models.
+//! Decides what is told about a failure: a code and fields for machines, words for models.
 
 pub(crate) mod event;
 mod listening;
@@ -168,9 +168,9 @@ pub struct FailureReport {
     /// What is known about the failure itself.
     pub failure: Failure,
     /// Whether the tool result is marked as an error. All are but one: a loop in the mode
-    /// [`crate::LoopMode::Calls`] is a warning, as in the seed.
+    /// [`crate::LoopMode::Calls`] is a warning.
     pub is_error: bool,
-    /// The same message in the seeds' words.
+    /// The same message in the classic words.
     pub classic: String,
     /// Details, if they were asked for.
     pub debug: Option<DebugDetails>,

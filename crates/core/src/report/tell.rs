@@ -192,7 +192,7 @@ impl<T: Clone> Run<'_, T> {
         }
     }
 
-    /// What the seed writes when a tool failed: more if a fallback may follow, less if this is all.
+    /// The warning about a tool that failed: in another form if it has no fallback.
     pub(crate) fn first_warning(&self, failure: &Failure) -> String {
         match failure.retry_after {
             Some(wait)

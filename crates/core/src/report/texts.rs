@@ -3,7 +3,8 @@
 //!
 //! Plain style: at most 60 words, declarative, the first sentence stands alone; whether something
 //! may have been executed is said, waits are given in seconds, nothing is promised that will not
-//! happen, and other people's words are quoted. Classic style: the seeds' texts, exactly.
+//! happen, and other people's words are quoted. Classic style: fixed texts that programs may match
+//! on.
 
 pub(crate) mod served;
 
@@ -24,14 +25,14 @@ pub enum TextStyle {
     /// Plain and declarative.
     #[default]
     Plain,
-    /// The article's own.
+    /// With symbols and labels, for programs that match on these texts.
     Classic,
     /// GitNexus's own.
     Gitnexus,
 }
 
 impl TextStyle {
-    /// Whether a fallback introduces itself with the article's label of the tool's kind.
+    /// Whether a fallback introduces itself with the label of the tool's kind.
     fn is_labelled(self) -> bool {
         self != TextStyle::Plain
     }
@@ -112,7 +113,7 @@ impl Situation<'_> {
         text
     }
 
-    /// The text in the seeds' words.
+    /// The text in the classic words.
     pub(crate) fn classic(&self) -> String {
         match self.failure.cause {
             Cause::CircuitOpen => {
@@ -131,7 +132,7 @@ impl Situation<'_> {
         }
     }
 
-    /// What the seeds do not say, and whoever reads of a failed write has to know.
+    /// That a write may have been executed, which the classic texts leave out.
     fn doubt(&self) -> String {
         if self.may_have_acted {
             format!(". It may have been executed. {}", self.verify())
@@ -462,7 +463,7 @@ fn code_words(code: ErrorCode) -> String {
     code.as_str().to_lowercase().replace('_', " ")
 }
 
-/// The seed's text when a breaker leaves nothing else to say.
+/// The classic text when a breaker leaves nothing else to say.
 fn degradation(tool: &str, retry_after: Duration) -> String {
     format!(
         "⚠️ The \"{tool}\" tool is temporarily unavailable due to repeated failures.\n\n\

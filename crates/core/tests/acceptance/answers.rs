@@ -1,4 +1,4 @@
-//! T10, T11 and T13: what a client reads when a call fails.
+//! Failure texts and codes: what a client reads when a call fails.
 
 use super::kit::*;
 use seawall::*;
@@ -21,7 +21,7 @@ async fn open_for(
 }
 
 #[tokio::test(start_paused = true)]
-async fn t10_degradation_is_told_in_the_seeds_words() {
+async fn degradation_is_told_in_the_classic_words() {
     let report = open_for(ms(12_001), |_| ()).await;
 
     let expected = "⚠️ The \"send_mail\" tool is temporarily unavailable due to repeated failures.\n\nThis usually means:\n\
@@ -36,7 +36,7 @@ async fn t10_degradation_is_told_in_the_seeds_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t10_degradation_is_a_valid_tool_result() {
+async fn degradation_is_a_valid_tool_result() {
     let report = open_for(ms(12_001), |_| ()).await;
     for style in [TextStyle::Plain, TextStyle::Classic, TextStyle::Gitnexus] {
         for format in [Format::Text, Format::Json] {
@@ -59,7 +59,7 @@ async fn t10_degradation_is_a_valid_tool_result() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t10_the_answer_says_which_step_it_was_and_warns() {
+async fn the_answer_says_which_step_it_was_and_warns() {
     let caller = caller(&env(0.0));
     open_breaker(&caller, "test-tool").await;
 
@@ -71,7 +71,7 @@ async fn t10_the_answer_says_which_step_it_was_and_warns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t11_the_error_object_has_the_remaining_seconds() {
+async fn the_error_object_has_the_remaining_seconds() {
     let report = open_for(ms(12_001), |own| own.debug_on_request = false).await;
 
     let object = report.error_object(TextStyle::Gitnexus);
@@ -91,7 +91,7 @@ async fn t11_the_error_object_has_the_remaining_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t11_a_timeout_names_its_own_limit() {
+async fn a_timeout_names_its_own_limit() {
     let options = CallerOptions { preset: Preset::Gitnexus, ..CallerOptions::default() };
     let caller = ToolCaller::with_options(settings(&env(0.0)), options).unwrap();
     let hangs = |_| std::future::pending::<Result<String, FailureSignals>>();
@@ -108,7 +108,7 @@ async fn t11_a_timeout_names_its_own_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t13_debug_shows_sanitized_arguments_when_asked() {
+async fn debug_shows_sanitized_arguments_when_asked() {
     let shown =
         open_for(secs(1), |own| own.wall_clock = Some(|| std::time::UNIX_EPOCH + ms(1500))).await;
     let debug = &shown.object()["debug"];
@@ -126,7 +126,7 @@ async fn t13_debug_shows_sanitized_arguments_when_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t13_debug_tells_every_attempt() {
+async fn debug_tells_every_attempt() {
     let caller = caller(&env(0.0));
     let script = Script::failing(["503", "request timed out", "429 Too Many Requests"]);
 
@@ -144,7 +144,7 @@ async fn t13_debug_tells_every_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t13_an_operator_can_forbid_debug_and_can_switch_it_on() {
+async fn an_operator_can_forbid_debug_and_can_switch_it_on() {
     let forbidden = open_for(secs(1), |own| own.debug_on_request = false).await;
     assert_eq!(forbidden.debug, None);
 

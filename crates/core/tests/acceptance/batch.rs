@@ -148,7 +148,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn t07_batches_that_hang_open_their_breaker_at_two() {
+async fn batches_that_hang_open_their_breaker_at_two() {
     for effect in [Effect::ReadOnly, Effect::Idempotent, Effect::Write] {
         let tools = batch_of(effect, BudgetPolicy::DEFAULT);
         assert_eq!(
@@ -160,14 +160,14 @@ async fn t07_batches_that_hang_open_their_breaker_at_two() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t07_batches_whose_items_nobody_pays_for_open_their_breaker_at_two() {
+async fn batches_whose_items_nobody_pays_for_open_their_breaker_at_two() {
     let tools = batch_of(Effect::Idempotent, BudgetPolicy { share: 0.0, floor: 0, saved: 0 });
     let down = |_| std::future::ready(Err(FailureSignals::http(503, "down")));
     assert_eq!(three_batches(&tools, down).await, (2, BreakerStatus::Open));
 }
 
 #[tokio::test(start_paused = true)]
-async fn t07_batches_whose_first_item_has_too_little_time_open_their_breaker_at_two() {
+async fn batches_whose_first_item_has_too_little_time_open_their_breaker_at_two() {
     let tools = batch_of(Effect::Idempotent, BudgetPolicy::DEFAULT);
     let late = async |attempt: Attempt| {
         tokio::time::sleep(if ids(&attempt.arguments).len() > 1 { secs(50) } else { secs(60) })

@@ -1,4 +1,4 @@
-//! T9: steps in order, true counts, exact texts.
+//! Fallback chains: steps in order, true counts, exact texts.
 
 use super::kit::*;
 use seawall::*;
@@ -14,7 +14,7 @@ fn working(name: &str) -> Step<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t09_an_exhausted_chain_tells_every_step() {
+async fn an_exhausted_chain_tells_every_step() {
     let chain =
         FallbackChain::new(vec![failing("primary", "fail"), failing("backup", "also fail")])
             .unwrap();
@@ -29,7 +29,7 @@ async fn t09_an_exhausted_chain_tells_every_step() {
 }
 
 #[test]
-fn t09_an_empty_chain_is_an_error() {
+fn an_empty_chain_is_an_error() {
     let error = FallbackChain::<String>::new(vec![]).unwrap_err();
 
     assert_eq!(
@@ -39,7 +39,7 @@ fn t09_an_empty_chain_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t09_an_unavailable_step_is_skipped_with_its_warning() {
+async fn an_unavailable_step_is_skipped_with_its_warning() {
     let chain =
         FallbackChain::new(vec![working("primary").when(|| false), working("backup")]).unwrap();
 
@@ -50,7 +50,7 @@ async fn t09_an_unavailable_step_is_skipped_with_its_warning() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t09_an_open_step_is_passed_over_with_its_wait() {
+async fn an_open_step_is_passed_over_with_its_wait() {
     let chain =
         FallbackChain::in_env(vec![failing("primary", "fail"), working("backup")], env(0.0))
             .unwrap();
@@ -65,7 +65,7 @@ async fn t09_an_open_step_is_passed_over_with_its_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t09_three_tries_and_a_cached_copy_are_four_attempts() {
+async fn three_tries_and_a_cached_copy_are_four_attempts() {
     let caller = caller(&env(0.0));
     let cached = [Step::new("get_issue-cached", || async { Ok("copy".to_owned()) })];
     let down = Script::down("503 Service Unavailable");

@@ -1,4 +1,4 @@
-//! T22 and T23: loops are stopped, and answers stay with those who asked.
+//! Loops are stopped, and answers stay with those who asked.
 
 use super::kit::*;
 use futures_util::future::join_all;
@@ -15,7 +15,7 @@ fn blog(env: &Env) -> ToolCaller<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t22_the_third_identical_call_is_answered_not_executed() {
+async fn the_third_identical_call_is_answered_not_executed() {
     let (tools, script) = (blog(&env(0.0)), Script::healthy());
     let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
 
@@ -29,7 +29,7 @@ async fn t22_the_third_identical_call_is_answered_not_executed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t22_a_repeated_call_gets_a_warning_and_a_failing_one_an_error() {
+async fn a_repeated_call_gets_a_warning_and_a_failing_one_an_error() {
     let is_error = |report: &FailureReport, structured| {
         let result = report.to_tool_result(Rendering {
             style: TextStyle::Classic,
@@ -76,7 +76,7 @@ async fn a_tool_that_its_server_does_not_have_is_told_as_that() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t22_sessions_are_apart_and_internal_retries_do_not_count() {
+async fn sessions_are_apart_and_internal_retries_do_not_count() {
     let tools = blog(&env(0.0));
     for session in ["one", "two"] {
         for _ in 0..2 {
@@ -90,7 +90,7 @@ async fn t22_sessions_are_apart_and_internal_retries_do_not_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t22_by_default_only_failing_calls_are_loops() {
+async fn by_default_only_failing_calls_are_loops() {
     let tools = caller(&env(0.0));
     let snapshot = Script::healthy();
     for _ in 0..20 {
@@ -111,7 +111,7 @@ async fn t22_by_default_only_failing_calls_are_loops() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t22_a_call_that_was_told_to_wait_is_no_loop() {
+async fn a_call_that_was_told_to_wait_is_no_loop() {
     let tools = caller(&env(0.0));
     open_breaker(&tools, "get_page").await;
     for _ in 0..5 {
@@ -126,7 +126,7 @@ async fn t22_a_call_that_was_told_to_wait_is_no_loop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t22_calls_that_fail_together_are_one_failure() {
+async fn calls_that_fail_together_are_one_failure() {
     let (tools, down) = (caching(&env(0.0)), Script::down("404 not found"));
     let slow = |_| async {
         tokio::time::sleep(ms(10)).await;
@@ -149,7 +149,7 @@ async fn t22_calls_that_fail_together_are_one_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t22_a_tools_own_error_counts_as_failing() {
+async fn a_tools_own_error_counts_as_failing() {
     let own = Settings {
         error_text: |text: &String| text.starts_with("Error").then(|| text.clone()),
         ..settings(&env(0.0))
@@ -178,7 +178,7 @@ fn caching(env: &Env) -> ToolCaller<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t23_a_cached_answer_is_not_shared_between_callers() {
+async fn a_cached_answer_is_not_shared_between_callers() {
     let (tools, script) = (caching(&env(0.0)), Script::healthy());
     let ask = |caller: &'static str| {
         tools.call("get_issue", Call::new(json!({"n": 1})).by(caller), script.send())
@@ -196,7 +196,7 @@ async fn t23_a_cached_answer_is_not_shared_between_callers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t23_a_cached_answer_is_not_shared_between_servers_or_tools() {
+async fn a_cached_answer_is_not_shared_between_servers_or_tools() {
     let pipeline = Pipeline::new(settings(&env(0.0))).unwrap();
     let calls = [("a", "get_issue"), ("b", "get_issue"), ("a", "get_issues"), ("ab", "get_issue")];
     for (server, name) in calls {
@@ -220,7 +220,7 @@ async fn t23_a_cached_answer_is_not_shared_between_servers_or_tools() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t23_a_write_makes_what_was_read_before_it_unfresh() {
+async fn a_write_makes_what_was_read_before_it_unfresh() {
     let (tools, reads, writes) = (caching(&env(0.0)), Script::healthy(), Script::healthy());
     let read_all = || async {
         for tool in ["get_issue", "list_issues", "search_issues"] {
@@ -244,7 +244,7 @@ async fn t23_a_write_makes_what_was_read_before_it_unfresh() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t23_a_read_that_began_before_a_write_is_not_kept_as_fresh() {
+async fn a_read_that_began_before_a_write_is_not_kept_as_fresh() {
     let (tools, script) = (caching(&env(0.0)), Script::healthy());
     let slow_read = |_| async {
         tokio::time::sleep(secs(1)).await;
@@ -261,7 +261,7 @@ async fn t23_a_read_that_began_before_a_write_is_not_kept_as_fresh() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t23_errors_are_never_cached() {
+async fn errors_are_never_cached() {
     let own = Settings {
         error_text: |text: &String| text.starts_with("Error").then(|| text.clone()),
         ..settings(&env(0.0))
@@ -276,7 +276,7 @@ async fn t23_errors_are_never_cached() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t23_identical_reads_at_the_same_time_ask_once() {
+async fn identical_reads_at_the_same_time_ask_once() {
     let (tools, script) = (caching(&env(0.0)), Script::healthy());
     let slow = |_| async {
         tokio::time::sleep(secs(1)).await;
@@ -337,7 +337,7 @@ async fn a_leader_that_left_or_could_not_try_again_does_not_fail_those_who_wait_
 }
 
 #[tokio::test(start_paused = true)]
-async fn t22_a_call_that_its_client_left_is_no_loop() {
+async fn a_call_that_its_client_left_is_no_loop() {
     let tools = caller(&env(0.0));
     let left = Script::down(FailureSignals::transport(TransportFailure::Left, "its client left"));
     for _ in 0..5 {

@@ -1,4 +1,4 @@
-//! T15–T17: which servers load, what a failure to load means, and what is said about it.
+//! Loading tools: which servers load, what a failure means, and what is said about it.
 
 use super::kit::*;
 use futures_util::StreamExt;
@@ -51,7 +51,7 @@ async fn load(fleet: &Fleet, servers: &[&str], base: Duration) -> (LoadReport<St
 }
 
 #[tokio::test(start_paused = true)]
-async fn t15_the_five_retry_cases() {
+async fn a_load_retries_what_may_pass_and_nothing_else() {
     for (script, asked, status) in [
         (Script::failing(["read timeout"]), 2, "available"),
         (Script::down("Connection refused"), 1, "permanent"),
@@ -69,7 +69,7 @@ async fn t15_the_five_retry_cases() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t15_pauses_are_250_and_500_plus_up_to_250() {
+async fn pauses_of_a_load_are_250_and_500_ms_plus_up_to_250() {
     for (chance, expected) in [(0.0, [250, 500]), (1.0, [499, 749])] {
         let env = env(chance);
         let mut listener = env.events.subscribe();
@@ -90,7 +90,7 @@ async fn t15_pauses_are_250_and_500_plus_up_to_250() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t15_zero_attempts_is_one_and_success_does_not_wait() {
+async fn zero_attempts_is_one_and_success_does_not_wait() {
     let fleet = Fleet::with([("s", Script::down("read timeout")), ("ok", Script::healthy())]);
     let none = LoadOptions { attempts: 0, ..options(&env(0.0)) };
     load_tools(["s"], &fleet, &none).await.unwrap();
@@ -101,7 +101,7 @@ async fn t15_zero_attempts_is_one_and_success_does_not_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t15_one_hanging_server_delays_no_other() {
+async fn one_hanging_server_delays_no_other() {
     let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "hung"];
     let mut fleet = Fleet::with(names.map(|name| (name, Script::failing(["read timeout"]))));
     fleet.hanging.push("hung");
@@ -124,7 +124,7 @@ async fn t15_one_hanging_server_delays_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t15_a_cancelled_load_stops_everything() {
+async fn a_cancelled_load_stops_everything() {
     struct Dropped<'a>(&'a Mutex<u32>);
     impl Drop for Dropped<'_> {
         fn drop(&mut self) {
@@ -148,7 +148,7 @@ async fn t15_a_cancelled_load_stops_everything() {
 }
 
 #[test]
-fn t16_every_pinned_text_has_its_class() {
+fn every_known_text_of_a_failed_load_has_its_class() {
     use Disposition::*;
     for (text, class) in [
         ("read timeout", Transient),
@@ -208,7 +208,7 @@ fn t16_every_pinned_text_has_its_class() {
 }
 
 #[test]
-fn t16_the_body_decides_an_ambiguous_403() {
+fn the_body_decides_an_ambiguous_403() {
     let classifier = Classifier::new();
     let class = |body: &str| {
         classifier
@@ -243,7 +243,7 @@ fn t16_the_body_decides_an_ambiguous_403() {
 }
 
 #[test]
-fn t16_a_lost_session_is_not_a_wrong_route() {
+fn a_lost_session_is_not_a_wrong_route() {
     let at_initialize = FailureSignals::http(404, "HTTP 404 Not Found");
     assert_eq!(classify(&at_initialize).cause, Cause::InvalidInput);
     assert_eq!(Classifier::new().classify_load(&at_initialize).disposition, Disposition::Permanent);
@@ -256,7 +256,7 @@ fn t16_a_lost_session_is_not_a_wrong_route() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t17_every_class_has_its_own_exact_words() {
+async fn every_class_has_its_own_exact_words() {
     let fleet = Fleet::with([
         ("ok", Script::healthy()),
         ("slow", Script::down("read timeout")),
@@ -326,7 +326,7 @@ async fn a_step_of_a_load_is_retried_like_a_load_and_announced_by_whoever_knows_
 }
 
 #[tokio::test(start_paused = true)]
-async fn t17_several_of_a_class_are_joined_and_none_is_nothing() {
+async fn warnings_about_several_servers_are_joined_and_without_failures_there_are_none() {
     let fleet = Fleet::with([
         ("a", Script::down("timeout")),
         ("b", Script::down("timeout")),

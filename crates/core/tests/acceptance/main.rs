@@ -1,4 +1,4 @@
-//! The acceptance tests T1–T11, T13, T15–T17, T22 and T23, by name, in virtual time.
+//! What docs/requirements.md asks of the library, in virtual time.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,7 +8,6 @@
 )]
 
 mod answers;
-mod article;
 mod batch;
 mod breaker;
 mod bulkhead;
@@ -23,6 +22,7 @@ mod held;
 mod honesty;
 mod incidents;
 mod kit;
+mod layers;
 mod load;
 mod meaning;
 mod pauses;

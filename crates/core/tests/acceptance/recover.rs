@@ -75,7 +75,7 @@ async fn a_copy_that_is_too_old_is_not_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_seeds_words_introduce_a_cached_copy_in_classic_style() {
+async fn the_classic_words_introduce_a_cached_copy() {
     let tools =
         ToolCaller::new(Settings { style: TextStyle::Classic, ..settings(&env(0.0)) }).unwrap();
     tools.call("get_issue", nothing(), Script::healthy().send()).await;

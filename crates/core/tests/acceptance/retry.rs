@@ -1,4 +1,4 @@
-//! T1 and T2: when and how long to wait, and when not at all.
+//! Retries: when and how long to wait, and when not at all.
 
 use super::kit::*;
 use seawall::*;
@@ -31,14 +31,14 @@ async fn delays(chance: f64, attempts: u32) -> Vec<u64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t01_delays_double_with_up_to_a_fifth_on_top() {
+async fn delays_double_with_up_to_a_fifth_on_top() {
     assert_eq!(delays(0.0, 3).await, [1000, 2000]);
     assert_eq!(delays(1.0, 3).await, [1199, 2399]);
     assert_eq!(delays(0.0, 8).await, [1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn t01_two_rate_limits_then_success_take_three_attempts() {
+async fn two_rate_limits_then_success_take_three_attempts() {
     for chance in [0.0, 0.5, 1.0] {
         let script = Script::failing(["429 rate limit exceeded"; 2]);
 
@@ -53,7 +53,7 @@ async fn t01_two_rate_limits_then_success_take_three_attempts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t01_a_callers_fault_is_tried_once_and_returned_unchanged() {
+async fn a_callers_fault_is_tried_once_and_returned_unchanged() {
     for text in ["422 invalid", "row 4290 not found in table 503_archive", "401 Unauthorized"] {
         let script = Script::down(text);
 
@@ -71,7 +71,7 @@ async fn t01_a_callers_fault_is_tried_once_and_returned_unchanged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t01_the_last_attempt_does_not_sleep() {
+async fn the_last_attempt_does_not_sleep() {
     let script = Script::down("503");
 
     let (result, elapsed) =
@@ -82,7 +82,7 @@ async fn t01_the_last_attempt_does_not_sleep() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t02_an_open_breaker_inside_a_retry_is_asked_once() {
+async fn an_open_breaker_inside_a_retry_is_asked_once() {
     for name in ["get_issue", "timeout_report"] {
         let env = env(0.0);
         let breaker = CircuitBreaker::new(BreakerPolicy::default(), &env).unwrap();

@@ -175,7 +175,7 @@ impl PolicyRules {
         all.chain(of_kind).chain([(PolicyPlace::Server, &own.layer)]).chain(named).collect()
     }
 
-    /// Whether the text of a failure is the error object: the seed of this preset had nothing else.
+    /// Whether the text of a failure is the error object: so with `gitnexus` unless set.
     pub fn as_json(&self) -> bool {
         self.messages.as_json.unwrap_or(self.preset == Preset::Gitnexus)
     }

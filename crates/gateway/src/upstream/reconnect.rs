@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn t14_the_delays_are_those_of_the_seed_and_success_starts_over() {
+    async fn delays_double_from_500_ms_to_a_minute_and_success_starts_over() {
         let reconnect = of(None, 0.5);
         assert_eq!(reconnect.wait(), Duration::ZERO);
         let mut waits = Vec::new();
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn t14_every_delay_is_within_a_fifth_of_its_nominal_and_never_above_a_minute() {
+    async fn every_delay_is_within_a_fifth_of_its_nominal_and_never_above_a_minute() {
         for chance in [0.0, 0.1, 0.3, 0.7, 0.9, 1.0] {
             let reconnect = of(None, chance);
             for nominal in [500, 1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000] {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn t14_after_the_limit_there_is_no_next_try_until_a_new_client_comes() {
+    async fn after_the_limit_there_is_no_next_try_until_a_new_client_comes() {
         let reconnect = of(Some(20), 0.5);
         for _ in 0..20 {
             next_failure(&reconnect).await;

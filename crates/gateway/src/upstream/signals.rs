@@ -66,7 +66,7 @@ fn not_there(transport: TransportFailure, why: &str, retry_in: Duration) -> Fail
     }
 }
 
-/// The seed's words, without ours before them.
+/// "Maximum reconnection attempts (n) reached", without the words before it.
 fn given_up(failure: &UpstreamFailure) -> String {
     let text = failure.to_string();
     text.split_once(": ").map_or(text.as_str(), |(_, words)| words).to_owned()

@@ -1,4 +1,4 @@
-//! T8 and T21: what an operator sees of the breakers, and how one is closed by hand.
+//! What an operator sees of the breakers, and how one is closed by hand.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ async fn breakers_have_the_names_that_clients_use() {
 }
 
 #[tokio::test]
-async fn t21_a_reset_needs_the_key_and_closes_the_breaker_for_the_next_call() {
+async fn a_reset_needs_the_key_and_closes_the_breaker_for_the_next_call() {
     let (server, is_well) = patient().await;
     let served = server.served(&format!("{ONCE}{ADMIN}")).await;
     let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
@@ -110,7 +110,7 @@ async fn t21_a_reset_needs_the_key_and_closes_the_breaker_for_the_next_call() {
 }
 
 #[tokio::test]
-async fn t21_nothing_is_listed_that_was_only_asked_about() {
+async fn nothing_is_listed_that_was_only_asked_about() {
     let (server, is_well) = patient().await;
     is_well.store(true, Ordering::SeqCst);
     let served = server.served(&format!("{ONCE}{ADMIN}")).await;
@@ -143,7 +143,7 @@ async fn t21_nothing_is_listed_that_was_only_asked_about() {
 }
 
 #[tokio::test]
-async fn t21_several_servers_have_public_names_and_shared_breakers_have_their_own() {
+async fn several_servers_have_public_names_and_shared_breakers_have_their_own() {
     let ((one, one_is_well), (two, _)) = (patient().await, patient().await);
     let servers = format!(
         "{ONCE}{ADMIN}[tools.\"one/*\"]\nbreaker = {{ scope = \"server\" }}\n[tools.\"two/cypher\"]\nbreaker = {{ scope = \"global\" }}\n\
@@ -192,7 +192,7 @@ async fn t21_several_servers_have_public_names_and_shared_breakers_have_their_ow
 }
 
 #[tokio::test]
-async fn t8_every_transition_is_told_once_and_resetting_a_closed_breaker_is_none() {
+async fn every_transition_is_told_once_and_resetting_a_closed_breaker_is_none() {
     let (server, is_well) = patient().await;
     let short = ONCE.replace("10m", "200ms");
     let served = server.served(&format!("{short}{ADMIN}")).await;

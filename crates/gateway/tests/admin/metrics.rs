@@ -1,4 +1,4 @@
-//! T21: what a scrape tells, and what it never tells.
+//! Metrics: what a scrape tells, and what it never tells.
 
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ async fn errors_that_a_tool_does_not_mark_are_counted_also_where_nothing_else_is
 }
 
 #[tokio::test]
-async fn t21_a_scrape_parses_and_tells_what_happened() {
+async fn a_scrape_parses_and_tells_what_happened() {
     let server = Faulty::start(|tool, count, _| match (tool, count) {
         ("get_issue", 1 | 2) => DOWN,
         ("get_issue", _) => End::Text("well"),
@@ -113,7 +113,7 @@ async fn t21_a_scrape_parses_and_tells_what_happened() {
 }
 
 #[tokio::test]
-async fn t21_names_that_clients_invent_are_counted_as_unknown_only() {
+async fn names_that_clients_invent_are_counted_as_unknown_only() {
     let server = Faulty::start(|_, _, _| End::Text("well")).await;
     let served = server.served(&format!("{QUICK}{ADMIN}")).await;
     let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
@@ -136,7 +136,7 @@ async fn t21_names_that_clients_invent_are_counted_as_unknown_only() {
 }
 
 #[tokio::test]
-async fn t21_what_servers_call_their_tools_cannot_break_a_scrape() {
+async fn what_servers_call_their_tools_cannot_break_a_scrape() {
     let wicked = [
         "a\"} 1\nwicked_total{x=\"",
         "back\\slash",

@@ -1,4 +1,4 @@
-//! P12: whoever rebuilds a server restarts it, and no client loses its session.
+//! Whoever rebuilds a server restarts it, and no client loses its session.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ async fn pids(door: &Door) -> Value {
 }
 
 #[tokio::test]
-async fn p12_a_server_is_restarted_by_hand_and_its_clients_keep_their_sessions() {
+async fn a_server_is_restarted_by_hand_and_its_clients_keep_their_sessions() {
     let served = Served::with(&format!("{ADMIN}{}", fixture("a", "legacy"))).await;
     let door = Door::of(&served);
     let session = served.session("/mcp/a").await;

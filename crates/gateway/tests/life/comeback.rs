@@ -1,5 +1,4 @@
-//! Servers in processes of their own that are killed and come back at the same address; on a
-//! WebSocket as in S3.
+//! Servers in processes of their own that are killed and come back at the same address.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -50,7 +49,7 @@ async fn simple(client: &Legacy) -> Value {
 const SIMPLE: &str = "This is a simple text response for testing.";
 
 #[tokio::test]
-async fn t14_s3_pending_calls_fail_at_once_and_calls_made_meanwhile_wait_for_the_server() {
+async fn pending_calls_fail_at_once_and_calls_made_meanwhile_wait_for_the_server() {
     let (_kept, address) = place();
     let mut server = started("--ws", &address).await;
     let policies = format!("{ONCE}[tools.\"a/slow\"]\neffect = \"write\"\n");
@@ -208,7 +207,7 @@ async fn a_server_on_sse_that_is_killed_ten_times_serves_one_session() {
 }
 
 #[tokio::test]
-async fn r35_calls_to_a_server_on_http_that_refuses_connections_wait_for_it() {
+async fn calls_to_a_server_on_http_that_refuses_connections_wait_for_it() {
     let (_kept, address) = place();
     let mut server = started("--listen", &address).await;
     let gateway =

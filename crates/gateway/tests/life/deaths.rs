@@ -12,7 +12,7 @@ use crate::{AT_ONCE, Ledger, ONCE, count, failed, kill};
 const SOON: &str = "[reconnect]\nbase = \"20ms\"\nmax = \"100ms\"";
 
 #[tokio::test]
-async fn p1_a_dead_server_is_respawned_and_the_session_goes_on() {
+async fn a_dead_server_is_respawned_and_the_session_goes_on() {
     let ledger = Ledger::new();
     let gateway =
         Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG", "--ledger", ledger.path()])])
@@ -45,7 +45,7 @@ async fn p1_a_dead_server_is_respawned_and_the_session_goes_on() {
 }
 
 #[tokio::test]
-async fn p1_one_death_with_eight_reads_under_way_is_one_failure_and_all_are_read_again() {
+async fn one_death_with_eight_reads_under_way_is_one_failure_and_all_are_read_again() {
     let ledger = Ledger::new();
     let policies =
         format!("{SOON}\n[tools.\"a/*\"]\neffect = \"read_only\"\nretry = {{ base = \"20ms\" }}\n");
@@ -74,7 +74,7 @@ async fn p1_one_death_with_eight_reads_under_way_is_one_failure_and_all_are_read
 }
 
 #[tokio::test]
-async fn p1_a_fresh_server_asks_for_the_roots_again_and_the_client_hears_it() {
+async fn a_fresh_server_asks_for_the_roots_again_and_the_client_hears_it() {
     let ledger = Ledger::new();
     let mut client =
         Stdio::ready(&["--tag", "$TAG", "--asks-roots", "--ledger", ledger.path()]).await;
@@ -97,7 +97,7 @@ async fn p1_a_fresh_server_asks_for_the_roots_again_and_the_client_hears_it() {
 }
 
 #[tokio::test]
-async fn p3_five_servers_that_die_at_once_are_all_back_for_the_next_call() {
+async fn five_servers_that_die_at_once_are_all_back_for_the_next_call() {
     let names = ["a", "b", "c", "d", "e"];
     let gateway =
         Gateway::serve(&names.map(|name| Entry::scripted(name, &["--tag", "$TAG"]))).await;
@@ -114,7 +114,7 @@ async fn p3_five_servers_that_die_at_once_are_all_back_for_the_next_call() {
 }
 
 #[tokio::test]
-async fn p4_a_server_that_failed_forty_times_is_still_tried_and_serves_the_same_session() {
+async fn a_server_that_failed_forty_times_is_still_tried_and_serves_the_same_session() {
     let ledger = Ledger::new();
     let ready = ledger.path.with_file_name("ready");
     let args = ["--tag", "$TAG", "--ledger", ledger.path(), "--needs", ready.to_str().unwrap()];
@@ -140,7 +140,7 @@ async fn p4_a_server_that_failed_forty_times_is_still_tried_and_serves_the_same_
 }
 
 #[tokio::test]
-async fn p5_calls_under_way_are_answered_at_once_with_the_signal_that_ended_their_server() {
+async fn calls_under_way_are_answered_at_once_with_the_signal_that_ended_their_server() {
     let ledger = Ledger::new();
     let gateway =
         Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG", "--ledger", ledger.path()])])
@@ -166,7 +166,7 @@ async fn p5_calls_under_way_are_answered_at_once_with_the_signal_that_ended_thei
             "{answer}"
         );
     }
-    // P10: the operator reads it too.
+    // The operator reads it too.
     until(5, "the end is told", async || {
         gateway.said("a: its process ended (signal: 9 (SIGKILL))")
     })
@@ -175,7 +175,7 @@ async fn p5_calls_under_way_are_answered_at_once_with_the_signal_that_ended_thei
 }
 
 #[tokio::test]
-async fn p11_a_banner_on_stdout_is_skipped_and_counted() {
+async fn a_banner_on_stdout_is_skipped_and_counted() {
     let gateway = Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG", "--noise"])]).await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
     assert_eq!(text(&client.call("noise", json!({"lines": 100})).await), "heard");

@@ -11,7 +11,7 @@ use crate::{kill, leave};
 const RUNAWAYS: [&str; 6] = ["--tag", "$TAG", "--forks", "3", "--setsid", "--ignore-term"];
 
 #[tokio::test]
-async fn p6_what_a_server_started_in_sessions_of_its_own_goes_with_its_client() {
+async fn what_a_server_started_in_sessions_of_its_own_goes_with_its_client() {
     let gateway =
         Gateway::serve(&[Entry::scripted("a", &RUNAWAYS).with("keep_warm = \"0s\"")]).await;
     let (one, two) =
@@ -24,7 +24,7 @@ async fn p6_what_a_server_started_in_sessions_of_its_own_goes_with_its_client() 
 }
 
 #[tokio::test]
-async fn p6_what_a_dead_server_started_goes_when_another_takes_its_place() {
+async fn what_a_dead_server_started_goes_when_another_takes_its_place() {
     let mut client = Stdio::ready(&["--tag", "$TAG", "--setsid", "--ignore-term"]).await;
     assert_eq!(text(&client.call(1, "fork", json!({})).await), "forked");
     client.call(2, "exit", json!({})).await;
@@ -35,7 +35,7 @@ async fn p6_what_a_dead_server_started_goes_when_another_takes_its_place() {
 }
 
 #[tokio::test]
-async fn p6_leftovers_of_a_killed_gateway_are_ended_by_the_next_and_those_of_the_living_are_not() {
+async fn leftovers_of_a_killed_gateway_are_ended_by_the_next_and_those_of_the_living_are_not() {
     let living = Gateway::serve(&[Entry::scripted("a", &RUNAWAYS)]).await;
     let client = Legacy::connect(&living, "/mcp/a").await;
     until(5, "all have started", async || processes(living.tag()).len() == 4).await;
@@ -57,7 +57,7 @@ async fn p6_leftovers_of_a_killed_gateway_are_ended_by_the_next_and_those_of_the
 }
 
 #[tokio::test]
-async fn p6_leftovers_of_a_killed_gateway_are_gone_within_five_seconds_though_no_other_starts() {
+async fn leftovers_of_a_killed_gateway_are_gone_within_five_seconds_though_no_other_starts() {
     for face in ["serve", "run"] {
         // They read nothing, heed no signal but the last, and are in sessions of their own.
         let survivors = [&RUNAWAYS[..], &["--outlive", "--ignore-eof"]].concat();

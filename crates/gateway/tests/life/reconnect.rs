@@ -8,7 +8,7 @@ use crate::kit::{Entry, Gateway, Legacy, text, until};
 use crate::{Ledger, count, failed, leave};
 
 #[tokio::test]
-async fn t14_after_the_limit_calls_fail_for_good_until_a_new_client_comes() {
+async fn after_the_limit_calls_fail_for_good_until_a_new_client_comes() {
     let ledger = Ledger::new();
     let ready = ledger.path.with_file_name("ready");
     let args = ["--tag", "$TAG", "--ledger", ledger.path(), "--needs", ready.to_str().unwrap()];
@@ -52,7 +52,7 @@ async fn t14_after_the_limit_calls_fail_for_good_until_a_new_client_comes() {
 }
 
 #[tokio::test]
-async fn r35_how_long_calls_wait_is_the_operators_choice() {
+async fn how_long_calls_wait_is_the_operators_choice() {
     let ledger = Ledger::new();
     let ready = ledger.path.with_file_name("ready");
     let args = ["--tag", "$TAG", "--needs", ready.to_str().unwrap(), "--ledger", ledger.path()];
@@ -77,7 +77,7 @@ async fn r35_how_long_calls_wait_is_the_operators_choice() {
 }
 
 #[tokio::test]
-async fn p29_a_server_that_shakes_hands_and_dies_is_not_started_faster_than_the_backoff() {
+async fn a_server_that_shakes_hands_and_dies_is_not_started_faster_than_the_backoff() {
     let ledger = Ledger::new();
     let servers = [
         Entry::scripted("loop", &["--tag", "$TAG", "--mortal", "--ledger", ledger.path()]),
@@ -102,7 +102,7 @@ async fn p29_a_server_that_shakes_hands_and_dies_is_not_started_faster_than_the_
 }
 
 #[tokio::test]
-async fn p29_many_clients_of_a_server_that_dies_do_not_make_it_wait_longer_than_one() {
+async fn many_clients_of_a_server_that_dies_do_not_make_it_wait_longer_than_one() {
     let gateway = Gateway::serve(&[Entry::scripted("a", &["--tag", "$TAG"])]).await;
     let clients =
         futures_util::future::join_all((0..12).map(|_| Legacy::connect(&gateway, "/mcp/a"))).await;

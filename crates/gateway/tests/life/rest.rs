@@ -13,7 +13,7 @@ fn resting(ledger: &Ledger, line: &str) -> Entry {
 }
 
 #[tokio::test]
-async fn p7_a_server_that_nobody_uses_is_stopped_and_the_next_call_starts_it_again() {
+async fn a_server_that_nobody_uses_is_stopped_and_the_next_call_starts_it_again() {
     let ledger = Ledger::new();
     let gateway = Gateway::serve(&[resting(&ledger, "idle_stop = \"2s\"")]).await;
     let client = Legacy::connect(&gateway, "/mcp/a").await;
@@ -127,7 +127,7 @@ async fn calls_that_come_as_their_server_is_stopped_are_answered() {
 }
 
 #[tokio::test]
-async fn p7_a_lazy_server_is_started_by_the_first_call_and_not_by_the_handshake() {
+async fn a_lazy_server_is_started_by_the_first_call_and_not_by_the_handshake() {
     let ledger = Ledger::new();
     let gateway = Gateway::serve(&[resting(&ledger, "lazy = true\nkeep_warm = \"0s\"")]).await;
     let first = Legacy::connect(&gateway, "/mcp/a").await;
@@ -144,7 +144,7 @@ async fn p7_a_lazy_server_is_started_by_the_first_call_and_not_by_the_handshake(
 }
 
 #[tokio::test]
-async fn p7_two_clients_of_a_shared_server_have_one_process_that_rests_when_neither_calls() {
+async fn two_clients_of_a_shared_server_have_one_process_that_rests_when_neither_calls() {
     let ledger = Ledger::new();
     let gateway = Gateway::serve(&[resting(&ledger, "idle_stop = \"2s\"").shared()]).await;
     let (one, two) =

@@ -79,7 +79,7 @@ fn asked_for(upstream: &Upstream, method: &str) -> Vec<Asked> {
 }
 
 #[tokio::test]
-async fn p27_a_server_that_forgot_the_session_is_greeted_again_and_the_call_sent_again() {
+async fn a_server_that_forgot_the_session_is_greeted_again_and_the_call_sent_again() {
     let under_its_id =
         r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32001,"message":"Session not found"}}"#;
     let again = r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32000,"message":"Session not found. Re-initialize."}}"#;
@@ -118,7 +118,7 @@ async fn p27_a_server_that_forgot_the_session_is_greeted_again_and_the_call_sent
 }
 
 #[tokio::test]
-async fn p27_a_call_under_way_when_the_session_is_forgotten_is_not_sent_again() {
+async fn a_call_under_way_when_the_session_is_forgotten_is_not_sent_again() {
     let server = Forgetful::default();
     let (forgetful, go_on) = (server.clone(), Arc::new(tokio::sync::Notify::new()));
     let finish = Arc::clone(&go_on);
@@ -154,7 +154,7 @@ async fn p27_a_call_under_way_when_the_session_is_forgotten_is_not_sent_again() 
 }
 
 #[tokio::test]
-async fn p27_a_session_that_is_lost_twice_in_a_row_is_an_honest_failure_and_no_loop() {
+async fn a_session_that_is_lost_twice_in_a_row_is_an_honest_failure_and_no_loop() {
     let server = Forgetful::default();
     let upstream = server.start(NOT_FOUND).await;
     let gateway = Gateway::serve_with(ONCE, &[Entry::url("a", &upstream.url)]).await;
@@ -316,7 +316,7 @@ async fn a_write_that_is_refused_in_words_about_a_session_is_executed_once() {
 }
 
 #[tokio::test]
-async fn p28_a_stream_that_is_cut_when_idle_fails_nothing_and_is_opened_again() {
+async fn a_stream_that_is_cut_when_idle_fails_nothing_and_is_opened_again() {
     let gets = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&gets);
     let upstream = Upstream::start(move |asked: Asked, mut tcp: TcpStream| {
@@ -355,7 +355,7 @@ async fn p28_a_stream_that_is_cut_when_idle_fails_nothing_and_is_opened_again() 
 }
 
 #[tokio::test]
-async fn p28_a_call_whose_stream_breaks_may_have_been_executed_and_is_not_sent_again() {
+async fn a_call_whose_stream_breaks_may_have_been_executed_and_is_not_sent_again() {
     for is_modern in [false, true] {
         let upstream = Upstream::start(move |asked: Asked, mut tcp: TcpStream| async move {
             if asked.tool() == "cut" {
@@ -388,7 +388,7 @@ async fn p28_a_call_whose_stream_breaks_may_have_been_executed_and_is_not_sent_a
 }
 
 #[tokio::test]
-async fn p30_a_server_that_does_not_know_ping_is_never_asked_for_it() {
+async fn a_server_that_does_not_know_ping_is_never_asked_for_it() {
     let upstream = Upstream::start(async |asked: Asked, mut tcp: TcpStream| {
         let answer = if asked.is("ping") {
             response("500 Internal Server Error", "", b"")
@@ -411,7 +411,7 @@ async fn p30_a_server_that_does_not_know_ping_is_never_asked_for_it() {
 }
 
 #[tokio::test]
-async fn p31_one_handshake_serves_all_calls_of_a_client() {
+async fn one_handshake_serves_all_calls_of_a_client() {
     let upstream = Upstream::start(async |asked: Asked, mut tcp: TcpStream| {
         write(&mut tcp, &honest(&asked)).await;
     })

@@ -46,7 +46,7 @@ fn server(args: &[&str]) -> (Arc<Server>, Arc<ConnectionSupervisor>, Arc<Lifecyc
 }
 
 #[tokio::test]
-async fn p10_the_status_tells_pids_restarts_the_last_exit_and_what_was_said() {
+async fn the_status_tells_pids_restarts_the_last_exit_and_what_was_said() {
     let (server, supervisor, lifecycle) = server(&["--noise"]);
     assert_eq!(server.status.seen().word(), "resting");
     let connection = supervisor.connection(Duration::from_secs(20)).await.unwrap();
@@ -79,7 +79,7 @@ async fn p10_the_status_tells_pids_restarts_the_last_exit_and_what_was_said() {
 }
 
 #[tokio::test]
-async fn p10_the_last_words_of_a_server_that_cannot_start_are_kept() {
+async fn the_last_words_of_a_server_that_cannot_start_are_kept() {
     let ledger = Ledger::new();
     let (server, supervisor, lifecycle) = server(&["--needs", ledger.path()]);
     supervisor.begin();

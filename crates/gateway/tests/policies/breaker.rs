@@ -1,4 +1,4 @@
-//! T2–T8: when a breaker opens, whom it refuses, and how it closes again.
+//! Circuit breakers: when one opens, whom it refuses, and how it closes again.
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ async fn patient() -> (Faulty, Arc<AtomicBool>) {
 }
 
 #[tokio::test]
-async fn t3_five_failures_open_it_and_one_of_many_calls_tries_again() {
+async fn five_failures_open_the_breaker_and_one_of_many_calls_tries_again() {
     let (server, is_well) = patient().await;
     let served =
         server.served(&format!("{ONCE}breaker = {{ cooldown = \"3s\", slow_start = 0 }}\n")).await;
@@ -111,7 +111,7 @@ async fn after_it_closed_few_calls_pass_at_once_and_the_others_are_told_to_come_
 }
 
 #[tokio::test]
-async fn t2_an_open_breaker_is_not_tried_again_whatever_the_tool_is_called() {
+async fn an_open_breaker_is_not_tried_again_whatever_the_tool_is_called() {
     let (server, _) = patient().await;
     let served = server
         .served("[defaults]\nretry = { attempts = 3, base = \"5s\" }\nbreaker = { failures = 1 }\n")
@@ -133,7 +133,7 @@ async fn t2_an_open_breaker_is_not_tried_again_whatever_the_tool_is_called() {
 }
 
 #[tokio::test]
-async fn t5_two_successes_close_it_where_two_are_asked_for() {
+async fn two_successes_close_the_breaker_where_two_are_asked_for() {
     let server =
         Faulty::start(|_, count, _| if count == 2 { End::Text("well") } else { DOWN }).await;
     let policy = "breaker = { failures = 1, cooldown = \"3s\", successes = 2 }\n";
@@ -147,7 +147,7 @@ async fn t5_two_successes_close_it_where_two_are_asked_for() {
 }
 
 #[tokio::test]
-async fn t6_what_is_not_the_servers_fault_never_opens_it() {
+async fn what_is_not_the_servers_fault_never_opens_the_breaker() {
     let server = Faulty::start(|tool, count, _| match (tool, count) {
         ("cypher", _) => End::Hang,
         (_, 0..=40) => End::Status("422 Unprocessable Entity", "", ""),
@@ -168,7 +168,7 @@ async fn t6_what_is_not_the_servers_fault_never_opens_it() {
 }
 
 #[tokio::test]
-async fn t7_writes_open_at_three_and_batches_at_two_and_are_not_repeated() {
+async fn writes_open_at_three_and_batches_at_two_and_are_not_repeated() {
     let (server, _) = patient().await;
     let served = server.served("[defaults]\nfallback = []\nloop = { mode = \"off\" }\n").await;
     let session = served.session("/mcp/gh").await;
@@ -210,7 +210,7 @@ async fn a_breaker_may_be_shared_by_a_server_or_by_all() {
 }
 
 #[tokio::test]
-async fn t4_a_probe_whose_client_leaves_does_not_hold_the_breaker_open() {
+async fn a_probe_whose_client_leaves_does_not_hold_the_breaker_open() {
     let server = Faulty::start(|_, count, _| match count {
         1 => DOWN,
         2 => End::Hang,

@@ -1,4 +1,4 @@
-//! T9, T23: what is answered when the tool itself cannot, and how it is labelled.
+//! Fallbacks: what is answered when the tool itself cannot, and how it is labelled.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn served_by(answer: &Value) -> &Value {
 }
 
 #[tokio::test]
-async fn t9_a_read_that_fails_is_answered_with_its_last_good_copy_and_says_so() {
+async fn a_read_that_fails_is_answered_with_its_last_good_copy_and_says_so() {
     let server =
         Faulty::start(|_, count, _| if count == 1 { End::Text("issue 7") } else { DOWN }).await;
     let served = server.served(QUICK).await;
@@ -28,13 +28,13 @@ async fn t9_a_read_that_fails_is_answered_with_its_last_good_copy_and_says_so() 
     assert_eq!(answer["result"]["content"][1]["text"], "issue 7");
     assert!(served_by(&answer)["age"].is_u64(), "{answer}");
     assert_eq!(server.calls("get_issue"), 1 + 3, "tried three times before");
-    // T23: a copy is nobody else's.
+    // A copy is nobody else's.
     assert_eq!(failure(&call(&two, "get_issue", json!({"n": 7})).await)["mayHaveExecuted"], false);
     assert_eq!(failure(&call(&one, "get_issue", json!({"n": 8})).await)["mayHaveExecuted"], false);
 }
 
 #[tokio::test]
-async fn t23_a_fresh_copy_answers_without_asking_until_something_is_written() {
+async fn a_fresh_copy_answers_without_asking_until_something_is_written() {
     let server = Faulty::start(|tool, count, _| match (tool, count) {
         ("list_issues", 1) => End::ToolError("no such repository"),
         ("create_issue", _) => End::Text("made"),

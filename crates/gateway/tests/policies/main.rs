@@ -15,10 +15,10 @@ mod killed;
 #[path = "../gateway/kit.rs"]
 mod kit;
 mod memory;
+mod presets;
 mod queue;
 mod rejoin;
 mod retry;
-mod seeds;
 mod server;
 mod texts;
 mod timeouts;

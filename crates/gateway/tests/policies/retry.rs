@@ -1,4 +1,4 @@
-//! T1, T2, T6: what is tried again, how often, when, and what never is.
+//! Retries: what is tried again, how often, when, and what never is.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::server::{End, Faulty, QUICK, call, failure, text};
 const SLOW_DOWN: End = End::Status("429 Too Many Requests", "", "");
 
 #[tokio::test]
-async fn t1_two_429_and_then_the_answer_with_growing_pauses() {
+async fn two_429_and_then_the_answer_with_growing_pauses() {
     let server =
         Faulty::start(|_, count, _| if count < 3 { SLOW_DOWN } else { End::Text("success!") })
             .await;
@@ -28,7 +28,7 @@ async fn t1_two_429_and_then_the_answer_with_growing_pauses() {
 }
 
 #[tokio::test]
-async fn t1_what_is_wrong_with_the_request_is_not_tried_again() {
+async fn what_is_wrong_with_the_request_is_not_tried_again() {
     let server =
         Faulty::start(|_, _, _| End::Status("422 Unprocessable Entity", "", "422 invalid")).await;
     let served = server.served(QUICK).await;
@@ -285,7 +285,7 @@ async fn an_error_that_will_not_pass_is_never_hidden_behind_an_old_copy() {
 }
 
 #[tokio::test]
-async fn a_call_of_a_tool_that_nobody_listed_is_a_write_by_its_annotation() {
+async fn a_call_of_a_tool_that_nobody_listed_is_a_read_by_its_annotation() {
     // `timeout_report` reads like nothing in particular; the server says that it only reads, and is
     // asked for that first.
     let server =
@@ -296,7 +296,7 @@ async fn a_call_of_a_tool_that_nobody_listed_is_a_write_by_its_annotation() {
 }
 
 #[tokio::test]
-async fn p8_calls_to_a_server_that_bears_one_at_a_time_wait_for_their_turn() {
+async fn calls_to_a_server_that_bears_one_at_a_time_wait_for_their_turn() {
     let server = Faulty::start(|_, _, _| End::After(200, "done")).await;
     let settings =
         format!("\n[servers.one]\nurl = \"{}\"\ntype = \"http\"\nconcurrency = 1\n", server.url);

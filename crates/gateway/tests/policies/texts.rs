@@ -1,4 +1,4 @@
-//! T10, T11, T13, T22: what the client reads, in which form, and what it never reads.
+//! Failure texts: what the client reads, in which form, and what it never reads.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ const DOWN: End = End::Status("503 Service Unavailable", "", "");
 const OPEN_AT_ONCE: &str = "[defaults]\nretry = { attempts = 1 }\nbreaker = { failures = 1, cooldown = \"13s\" }\nfallback = []\n";
 
 #[tokio::test]
-async fn t10_the_classic_text_of_an_open_breaker_is_the_seeds() {
+async fn the_classic_text_of_an_open_breaker_names_the_remaining_seconds() {
     let server = Faulty::start(|_, _, _| DOWN).await;
     let served = server.served(&format!("{OPEN_AT_ONCE}[messages]\nstyle = \"classic\"\n")).await;
     let session = served.session("/mcp/gh").await;
@@ -30,7 +30,7 @@ async fn t10_the_classic_text_of_an_open_breaker_is_the_seeds() {
 }
 
 #[tokio::test]
-async fn t11_the_json_form_is_the_seeds_error_object_without_details() {
+async fn the_json_form_is_the_error_object_without_details() {
     let server = Faulty::start(|_, _, _| DOWN).await;
     let served = server.served(&format!("preset = \"gitnexus\"\n{OPEN_AT_ONCE}")).await;
     let session = served.session("/mcp/gh").await;
@@ -51,7 +51,7 @@ async fn t11_the_json_form_is_the_seeds_error_object_without_details() {
 }
 
 #[tokio::test]
-async fn the_preset_of_the_seed_that_answered_in_json_does_so_unless_it_is_told_otherwise() {
+async fn the_gitnexus_preset_answers_in_json_unless_it_is_told_otherwise() {
     let server = Faulty::start(|_, _, _| DOWN).await;
     for (settings, is_json) in [("", true), ("[messages]\nformat = \"text\"\n", false)] {
         let served = server.served(&format!("preset = \"gitnexus\"\n{settings}")).await;
@@ -68,7 +68,7 @@ async fn the_preset_of_the_seed_that_answered_in_json_does_so_unless_it_is_told_
 }
 
 #[tokio::test]
-async fn t13_details_come_only_when_asked_for_and_without_secrets() {
+async fn details_come_only_when_asked_for_and_without_secrets() {
     let server = Faulty::start(|_, _, _| DOWN).await;
     let arguments = json!({"token": "canary-1", "q": "y"});
     let ask =
@@ -118,7 +118,7 @@ async fn a_timeout_that_the_server_tells_of_is_quoted_and_given_no_time() {
 }
 
 #[tokio::test]
-async fn t22_the_same_failing_call_is_stopped_and_other_sessions_are_not() {
+async fn the_same_failing_call_is_stopped_and_other_sessions_are_not() {
     let server =
         Faulty::start(|_, _, _| End::Status("422 Unprocessable Entity", "", "bad number")).await;
     let served = server.served("").await;
@@ -139,7 +139,7 @@ async fn t22_the_same_failing_call_is_stopped_and_other_sessions_are_not() {
 }
 
 #[tokio::test]
-async fn t22_where_calls_count_the_third_identical_one_is_not_made_though_they_work() {
+async fn where_calls_count_the_third_identical_one_is_not_made_though_they_work() {
     let server = Faulty::start(|_, _, _| End::Text("same")).await;
     let served = server.served("preset = \"blog\"").await;
     let session = served.session("/mcp/gh").await;
@@ -148,7 +148,7 @@ async fn t22_where_calls_count_the_third_identical_one_is_not_made_though_they_w
     let answer = call(&session, "get_issue", json!({})).await;
     let told = &answer["result"]["_meta"]["seawall/failure"];
     assert_eq!((&told["code"], server.calls("get_issue")), (&json!("LOOP_DETECTED"), 2));
-    assert_eq!(answer["result"]["isError"], false, "a warning, as in the seed: {answer}");
+    assert_eq!(answer["result"]["isError"], false, "a warning, no error: {answer}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! T12: how long a call may take, and what becomes of the rest of it.
+//! Deadlines: how long a call may take, and what becomes of the rest of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::server::{End, Faulty, call, failure, text};
 const TIERS: &str = "[timeouts]\nquick = \"400ms\"\nheavy = \"900ms\"\nheavy_tools = [\"cypher\"]\n[defaults]\nretry = { attempts = 1 }\n";
 
 #[tokio::test]
-async fn t12_each_tool_has_the_limit_of_its_tier_and_the_server_hears_that_it_is_over() {
+async fn each_tool_has_the_limit_of_its_tier_and_the_server_hears_that_it_is_over() {
     let server = Faulty::start(|_, _, _| End::Hang).await;
     let served = server.served(TIERS).await;
     let session = served.session("/mcp/gh").await;
@@ -32,7 +32,7 @@ async fn t12_each_tool_has_the_limit_of_its_tier_and_the_server_hears_that_it_is
 }
 
 #[tokio::test]
-async fn t12_a_late_reply_changes_nothing() {
+async fn a_late_reply_changes_nothing() {
     let go = Arc::new(Semaphore::new(0));
     let held = Arc::clone(&go);
     let server = Faulty::start(move |_, count, _| match count {
@@ -51,7 +51,7 @@ async fn t12_a_late_reply_changes_nothing() {
 }
 
 #[tokio::test]
-async fn t12_the_classic_text_names_the_limit_of_the_tools_own_tier() {
+async fn gitnexuss_text_names_the_limit_of_the_tools_own_tier() {
     let server = Faulty::start(|_, _, _| End::Hang).await;
     let served = server.served(&format!("preset = \"gitnexus\"\n{TIERS}")).await;
     let session = served.session("/mcp/gh").await;

@@ -1,5 +1,4 @@
-//! What users suffer from when servers start (USERS.md C) and lists change (E), one test for each
-//! pain.
+//! What clients notice when servers start and lists change.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +28,7 @@ async fn quickest_list(client: &mut Client) -> (Value, Duration) {
 }
 
 #[tokio::test]
-async fn p22_one_unreachable_server_costs_only_its_own_tools() {
+async fn one_unreachable_server_costs_only_its_own_tools() {
     let (one, two, gone) = (healthy().await, healthy().await, nobody());
     let config = remote("one", &one.url) + &remote("gone", &gone) + &remote("two", &two.url);
     let (mut client, _, took) = Client::quickest(&config).await;
@@ -69,7 +68,7 @@ fn waiting(name: &str, file: &std::path::Path) -> String {
 }
 
 #[tokio::test]
-async fn p23_a_slow_server_keeps_nobody_waiting_and_appears_when_it_is_ready() {
+async fn a_slow_server_keeps_nobody_waiting_and_appears_when_it_is_ready() {
     let folder = tempfile::TempDir::new().unwrap();
     let flag = folder.path().join("slow");
     std::fs::write(&flag, "").unwrap();
@@ -95,7 +94,7 @@ async fn p23_a_slow_server_keeps_nobody_waiting_and_appears_when_it_is_ready() {
 }
 
 #[tokio::test]
-async fn p23_a_server_that_is_slow_to_list_keeps_nobody_waiting_either() {
+async fn a_server_that_is_slow_to_list_keeps_nobody_waiting_either() {
     let is_slow = Arc::new(AtomicBool::new(true));
     let slow = Arc::clone(&is_slow);
     let lists = super::upstream::Upstream::start(move |asked, mut tcp| {
@@ -139,7 +138,7 @@ async fn p23_a_server_that_is_slow_to_list_keeps_nobody_waiting_either() {
 }
 
 #[tokio::test]
-async fn p26_an_empty_list_at_the_start_is_asked_for_again() {
+async fn an_empty_list_at_the_start_is_asked_for_again() {
     let is_warm = Arc::new(AtomicBool::new(false));
     let warm = Arc::clone(&is_warm);
     let server = scripted(move |asked, _| {
@@ -182,7 +181,7 @@ async fn reborn(life: &Arc<AtomicBool>, tools: Value) -> super::upstream::Upstre
 }
 
 #[tokio::test]
-async fn p26_an_empty_list_after_a_restart_is_not_believed() {
+async fn an_empty_list_after_a_restart_is_not_believed() {
     let life = Arc::new(AtomicBool::new(false));
     let server = reborn(&life, json!([])).await;
     let ok = healthy().await;
@@ -229,7 +228,7 @@ fn server(parent: u32, word: &str) -> u32 {
 }
 
 #[tokio::test]
-async fn p32_p33_tools_stay_the_same_bytes_through_an_outage_and_a_blip_is_no_news() {
+async fn tools_stay_the_same_bytes_through_an_outage_and_a_blip_is_no_news() {
     let fixture = program("seawall-fixture");
     let folder = tempfile::TempDir::new().unwrap();
     let flag = folder.path().join("down");
@@ -270,7 +269,7 @@ async fn p32_p33_tools_stay_the_same_bytes_through_an_outage_and_a_blip_is_no_ne
 }
 
 #[tokio::test]
-async fn p34_one_broken_schema_costs_one_tool() {
+async fn one_broken_schema_costs_one_tool() {
     const GOOD: &str = r#"{"name" : "good",  "inputSchema":{"type":"object","properties":{"n":{"maximum":1.0e2}}}, "x":1.50}"#;
     const LAST: &str =
         r#"{"name":"last","inputSchema":{"type":"object"},"outputSchema":{"type":"object"}}"#;
@@ -328,7 +327,7 @@ async fn p34_one_broken_schema_costs_one_tool() {
 }
 
 #[tokio::test]
-async fn p35_a_tool_that_was_renamed_is_reported() {
+async fn a_tool_that_was_renamed_is_reported() {
     let life = Arc::new(AtomicBool::new(false));
     let schema = json!({"type": "object"});
     let renamed =

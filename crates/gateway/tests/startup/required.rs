@@ -1,4 +1,4 @@
-//! P25: a server that is required fails the start; one that is not does not.
+//! A server that is required fails the start; one that is not does not.
 
 use std::process::Stdio;
 
@@ -16,7 +16,7 @@ async fn ended(args: &[&str], config: &str) -> (Option<i32>, String) {
 }
 
 #[tokio::test]
-async fn p25_a_required_server_that_fails_to_load_fails_the_start() {
+async fn a_required_server_that_fails_to_load_fails_the_start() {
     let (ok, closed, slow) = (
         healthy().await,
         refusing("403 Forbidden", "").await,
@@ -55,7 +55,7 @@ async fn p25_a_required_server_that_fails_to_load_fails_the_start() {
 }
 
 #[tokio::test]
-async fn p25_a_required_server_that_loads_is_served_and_others_may_fail() {
+async fn a_required_server_that_loads_is_served_and_others_may_fail() {
     let fixture = program("seawall-fixture");
     let (ok, gone) = (healthy().await, nobody());
     let modern = format!(

@@ -1,4 +1,4 @@
-//! T15, T16: how often a server is tried, and what its refusal means.
+//! How often a server is tried at the start, and what its refusal means.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::kit::*;
 use super::upstream::{Upstream, honest, response, write};
 
 #[tokio::test]
-async fn t15_a_transient_failure_is_tried_three_times_with_growing_pauses() {
+async fn a_transient_failure_is_tried_three_times_with_growing_pauses() {
     let times: Arc<Mutex<Vec<Instant>>> = Arc::default();
     let noted = Arc::clone(&times);
     let flaky = scripted(move |asked, nth| {
@@ -33,7 +33,7 @@ async fn t15_a_transient_failure_is_tried_three_times_with_growing_pauses() {
 }
 
 #[tokio::test]
-async fn t15_success_takes_one_attempt_and_a_denial_gets_no_second_one() {
+async fn success_takes_one_attempt_and_a_denial_gets_no_second_one() {
     let (ok, closed, slow) = (
         healthy().await,
         refusing("403 Forbidden", "").await,
@@ -49,7 +49,7 @@ async fn t15_success_takes_one_attempt_and_a_denial_gets_no_second_one() {
 }
 
 #[tokio::test]
-async fn t15_the_operator_says_how_often_it_is_tried() {
+async fn the_operator_says_how_often_a_server_is_tried() {
     let (flaky, ok) = (
         scripted(|asked, nth| {
             if nth < 6 { response("503 Service Unavailable", "", b"") } else { honest(asked) }
@@ -67,7 +67,7 @@ async fn t15_the_operator_says_how_often_it_is_tried() {
 }
 
 #[tokio::test]
-async fn t15_one_hung_server_of_fifteen_keeps_no_other_from_the_client() {
+async fn one_hung_server_of_fifteen_keeps_no_other_from_the_client() {
     let stuck = hung().await;
     let mut servers: Vec<(String, Upstream)> = Vec::new();
     for number in 0..14 {
@@ -114,7 +114,7 @@ async fn classes(cases: &[(&'static str, &'static str, &'static str)]) {
 }
 
 #[tokio::test]
-async fn t16_the_status_says_whether_it_will_help_to_wait() {
+async fn the_status_says_whether_it_will_help_to_wait() {
     classes(&[
         ("401 Unauthorized", "", "denied"),
         ("403 Forbidden", "", "denied"),
@@ -132,7 +132,7 @@ async fn t16_the_status_says_whether_it_will_help_to_wait() {
 }
 
 #[tokio::test]
-async fn t16_the_body_decides_what_an_ambiguous_403_is() {
+async fn the_body_decides_what_an_ambiguous_403_is() {
     classes(&[
         ("403 Forbidden", "Authorization service unavailable", "transient"),
         ("403 Forbidden", "Authorization service timeout", "transient"),
@@ -149,7 +149,7 @@ async fn t16_the_body_decides_what_an_ambiguous_403_is() {
 }
 
 #[tokio::test]
-async fn t16_what_the_connection_does_says_it_too() {
+async fn the_connection_says_whether_it_will_help_to_wait() {
     let closes = Upstream::start(|_, tcp| async move { drop(tcp) }).await;
     let garbage =
         scripted(|_, _| response("200 OK", "content-type: application/json\r\n", b"<html>")).await;
@@ -174,7 +174,7 @@ async fn t16_what_the_connection_does_says_it_too() {
 }
 
 #[tokio::test]
-async fn t16_a_lost_session_is_opened_again_and_not_a_wrong_route() {
+async fn a_lost_session_is_opened_again_and_not_a_wrong_route() {
     let server = scripted(|asked, nth| match () {
         () if asked.is("initialize") => {
             let text = String::from_utf8(honest(asked)).unwrap();

@@ -1,5 +1,4 @@
-//! T17, T18: what is said about servers that are missing, word for word, and that it stops when
-//! they are there.
+//! What is said about servers that are missing, word for word, and when it stops.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +8,7 @@ use super::kit::*;
 use super::upstream::{Asked, Upstream, honest, response};
 
 #[tokio::test]
-async fn t17_each_class_has_its_own_line_in_the_prompt_and_for_the_user() {
+async fn each_class_has_its_own_line_in_the_prompt_and_for_the_user() {
     let (ok, slow, closed) = (
         healthy().await,
         refusing("503 Service Unavailable", "").await,
@@ -72,7 +71,7 @@ async fn t17_each_class_has_its_own_line_in_the_prompt_and_for_the_user() {
 }
 
 #[tokio::test]
-async fn t17_nothing_is_said_when_nothing_failed() {
+async fn nothing_is_said_when_nothing_failed() {
     let (one, two) = (healthy().await, healthy().await);
     let (mut client, info, _) =
         Client::connect(&(remote("one", &one.url) + &remote("two", &two.url))).await;
@@ -84,7 +83,7 @@ async fn t17_nothing_is_said_when_nothing_failed() {
 }
 
 #[tokio::test]
-async fn t17_one_server_alone_is_told_of_in_the_same_words() {
+async fn one_server_alone_is_told_of_in_the_same_words() {
     let url = nobody();
     let (mut client, info, took) = Client::quickest(&remote("only", &url)).await;
     let text = info["instructions"].as_str().unwrap();
@@ -122,7 +121,7 @@ async fn coming(status: &'static str) -> (Upstream, Arc<AtomicBool>) {
     (scripted(answer).await, is_up)
 }
 
-async fn t18(status: &'static str, setting: &str) {
+async fn comes_up(status: &'static str, setting: &str) {
     let ((late, is_up), ok) = (coming(status).await, healthy().await);
     let config = remote("ok", &ok.url) + &remote("late", &late.url) + setting;
     let (mut client, info, _) = Client::connect(&config).await;
@@ -150,22 +149,22 @@ async fn t18(status: &'static str, setting: &str) {
 }
 
 #[tokio::test]
-async fn t18_a_transient_server_comes_up_and_its_tools_appear() {
-    t18("503 Service Unavailable", "").await;
+async fn a_transient_server_comes_up_and_its_tools_appear() {
+    comes_up("503 Service Unavailable", "").await;
 }
 
 #[tokio::test]
-async fn t18_a_server_that_seemed_broken_is_looked_after_too() {
-    t18("404 Not Found", "").await;
+async fn a_server_that_seemed_broken_is_looked_after_too() {
+    comes_up("404 Not Found", "").await;
 }
 
 #[tokio::test]
-async fn t18_a_server_that_all_clients_share_is_announced_too() {
-    t18("503 Service Unavailable", "shared = true\n").await;
+async fn a_server_that_all_clients_share_is_announced_too() {
+    comes_up("503 Service Unavailable", "shared = true\n").await;
 }
 
 #[tokio::test]
-async fn t18_the_next_handshake_says_nothing_of_a_server_that_is_there_again() {
+async fn the_next_handshake_says_nothing_of_a_server_that_is_there_again() {
     let late = scripted(|asked, nth| {
         if nth <= 4 { response("503 Service Unavailable", "", b"") } else { honest(asked) }
     })
@@ -188,7 +187,7 @@ async fn t18_the_next_handshake_says_nothing_of_a_server_that_is_there_again() {
 }
 
 #[tokio::test]
-async fn t18_a_modern_client_that_listens_hears_it_too() {
+async fn a_modern_client_that_listens_hears_that_a_server_came_up() {
     let ((late, is_up), ok) = (coming("503 Service Unavailable").await, healthy().await);
     let (_folder, file) = configured(&(remote("ok", &ok.url) + &remote("late", &late.url)));
     let served = Served::start(&file).await;

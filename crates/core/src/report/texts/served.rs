@@ -10,7 +10,7 @@ fn why(failure: &Failure) -> String {
     }
 }
 
-/// The tool's label in the article's words, before what a fallback says of itself.
+/// The label of the tool's kind, before what a fallback says of itself.
 fn labelled(kind: Option<Kind>, natural: Kind, text: &str) -> String {
     format!("⚠️ {}. {text}", kind.unwrap_or(natural).label())
 }

@@ -180,7 +180,7 @@ fn local_or(cause: Cause, sent: Sent) -> Sent {
 }
 
 #[test]
-fn the_seeds_words_say_it_of_a_write_too() {
+fn the_classic_words_say_it_of_a_write_too() {
     for (effect, sent, told) in
         [(Effect::Write, Sent::Maybe, true), (Effect::Write, Sent::Never, false)]
     {

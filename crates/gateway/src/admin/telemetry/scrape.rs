@@ -40,15 +40,19 @@ pub fn text(
     shown: impl Fn(&str, &str) -> String,
 ) -> String {
     let mut text = MetricsText::default();
-    seeds(&mut text, counts, &now.breakers);
+    resilience(&mut text, counts, &now.breakers);
     calls(&mut text, counts);
     servers(&mut text, now);
     agents(&mut text, counts, shown);
     text.finish()
 }
 
-/// The four numbers of the seed.
-fn seeds(text: &mut MetricsText, counts: &Counters, breakers: &BTreeMap<String, WatchedBreaker>) {
+/// Retries, breakers, fallbacks and degradation.
+fn resilience(
+    text: &mut MetricsText,
+    counts: &Counters,
+    breakers: &BTreeMap<String, WatchedBreaker>,
+) {
     text.family("retry_attempts_total", "counter", "Attempts of a call beyond the first.");
     each(text, counts, |tool| tool.retries);
     text.family(
@@ -163,7 +167,7 @@ fn servers(text: &mut MetricsText, now: &GatewaySnapshot<'_>) {
     }
 }
 
-/// What the seed's agents count.
+/// Calls and errors over all servers, by the names that agents use.
 fn agents(text: &mut MetricsText, counts: &Counters, shown: impl Fn(&str, &str) -> String) {
     text.family(
         "agent_tool_calls_total",

@@ -8,7 +8,7 @@ fn life(text: &str) -> ServerLifetime {
 }
 
 #[test]
-fn what_is_not_said_is_tried_for_ever_as_the_seed_does() {
+fn a_reconnect_that_says_nothing_tries_for_ever() {
     let seconds = Duration::from_secs;
     let reconnect = ReconnectConfig {
         base: Duration::from_millis(500),

@@ -58,7 +58,7 @@ policy = { attempt_timeout = "7s" }
 "#;
 
 #[test]
-fn everything_the_contract_names_is_read() {
+fn every_key_of_a_policy_is_read() {
     let config = toml_file(WHOLE).good("seawall.toml");
     let (rules, server) = (&config.rules, &config.servers[1].rules);
     assert_eq!(

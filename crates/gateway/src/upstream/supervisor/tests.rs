@@ -40,7 +40,7 @@ fn hopeless(reconnect: ReconnectConfig) -> (Arc<ConnectionSupervisor>, Arc<Lifec
 }
 
 #[tokio::test(start_paused = true)]
-async fn t14_a_call_fails_with_the_limit_once_it_is_reached_and_tries_nothing_more() {
+async fn a_call_fails_with_the_limit_once_it_is_reached_and_tries_nothing_more() {
     let (supervisor, _lifecycle) =
         hopeless(ReconnectConfig { attempts: Some(3), ..ReconnectConfig::default() });
     let began = Instant::now();
@@ -62,7 +62,7 @@ async fn t14_a_call_fails_with_the_limit_once_it_is_reached_and_tries_nothing_mo
 }
 
 #[tokio::test(start_paused = true)]
-async fn t14_a_restart_by_hand_starts_over_at_once() {
+async fn a_restart_by_hand_starts_over_at_once() {
     let (supervisor, _lifecycle) =
         hopeless(ReconnectConfig { attempts: Some(8), ..ReconnectConfig::default() });
     assert_eq!(
@@ -81,7 +81,7 @@ async fn t14_a_restart_by_hand_starts_over_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t14_without_a_limit_it_is_tried_for_ever() {
+async fn without_a_limit_a_server_is_tried_for_ever() {
     let (supervisor, _lifecycle) = hopeless(ReconnectConfig::default());
     for _ in 0..100 {
         let failure = supervisor.connection(Duration::from_secs(59)).await.err().unwrap();
@@ -91,7 +91,7 @@ async fn t14_without_a_limit_it_is_tried_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t14_the_end_of_the_gateway_ends_the_wait() {
+async fn the_end_of_the_gateway_ends_the_wait() {
     let (supervisor, lifecycle) =
         hopeless(ReconnectConfig { max: Duration::from_secs(1), ..ReconnectConfig::default() });
     let waiting = tokio::spawn({

@@ -43,7 +43,7 @@ pub enum Rule {
     LeftOver,
     /// A joined answer does not say that it is one.
     Unlabelled,
-    /// A failure contradicts itself, or is no failure by the contract.
+    /// A failure contradicts itself, or lacks what a failure must say.
     SaysWrongly,
     /// A read whose second attempt would have been answered was lost.
     ReadLost,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::server::{End, Faulty, QUICK, call, failure, text};
 
 const DOWN: End = End::Status("503 Service Unavailable", "", "");
-/// Each kind of the article's table, and its label.
+/// A tool of each kind, and its label.
 const LABELS: [(&str, &str); 5] = [
     ("get_issue", "Live data unavailable"),
     ("create_issue", "Try again later"),
@@ -37,7 +37,7 @@ fn limps(tool: &str, count: usize, with: &Value) -> End {
     }
 }
 
-/// Calls each of the article's tools so that its fallback answers.
+/// Calls a tool of each kind so that its fallback answers.
 async fn fall_back(served: &super::kit::Served) -> Vec<(&'static str, Value)> {
     let session = served.session("/mcp/gh").await;
     call(&session, "get_issue", json!({})).await;
@@ -57,7 +57,7 @@ async fn fall_back(served: &super::kit::Served) -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test]
-async fn the_blog_preset_speaks_the_articles_words_and_labels_each_kind() {
+async fn the_blog_preset_speaks_the_classic_words_and_labels_each_kind() {
     let server = Faulty::start(limps).await;
     let folder = tempfile::TempDir::new().unwrap();
     let store = format!("[store]\npath = {:?}\n", folder.path());

@@ -1,4 +1,4 @@
-//! The article's own tests (its step 8), in Rust.
+//! The three layers in their shortest use: retry, circuit breaker, fallback chain.
 
 use super::kit::*;
 use seawall::*;
