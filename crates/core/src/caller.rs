@@ -4,18 +4,19 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 
-use crate::attempt::breaker::{BreakerSnapshot, BreakerStatus};
+use crate::attempt::breaker::BreakerSnapshot;
 use crate::model::answer::Answer;
 use crate::model::call::{Attempt, Call};
 use crate::model::effect::ToolFacts;
 use crate::model::invalid::Invalid;
+use crate::model::names::NameRegistry;
+use crate::model::policy::breaker::BreakerStatus;
 use crate::model::policy::{Policy, ServerPolicy};
 use crate::model::preset::{Preset, Tiers};
 use crate::model::signals::FailureSignals;
+use crate::pipeline::{Pipeline, Settings};
 use crate::recover::chain::Step;
-use crate::registry::names::NameRegistry;
 use crate::registry::{Server, Tool};
-use crate::settings::{Pipeline, Settings};
 
 /// How many names get a policy of their own on first use.
 const NAMES: usize = 1024;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::model::rng::Rng;
-use crate::model::time::Clock;
 use crate::report::event::Events;
+use crate::time::clock::Clock;
 
 /// The injected surroundings. Clones share the same clock, chance and listeners.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,7 @@
 //! Keeps AI agents working when their tools fail.
 //!
-//! A call passes these stages, in this order; the folders of the same names hold them.
+//! A call passes these stages, in this order (`run`); the folders of the same names hold the
+//! policies that they apply.
 //!
 //! 1. `admit`: is the agent going in circles? is there a fresh answer? has the caller used up its
 //!    rate?
@@ -73,41 +74,31 @@
 //! # Ok(()) }
 //! ```
 
-mod pipeline;
-mod run;
-mod settings;
-
-mod model;
-
 mod admit;
-
 mod attempt;
-
-mod classify;
-
-mod recover;
-
-mod report;
-
 mod caller;
+mod classify;
 mod env;
+mod model;
+mod pipeline;
+mod recover;
 mod registry;
+mod report;
+mod run;
 mod startup;
+mod time;
 
-pub use admit::cache::{CachePolicy, ResponseCache, StaleResponse};
+pub use admit::cache::{ResponseCache, StaleResponse};
 pub use admit::key::{CallKey, Keys};
-pub use admit::ledger::loops::{LoopGuard, LoopMode, LoopPolicy};
-pub use admit::rate_limiter::{Rate, RateLimiter};
-pub use attempt::backoff::{Backoff, Jitter};
+pub use admit::ledger::loops::LoopGuard;
+pub use admit::rate_limiter::RateLimiter;
 pub use attempt::breaker::{
-    Breaker, BreakerMode, BreakerPolicy, BreakerRefusal, BreakerSnapshot, BreakerStatus,
-    CircuitBreaker, CircuitOpen, Cooldown, GuardedError, Permit, SlowRule, WindowRule,
+    Breaker, BreakerMode, BreakerRefusal, BreakerSnapshot, CircuitBreaker, CircuitOpen,
+    GuardedError, Permit,
 };
-pub use attempt::budget::{BudgetPolicy, RetryBudget, RetryToken};
-pub use attempt::bulkhead::{Bulkhead, BulkheadFull, BulkheadPermit, BulkheadPolicy};
-pub use attempt::deadline::{Deadline, Elapsed, within};
-pub use attempt::hedge::HedgePolicy;
-pub use attempt::retry::{GaveUp, LimitedRetry, Retried, Retry, RetryPolicy};
+pub use attempt::budget::{RetryBudget, RetryToken};
+pub use attempt::bulkhead::{Bulkhead, BulkheadFull, BulkheadPermit};
+pub use attempt::retry::{GaveUp, LimitedRetry, Retried, Retry};
 pub use caller::{CallerOptions, ToolCaller};
 pub use classify::{
     Classifier, Describe, Phrases, Prepared, Rule, Test, Verdict, built_in, classify,
@@ -121,15 +112,26 @@ pub use model::duration::{parse_duration, parse_env_timeout};
 pub use model::effect::{Annotations, Effect, Ground, Kind, ToolFacts};
 pub use model::failure::{Blame, Cause, Disposition, Failure, Sent};
 pub use model::invalid::Invalid;
+pub use model::policy::backoff::{Backoff, Jitter};
+pub use model::policy::breaker::{BreakerPolicy, BreakerStatus, Cooldown, SlowRule, WindowRule};
+pub use model::policy::budget::BudgetPolicy;
+pub use model::policy::bulkhead::BulkheadPolicy;
+pub use model::policy::cache::CachePolicy;
+pub use model::policy::hedge::HedgePolicy;
+pub use model::policy::loops::{LoopMode, LoopPolicy};
+pub use model::policy::rate::Rate;
+pub use model::policy::retry::RetryPolicy;
 pub use model::policy::{Fallback, Policy, Scope, ServerPolicy};
 pub use model::preset::{Preset, Tiers, debug_from_env};
+pub use model::report::{DebugDetails, DeniedText, ErrorCode, FailureReport, TextStyle};
 pub use model::rng::Rng;
+pub use model::sanitize::{is_unseen, quote, sanitize};
 pub use model::siblings::Siblings;
 pub use model::signals::{FailureSignals, ProcessExit, TransportFailure, parse_retry_after};
-pub use model::time::{Clock, Moment, whole_seconds};
 pub use model::tool_errors::{
     Content, ErrorMatcher, ErrorMode, ErrorPattern, LOOKED_AT, ToolErrors, TransientErrors,
 };
+pub use pipeline::{Pipeline, Settings};
 pub use recover::chain::{ChainError, Chained, FallbackChain, Step};
 pub use recover::{page::previous_page, simplify::simplified, split::one_by_one};
 pub use registry::durable::{
@@ -137,15 +139,14 @@ pub use registry::durable::{
 };
 pub use registry::{MemoryQueue, Server, Tool};
 pub use report::event::{Event, Events, Listener};
-pub use report::{
-    DebugDetails, ErrorCode, FailureReport, Format, Rendering, TextStyle, is_unseen, iso, quote,
-    sanitize,
-};
-pub use settings::{Pipeline, Settings};
+pub use report::{Format, Rendering};
 pub use startup::{
-    ConnectServer, DeniedText, LoadOptions, LoadReport, ServerOutcome, Warnings,
-    legacy_denied_text, load_each, load_step, load_tools,
+    ConnectServer, LoadOptions, LoadReport, ServerOutcome, Warnings, legacy_denied_text, load_each,
+    load_step, load_tools,
 };
+pub use time::clock::{Clock, Moment, whole_seconds};
+pub use time::deadline::{Deadline, Elapsed, within};
+pub use time::stamp::iso;
 
 /// The examples of the README are run too.
 #[cfg(doctest)]

@@ -14,18 +14,20 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, Stream, StreamExt};
 
-use crate::attempt::backoff::Backoff;
-use crate::attempt::deadline::{Deadline, within};
-use crate::attempt::retry::{MOST_ATTEMPTS, RetryLoop, RetryPolicy, try_until};
+use crate::attempt::retry::{RetryLoop, try_until};
 use crate::classify::{Classifier, Describe};
 use crate::env::Env;
 use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Disposition, Failure};
 use crate::model::invalid::{self, Invalid};
 use crate::model::note::Flag;
+use crate::model::policy::backoff::Backoff;
+use crate::model::policy::retry::{MOST_ATTEMPTS, RetryPolicy};
+use crate::model::report::DeniedText;
+use crate::model::sanitize::{one_line, without_credentials};
 use crate::model::signals::FailureSignals;
 use crate::report::event::Event;
-use crate::report::{one_line, without_credentials};
+use crate::time::deadline::{Deadline, within};
 
 /// How servers are loaded.
 #[derive(Clone, Debug)]
@@ -276,16 +278,6 @@ async fn probe<T>(
 pub struct LoadReport<T> {
     /// One for each server.
     pub outcomes: Vec<ServerOutcome<T>>,
-}
-
-/// How a server that denied access is told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DeniedText {
-    /// As what it is, with the status and the endpoint.
-    #[default]
-    Diagnostic,
-    /// In the words from before denials were told apart, for those who match on them.
-    Legacy,
 }
 
 /// What is said about servers whose tools are missing.

@@ -12,7 +12,6 @@ use siphasher::sip128::{Hash128, Hasher128, SipHasher13};
 
 use super::halves::Halves;
 use crate::model::call::Call;
-use crate::registry::Tool;
 
 /// The identity of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -84,13 +83,6 @@ impl Keys {
     /// collide: they are for what a caller could only do to itself.
     pub fn fixed() -> Self {
         Self(SipHasher13::new_with_keys(0x05ea_3a11, 0x05ea_3a11))
-    }
-
-    /// What tells a call from all others.
-    #[inline]
-    pub fn of(&self, tool: &Tool, call: &Call) -> CallKey {
-        let written = call.written.as_deref().unwrap_or_default();
-        self.key(&[&*tool.server.name, &*tool.name, &*call.caller, written], &call.arguments)
     }
 
     /// The key of a copy of its answer: what is said beside the arguments may change what is read.

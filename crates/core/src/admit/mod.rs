@@ -1,68 +1,28 @@
-//! Decides whether a call may start: what the ledger knows of it, then a fresh copy or a shared
-//! answer, then the caller's rate.
+//! Decides what is remembered between calls: the ledger, copies of answers, rates.
 
 pub(crate) mod cache;
-mod ended;
 mod gcra;
 mod halves;
 pub(crate) mod key;
 pub(crate) mod ledger;
 pub(crate) mod rate_limiter;
-pub(crate) mod rate_queue;
 
 use std::sync::{self, Arc, atomic};
 
 use quick_cache::sync::Cache;
 
-use crate::attempt::deadline::within;
-use crate::model::answer::Outcome;
-use crate::model::duration::about;
-use crate::model::effect::Effect;
-use crate::model::failure::{Cause, Failure, QUEUE_IS_SILENT, Sent};
 use crate::model::invalid::Invalid;
-use crate::model::time::Clock;
-use crate::registry::durable::{EarlierWrite, NotQueued, WriteFate};
-use crate::report::event::Event;
-use crate::run::Run;
-use ledger::in_flight::Following;
-use ledger::loops::LoopMode;
-pub(crate) use ledger::uncertain::CallerSession;
-use ledger::uncertain::HeldBack;
-use ledger::{Leading, Ledger};
-use rate_limiter::{Rate, RateLimiter};
-
-/// How a call leaves this stage.
-pub(crate) enum Admitted<'a, T> {
-    /// It goes on; if others wait for the same answer, it leads them.
-    Go(Leading<'a, T>),
-    /// It already has its answer.
-    Answered(T),
-    /// It has what an identical call came to.
-    Shared(Box<Outcome<T>>),
-    /// It may not start.
-    Refused(Box<Failure>),
-}
-
-impl<T> Admitted<'_, T> {
-    fn refused(failure: Failure) -> Self {
-        Admitted::Refused(Box::new(failure))
-    }
-}
-
-/// What a call has to wait for before it is known how it leaves.
-pub(crate) enum Wait<T> {
-    /// An identical call is in flight.
-    ByFlight(Following<T>),
-    /// The same call was put into a queue, and may wait there.
-    ByQueue,
-}
+use crate::model::policy::rate::Rate;
+use crate::time::clock::Clock;
+use ledger::Ledger;
+use rate_limiter::RateLimiter;
 
 /// What this stage remembers between calls.
 #[derive(Debug)]
 pub(crate) struct Gatekeeper<T> {
     pub(crate) ledger: Ledger<T>,
     pub(crate) copies: cache::ResponseCache<T>,
-    callers: Option<CallerRates>,
+    pub(crate) callers: Option<CallerRates>,
 }
 
 impl<T: Clone> Gatekeeper<T> {
@@ -78,186 +38,6 @@ impl<T: Clone> Gatekeeper<T> {
             callers: caller_rate.map(|rate| CallerRates::new(rate, clock)).transpose()?,
         })
     }
-
-    /// Asks the five questions in order; a call that finds an identical one in flight or queued has
-    /// to wait for it first.
-    pub(crate) fn admit<'a>(&'a self, run: &Run<'a, T>) -> Result<Admitted<'a, T>, Wait<T>> {
-        let policy = &run.tool.policy;
-        // First: of a write that may have run, nobody may say that it was only tried too often.
-        // Who says that a repeat is meant is not asked.
-        if !policy.effect.is_replayable() && policy.uncertain_write_hold.is_some() {
-            match self.ledger.uncertain.check(&run.call.session, || run.ledger_key()) {
-                Some(held) if !held.is_queued => {
-                    return Ok(Admitted::refused(run.hold_back(&held)));
-                }
-                // Also one that was queued elsewhere, or so long ago that it is remembered there
-                // only.
-                held if held.is_some() || run.may_be_queued() => return Err(Wait::ByQueue),
-                _ => {}
-            }
-        }
-        if let Some(repeats) =
-            self.ledger.loops.check(&policy.loops, &run.call.session, || run.key())
-        {
-            let did = if policy.loops.mode == LoopMode::Failures { "failed" } else { "was made" };
-            return Ok(Admitted::refused(run.refuse(
-                Cause::Loop,
-                None,
-                format!("{did} {repeats} times"),
-            )));
-        }
-        if let (Some(fresh), Effect::ReadOnly) = (policy.cache.fresh, policy.effect) {
-            if let Some(copy) =
-                self.copies.fresh_at(run.started, run.copy_key(), fresh, run.tool.server.writes())
-            {
-                return Ok(run.answer_at_once(copy));
-            }
-            // One that may be rejoined is entered already.
-            if run.call.rejoin.is_none() {
-                let leading = self.ledger.share(run).map_err(Wait::ByFlight)?;
-                return Ok(self.within_rate(run, leading));
-            }
-        }
-        Ok(self.within_rate(run, None))
-    }
-
-    /// Waits for what holds a call up.
-    pub(crate) async fn wait_for<'a>(&'a self, run: &Run<'a, T>, held: Wait<T>) -> Admitted<'a, T> {
-        match held {
-            Wait::ByFlight(flight) => self.follow(run, flight).await,
-            // Boxed: it is rare.
-            Wait::ByQueue => Box::pin(self.look_into_queue(run)).await,
-        }
-    }
-
-    async fn look_into_queue<'a>(&'a self, run: &Run<'a, T>) -> Admitted<'a, T> {
-        let found = match run.pipeline.durable.as_deref() {
-            Some(durable) => within(run.patience(), durable.find(&run.queued())).await,
-            None => Ok(Ok(None)),
-        };
-        let uncertain = &self.ledger.uncertain;
-        match found {
-            Ok(Ok(Some(earlier))) => match run.meet_queued(&earlier) {
-                Some(failure) => return Admitted::refused(failure),
-                None => uncertain.forget_queued(run.ledger_key()),
-            },
-            Ok(Ok(None)) => uncertain.left_queue(run.ledger_key()),
-            Ok(Err(NotQueued::Refused(why) | NotQueued::Unknown(why))) => {
-                return Admitted::refused(run.queue_is_silent(&why));
-            }
-            Err(_) => return Admitted::refused(run.queue_is_silent("it did not answer in time")),
-        }
-        match uncertain.check(&run.call.session, || run.ledger_key()) {
-            Some(held) => Admitted::refused(run.hold_back(&held)),
-            None => self.within_rate(run, None),
-        }
-    }
-
-    /// Waits for what an identical call brings. When that one is cancelled, one of those who wait
-    /// takes its place.
-    async fn follow<'a>(
-        &'a self,
-        run: &Run<'a, T>,
-        mut following: Following<T>,
-    ) -> Admitted<'a, T> {
-        loop {
-            match within(run.patience(), following.landed()).await {
-                Ok(Some(outcome)) => return run.share_answer(outcome),
-                Err(_) => return Admitted::Shared(Box::new(run.fail(run.timed_out()))),
-                Ok(None) => {}
-            }
-            match self.ledger.share(run) {
-                Ok(leading) => return self.within_rate(run, leading),
-                Err(next) => following = next,
-            }
-        }
-    }
-
-    fn within_rate<'a>(&'a self, run: &Run<'a, T>, leading: Leading<'a, T>) -> Admitted<'a, T> {
-        if let Some(Err(wait)) =
-            self.callers.as_ref().map(|callers| callers.check(&run.call.caller))
-        {
-            return Admitted::refused(run.refuse(
-                Cause::RateLimited,
-                Some(wait),
-                "this caller's rate is used up",
-            ));
-        }
-        Admitted::Go(leading)
-    }
-}
-
-impl<T: Clone> Run<'_, T> {
-    /// Not sent, by a decision of ours that is told to those who listen.
-    pub(crate) fn refuse(
-        &self,
-        cause: Cause,
-        retry_after: Option<std::time::Duration>,
-        message: impl Into<String>,
-    ) -> Failure {
-        self.emit(|server, tool| Event::Refused { server, tool, cause });
-        Failure::local(cause, retry_after, message)
-    }
-
-    /// Not sent, because the same call may have been executed and nobody has looked since.
-    fn hold_back(&self, held: &HeldBack) -> Failure {
-        let words = format!("the same call may have been executed {} ago", about(held.age));
-        Failure { sent: Sent::Maybe, ..self.refuse(Cause::Uncertain, Some(held.left), words) }
-    }
-
-    /// Not sent, because the same call waits in the queue, is being sent from there, or left it
-    /// lately. What was executed from there is held back as if it had just been uncertain: whoever
-    /// repeats it does not know. `None`: it is sent.
-    fn meet_queued(&self, EarlierWrite { id, fate }: &EarlierWrite) -> Option<Failure> {
-        let queued = |sent, state| {
-            let words = format!("the same call is queued as {id} and {state}");
-            Some(Failure { sent, ..self.refuse(Cause::Queued, None, words) })
-        };
-        let left = |ago| {
-            self.tool
-                .policy
-                .uncertain_write_hold
-                .and_then(|lasts| lasts.checked_sub(ago))
-                .filter(|left| !left.is_zero())
-        };
-        match *fate {
-            WriteFate::Waits => queued(Sent::Never, "is not done yet"),
-            WriteFate::UnderWay => queued(Sent::Maybe, "is being tried"),
-            WriteFate::Executed(ago) => left(ago).map(|left| {
-                let words =
-                    format!("the same call, queued as {id}, was executed {} ago", about(ago));
-                Failure { sent: Sent::Yes, ..self.refuse(Cause::Uncertain, Some(left), words) }
-            }),
-            WriteFate::Uncertain(age) => {
-                left(age).map(|left| self.hold_back(&HeldBack { age, left, is_queued: false }))
-            }
-            WriteFate::NotExecuted => None,
-        }
-    }
-
-    /// Not sent, because nobody can tell whether the same call waits in the queue.
-    fn queue_is_silent(&self, why: &str) -> Failure {
-        let words = format!("{QUEUE_IS_SILENT} ({why})");
-        self.refuse(Cause::Overloaded, Some(std::time::Duration::from_secs(1)), words)
-    }
-
-    /// Whether the same call may wait in the queue. Most of the time nothing does, and then the
-    /// queue need not be asked.
-    fn may_be_queued(&self) -> bool {
-        self.pipeline.durable.as_ref().is_some_and(|queue| !queue.is_idle(&self.tool.server.name))
-    }
-
-    fn answer_at_once<'a>(&self, value: T) -> Admitted<'a, T> {
-        self.emit(|server, tool| Event::CacheHit { server, tool, shared_flight: false });
-        Admitted::Answered(value)
-    }
-
-    fn share_answer<'a>(&self, outcome: Outcome<T>) -> Admitted<'a, T> {
-        if !matches!(outcome, Outcome::Failed(_)) {
-            self.emit(|server, tool| Event::CacheHit { server, tool, shared_flight: true });
-        }
-        Admitted::Shared(Box::new(outcome))
-    }
 }
 
 /// How many callers are remembered; one that was long silent starts afresh.
@@ -265,7 +45,7 @@ const CALLERS: usize = 10_000;
 
 /// One rate limit per caller.
 #[derive(Debug)]
-struct CallerRates {
+pub(crate) struct CallerRates {
     rate: Rate,
     clock: Clock,
     limits: Cache<Arc<str>, Arc<RateLimiter>>,
@@ -277,7 +57,7 @@ impl CallerRates {
         Ok(Self { rate, clock: clock.clone(), limits: Cache::new(CALLERS) })
     }
 
-    fn check(&self, caller: &Arc<str>) -> Result<(), std::time::Duration> {
+    pub(crate) fn check(&self, caller: &Arc<str>) -> Result<(), std::time::Duration> {
         let limit = self
             .limits
             .get_or_insert_with(caller, || RateLimiter::new(self.rate, &self.clock).map(Arc::new));

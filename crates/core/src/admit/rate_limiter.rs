@@ -4,41 +4,9 @@
 use std::time::Duration;
 
 use super::gcra::Gcra;
-use crate::model::invalid::{self, Invalid};
-use crate::model::time::{Clock, Moment, nanos};
-
-/// A rate: so many per so long. The burst is the count itself unless set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
-    /// How many; at least 1, and no more than one for each nanosecond.
-    pub count: u32,
-    /// In how long.
-    pub per: Duration,
-    /// How many may come at once after a pause; 1 to 1 000 000 000.
-    pub burst: u32,
-}
-
-impl Rate {
-    /// `count` per second.
-    pub const fn per_second(count: u32) -> Self {
-        Self { count, per: Duration::from_secs(1), burst: count }
-    }
-
-    /// Checks the settings.
-    pub fn validate(&self) -> Result<(), Invalid> {
-        invalid::counted("count", self.count, u32::MAX)?;
-        invalid::counted("burst", self.burst, 1_000_000_000)?;
-        invalid::positive("per", self.per)?;
-        if self.cell() == 0 {
-            return Err(Invalid::new("count", "is more than one per nanosecond"));
-        }
-        Ok(())
-    }
-
-    fn cell(&self) -> u64 {
-        nanos(self.per) / u64::from(self.count.max(1))
-    }
-}
+use crate::model::invalid::Invalid;
+use crate::model::policy::rate::Rate;
+use crate::time::clock::{Clock, Moment, nanos};
 
 /// One rate limit. Shared by reference; happy and rejecting paths touch one word.
 #[derive(Debug)]

@@ -8,42 +8,10 @@
 //! it.
 
 use super::balance::{Balance, TOKEN};
-use crate::admit::rate_limiter::{Rate, RateLimiter};
-use crate::model::invalid::{self, Invalid};
-use crate::model::time::Clock;
-
-/// How many retries a server gets.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BudgetPolicy {
-    /// Retries per call, as a share.
-    pub share: f64,
-    /// Retries a second that are allowed whatever the traffic, up to 100 000; zero means none.
-    pub floor: u32,
-    /// The most retries that can be saved up; up to 1 000 000.
-    pub saved: u32,
-}
-
-impl BudgetPolicy {
-    /// 20 % of calls, and 10 a second in any case.
-    pub const DEFAULT: BudgetPolicy = BudgetPolicy { share: 0.2, floor: 10, saved: 100 };
-
-    /// Checks the settings.
-    pub fn validate(&self) -> Result<(), Invalid> {
-        invalid::share("share", self.share)?;
-        invalid::at_most("floor", self.floor, 100_000)?;
-        invalid::at_most("saved", self.saved, 1_000_000)
-    }
-
-    fn floor_rate(&self) -> Option<Rate> {
-        (self.floor > 0).then(|| Rate::per_second(self.floor))
-    }
-}
-
-impl Default for BudgetPolicy {
-    fn default() -> Self {
-        Self::DEFAULT
-    }
-}
+use crate::admit::rate_limiter::RateLimiter;
+use crate::model::invalid::Invalid;
+use crate::model::policy::budget::BudgetPolicy;
+use crate::time::clock::Clock;
 
 /// The retry budget of one server.
 #[derive(Debug)]

@@ -12,27 +12,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 
 use super::budget::{RetryBudget, RetryToken};
-use crate::model::invalid::{self, Invalid};
-
-/// When the second attempt starts.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum HedgePolicy {
-    /// After this long, which leaves time for it: less than the attempt has.
-    After(Duration),
-    /// After the time in which this share of the tool's recent attempts had ended, e.g. 0.95; above
-    /// 0 and below 1.
-    Quantile(f64),
-}
-
-impl HedgePolicy {
-    /// Checks the settings.
-    pub fn validate(&self) -> Result<(), Invalid> {
-        match self {
-            HedgePolicy::After(delay) => invalid::positive("delay", *delay),
-            HedgePolicy::Quantile(share) => invalid::between("quantile", *share),
-        }
-    }
-}
+use crate::model::policy::hedge::HedgePolicy;
 
 /// How many attempts are remembered, and how many are needed before anything is concluded.
 const REMEMBERED: usize = 64;
@@ -98,9 +78,9 @@ pub(crate) async fn race<'b, T, E, S: Future<Output = Result<T, E>>>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::budget::BudgetPolicy;
     use super::*;
-    use crate::model::time::Clock;
+    use crate::model::policy::budget::BudgetPolicy;
+    use crate::time::clock::Clock;
 
     async fn after(
         ms: u64,

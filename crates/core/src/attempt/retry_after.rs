@@ -2,7 +2,7 @@
 //! word.
 
 use super::atomic::{AtomicU64, Ordering};
-use crate::model::time::Moment;
+use crate::time::clock::Moment;
 
 /// The end of the pause that a server asked for; zero: none.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::atomic::{AtomicBool, Ordering};
 use super::sync::{Mutex, MutexGuard};
-use crate::model::time::Moment;
+use crate::time::clock::Moment;
 
 /// Since when nothing was heard of a tool, and how long attempts have waited since.
 #[derive(Debug, Default)]

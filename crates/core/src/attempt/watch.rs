@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::env::Env;
 use crate::model::failure::Cause;
-use crate::model::time::Moment;
 use crate::report::event::Event;
+use crate::time::clock::Moment;
 
 /// An attempt under way. Dropped, it was cancelled.
 pub(crate) struct AttemptWatch<'a> {

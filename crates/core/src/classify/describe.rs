@@ -4,9 +4,9 @@ use std::error::Error;
 use std::io;
 
 use super::Classifier;
-use crate::attempt::deadline::Elapsed;
 use crate::model::failure::Failure;
 use crate::model::signals::{FailureSignals, TransportFailure};
+use crate::time::deadline::Elapsed;
 
 /// An error that can tell what is known about it.
 pub trait Describe {

@@ -18,9 +18,9 @@ pub use too_large::says_too_many_items;
 
 use crate::model::failure::{Cause, Disposition, Failure, Sent};
 use crate::model::invalid::Invalid;
+use crate::model::sanitize::without_credentials;
 use crate::model::signals::{FailureSignals, LONGEST_PAUSE};
 use crate::model::tool_errors::FoundError;
-use crate::report::without_credentials;
 
 /// Classifies failures by the operator's rules, then by the built-in ones.
 #[derive(Clone, Debug, Default)]

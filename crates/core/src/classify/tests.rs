@@ -1,9 +1,11 @@
 //! What each kind of signal means, and what words must not be taken for.
 
+use std::io;
+use std::time::Duration;
+
 use super::*;
 use crate::model::failure::Sent;
 use crate::model::signals::{ProcessExit, TransportFailure};
-use std::time::Duration;
 
 fn cause(signals: FailureSignals) -> (Cause, Disposition, Sent) {
     let failure = classify(&signals);
@@ -175,7 +177,8 @@ fn words_in_a_body_never_prove_that_nothing_ran() {
                         assert_eq!(status, 404, "{signals:?}");
                         continue;
                     }
-                    let is_repeated = |failure: &Failure| failure.may_repeat(crate::Effect::Write);
+                    let is_repeated =
+                        |failure: &Failure| failure.may_repeat(crate::model::effect::Effect::Write);
                     assert!(!is_repeated(&said) || is_repeated(&bare), "{signals:?}: {said:?}");
                     assert!(
                         said.sent != Sent::Never || bare.sent == Sent::Never,
@@ -192,7 +195,8 @@ fn words_in_a_body_never_prove_that_nothing_ran() {
         [401, 403, 404, 405, 406, 407, 411, 413, 414, 415, 421, 425, 426, 429, 431]
     );
     let repeated = (400..=599).filter(|status| {
-        classify(&FailureSignals::http(*status, "x")).may_repeat(crate::Effect::Write)
+        classify(&FailureSignals::http(*status, "x"))
+            .may_repeat(crate::model::effect::Effect::Write)
     });
     assert_eq!(repeated.collect::<Vec<_>>(), [425, 429]);
 }
@@ -411,4 +415,45 @@ fn every_rule_has_its_own_name_and_can_fire() {
         assert!(rule.fits(&signals, signals.status, &text), "{} never fits", rule.name);
         assert_eq!(first.map(|rule| rule.verdict), Some(rule.verdict), "{} is shadowed", rule.name);
     }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("request failed")]
+struct Wrapped(#[source] io::Error);
+
+#[test]
+fn an_io_kind_proves_no_more_than_it_says() {
+    use io::ErrorKind::*;
+    for (kind, cause, sent) in [
+        (ConnectionRefused, Cause::Network, Sent::Never),
+        (HostUnreachable, Cause::Network, Sent::Maybe),
+        (NetworkUnreachable, Cause::Network, Sent::Maybe),
+        (ConnectionReset, Cause::Network, Sent::Maybe),
+        (NotConnected, Cause::Network, Sent::Maybe),
+        (BrokenPipe, Cause::Network, Sent::Maybe),
+        (TimedOut, Cause::Timeout, Sent::Maybe),
+    ] {
+        let signals = FailureSignals::from_error(&io::Error::from(kind));
+        let failure = classify(&signals);
+        assert_eq!((failure.cause, failure.sent), (cause, sent), "{kind:?}");
+        assert_eq!(
+            classify(&signals.with_sent(Sent::Never)).sent,
+            Sent::Never,
+            "{kind:?} while connecting"
+        );
+    }
+    assert_eq!(
+        classify(&FailureSignals::from_error(&io::Error::from(AddrNotAvailable))).sent,
+        Sent::Maybe
+    );
+    let no_route = FailureSignals::text("No route to host (os error 113)");
+    assert_eq!(Classifier::new().classify_load(&no_route).disposition, Disposition::Permanent);
+}
+
+#[test]
+fn what_only_the_source_says_is_heard() {
+    let dns = io::Error::other("failed to lookup address information: Name or service not known");
+    let failure = classify(&FailureSignals::from_error(&Wrapped(dns)));
+
+    assert_eq!((failure.cause, failure.sent), (Cause::Network, Sent::Never));
 }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use super::status;
-use crate::report::beginning;
+use crate::model::sanitize::beginning;
 
 /// No more than this is read of a text: what went wrong is said at its beginning.
 pub(super) const READ: usize = 8 * 1024;

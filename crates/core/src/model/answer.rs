@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::failure::Failure;
-use crate::report::FailureReport;
+use crate::model::report::FailureReport;
 
 /// What became of a call.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::time::{Clock, Moment};
+use crate::time::clock::{Clock, Moment};
 
 /// How long a call may wait for its own client in all, unless set: people are slower than servers.
 const QUESTION_TIME: Duration = Duration::from_secs(600);

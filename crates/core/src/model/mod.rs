@@ -3,21 +3,22 @@
 pub(crate) mod answer;
 pub(crate) mod call;
 pub(crate) mod control;
-mod counter;
 pub(crate) mod duration;
 pub(crate) mod effect;
 pub(crate) mod failure;
 pub(crate) mod gitnexus;
 pub(crate) mod invalid;
+pub(crate) mod names;
 pub(crate) mod note;
 pub(crate) mod policy;
 pub(crate) mod preset;
+pub(crate) mod report;
 pub(crate) mod rng;
+pub(crate) mod sanitize;
 pub(crate) mod siblings;
 pub(crate) mod signals;
 #[cfg(test)]
 mod tests;
-pub(crate) mod time;
 pub(crate) mod tool_errors;
 
-use std::sync::atomic;
+use std::sync::{self, atomic};

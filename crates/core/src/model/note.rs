@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use super::time::Moment;
+use crate::time::clock::Moment;
 
 /// Whether something has happened.
 #[derive(Debug, Default)]

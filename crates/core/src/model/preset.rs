@@ -8,13 +8,12 @@ use super::gitnexus;
 use super::invalid::{self, Invalid};
 use super::policy::{Fallback, Policy, Scope};
 use super::tool_errors::ToolErrors;
-use crate::admit::cache::CachePolicy;
-use crate::admit::ledger::loops::{LoopMode, LoopPolicy};
-use crate::attempt::backoff::Backoff;
-use crate::attempt::breaker::BreakerPolicy;
-use crate::attempt::retry::RetryPolicy;
-use crate::report::TextStyle;
-use crate::startup::DeniedText;
+use crate::model::policy::backoff::Backoff;
+use crate::model::policy::breaker::BreakerPolicy;
+use crate::model::policy::cache::CachePolicy;
+use crate::model::policy::loops::{LoopMode, LoopPolicy};
+use crate::model::policy::retry::RetryPolicy;
+use crate::model::report::{DeniedText, TextStyle};
 
 /// A named set of defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

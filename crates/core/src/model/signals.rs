@@ -258,45 +258,4 @@ mod tests {
         assert_eq!(signals.transport, Some(TransportFailure::Refused));
         assert_eq!(signals.message, "request failed: connection refused");
     }
-
-    #[test]
-    fn an_io_kind_proves_no_more_than_it_says() {
-        use io::ErrorKind::*;
-        for (kind, cause, sent) in [
-            (ConnectionRefused, crate::Cause::Network, Sent::Never),
-            (HostUnreachable, crate::Cause::Network, Sent::Maybe),
-            (NetworkUnreachable, crate::Cause::Network, Sent::Maybe),
-            (ConnectionReset, crate::Cause::Network, Sent::Maybe),
-            (NotConnected, crate::Cause::Network, Sent::Maybe),
-            (BrokenPipe, crate::Cause::Network, Sent::Maybe),
-            (TimedOut, crate::Cause::Timeout, Sent::Maybe),
-        ] {
-            let signals = FailureSignals::from_error(&io::Error::from(kind));
-            let failure = crate::classify(&signals);
-            assert_eq!((failure.cause, failure.sent), (cause, sent), "{kind:?}");
-            assert_eq!(
-                crate::classify(&signals.with_sent(Sent::Never)).sent,
-                Sent::Never,
-                "{kind:?} while connecting"
-            );
-        }
-        assert_eq!(
-            crate::classify(&FailureSignals::from_error(&io::Error::from(AddrNotAvailable))).sent,
-            Sent::Maybe
-        );
-        let no_route = FailureSignals::text("No route to host (os error 113)");
-        assert_eq!(
-            crate::Classifier::new().classify_load(&no_route).disposition,
-            crate::Disposition::Permanent
-        );
-    }
-
-    #[test]
-    fn what_only_the_source_says_is_heard() {
-        let dns =
-            io::Error::other("failed to lookup address information: Name or service not known");
-        let failure = crate::classify(&FailureSignals::from_error(&Wrapped(dns)));
-
-        assert_eq!((failure.cause, failure.sent), (crate::Cause::Network, Sent::Never));
-    }
 }

@@ -1,74 +1,50 @@
-//! What the fast clock tells; it is apart from its sources because loom compiles those too.
+//! Which names are remembered. Apart from its source, which a model checker compiles too.
 
-use std::time::Duration;
+use std::cell::Cell;
+use std::sync::Arc;
 
-use super::counter::Anchor;
-use super::time::{FastClock, nanos};
+use super::names::{LOOKS, NameRegistry};
 
-/// Four counts a nanosecond.
-fn anchor() -> Anchor {
-    Anchor::new(1 << 30)
+fn learn(names: &NameRegistry<u32>, number: u32, lets_go: impl Fn(&Arc<u32>) -> bool) -> bool {
+    names.learn(&number.to_string(), lets_go, || Some(Arc::new(number))).is_some()
 }
 
 #[test]
-fn nothing_is_told_before_the_first_reading() {
-    let anchor = anchor();
-    assert_eq!([0, 1, 4_000_000, 1 << 63].map(|count| anchor.nanos(count)), [None; 4]);
+fn a_new_name_costs_a_few_looks_and_all_are_looked_at_in_turn() {
+    let (names, looks) = (NameRegistry::new(1000), Cell::new(0));
+    (0..1000).for_each(|number| assert!(learn(&names, number, |_| true)));
+    let only_500 = |value: &Arc<u32>| {
+        looks.set(looks.get() + 1);
+        **value == 500
+    };
+
+    let needed = (1000..).take_while(|number| !learn(&names, *number, only_500)).count();
+
+    assert_eq!((needed, looks.get()), (500 / LOOKS, 500 + 1));
+    assert_eq!((names.get("500"), names.all().len()), (None, 1000));
 }
 
 #[test]
-fn between_two_readings_the_counter_tells_and_a_little_too_little() {
-    let anchor = anchor();
-    anchor.set(8_000, 5_000, 8_000);
+fn what_is_used_again_and_again_outlives_any_number_of_strangers() {
+    let names = NameRegistry::new(1000);
+    (0..1000).for_each(|number| assert!(learn(&names, number, |_| true)));
 
-    assert_eq!(anchor.nanos(8_000), Some(5_000));
-    let told = anchor.nanos(8_000 + 4 * 999_999).unwrap();
-    assert!((5_000 + 998_900..5_000 + 999_999).contains(&told), "{told}");
-}
-
-#[test]
-fn it_is_believed_for_a_millisecond_and_never_backwards() {
-    let anchor = anchor();
-    anchor.set(8_000_000, 5_000, 8_000_000);
-
-    assert_eq!(anchor.nanos(8_000_000 + 4_000_000), None);
-    for leap in [7_999_999, 0, u64::MAX, 1 << 60] {
-        assert_eq!(anchor.nanos(leap), None, "{leap}");
+    for number in 1000..5000 {
+        assert!(names.used("7").is_some(), "forgotten before {number}");
+        assert!(learn(&names, number, |_| true));
     }
+
+    assert_eq!((names.get("8"), names.all().len()), (None, 1000));
 }
 
 #[test]
-fn after_a_leap_the_next_reading_sets_it_right() {
-    let anchor = anchor();
-    for count in [8_000_000, 1 << 60, 10] {
-        anchor.set(count, 7_000, count);
-        let told = anchor.nanos(count + 4_000).unwrap();
-        assert!((7_998..=8_000).contains(&told), "{told} after {count}");
-    }
-}
+fn what_is_kept_for_good_takes_no_strangers_place() {
+    let names = NameRegistry::new(2);
+    (0..2).for_each(|number| assert!(learn(&names, number, |_| true)));
+    names.keep("0", || Ok::<_, ()>(Arc::new(100))).unwrap();
 
-#[test]
-fn who_was_interrupted_tells_nothing() {
-    let anchor = anchor();
-    anchor.set(8_000, 5_000, 8_000 + 4_000_000 / 1024);
-    assert!(anchor.nanos(12_000).is_some());
+    (1..50).for_each(|number| assert!(learn(&names, number, |_| true)));
 
-    anchor.set(20_000, 900_000_000, 20_000 + 4_000_000 / 1024 + 1);
-    assert!(anchor.nanos(24_000).unwrap() < 10_000);
-}
-
-#[test]
-#[allow(clippy::disallowed_methods, reason = "the clock is compared with the system's")]
-fn the_fast_clock_follows_the_systems_within_microseconds() {
-    let fast = FastClock::new();
-    let mut told = 0;
-    while fast.began.elapsed() < Duration::from_millis(20) {
-        let before = nanos(fast.began.elapsed());
-        let now = fast.nanos();
-        let after = nanos(fast.began.elapsed());
-
-        assert!((before.saturating_sub(3_000)..=after).contains(&now), "{before} {now} {after}");
-        assert!(now >= told, "alone it never turns back: {told} {now}");
-        told = now;
-    }
+    assert_eq!((names.get("0").as_deref(), names.all().len()), (Some(&100), 3));
+    assert_eq!(names.keep("9", || Err("bad")), Err("bad"));
 }

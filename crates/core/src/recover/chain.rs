@@ -10,11 +10,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{not_tried, skipping};
-use crate::attempt::breaker::{BreakerPolicy, CircuitBreaker};
+use crate::attempt::breaker::CircuitBreaker;
 use crate::attempt::budget::RetryBudget;
-use crate::attempt::deadline::{Deadline, within};
-use crate::attempt::retry::{RetryLoop, RetryPolicy, try_until};
+use crate::attempt::retry::{RetryLoop, try_until};
 use crate::attempt::watch::AttemptWatch;
 use crate::classify::{Classifier, Describe};
 use crate::env::Env;
@@ -22,11 +20,14 @@ use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Failure};
 use crate::model::invalid::{self, Invalid};
 use crate::model::policy::MOST_STEPS;
+use crate::model::policy::breaker::BreakerPolicy;
+use crate::model::policy::retry::RetryPolicy;
+use crate::model::sanitize::one_line;
 use crate::model::signals::FailureSignals;
-use crate::model::time::millis;
 use crate::registry::durable::Promise;
 use crate::report::event::Event;
-use crate::report::one_line;
+use crate::time::clock::millis;
+use crate::time::deadline::{Deadline, within};
 
 type Execute<T> = Box<dyn Fn() -> Promise<'static, Result<T, FailureSignals>> + Send + Sync>;
 /// How long a chain takes at most unless set: none of its steps can hang for ever.
@@ -313,4 +314,14 @@ pub(crate) fn warning(step: &str, failure: &Failure) -> String {
         }
         _ => format!("{step}: {}", one_line(&failure.message)),
     }
+}
+
+/// The warning about a step that has nothing to offer.
+pub(crate) fn skipping(step: &str) -> String {
+    format!("{step}: unavailable, skipping")
+}
+
+/// A step that was never begun.
+pub(crate) fn not_tried(step: &str) -> String {
+    format!("{step}: not tried, no time was left")
 }

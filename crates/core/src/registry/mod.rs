@@ -3,11 +3,8 @@
 
 pub(crate) mod durable;
 mod memory;
-pub(crate) mod names;
 mod rest;
 pub(crate) mod server;
-#[cfg(test)]
-mod tests;
 pub(crate) mod tool;
 mod writes;
 

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use super::writes::WriteCount;
-use crate::admit::rate_queue::RateQueue;
 use crate::attempt::breaker::Breaker;
 use crate::attempt::budget::RetryBudget;
 use crate::attempt::bulkhead::Bulkhead;
+use crate::attempt::rate_queue::RateQueue;
 use crate::env::Env;
 use crate::model::invalid::Invalid;
 use crate::model::policy::ServerPolicy;

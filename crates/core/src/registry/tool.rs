@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use super::rest;
 use super::server::Server;
-use crate::admit::ledger::loops::LoopMode;
+use crate::admit::key::{CallKey, Keys};
 use crate::attempt::breaker::Breaker;
 use crate::attempt::bulkhead::Bulkhead;
-use crate::attempt::hedge::{HedgePolicy, Latencies};
+use crate::attempt::hedge::Latencies;
 use crate::attempt::retry_after::ServerPause;
 use crate::attempt::silence::Silence;
-use crate::model::call::ToolNames;
+use crate::model::call::{Call, ToolNames};
 use crate::model::effect::Effect;
+use crate::model::policy::hedge::HedgePolicy;
+use crate::model::policy::loops::LoopMode;
 use crate::model::policy::{Policy, Scope};
-use crate::model::time::Moment;
+use crate::time::clock::Moment;
 
 /// A tool that can be called: its policy resolved, its state at hand.
 #[derive(Debug)]
@@ -149,5 +151,14 @@ impl Tool {
         if let Some(HedgePolicy::Quantile(_)) = self.policy.hedge {
             self.latencies.record(took);
         }
+    }
+}
+
+impl Keys {
+    /// What tells a call from all others.
+    #[inline]
+    pub fn of(&self, tool: &Tool, call: &Call) -> CallKey {
+        let written = call.written.as_deref().unwrap_or_default();
+        self.key(&[&*tool.server.name, &*tool.name, &*call.caller, written], &call.arguments)
     }
 }

@@ -14,9 +14,9 @@ use serde::Serialize;
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::listening::{Listeners, Listening};
-use crate::attempt::breaker::BreakerStatus;
 use crate::model::failure::{Cause, Disposition};
-use crate::model::time::millis;
+use crate::model::policy::breaker::BreakerStatus;
+use crate::time::clock::millis;
 
 /// Something that happened on the path of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -2,10 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::texts::TextStyle;
-use super::{ErrorCode, FailureReport};
 use crate::model::answer::{Answer, BatchItem, FallbackAnswer, FallbackBody, Outcome, ToolError};
-use crate::model::time::whole_seconds;
+use crate::model::report::{ErrorCode, FailureReport, TextStyle};
+use crate::time::clock::whole_seconds;
 
 /// What the text of a failure is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,7 +104,7 @@ fn items_result(items: &[BatchItem<Value>]) -> Value {
                 format!(
                     "{}: failed ({}{fate})",
                     item.input,
-                    super::sanitize::quote(&failure.message)
+                    crate::model::sanitize::quote(&failure.message)
                 )
             }
         };

@@ -11,32 +11,13 @@ pub(crate) mod served;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::ErrorCode;
-use super::sanitize::quote;
 use crate::model::duration::{about, age};
 use crate::model::effect::{Effect, Kind};
 use crate::model::failure::{Cause, Failure, Sent};
 use crate::model::policy::Scope;
-use crate::model::time::whole_seconds;
-
-/// Which words.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TextStyle {
-    /// Plain and declarative.
-    #[default]
-    Plain,
-    /// With symbols and labels, for programs that match on these texts.
-    Classic,
-    /// GitNexus's own.
-    Gitnexus,
-}
-
-impl TextStyle {
-    /// Whether a fallback introduces itself with the label of the tool's kind.
-    fn is_labelled(self) -> bool {
-        self != TextStyle::Plain
-    }
-}
+use crate::model::report::ErrorCode;
+use crate::model::sanitize::quote;
+use crate::time::clock::whole_seconds;
 
 /// How many words a text may have.
 const LONGEST_TEXT: usize = 60;

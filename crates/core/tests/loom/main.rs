@@ -12,7 +12,7 @@
 
 #[path = "../../src/attempt/balance.rs"]
 mod balance;
-#[path = "../../src/model/counter.rs"]
+#[path = "../../src/time/counter.rs"]
 mod counter;
 #[path = "../../src/attempt/breaker/gate.rs"]
 mod gate;
@@ -32,9 +32,9 @@ mod line;
 mod listening;
 #[path = "../../src/admit/ledger/marks.rs"]
 mod marks;
-#[path = "../../src/registry/names.rs"]
+#[path = "../../src/model/names.rs"]
 mod names;
-#[path = "../../src/attempt/breaker/policy.rs"]
+#[path = "../../src/model/policy/breaker.rs"]
 mod policy;
 #[path = "../../src/registry/rest.rs"]
 mod rest;
@@ -46,14 +46,14 @@ mod rng;
 mod silence;
 #[path = "../../src/attempt/breaker/slow_start.rs"]
 mod slow_start;
+#[path = "../../src/time/clock.rs"]
+mod source;
 #[path = "../../src/attempt/breaker/states.rs"]
 mod states;
 #[path = "../../src/attempt/breaker/stripe.rs"]
 mod stripe;
 #[path = "../../src/attempt/breaker/tally.rs"]
 mod tally;
-#[path = "../../src/model/time.rs"]
-mod time;
 #[path = "../../src/admit/ledger/uncertain.rs"]
 mod uncertain;
 #[path = "../../src/attempt/breaker/window.rs"]
@@ -70,7 +70,15 @@ mod remembered;
 
 /// Where the sources look for each other.
 mod model {
-    pub(crate) use super::{invalid, rng, time};
+    pub(crate) use super::{invalid, rng};
+
+    pub(crate) mod policy {
+        pub(crate) use crate::policy as breaker;
+    }
+}
+
+mod time {
+    pub(crate) use super::source as clock;
 }
 
 mod key {
@@ -86,9 +94,9 @@ mod sync {
 use std::time::Duration;
 
 use loom::sync::atomic;
-use policy::{BreakerPolicy, WindowRule};
+use policy::{BreakerPolicy, BreakerStatus, WindowRule};
 use rng::Rng;
-use seawall::{BreakerMode, BreakerStatus};
-use time::{Clock, Moment, nanos};
+use seawall::BreakerMode;
+use source::{Clock, Moment, nanos};
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -10,7 +10,7 @@ use super::super::key::CallKey;
 use super::in_flight::{Entering, KEPT};
 use crate::model::answer::Outcome;
 use crate::model::control::CallControl;
-use crate::model::time::Moment;
+use crate::time::clock::Moment;
 
 /// How long the answer of a write is waited for whose server was told to stop: below the five
 /// seconds that the least patient clients wait.

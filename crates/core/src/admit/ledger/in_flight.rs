@@ -17,10 +17,10 @@ use super::entry::{FollowerGets, LeadState, LedgerEntry, Meeting};
 use crate::model::answer::{FallbackBody, Outcome};
 use crate::model::call::Rejoin;
 use crate::model::control::CallControl;
-use crate::model::time::{Clock, Moment};
+use crate::time::clock::{Clock, Moment};
 
 /// How long an answer waits for a client that may come back for it.
-pub(super) const KEPT: Duration = Duration::from_secs(60);
+pub(crate) const KEPT: Duration = Duration::from_secs(60);
 /// How many answers wait, and how many bytes they have in all; then the oldest gives way.
 const MOST: usize = 256;
 const MOST_BYTES: usize = 32 << 20;

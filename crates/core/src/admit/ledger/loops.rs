@@ -13,59 +13,9 @@ use quick_cache::sync::Cache;
 
 use super::key::CallKey;
 use super::marks::Marks;
-use crate::model::invalid::{self, Invalid};
-use crate::model::time::{Clock, Moment};
+use crate::model::policy::loops::{LONGEST_WINDOW, LoopMode, LoopPolicy};
+use crate::time::clock::{Clock, Moment};
 
-/// What counts as going in circles.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LoopMode {
-    /// Identical calls that failed; after `repeats` of them the next one is answered instead.
-    #[default]
-    Failures,
-    /// Identical calls, well or badly ended; the `repeats`th is answered instead.
-    Calls,
-    /// Nothing.
-    Off,
-}
-
-/// When a call is answered with a warning instead of being executed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LoopPolicy {
-    /// What counts.
-    pub mode: LoopMode,
-    /// How many identical ones are too many; 2 to `window`.
-    pub repeats: u32,
-    /// Among how many of the session's last calls; up to 1000.
-    pub window: u32,
-}
-
-impl LoopPolicy {
-    /// Not guarded.
-    pub const OFF: LoopPolicy = LoopPolicy { mode: LoopMode::Off, repeats: 3, window: 10 };
-
-    /// Checks the settings.
-    pub fn validate(&self) -> Result<(), Invalid> {
-        if self.repeats < 2 {
-            return Err(Invalid::new("repeats", "must be at least 2"));
-        }
-        invalid::counted("window", self.window, LONGEST_WINDOW)?;
-        if self.repeats > self.window {
-            return Err(Invalid::new(
-                "repeats",
-                format!("must not exceed window, which is {}", self.window),
-            ));
-        }
-        Ok(())
-    }
-}
-
-impl Default for LoopPolicy {
-    fn default() -> Self {
-        Self { mode: LoopMode::Failures, repeats: 3, window: 10 }
-    }
-}
-
-const LONGEST_WINDOW: u32 = 1000;
 /// How many sessions are remembered.
 const SESSIONS: usize = 10_000;
 /// A call this long ago is no part of a loop.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::model::time::{Clock, Moment};
+use crate::time::clock::{Clock, Moment};
 
 /// Sessions share marks; that costs a look that was not needed, and nothing else.
 pub(super) const MARKS: usize = 256;

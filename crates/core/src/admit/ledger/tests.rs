@@ -9,7 +9,7 @@ use serde_json::json;
 use super::key::Keys;
 use super::marks::{MARKS, Marks, place};
 use super::uncertain::{HeldBack, LOOKS, MOST, UncertainWrites};
-use crate::model::time::Clock;
+use crate::time::clock::Clock;
 
 #[test]
 fn a_mark_is_wiped_when_its_time_is_up_and_only_then() {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::atomic::{AtomicUsize, Ordering};
 use super::key::CallKey;
 use super::sync::{Mutex, MutexGuard};
-use crate::model::time::{Clock, Moment};
+use crate::time::clock::{Clock, Moment};
 
 /// How many are remembered; then those of the caller that has most give way.
 pub(super) const MOST: usize = 1000;

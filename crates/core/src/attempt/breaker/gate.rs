@@ -10,7 +10,8 @@ use std::time::Duration;
 use super::states::{AdmissionTicket, CallEnd, StateChange, StateMachine};
 use super::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use super::tally::SuccessCount;
-use super::{BreakerMode, BreakerStatus, Clock, Moment};
+use super::{BreakerMode, Clock, Moment};
+use crate::model::policy::breaker::BreakerStatus;
 
 /// Closed, and a success would change nothing.
 const QUIET: u64 = 0;

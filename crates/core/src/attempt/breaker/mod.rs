@@ -8,7 +8,6 @@
 mod gate;
 mod incident;
 mod lease;
-mod policy;
 mod registry;
 mod slow_start;
 mod states;
@@ -16,10 +15,8 @@ mod stripe;
 mod tally;
 mod window;
 
-pub use policy::{BreakerPolicy, Cooldown, SlowRule, WindowRule};
 pub use registry::CircuitBreaker;
 
-use std::fmt;
 use std::future::Future;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -31,40 +28,23 @@ use crate::classify::{Classifier, Describe};
 use crate::env::Env;
 use crate::model::failure::{Blame, Cause, Failure};
 use crate::model::invalid::Invalid;
+use crate::model::policy::breaker::{BreakerPolicy, BreakerStatus};
 use crate::model::rng::Rng;
 use crate::model::signals::FailureSignals;
-use crate::model::time::{Clock, Moment, millis, nanos};
 use crate::report::event::Event;
+use crate::time::clock::{Clock, Moment, millis, nanos};
 use gate::Gate;
 use incident::Incident;
 use states::{AdmissionTicket, CallEnd, StateChange, StateMachine};
+
+/// How much later than its time a probe is taken for lost: its own end comes first, for how it
+/// ended decides.
+pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
 /// What the lock-free parts stand on; swapped for a model checker's in `tests/loom`.
 mod sync {
     pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
     pub(super) use std::sync::{Mutex, MutexGuard};
-}
-
-/// What a breaker shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum BreakerStatus {
-    /// Calls pass; right after it closed, a growing number at a time.
-    Closed,
-    /// Calls are refused.
-    Open,
-    /// A few calls pass as probes.
-    HalfOpen,
-}
-
-impl fmt::Display for BreakerStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            BreakerStatus::Closed => "closed",
-            BreakerStatus::Open => "open",
-            BreakerStatus::HalfOpen => "half-open",
-        })
-    }
 }
 
 /// Who decides: the state machine, or an operator.

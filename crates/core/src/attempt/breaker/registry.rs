@@ -5,11 +5,12 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 
-use super::{Breaker, BreakerPolicy, BreakerSnapshot, BreakerStatus, GuardedError};
+use super::{Breaker, BreakerSnapshot, GuardedError};
 use crate::classify::Describe;
 use crate::env::Env;
 use crate::model::invalid::{self, Invalid};
-use crate::registry::names::NameRegistry;
+use crate::model::names::NameRegistry;
+use crate::model::policy::breaker::{BreakerPolicy, BreakerStatus};
 
 /// How many names are kept unless set.
 const NAMES: u32 = 1024;

@@ -7,7 +7,8 @@
 
 use std::time::Duration;
 
-use super::{BreakerPolicy, Moment};
+use super::Moment;
+use crate::model::policy::breaker::BreakerPolicy;
 
 /// While all places are taken, others are told to come back after this.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use super::slow_start::SlowStart;
 use super::window::Window;
-use super::{BreakerPolicy, BreakerStatus, Moment, Rng};
+use super::{Moment, Rng};
+use crate::model::policy::breaker::{BreakerPolicy, BreakerStatus};
 
 /// What became of an admitted call, as far as the breaker cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,10 +5,11 @@
 //! processor need not wait for the clock to find it. When a new bucket begins, the word's count
 //! moves into the stripe's ring.
 
+use super::Moment;
 use super::stripe::{self, OWNED, SHARED};
 use super::sync::{AtomicU64, Ordering};
 use super::window::{BUCKETS, Buckets};
-use super::{Moment, WindowRule};
+use crate::model::policy::breaker::WindowRule;
 
 /// The newest bucket of a stripe's owner: its number since the clock began (upper half) and its
 /// count (lower half).

@@ -2,6 +2,7 @@
 
 use super::tally::SuccessCount;
 use super::*;
+use crate::model::policy::breaker::WindowRule;
 
 fn at(seconds: u64) -> Moment {
     Moment::default().plus(Duration::from_secs(seconds))

@@ -1,7 +1,8 @@
 //! Decides what share of the recent calls failed or was slow: a fixed ring of buckets, O(1) per
 //! call.
 
-use super::{Moment, WindowRule};
+use super::Moment;
+use crate::model::policy::breaker::WindowRule;
 
 /// The places of the ring. A window takes eight to sixteen of them, so its edge is off by an eighth
 /// of its length at most.

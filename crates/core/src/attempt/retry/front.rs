@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use super::super::breaker::Breaker;
 use super::super::budget::RetryBudget;
-use super::super::deadline::Deadline;
 use super::limited::LimitedRetry;
-use super::{Failed, GaveUp, Retried, RetryLoop, RetryPolicy, try_again};
+use super::{Failed, GaveUp, Retried, RetryLoop, try_again};
 use crate::classify::{Classifier, Describe};
 use crate::env::Env;
 use crate::model::effect::Effect;
 use crate::model::invalid::Invalid;
+use crate::model::policy::retry::RetryPolicy;
+use crate::time::deadline::Deadline;
 
 /// Retries any async work: the front door to retrying.
 ///

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::breaker::{Breaker, BreakerRefusal, Permit};
-use super::super::deadline::{Deadline, within};
-use super::super::permits::GRACE;
 use super::front::Retry;
 use super::{Failed, GaveUp, Retried, try_until};
+use crate::attempt::breaker::GRACE;
 use crate::classify::Describe;
 use crate::model::duration::about;
 use crate::model::failure::{Cause, Failure, Sent};
 use crate::model::invalid::{self, Invalid};
+use crate::time::deadline::{Deadline, within};
 
 /// A [`Retry`] whose attempts are limited in time, or have to pass a breaker.
 #[derive(Clone, Debug)]

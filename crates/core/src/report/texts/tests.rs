@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::model::failure::{Disposition, Sent};
+use crate::model::report::TextStyle;
 
 const CAUSES: [Cause; 20] = [
     Cause::RateLimited,

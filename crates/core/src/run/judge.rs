@@ -4,13 +4,13 @@
 use crate::classify::says_too_many_items;
 use crate::model::effect::Kind;
 use crate::model::failure::{Cause, Disposition, Failure, Sent};
+use crate::model::sanitize::without_credentials;
 use crate::model::tool_errors::ErrorMode;
 use crate::registry::Tool;
 use crate::report::event::Event;
-use crate::report::without_credentials;
-use crate::run::Run;
+use crate::run::context::Run;
 
-use super::{AttemptFailed, OwnWords};
+use crate::run::attempt::{AttemptFailed, OwnWords};
 
 impl<T: Clone> Run<'_, T> {
     /// A tool's own error is an answer, unless it plainly carries an upstream failure or an

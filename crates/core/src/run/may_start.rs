@@ -7,14 +7,14 @@
 
 use std::time::Duration;
 
-use crate::admit::rate_queue::RateQueue;
+use crate::attempt::rate_queue::RateQueue;
 use crate::model::failure::{Cause, Failure, RATE_IS_USED_UP};
 use crate::registry::Tool;
-use crate::run::Run;
+use crate::run::context::Run;
 
-use super::AttemptRole;
-use super::bulkhead::{Bulkhead, BulkheadPermit};
 use super::permits::{BreakerPermits, peek};
+use crate::attempt::bulkhead::{Bulkhead, BulkheadPermit};
+use crate::run::attempt::AttemptRole;
 
 /// What is said when a tool has no slot left, or its server.
 const OWN_TAKEN: &str = "all slots of this tool are taken";

@@ -1,6 +1,9 @@
 //! Decides what a breaker trips on and how long it stays open: plain data, checked once.
 
+use std::fmt;
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use crate::model::invalid::{self, Invalid};
 
@@ -160,6 +163,28 @@ impl WindowRule {
             invalid::above_zero("slow.rate", slow.rate)?;
         }
         Ok(())
+    }
+}
+
+/// What a breaker shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BreakerStatus {
+    /// Calls pass; right after it closed, a growing number at a time.
+    Closed,
+    /// Calls are refused.
+    Open,
+    /// A few calls pass as probes.
+    HalfOpen,
+}
+
+impl fmt::Display for BreakerStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BreakerStatus::Closed => "closed",
+            BreakerStatus::Open => "open",
+            BreakerStatus::HalfOpen => "half-open",
+        })
     }
 }
 

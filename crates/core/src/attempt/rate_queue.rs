@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::rate_limiter::{Rate, RateLimiter};
-use crate::attempt::deadline::within;
-use crate::attempt::line::WaitingLine;
+use super::line::WaitingLine;
+use crate::admit::rate_limiter::RateLimiter;
 use crate::model::invalid::Invalid;
-use crate::model::time::{Clock, Moment};
+use crate::model::policy::rate::Rate;
+use crate::time::clock::{Clock, Moment};
+use crate::time::deadline::within;
 
 /// The turns of one server.
 #[derive(Debug)]

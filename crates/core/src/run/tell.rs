@@ -1,23 +1,35 @@
 //! Decides what is told of a call that ended: a report if it failed, an event in any case.
 
-use super::{DebugDetails, ErrorCode, FailureReport, Situation, sanitize};
 use std::time::Duration;
 
-use crate::admit::ledger::Rejoined;
-use crate::admit::ledger::loops::LoopMode;
-use crate::attempt::{OwnWords, wait};
 use crate::model::answer::{Answer, Outcome, ToolError};
+use crate::model::call::Call;
 use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Disposition, Failure, Sent};
 use crate::model::policy::Scope;
-use crate::model::time::millis;
+use crate::model::policy::loops::LoopMode;
+use crate::model::report::{DebugDetails, ErrorCode, FailureReport};
+use crate::model::sanitize::sanitize;
+use crate::pipeline::Pipeline;
 use crate::recover::chain::warning;
 use crate::registry::Tool;
 use crate::report::event::Event;
-use crate::run::Run;
+use crate::report::texts::Situation;
+use crate::run::attempt::OwnWords;
+use crate::run::context::Run;
+use crate::run::permits::wait;
+use crate::run::rejoin::Rejoined;
+use crate::time::clock::millis;
+
+impl<T> Pipeline<T> {
+    /// What is told of a call that takes longer than its client waits, and runs on.
+    pub fn still_running(&self, tool: &Tool, call: &Call) -> FailureReport {
+        still_running(format!("{}{}", call.prefix, tool.name), &tool.server.name)
+    }
+}
 
 /// What is told of a call that takes longer than its client waits, and runs on.
-pub(crate) fn still_running(tool: String, server: &str) -> FailureReport {
+fn still_running(tool: String, server: &str) -> FailureReport {
     let note = format!(
         "{tool} is still running on {server}. Its result is kept: the identical call, made again, waits for it and does not execute it a second time."
     );

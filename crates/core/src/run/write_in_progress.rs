@@ -4,7 +4,7 @@
 use crate::model::effect::Effect;
 use crate::model::failure::{Failure, Sent};
 use crate::registry::Tool;
-use crate::run::Run;
+use crate::run::context::Run;
 
 /// A write under way; nothing for a tool that only reads.
 pub(crate) struct WriteInProgress<'a, T> {

@@ -2,16 +2,12 @@
 
 use std::time::Duration;
 
+use crate::attempt::breaker::{Breaker, BreakerRefusal, GRACE, Permit};
 use crate::model::failure::{Blame, Cause, Failure, Sent};
 use crate::model::policy::Scope;
+use crate::model::policy::breaker::BreakerStatus;
 use crate::registry::Tool;
-
-use super::breaker::{Breaker, BreakerRefusal, BreakerStatus, Permit};
-use super::{AttemptFailed, AttemptRole};
-
-/// How much later than its time a probe is taken for lost: its own end comes first, for how it
-/// ended decides.
-pub(super) const GRACE: Duration = Duration::from_secs(1);
+use crate::run::attempt::{AttemptFailed, AttemptRole};
 
 /// How long a breaker would make the tool wait now.
 pub(crate) fn wait(tool: &Tool) -> Option<Duration> {

@@ -4,7 +4,7 @@
 use crate::model::answer::Outcome;
 use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Failure};
-use crate::run::Run;
+use crate::run::context::Run;
 
 impl<T: Clone> Run<'_, T> {
     /// The tool's own answer, good or bad: remembered as such and passed on unchanged.

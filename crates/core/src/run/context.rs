@@ -4,9 +4,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::admit::CallerSession;
 use crate::admit::key::{CallKey, KeyCell};
-use crate::attempt::deadline::Deadline;
+use crate::admit::ledger::uncertain::CallerSession;
 use crate::classify::Classifier;
 use crate::env::Env;
 use crate::model::call::Call;
@@ -14,12 +13,14 @@ use crate::model::duration::seconds;
 use crate::model::effect::Effect;
 use crate::model::failure::{Cause, Failure};
 use crate::model::note::{Count, Flag, When};
-use crate::model::time::Moment;
+use crate::model::report::ErrorCode;
+use crate::model::sanitize::one_line;
+use crate::pipeline::Pipeline;
 use crate::registry::Tool;
 use crate::registry::durable::QueuedWrite;
 use crate::report::event::Event;
-use crate::report::{ErrorCode, one_line};
-use crate::settings::Pipeline;
+use crate::time::clock::Moment;
+use crate::time::deadline::Deadline;
 
 /// One call on its way. It is one task, so nobody else changes its notes meanwhile.
 pub(crate) struct Run<'a, T> {

@@ -9,7 +9,7 @@ use pin_project_lite::pin_project;
 use tokio::task::unconstrained;
 use tokio::time::{Sleep, sleep};
 
-use crate::model::time::{Clock, Moment};
+use crate::time::clock::{Clock, Moment};
 
 /// The time was up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use crate::model::failure::{Cause, Failure, PAUSE_IS_ASKED};
-use crate::model::time::Moment;
 use crate::registry::Tool;
-use crate::run::Run;
+use crate::run::context::Run;
+use crate::time::clock::Moment;
 
 impl<T: Clone> Run<'_, T> {
     /// Notes what a server that was asked said about when to come back.

@@ -14,19 +14,21 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use futures_util::stream::{self, StreamExt};
 use serde_json::Value;
 
-use super::{SkippedFallback, budget_is_spent, served, split};
+use super::recover::{SkippedFallback, budget_is_spent, served};
 use crate::attempt::budget::{RetryBudget, RetryToken};
-use crate::attempt::{AttemptFailed, AttemptRole};
 use crate::classify::says_too_many_items;
 use crate::model::answer::{BatchItem, FallbackAnswer, FallbackBody};
 use crate::model::call::Attempt;
 use crate::model::effect::Kind;
 use crate::model::failure::{Blame, Cause, Disposition, Failure, Sent};
 use crate::model::policy::{Fallback, Policy};
+use crate::model::sanitize::one_line;
 use crate::model::signals::FailureSignals;
+use crate::recover::split;
 use crate::registry::Tool;
-use crate::report::{one_line, served as texts};
-use crate::run::Run;
+use crate::report::served as texts;
+use crate::run::attempt::{AttemptFailed, AttemptRole};
+use crate::run::context::Run;
 
 /// How many items of a batch are in flight at a time.
 const AT_A_TIME: usize = 4;

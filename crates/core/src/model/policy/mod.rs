@@ -1,19 +1,30 @@
 //! Decides what a tool's and a server's policy consist of: plain data, checked as a whole.
 
+pub(crate) mod backoff;
+pub(crate) mod breaker;
+pub(crate) mod budget;
+pub(crate) mod bulkhead;
+pub(crate) mod cache;
+pub(crate) mod hedge;
+pub(crate) mod loops;
+pub(crate) mod rate;
+pub(crate) mod retry;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::effect::{Effect, Kind};
+use super::failure::Failure;
 use super::invalid::{self, Invalid};
 use super::tool_errors::ToolErrors;
-use crate::admit::cache::CachePolicy;
-use crate::admit::ledger::loops::LoopPolicy;
-use crate::admit::rate_limiter::Rate;
-use crate::attempt::breaker::BreakerPolicy;
-use crate::attempt::budget::BudgetPolicy;
-use crate::attempt::bulkhead::BulkheadPolicy;
-use crate::attempt::hedge::HedgePolicy;
-use crate::attempt::retry::RetryPolicy;
+use breaker::BreakerPolicy;
+use budget::BudgetPolicy;
+use bulkhead::BulkheadPolicy;
+use cache::CachePolicy;
+use hedge::HedgePolicy;
+use loops::LoopPolicy;
+use rate::Rate;
+use retry::RetryPolicy;
 
 /// Everything that decides how calls of one tool are treated.
 #[derive(Clone, Debug, PartialEq)]
@@ -228,5 +239,51 @@ impl ServerPolicy {
         self.connection.as_ref().map_or(Ok(()), |breaker| {
             breaker.validate().map_err(|error| error.within("connection"))
         })
+    }
+}
+
+impl Policy {
+    /// Into how many shares a call's time is split: one for the tool, and one for each way that
+    /// leads elsewhere. A write that was cut off has to be told and not replaced, so it gets all
+    /// the time there is.
+    pub(crate) fn ways(&self, own_steps: usize) -> u32 {
+        if !self.effect.is_replayable() {
+            return 1;
+        }
+        let others =
+            self.fallback.iter().filter(|step| matches!(step, Fallback::Alternate { .. })).count();
+        u32::try_from(1 + others + own_steps).unwrap_or(u32::MAX)
+    }
+}
+
+impl Fallback {
+    /// Whether it asks a server, which takes time.
+    pub(crate) fn asks(&self) -> bool {
+        matches!(
+            self,
+            Fallback::Simplify(_)
+                | Fallback::PreviousPage(_)
+                | Fallback::OneByOne(_)
+                | Fallback::Alternate { .. }
+        )
+    }
+
+    /// Whether it could help after such a failure: only fewer items at a time mend a batch that is
+    /// too large.
+    pub(crate) fn mends(&self, failure: &Failure) -> bool {
+        !failure.too_large || matches!(self, Fallback::OneByOne(_))
+    }
+
+    /// The step's name in metrics and warnings.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Fallback::Cached => "cached",
+            Fallback::Simplify(_) => "simplify",
+            Fallback::PreviousPage(_) => "previous_page",
+            Fallback::OneByOne(_) => "split_batch",
+            Fallback::Queue => "queue",
+            Fallback::Alternate { .. } => "alternate",
+            Fallback::Text(_) => "text",
+        }
     }
 }

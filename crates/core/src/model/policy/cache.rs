@@ -1,0 +1,31 @@
+//! How long answers are good for.
+
+use std::time::Duration;
+
+use crate::model::invalid::{self, Invalid};
+
+/// How long answers are good for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CachePolicy {
+    /// Answers calls without asking the server for this long; `None`: never.
+    pub fresh: Option<Duration>,
+    /// Rescues calls that failed for this long, labelled with its age; `None`: never.
+    pub stale_if_error: Option<Duration>,
+}
+
+impl CachePolicy {
+    /// Keeps the last good answer for an hour, to be served when the server fails.
+    pub const RESCUE: CachePolicy =
+        CachePolicy { fresh: None, stale_if_error: Some(Duration::from_secs(3600)) };
+
+    /// Checks the settings.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        self.fresh.map_or(Ok(()), |fresh| invalid::positive("ttl", fresh))?;
+        self.stale_if_error.map_or(Ok(()), |stale| invalid::positive("stale_if_error", stale))
+    }
+
+    /// Whether an answer is worth keeping.
+    pub(crate) fn keeps(&self) -> bool {
+        self.fresh.is_some() || self.stale_if_error.is_some()
+    }
+}

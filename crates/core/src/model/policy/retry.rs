@@ -1,0 +1,40 @@
+//! How often and how patiently a call is tried.
+
+use std::time::Duration;
+
+use super::backoff::Backoff;
+use crate::model::invalid::{self, Invalid};
+
+/// How often and how patiently to try.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RetryPolicy {
+    /// Attempts in all, the first included; 1 to 100.
+    pub attempts: u32,
+    /// The pauses between them.
+    pub backoff: Backoff,
+    /// A server that asks for a longer pause than this is not waited for.
+    pub longest_pause: Duration,
+}
+
+/// Whoever was not answered a hundred times is not there.
+pub(crate) const MOST_ATTEMPTS: u32 = 100;
+
+impl RetryPolicy {
+    /// `attempts` in all, with the pauses of `backoff`.
+    pub const fn new(attempts: u32, backoff: Backoff) -> Self {
+        Self { attempts, backoff, longest_pause: Duration::from_secs(300) }
+    }
+
+    /// Checks the settings.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        invalid::counted("attempts", self.attempts, MOST_ATTEMPTS)?;
+        invalid::sane("longest_pause", self.longest_pause)?;
+        self.backoff.validate()
+    }
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self::new(3, Backoff::TOOL_CALL)
+    }
+}
