@@ -303,6 +303,40 @@ fn a_folder_uses_only_folders_above_it() {
     }
 }
 
+/// The files of the life of a call in their order: a file uses only those before it.
+const CALL: &[&str] = &[
+    "server_error",
+    "fallback",
+    "idle_timeout",
+    "send",
+    "execute",
+    "list",
+    "policy",
+    "ask",
+    "merged_lists",
+    "listen",
+    "several",
+    "initialize",
+    "resources",
+    "target",
+    "reply",
+    "required",
+    "mod",
+];
+
+#[test]
+fn no_step_of_a_call_calls_back_up() {
+    let sources = root().join("crates/gateway/src/call");
+    let mut wrong = Vec::new();
+    for path in files(&sources, ".rs") {
+        let place = path.strip_prefix(&sources).unwrap();
+        let [own, others] = ["crate::call::", "crate::"];
+        let text = read(&path).replace(own, "\0").replace(others, "").replace('\0', others);
+        wrong.extend(upward(place, &text, CALL));
+    }
+    assert!(wrong.is_empty(), "in the order of {CALL:?}:\n{}", wrong.join("\n"));
+}
+
 /// The type that a line of code defines.
 fn defined(line: &str) -> Option<&str> {
     let is_visible = |line: &&str| !line.starts_with(' ');

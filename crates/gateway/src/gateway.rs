@@ -27,7 +27,7 @@ use crate::upstream::processes::Processes;
 use crate::upstream::{Server, http_client};
 
 /// One gateway.
-pub struct Gateway {
+pub(crate) struct Gateway {
     /// All servers, in the order of the configuration.
     pub servers: Vec<Arc<Server>>,
     /// How it ends.
@@ -42,7 +42,7 @@ pub struct Gateway {
 
 impl Gateway {
     /// A gateway as it is configured; servers start when the first client needs them.
-    pub fn new(
+    pub(crate) fn new(
         config: &Config,
         memory: CatalogCache,
         store: Option<QueueStore>,
@@ -119,7 +119,7 @@ impl Gateway {
     }
 
     /// The route of a path: `/mcp` is all servers, `/mcp/<server>` is one.
-    pub fn route(&self, path: &str) -> Option<&Arc<Route>> {
+    pub(crate) fn route(&self, path: &str) -> Option<&Arc<Route>> {
         match path.strip_prefix("/mcp")? {
             "" | "/" => Some(&self.all),
             rest => self.each.get(rest.strip_prefix('/')?.trim_end_matches('/')),
@@ -127,7 +127,7 @@ impl Gateway {
     }
 
     /// All calls of this gateway come from one client: it need not be told from others.
-    pub fn serve_one_client(&self) {
+    pub(crate) fn serve_one_client(&self) {
         for server in &self.servers {
             if let Some(pool) = self.all.pool(server) {
                 pool.serve_one_client();
@@ -137,14 +137,14 @@ impl Gateway {
 
     /// Notes writes under way for the next process at the same place, which has this `name`, where
     /// anything is kept.
-    pub fn note_writes(&self, name: &str, place: JournalPlace) {
+    pub(crate) fn note_writes(&self, name: &str, place: JournalPlace) {
         if let Some(folder) = self.all.memory.journal() {
             self.all.journal.open(&folder.join(name), place);
         }
     }
 
     /// The route to all servers.
-    pub fn all(&self) -> &Arc<Route> {
+    pub(crate) fn all(&self) -> &Arc<Route> {
         &self.all
     }
 }

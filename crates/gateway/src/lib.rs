@@ -4,24 +4,34 @@
 //! The folders are layers: `protocol`, `config`, `runtime`, `store`, `upstream`, `client`,
 //! `translate`, `catalog`, `policy`, `route`, `call`, `queue`, `gateway`, `frontend`, `admin`,
 //! `check`, `remote`, `demo`, `cli`. A folder uses only those before it. `call` is the life of a
-//! call; read [`call::dispatch`] first.
+//! call; read [`call`] first.
 
-pub mod admin;
-pub mod call;
-pub mod catalog;
-pub mod check;
+mod admin;
+mod call;
+mod catalog;
+mod check;
 pub mod cli;
-pub mod client;
-pub mod config;
+mod client;
+mod config;
 pub mod demo;
-pub mod frontend;
-pub mod gateway;
-pub mod policy;
-pub mod protocol;
-pub mod queue;
-pub mod remote;
-pub mod route;
-pub mod runtime;
-pub mod store;
-pub mod translate;
-pub mod upstream;
+mod frontend;
+mod gateway;
+mod policy;
+mod protocol;
+mod queue;
+mod remote;
+mod route;
+mod runtime;
+mod store;
+mod translate;
+mod upstream;
+
+pub use config::{Config, SCHEMA, StartupConfig, load as load_config};
+pub use protocol::names::Era;
+pub use runtime::lifecycle::Lifecycle;
+pub use runtime::{descriptors, log};
+pub use store::embedded;
+pub use upstream::call::{ClientSink, NoClient};
+pub use upstream::handshake::HandshakeParams;
+pub use upstream::status::Observations;
+pub use upstream::{Connection, ConnectionSupervisor, Server, UpstreamFailure, http_client};

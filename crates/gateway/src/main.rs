@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use seawall_gateway::cli;
-use seawall_gateway::runtime::{descriptors, log};
+use seawall_gateway::{descriptors, log};
 
 fn main() -> ExitCode {
     let cli = match cli::parsed() {

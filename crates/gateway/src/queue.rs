@@ -12,8 +12,8 @@ use seawall::{
 };
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::call::dispatch::once;
-use crate::call::execute::{error_signals, is_passing};
+use crate::call::send::once;
+use crate::call::server_error::{error_signals, is_passing};
 use crate::client::caller::Caller;
 use crate::policy::registry::is_complete;
 use crate::protocol::edit::{JsonObject, quoted};
@@ -27,7 +27,7 @@ use crate::upstream::call::{GatewayCall, NoClient};
 use crate::upstream::reply::Refusal;
 
 /// Delivers to every server until the gateway goes down.
-pub fn start(route: &Arc<Route>, store: &QueueStore) {
+pub(crate) fn start(route: &Arc<Route>, store: &QueueStore) {
     for server in &route.set.servers {
         let to = QueueDelivery { route: Arc::clone(route), server: Arc::clone(server) };
         let (store, stop) = (store.clone(), route.lifecycle.draining.clone());

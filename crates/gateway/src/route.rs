@@ -19,7 +19,7 @@ use crate::translate::pool::ConnectionPool;
 use crate::upstream::Server;
 
 /// The servers that an endpoint offers.
-pub struct Route {
+pub(crate) struct Route {
     /// Its servers.
     pub set: Arc<ServerSet>,
     /// Whether names have their server before them.
@@ -52,7 +52,7 @@ pub struct Route {
 
 impl Route {
     /// The server, if there is one only and its names stay as they are: then everything passes.
-    pub fn single(&self) -> Option<&Arc<Server>> {
+    pub(crate) fn single(&self) -> Option<&Arc<Server>> {
         match self.set.servers.as_slice() {
             [server] if !self.is_prefixed => Some(server),
             _ => None,
@@ -60,17 +60,17 @@ impl Route {
     }
 
     /// A server of the gateway, on this route or not.
-    pub fn find(&self, name: &str) -> Option<&Arc<Server>> {
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<Server>> {
         self.everywhere.iter().find(|server| server.name == name)
     }
 
     /// The conversations that stateless clients use.
-    pub fn pool(&self, server: &Server) -> Option<&ConnectionPool> {
+    pub(crate) fn pool(&self, server: &Server) -> Option<&ConnectionPool> {
         self.pools.get(&server.name)
     }
 
     /// Notes whose something is.
-    pub fn own(&self, what: String, server: &str) {
+    pub(crate) fn own(&self, what: String, server: &str) {
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         if owners.len() < limits::LISTED * 8 || owners.contains_key(&what) {
             owners.insert(what, server.to_owned());
@@ -78,13 +78,13 @@ impl Route {
     }
 
     /// Whose something is, if that was seen.
-    pub fn owner(&self, what: &str) -> Option<&Arc<Server>> {
+    pub(crate) fn owner(&self, what: &str) -> Option<&Arc<Server>> {
         let name = self.owners.lock().unwrap_or_else(PoisonError::into_inner).get(what).cloned()?;
         self.set.servers.iter().find(|server| server.name == name)
     }
 
     /// Ends the conversations that stateless clients do not use any more.
-    pub fn give_back(&self, idle: Duration) {
+    pub(crate) fn give_back(&self, idle: Duration) {
         for server in &self.set.servers {
             if let Some(pool) = self.pool(server) {
                 pool.give_back(server, idle);
@@ -93,7 +93,7 @@ impl Route {
     }
 
     /// Ends what no client owns.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         self.set.close().await;
         for pool in self.pools.values() {
             pool.close().await;

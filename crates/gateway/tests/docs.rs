@@ -11,7 +11,7 @@ use std::path::Path;
 
 use clap::Parser;
 use seawall_gateway::cli::Cli;
-use seawall_gateway::config;
+use seawall_gateway::{SCHEMA, load_config};
 
 /// The pages that show how it is used.
 const PAGES: [&str; 4] =
@@ -50,7 +50,7 @@ fn every_configuration_in_the_documents_loads() {
         for block in blocks(kind) {
             let path = folder.path().join(name);
             std::fs::write(&path, block).unwrap();
-            let config = config::load(&path, &set).unwrap_or_else(|problems| panic!("{problems}"));
+            let config = load_config(&path, &set).unwrap_or_else(|problems| panic!("{problems}"));
             servers.extend(config.servers.into_iter().map(|server| server.name));
         }
     }
@@ -59,7 +59,7 @@ fn every_configuration_in_the_documents_loads() {
 
 #[test]
 fn every_configuration_in_the_documents_fits_the_schema() {
-    let schema = serde_json::from_str(config::SCHEMA).unwrap();
+    let schema = serde_json::from_str(SCHEMA).unwrap();
     let check = jsonschema::validator_for(&schema).unwrap();
     let files = blocks("toml");
     assert!(files.len() >= 2);

@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use seawall_gateway::cli;
 use seawall_gateway::cli::Cli;
-use seawall_gateway::runtime::{descriptors, log};
+use seawall_gateway::{descriptors, log};
 
 const USAGE: &str = "\
 The bench itself: seawall-bench faults [--seed N] [--seeds N] [--quick] [--arms WORD,…] [--faults WORD,…] [--write]

@@ -7,7 +7,7 @@
 mod access;
 mod body;
 mod breakers;
-pub mod errors;
+pub(crate) mod errors;
 mod events;
 mod health;
 mod path;
@@ -15,7 +15,7 @@ mod policy;
 mod queue;
 mod respond;
 mod servers;
-pub mod telemetry;
+pub(crate) mod telemetry;
 mod token_guesses;
 
 use std::io;
@@ -41,7 +41,7 @@ use crate::protocol::limits;
 use crate::runtime::random;
 
 /// A listener for operators.
-pub struct AdminListener {
+pub(crate) struct AdminListener {
     door: Arc<AdminServer>,
     tcp: TcpListener,
 }
@@ -49,7 +49,7 @@ pub struct AdminListener {
 impl AdminListener {
     /// Binds where the configuration says, and counts from now on; nothing if it does not say
     /// where.
-    pub async fn bind(gateway: &Arc<Gateway>, config: &Config) -> io::Result<Option<Self>> {
+    pub(crate) async fn bind(gateway: &Arc<Gateway>, config: &Config) -> io::Result<Option<Self>> {
         let Some(admin) = &config.admin else { return Ok(None) };
         let tcp = TcpListener::bind(admin.listen).await?;
         let mut hosts = config.allowed_hosts.clone();
@@ -68,12 +68,12 @@ impl AdminListener {
     }
 
     /// The address it listens on.
-    pub fn address(&self) -> io::Result<SocketAddr> {
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.tcp.local_addr()
     }
 
     /// Serves while the gateway does, and while it drains: whoever watches it must see that.
-    pub async fn serve(self) {
+    pub(crate) async fn serve(self) {
         let lifecycle = Arc::clone(&self.door.gateway.lifecycle);
         let places = ConnectionLimit::new(limits::ADMIN_CONNECTIONS);
         loop {

@@ -5,32 +5,28 @@
 //! another tool: then they are put in their place. What the server itself said last stays its
 //! answer, unless a fallback has a better one.
 
-use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Shared, join_all};
+use futures_util::future::{BoxFuture, Shared};
 use seawall::{
-    Answer, Attempt, Cause, Disposition, Effect, ErrorCode, FailureReport, FailureSignals,
-    Fallback, FallbackBody, Outcome, Preset, Rejoin, Sent, TextStyle, TransportFailure,
-    says_too_many_items,
+    Answer, Attempt, Cause, Effect, ErrorCode, FailureReport, FailureSignals, FallbackBody,
+    Outcome, Preset, Rejoin, Sent, TextStyle, TransportFailure, says_too_many_items,
 };
 use tokio::time::Instant;
 
-use crate::call::dispatch::once;
 use crate::call::fallback;
 use crate::call::idle_timeout::IdleTimeout;
-use crate::call::list::ListRequest;
-use crate::call::target::look_up_tools;
+use crate::call::send::{once, send};
+use crate::call::server_error::{error_signals, is_passing};
 use crate::catalog::names;
 use crate::client::caller::Caller;
 use crate::client::detached::{Detachable, DisconnectAction, WaitingClient};
 use crate::config::layer::{GatewayPolicy, OnAbandon};
 use crate::policy::registry::{PolicyName, ToolPolicy};
 use crate::protocol::edit::{JsonObject, quoted};
-use crate::protocol::{Message, MessageKind, arguments, limits, scan};
+use crate::protocol::{Message, MessageKind, arguments, limits};
 use crate::route::Route;
 use crate::store::journal::{JournaledWrite, Looker, WriteEnd};
 use crate::upstream::call::GatewayCall;
@@ -39,15 +35,16 @@ use crate::upstream::{SendAgain, Server, UpstreamFailure};
 
 /// One call, answered as its policy allows; or with what the same call of this client came to after
 /// it was given up.
-pub async fn carry(
+pub(crate) async fn execute(
     route: &Arc<Route>,
     caller: &Caller,
     server: &Arc<Server>,
     policy: Arc<ToolPolicy>,
+    stand_ins: Option<StandIns>,
     call: &GatewayCall,
 ) -> Reply {
     let mut execution = Execution::new(route, caller, server, policy, call);
-    execution.others = execution.meet_others();
+    execution.stand_ins = stand_ins;
     execution.write = execution.noted();
     let own = execution.policy.own;
     call.control.limit_questions(own.question_time);
@@ -107,8 +104,13 @@ pub async fn carry(
 /// One list of a server, under the policy of its method; the server is waited for as long as
 /// `wait`. Who is not there is the catalog's matter: it is not asked again here, and its failure is
 /// passed on as it is.
-pub async fn list(asked: &ListRequest, wait: Duration) -> Reply {
-    let ListRequest { route, caller, server, call, .. } = asked;
+pub(crate) async fn list(
+    route: &Arc<Route>,
+    caller: &Caller,
+    server: &Arc<Server>,
+    call: &GatewayCall,
+    wait: Duration,
+) -> Reply {
     let Some(policy) = route.policies.method(&server.name, call.request.method()) else {
         return once(route, caller, server, call, wait).await;
     };
@@ -128,6 +130,9 @@ pub async fn list(asked: &ListRequest, wait: Duration) -> Reply {
     })
 }
 
+/// Ends when the servers whose tools may stand in were asked for their lists.
+pub(crate) type StandIns = Shared<BoxFuture<'static, ()>>;
+
 /// One call under its policy, and what every attempt of it knows.
 struct Execution {
     route: Arc<Route>,
@@ -143,7 +148,7 @@ struct Execution {
     /// What the last attempt was answered with, if that is to be passed on as it is.
     own_words: Mutex<Option<Reply>>,
     /// Ends when the servers whose tools may stand in were asked for their lists.
-    others: Option<Shared<BoxFuture<'static, ()>>>,
+    stand_ins: Option<StandIns>,
     /// A write that must not be sent again if this process is killed under it.
     write: Option<Arc<JournaledWrite>>,
 }
@@ -193,7 +198,7 @@ impl Execution {
             list_wait: None,
             again: SendAgain::default(),
             own_words: Mutex::default(),
-            others: None,
+            stand_ins: None,
             write: None,
         }
     }
@@ -233,32 +238,6 @@ impl Execution {
         {
             self.route.journal.looked(self.looker());
         }
-    }
-
-    /// Asks the servers whose tools may stand in for their lists, if nobody has: a tool that is not
-    /// known cannot stand in.
-    fn meet_others(&self) -> Option<Shared<BoxFuture<'static, ()>>> {
-        let policies = &self.route.policies;
-        let unmet = |step: &Fallback| match step {
-            Fallback::Alternate { server, .. } if !policies.has_heard_tools(server) => {
-                self.route.find(server).cloned()
-            }
-            _ => None,
-        };
-        let steps = self.policy.tool.policy().fallback.iter();
-        let unmet: Vec<_> =
-            steps.filter_map(unmet).filter(|server| server.reconnect.last().is_none()).collect();
-        if unmet.is_empty() {
-            return None;
-        }
-        let (route, caller, call) =
-            (Arc::clone(&self.route), self.caller.clone(), self.call.clone());
-        let asked = async move {
-            join_all(unmet.iter().map(|server| look_up_tools(&route, &caller, server, &call)))
-                .await;
-        };
-        // Whoever gets an answer without them does not wait.
-        Some(tokio::spawn(asked).map(|_| ()).boxed().shared())
     }
 
     async fn run(&self) -> Reply {
@@ -337,11 +316,11 @@ impl Execution {
         let server = self.route.find(attempt.server()).unwrap_or(&self.server);
         let sent =
             self.send_once(server, attempt).await.map_err(|signals| server.discreet(signals));
-        if let (Err(_), Some(others)) = (&sent, self.others.clone()) {
+        if let (Err(_), Some(stand_ins)) = (&sent, self.stand_ins.clone()) {
             // Not for all that is left: an attempt that is cut off would no longer be told as what
             // it was.
             let _in_time =
-                tokio::time::timeout(limit.saturating_sub(began.elapsed()) / 2, others).await;
+                tokio::time::timeout(limit.saturating_sub(began.elapsed()) / 2, stand_ins).await;
         }
         sent
     }
@@ -396,17 +375,9 @@ impl Execution {
     async fn ask(&self, server: &Arc<Server>, call: &GatewayCall, timeout: Duration) -> Reply {
         let (begun, others) = (Instant::now(), SendAgain::default());
         let again = if Arc::ptr_eq(server, &self.server) { &self.again } else { &others };
-        let mut is_away = server.reconnect.last().is_some();
-        loop {
-            let left = self.patience(server, timeout, is_away).saturating_sub(begun.elapsed());
-            match once(&self.route, &self.caller, server, call, left).await {
-                Err(Refusal::Failed(name, failure)) => {
-                    again.after(failure).map_err(|failure| Refusal::Failed(name, failure))?;
-                }
-                reply => return reply,
-            }
-            is_away = true;
-        }
+        let wait =
+            |is_away| self.patience(server, timeout, is_away).saturating_sub(begun.elapsed());
+        send(&self.route, &self.caller, server, call, again, wait).await
     }
 
     /// How long a server that is away is waited for: a copy that can be had now is worth more than
@@ -497,77 +468,4 @@ fn rejoin(caller: &Caller, own: &GatewayPolicy, request: &Message) -> Option<Rej
 /// Whether the client asks for details of a failure.
 fn wants_debug(request: &Message) -> bool {
     ["seawall/debug", "debug"].iter().any(|name| request.meta_json(name) == Some(b"true"))
-}
-
-/// Whether an answer is an error that may pass.
-pub fn is_passing(answer: &Message) -> bool {
-    answer.kind() == MessageKind::Error
-        && seawall::classify(&error_signals(answer)).disposition == Disposition::Transient
-}
-
-/// What a server's error says, and when it wants to be asked again.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a server may name the date when it wants to be asked again"
-)]
-pub fn error_signals(answer: &Message) -> FailureSignals {
-    let code = answer
-        .field_json("code")
-        .and_then(|code| std::str::from_utf8(code).ok()?.parse().ok())
-        .unwrap_or(0);
-    let text = answer.field_text("message").unwrap_or_default();
-    let data = JsonObject::of(answer.field_json("data").unwrap_or_default());
-    // A number, or a text as the header has it: digits, or a date.
-    let said = |name: &str| {
-        let json = data.get(name)?;
-        scan::text(json).or_else(|| std::str::from_utf8(json).ok().map(Cow::Borrowed))
-    };
-    let seconds = |name: &str| seawall::parse_retry_after(&said(name)?, SystemTime::now());
-    let millis = || {
-        seawall::parse_retry_after(
-            &(said("retryAfterMs")?.parse::<f64>().ok()? / 1000.0).to_string(),
-            UNIX_EPOCH,
-        )
-    };
-    let retry_after = seconds("retryAfter").or_else(|| seconds("retry_after")).or_else(millis);
-    FailureSignals { retry_after, ..FailureSignals::rpc(code, text) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_servers_error_says_when_to_come_back() {
-        let error = |data: &str| {
-            let text = format!(
-                r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":-32000,"message":"429 slow down","data":{data}}}}}"#
-            );
-            error_signals(&Message::parse(text.into()).unwrap())
-        };
-        assert_eq!(error(r#"{"retryAfter":7}"#).retry_after, Some(Duration::from_secs(7)));
-        assert_eq!(
-            error(r#"{"retryAfterMs":1500}"#).retry_after,
-            Some(Duration::from_millis(1500))
-        );
-        assert_eq!(error(r#"{"retryAfter":"7"}"#).retry_after, Some(Duration::from_secs(7)));
-        assert_eq!(
-            error(r#"{"retry_after":"Fri, 31 Dec 1999 23:59:59 GMT"}"#).retry_after,
-            Some(Duration::ZERO)
-        );
-        for endless in
-            [r#"{"retryAfter":1e18}"#, r#"{"retryAfter":1e300}"#, r#"{"retryAfterMs":1e300}"#]
-        {
-            assert_eq!(
-                error(endless).retry_after,
-                Some(Duration::from_secs(24 * 3600)),
-                "nobody is believed for longer"
-            );
-        }
-        assert_eq!(error(r#"{"retryAfter":-1}"#).retry_after, None);
-        assert_eq!(
-            (error("null").code, error("null").message.as_str()),
-            (Some(-32000), "429 slow down")
-        );
-    }
 }

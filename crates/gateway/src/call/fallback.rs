@@ -17,7 +17,7 @@ use crate::upstream::reply::{Reply, answered};
 /// The result of a fallback. Clients throw away a result that is no error and lacks what its tool's
 /// `schema` promises: where the tool has one and the fallback cannot keep to it, the result says
 /// that it is an error, so that it is read.
-pub fn result(
+pub(crate) fn result(
     era: Era,
     served: &FallbackAnswer<Message>,
     warnings: &[String],
@@ -83,7 +83,7 @@ fn together(items: &[BatchItem<Message>]) -> Option<Value> {
 /// The answer of an identical call whose client had gone: it says so, that a second intent can be
 /// told from a repeat. An error of the protocol stays as it is, and so does the mark of a fallback:
 /// that it is a copy, or waits in a queue, says more.
-pub fn rejoined(era: Era, answer: Message, age: Duration, effect: Effect) -> Reply {
+pub(crate) fn rejoined(era: Era, answer: Message, age: Duration, effect: Effect) -> Reply {
     let is_marked = answer.meta("seawall/served").is_some();
     // The question of a call that is under way is no answer yet.
     if answer.kind() != MessageKind::Result || is_marked || !is_complete(&answer) {
@@ -104,7 +104,7 @@ const REJOINED: &str = "This is the answer of the identical call made before. It
 
 /// A tool's own error: its words as they are, and what they mean where it did not say so itself or
 /// attempts were spent.
-pub fn tool_error(era: Era, error: ToolError<Message>) -> Reply {
+pub(crate) fn tool_error(era: Era, error: ToolError<Message>) -> Reply {
     if !error.is_told() || error.value.kind() != MessageKind::Result {
         return Ok(error.value);
     }

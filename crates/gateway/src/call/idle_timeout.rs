@@ -21,7 +21,7 @@ const OUR_TOKEN: &str = r#""seawall""#;
 const A_LITTLE: f64 = 1e-6;
 
 /// The way to a call's client, watched.
-pub struct IdleTimeout {
+pub(crate) struct IdleTimeout {
     call: GatewayCall,
     sink: Arc<WatchedSink>,
 }
@@ -43,7 +43,7 @@ struct LastMessage {
 
 impl IdleTimeout {
     /// Watches a call; `needs_progress` asks the server for progress also if the client did not.
-    pub fn over(call: &GatewayCall, needs_progress: bool) -> Self {
+    pub(crate) fn over(call: &GatewayCall, needs_progress: bool) -> Self {
         let sink = WatchedSink {
             inner: Arc::clone(&call.sink),
             control: Arc::clone(&call.control),
@@ -58,7 +58,7 @@ impl IdleTimeout {
     }
 
     /// The call as it goes out.
-    pub fn call(&self) -> Result<GatewayCall, FailureSignals> {
+    pub(crate) fn call(&self) -> Result<GatewayCall, FailureSignals> {
         let mut call = GatewayCall {
             sink: Arc::clone(&self.sink) as Arc<dyn ClientSink>,
             ..self.call.clone()
@@ -70,7 +70,11 @@ impl IdleTimeout {
     }
 
     /// Runs the call until it is answered or nothing was heard of it for `idle`.
-    pub async fn run(&self, idle: Option<Duration>, work: impl Future<Output = Reply>) -> Reply {
+    pub(crate) async fn run(
+        &self,
+        idle: Option<Duration>,
+        work: impl Future<Output = Reply>,
+    ) -> Reply {
         let token =
             self.call.request.meta("progressToken").map(|span| self.call.request.slice(span));
         if idle.is_none() && token.is_none() {

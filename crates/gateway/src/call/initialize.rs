@@ -7,7 +7,7 @@ use seawall::ServerOutcome;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use crate::call::dispatch::exchange;
+use crate::call::ask::ask;
 use crate::catalog::cached_lists;
 use crate::client::caller::Caller;
 use crate::client::missing;
@@ -27,7 +27,7 @@ use crate::upstream::startup::ListingProgress;
 use crate::upstream::{Connection, Server, UpstreamFailure};
 
 /// `initialize` of a legacy client: opens a conversation with every server of the route.
-pub async fn initialize(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
+pub(crate) async fn initialize(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
     let Caller::Legacy(session, _) = caller else {
         return Err(RpcError::new(
             build::METHOD_NOT_FOUND,
@@ -256,7 +256,7 @@ fn initialized(info: Option<&ServerInfo>, version: &str) -> Vec<u8> {
 }
 
 /// `server/discover` on an endpoint with several servers.
-pub async fn discover(route: &Arc<Route>, _caller: &Caller, call: &GatewayCall) -> Reply {
+pub(crate) async fn discover(route: &Arc<Route>, _caller: &Caller, call: &GatewayCall) -> Reply {
     let met =
         join_all(route.set.servers.iter().map(|server| meet_modern(route, server, call))).await;
     let infos = named(route, &met);
@@ -273,13 +273,13 @@ pub async fn discover(route: &Arc<Route>, _caller: &Caller, call: &GatewayCall) 
 
 /// `server/discover` of one server: its own answer, and a line about its tools if they cannot be
 /// had.
-pub async fn discover_one(
+pub(crate) async fn discover_one(
     route: &Arc<Route>,
     caller: &Caller,
     server: &Arc<Server>,
     call: &GatewayCall,
 ) -> Reply {
-    let answer = exchange(route, caller, server, call).await?;
+    let answer = ask(route, caller, server, call).await?;
     let met = meet_modern(route, server, call).await;
     match instructions(route, &[met], &[]).filter(|_| answer.kind() == MessageKind::Result) {
         Some(lines) => with_body(&answer, &with_lines(answer.body_json(), Some(lines))),

@@ -6,6 +6,8 @@
 //! server that is starting, or slow to list, keeps nobody waiting who can be answered from the
 //! catalog cache.
 
+mod late;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +18,7 @@ use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::call::{execute, late_list};
+use crate::call::execute;
 use crate::catalog::cached_lists::{WARM_UP, is_empty, known, name, part_of, report};
 use crate::catalog::{drift, quarantine};
 use crate::client::caller::Caller;
@@ -33,7 +35,7 @@ use crate::upstream::{Connection, ConnectionSupervisor, Server, UpstreamFailure,
 
 /// One list of one server, for one client.
 #[derive(Clone)]
-pub struct ListRequest {
+pub(crate) struct ListRequest {
     /// The way to the server.
     pub route: Arc<Route>,
     /// Who asks.
@@ -46,8 +48,20 @@ pub struct ListRequest {
     pub key: String,
 }
 
-/// One list of one server: its own if it is there, else what it listed last.
-pub async fn list(
+/// One list of one server, as clients see it; what it says of tools is learned.
+pub(crate) async fn list(
+    route: &Arc<Route>,
+    caller: &Caller,
+    server: &Arc<Server>,
+    call: &GatewayCall,
+) -> Reply {
+    let list = shown(route, caller, server, call).await?;
+    learn(route, &server.name, &call.request, &list, false);
+    Ok(list)
+}
+
+/// The server's own list if it is there, else what it listed last.
+async fn shown(
     route: &Arc<Route>,
     caller: &Caller,
     server: &Arc<Server>,
@@ -173,12 +187,12 @@ impl ListRequest {
     /// whose conversation ends, where there is something else to answer.
     async fn ask(&self, connection: Option<Arc<Connection>>) -> Reply {
         let Some(patience) = self.patience() else {
-            return execute::list(self, limits::SERVER_WAIT).await;
+            return self.execute(limits::SERVER_WAIT).await;
         };
         let wait = self.server.startup.patience(patience);
         let asked = self.clone();
         let mut asking =
-            AbortOnDropHandle::new(tokio::spawn(async move { execute::list(&asked, wait).await }));
+            AbortOnDropHandle::new(tokio::spawn(async move { asked.execute(wait).await }));
         let is_known = self.known().is_some();
         let lost = async move {
             match connection.filter(|_| is_known) {
@@ -193,14 +207,18 @@ impl ListRequest {
                 reply.unwrap_or_else(|_| Err(self.failed(UpstreamFailure::Lost("its list could not be read".to_owned()))))
             }
             () = lost => {
-                late_list::go_on(self.clone(), asking);
+                late::go_on(self.clone(), asking);
                 Err(self.failed(UpstreamFailure::Starting(self.server.reconnect.wait())))
             }
             () = tokio::time::sleep(patience) => {
-                late_list::go_on(self.clone(), asking);
+                late::go_on(self.clone(), asking);
                 Err(self.failed(UpstreamFailure::Silent(patience)))
             }
         }
+    }
+
+    async fn execute(&self, wait: Duration) -> Reply {
+        execute::list(&self.route, &self.caller, &self.server, &self.call, wait).await
     }
 
     fn failed(&self, failure: UpstreamFailure) -> Refusal {
@@ -275,7 +293,7 @@ impl ListRequest {
     }
 
     /// Remembers a list.
-    pub fn keep(&self, answer: &Message) {
+    pub(crate) fn keep(&self, answer: &Message) {
         keep(&self.route, &self.key, &self.server.name, &self.call.request, answer);
     }
 }
@@ -288,12 +306,13 @@ fn keep(route: &Route, key: &str, server: &str, request: &Message, answer: &Mess
         report(server, &name, drift::between(&before, answer.body_json(), entries));
     }
     route.memory.keep_list(key, &name, answer.body_json());
+    learn(route, server, request, answer, true);
+}
+
+/// What a list says of tools decides how they are treated. `is_new`: the server has just said it.
+fn learn(route: &Route, server: &str, request: &Message, list: &Message, is_new: bool) {
     if request.method() == "tools/list" {
-        route.policies.learn(
-            server,
-            &request.field_text("cursor").unwrap_or_default(),
-            answer,
-            true,
-        );
+        let cursor = request.field_text("cursor").unwrap_or_default();
+        route.policies.learn(server, &cursor, list, is_new);
     }
 }

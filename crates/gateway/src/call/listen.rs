@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use seawall::Question;
 
-use crate::call::dispatch::exchange;
+use crate::call::ask::ask;
 use crate::client::caller::Caller;
 use crate::protocol::edit::JsonObject;
 use crate::protocol::names::SUBSCRIPTION_ID;
@@ -24,7 +24,7 @@ use crate::upstream::{Connection, Server};
 const AGAIN: Duration = Duration::from_millis(250);
 
 /// Listens to every server until the client goes or all servers are done.
-pub async fn all(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
+pub(crate) async fn all(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
     let sink = Arc::new(FirstAcknowledged {
         sink: Arc::clone(&call.sink),
         is_acknowledged: AtomicBool::new(false),
@@ -50,7 +50,7 @@ async fn one(route: &Arc<Route>, caller: &Caller, server: &Arc<Server>, call: &G
         match connection {
             None => return,
             Some(Ok(connection)) => {
-                let listening = exchange(route, caller, server, call);
+                let listening = ask(route, caller, server, call);
                 let ended =
                     hearing(listening, appears(std::mem::take(&mut is_missing), &connection, call))
                         .await;

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use serde_json::{Map, Value};
 
-use crate::call::dispatch::exchange;
+use crate::call::list::list;
 use crate::catalog::{names, quarantine};
 use crate::client::caller::Caller;
 use crate::client::missing;
@@ -49,7 +49,7 @@ impl ListPart {
 }
 
 /// The list of all servers.
-pub async fn merged(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
+pub(crate) async fn merged(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
     let (key, id) = match call.request.method() {
         "tools/list" => ("tools", "name"),
         "prompts/list" => ("prompts", "name"),
@@ -176,8 +176,7 @@ async fn pages(
     params.remove("cursor");
     for _ in 0..limits::PAGES {
         let request = with_body(&call.request, &params.json())?;
-        let answer =
-            exchange(route, caller, server, &GatewayCall { request, ..call.clone() }).await?;
+        let answer = list(route, caller, server, &GatewayCall { request, ..call.clone() }).await?;
         if answer.kind() == MessageKind::Error {
             let code = answer.field_json("code").and_then(|code| serde_json::from_slice(code).ok());
             let text = answer.field_text("message").unwrap_or_default().into_owned();

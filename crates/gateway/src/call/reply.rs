@@ -15,7 +15,7 @@ use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::{Refusal, Reply};
 
 /// The answer to a call, under the client's id.
-pub fn to_client(route: &Route, era: Era, call: &GatewayCall, reply: Reply) -> TwoPieces {
+pub(crate) fn to_client(route: &Route, era: Era, call: &GatewayCall, reply: Reply) -> TwoPieces {
     let answer = written(&route.policies, era, call, reply);
     let size = answer.size();
     route.pending.hold(answer).unwrap_or_else(|| {
@@ -98,7 +98,7 @@ fn error(report: &FailureReport) -> RpcError {
 }
 
 /// The answer to a call that comes too late.
-pub fn going_down(call: &GatewayCall) -> TwoPieces {
+pub(crate) fn going_down(call: &GatewayCall) -> TwoPieces {
     let error = RpcError::new(
         build::SHUTTING_DOWN,
         "the gateway is going down and takes no new calls; connect again",

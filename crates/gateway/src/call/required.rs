@@ -15,7 +15,7 @@ use crate::upstream::Server;
 use crate::upstream::handshake::{self, HandshakeParams};
 
 /// Loads the servers that are required, all at once; if one fails, why, in a line for each.
-pub async fn load(route: &Route) -> Result<(), String> {
+pub(crate) async fn load(route: &Route) -> Result<(), String> {
     let loads = route.set.servers.iter().filter(|server| server.required).map(async |server| {
         let connect = ToolLookup { route, server, handshake: handshake() };
         let loaded = load_tools([server.name.as_str()], &connect, &server.startup.options()).await;
@@ -58,7 +58,7 @@ impl ConnectServer<()> for ToolLookup<'_> {
 }
 
 /// How we shake hands for ourselves.
-pub fn handshake() -> HandshakeParams {
+pub(crate) fn handshake() -> HandshakeParams {
     let mut params = JsonObject::default();
     params
         .set("protocolVersion", quoted(LEGACY[0]))

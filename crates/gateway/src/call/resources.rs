@@ -14,13 +14,13 @@ use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::{Refusal, Reply, answered};
 
 /// Whether a request is to read one of ours.
-pub fn is_ours(request: &Message) -> bool {
+pub(crate) fn is_ours(request: &Message) -> bool {
     request.method() == "resources/read"
         && request.field_text("uri").is_some_and(|uri| uri.starts_with(SCHEME))
 }
 
 /// Reads one.
-pub async fn read(route: &Route, caller: &Caller, call: &GatewayCall) -> Reply {
+pub(crate) async fn read(route: &Route, caller: &Caller, call: &GatewayCall) -> Reply {
     let uri = call.request.field_text("uri").unwrap_or_default().into_owned();
     let client = caller.identity(&call.request);
     let found = match uri.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/')) {

@@ -1,39 +1,57 @@
-//! Several servers on one endpoint: which server a call is for.
+//! Which server a call is for: found from what it says, and returned; nobody is asked here.
 
 use std::sync::Arc;
 
-use crate::call::dispatch::exchange;
-use crate::call::{listen, merged_lists};
+use crate::call::resources;
 use crate::catalog::names;
-use crate::client::caller::Caller;
 use crate::protocol::build::{self, RpcError};
 use crate::protocol::edit::{self, quoted};
-use crate::protocol::{Message, MessageKind, Span, limits, scan};
+use crate::protocol::{Message, Span, scan};
 use crate::route::Route;
 use crate::upstream::Server;
-use crate::upstream::call::{GatewayCall, NoClient};
-use crate::upstream::reply::{Refusal, Reply, answered};
+use crate::upstream::call::GatewayCall;
+use crate::upstream::reply::Refusal;
 
-/// One call on an endpoint with several servers.
-pub async fn reply(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
+/// Whom a call is for.
+pub(crate) enum Target<'r> {
+    /// The gateway itself.
+    Gateway,
+    /// The only server, or the one that is known to have what the call is about.
+    Server(&'r Arc<Server>),
+    /// The server that a public name names; the call is under the server's own name for it.
+    Named(&'r Arc<Server>, Box<GatewayCall>),
+    /// The server that has this, whichever it is.
+    Owner(String),
+    /// All of them.
+    Every,
+}
+
+/// Finds whom a call is for.
+pub(crate) fn of<'r>(route: &'r Route, call: &GatewayCall) -> Result<Target<'r>, Refusal> {
     let request = &call.request;
-    match request.method() {
-        "ping" => answered(b"{}"),
-        "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => {
-            merged_lists::merged(route, caller, call).await
+    match (request.method(), route.single()) {
+        ("initialize" | "server/discover", _) => Ok(Target::Gateway),
+        ("resources/read", _) if resources::is_ours(request) => Ok(Target::Gateway),
+        (_, Some(server)) => Ok(Target::Server(server)),
+        ("ping", None) => Ok(Target::Gateway),
+        (
+            "tools/list"
+            | "prompts/list"
+            | "resources/list"
+            | "resources/templates/list"
+            | "logging/setLevel"
+            | "subscriptions/listen",
+            None,
+        ) => Ok(Target::Every),
+        ("tools/call" | "prompts/get", None) => named(route, call, request.field("name")),
+        ("resources/read" | "resources/subscribe" | "resources/unsubscribe", None) => {
+            owner(route, call, request.field("uri"))
         }
-        "tools/call" | "prompts/get" => named(route, caller, call, request.field("name")).await,
-        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
-            owned(route, caller, call, request.field_text("uri").map(|uri| uri.into_owned())).await
+        ("completion/complete", None) => completion(route, call),
+        (method, None) if method.starts_with("tasks/") && request.field("taskId").is_some() => {
+            owner(route, call, request.field("taskId"))
         }
-        "completion/complete" => complete(route, caller, call).await,
-        "logging/setLevel" => everywhere(route, caller, call).await,
-        "subscriptions/listen" => listen::all(route, caller, call).await,
-        method if method.starts_with("tasks/") && request.field("taskId").is_some() => {
-            owned(route, caller, call, request.field_text("taskId").map(|task| task.into_owned()))
-                .await
-        }
-        method => {
+        (method, None) => {
             let text = format!(
                 "{method} is not known for several servers at once; use /mcp/<server> to reach one server"
             );
@@ -42,38 +60,12 @@ pub async fn reply(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> R
     }
 }
 
-/// Learns what a server says of its tools, for a client that calls one without having listed them;
-/// bounded in time.
-pub async fn look_up_tools(
-    route: &Arc<Route>,
-    caller: &Caller,
-    server: &Arc<Server>,
-    call: &GatewayCall,
-) {
-    let mut params = edit::JsonObject::default();
-    if let (Caller::Modern(_), Some(meta)) = (caller, call.request.field_json("_meta")) {
-        params.set("_meta", meta);
-    }
-    let request = build::request(&crate::protocol::Id::number(0), "tools/list", &params.json());
-    let Ok(request) = Message::parse(request) else { return };
-    let list =
-        GatewayCall { request, sink: Arc::new(NoClient), cancel: Arc::default(), ..call.clone() };
-    // Only the first call waits for a server that is greeted and does not list.
-    let patience = server.startup.patience(limits::LOOK_UP.min(server.reconnect.patience()));
-    if patience.is_zero() {
-        return;
-    }
-    let _in_time =
-        tokio::time::timeout(patience, Box::pin(exchange(route, caller, server, &list))).await;
-}
-
 /// A call by a public name: goes to its server under the server's own name for it.
-async fn named(
-    route: &Arc<Route>,
-    caller: &Caller,
+fn named<'r>(
+    route: &'r Route,
     call: &GatewayCall,
     name: Option<Span>,
-) -> Reply {
+) -> Result<Target<'r>, Refusal> {
     let public = name.and_then(|span| scan::text(span.of(call.request.raw())));
     let Some((span, public)) = name.zip(public) else {
         return Err(
@@ -86,9 +78,7 @@ async fn named(
         );
         return Err(RpcError::new(build::INVALID_PARAMS, text).into());
     };
-    let answer = exchange(route, caller, server, &renamed(call, span, own)?).await?;
-    learn_task(route, server, &answer);
-    Ok(answer)
+    Ok(Target::Named(server, Box::new(renamed(call, span, own)?)))
 }
 
 /// The call under the server's own name for what it is about.
@@ -99,8 +89,39 @@ fn renamed(call: &GatewayCall, span: Span, own: &str) -> Result<GatewayCall, Ref
     Ok(GatewayCall { request, ..call.clone() })
 }
 
+/// A call about something that one server has.
+fn owner<'r>(
+    route: &'r Route,
+    call: &GatewayCall,
+    what: Option<Span>,
+) -> Result<Target<'r>, Refusal> {
+    let Some(what) = what.and_then(|span| scan::text(span.of(call.request.raw()))) else {
+        return Err(
+            RpcError::new(build::INVALID_PARAMS, "the params do not say what it is about").into()
+        );
+    };
+    Ok(match route.owner(&what) {
+        Some(server) => Target::Server(server),
+        None => Target::Owner(what.into_owned()),
+    })
+}
+
+/// Completion: of a prompt by its public name, of a template by its owner.
+fn completion<'r>(route: &'r Route, call: &GatewayCall) -> Result<Target<'r>, Refusal> {
+    let request = &call.request;
+    let reference =
+        request.field("ref").map(|span| scan::members(request.raw(), span)).unwrap_or_default();
+    let find = |name| {
+        reference.iter().find(|field| field.is(request.raw(), name)).map(|field| field.value)
+    };
+    match find("uri") {
+        Some(uri) => owner(route, call, Some(uri)),
+        None => named(route, call, find("name")),
+    }
+}
+
 /// A task answers to the server that made it.
-fn learn_task(route: &Route, server: &Server, answer: &Message) {
+pub(crate) fn learn_task(route: &Route, server: &Server, answer: &Message) {
     let inner =
         answer.field("task").map(|span| scan::members(answer.raw(), span)).unwrap_or_default();
     let inner =
@@ -109,83 +130,4 @@ fn learn_task(route: &Route, server: &Server, answer: &Message) {
     if let Some(id) = id {
         route.own(id.into_owned(), &server.name);
     }
-}
-
-/// A call about something that one server has: the one that is known to, else the first that does
-/// not say no.
-async fn owned(
-    route: &Arc<Route>,
-    caller: &Caller,
-    call: &GatewayCall,
-    what: Option<String>,
-) -> Reply {
-    let Some(what) = what else {
-        return Err(
-            RpcError::new(build::INVALID_PARAMS, "the params do not say what it is about").into()
-        );
-    };
-    if let Some(server) = route.owner(&what) {
-        return exchange(route, caller, server, call).await;
-    }
-    let mut last = None;
-    for server in &route.set.servers {
-        match exchange(route, caller, server, call).await {
-            Ok(answer) if answer.kind() == MessageKind::Result => {
-                route.own(what, &server.name);
-                return Ok(answer);
-            }
-            other => last = Some(last.filter(|_| other.is_err()).unwrap_or(other)),
-        }
-    }
-    last.unwrap_or_else(|| {
-        Err(RpcError::new(build::INVALID_PARAMS, format!("no server has {what:?}")).into())
-    })
-}
-
-/// Completion: of a prompt by its public name, of a template by its owner.
-async fn complete(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
-    let request = &call.request;
-    let reference =
-        request.field("ref").map(|span| scan::members(request.raw(), span)).unwrap_or_default();
-    let find = |name| {
-        reference.iter().find(|field| field.is(request.raw(), name)).map(|field| field.value)
-    };
-    match find("uri") {
-        Some(uri) => {
-            owned(
-                route,
-                caller,
-                call,
-                scan::text(uri.of(request.raw())).map(|uri| uri.into_owned()),
-            )
-            .await
-        }
-        None => named(route, caller, call, find("name")).await,
-    }
-}
-
-/// A call for every server that is there; whoever does not know it is not asked for more. The
-/// others are told when they come, so nobody waits for them.
-async fn everywhere(route: &Arc<Route>, caller: &Caller, call: &GatewayCall) -> Reply {
-    let is_there = |server: &&Arc<Server>| match caller {
-        Caller::Legacy(session, _) => {
-            session.connections().iter().any(|connection| connection.server == server.name)
-        }
-        Caller::Modern(_) => true,
-    };
-    let there: Vec<&Arc<Server>> = route.set.servers.iter().filter(is_there).collect();
-    let answers = futures_util::future::join_all(
-        there.iter().map(|server| exchange(route, caller, server, call)),
-    )
-    .await;
-    let is_known = answers
-        .iter()
-        .any(|answer| answer.as_ref().is_ok_and(|answer| answer.kind() == MessageKind::Result));
-    if let Caller::Legacy(session, _) = caller {
-        session.set_log_level(&call.request);
-    }
-    if is_known || there.len() < route.set.servers.len() {
-        return answered(b"{}");
-    }
-    answers.into_iter().next().unwrap_or_else(|| answered(b"{}"))
 }

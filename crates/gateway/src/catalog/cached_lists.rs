@@ -20,10 +20,10 @@ use crate::upstream::call::{GatewayCall, NoClient};
 use crate::upstream::probe::holds_list;
 
 /// How long after its start an empty list of a server is not believed.
-pub const WARM_UP: Duration = Duration::from_secs(30);
+pub(crate) const WARM_UP: Duration = Duration::from_secs(30);
 
 /// The lists, where their entries are, and what tells clients that they have changed.
-pub const LISTS: [(&str, &str, &str); 4] = [
+pub(crate) const LISTS: [(&str, &str, &str); 4] = [
     ("tools/list", "tools", "notifications/tools/list_changed"),
     ("prompts/list", "prompts", "notifications/prompts/list_changed"),
     ("resources/list", "resources", "notifications/resources/list_changed"),
@@ -31,12 +31,12 @@ pub const LISTS: [(&str, &str, &str); 4] = [
 ];
 
 /// Whether a request asks for a list.
-pub fn is_list(request: &Message) -> bool {
+pub(crate) fn is_list(request: &Message) -> bool {
     LISTS.iter().any(|(method, ..)| *method == request.method())
 }
 
 /// The name of a list, or of one page of it.
-pub fn name(request: &Message) -> String {
+pub(crate) fn name(request: &Message) -> String {
     match request.field_text("cursor") {
         Some(cursor) => format!("{} {cursor}", request.method()),
         None => request.method().to_owned(),
@@ -44,43 +44,43 @@ pub fn name(request: &Message) -> String {
 }
 
 /// Tells the operator what has changed in a list.
-pub fn report(server: &str, list: &str, drift: Option<String>) {
+pub(crate) fn report(server: &str, list: &str, drift: Option<String>) {
     if let Some(drift) = drift {
         log::warn(&format!("{server}: {list} is not what it was: {drift}"));
     }
 }
 
 /// The list that a method reads.
-pub fn part_of(method: &str) -> (&'static str, &'static str, &'static str) {
+pub(crate) fn part_of(method: &str) -> (&'static str, &'static str, &'static str) {
     LISTS.into_iter().find(|(list, ..)| *list == method).unwrap_or(LISTS[0])
 }
 
 /// What tells a client to read a list again.
-pub fn changed(method: &str) -> bytes::Bytes {
+pub(crate) fn changed(method: &str) -> bytes::Bytes {
     build::notification(part_of(method).2, None)
 }
 
 /// Whether a list has nothing on it.
-pub fn is_empty(method: &str, answer: &Message) -> bool {
+pub(crate) fn is_empty(method: &str, answer: &Message) -> bool {
     answer.field(part_of(method).1).is_none_or(|list| scan::elements(answer.raw(), list).is_empty())
 }
 
 /// Whether a list has the same entries as one that is remembered, in the same order.
-pub fn is_same(method: &str, before: &[u8], answer: &Message) -> bool {
+pub(crate) fn is_same(method: &str, before: &[u8], answer: &Message) -> bool {
     let entries = part_of(method).1;
     JsonObject::of(before).get(entries) == answer.field_json(entries)
 }
 
 /// What clients of this kind and era were shown last; else what clients of any other kind were, in
 /// this era's words.
-pub fn known(memory: &CatalogCache, key: &str, era: Era, name: &str) -> Option<Bytes> {
+pub(crate) fn known(memory: &CatalogCache, key: &str, era: Era, name: &str) -> Option<Bytes> {
     let of_any = || memory.list_of_any(key, name).map(|list| fitted(era, &list).into());
     memory.list(key, name).or_else(of_any)
 }
 
 /// A list in the words of an era: only the modern one says how long an answer is good, and for
 /// whom.
-pub fn fitted(era: Era, list: &[u8]) -> Vec<u8> {
+pub(crate) fn fitted(era: Era, list: &[u8]) -> Vec<u8> {
     let mut result = JsonObject::of(list);
     let is_marked =
         ["resultType", "ttlMs", "cacheScope"].iter().any(|name| result.get(name).is_some());
@@ -145,7 +145,7 @@ async fn list(
 
 /// What is done with the conversations of sessions.
 #[derive(Debug)]
-pub struct CatalogHooks {
+pub(crate) struct CatalogHooks {
     /// What servers listed last.
     pub memory: Arc<CatalogCache>,
 }

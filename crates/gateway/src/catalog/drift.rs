@@ -14,7 +14,7 @@ const NAMED: usize = 10;
 type ListEntry = (String, Vec<u8>);
 
 /// What was added, removed and changed from one list to the next; nothing if both say the same.
-pub fn between(before: &[u8], after: &[u8], key: &str) -> Option<String> {
+pub(crate) fn between(before: &[u8], after: &[u8], key: &str) -> Option<String> {
     let (before, after) = (entries(before, key), entries(after, key));
     let (old, new): (HashMap<_, _>, HashMap<_, _>) =
         (before.iter().cloned().collect(), after.iter().cloned().collect());

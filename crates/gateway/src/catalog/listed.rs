@@ -11,7 +11,7 @@ use crate::protocol::scan;
 
 /// What a server says of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ListedTool {
+pub(crate) struct ListedTool {
     /// What it says about repeating it, and about its results.
     pub hints: ToolHints,
     /// The argument that holds the items of a batch.
@@ -22,7 +22,7 @@ pub struct ListedTool {
 
 /// How a tool is treated, once all is known of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ToolDecision {
+pub(crate) struct ToolDecision {
     /// Its policy.
     pub policy: Policy,
     /// What the gateway alone knows.
@@ -33,7 +33,7 @@ pub struct ToolDecision {
 
 impl ListedTool {
     /// The tools of a list, each with what is said of it and what the others tell about it.
-    pub fn read_all(
+    pub(crate) fn read_all(
         raw: &[u8],
         entries: impl IntoIterator<Item = scan::Span>,
     ) -> Vec<(String, Self)> {
@@ -62,7 +62,7 @@ impl ListedTool {
     }
 
     /// How the tool is treated.
-    pub fn decide(
+    pub(crate) fn decide(
         &self,
         rules: &PolicyRules,
         server: &str,
@@ -78,7 +78,7 @@ impl ListedTool {
     }
 
     /// Tells the steps of a policy what the schema calls the items of a batch.
-    pub fn name_items(&self, policy: &mut Policy) {
+    pub(crate) fn name_items(&self, policy: &mut Policy) {
         for step in &mut policy.fallback {
             if let Fallback::OneByOne(items @ None) = step {
                 items.clone_from(&self.items);

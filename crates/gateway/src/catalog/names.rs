@@ -7,13 +7,13 @@ use crate::upstream::Server;
 const BETWEEN: &str = "__";
 
 /// The public name of something that a server calls `name`.
-pub fn public(server: &str, name: &str) -> String {
+pub(crate) fn public(server: &str, name: &str) -> String {
     format!("{server}{BETWEEN}{name}")
 }
 
 /// The server of a public name, and its own name for it. Server names have no `__`, so this is the
 /// only reading.
-pub fn split<'a, 'b>(
+pub(crate) fn split<'a, 'b>(
     servers: &'a [Arc<Server>],
     public: &'b str,
 ) -> Option<(&'a Arc<Server>, &'b str)> {

@@ -17,14 +17,14 @@ use crate::upstream::reply::with_body;
 use crate::upstream::{Server, beginning};
 
 /// Where a list says what was left out of it.
-pub const QUARANTINED: &str = "seawall/quarantined";
+pub(crate) const QUARANTINED: &str = "seawall/quarantined";
 /// Tools that are named; more are only counted.
 const NAMED: usize = 20;
 /// Letters of a name that are shown.
 const SHOWN: usize = 100;
 
 /// A list of tools without those that no client of this era can read; anything else as it is.
-pub fn cleaned(server: &Server, era: Era, method: &str, answer: Message) -> Message {
+pub(crate) fn cleaned(server: &Server, era: Era, method: &str, answer: Message) -> Message {
     let Some(list) = answer
         .field("tools")
         .filter(|_| method == "tools/list" && answer.kind() == MessageKind::Result)

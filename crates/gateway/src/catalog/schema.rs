@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// The argument that holds the items of a batch, if the schema leaves no doubt: the only list, or
 /// the only one that is required. A list that may not have a single item cannot be taken apart.
-pub fn items(schema: &Value) -> Option<&str> {
+pub(crate) fn items(schema: &Value) -> Option<&str> {
     let lists: Vec<(&String, &Value)> = schema["properties"]
         .as_object()?
         .iter()
@@ -37,7 +37,7 @@ fn is_list(property: &Value) -> bool {
 }
 
 /// The argument by which a server knows a write that it has seen before.
-pub fn key(schema: &Value) -> Option<&str> {
+pub(crate) fn key(schema: &Value) -> Option<&str> {
     let is_key = |name: &str| name.replace(['_', '-'], "").eq_ignore_ascii_case("idempotencykey");
     schema["properties"].as_object()?.keys().find(|name| is_key(name)).map(String::as_str)
 }

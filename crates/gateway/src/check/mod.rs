@@ -6,7 +6,7 @@
 //! itself lacks, `warn` what is not wrong and yet worth knowing, `show` writes it down.
 
 mod holder;
-pub mod needs;
+pub(crate) mod needs;
 pub(super) mod reached;
 mod scheme;
 mod show;
@@ -36,7 +36,7 @@ use crate::upstream::status::Observations;
 use crate::upstream::{Server, UpstreamFailure};
 
 /// What was found.
-pub struct CheckReport {
+pub(crate) struct CheckReport {
     file: String,
     servers: Vec<CheckedServer>,
     needs: Vec<Requirement>,
@@ -70,7 +70,7 @@ type ServerCheck = (Result<ProbeResult, ProbeFailed>, Duration);
 
 /// Looks at all servers of a gateway that serves nobody, at most so long at each; `progress` hears
 /// who is still waited for.
-pub async fn look(
+pub(crate) async fn look(
     gateway: &Gateway,
     most: Duration,
     progress: impl Fn(&[&str]),
@@ -99,7 +99,7 @@ async fn one(server: &Server, most: Duration) -> ServerCheck {
 }
 
 /// Keeps what the servers listed; it is kept when this ends.
-pub async fn keep(gateway: &Gateway, looked: &[ServerCheck]) {
+pub(crate) async fn keep(gateway: &Gateway, looked: &[ServerCheck]) {
     let route = gateway.all();
     for (server, (found, _)) in gateway.servers.iter().zip(looked) {
         // What another gateway remembers of a server that is away is no news of it.
@@ -119,7 +119,7 @@ pub async fn keep(gateway: &Gateway, looked: &[ServerCheck]) {
 }
 
 /// What follows from it, once everything has ended: how a process ended is known only then.
-pub fn report(
+pub(crate) fn report(
     config: &Config,
     gateway: &Gateway,
     needs: Vec<Requirement>,
@@ -200,7 +200,7 @@ fn noise(seen: &Observations) -> Vec<String> {
 
 impl CheckReport {
     /// Whether every server is well, and the gateway has what it needs.
-    pub fn is_well(&self) -> bool {
+    pub(crate) fn is_well(&self) -> bool {
         self.has_all() && self.servers.iter().all(|server| server.found.is_ok())
     }
 
@@ -209,7 +209,7 @@ impl CheckReport {
     }
 
     /// Whether nothing is wrong but credentials.
-    pub fn is_only_closed(&self) -> bool {
+    pub(crate) fn is_only_closed(&self) -> bool {
         let troubles = || self.servers.iter().filter_map(|server| server.found.as_ref().err());
         let is_closed =
             |trouble: &ServerTrouble| matches!(trouble.cause, Cause::AuthExpired | Cause::Denied);

@@ -22,7 +22,7 @@ const DISK: Duration = Duration::from_secs(10);
 pub(super) const NO_TOKEN: &str = "no_token";
 
 /// Something that the gateway needs.
-pub struct Requirement {
+pub(crate) struct Requirement {
     /// The section of the configuration.
     pub(super) what: &'static str,
     /// The address or the folder.
@@ -59,7 +59,7 @@ fn unmet(
 }
 
 /// Looks at everything that `seawall serve` would open.
-pub async fn look(config: &Config) -> Vec<Requirement> {
+pub(crate) async fn look(config: &Config) -> Vec<Requirement> {
     let mut needs = Vec::new();
     let found = match http::refusal(config.listen) {
         Some(why) => Err(unmet("open_to_others", why, "Listen on 127.0.0.1.")),

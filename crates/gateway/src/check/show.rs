@@ -15,7 +15,7 @@ const TOKEN: usize = 4;
 
 impl CheckReport {
     /// For people.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut lines = Vec::new();
         for server in &self.servers {
             lines.extend(server.lines());
@@ -51,7 +51,7 @@ impl CheckReport {
     }
 
     /// For programs.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let servers: Map<String, Value> =
             self.servers.iter().map(|server| (server.name.clone(), server.json())).collect();
         let needs: Map<String, Value> =

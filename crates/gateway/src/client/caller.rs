@@ -11,7 +11,7 @@ use crate::protocol::names::{CLIENT_INFO, Era};
 
 /// Who asks.
 #[derive(Clone)]
-pub enum Caller {
+pub(crate) enum Caller {
     /// A session, on one of its streams.
     Legacy(Arc<Session>, Arc<ClientStream>),
     /// Somebody who says everything with each request; by what name, if it gave a secret of its
@@ -21,7 +21,7 @@ pub enum Caller {
 
 impl Caller {
     /// The era of the client.
-    pub fn era(&self) -> Era {
+    pub(crate) fn era(&self) -> Era {
         match self {
             Self::Legacy(..) => Era::Legacy,
             Self::Modern(_) => Era::Modern,
@@ -30,7 +30,7 @@ impl Caller {
 
     /// Who counts as the same caller when the identical call is made again, and whether one of them
     /// may get another's answer. `None`: nobody does.
-    pub fn rejoins(&self, request: &Message, rejoin: Rejoining) -> Option<(Arc<str>, bool)> {
+    pub(crate) fn rejoins(&self, request: &Message, rejoin: Rejoining) -> Option<(Arc<str>, bool)> {
         let named =
             |name: &str, info: &[u8]| format!("{name} {}", String::from_utf8_lossy(info)).into();
         match (self, rejoin) {
@@ -56,7 +56,7 @@ impl Caller {
 
     /// Who the client is. Clients that cannot be told apart, neither by a secret nor by what they
     /// say of themselves, are one.
-    pub fn identity(&self, request: &Message) -> Arc<str> {
+    pub(crate) fn identity(&self, request: &Message) -> Arc<str> {
         match self {
             Self::Legacy(session, _) => session.owner(),
             Self::Modern(name) if name.is_empty() => self.conversation(request, Rejoining::Caller),
@@ -66,7 +66,7 @@ impl Caller {
 
     /// What one conversation with it is. A client that is known may open a session for each call,
     /// so all of them are one, unless it speaks for many.
-    pub fn conversation(&self, request: &Message, rejoin: Rejoining) -> Arc<str> {
+    pub(crate) fn conversation(&self, request: &Message, rejoin: Rejoining) -> Arc<str> {
         match self {
             Self::Legacy(session, _) if rejoin == Rejoining::Caller => session.owner(),
             Self::Legacy(session, _) => Arc::clone(&session.id),

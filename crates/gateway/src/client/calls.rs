@@ -11,7 +11,7 @@ use crate::upstream::call::CallCancel;
 
 /// The calls of one client that are under way, by the client's own ids.
 #[derive(Debug, Default)]
-pub struct ClientCalls {
+pub(crate) struct ClientCalls {
     open: Arc<Mutex<OpenCalls>>,
 }
 
@@ -28,7 +28,7 @@ impl ClientCalls {
 
     /// Begins a call of so many bytes; an id that is under way cannot begin again, and too much
     /// cannot be.
-    pub fn begin(
+    pub(crate) fn begin(
         &self,
         id: &Id,
         cancel: &Arc<CallCancel>,
@@ -57,12 +57,12 @@ impl ClientCalls {
     }
 
     /// Whether none is under way.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.open().calls.is_empty()
     }
 
     /// Calls one off.
-    pub fn cancel(&self, id: &Id, notification: &Message) {
+    pub(crate) fn cancel(&self, id: &Id, notification: &Message) {
         let cancel = self.open().calls.get(id).cloned();
         if let Some(cancel) = cancel {
             cancel.cancel(Bytes::copy_from_slice(notification.body_json()));
@@ -70,7 +70,7 @@ impl ClientCalls {
     }
 
     /// Calls all off.
-    pub fn cancel_all(&self) {
+    pub(crate) fn cancel_all(&self) {
         for cancel in self.open().calls.values() {
             cancel.cancel(Bytes::new());
         }
@@ -79,7 +79,7 @@ impl ClientCalls {
 
 /// A call under way; over when dropped.
 #[derive(Debug)]
-pub struct CallInProgress {
+pub(crate) struct CallInProgress {
     open: Arc<Mutex<OpenCalls>>,
     id: Id,
     bytes: usize,

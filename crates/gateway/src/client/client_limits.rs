@@ -19,7 +19,7 @@ const MOST: usize = 1024;
 
 /// After how long clients gave up.
 #[derive(Debug, Default)]
-pub struct ClientLimits {
+pub(crate) struct ClientLimits {
     seen: Mutex<HashMap<Arc<str>, ObservedTimeout>>,
 }
 
@@ -37,14 +37,14 @@ impl ClientLimits {
     }
 
     /// How long a client waits, if that is known.
-    pub fn of(&self, client: &str) -> Option<Duration> {
+    pub(crate) fn of(&self, client: &str) -> Option<Duration> {
         let seen = self.seen().get(client).copied()?;
         (seen.is_limit && seen.at.elapsed() < BELIEVED).then_some(seen.after)
     }
 
     /// A client has given a call up after this long. Nobody's timer is set to less than `shortest`;
     /// people are that quick.
-    pub fn gave_up(&self, client: &Arc<str>, after: Duration, shortest: Duration) {
+    pub(crate) fn gave_up(&self, client: &Arc<str>, after: Duration, shortest: Duration) {
         if after < shortest {
             return;
         }

@@ -17,7 +17,7 @@ use crate::upstream::reply::Reply;
 
 /// The places for calls that run on without their clients.
 #[derive(Clone)]
-pub struct DetachedCalls(Arc<Semaphore>);
+pub(crate) struct DetachedCalls(Arc<Semaphore>);
 
 impl Default for DetachedCalls {
     fn default() -> Self {
@@ -27,7 +27,7 @@ impl Default for DetachedCalls {
 
 /// What is done with a call when its client goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DisconnectAction {
+pub(crate) enum DisconnectAction {
     /// It runs to its end.
     RunsOn,
     /// Its server is told to stop, and no attempt follows; an answer that comes all the same is
@@ -38,7 +38,7 @@ pub enum DisconnectAction {
 }
 
 /// A call that runs on when nobody waits for it any more.
-pub struct Detachable {
+pub(crate) struct Detachable {
     work: Option<BoxFuture<'static, Reply>>,
     call: GatewayCall,
     leaving: DisconnectAction,
@@ -48,7 +48,7 @@ pub struct Detachable {
 }
 
 /// The client that waits for a call.
-pub struct WaitingClient {
+pub(crate) struct WaitingClient {
     /// Who it is.
     pub client: Arc<str>,
     /// Since when it waits.
@@ -61,7 +61,7 @@ pub struct WaitingClient {
 
 impl Detachable {
     /// A call and its work, and what is done with it when its client goes.
-    pub fn new(
+    pub(crate) fn new(
         work: BoxFuture<'static, Reply>,
         call: &GatewayCall,
         leaving: DisconnectAction,
@@ -78,7 +78,7 @@ impl Detachable {
     }
 
     /// Its client is told that it runs on.
-    pub fn run_on(mut self) {
+    pub(crate) fn run_on(mut self) {
         self.client = None;
         self.leaving = DisconnectAction::RunsOn;
     }

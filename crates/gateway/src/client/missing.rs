@@ -8,16 +8,16 @@ use crate::protocol::build;
 use crate::upstream::{Server, seconds};
 
 /// Where a list says which servers are missing.
-pub const SERVERS: &str = "seawall/servers";
+pub(crate) const SERVERS: &str = "seawall/servers";
 
 /// The exact lines about servers that did not load.
-pub fn warnings(outcomes: Vec<ServerOutcome<()>>, denied: DeniedText) -> Warnings {
+pub(crate) fn warnings(outcomes: Vec<ServerOutcome<()>>, denied: DeniedText) -> Warnings {
     LoadReport { outcomes }.warnings_with(denied)
 }
 
 /// What a program is told of a server: whether it will come back by itself, why it is not there,
 /// when it is tried next.
-pub fn entry(server: &Server, outcome: &ServerOutcome<()>) -> Value {
+pub(crate) fn entry(server: &Server, outcome: &ServerOutcome<()>) -> Value {
     let status = outcome.status();
     let mut entry = json!({"status": status, "reason": outcome.error().unwrap_or_default()});
     let wait = seconds(server.reconnect.wait());
@@ -31,12 +31,12 @@ pub fn entry(server: &Server, outcome: &ServerOutcome<()>) -> Value {
 }
 
 /// What a program is told of a server that is there, but whose list is not whole.
-pub fn partial(reason: &str) -> Value {
+pub(crate) fn partial(reason: &str) -> Value {
     json!({"status": "available", "reason": reason})
 }
 
 /// What a client may ask of a server that has not said yet what it can do.
-pub fn capabilities() -> Map<String, Value> {
+pub(crate) fn capabilities() -> Map<String, Value> {
     let changing = json!({"listChanged": true});
     let all = [
         ("tools", changing.clone()),
@@ -48,7 +48,7 @@ pub fn capabilities() -> Map<String, Value> {
 }
 
 /// A line for the user, as the client gets it.
-pub fn message(line: &str) -> Bytes {
+pub(crate) fn message(line: &str) -> Bytes {
     let params = json!({"level": "warning", "logger": "seawall", "data": line});
     build::notification("notifications/message", Some(params.to_string().as_bytes()))
 }

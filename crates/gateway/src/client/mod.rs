@@ -1,13 +1,13 @@
 //! A client: its session, the streams on which it hears, its calls under way.
 
-pub mod caller;
-pub mod calls;
-pub mod client_limits;
-pub mod detached;
-pub mod event_id;
-pub mod missing;
-pub mod pending;
-pub mod results;
-pub mod server_set;
-pub mod session;
-pub mod stream;
+pub(crate) mod caller;
+pub(crate) mod calls;
+pub(crate) mod client_limits;
+pub(crate) mod detached;
+pub(crate) mod event_id;
+pub(crate) mod missing;
+pub(crate) mod pending;
+pub(crate) mod results;
+pub(crate) mod server_set;
+pub(crate) mod session;
+pub(crate) mod stream;

@@ -18,7 +18,7 @@ const REMEMBERED: usize = 1024;
 
 /// The answers that wait.
 #[derive(Debug)]
-pub struct PendingAnswers {
+pub(crate) struct PendingAnswers {
     budget: Arc<ByteBudget>,
     /// Streams that are kept for clients that may come back, the oldest first.
     kept: Mutex<VecDeque<Weak<ClientStream>>>,
@@ -26,18 +26,18 @@ pub struct PendingAnswers {
 
 impl PendingAnswers {
     /// Answers of so many bytes may wait.
-    pub fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self { budget: ByteBudget::new(limit), kept: Mutex::default() }
     }
 
     /// How many bytes may wait.
-    pub fn limit(&self) -> usize {
+    pub(crate) fn limit(&self) -> usize {
         self.budget.limit()
     }
 
     /// The answer, held as long as anybody has it; `None` if it does not fit. Answers that nobody
     /// reads give way to it.
-    pub fn hold(&self, answer: TwoPieces) -> Option<TwoPieces> {
+    pub(crate) fn hold(&self, answer: TwoPieces) -> Option<TwoPieces> {
         let size = answer.size();
         // What is small is bounded by the number of calls.
         if size <= limits::COPIED {
@@ -50,7 +50,7 @@ impl PendingAnswers {
     }
 
     /// A stream is kept for a client that may come back to it.
-    pub fn keep(&self, stream: &Arc<ClientStream>) {
+    pub(crate) fn keep(&self, stream: &Arc<ClientStream>) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= REMEMBERED {
             kept.retain(|stream| stream.strong_count() > 0);

@@ -17,19 +17,19 @@ use crate::upstream::call::GatewayCall;
 use crate::upstream::reply::{Reply, answered};
 
 /// How addresses of our own begin.
-pub const SCHEME: &str = "seawall://";
+pub(crate) const SCHEME: &str = "seawall://";
 /// What became of a call that waits for its server.
-pub const QUEUE: &str = "queue";
+pub(crate) const QUEUE: &str = "queue";
 /// A result that was too large to be passed on whole.
-pub const RESULT: &str = "result";
+pub(crate) const RESULT: &str = "result";
 
 /// The address of something.
-pub fn address(what: &str, id: &str) -> String {
+pub(crate) fn address(what: &str, id: &str) -> String {
     format!("{SCHEME}{what}/{id}")
 }
 
 /// What is to be read under an address.
-pub struct ReadableResult {
+pub(crate) struct ReadableResult {
     /// What kind of text it is.
     pub mime: &'static str,
     /// The text.
@@ -46,7 +46,7 @@ impl From<Value> for ReadableResult {
 
 /// The results that can be read.
 #[derive(Default)]
-pub struct ResultStore {
+pub(crate) struct ResultStore {
     kept: Mutex<VecDeque<KeptResult>>,
 }
 
@@ -59,7 +59,13 @@ struct KeptResult {
 
 impl ResultStore {
     /// The answer as it is, or what fits of it if it is larger than `limit`.
-    pub fn fit(&self, caller: &Caller, call: &GatewayCall, answer: Message, limit: usize) -> Reply {
+    pub(crate) fn fit(
+        &self,
+        caller: &Caller,
+        call: &GatewayCall,
+        answer: Message,
+        limit: usize,
+    ) -> Reply {
         if answer.kind() != MessageKind::Result || answer.raw().len() <= limit {
             return Ok(answer);
         }
@@ -109,7 +115,7 @@ impl ResultStore {
 
     /// A piece of a result, for the client whose it is: `<name>`, or from a byte on,
     /// `<name>?from=<byte>`.
-    pub fn read(&self, client: &Arc<str>, id: &str) -> Option<ReadableResult> {
+    pub(crate) fn read(&self, client: &Arc<str>, id: &str) -> Option<ReadableResult> {
         let (name, from) = id.split_once("?from=").unwrap_or((id, "0"));
         let text = {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -15,7 +15,7 @@ use crate::upstream::supervisor::PrepareConnection;
 use crate::upstream::{Connection, ConnectionSupervisor, Server};
 
 /// What the layers above do with a session's conversations.
-pub trait SessionHooks: Send + Sync {
+pub(crate) trait SessionHooks: Send + Sync {
     /// A modern server may speak by itself: the session hears what it says.
     fn follow(&self, session: &Arc<Session>, connection: &Arc<Connection>);
     /// A conversation was opened again: the client hears which lists are not what it was shown,
@@ -24,7 +24,7 @@ pub trait SessionHooks: Send + Sync {
 }
 
 /// The servers that an endpoint offers to sessions.
-pub struct ServerSet {
+pub(crate) struct ServerSet {
     /// In the order of the configuration.
     pub servers: Vec<Arc<Server>>,
     /// Children that wait for their next client.
@@ -44,13 +44,13 @@ pub(crate) struct SharedConnection {
 
 impl ServerSet {
     /// Whether all clients talk to this server over one conversation.
-    pub fn is_shared(&self, server: &str) -> bool {
+    pub(crate) fn is_shared(&self, server: &str) -> bool {
         self.servers.iter().any(|known| known.name == server && known.shared)
     }
 
     /// Who keeps the one conversation of a shared server; `sink` hears what belongs to nobody in
     /// particular.
-    pub fn common(
+    pub(crate) fn common(
         &self,
         server: &Arc<Server>,
         handshake: &HandshakeParams,
@@ -72,7 +72,7 @@ impl ServerSet {
     }
 
     /// Ends what no client owns.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         self.warm.close().await;
         for supervisor in self.shared.values().filter_map(|shared| shared.supervisor.get()) {
             supervisor.close().await;

@@ -25,13 +25,13 @@ mod go_on;
 mod missing;
 mod servers;
 mod to_client;
-pub mod warm;
+pub(crate) mod warm;
 
 /// Questions that are kept for a client that is not ready to be asked; more are asked all the same.
 const EARLY: usize = 16;
 
 /// A client session.
-pub struct Session {
+pub(crate) struct Session {
     /// Its own name among all clients.
     pub id: Arc<str>,
     /// Who the client is, if it brought a secret of its own; else empty. Another session of the
@@ -73,7 +73,7 @@ enum ClientQuestion {
 impl Session {
     /// A session that sees the servers of `set`, whose messages at large go to `general`. What
     /// waits in a store belongs to whoever asked for it, by this `id`, also after a restart.
-    pub fn new(
+    pub(crate) fn new(
         id: &str,
         identity: Arc<str>,
         set: Arc<ServerSet>,
@@ -107,12 +107,12 @@ impl Session {
 
     /// Whose calls and results these are: the client's, in whichever session, where it can be
     /// known.
-    pub fn owner(&self) -> Arc<str> {
+    pub(crate) fn owner(&self) -> Arc<str> {
         Arc::clone(if self.identity.is_empty() { &self.id } else { &self.identity })
     }
 
     /// The calls under way.
-    pub fn calls(&self) -> &ClientCalls {
+    pub(crate) fn calls(&self) -> &ClientCalls {
         &self.calls
     }
 
@@ -125,7 +125,7 @@ impl Session {
     }
 
     /// Notes who follows a server; whoever did before stops.
-    pub fn follow(&self, server: String, follower: AbortHandle) {
+    pub(crate) fn follow(&self, server: String, follower: AbortHandle) {
         if let Some(before) =
             self.followers.lock().unwrap_or_else(PoisonError::into_inner).insert(server, follower)
         {
@@ -139,12 +139,12 @@ impl Session {
     }
 
     /// The conversations that are open now.
-    pub fn connections(&self) -> Vec<Arc<Connection>> {
+    pub(crate) fn connections(&self) -> Vec<Arc<Connection>> {
         self.supervisors().iter().filter_map(|supervisor| supervisor.now()).collect()
     }
 
     /// The way to this client over one of its streams.
-    pub fn sink(self: &Arc<Self>, stream: &Arc<ClientStream>) -> Arc<dyn ClientSink> {
+    pub(crate) fn sink(self: &Arc<Self>, stream: &Arc<ClientStream>) -> Arc<dyn ClientSink> {
         Arc::new(to_client::SessionSink {
             session: Arc::downgrade(self),
             stream: Arc::clone(stream),
@@ -152,7 +152,7 @@ impl Session {
     }
 
     /// Takes the client's answer to a question, back to whoever asked.
-    pub fn answered(&self, answer: Message) {
+    pub(crate) fn answered(&self, answer: Message) {
         let Some(number) = answer.id().and_then(Id::as_number) else { return };
         let asked = self.asked().remove(&number);
         match asked {
@@ -171,7 +171,7 @@ impl Session {
 
     /// Takes a notification of the client that is not about one of its calls: to every server that
     /// is open.
-    pub async fn notified(self: &Arc<Self>, notification: &Message) {
+    pub(crate) async fn notified(self: &Arc<Self>, notification: &Message) {
         match notification.method() {
             "notifications/cancelled" => {
                 let id = notification
@@ -241,7 +241,12 @@ impl Session {
     }
 
     /// Asks the client something of our own, on one of its streams.
-    pub async fn ask(&self, stream: &ClientStream, method: &str, params: &[u8]) -> Option<Message> {
+    pub(crate) async fn ask(
+        &self,
+        stream: &ClientStream,
+        method: &str,
+        params: &[u8],
+    ) -> Option<Message> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
         if !self.remember(number, ClientQuestion::Own(reply)) {
@@ -266,13 +271,13 @@ impl Session {
     }
 
     /// The client is gone for good, whatever is under way.
-    pub fn leave(&self) {
+    pub(crate) fn leave(&self) {
         drop(self.give_up());
         self.calls.cancel_all();
     }
 
     /// Everything this client had is over. What it started and never used is kept for the next.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         self.general.end();
         for supervisor in self.give_up() {
             supervisor.close().await;
@@ -282,7 +287,7 @@ impl Session {
 
     /// The client has ended its session. A client that is known may ask for what it left running in
     /// its next one: that is called off and waited for, as if only the call had been left.
-    pub async fn end(&self) {
+    pub(crate) async fn end(&self) {
         if self.identity.is_empty() {
             return self.close().await;
         }

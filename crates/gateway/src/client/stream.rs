@@ -16,7 +16,7 @@ use crate::upstream::call::{DeliveryReceipt, GatewayCall};
 
 /// One thing that a stream says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StreamEvent {
+pub(crate) struct StreamEvent {
     /// Its place in the stream, from 1.
     pub place: u64,
     /// The message.
@@ -49,7 +49,7 @@ struct StreamState {
 
 /// A stream of messages to one client.
 #[derive(Debug, Default)]
-pub struct ClientStream {
+pub(crate) struct ClientStream {
     state: Mutex<StreamState>,
     news: Notify,
     taken: Notify,
@@ -59,7 +59,7 @@ pub struct ClientStream {
 
 /// What a reader finds.
 #[derive(Debug, PartialEq, Eq)]
-pub enum NextEvent {
+pub(crate) enum NextEvent {
     /// A message.
     Said(StreamEvent),
     /// Nothing more will come.
@@ -68,7 +68,7 @@ pub enum NextEvent {
 
 impl ClientStream {
     /// A stream that a client can come back to; `pausable` if it may be hung up on.
-    pub fn resumable(pausable: bool) -> Arc<Self> {
+    pub(crate) fn resumable(pausable: bool) -> Arc<Self> {
         let state = StreamState { keep: limits::KEPT_BYTES, pausable, ..StreamState::default() };
         Arc::new(Self { state: Mutex::new(state), ..Self::default() })
     }
@@ -78,17 +78,17 @@ impl ClientStream {
     }
 
     /// The answer to this call ends it: whoever reads the stream is the client of the call.
-    pub fn belongs_to(&self, call: &GatewayCall) {
+    pub(crate) fn belongs_to(&self, call: &GatewayCall) {
         let _once = self.call.set((Arc::clone(&call.control), Arc::clone(&call.receipt)));
     }
 
     /// A notification: given up when the client does not keep up.
-    pub fn notify(&self, message: impl Into<TwoPieces>) {
+    pub(crate) fn notify(&self, message: impl Into<TwoPieces>) {
         self.push(message.into(), false, true);
     }
 
     /// A question: not taken while too much waits, and never given up once it is.
-    pub fn ask(&self, message: impl Into<TwoPieces>) -> bool {
+    pub(crate) fn ask(&self, message: impl Into<TwoPieces>) -> bool {
         let has_room = self.state().has_room();
         if has_room {
             self.push(message.into(), false, false);
@@ -98,17 +98,17 @@ impl ClientStream {
 
     /// One answer of many on a stream for all of them: never given up. Gives its place; 0 if
     /// nothing is said any more.
-    pub fn say(&self, message: impl Into<TwoPieces>) -> u64 {
+    pub(crate) fn say(&self, message: impl Into<TwoPieces>) -> u64 {
         self.push(message.into(), false, false)
     }
 
     /// The answer. Nothing can be said after it.
-    pub fn answer(&self, message: impl Into<TwoPieces>) {
+    pub(crate) fn answer(&self, message: impl Into<TwoPieces>) {
         self.push(message.into(), true, false);
     }
 
     /// Hangs up on whoever reads, if the client can come back for the rest.
-    pub fn pause(&self) {
+    pub(crate) fn pause(&self) {
         let mut state = self.state();
         if state.pausable && !state.ended {
             state.reader += 1;
@@ -119,12 +119,12 @@ impl ClientStream {
     }
 
     /// Whether nothing more will be said.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.state().ended
     }
 
     /// Ends without an answer.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         self.state().ended = true;
         self.news.notify_waiters();
     }
@@ -147,7 +147,7 @@ impl ClientStream {
     }
 
     /// A reader from after `place` on; a reader that was there before is turned away.
-    pub fn reader(self: &Arc<Self>, place: u64) -> StreamReader {
+    pub(crate) fn reader(self: &Arc<Self>, place: u64) -> StreamReader {
         let number = self.state().begin();
         if let Some((control, _)) = self.call.get() {
             control.come_back();
@@ -157,7 +157,7 @@ impl ClientStream {
     }
 
     /// A reader from after `place` on, or from where the last one was, unless there is one.
-    pub fn only_reader(self: &Arc<Self>, place: Option<u64>) -> Option<StreamReader> {
+    pub(crate) fn only_reader(self: &Arc<Self>, place: Option<u64>) -> Option<StreamReader> {
         let mut state = self.state();
         if state.reading {
             return None;
@@ -167,7 +167,7 @@ impl ClientStream {
     }
 
     /// Waits until there is room for more, or nobody reads.
-    pub async fn room(&self) {
+    pub(crate) async fn room(&self) {
         loop {
             let taken = self.taken.notified();
             tokio::pin!(taken);
@@ -183,12 +183,12 @@ impl ClientStream {
     }
 
     /// How many bytes it holds.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.state().bytes
     }
 
     /// Gives up what it holds, if nobody reads it; whether there was something.
-    pub fn forget(&self) -> bool {
+    pub(crate) fn forget(&self) -> bool {
         let mut state = self.state();
         if state.reading || state.kept.is_empty() {
             return false;
@@ -200,23 +200,23 @@ impl ClientStream {
     }
 
     /// Whether what it held was given up.
-    pub fn is_forgotten(&self) -> bool {
+    pub(crate) fn is_forgotten(&self) -> bool {
         self.state().forgotten
     }
 
     /// Whether somebody reads it.
-    pub fn is_read(&self) -> bool {
+    pub(crate) fn is_read(&self) -> bool {
         self.state().reading
     }
 
     /// Whether all was said and all was read.
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         let state = self.state();
         state.ended && state.read == state.places
     }
 
     /// Whether all was said and nobody reads it.
-    pub fn is_left(&self) -> bool {
+    pub(crate) fn is_left(&self) -> bool {
         let state = self.state();
         state.ended && !state.reading
     }
@@ -268,7 +268,7 @@ impl StreamState {
 
 /// One reading of a stream.
 #[derive(Debug)]
-pub struct StreamReader {
+pub(crate) struct StreamReader {
     stream: Arc<ClientStream>,
     number: u64,
     place: u64,
@@ -276,12 +276,12 @@ pub struct StreamReader {
 
 impl StreamReader {
     /// Everything up to this place was read, or is not asked for.
-    pub fn place(&self) -> u64 {
+    pub(crate) fn place(&self) -> u64 {
         self.place
     }
 
     /// The next thing said; waits for it. Safe to drop while it waits.
-    pub async fn next(&mut self) -> NextEvent {
+    pub(crate) async fn next(&mut self) -> NextEvent {
         loop {
             let stream = Arc::clone(&self.stream);
             let news = stream.news.notified();
@@ -295,7 +295,7 @@ impl StreamReader {
     }
 
     /// The next thing said, if it is there.
-    pub fn try_next(&mut self) -> Option<NextEvent> {
+    pub(crate) fn try_next(&mut self) -> Option<NextEvent> {
         let mut state = self.stream.state();
         if state.reader != self.number {
             return Some(NextEvent::Ended);

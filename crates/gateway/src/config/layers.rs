@@ -255,7 +255,7 @@ pub(crate) fn fit(policy: &mut Policy) {
 }
 
 /// Whether a name fits a pattern in which `*` stands for anything.
-pub fn glob(pattern: &str, name: &str) -> bool {
+pub(crate) fn glob(pattern: &str, name: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut name) = name.strip_prefix(head) else { return false };
     let mut parts: Vec<&str> = rest.split('*').collect();

@@ -6,7 +6,7 @@
 
 mod address;
 mod admin;
-pub mod client_files;
+pub(crate) mod client_files;
 mod command;
 mod duration;
 mod env;
@@ -16,15 +16,15 @@ mod headers;
 mod hide;
 mod import;
 mod json;
-pub mod layer;
-pub mod layers;
+pub(crate) mod layer;
+pub(crate) mod layers;
 mod limit;
 mod mentions;
 mod name;
 mod native;
-pub mod place;
+pub(crate) mod place;
 mod policy;
-pub mod prefix;
+pub(crate) mod prefix;
 mod problem;
 mod raw;
 mod reconnect;
@@ -40,7 +40,7 @@ mod toml;
 mod tool_errors;
 mod tree;
 mod words;
-pub mod written;
+pub(crate) mod written;
 
 #[cfg(test)]
 mod tests;
@@ -52,14 +52,14 @@ use std::time::Duration;
 
 use http::{HeaderName, Uri};
 
-pub use self::admin::AdminConfig;
-pub use self::hide::SecretTexts;
+pub(crate) use self::admin::AdminConfig;
+pub(crate) use self::hide::SecretTexts;
 use self::problem::ConfigPlace;
-pub use self::problem::{Problem, Problems};
-pub use self::reconnect::ReconnectConfig;
-pub use self::secret::Secret;
+pub(crate) use self::problem::{Problem, Problems};
+pub(crate) use self::reconnect::ReconnectConfig;
+pub(crate) use self::secret::Secret;
 pub use self::startup::StartupConfig;
-pub use self::suggest::nearest;
+pub(crate) use self::suggest::nearest;
 use crate::config::layers::{PolicyRules, ServerRules};
 use crate::protocol::hash;
 
@@ -268,7 +268,7 @@ pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Config,
 }
 
 /// The same for a server that is given elsewhere: the file may hold policies only.
-pub fn load_policies(
+pub(crate) fn load_policies(
     path: &Path,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Config, Problems> {
@@ -302,7 +302,10 @@ fn load_file(
 
 /// The file to read: the one asked for, `$SEAWALL_CONFIG`, `./seawall.toml`,
 /// `~/.config/seawall/config.toml`. The first two need not exist: that is for [`load`] to tell.
-pub fn find(explicit: Option<&Path>, env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+pub(crate) fn find(
+    explicit: Option<&Path>,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Option<PathBuf> {
     if let Some(path) = explicit {
         return Some(path.to_owned());
     }

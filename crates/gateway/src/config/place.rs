@@ -6,7 +6,7 @@ use http::Uri;
 const KEY: usize = 20;
 
 /// Scheme, host, port and path: no user, no query, and nothing of the path that looks like a key.
-pub fn shown(url: &Uri) -> String {
+pub(crate) fn shown(url: &Uri) -> String {
     let (scheme, host) = (url.scheme_str().unwrap_or_default(), url.host().unwrap_or_default());
     let port = url.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
     let path: Vec<String> = url.path().split('/').map(without_key).collect();
@@ -23,7 +23,7 @@ fn without_key(part: &str) -> String {
 }
 
 /// What is not shown of an address: whoever quotes its server must not show it either.
-pub fn secrets(url: &Uri) -> Vec<&str> {
+pub(crate) fn secrets(url: &Uri) -> Vec<&str> {
     let user = url
         .authority()
         .and_then(|authority| authority.as_str().rsplit_once('@'))

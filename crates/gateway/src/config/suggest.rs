@@ -1,7 +1,7 @@
 //! Decides which known key somebody may have meant.
 
 /// The nearest of `known`, if it is near enough to be a slip of `key`.
-pub fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     let key = plain(key);
     let near = |name: &&'a str| {
         let name_plain = plain(name);

@@ -48,7 +48,7 @@ impl WrittenLines {
 }
 
 /// One key below another, as files spell it.
-pub fn below(way: &str, key: &str) -> String {
+pub(crate) fn below(way: &str, key: &str) -> String {
     let is_bare =
         !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
     let key = if is_bare { key.to_owned() } else { format!("{key:?}") };

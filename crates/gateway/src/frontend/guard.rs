@@ -9,7 +9,7 @@ use http::{HeaderMap, Uri};
 
 /// What a listener answers to.
 #[derive(Clone, Debug, Default)]
-pub struct OriginGuard {
+pub(crate) struct OriginGuard {
     /// Further host names, with or without port, in lower case.
     pub hosts: Vec<String>,
     /// Further origins, in lower case.
@@ -18,7 +18,7 @@ pub struct OriginGuard {
 
 /// What about a request is not ours, and what is said of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ForeignRequest {
+pub(crate) enum ForeignRequest {
     /// The name it was sent to.
     Host(&'static str),
     /// The page it comes from.
@@ -27,7 +27,7 @@ pub enum ForeignRequest {
 
 impl ForeignRequest {
     /// What is said of it.
-    pub fn why(self) -> &'static str {
+    pub(crate) fn why(self) -> &'static str {
         let (Self::Host(why) | Self::Origin(why)) = self;
         why
     }
@@ -35,7 +35,7 @@ impl ForeignRequest {
 
 impl OriginGuard {
     /// Why a request may not pass, if so.
-    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ForeignRequest> {
+    pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ForeignRequest> {
         let hosts: Vec<_> =
             headers.get_all(HOST).iter().map(|host| host.to_str().unwrap_or_default()).collect();
         if hosts.len() > 1 {

@@ -27,7 +27,7 @@ use crate::runtime::log;
 use crate::store::journal::JournalPlace;
 
 /// A listener for clients.
-pub struct HttpListener {
+pub(crate) struct HttpListener {
     gateway: Arc<Gateway>,
     guard: OriginGuard,
     sessions: Arc<Sessions>,
@@ -36,7 +36,7 @@ pub struct HttpListener {
 }
 
 /// Why an address is not listened on, if it is one that others can reach.
-pub fn refusal(address: SocketAddr) -> Option<String> {
+pub(crate) fn refusal(address: SocketAddr) -> Option<String> {
     (!address.ip().is_loopback()).then(|| {
         format!(
             "refusing to listen on {address}: everyone who reaches it could use every tool, and this version has no \
@@ -47,7 +47,7 @@ pub fn refusal(address: SocketAddr) -> Option<String> {
 
 impl HttpListener {
     /// Binds an address. One that others can reach needs authentication, which is not there yet.
-    pub async fn bind(
+    pub(crate) async fn bind(
         gateway: Arc<Gateway>,
         address: SocketAddr,
         guard: OriginGuard,
@@ -67,12 +67,12 @@ impl HttpListener {
     }
 
     /// The address it listens on.
-    pub fn address(&self) -> io::Result<SocketAddr> {
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.tcp.local_addr()
     }
 
     /// Serves until the gateway drains; then lets every connection finish what it began.
-    pub async fn serve(self) {
+    pub(crate) async fn serve(self) {
         let draining = self.gateway.lifecycle.draining.clone();
         let places = ConnectionLimit::new(limits::CONNECTIONS);
         let face = Arc::new(HttpServer {

@@ -10,7 +10,7 @@ use super::modern::client;
 use super::refused;
 use super::respond::{self, Body, EventFormat};
 use super::sessions::{HttpSession, ResumedStream, Sessions};
-use crate::call::dispatch::dispatch;
+use crate::call::dispatch;
 use crate::client::caller::Caller;
 use crate::client::event_id::StreamRequest;
 use crate::client::stream::{ClientStream, NextEvent};

@@ -6,14 +6,14 @@
 
 pub(crate) mod body;
 pub(crate) mod connection;
-pub mod guard;
-pub mod http;
+pub(crate) mod guard;
+pub(crate) mod http;
 mod idle;
 mod legacy;
 mod modern;
 mod records;
 mod refused;
 mod respond;
-pub mod sessions;
-pub mod stdio;
+pub(crate) mod sessions;
+pub(crate) mod stdio;
 mod versions;

@@ -9,7 +9,7 @@ use seawall::Question;
 
 use super::respond::{self, Body, EventFormat};
 use super::versions;
-use crate::call::dispatch::dispatch;
+use crate::call::dispatch;
 use crate::client::caller::Caller;
 use crate::client::stream::{ClientStream, NextEvent};
 use crate::protocol::build::{self, RpcError};

@@ -22,7 +22,7 @@ use crate::runtime::log;
 use crate::runtime::random::secret;
 
 /// A session and its streams.
-pub struct HttpSession {
+pub(crate) struct HttpSession {
     /// The session.
     pub session: Arc<Session>,
     /// What it is a session on.
@@ -53,7 +53,7 @@ pub(super) enum ResumedStream {
 impl HttpSession {
     /// A session on a path, in a place of its own; `identity` is the name of whoever brought a
     /// secret, else empty.
-    pub fn new(
+    pub(crate) fn new(
         route: &Arc<Route>,
         path: &str,
         version: &str,
@@ -132,7 +132,7 @@ impl HttpSession {
 
     /// Keeps a stream for a client that may come back to it; gives its number. The oldest that is
     /// done gives way.
-    pub fn keep(&self, stream: &Arc<ClientStream>) -> u64 {
+    pub(crate) fn keep(&self, stream: &Arc<ClientStream>) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut streams = self.streams();
         if streams.len() >= limits::KEPT_STREAMS {
@@ -146,7 +146,7 @@ impl HttpSession {
 
     /// Gives up answers that nobody came back for, the oldest first, until what is left is within
     /// bounds.
-    pub fn make_room(&self) {
+    pub(crate) fn make_room(&self) {
         let mut streams = self.streams();
         let mut bytes: usize = streams.iter().map(|(_, stream)| stream.bytes()).sum();
         while bytes > limits::SESSION_BYTES
@@ -197,7 +197,7 @@ impl HttpSession {
 }
 
 /// All sessions.
-pub struct Sessions {
+pub(crate) struct Sessions {
     open: Mutex<HashMap<String, Arc<HttpSession>>>,
     places: Arc<Semaphore>,
     kept: Option<Arc<SessionStore>>,
@@ -247,13 +247,13 @@ impl Sessions {
     }
 
     /// A place for one more, from before its handshake on; none if there are too many.
-    pub fn place(&self) -> Option<OwnedSemaphorePermit> {
+    pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.places).try_acquire_owned().ok()
     }
 
     /// Adds a session; gives its id. It is kept before its client knows it: whoever has an id can
     /// come back with it.
-    pub async fn add(&self, session: Arc<HttpSession>) -> String {
+    pub(crate) async fn add(&self, session: Arc<HttpSession>) -> String {
         let id = secret();
         self.open().insert(id.clone(), Arc::clone(&session));
         self.keep(&id, &session).await;
@@ -261,7 +261,7 @@ impl Sessions {
     }
 
     /// Keeps what a session has come to be.
-    pub async fn keep(&self, id: &str, session: &Arc<HttpSession>) {
+    pub(crate) async fn keep(&self, id: &str, session: &Arc<HttpSession>) {
         let Some(kept) = self.kept.clone() else { return };
         let (id, session) = (id.to_owned(), Arc::clone(session));
         let written =
@@ -273,7 +273,7 @@ impl Sessions {
 
     /// The session with an id, if it belongs to this path: one that is open, or one of a former
     /// self of this gateway.
-    pub fn find(&self, id: &str, path: &str) -> Option<Arc<HttpSession>> {
+    pub(crate) fn find(&self, id: &str, path: &str) -> Option<Arc<HttpSession>> {
         let mut open = self.open();
         let session = match open.get(id) {
             Some(session) => Arc::clone(session),
@@ -298,7 +298,7 @@ impl Sessions {
     }
 
     /// Takes a session out, for good.
-    pub fn remove(&self, id: &str) -> Option<Arc<HttpSession>> {
+    pub(crate) fn remove(&self, id: &str) -> Option<Arc<HttpSession>> {
         let removed = self.open().remove(id);
         if let Some(kept) = &self.kept {
             kept.records.forget(id);
@@ -307,7 +307,7 @@ impl Sessions {
     }
 
     /// Takes those out that nobody used for long; the others are noted as in use.
-    pub fn remove_idle(&self) -> Vec<Arc<HttpSession>> {
+    pub(crate) fn remove_idle(&self) -> Vec<Arc<HttpSession>> {
         let mut open = self.open();
         let idle: Vec<_> =
             open.extract_if(|_, session| session.idle() > limits::SESSION_IDLE).collect();
@@ -324,12 +324,12 @@ impl Sessions {
     }
 
     /// Those that nobody has used for so long.
-    pub fn idle_for(&self, limit: Duration) -> Vec<Arc<HttpSession>> {
+    pub(crate) fn idle_for(&self, limit: Duration) -> Vec<Arc<HttpSession>> {
         self.open().values().filter(|session| session.idle() > limit).cloned().collect()
     }
 
     /// Takes all out; what is kept of them stays.
-    pub fn remove_all(&self) -> Vec<Arc<HttpSession>> {
+    pub(crate) fn remove_all(&self) -> Vec<Arc<HttpSession>> {
         self.open().drain().map(|(_, session)| session).collect()
     }
 }

@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use super::modern::RequestStreamSink;
 use super::refused::{self, RefusedId, RefusedMessage};
 use super::versions;
-use crate::call::dispatch::dispatch;
+use crate::call::dispatch;
 use crate::client::caller::Caller;
 use crate::client::session::Session;
 use crate::client::stream::{ClientStream, NextEvent, StreamReader};
@@ -28,7 +28,7 @@ use crate::upstream::call::{DeliveryReceipt, GatewayCall};
 const ON_A_PIPE: &str = "pipe";
 
 /// Serves the client until it closes its end, then lets calls under way finish within `grace`.
-pub async fn serve(
+pub(crate) async fn serve(
     gateway: &Arc<Gateway>,
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin + Send + 'static,

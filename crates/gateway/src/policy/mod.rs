@@ -1,5 +1,5 @@
 //! How tools are treated: the policy of each, and how it came about.
 
-pub mod explain;
-pub mod registry;
-pub mod startup;
+pub(crate) mod explain;
+pub(crate) mod registry;
+pub(crate) mod startup;

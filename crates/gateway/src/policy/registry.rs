@@ -28,7 +28,7 @@ use crate::protocol::edit::JsonObject;
 use crate::protocol::{Message, MessageKind, content, limits, scan};
 
 /// How a tool is treated.
-pub struct ToolPolicy {
+pub(crate) struct ToolPolicy {
     /// Its policy and its state, as the library knows it.
     pub tool: Arc<Tool>,
     /// What the gateway alone knows.
@@ -45,7 +45,7 @@ pub struct ToolPolicy {
 
 impl ToolPolicy {
     /// How something is treated that has no keys.
-    pub fn new(tool: Arc<Tool>, own: GatewayPolicy, has_output_schema: bool) -> Self {
+    pub(crate) fn new(tool: Arc<Tool>, own: GatewayPolicy, has_output_schema: bool) -> Self {
         Self { tool, own, has_output_schema, keyed: None, listed: ListedTool::default() }
     }
 
@@ -61,7 +61,7 @@ impl ToolPolicy {
 
 /// What a server means by a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PolicyName {
+pub(crate) enum PolicyName {
     /// A tool that it listed.
     Tool,
     /// A method of the protocol.
@@ -71,7 +71,7 @@ pub enum PolicyName {
 }
 
 /// The policies of all tools.
-pub struct PolicyRegistry {
+pub(crate) struct PolicyRegistry {
     /// The stages of a call.
     pub pipeline: Pipeline<Message>,
     env: Env,
@@ -116,7 +116,10 @@ const REPEATABLE: [&str; 10] = [
 
 impl PolicyRegistry {
     /// The policies that a configuration asks for; writes may wait in `durable`.
-    pub fn new(config: &Config, durable: Option<Arc<dyn DurableQueue>>) -> Result<Self, Invalid> {
+    pub(crate) fn new(
+        config: &Config,
+        durable: Option<Arc<dyn DurableQueue>>,
+    ) -> Result<Self, Invalid> {
         let rules = config.rules.clone();
         let env = Env::new();
         let secrets: HashMap<String, SecretTexts> = config
@@ -184,17 +187,17 @@ impl PolicyRegistry {
     }
 
     /// What the configuration says about policies.
-    pub fn rules(&self) -> &PolicyRules {
+    pub(crate) fn rules(&self) -> &PolicyRules {
         &self.rules
     }
 
     /// Whether tools keep the names that their servers give them, because there is one server only.
-    pub fn is_single(&self) -> bool {
+    pub(crate) fn is_single(&self) -> bool {
         !self.rules.prefix.is_used(self.servers.len())
     }
 
     /// What a server means by a name.
-    pub fn named(&self, server: &str, name: &str) -> PolicyName {
+    pub(crate) fn named(&self, server: &str, name: &str) -> PolicyName {
         let Some(known) = self.servers.get(server) else { return PolicyName::Unknown };
         if known.tools.read().unwrap_or_else(PoisonError::into_inner).contains_key(name) {
             PolicyName::Tool
@@ -207,7 +210,7 @@ impl PolicyRegistry {
 
     /// How everything is treated: the tools that were listed, then the methods, then the names that
     /// nobody listed.
-    pub fn all(&self) -> Vec<(PolicyName, Arc<Tool>)> {
+    pub(crate) fn all(&self) -> Vec<(PolicyName, Arc<Tool>)> {
         let mut tools = Vec::new();
         let mut rest = Vec::new();
         for known in self.servers.values() {
@@ -224,25 +227,25 @@ impl PolicyRegistry {
     }
 
     /// How failures are shown to a client of this tool.
-    pub fn rendering(&self, has_output_schema: bool) -> Rendering {
+    pub(crate) fn rendering(&self, has_output_schema: bool) -> Rendering {
         let format = if self.rules.as_json() { Format::Json } else { Format::Text };
         Rendering { style: self.rules.style(), format, structured: !has_output_schema }
     }
 
     /// Time, chance and listeners.
-    pub fn env(&self) -> &Env {
+    pub(crate) fn env(&self) -> &Env {
         &self.env
     }
 
     /// Whether this server itself ever listed its tools.
-    pub fn has_heard_tools(&self, server: &str) -> bool {
+    pub(crate) fn has_heard_tools(&self, server: &str) -> bool {
         self.servers.get(server).is_none_or(|known| known.is_heard.load(Ordering::Acquire))
     }
 
     /// Gives every tool on an answer to `tools/list` its policy; a list that was seen before says
     /// nothing new. What is only remembered may have changed since: until the server itself was
     /// heard, it may forbid repeats, never allow them.
-    pub fn learn(&self, server: &str, page: &str, answer: &Message, is_heard: bool) {
+    pub(crate) fn learn(&self, server: &str, page: &str, answer: &Message, is_heard: bool) {
         let Some(known) = self
             .servers
             .get(server)
@@ -291,12 +294,12 @@ impl PolicyRegistry {
     }
 
     /// How the call of a tool is treated.
-    pub fn call(&self, server: &str, request: &Message) -> Option<Arc<ToolPolicy>> {
+    pub(crate) fn call(&self, server: &str, request: &Message) -> Option<Arc<ToolPolicy>> {
         Some(self.tool(server, &request.field_text("name")?)?.for_call(request))
     }
 
     /// How a tool is treated.
-    pub fn tool(&self, server: &str, name: &str) -> Option<Arc<ToolPolicy>> {
+    pub(crate) fn tool(&self, server: &str, name: &str) -> Option<Arc<ToolPolicy>> {
         let known = self.servers.get(server)?;
         let listed = known.tools.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
         Some(listed.or_else(|| known.stated.get(name).cloned()).unwrap_or_else(|| {
@@ -306,7 +309,7 @@ impl PolicyRegistry {
     }
 
     /// The names of the tools that a server listed, in order.
-    pub fn listed(&self, server: &str) -> Vec<String> {
+    pub(crate) fn listed(&self, server: &str) -> Vec<String> {
         let Some(known) = self.servers.get(server) else { return Vec::new() };
         let mut names: Vec<String> =
             known.tools.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
@@ -315,7 +318,7 @@ impl PolicyRegistry {
     }
 
     /// How a listed tool is treated, and why; a call waits as long as `wait` for its server.
-    pub fn explain(
+    pub(crate) fn explain(
         &self,
         server: &str,
         tool: &str,
@@ -341,7 +344,7 @@ impl PolicyRegistry {
     }
 
     /// How a method is treated, if it is one that can be repeated.
-    pub fn method(&self, server: &str, method: &str) -> Option<&Arc<ToolPolicy>> {
+    pub(crate) fn method(&self, server: &str, method: &str) -> Option<&Arc<ToolPolicy>> {
         self.servers.get(server)?.methods.get(method)
     }
 }
@@ -423,7 +426,7 @@ fn sharing(policy: Policy) -> Policy {
 }
 
 /// Whether an answer is the end of its call and not a question back to the client.
-pub fn is_complete(answer: &Message) -> bool {
+pub(crate) fn is_complete(answer: &Message) -> bool {
     answer.kind() == MessageKind::Result
         && answer.field_text("resultType").is_none_or(|kind| kind == "complete")
 }

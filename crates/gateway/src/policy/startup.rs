@@ -35,7 +35,10 @@ const AGAIN: [Duration; 5] = [
 ];
 
 /// What is done with every conversation once the server was greeted in it.
-pub fn when_greeted(memory: &Arc<CatalogCache>, policies: &Arc<PolicyRegistry>) -> GreetedHook {
+pub(crate) fn when_greeted(
+    memory: &Arc<CatalogCache>,
+    policies: &Arc<PolicyRegistry>,
+) -> GreetedHook {
     let (memory, policies) = (Arc::clone(memory), Arc::clone(policies));
     Box::new(move |server, handshake, connection| {
         connection.note_listing(ListingProgress::UnderWay);
@@ -56,7 +59,7 @@ pub fn when_greeted(memory: &Arc<CatalogCache>, policies: &Arc<PolicyRegistry>) 
 
 /// What a server listed last says what its tools are, until it is heard: a server that is away is
 /// not one whose tools nobody knows.
-pub fn recall(memory: &CatalogCache, policies: &PolicyRegistry, server: &Server) {
+pub(crate) fn recall(memory: &CatalogCache, policies: &PolicyRegistry, server: &Server) {
     for (cursor, page) in memory.pages_of_any(&server.remembered_as(), "tools/list") {
         if let Ok(page) = answered(&page) {
             policies.learn(&server.name, &cursor, &page, false);
@@ -65,7 +68,7 @@ pub fn recall(memory: &CatalogCache, policies: &PolicyRegistry, server: &Server)
 }
 
 /// Keeps what one look at a server found, for whoever comes.
-pub fn keep_found(
+pub(crate) fn keep_found(
     memory: &Arc<CatalogCache>,
     policies: &Arc<PolicyRegistry>,
     server: &Arc<Server>,

@@ -10,7 +10,7 @@ use super::edit::JsonObject;
 
 /// The arguments, for keys and fallbacks; and as they are written, if two that are read alike may
 /// not be the same. What is sent are the client's own bytes in any case.
-pub fn read(raw: &[u8]) -> (Value, Option<Arc<str>>) {
+pub(crate) fn read(raw: &[u8]) -> (Value, Option<Arc<str>>) {
     let read = serde_json::from_slice(raw);
     let is_kept = raw.is_empty() || (read.is_ok() && numbers(raw).all(is_exact));
     let written = (!is_kept).then(|| String::from_utf8_lossy(raw).into());
@@ -25,7 +25,7 @@ const PREFIXES: [&str; 2] = ["io.modelcontextprotocol/", "seawall/"];
 
 /// What a call to a tool says beside its arguments, if it says anything: two calls that differ in
 /// that are not the same.
-pub fn context(request: &Message) -> Option<Arc<str>> {
+pub(crate) fn context(request: &Message) -> Option<Arc<str>> {
     if request.method() != "tools/call" {
         return None;
     }

@@ -8,38 +8,38 @@ use bytes::Bytes;
 
 /// How many bytes may be held, and how many are.
 #[derive(Debug)]
-pub struct ByteBudget {
+pub(crate) struct ByteBudget {
     limit: usize,
     held: AtomicUsize,
 }
 
 impl ByteBudget {
     /// A budget of so many bytes.
-    pub fn new(limit: usize) -> Arc<Self> {
+    pub(crate) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { limit, held: AtomicUsize::new(0) })
     }
 
     /// A share that holds nothing yet.
-    pub fn share(self: &Arc<Self>) -> BudgetShare {
+    pub(crate) fn share(self: &Arc<Self>) -> BudgetShare {
         BudgetShare { budget: Arc::clone(self), bytes: 0 }
     }
 
     /// How many bytes may be held.
-    pub fn limit(&self) -> usize {
+    pub(crate) fn limit(&self) -> usize {
         self.limit
     }
 }
 
 /// Bytes that are held under a budget; given back when dropped.
 #[derive(Debug)]
-pub struct BudgetShare {
+pub(crate) struct BudgetShare {
     budget: Arc<ByteBudget>,
     bytes: usize,
 }
 
 impl BudgetShare {
     /// Takes so many more, or none if they do not fit.
-    pub fn grow(&mut self, by: usize) -> bool {
+    pub(crate) fn grow(&mut self, by: usize) -> bool {
         let fits = |held: usize| held.checked_add(by).filter(|held| *held <= self.budget.limit);
         let has_grown =
             self.budget.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
@@ -50,7 +50,7 @@ impl BudgetShare {
     }
 
     /// Bytes that hold this share for as long as anybody holds them.
-    pub fn hold(self, bytes: Bytes) -> Bytes {
+    pub(crate) fn hold(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(CountedBytes { bytes, _share: self })
     }
 }

@@ -7,38 +7,38 @@ use super::edit::quoted;
 use super::{Id, Reject};
 
 /// The text could not be read as JSON.
-pub const PARSE_ERROR: i64 = -32700;
+pub(crate) const PARSE_ERROR: i64 = -32700;
 /// Not a message of the protocol.
-pub const INVALID_REQUEST: i64 = -32600;
+pub(crate) const INVALID_REQUEST: i64 = -32600;
 /// Nobody knows this method.
-pub const METHOD_NOT_FOUND: i64 = -32601;
+pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
 /// The method is known, its parameters are wrong.
-pub const INVALID_PARAMS: i64 = -32602;
+pub(crate) const INVALID_PARAMS: i64 = -32602;
 /// A fault of our own.
-pub const INTERNAL_ERROR: i64 = -32603;
+pub(crate) const INTERNAL_ERROR: i64 = -32603;
 /// What the headers say is not what the body says.
-pub const HEADER_MISMATCH: i64 = -32020;
+pub(crate) const HEADER_MISMATCH: i64 = -32020;
 /// The request needs something the client has not declared.
-pub const MISSING_CAPABILITY: i64 = -32021;
+pub(crate) const MISSING_CAPABILITY: i64 = -32021;
 /// The protocol version is not spoken here.
-pub const UNSUPPORTED_VERSION: i64 = -32022;
+pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
 /// The server could not be reached or was lost: our own code, outside what JSON-RPC keeps for
 /// itself.
-pub const SERVER_LOST: i64 = -31001;
+pub(crate) const SERVER_LOST: i64 = -31001;
 /// The gateway is going down.
-pub const SHUTTING_DOWN: i64 = -31002;
+pub(crate) const SHUTTING_DOWN: i64 = -31002;
 /// Too many calls or sessions at once.
-pub const OVERLOADED: i64 = -31003;
+pub(crate) const OVERLOADED: i64 = -31003;
 
 /// An answer with a result.
-pub fn result(id: &Id, result: &[u8]) -> Bytes {
+pub(crate) fn result(id: &Id, result: &[u8]) -> Bytes {
     [br#"{"jsonrpc":"2.0","id":"#, id.json().as_ref(), br#","result":"#, result, b"}"]
         .concat()
         .into()
 }
 
 /// An answer with an error.
-pub fn error(id: Option<&Id>, error: &RpcError) -> Bytes {
+pub(crate) fn error(id: Option<&Id>, error: &RpcError) -> Bytes {
     let id = id.map_or(b"null".as_slice(), |id| id.json().as_ref());
     let mut body = json!({"code": error.code, "message": error.message});
     if let Some(data) = &error.data {
@@ -50,7 +50,7 @@ pub fn error(id: Option<&Id>, error: &RpcError) -> Bytes {
 }
 
 /// A request of our own.
-pub fn request(id: &Id, method: &str, params: &[u8]) -> Bytes {
+pub(crate) fn request(id: &Id, method: &str, params: &[u8]) -> Bytes {
     let method = quoted(method);
     let head =
         [br#"{"jsonrpc":"2.0","id":"#, id.json().as_ref(), br#","method":"#, method.as_bytes()]
@@ -59,7 +59,7 @@ pub fn request(id: &Id, method: &str, params: &[u8]) -> Bytes {
 }
 
 /// A notification of our own.
-pub fn notification(method: &str, params: Option<&[u8]>) -> Bytes {
+pub(crate) fn notification(method: &str, params: Option<&[u8]>) -> Bytes {
     let method = quoted(method);
     match params {
         Some(params) => {

@@ -8,26 +8,26 @@ use serde_json::json;
 use super::{Message, MessageKind, scan};
 
 /// The blocks of an answer, each as it is.
-pub fn blocks(answer: &Message) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn blocks(answer: &Message) -> impl Iterator<Item = &[u8]> {
     let list =
         answer.field("content").map(|list| scan::elements(answer.raw(), list)).unwrap_or_default();
     list.into_iter().map(|block| block.of(answer.raw()))
 }
 
 /// The text of a block, if it is one of text.
-pub fn text(block: &[u8]) -> Option<Cow<'_, str>> {
+pub(crate) fn text(block: &[u8]) -> Option<Cow<'_, str>> {
     let whole = scan::Span { start: 0, end: block.len() };
     let field = scan::members(block, whole).into_iter().find(|field| field.is(block, "text"))?;
     scan::text(field.value.of(block))
 }
 
 /// A block of text.
-pub fn text_block(text: &str) -> Vec<u8> {
+pub(crate) fn text_block(text: &str) -> Vec<u8> {
     json!({"type": "text", "text": text}).to_string().into_bytes()
 }
 
 /// What is looked at to find an error that a tool did not mark.
-pub fn looked_at(answer: &Message) -> Content {
+pub(crate) fn looked_at(answer: &Message) -> Content {
     let mut text = String::new();
     for block in blocks(answer).filter(|block| block.len() <= LOOKED_AT).filter_map(self::text) {
         if text.len() + block.len() > LOOKED_AT {
@@ -41,7 +41,7 @@ pub fn looked_at(answer: &Message) -> Content {
 }
 
 /// The text of an answer that is an error: the protocol's, or one that the tool itself marked.
-pub fn error_text(answer: &Message) -> Option<String> {
+pub(crate) fn error_text(answer: &Message) -> Option<String> {
     if answer.kind() == MessageKind::Error {
         return Some(answer.field_text("message").unwrap_or_default().into_owned());
     }

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use super::scan::{self, Span};
 
 /// The bytes with some spans replaced. Spans must not overlap; their order does not matter.
-pub fn splice(raw: &[u8], cuts: &mut [(Span, &[u8])]) -> Bytes {
+pub(crate) fn splice(raw: &[u8], cuts: &mut [(Span, &[u8])]) -> Bytes {
     cuts.sort_by_key(|(span, _)| span.start);
     let added: usize = cuts.iter().map(|(_, with)| with.len()).sum();
     let mut out = BytesMut::with_capacity(raw.len() + added);
@@ -24,7 +24,7 @@ pub fn splice(raw: &[u8], cuts: &mut [(Span, &[u8])]) -> Bytes {
 
 /// A message on one line: line breaks can only be white space between JSON tokens, so they become
 /// spaces.
-pub fn one_line(raw: &Bytes) -> Bytes {
+pub(crate) fn one_line(raw: &Bytes) -> Bytes {
     if !raw.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
         return raw.clone();
     }
@@ -37,13 +37,13 @@ type EditedMember<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 /// An object whose members can be set and removed; what is not touched keeps its text and its
 /// place.
 #[derive(Clone, Debug, Default)]
-pub struct JsonObject<'a> {
+pub(crate) struct JsonObject<'a> {
     members: Vec<EditedMember<'a>>,
 }
 
 impl<'a> JsonObject<'a> {
     /// The members of an object's text; none if it is no object.
-    pub fn of(json: &'a [u8]) -> Self {
+    pub(crate) fn of(json: &'a [u8]) -> Self {
         let fields = scan::members(json, Span { start: 0, end: json.len() });
         let member = |field: &scan::ScannedMember| {
             (Cow::from(field.key.of(json)), Cow::from(field.value.of(json)))
@@ -56,12 +56,12 @@ impl<'a> JsonObject<'a> {
     }
 
     /// The text of a member.
-    pub fn get(&self, name: &str) -> Option<&[u8]> {
+    pub(crate) fn get(&self, name: &str) -> Option<&[u8]> {
         self.place(name).map(|place| self.members[place].1.as_ref())
     }
 
     /// Sets a member where it stands, or adds it at the end.
-    pub fn set(&mut self, name: &str, json: impl Into<Vec<u8>>) -> &mut Self {
+    pub(crate) fn set(&mut self, name: &str, json: impl Into<Vec<u8>>) -> &mut Self {
         let json = Cow::Owned(json.into());
         match self.place(name) {
             Some(place) => self.members[place].1 = json,
@@ -71,7 +71,7 @@ impl<'a> JsonObject<'a> {
     }
 
     /// Sets a member unless it is there.
-    pub fn set_default(&mut self, name: &str, json: impl Into<Vec<u8>>) -> &mut Self {
+    pub(crate) fn set_default(&mut self, name: &str, json: impl Into<Vec<u8>>) -> &mut Self {
         if self.place(name).is_none() {
             self.set(name, json);
         }
@@ -79,13 +79,17 @@ impl<'a> JsonObject<'a> {
     }
 
     /// Takes a member out.
-    pub fn remove(&mut self, name: &str) -> &mut Self {
+    pub(crate) fn remove(&mut self, name: &str) -> &mut Self {
         self.members.retain(|(key, _)| scan::text(key).is_none_or(|key| key != name));
         self
     }
 
     /// Changes a member that is itself an object, made if it is not there.
-    pub fn change(&mut self, name: &str, change: impl FnOnce(&mut JsonObject<'_>)) -> &mut Self {
+    pub(crate) fn change(
+        &mut self,
+        name: &str,
+        change: impl FnOnce(&mut JsonObject<'_>),
+    ) -> &mut Self {
         let before = self.get(name).unwrap_or_default().to_vec();
         let mut inner = JsonObject::of(&before);
         change(&mut inner);
@@ -94,17 +98,17 @@ impl<'a> JsonObject<'a> {
     }
 
     /// Whether it has no members.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
     /// The names of its members, in their order.
-    pub fn names(&self) -> impl Iterator<Item = Cow<'_, str>> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = Cow<'_, str>> {
         self.members.iter().filter_map(|(key, _)| scan::text(key))
     }
 
     /// Its text.
-    pub fn json(&self) -> Vec<u8> {
+    pub(crate) fn json(&self) -> Vec<u8> {
         let size: usize = self.members.iter().map(|(key, value)| key.len() + value.len() + 2).sum();
         let mut out = Vec::with_capacity(size + 2);
         out.push(b'{');
@@ -122,12 +126,12 @@ impl<'a> JsonObject<'a> {
 }
 
 /// A string as JSON text.
-pub fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
 /// An array of texts.
-pub fn array<'a>(items: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+pub(crate) fn array<'a>(items: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut out = vec![b'['];
     for (place, item) in items.into_iter().enumerate() {
         if place > 0 {

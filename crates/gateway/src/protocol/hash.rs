@@ -5,7 +5,7 @@ use std::hash::Hasher;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 /// A name for a server and a kind of client: the same parts give the same name.
-pub fn key(parts: &[&[u8]]) -> String {
+pub(crate) fn key(parts: &[&[u8]]) -> String {
     let mut hasher = SipHasher13::new_with_keys(0x05ea_3a11, 0x05ea_3a11);
     for part in parts {
         hasher.write_usize(part.len());

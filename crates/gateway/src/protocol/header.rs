@@ -6,23 +6,23 @@ use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 
 /// The revision of the protocol.
-pub const VERSION: &str = "mcp-protocol-version";
+pub(crate) const VERSION: &str = "mcp-protocol-version";
 /// The method, mirrored from the body.
-pub const METHOD: &str = "mcp-method";
+pub(crate) const METHOD: &str = "mcp-method";
 /// `params.name`, `uri` or `taskId`, mirrored from the body.
-pub const NAME: &str = "mcp-name";
+pub(crate) const NAME: &str = "mcp-name";
 /// The session of the legacy era.
-pub const SESSION: &str = "mcp-session-id";
+pub(crate) const SESSION: &str = "mcp-session-id";
 /// Where a broken stream is taken up again.
-pub const LAST_EVENT: &str = "last-event-id";
+pub(crate) const LAST_EVENT: &str = "last-event-id";
 /// Arguments, mirrored from the body.
-pub const PARAM_PREFIX: &str = "mcp-param-";
+pub(crate) const PARAM_PREFIX: &str = "mcp-param-";
 
 const OPEN: &str = "=?base64?";
 const CLOSE: &str = "?=";
 
 /// A text as the value of a header.
-pub fn encode(text: &str) -> HeaderValue {
+pub(crate) fn encode(text: &str) -> HeaderValue {
     let safe = text.bytes().all(|byte| matches!(byte, 0x20..=0x7e))
         && text.trim() == text
         && !is_marked(text);
@@ -32,7 +32,7 @@ pub fn encode(text: &str) -> HeaderValue {
 }
 
 /// The text that a header's value stands for; `None` if it is not one.
-pub fn decode(value: &[u8]) -> Option<String> {
+pub(crate) fn decode(value: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(value).ok()?;
     if !is_marked(text) {
         return text

@@ -11,7 +11,7 @@ use super::outline::{Outline, Outliner};
 
 /// What came down the pipe.
 #[derive(Debug, PartialEq, Eq)]
-pub enum PipeLine {
+pub(crate) enum PipeLine {
     /// A whole line, without its end.
     Whole(Bytes),
     /// A line over the limit, which was thrown away. Said once: when the limit is passed, or at the
@@ -21,7 +21,7 @@ pub enum PipeLine {
 
 /// Cuts a stream of bytes into lines.
 #[derive(Debug)]
-pub struct LineReader<R> {
+pub(crate) struct LineReader<R> {
     from: R,
     limit: usize,
     buffer: BytesMut,
@@ -35,18 +35,18 @@ pub struct LineReader<R> {
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
     /// Lines of at most `limit` bytes.
-    pub fn new(from: R, limit: usize) -> Self {
+    pub(crate) fn new(from: R, limit: usize) -> Self {
         let (buffer, outliner) = (BytesMut::new(), None);
         Self { from, limit, buffer, seen: 0, skipping: false, is_outlined: false, outliner }
     }
 
     /// The same, where whoever wrote a line that is too long waits for an answer to it.
-    pub fn outlined(from: R, limit: usize) -> Self {
+    pub(crate) fn outlined(from: R, limit: usize) -> Self {
         Self { is_outlined: true, ..Self::new(from, limit) }
     }
 
     /// The next line; `None` at the end. Safe to drop while it waits: nothing read is lost.
-    pub async fn next(&mut self) -> io::Result<Option<PipeLine>> {
+    pub(crate) async fn next(&mut self) -> io::Result<Option<PipeLine>> {
         loop {
             if let Some(end) = memchr::memchr(b'\n', &self.buffer[self.seen..]) {
                 let line = self.take(self.seen + end);
@@ -112,7 +112,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
 
 /// Bytes in a buffer that is no larger than they are: a message may be kept, and is counted by its
 /// length.
-pub fn fitted(bytes: impl Into<Vec<u8>>) -> Bytes {
+pub(crate) fn fitted(bytes: impl Into<Vec<u8>>) -> Bytes {
     let mut bytes = bytes.into();
     bytes.shrink_to_fit();
     bytes.into()

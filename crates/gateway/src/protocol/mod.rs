@@ -6,28 +6,28 @@
 //! changes them, `build` writes the few messages that are our own; `lines` and `sse` frame them;
 //! `header` mirrors them into HTTP.
 
-pub mod arguments;
-pub mod budget;
-pub mod build;
-pub mod content;
-pub mod edit;
-pub mod hash;
-pub mod header;
-pub mod id;
-pub mod limits;
-pub mod lines;
-pub mod message;
-pub mod names;
-pub mod outline;
-pub mod pieces;
-pub mod scan;
-pub mod server_info;
-pub mod sse;
+pub(crate) mod arguments;
+pub(crate) mod budget;
+pub(crate) mod build;
+pub(crate) mod content;
+pub(crate) mod edit;
+pub(crate) mod hash;
+pub(crate) mod header;
+pub(crate) mod id;
+pub(crate) mod limits;
+pub(crate) mod lines;
+pub(crate) mod message;
+pub(crate) mod names;
+pub(crate) mod outline;
+pub(crate) mod pieces;
+pub(crate) mod scan;
+pub(crate) mod server_info;
+pub(crate) mod sse;
 
-pub use id::Id;
-pub use message::{Message, MessageKind};
-pub use outline::Outline;
-pub use scan::{Reject, Span};
+pub(crate) use id::Id;
+pub(crate) use message::{Message, MessageKind};
+pub(crate) use outline::Outline;
+pub(crate) use scan::{Reject, Span};
 
 #[cfg(test)]
 mod tests;

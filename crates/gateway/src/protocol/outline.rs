@@ -17,7 +17,7 @@ const TOKEN: usize = 4 * limits::LABEL + 2;
 
 /// What was found of a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outline {
+pub(crate) struct Outline {
     /// The id, if there is exactly one that can be one.
     pub id: Option<Id>,
     /// The method, if there is exactly one.
@@ -36,7 +36,7 @@ pub struct Outline {
 
 impl Outline {
     /// The outline of bytes that are there as a whole.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
         let mut outliner = Outliner::default();
         outliner.feed(bytes);
         outliner.finish()
@@ -77,7 +77,7 @@ enum OutlineState {
 
 /// Finds the outline of a message that passes by.
 #[derive(Debug, Default)]
-pub struct Outliner {
+pub(crate) struct Outliner {
     at: OutlineState,
     depth: usize,
     /// The objects that are open and matter, outermost first. What happens deeper than these is
@@ -134,7 +134,7 @@ impl OutlinedValue {
 
 impl Outliner {
     /// The next piece of the message.
-    pub fn feed(&mut self, mut piece: &[u8]) {
+    pub(crate) fn feed(&mut self, mut piece: &[u8]) {
         self.bytes += piece.len();
         while let Some((byte, rest)) = piece.split_first() {
             piece = match self.at {
@@ -159,12 +159,12 @@ impl Outliner {
     }
 
     /// Whether this is no object, so that nothing will be found in the rest of it.
-    pub fn is_hopeless(&self) -> bool {
+    pub(crate) fn is_hopeless(&self) -> bool {
         self.is_broken
     }
 
     /// What was found.
-    pub fn finish(self) -> Outline {
+    pub(crate) fn finish(self) -> Outline {
         let is_modern = self.version.text().as_deref() == Some(MODERN);
         Outline {
             is_whole: self.is_closed && !self.is_broken,

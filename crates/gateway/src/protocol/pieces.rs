@@ -11,7 +11,7 @@ use super::scan::Span;
 
 /// One text, the second piece of which is mostly empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TwoPieces {
+pub(crate) struct TwoPieces {
     head: Bytes,
     tail: Bytes,
 }
@@ -19,7 +19,7 @@ pub struct TwoPieces {
 impl TwoPieces {
     /// Bytes with one span replaced. What is large is shared and not copied, unless the span lies
     /// in the middle of it.
-    pub fn replaced(raw: &Bytes, span: Span, with: &[u8]) -> Self {
+    pub(crate) fn replaced(raw: &Bytes, span: Span, with: &[u8]) -> Self {
         let (before, after) = (raw.slice(..span.start), raw.slice(span.end..));
         if raw.len() > limits::COPIED && before.len() <= limits::COPIED {
             Self { head: [&before, with].concat().into(), tail: after }
@@ -32,7 +32,7 @@ impl TwoPieces {
 
     /// The same, with something before it. What is large is not copied.
     #[must_use]
-    pub fn after(self, before: &str) -> Self {
+    pub(crate) fn after(self, before: &str) -> Self {
         let before = before.as_bytes();
         match (self.head.len() <= limits::COPIED, self.tail.is_empty()) {
             (false, true) => Self { head: Bytes::copy_from_slice(before), tail: self.head },
@@ -45,7 +45,7 @@ impl TwoPieces {
 
     /// The same, holding a share for as long as anybody holds the larger piece.
     #[must_use]
-    pub fn held(self, share: BudgetShare) -> Self {
+    pub(crate) fn held(self, share: BudgetShare) -> Self {
         let Self { head, tail } = self;
         if head.len() > tail.len() {
             Self { head: share.hold(head), tail }
@@ -55,17 +55,17 @@ impl TwoPieces {
     }
 
     /// How many bytes it has.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.head.len() + self.tail.len()
     }
 
     /// Its pieces, in their order.
-    pub fn parts(&self) -> [&Bytes; 2] {
+    pub(crate) fn parts(&self) -> [&Bytes; 2] {
         [&self.head, &self.tail]
     }
 
     /// All of it in one piece.
-    pub fn whole(&self) -> Bytes {
+    pub(crate) fn whole(&self) -> Bytes {
         if self.tail.is_empty() {
             self.head.clone()
         } else {
@@ -74,12 +74,12 @@ impl TwoPieces {
     }
 
     /// The same on one line.
-    pub fn one_line(&self) -> Self {
+    pub(crate) fn one_line(&self) -> Self {
         Self { head: one_line(&self.head), tail: one_line(&self.tail) }
     }
 
     /// What a body is made of.
-    pub fn into_buf(self) -> Chain<Bytes, Bytes> {
+    pub(crate) fn into_buf(self) -> Chain<Bytes, Bytes> {
         self.head.chain(self.tail)
     }
 }

@@ -32,7 +32,7 @@ impl Span {
 
 /// One member of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ScannedMember {
+pub(crate) struct ScannedMember {
     /// The key, with its quotes.
     pub key: Span,
     /// The value.
@@ -41,7 +41,7 @@ pub struct ScannedMember {
 
 impl ScannedMember {
     /// Whether the key is `name`, however it is escaped.
-    pub fn is(&self, bytes: &[u8], name: &str) -> bool {
+    pub(crate) fn is(&self, bytes: &[u8], name: &str) -> bool {
         let key = self.key.of(bytes);
         let inner = key.get(1..key.len().saturating_sub(1)).unwrap_or_default();
         // What is escaped is longer than what it stands for.
@@ -85,7 +85,7 @@ pub enum Reject {
 }
 
 /// The string that a JSON text is, if it is one.
-pub fn text(json: &[u8]) -> Option<Cow<'_, str>> {
+pub(crate) fn text(json: &[u8]) -> Option<Cow<'_, str>> {
     match json {
         [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => {
             std::str::from_utf8(inner).ok().map(Cow::Borrowed)
@@ -97,7 +97,9 @@ pub fn text(json: &[u8]) -> Option<Cow<'_, str>> {
 
 /// The members of a whole text that must be an object, and unless they are too many the members of
 /// its members.
-pub fn object(json: &[u8]) -> Result<(Vec<ScannedMember>, Option<Vec<ScannedMember>>), Reject> {
+pub(crate) fn object(
+    json: &[u8],
+) -> Result<(Vec<ScannedMember>, Option<Vec<ScannedMember>>), Reject> {
     let mut fields = Vec::with_capacity(6);
     let mut scanner = Scanner { inner: Some(Vec::new()), ..Scanner::new(json) };
     let scanned = scanner.whole(&mut fields);
@@ -111,12 +113,12 @@ pub fn object(json: &[u8]) -> Result<(Vec<ScannedMember>, Option<Vec<ScannedMemb
 
 /// The members of an object inside bytes that were scanned before; empty if it is no object, or one
 /// without measure.
-pub fn members(bytes: &[u8], span: Span) -> Vec<ScannedMember> {
+pub(crate) fn members(bytes: &[u8], span: Span) -> Vec<ScannedMember> {
     try_members(bytes, span).unwrap_or_default()
 }
 
 /// The same, for those who must not take an object without measure for an empty one.
-pub fn try_members(bytes: &[u8], span: Span) -> Result<Vec<ScannedMember>, Reject> {
+pub(crate) fn try_members(bytes: &[u8], span: Span) -> Result<Vec<ScannedMember>, Reject> {
     let inner = span.of(bytes);
     let mut fields = Vec::with_capacity(6);
     if inner.first() == Some(&b'{') {
@@ -132,7 +134,7 @@ pub fn try_members(bytes: &[u8], span: Span) -> Result<Vec<ScannedMember>, Rejec
 }
 
 /// The first elements of an array inside bytes that were scanned before; none if it is no array.
-pub fn elements(bytes: &[u8], span: Span) -> Vec<Span> {
+pub(crate) fn elements(bytes: &[u8], span: Span) -> Vec<Span> {
     let inner = span.of(bytes);
     let mut found = Vec::new();
     if inner.first() == Some(&b'[') {
@@ -145,7 +147,7 @@ pub fn elements(bytes: &[u8], span: Span) -> Vec<Span> {
 }
 
 /// Refuses an object in which a key stands twice, however it is escaped.
-pub fn unique(bytes: &[u8], fields: &[ScannedMember]) -> Result<(), Reject> {
+pub(crate) fn unique(bytes: &[u8], fields: &[ScannedMember]) -> Result<(), Reject> {
     let key = |field: &ScannedMember| field.key.of(bytes);
     let repeated = |key: Cow<'_, str>| Err(Reject::Repeated(key.chars().take(64).collect()));
     if fields.len() <= FEW && !fields.iter().any(|field| key(field).contains(&b'\\')) {

@@ -11,7 +11,7 @@ use super::pieces::TwoPieces;
 use super::scan::Reject;
 
 /// One message as an event, with the id that a client can come back with.
-pub fn event(id: Option<&str>, message: &TwoPieces) -> Bytes {
+pub(crate) fn event(id: Option<&str>, message: &TwoPieces) -> Bytes {
     let message = message.one_line();
     let [head, tail] = message.parts();
     let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
@@ -20,26 +20,26 @@ pub fn event(id: Option<&str>, message: &TwoPieces) -> Bytes {
 
 /// The same for a message that is large and is not to be copied: all but the end of the event,
 /// which is [`END`].
-pub fn large_event(id: Option<&str>, message: &TwoPieces) -> TwoPieces {
+pub(crate) fn large_event(id: Option<&str>, message: &TwoPieces) -> TwoPieces {
     let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
     message.one_line().after(&format!("{id}event: message\ndata: "))
 }
 
 /// The end of an event.
-pub const END: &[u8] = b"\n\n";
+pub(crate) const END: &[u8] = b"\n\n";
 
 /// The event that says nothing but where the stream begins, and how soon to come back when it
 /// breaks.
-pub fn priming(id: &str, retry: Duration) -> Bytes {
+pub(crate) fn priming(id: &str, retry: Duration) -> Bytes {
     format!("id: {id}\nretry: {}\ndata: \n\n", retry.as_millis()).into()
 }
 
 /// A sign of life.
-pub const COMMENT: &[u8] = b": alive\n\n";
+pub(crate) const COMMENT: &[u8] = b": alive\n\n";
 
 /// What one event said.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct SseEvent {
+pub(crate) struct SseEvent {
     /// Its type; `message` if nothing was said.
     pub event: String,
     /// The data; may be empty.
@@ -52,14 +52,14 @@ pub struct SseEvent {
 
 impl SseEvent {
     /// Whether it carries a message; other types, and events without data, carry none.
-    pub fn is_message(&self) -> bool {
+    pub(crate) fn is_message(&self) -> bool {
         !self.data.is_empty() && (self.event.is_empty() || self.event == "message")
     }
 }
 
 /// Reads events from pieces of a stream.
 #[derive(Debug)]
-pub struct SseDecoder {
+pub(crate) struct SseDecoder {
     limit: usize,
     buffer: BytesMut,
     seen: usize,
@@ -72,18 +72,18 @@ pub struct SseDecoder {
 
 impl SseDecoder {
     /// Events of at most `limit` bytes of data.
-    pub fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         let (buffer, current, data) = (BytesMut::new(), SseEvent::default(), Vec::new());
         Self { limit, buffer, seen: 0, current, data, has_data: false, touched: false, first: true }
     }
 
     /// Takes the next piece of the stream.
-    pub fn push(&mut self, piece: &[u8]) {
+    pub(crate) fn push(&mut self, piece: &[u8]) {
         self.buffer.extend_from_slice(piece);
     }
 
     /// The next whole event, if there is one.
-    pub fn event(&mut self) -> Result<Option<SseEvent>, Reject> {
+    pub(crate) fn event(&mut self) -> Result<Option<SseEvent>, Reject> {
         while let Some(line) = self.line()? {
             if line.is_empty() {
                 if std::mem::take(&mut self.touched) {

@@ -16,7 +16,7 @@ const TOKEN: &str = "SEAWALL_ADMIN_TOKEN";
 
 /// The door of a gateway.
 #[derive(Debug, PartialEq, Eq)]
-pub struct AdminAddress {
+pub(crate) struct AdminAddress {
     /// `http://127.0.0.1:7333`, without a path.
     pub url: String,
     /// What is shown there.
@@ -25,7 +25,7 @@ pub struct AdminAddress {
 
 impl AdminAddress {
     /// Finds it. `admin` is an address, `file` a configuration.
-    pub fn find(
+    pub(crate) fn find(
         admin: Option<&str>,
         file: Option<&Path>,
         env: &dyn Fn(&str) -> Option<String>,

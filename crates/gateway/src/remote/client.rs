@@ -23,7 +23,7 @@ const LARGEST: usize = 64 << 20;
 
 /// Why there is no answer of use. Each says what to do next.
 #[derive(Debug)]
-pub enum RemoteError {
+pub(crate) enum RemoteError {
     /// Nobody answers, or somebody else, or a gateway that cannot do it now.
     Unreachable(String),
     /// The token is missing or wrong.
@@ -34,7 +34,7 @@ pub enum RemoteError {
 
 /// One who asks.
 #[derive(Debug)]
-pub struct AdminClient {
+pub(crate) struct AdminClient {
     place: AdminAddress,
     wire: AdminTls,
 }
@@ -57,7 +57,7 @@ impl AdminTls {
 
 impl AdminClient {
     /// For the gateway there.
-    pub fn new(place: AdminAddress) -> Result<Self, RemoteError> {
+    pub(crate) fn new(place: AdminAddress) -> Result<Self, RemoteError> {
         let wire = if place.url.starts_with("https:") {
             AdminTls::Tls(
                 http_client::SharedHttpClient::default()
@@ -73,17 +73,22 @@ impl AdminClient {
     }
 
     /// Where it asks, as a person writes it.
-    pub fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         self.place.url.strip_prefix("http://").unwrap_or(&self.place.url)
     }
 
     /// What stands at a path.
-    pub async fn get(&self, path: &str) -> Result<Value, RemoteError> {
+    pub(crate) async fn get(&self, path: &str) -> Result<Value, RemoteError> {
         self.ask(Method::GET, path, "").await
     }
 
     /// Asks for something, and reads the answer.
-    pub async fn ask(&self, method: Method, path: &str, body: &str) -> Result<Value, RemoteError> {
+    pub(crate) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: &str,
+    ) -> Result<Value, RemoteError> {
         let asked = async {
             let (status, response) = self.send(method, path, body).await?;
             let whole = Limited::new(response, LARGEST).collect().await;
@@ -99,7 +104,7 @@ impl AdminClient {
     }
 
     /// A stream of events, as it comes.
-    pub async fn stream(&self, path: &str) -> Result<Incoming, RemoteError> {
+    pub(crate) async fn stream(&self, path: &str) -> Result<Incoming, RemoteError> {
         let head = tokio::time::timeout(PATIENCE, self.send(Method::GET, path, "")).await;
         let late =
             |_| RemoteError::Unreachable(format!("{} does not answer in time", self.address()));
@@ -205,7 +210,7 @@ impl AdminClient {
 }
 
 /// A name as it may stand in a path or a query.
-pub fn encoded(name: &str) -> String {
+pub(crate) fn encoded(name: &str) -> String {
     let letter = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
             char::from(byte).to_string()

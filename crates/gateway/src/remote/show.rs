@@ -6,7 +6,7 @@ use super::table::table;
 use crate::runtime::log::plain;
 
 /// A gateway at a glance.
-pub fn status(
+pub(crate) fn status(
     address: &str,
     ready: &Value,
     servers: &Value,
@@ -74,7 +74,7 @@ fn open_breakers(details: &Value) -> Option<String> {
 }
 
 /// Every breaker.
-pub fn breakers(answer: &Value) -> String {
+pub(crate) fn breakers(answer: &Value) -> String {
     match entries(&answer["details"]).next() {
         None => "no server has listed its tools yet; breakers are here once one has".to_owned(),
         Some(_) => breaker_table(entries(&answer["details"])),
@@ -108,7 +108,7 @@ fn breaker_state(detail: &Value) -> String {
 }
 
 /// What was done to a breaker.
-pub fn forced(answer: &Value) -> String {
+pub(crate) fn forced(answer: &Value) -> String {
     let tool = plain(&text(&answer["tool"]));
     let deed = match answer["mode"].as_str() {
         Some("forced_open") => {
@@ -141,7 +141,7 @@ fn covered(answer: &Value) -> String {
 }
 
 /// Every server. `now` is milliseconds since 1970.
-pub fn servers(answer: &Value, now: u64) -> String {
+pub(crate) fn servers(answer: &Value, now: u64) -> String {
     let row = |(name, server): (&str, &Value)| {
         let since = server["since"]
             .as_u64()
@@ -161,7 +161,7 @@ pub fn servers(answer: &Value, now: u64) -> String {
 }
 
 /// The writes that wait. `now` is milliseconds since 1970.
-pub fn queue(answer: &Value, now: u64) -> String {
+pub(crate) fn queue(answer: &Value, now: u64) -> String {
     let items = answer["items"].as_array().map(Vec::as_slice).unwrap_or_default();
     let row = |item: &Value| {
         let age = item["enqueued"]
@@ -205,7 +205,7 @@ pub fn queue(answer: &Value, now: u64) -> String {
 
 /// An answer as JSON, without what a terminal would obey: what JSON may hold as it is, is written
 /// as a number too.
-pub fn json(answer: &Value) -> String {
+pub(crate) fn json(answer: &Value) -> String {
     let mut text = String::new();
     for letter in answer.to_string().chars() {
         match seawall::is_unseen(letter) {
@@ -217,7 +217,7 @@ pub fn json(answer: &Value) -> String {
 }
 
 /// An event on one line: when, what, which tool, and the rest.
-pub fn event(event: &Map<String, Value>) -> String {
+pub(crate) fn event(event: &Map<String, Value>) -> String {
     let field = |name: &str| event.get(name).map(text).unwrap_or_default();
     let time = field("time");
     let time = time.split_once('T').map_or(time.as_str(), |(_, time)| time).trim_end_matches('Z');

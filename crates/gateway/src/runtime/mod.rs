@@ -1,7 +1,7 @@
 //! The process itself: its log, its end, its descriptors, its children.
 
 pub mod descriptors;
-pub mod lifecycle;
+pub(crate) mod lifecycle;
 pub mod log;
-pub mod plural;
-pub mod random;
+pub(crate) mod plural;
+pub(crate) mod random;

@@ -1,7 +1,7 @@
 //! Names that nobody can guess.
 
 /// 128 bits that nobody can guess, as text.
-pub fn secret() -> String {
+pub(crate) fn secret() -> String {
     let mut bytes = [0; 16];
     // Without randomness there is no safe session; an all-zero id would be one that can be guessed.
     if getrandom::fill(&mut bytes).is_err() {

@@ -32,7 +32,7 @@ const FILE_BYTES: u64 = 32 << 20;
 
 /// What is remembered of all servers.
 #[derive(Debug, Default)]
-pub struct CatalogCache {
+pub(crate) struct CatalogCache {
     folder: Option<PathBuf>,
     known: Mutex<HashMap<String, KnownCatalog>>,
     changes: AtomicU64,
@@ -74,7 +74,7 @@ struct KnownServerInfo {
 
 impl CatalogCache {
     /// A memory that lasts in `folder`, or only as long as the process.
-    pub fn new(folder: Option<PathBuf>) -> Self {
+    pub(crate) fn new(folder: Option<PathBuf>) -> Self {
         if let Some(folder) = &folder {
             let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
             if let Err(error) = made {
@@ -90,19 +90,19 @@ impl CatalogCache {
     }
 
     /// The default folder: below `$XDG_STATE_HOME`, or `~/.local/state`.
-    pub fn default_folder(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    pub(crate) fn default_folder(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
         let state = env("XDG_STATE_HOME").filter(|path| path.starts_with('/')).map(PathBuf::from);
         let home = || env("HOME").map(|home| Path::new(&home).join(".local/state"));
         Some(state.or_else(home)?.join("seawall/memory"))
     }
 
     /// The folder in which a gateway keeps its sessions, if it keeps anything.
-    pub fn sessions(&self) -> Option<PathBuf> {
+    pub(crate) fn sessions(&self) -> Option<PathBuf> {
         self.folder.as_ref().map(|folder| folder.with_file_name("sessions"))
     }
 
     /// The folder in which writes under way are noted, if anything is kept.
-    pub fn journal(&self) -> Option<PathBuf> {
+    pub(crate) fn journal(&self) -> Option<PathBuf> {
         self.folder.as_ref().map(|folder| folder.with_file_name("journal"))
     }
 
@@ -125,18 +125,18 @@ impl CatalogCache {
     }
 
     /// The last handshake with a client of whatever kind.
-    pub fn server_info_of_any(&self, key: &str) -> Option<ServerInfo> {
+    pub(crate) fn server_info_of_any(&self, key: &str) -> Option<ServerInfo> {
         self.info(&of_any(key))
     }
 
     /// A list as a client of whatever kind read it last.
-    pub fn list_of_any(&self, key: &str, name: &str) -> Option<Bytes> {
+    pub(crate) fn list_of_any(&self, key: &str, name: &str) -> Option<Bytes> {
         self.list(&of_any(key), name)
     }
 
     /// The pages of a list as a client of whatever kind read them last, each with its cursor; the
     /// first has none.
-    pub fn pages_of_any(&self, key: &str, list: &str) -> Vec<(String, Bytes)> {
+    pub(crate) fn pages_of_any(&self, key: &str, list: &str) -> Vec<(String, Bytes)> {
         let key = of_any(key);
         let known = self.known(&key);
         let Some(known) = known.get(&key) else { return Vec::new() };
@@ -151,7 +151,7 @@ impl CatalogCache {
     }
 
     /// The last handshake.
-    pub fn info(&self, key: &str) -> Option<ServerInfo> {
+    pub(crate) fn info(&self, key: &str) -> Option<ServerInfo> {
         let known = self.known(key);
         let info = known.get(key)?.info.as_ref()?;
         let era = if info.is_modern { Era::Modern } else { Era::Legacy };
@@ -160,13 +160,13 @@ impl CatalogCache {
     }
 
     /// A list as it was last.
-    pub fn list(&self, key: &str, name: &str) -> Option<Bytes> {
+    pub(crate) fn list(&self, key: &str, name: &str) -> Option<Bytes> {
         let known = self.known(key);
         known.get(key)?.lists.get(name).map(|list| Bytes::copy_from_slice(list.get().as_bytes()))
     }
 
     /// Remembers a handshake.
-    pub fn keep_server_info(&self, key: &str, info: &ServerInfo) {
+    pub(crate) fn keep_server_info(&self, key: &str, info: &ServerInfo) {
         let Some(result) = raw(&info.result) else { return };
         let info = KnownServerInfo {
             is_modern: info.era == Era::Modern,
@@ -184,7 +184,7 @@ impl CatalogCache {
     }
 
     /// Remembers a list, or a page of it.
-    pub fn keep_list(&self, key: &str, name: &str, list: &[u8]) {
+    pub(crate) fn keep_list(&self, key: &str, name: &str, list: &[u8]) {
         let Some(list) = raw(list) else { return };
         for key in [key, &of_any(key)] {
             self.change(key, |known| known.keep(name, &list));
@@ -192,7 +192,7 @@ impl CatalogCache {
     }
 
     /// Waits until all that is kept is written.
-    pub async fn flush(&self) {
+    pub(crate) async fn flush(&self) {
         self.writing.close();
         self.writing.wait().await;
         self.writing.reopen();
@@ -233,7 +233,7 @@ fn of_any(key: &str) -> String {
 
 /// What the server of this name listed last, to whomever: the pages of the list, as they were kept.
 /// Only looks.
-pub fn last_list(folder: &Path, server: &str, list: &str) -> Option<Vec<Bytes>> {
+pub(crate) fn last_list(folder: &Path, server: &str, list: &str) -> Option<Vec<Bytes>> {
     let is_its = |name: &str| {
         name.strip_prefix(server)
             .is_some_and(|rest| rest.starts_with('-') && rest.ends_with(".json"))

@@ -1,5 +1,5 @@
 //! What outlives a process: the queue of writes, the writes in flight, what servers listed last.
 
-pub mod catalog_cache;
+pub(crate) mod catalog_cache;
 pub mod embedded;
-pub mod journal;
+pub(crate) mod journal;

@@ -27,7 +27,7 @@ const TOGETHER: Duration = Duration::from_millis(20);
 
 /// What happens to a call that may ask.
 #[derive(Debug)]
-pub enum CallNews {
+pub(crate) enum CallNews {
     /// The server asks.
     Asked(Message),
     /// The server answers.
@@ -36,7 +36,7 @@ pub enum CallNews {
 
 /// What a call has come to.
 #[derive(Debug)]
-pub enum CallStep {
+pub(crate) enum CallStep {
     /// It is over.
     Answered(Result<Message, UpstreamFailure>),
     /// The client has something to answer.
@@ -44,7 +44,7 @@ pub enum CallStep {
 }
 
 /// A call that runs by itself while its client comes and goes.
-pub struct ParkedCall {
+pub(crate) struct ParkedCall {
     /// Its conversation.
     connection: Arc<Connection>,
     /// The right to have it alone.
@@ -61,7 +61,7 @@ pub struct ParkedCall {
 
 impl ParkedCall {
     /// Starts a call; `stated` is the request as the client wrote it.
-    pub fn start(
+    pub(crate) fn start(
         connection: Arc<Connection>,
         turn: PoolTurn,
         stated: &Message,
@@ -90,7 +90,7 @@ impl ParkedCall {
 
     /// Waits for what happens next; what the server says meanwhile goes to whoever made this
     /// `call`.
-    pub async fn next(&mut self, call: &GatewayCall) -> CallStep {
+    pub(crate) async fn next(&mut self, call: &GatewayCall) -> CallStep {
         self.sink.serve(Some(call));
         let step = self.step().await;
         // The request is answered now: until the client comes back, there is nobody to tell of
@@ -124,7 +124,7 @@ impl ParkedCall {
     }
 
     /// A capability that the server asked for and the client has not declared.
-    pub fn undeclared(&self) -> Option<&str> {
+    pub(crate) fn undeclared(&self) -> Option<&str> {
         self.sink.undeclared.get().map(String::as_str)
     }
 
@@ -139,7 +139,7 @@ impl ParkedCall {
     }
 
     /// Brings the client's answers to the server; questions without an answer stay.
-    pub async fn answer(&mut self, responses: &[u8]) {
+    pub(crate) async fn answer(&mut self, responses: &[u8]) {
         let responses = JsonObject::of(responses);
         let mut open = Vec::new();
         for (key, question) in std::mem::take(&mut self.questions) {
@@ -250,7 +250,7 @@ impl ClientSink for CurrentClient {
 
 /// The calls that wait, by the state their client holds.
 #[derive(Default)]
-pub struct ParkedCalls {
+pub(crate) struct ParkedCalls {
     waiting: Mutex<(HashMap<String, ParkedCall>, VecDeque<String>)>,
 }
 
@@ -260,7 +260,7 @@ impl ParkedCalls {
     }
 
     /// Holds a call; gives the state to come back with. The oldest gives way when too many wait.
-    pub fn hold(&self, mut running: ParkedCall) -> String {
+    pub(crate) fn hold(&self, mut running: ParkedCall) -> String {
         let state = secret();
         let now = Instant::now();
         running.until = now + limits::PARK_TIME;
@@ -280,7 +280,7 @@ impl ParkedCalls {
     }
 
     /// The call that waits for this state, once.
-    pub fn take(&self, state: &str) -> Option<ParkedCall> {
+    pub(crate) fn take(&self, state: &str) -> Option<ParkedCall> {
         let mut waiting = self.waiting();
         let (calls, order) = &mut *waiting;
         let call = calls.remove(state)?;
@@ -289,7 +289,7 @@ impl ParkedCalls {
     }
 
     /// Calls all of them off.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         *self.waiting() = Default::default();
     }
 }

@@ -5,8 +5,8 @@
 //! servers say by themselves; `park` holds a call whose server wants to know something; `pool`
 //! holds the conversations of stateless clients.
 
-pub mod input_required;
-pub mod pool;
-pub mod subscribe;
-pub mod to_legacy;
-pub mod to_modern;
+pub(crate) mod input_required;
+pub(crate) mod pool;
+pub(crate) mod subscribe;
+pub(crate) mod to_legacy;
+pub(crate) mod to_modern;

@@ -37,7 +37,7 @@ const KEPT: usize = 8;
 
 /// The conversations with one server.
 #[derive(Default)]
-pub struct ConnectionPool {
+pub(crate) struct ConnectionPool {
     /// Calls that wait for their client.
     pub parked: ParkedCalls,
     /// Who listens to what the server says by itself.
@@ -111,16 +111,16 @@ struct PooledConnection {
 type CapabilityGroup = Arc<Mutex<Vec<PooledConnection>>>;
 
 /// The right to have a conversation alone; over when dropped.
-pub type PoolTurn = Option<OwnedSemaphorePermit>;
+pub(crate) type PoolTurn = Option<OwnedSemaphorePermit>;
 
 impl ConnectionPool {
     /// From now on all calls come from one client.
-    pub fn serve_one_client(&self) {
+    pub(crate) fn serve_one_client(&self) {
         let _already = self.hub.one_client.set(());
     }
 
     /// The conversation for what every client may know.
-    pub async fn connection(
+    pub(crate) async fn connection(
         &self,
         server: &Arc<Server>,
         call: &GatewayCall,
@@ -158,7 +158,7 @@ impl ConnectionPool {
     }
 
     /// A conversation in which this call is the only one that the server can ask about.
-    pub async fn alone(
+    pub(crate) async fn alone(
         &self,
         server: &Arc<Server>,
         call: &GatewayCall,
@@ -227,7 +227,7 @@ impl ConnectionPool {
     /// Ends the conversations that nobody uses; the next call begins them again. A client's first
     /// process may be idle for as long as a session; conversations beside the first, which a burst
     /// of calls needed, for as long as a child is kept warm.
-    pub fn give_back(&self, server: &Server, idle: Duration) {
+    pub(crate) fn give_back(&self, server: &Server, idle: Duration) {
         let is_own = server.is_child() && !server.shared;
         let first = if is_own { idle } else { Duration::MAX };
         let give_back = |supervisor: &ConnectionSupervisor, limit| {
@@ -247,7 +247,7 @@ impl ConnectionPool {
     }
 
     /// Ends all of them.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         self.parked.close();
         let mut supervisors: Vec<Arc<ConnectionSupervisor>> = locked(&self.modern).all().collect();
         for group in locked(&self.groups).all() {
@@ -272,7 +272,7 @@ fn capabilities(call: &GatewayCall) -> &[u8] {
 }
 
 /// How a conversation for stateless clients begins.
-pub fn handshake(call: &GatewayCall) -> HandshakeParams {
+pub(crate) fn handshake(call: &GatewayCall) -> HandshakeParams {
     let info = call.request.meta_json(CLIENT_INFO).map_or_else(own_info, <[u8]>::to_vec);
     let mut initialize = JsonObject::default();
     initialize.set("protocolVersion", quoted(LEGACY[0]));
@@ -290,6 +290,6 @@ pub fn handshake(call: &GatewayCall) -> HandshakeParams {
 }
 
 /// Who we are, where nobody else is named.
-pub fn own_info() -> Vec<u8> {
+pub(crate) fn own_info() -> Vec<u8> {
     format!(r#"{{"name":"seawall","version":"{}"}}"#, env!("CARGO_PKG_VERSION")).into_bytes()
 }

@@ -25,7 +25,7 @@ const LISTS: [(&str, &str, &str); 3] = [
 // === a legacy client, a modern server ===
 
 /// Follows what a modern server says, for a legacy session, as long as both live.
-pub fn follow(session: &Arc<Session>, connection: &Arc<Connection>) {
+pub(crate) fn follow(session: &Arc<Session>, connection: &Arc<Connection>) {
     let uris = session
         .subscribed
         .lock()
@@ -57,7 +57,12 @@ pub fn follow(session: &Arc<Session>, connection: &Arc<Connection>) {
 }
 
 /// A legacy client subscribes to a resource of a modern server, or no longer wants to.
-pub fn change(session: &Arc<Session>, connection: &Arc<Connection>, uri: &str, wanted: bool) {
+pub(crate) fn change(
+    session: &Arc<Session>,
+    connection: &Arc<Connection>,
+    uri: &str,
+    wanted: bool,
+) {
     {
         let mut subscribed = session.subscribed.lock().unwrap_or_else(PoisonError::into_inner);
         let uris = subscribed.entry(connection.server.clone()).or_default();
@@ -109,7 +114,7 @@ impl ClientSink for SubscriptionFollower {
 
 /// Who listens to a legacy server's own notifications.
 #[derive(Default)]
-pub struct SubscriptionHub {
+pub(crate) struct SubscriptionHub {
     /// Set where all calls come from one client.
     pub one_client: OnceLock<()>,
     listeners: Mutex<Vec<Subscriber>>,
@@ -200,7 +205,7 @@ fn tagged(notification: &Message, id: &Id) -> Option<Message> {
 
 /// A modern client listens to a legacy server: acknowledged at once, then told what it asked for,
 /// until it goes.
-pub async fn listen(
+pub(crate) async fn listen(
     pool: &ConnectionPool,
     connection: &Arc<Connection>,
     call: &GatewayCall,

@@ -21,7 +21,7 @@ use crate::upstream::reply::{Refusal, Reply, answered, with_body};
 use crate::upstream::{Connection, Server, UpstreamFailure};
 
 /// One call and its answer.
-pub async fn exchange(
+pub(crate) async fn exchange(
     server: &Arc<Server>,
     pool: &ConnectionPool,
     connection: Arc<Connection>,
@@ -211,7 +211,7 @@ fn is_cacheable(method: &str) -> bool {
 }
 
 /// What `server/discover` says about a legacy server.
-pub fn discovered(info: Option<&ServerInfo>) -> Vec<u8> {
+pub(crate) fn discovered(info: Option<&ServerInfo>) -> Vec<u8> {
     let field = |name| info.and_then(|info| info.field(name));
     let mut result = JsonObject::default();
     result.set("resultType", r#""complete""#);

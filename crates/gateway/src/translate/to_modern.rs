@@ -15,7 +15,7 @@ use crate::upstream::reply::{Refusal, Reply, answered, parsed, with_body};
 use crate::upstream::{Connection, Server};
 
 /// One call and its answer.
-pub async fn exchange(
+pub(crate) async fn exchange(
     session: &Arc<Session>,
     stream: &Arc<ClientStream>,
     server: &Arc<Server>,

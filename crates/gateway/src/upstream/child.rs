@@ -36,13 +36,13 @@ static LAUNCHER: OnceLock<PathBuf> = OnceLock::new();
 
 /// Has every server started through this program, the `seawall` command itself, which ties its life
 /// to ours.
-pub fn launch_through(program: PathBuf) {
+pub(crate) fn launch_through(program: PathBuf) {
     let _once = LAUNCHER.set(program);
 }
 
 /// Becomes the command of a server, in a process that ends when its parent does. Comes back only if
 /// that fails.
-pub fn become_server(parent: u32, command: &[String]) -> io::Error {
+pub(crate) fn become_server(parent: u32, command: &[String]) -> io::Error {
     if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
         return error.into();
     }
@@ -56,7 +56,7 @@ pub fn become_server(parent: u32, command: &[String]) -> io::Error {
 }
 
 /// Starts a server's process and opens a conversation with it.
-pub async fn start(
+pub(crate) async fn start(
     server: &Server,
     transport: &Transport,
     general: Arc<dyn ClientSink>,

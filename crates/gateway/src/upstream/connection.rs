@@ -485,7 +485,7 @@ fn renumbered(request: &Message, number: u64) -> Bytes {
 }
 
 /// Headers of a call, by name.
-pub type CallHeaders = [(HeaderName, HeaderValue)];
+pub(crate) type CallHeaders = [(HeaderName, HeaderValue)];
 
 #[cfg(test)]
 mod tests;

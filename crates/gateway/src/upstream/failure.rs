@@ -91,7 +91,7 @@ pub enum UpstreamFailure {
 const SHOWN: usize = 300;
 
 /// The beginning of what a server said, fit to be shown to people and models.
-pub fn beginning(text: &str) -> String {
+pub(crate) fn beginning(text: &str) -> String {
     text.chars().filter(|letter| !seawall::is_unseen(*letter)).take(SHOWN).collect()
 }
 
@@ -108,7 +108,7 @@ fn next_try(retry_in: Duration) -> String {
 }
 
 /// Whole seconds, rounded up.
-pub fn seconds(duration: Duration) -> u64 {
+pub(crate) fn seconds(duration: Duration) -> u64 {
     duration.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX)
 }
 

@@ -312,7 +312,7 @@ fn header_map(headers: &[(http::HeaderName, Secret)]) -> Result<HeaderMap, Upstr
 }
 
 /// The `_meta` of every modern request that is made for a client with these `initialize` params.
-pub fn meta(initialize: &[u8]) -> Bytes {
+pub(crate) fn meta(initialize: &[u8]) -> Bytes {
     let params = JsonObject::of(initialize);
     let mut meta = JsonObject::default();
     meta.set(PROTOCOL_VERSION, quoted(MODERN));

@@ -309,7 +309,7 @@ fn modern_headers(request: &Message) -> HeaderMap {
 }
 
 /// What a request is about: a tool, a prompt, a resource, a task.
-pub fn named(request: &Message) -> Option<std::borrow::Cow<'_, str>> {
+pub(crate) fn named(request: &Message) -> Option<std::borrow::Cow<'_, str>> {
     match request.method() {
         "tools/call" | "prompts/get" => request.field_text("name"),
         "resources/read" => request.field_text("uri"),

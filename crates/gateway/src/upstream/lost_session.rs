@@ -60,14 +60,14 @@ fn code(answer: &Message) -> Option<i64> {
 /// at it: once because its session was lost, and once because the conversation ended before the
 /// call was written.
 #[derive(Debug, Default)]
-pub struct SendAgain {
+pub(crate) struct SendAgain {
     has_greeted: AtomicBool,
     has_rewritten: AtomicBool,
 }
 
 impl SendAgain {
     /// Whether to send it again after this failure; if not, what to say of it.
-    pub fn after(&self, failure: UpstreamFailure) -> Result<(), UpstreamFailure> {
+    pub(crate) fn after(&self, failure: UpstreamFailure) -> Result<(), UpstreamFailure> {
         match failure {
             UpstreamFailure::SessionLost if self.has_greeted.swap(true, Ordering::Relaxed) => {
                 Err(UpstreamFailure::Forgetful)

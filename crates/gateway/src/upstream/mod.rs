@@ -7,32 +7,32 @@
 //! started, `watcher` outlives us for that; `mirror` puts arguments into headers where a tool wants
 //! that.
 
-pub mod call;
-pub mod child;
-pub mod connection;
+pub(crate) mod call;
+pub(crate) mod child;
+pub(crate) mod connection;
 mod endpoint;
 mod failure;
-pub mod handshake;
-pub mod header_params;
-pub mod http;
+pub(crate) mod handshake;
+pub(crate) mod header_params;
+pub(crate) mod http;
 pub mod http_client;
-pub mod incidents;
+pub(crate) mod incidents;
 mod lost_session;
-pub mod orphans;
-pub mod pipe;
-pub mod probe;
-pub mod processes;
-pub mod reconnect;
-pub mod reply;
+pub(crate) mod orphans;
+pub(crate) mod pipe;
+pub(crate) mod probe;
+pub(crate) mod processes;
+pub(crate) mod reconnect;
+pub(crate) mod reply;
 mod response;
 mod signals;
 mod sse;
-pub mod startup;
-pub mod status;
+pub(crate) mod startup;
+pub(crate) mod status;
 mod stderr;
 mod stderr_limit;
-pub mod supervisor;
-pub mod watcher;
+pub(crate) mod supervisor;
+pub(crate) mod watcher;
 mod websocket;
 
 use std::sync::atomic::AtomicBool;
@@ -43,9 +43,10 @@ use seawall::{Env, FailureSignals, Rng};
 use tokio::sync::watch;
 
 pub use connection::Connection;
-pub use failure::{UpstreamFailure, beginning, seconds};
+pub use failure::UpstreamFailure;
+pub(crate) use failure::{beginning, seconds};
 use handshake::HandshakeParams;
-pub use lost_session::SendAgain;
+pub(crate) use lost_session::SendAgain;
 pub use supervisor::ConnectionSupervisor;
 
 use crate::config::{SecretTexts, ServerConfig, ServerLifetime, StartupConfig, Transport};
@@ -61,7 +62,8 @@ pub enum Wire {
 }
 
 /// What is done with every conversation once the server was greeted in it.
-pub type GreetedHook = Box<dyn Fn(&Arc<Server>, &HandshakeParams, &Arc<Connection>) + Send + Sync>;
+pub(crate) type GreetedHook =
+    Box<dyn Fn(&Arc<Server>, &HandshakeParams, &Arc<Connection>) + Send + Sync>;
 
 /// One configured server.
 pub struct Server {

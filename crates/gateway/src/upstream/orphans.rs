@@ -18,7 +18,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_si
 use tokio::time::{Instant, sleep};
 
 /// The variable that holds the mark.
-pub const VARIABLE: &str = "SEAWALL_GATEWAY";
+pub(crate) const VARIABLE: &str = "SEAWALL_GATEWAY";
 
 /// The largest environment that is looked at; the system allows no more of it than about this.
 const ENVIRONMENT: u64 = 6 << 20;
@@ -30,19 +30,19 @@ const LOOK: Duration = Duration::from_millis(20);
 const ROUNDS: usize = 20;
 
 /// A mark that no other conversation has; `None` where processes cannot be told apart.
-pub fn next() -> Option<String> {
+pub(crate) fn next() -> Option<String> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     Some(format!("{}-{}", own()?, NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
 /// Ends every process with this mark: asks, then insists.
-pub async fn end(mark: &str) {
+pub(crate) async fn end(mark: &str) {
     let mark = mark.to_owned();
     end_all(move |found| found == mark, |_| {}).await;
 }
 
 /// Ends what gateways that are gone have left behind, one line for each.
-pub async fn sweep() {
+pub(crate) async fn sweep() {
     // What we carry ourselves was started on purpose: by it, we live.
     let inherited = std::env::var(VARIABLE).unwrap_or_default();
     let tell = |pid| {

@@ -18,7 +18,7 @@ pub struct PipeWriter {
 }
 
 /// What is to be written.
-pub type PipeMessage = mpsc::Receiver<Bytes>;
+pub(crate) type PipeMessage = mpsc::Receiver<Bytes>;
 
 impl PipeWriter {
     /// A pipe and what is to be written to it.
@@ -64,7 +64,7 @@ pub(super) async fn connected<T>(
 }
 
 /// Writes messages as lines until the conversation ends.
-pub async fn write_lines(
+pub(crate) async fn write_lines(
     mut outgoing: PipeMessage,
     mut to: impl AsyncWrite + Unpin,
     ended: CancellationToken,
@@ -84,7 +84,7 @@ pub async fn write_lines(
 }
 
 /// Reads lines until the pipe ends, and gives them to the conversation. Says why it ended.
-pub async fn read_lines(
+pub(crate) async fn read_lines(
     from: impl AsyncRead + Unpin,
     connection: Weak<Connection>,
     noise: impl Fn(&[u8]),

@@ -46,7 +46,7 @@ impl Server {
 
 /// The pages of the list of tools, at most so many and within bounds of size; none of a server that
 /// has no tools.
-pub async fn pages(
+pub(crate) async fn pages(
     connection: &Arc<Connection>,
     handshake: &HandshakeParams,
     most: usize,
@@ -90,7 +90,7 @@ pub async fn pages(
 }
 
 /// Whether an answer holds a list of `entries`.
-pub fn holds_list(answer: &Message, entries: &str) -> bool {
+pub(crate) fn holds_list(answer: &Message, entries: &str) -> bool {
     answer.kind() == MessageKind::Result
         && answer.field_json(entries).is_some_and(|list| list.starts_with(b"["))
 }

@@ -26,7 +26,7 @@ pub struct Processes {
 }
 
 /// The right to have one process, until it is dropped.
-pub type ProcessPermit = OwnedSemaphorePermit;
+pub(crate) type ProcessPermit = OwnedSemaphorePermit;
 
 impl Default for Processes {
     fn default() -> Self {

@@ -9,11 +9,11 @@ use crate::protocol::edit::{self, JsonObject};
 use crate::protocol::{Id, Message};
 
 /// An answer with whatever id, or why there is none.
-pub type Reply = Result<Message, Refusal>;
+pub(crate) type Reply = Result<Message, Refusal>;
 
 /// Why there is no answer of a server.
 #[derive(Debug)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// A server failed.
     Failed(String, UpstreamFailure),
     /// A call under a policy failed; and whether its tool has an output schema.
@@ -29,7 +29,7 @@ impl From<RpcError> for Refusal {
 }
 
 /// A message with another `params` or `result`.
-pub fn with_body(message: &Message, body: &[u8]) -> Reply {
+pub(crate) fn with_body(message: &Message, body: &[u8]) -> Reply {
     match message.body() {
         Some(span) => parsed(edit::splice(message.raw(), &mut [(span, body)])),
         None => {
@@ -41,11 +41,11 @@ pub fn with_body(message: &Message, body: &[u8]) -> Reply {
 }
 
 /// An answer of our own; its id is replaced by the client's on the way out.
-pub fn answered(result: &[u8]) -> Reply {
+pub(crate) fn answered(result: &[u8]) -> Reply {
     parsed(build::result(&Id::number(0), result))
 }
 
 /// Reads what we have just written.
-pub fn parsed(bytes: Bytes) -> Reply {
+pub(crate) fn parsed(bytes: Bytes) -> Reply {
     Message::parse(bytes).map_err(|reject| Refusal::Wrong(RpcError::from(&reject)))
 }

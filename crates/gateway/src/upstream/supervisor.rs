@@ -30,7 +30,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const SHORTEST_LOOK: Duration = Duration::from_millis(10);
 
 /// What is to be done with a conversation before calls may use it.
-pub type PrepareConnection = Box<dyn Fn(Arc<Connection>) -> BoxFuture<'static, ()> + Send + Sync>;
+pub(crate) type PrepareConnection =
+    Box<dyn Fn(Arc<Connection>) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// Keeps one conversation.
 pub struct ConnectionSupervisor {

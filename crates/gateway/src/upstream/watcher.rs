@@ -14,14 +14,14 @@ use std::sync::OnceLock;
 use super::orphans;
 
 /// The hidden command, and how it is told that it is the watcher itself.
-pub const COMMAND: &str = "watch-gateway";
+pub(crate) const COMMAND: &str = "watch-gateway";
 const DETACHED: &str = "--detached";
 
 /// Held for as long as the gateway lives.
 static ALIVE: OnceLock<Option<ChildStdin>> = OnceLock::new();
 
 /// Starts the watcher, once; a gateway without one leaves its leftovers to the next.
-pub fn start(program: &Path) {
+pub(crate) fn start(program: &Path) {
     ALIVE.get_or_init(|| {
         let mut process = Command::new(program);
         process
@@ -39,7 +39,7 @@ pub fn start(program: &Path) {
 }
 
 /// Is the watcher: waits until its gateway is gone, then ends what that left behind.
-pub fn watch(is_detached: bool) -> io::Result<()> {
+pub(crate) fn watch(is_detached: bool) -> io::Result<()> {
     if !is_detached {
         let mut process = Command::new("/proc/self/exe");
         return process.args([COMMAND, DETACHED]).process_group(0).spawn().map(drop);

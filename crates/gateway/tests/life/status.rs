@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use seawall_gateway::config::{Config, StartupConfig};
-use seawall_gateway::protocol::names::Era;
-use seawall_gateway::runtime::lifecycle::Lifecycle;
-use seawall_gateway::upstream::call::NoClient;
-use seawall_gateway::upstream::handshake::HandshakeParams;
-use seawall_gateway::upstream::status::Observations;
-use seawall_gateway::upstream::{ConnectionSupervisor, Server, http_client};
+use seawall_gateway::Era;
+use seawall_gateway::HandshakeParams;
+use seawall_gateway::Lifecycle;
+use seawall_gateway::NoClient;
+use seawall_gateway::Observations;
+use seawall_gateway::{Config, StartupConfig};
+use seawall_gateway::{ConnectionSupervisor, Server, http_client};
 use serde_json::json;
 
 use crate::kit::process::scripted;

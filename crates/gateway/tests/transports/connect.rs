@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use seawall_gateway::config::{Config, StartupConfig};
-use seawall_gateway::protocol::names::Era;
-use seawall_gateway::runtime::lifecycle::Lifecycle;
-use seawall_gateway::upstream::call::{ClientSink, NoClient};
-use seawall_gateway::upstream::handshake::HandshakeParams;
-use seawall_gateway::upstream::{Connection, Server, UpstreamFailure, http_client};
+use seawall_gateway::Era;
+use seawall_gateway::HandshakeParams;
+use seawall_gateway::Lifecycle;
+use seawall_gateway::{ClientSink, NoClient};
+use seawall_gateway::{Config, StartupConfig};
+use seawall_gateway::{Connection, Server, UpstreamFailure, http_client};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::Path;
 
-use seawall_gateway::config::SCHEMA;
+use seawall_gateway::SCHEMA;
 use seawall_gateway::demo::client::ServerRoute;
 use seawall_gateway::demo::gateway::DemoGateway;
 

@@ -15,7 +15,7 @@ use crate::policy::registry::{PolicyName, PolicyRegistry};
 
 /// One breaker, and whose it is.
 #[derive(Clone, Debug)]
-pub struct WatchedBreaker {
+pub(crate) struct WatchedBreaker {
     /// The server; empty for the breaker of all.
     pub server: String,
     /// The tool; empty for the server as a whole.
@@ -28,7 +28,7 @@ pub struct WatchedBreaker {
 
 /// What a breaker decides about.
 #[derive(Debug)]
-pub struct BreakerScope {
+pub(crate) struct BreakerScope {
     /// Who shares it.
     pub scope: Scope,
     /// The names of all that it decides about, in order; `unknown` stands for those that no server
@@ -38,7 +38,7 @@ pub struct BreakerScope {
 
 impl WatchedBreaker {
     /// The breaker itself.
-    pub fn breaker(&self) -> Option<&Breaker> {
+    pub(crate) fn breaker(&self) -> Option<&Breaker> {
         self.of(&self.owner)
     }
 
@@ -48,7 +48,7 @@ impl WatchedBreaker {
 
     /// Says who decides from now on, also where the tool was listed anew since it was looked for;
     /// gives what is there now.
-    pub fn force(&self, policies: &PolicyRegistry, mode: BreakerMode) -> Option<Self> {
+    pub(crate) fn force(&self, policies: &PolicyRegistry, mode: BreakerMode) -> Option<Self> {
         // What many share is never replaced; what a tool has for itself is, and is found by its
         // name.
         if self.is_connection || self.is_repeated {
@@ -62,7 +62,7 @@ impl WatchedBreaker {
 
     /// What it decides about. The breaker itself tells, and not the policy: what an operator
     /// switched stays with its tool, also where that is to have another one.
-    pub fn covers(&self, policies: &PolicyRegistry) -> Option<BreakerScope> {
+    pub(crate) fn covers(&self, policies: &PolicyRegistry) -> Option<BreakerScope> {
         let breaker = self.breaker()?;
         let scope = match self.owner.policy().scope {
             _ if self.is_connection => Scope::Server,
@@ -88,7 +88,7 @@ fn shown(policies: &PolicyRegistry, named: PolicyName, tool: &Tool) -> String {
 }
 
 /// All of them by name. Asking makes none.
-pub fn all(policies: &PolicyRegistry) -> BTreeMap<String, WatchedBreaker> {
+pub(crate) fn all(policies: &PolicyRegistry) -> BTreeMap<String, WatchedBreaker> {
     let mut entries = BTreeMap::new();
     let mut put = |name: String, entry: WatchedBreaker| {
         // A tool keeps its name; what is called like it gives way.

@@ -14,16 +14,16 @@ use crate::policy::registry::PolicyName;
 use crate::protocol::limits;
 
 /// The tool of a call whose tool no server listed.
-pub const UNKNOWN: &str = "unknown";
+pub(crate) const UNKNOWN: &str = "unknown";
 /// The upper bounds of the durations that are told apart, in milliseconds.
-pub const BOUNDS: [u32; 14] =
+pub(crate) const BOUNDS: [u32; 14] =
     [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 120_000];
 /// How many fallbacks of one tool are told apart.
 const STEPS: usize = 16;
 
 /// All numbers.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub(crate) struct Counters {
     /// By server, and by tool.
     pub tools: BTreeMap<String, BTreeMap<String, ToolCounts>>,
     /// Events that came too fast to be counted.
@@ -32,7 +32,7 @@ pub struct Counters {
 
 /// The numbers of one tool.
 #[derive(Debug, Default)]
-pub struct ToolCounts {
+pub(crate) struct ToolCounts {
     /// Calls that ended, by how.
     pub calls: BTreeMap<&'static str, u64>,
     /// How long they took.
@@ -55,7 +55,7 @@ pub struct ToolCounts {
 
 /// How many took how long.
 #[derive(Debug, Default)]
-pub struct Histogram {
+pub(crate) struct Histogram {
     /// For each of [`BOUNDS`], how many took longer than the bound before and no longer than this
     /// one.
     pub within: [u64; BOUNDS.len()],
@@ -80,12 +80,12 @@ impl Histogram {
 
 impl ToolCounts {
     /// Calls that ended.
-    pub fn all(&self) -> u64 {
+    pub(crate) fn all(&self) -> u64 {
         self.calls.values().sum()
     }
 
     /// Calls that ended without an answer that is of use. Those that were called off wanted none.
-    pub fn errors(&self) -> u64 {
+    pub(crate) fn errors(&self) -> u64 {
         let is_well = |class: &str| matches!(class, "ok" | "fallback" | "cancelled");
         self.calls.iter().filter(|(class, _)| !is_well(class)).map(|(_, count)| count).sum()
     }
@@ -93,7 +93,7 @@ impl ToolCounts {
 
 impl Counters {
     /// Counts one event; `named` tells what a server means by a name.
-    pub fn take(&mut self, event: &Event, named: impl Fn(&str, &str) -> PolicyName) {
+    pub(crate) fn take(&mut self, event: &Event, named: impl Fn(&str, &str) -> PolicyName) {
         let mut count = |server: &str, tool: &str, what: &dyn Fn(&mut ToolCounts)| {
             what(self.of(server, tool, named(server, tool)));
         };
@@ -137,19 +137,19 @@ impl Counters {
     }
 
     /// Every tool that was called, with its server; methods of the protocol are none.
-    pub fn called(&self) -> impl Iterator<Item = (&str, &str, &ToolCounts)> {
+    pub(crate) fn called(&self) -> impl Iterator<Item = (&str, &str, &ToolCounts)> {
         self.each().filter(|(.., counts)| !counts.is_method)
     }
 
     /// Everything that was called, with its server.
-    pub fn each(&self) -> impl Iterator<Item = (&str, &str, &ToolCounts)> {
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&str, &str, &ToolCounts)> {
         self.tools.iter().flat_map(|(server, tools)| {
             tools.iter().map(move |(tool, counts)| (server.as_str(), tool.as_str(), counts))
         })
     }
 
     /// The share of calls of tools that ended without an answer of use.
-    pub fn error_rate(&self) -> f64 {
+    pub(crate) fn error_rate(&self) -> f64 {
         let (errors, all) = self
             .called()
             .fold((0, 0), |(errors, all), (.., tool)| (errors + tool.errors(), all + tool.all()));
@@ -158,7 +158,7 @@ impl Counters {
     }
 
     /// The sums over all tools, for people.
-    pub fn sums(&self) -> Value {
+    pub(crate) fn sums(&self) -> Value {
         let sum =
             |of: fn(&ToolCounts) -> u64| self.called().map(|(.., tool)| of(tool)).sum::<u64>();
         json!({

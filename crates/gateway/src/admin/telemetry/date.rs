@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 /// Milliseconds since 1970 as a date.
-pub fn iso(at: u64) -> String {
+pub(crate) fn iso(at: u64) -> String {
     seawall::iso(SystemTime::UNIX_EPOCH + Duration::from_millis(at))
 }
 

@@ -4,12 +4,12 @@
 //! `counts` is what is counted, `breakers` what there is to look at, `scrape` and `text` how it is
 //! told to Prometheus; `ring` holds the last events, `tell` and `date` say them.
 
-pub mod breakers;
-pub mod counts;
-pub mod date;
-pub mod ring;
-pub mod scrape;
-pub mod tell;
+pub(crate) mod breakers;
+pub(crate) mod counts;
+pub(crate) mod date;
+pub(crate) mod ring;
+pub(crate) mod scrape;
+pub(crate) mod tell;
 mod text;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,7 @@ use ring::{EventKind, EventRing};
 
 /// The numbers of one gateway.
 #[derive(Debug, Default)]
-pub struct Telemetry {
+pub(crate) struct Telemetry {
     counts: Mutex<Counters>,
     /// The last events.
     pub ring: EventRing,
@@ -32,7 +32,7 @@ pub struct Telemetry {
 
 impl Telemetry {
     /// Counts from now on, until the gateway ends.
-    pub fn listen(policies: &Arc<PolicyRegistry>, lifecycle: &Lifecycle) -> Arc<Self> {
+    pub(crate) fn listen(policies: &Arc<PolicyRegistry>, lifecycle: &Lifecycle) -> Arc<Self> {
         let telemetry: Arc<Self> = Arc::default();
         let (heard, policies, ended) =
             (Arc::clone(&telemetry), Arc::clone(policies), lifecycle.ended.clone());
@@ -62,7 +62,7 @@ impl Telemetry {
     }
 
     /// What was counted so far.
-    pub fn counts(&self) -> MutexGuard<'_, Counters> {
+    pub(crate) fn counts(&self) -> MutexGuard<'_, Counters> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

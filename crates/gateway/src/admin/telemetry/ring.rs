@@ -15,7 +15,7 @@ use crate::protocol::limits;
 
 /// One event, and when it was.
 #[derive(Clone, Debug)]
-pub struct RecordedEvent {
+pub(crate) struct RecordedEvent {
     /// Its number: one more than that of the event before.
     pub number: u64,
     /// Milliseconds since 1970.
@@ -26,7 +26,7 @@ pub struct RecordedEvent {
 
 /// What happened.
 #[derive(Clone, Debug)]
-pub enum EventKind {
+pub(crate) enum EventKind {
     /// This.
     Event(Arc<Event>),
     /// What is told of it already: it was too large to be kept, or it is none.
@@ -35,7 +35,7 @@ pub enum EventKind {
 
 /// The last events.
 #[derive(Debug)]
-pub struct EventRing {
+pub(crate) struct EventRing {
     kept: Mutex<VecDeque<RecordedEvent>>,
     /// The number of the last event.
     last: watch::Sender<u64>,
@@ -53,7 +53,7 @@ impl EventRing {
     }
 
     /// Keeps what happened `at` a time, after `missed` events that nobody heard.
-    pub fn push(&self, at: u64, missed: u64, events: impl IntoIterator<Item = EventKind>) {
+    pub(crate) fn push(&self, at: u64, missed: u64, events: impl IntoIterator<Item = EventKind>) {
         let missed = (missed > 0).then(|| EventKind::Shown(told_missed(missed)));
         let mut kept = self.kept();
         let mut number = *self.last.borrow();
@@ -69,7 +69,7 @@ impl EventRing {
     }
 
     /// Reads from after `place` on; without one, from the oldest event that is left.
-    pub fn reader(&self, place: Option<u64>) -> RingReader {
+    pub(crate) fn reader(&self, place: Option<u64>) -> RingReader {
         let kept = self.kept();
         let (oldest, last) = (kept.front().map_or(1, |told| told.number), *self.last.borrow());
         let place = place.map_or(oldest - 1, |place| place.min(last));
@@ -79,14 +79,14 @@ impl EventRing {
 
 /// Somebody who reads along.
 #[derive(Debug)]
-pub struct RingReader {
+pub(crate) struct RingReader {
     place: u64,
     news: watch::Receiver<u64>,
 }
 
 impl RingReader {
     /// What comes next, if it is there.
-    pub fn take(&mut self, ring: &EventRing) -> Option<RecordedEvent> {
+    pub(crate) fn take(&mut self, ring: &EventRing) -> Option<RecordedEvent> {
         let kept = ring.kept();
         let oldest = kept.front()?;
         let missed = oldest.number - 1 - self.place.min(oldest.number - 1);
@@ -105,7 +105,7 @@ impl RingReader {
     }
 
     /// What comes next; waits for it. Nothing, once nothing can come. Safe to drop while it waits.
-    pub async fn next(&mut self, ring: &EventRing) -> Option<RecordedEvent> {
+    pub(crate) async fn next(&mut self, ring: &EventRing) -> Option<RecordedEvent> {
         loop {
             self.news.borrow_and_update();
             if let Some(told) = self.take(ring) {

@@ -11,7 +11,7 @@ use crate::protocol::limits;
 
 /// How things are now.
 #[derive(Debug)]
-pub struct GatewaySnapshot<'a> {
+pub(crate) struct GatewaySnapshot<'a> {
     /// The breakers.
     pub breakers: BTreeMap<String, WatchedBreaker>,
     /// The servers.
@@ -22,7 +22,7 @@ pub struct GatewaySnapshot<'a> {
 
 /// A server as it is now.
 #[derive(Debug)]
-pub struct ServerSnapshot<'a> {
+pub(crate) struct ServerSnapshot<'a> {
     /// Its name.
     pub name: &'a str,
     /// Whether it is there, as far as anybody has looked.
@@ -34,7 +34,7 @@ pub struct ServerSnapshot<'a> {
 }
 
 /// The whole text; `shown` tells what clients call a tool.
-pub fn text(
+pub(crate) fn text(
     counts: &Counters,
     now: &GatewaySnapshot<'_>,
     shown: impl Fn(&str, &str) -> String,

@@ -19,13 +19,13 @@ const LONGEST: usize = 4096;
 
 /// Whether an event takes too much room to be kept as it is. Clients can make up names, and servers
 /// can say much.
-pub fn is_large(event: &Event) -> bool {
+pub(crate) fn is_large(event: &Event) -> bool {
     let (_, tool, error) = parts(event);
     tool.len() > limits::LABEL || error.len() > LONGEST
 }
 
 /// What is told of an event; nothing of one that means nothing here.
-pub fn told(event: &Event, policies: &PolicyRegistry) -> Option<Map<String, Value>> {
+pub(crate) fn told(event: &Event, policies: &PolicyRegistry) -> Option<Map<String, Value>> {
     let (server, tool, error) = parts(event);
     let (name, details) = details(event)?;
     let mut told = Map::new();

@@ -15,7 +15,7 @@ impl Session {
     /// Takes up what the client and a former self of this gateway had come to. Conversations with
     /// servers are opened by the first call that needs them, and are told again what the client
     /// told the ones before them.
-    pub fn go_on(
+    pub(crate) fn go_on(
         &self,
         initialize: &str,
         log_level: Option<String>,
@@ -33,7 +33,7 @@ impl Session {
     }
 
     /// The revision that the client asked for.
-    pub fn asked_version(&self) -> String {
+    pub(crate) fn asked_version(&self) -> String {
         let version = |handshake: &HandshakeParams| {
             let params = JsonObject::of(&handshake.initialize);
             params.get("protocolVersion").and_then(scan::text).map(|version| version.into_owned())
@@ -42,13 +42,13 @@ impl Session {
     }
 
     /// Whether somebody uses it: a call is under way, or its stream is read.
-    pub fn is_in_use(&self) -> bool {
+    pub(crate) fn is_in_use(&self) -> bool {
         self.general.is_read() || !self.calls.is_empty()
     }
 
     /// Takes out the conversations with servers of its own, which are to be closed; the next call
     /// opens others.
-    pub fn give_back(&self) -> Vec<Arc<ConnectionSupervisor>> {
+    pub(crate) fn give_back(&self) -> Vec<Arc<ConnectionSupervisor>> {
         let mut supervisors = self.supervisors.lock().unwrap_or_else(PoisonError::into_inner);
         supervisors
             .extract_if(|server, _| !self.set.is_shared(server))

@@ -22,7 +22,7 @@ pub(super) struct MissingServer {
 
 impl Session {
     /// The handshake was answered without this server.
-    pub fn lacks(&self, server: &Arc<Server>) {
+    pub(crate) fn lacks(&self, server: &Arc<Server>) {
         self.miss(server);
         let missing = MissingServer { server: Arc::clone(server), told: Vec::new() };
         self.missing.lock().unwrap_or_else(PoisonError::into_inner).push(missing);

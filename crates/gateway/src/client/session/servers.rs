@@ -20,7 +20,7 @@ use crate::upstream::{Connection, ConnectionSupervisor, Server, UpstreamFailure}
 
 impl Session {
     /// Takes what the client says in `initialize`; whether it had said nothing before.
-    pub fn take_initialize(&self, initialize: &[u8]) -> bool {
+    pub(crate) fn take_initialize(&self, initialize: &[u8]) -> bool {
         let initialize = Bytes::copy_from_slice(initialize);
         let handshake =
             HandshakeParams { prefer: Era::Legacy, meta: handshake::meta(&initialize), initialize };
@@ -29,7 +29,7 @@ impl Session {
 
     /// The name under which is remembered what a server says to clients like this one; a client
     /// that has not said what it is like is one of its own kind.
-    pub fn key(&self, server: &Server) -> String {
+    pub(crate) fn key(&self, server: &Server) -> String {
         self.handshake.get().map_or_else(
             || format!("{}-", server.remembered_as()),
             |handshake| handshake.key(server),
@@ -37,17 +37,17 @@ impl Session {
     }
 
     /// The handshake with the client was answered.
-    pub fn greet(&self) {
+    pub(crate) fn greet(&self) {
         self.greeted.store(true, Ordering::Release);
     }
 
     /// Whether the handshake with the client was answered.
-    pub fn is_greeted(&self) -> bool {
+    pub(crate) fn is_greeted(&self) -> bool {
         self.greeted.load(Ordering::Acquire)
     }
 
     /// What the client was told the server had said, before it said it.
-    pub fn promise(&self, server: &Server, info: Bytes) {
+    pub(crate) fn promise(&self, server: &Server, info: Bytes) {
         self.promised
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -55,7 +55,7 @@ impl Session {
     }
 
     /// The client asked for a list while the server was away, and there was nothing to stand in.
-    pub fn miss(&self, server: &Server) {
+    pub(crate) fn miss(&self, server: &Server) {
         self.promised
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -108,7 +108,7 @@ impl Session {
     }
 
     /// Who keeps the conversation with a server.
-    pub fn supervisor(
+    pub(crate) fn supervisor(
         self: &Arc<Self>,
         server: &Arc<Server>,
     ) -> Result<Arc<ConnectionSupervisor>, UpstreamFailure> {
@@ -199,13 +199,13 @@ impl Session {
     }
 
     /// Notes how much the client wants to hear.
-    pub fn set_log_level(&self, request: &Message) {
+    pub(crate) fn set_log_level(&self, request: &Message) {
         let level = request.field_text("level").map(|level| level.into_owned());
         *self.log_level.lock().unwrap_or_else(PoisonError::into_inner) = level;
     }
 
     /// Notes what a server must be told again when it comes back.
-    pub fn note(&self, server: &Server, request: &Message) {
+    pub(crate) fn note(&self, server: &Server, request: &Message) {
         if !matches!(
             request.method(),
             "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe"

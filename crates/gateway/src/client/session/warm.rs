@@ -22,18 +22,18 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Who uses a conversation now: the session that began it, or the one it was handed on to.
 #[derive(Default)]
-pub struct ConnectionUser {
+pub(crate) struct ConnectionUser {
     session: Mutex<Weak<Session>>,
 }
 
 impl ConnectionUser {
     /// The conversation is this session's from now on.
-    pub fn take(&self, session: &Arc<Session>) {
+    pub(crate) fn take(&self, session: &Arc<Session>) {
         *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(session);
     }
 
     /// Whose it is now.
-    pub fn session(&self) -> Option<Arc<Session>> {
+    pub(crate) fn session(&self) -> Option<Arc<Session>> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
     }
 
@@ -91,7 +91,7 @@ impl ClientSink for ConnectionUser {
 }
 
 /// A conversation of a session's own, and what it takes to hand it on.
-pub struct WarmConnection {
+pub(crate) struct WarmConnection {
     /// Who keeps it.
     pub supervisor: Arc<ConnectionSupervisor>,
     /// Who uses it.
@@ -103,7 +103,7 @@ pub struct WarmConnection {
 
 impl WarmConnection {
     /// A conversation that begins with this greeting.
-    pub fn new(
+    pub(crate) fn new(
         server: &Arc<Server>,
         handshake: &HandshakeParams,
         supervisor: Arc<ConnectionSupervisor>,
@@ -138,7 +138,7 @@ impl WarmConnection {
 
 /// The children that wait for their next client, of all servers.
 #[derive(Default)]
-pub struct WarmConnections {
+pub(crate) struct WarmConnections {
     kept: Mutex<Vec<Arc<WarmConnection>>>,
 }
 
@@ -148,7 +148,10 @@ impl WarmConnections {
     }
 
     /// Keeps what another client may have; gives back what is to be closed.
-    pub fn keep(self: &Arc<Self>, kept: WarmConnection) -> Option<Arc<ConnectionSupervisor>> {
+    pub(crate) fn keep(
+        self: &Arc<Self>,
+        kept: WarmConnection,
+    ) -> Option<Arc<ConnectionSupervisor>> {
         kept.seat.leave();
         if !kept.is_neutral() {
             return Some(kept.supervisor);
@@ -171,7 +174,7 @@ impl WarmConnections {
     }
 
     /// A child of this server that was greeted like this.
-    pub fn take(
+    pub(crate) fn take(
         &self,
         server: &Arc<Server>,
         handshake: &HandshakeParams,
@@ -206,7 +209,7 @@ impl WarmConnections {
     }
 
     /// Ends all of them.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         while self.give_way().await {}
     }
 }

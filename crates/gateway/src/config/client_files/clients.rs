@@ -38,12 +38,12 @@ const CLIENTS: [KnownClient; 7] = [
 ];
 
 /// The names that are known.
-pub fn names() -> String {
+pub(crate) fn names() -> String {
     CLIENTS.map(|client| client.name).join(", ")
 }
 
 /// The file that is meant: that of a client, or the one that is named.
-pub fn file(named: &str, project: &Path, home: Option<&Path>) -> Result<PathBuf, String> {
+pub(crate) fn file(named: &str, project: &Path, home: Option<&Path>) -> Result<PathBuf, String> {
     let Some(client) = CLIENTS.iter().find(|client| client.name == named) else {
         let path = PathBuf::from(named);
         return if path.exists() {

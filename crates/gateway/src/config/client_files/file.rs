@@ -11,7 +11,7 @@ const MARK: &str = "\u{feff}";
 
 /// A file as it is.
 #[derive(Debug)]
-pub struct ClientFile {
+pub(crate) struct ClientFile {
     /// Where the file really is: a symbolic link to it stays one.
     path: PathBuf,
     whole: String,
@@ -19,7 +19,7 @@ pub struct ClientFile {
 
 impl ClientFile {
     /// Reads it.
-    pub fn read(path: &Path) -> Result<Self, String> {
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let unreadable = |error: io::Error| format!("cannot be read: {error}");
         let path = path.canonicalize().map_err(unreadable)?;
         let mut whole = String::new();
@@ -32,14 +32,14 @@ impl ClientFile {
     }
 
     /// Its text, without a byte order mark.
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         self.whole.strip_prefix(MARK).unwrap_or(&self.whole)
     }
 
     /// Puts another text in its place, unless somebody else has changed it meanwhile. Tells where
     /// the copy is: of what is there now if Seawall is not in it (`is_untouched`), else the one
     /// that was made before Seawall came into it.
-    pub fn replace(&self, text: &str, is_untouched: bool) -> Result<PathBuf, String> {
+    pub(crate) fn replace(&self, text: &str, is_untouched: bool) -> Result<PathBuf, String> {
         let unwritable =
             |error: io::Error| format!("cannot be written: {error}; nothing is changed");
         let mark = if self.whole.starts_with(MARK) { MARK } else { "" };

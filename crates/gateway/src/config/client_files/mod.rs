@@ -5,8 +5,8 @@
 //! knows stay as they are. What comes out is read again and has to say what was meant; otherwise
 //! nothing is changed.
 
-pub mod clients;
-pub mod file;
+pub(crate) mod clients;
+pub(crate) mod file;
 mod splice;
 
 #[cfg(test)]
@@ -25,7 +25,7 @@ use super::words;
 
 /// What is to be done to a file.
 #[derive(Clone, Copy, Debug)]
-pub enum FileAction<'a> {
+pub(crate) enum FileAction<'a> {
     /// Each server is started through a program.
     Install {
         /// The program.
@@ -39,7 +39,7 @@ pub enum FileAction<'a> {
 
 /// What becomes of the servers of a file, and the file as it will be.
 #[derive(Debug)]
-pub struct FilePlan {
+pub(crate) struct FilePlan {
     /// The servers, in their order.
     pub servers: Vec<ServerFate>,
     /// The whole text.
@@ -50,7 +50,7 @@ pub struct FilePlan {
 
 /// What becomes of one server.
 #[derive(Debug, PartialEq, Eq)]
-pub struct ServerFate {
+pub(crate) struct ServerFate {
     /// What its client calls it.
     pub name: String,
     /// The project that has it alone, where the file knows several.
@@ -63,7 +63,7 @@ pub struct ServerFate {
 
 /// What becomes of a server.
 #[derive(Debug, PartialEq, Eq)]
-pub enum PlannedServer {
+pub(crate) enum PlannedServer {
     /// It was started by this command so far, and is started by these words then; its arguments
     /// follow.
     Changed(String, Vec<String>),
@@ -73,13 +73,13 @@ pub enum PlannedServer {
 
 impl FilePlan {
     /// How many servers change.
-    pub fn changed(&self) -> usize {
+    pub(crate) fn changed(&self) -> usize {
         self.servers.iter().filter(|fate| matches!(fate.then, PlannedServer::Changed(..))).count()
     }
 }
 
 /// What a deed does to a file; for all its servers, or for `only` those.
-pub fn plan(
+pub(crate) fn plan(
     path: &Path,
     text: &str,
     deed: FileAction<'_>,

@@ -4,7 +4,7 @@
 use crate::config::nearest;
 
 /// A server, and the tools that it is known to have; none if nothing is known of them.
-pub struct ServerTools {
+pub(crate) struct ServerTools {
     /// Its name.
     pub server: String,
     /// Its tools.
@@ -18,7 +18,7 @@ impl ServerTools {
 }
 
 /// The server, by its place, and its own name of the tool; or why that is not clear.
-pub fn find(asked: &str, servers: &[ServerTools]) -> Result<(usize, String), String> {
+pub(crate) fn find(asked: &str, servers: &[ServerTools]) -> Result<(usize, String), String> {
     let place = |name: &str| servers.iter().position(|has| has.server == name);
     let pair = |between: &str| {
         asked.split_once(between).and_then(|(server, tool)| Some((place(server)?, tool.to_owned())))
@@ -78,7 +78,7 @@ fn unclear(asked: &str, servers: &[ServerTools]) -> String {
 }
 
 /// What to say of a tool that its server did not list.
-pub fn not_listed(tool: &str, has: &ServerTools) -> Option<String> {
+pub(crate) fn not_listed(tool: &str, has: &ServerTools) -> Option<String> {
     let tools = has.tools.as_ref().filter(|_| !has.lists(tool))?;
     let known: Vec<&str> = tools.iter().map(String::as_str).collect();
     let near =

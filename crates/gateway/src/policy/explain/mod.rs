@@ -5,7 +5,7 @@
 //! gives each value a key, `told` its place, `words` answers what people ask, `show` writes it
 //! down. Nothing is started, nothing is asked.
 
-pub mod find;
+pub(crate) mod find;
 mod origin;
 mod show;
 mod told;
@@ -23,14 +23,14 @@ use serde_json::{Value, json};
 
 use self::origin::{Origin, TracedPolicy};
 use self::told::ExplainedValue;
-pub use self::values::scope_word;
+pub(crate) use self::values::scope_word;
 use crate::catalog::listed::ListedTool;
 use crate::config::layer::PolicyLayer;
 use crate::config::layers::{PolicyPlace, PolicyRules, ServerRules, fit};
 
 /// Of which tool, and what is known.
 #[derive(Clone, Copy)]
-pub struct ExplainQuery<'a> {
+pub(crate) struct ExplainQuery<'a> {
     /// The file that all of it was read from.
     pub file: Option<&'a Path>,
     /// What the configuration says.
@@ -54,7 +54,7 @@ pub struct ExplainQuery<'a> {
 }
 
 /// How a tool is treated, and why.
-pub struct ExplainedTool {
+pub(crate) struct ExplainedTool {
     server: String,
     tool: String,
     file: Option<PathBuf>,
@@ -66,7 +66,7 @@ pub struct ExplainedTool {
 }
 
 /// Says how a tool is treated, and why.
-pub fn explain(asked: &ExplainQuery<'_>) -> ExplainedTool {
+pub(crate) fn explain(asked: &ExplainQuery<'_>) -> ExplainedTool {
     let (traced, ignored) = trace(asked);
     let mut values: Vec<ExplainedValue> = Vec::new();
     for ((key, value), origin) in traced.values().into_iter().zip(&traced.origins) {

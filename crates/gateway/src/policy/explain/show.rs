@@ -22,7 +22,7 @@ const GROUPS: [(&str, &str); 6] = [
 
 impl ExplainedTool {
     /// For programs. The keys of `values` are those of a configuration.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let file = self.file.as_ref().map(|file| file.display().to_string());
         let value = |told: &ExplainedValue| {
             let mut value = json!({"value": told.value, "from": told.from, "place": told.place});
@@ -53,7 +53,7 @@ impl ExplainedTool {
     }
 
     /// For people.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut lines = vec![format!("{}/{}", self.server, self.tool)];
         lines.extend(self.notes.iter().map(|note| format!("Note: {note}")));
         lines.push(String::new());

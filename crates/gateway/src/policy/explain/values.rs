@@ -190,7 +190,7 @@ fn hedged(hedge: HedgePolicy) -> Value {
 }
 
 /// The word for who shares a breaker.
-pub fn scope_word(scope: Scope) -> &'static str {
+pub(crate) fn scope_word(scope: Scope) -> &'static str {
     match scope {
         Scope::Tool => "tool",
         Scope::Server => "server",

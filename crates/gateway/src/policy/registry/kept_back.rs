@@ -11,7 +11,7 @@ impl PolicyRegistry {
     /// How long breakers keep calls of this tool from its server: its own, which it may share, and
     /// that of the connection. For ever, if an operator holds one open. Zero if none does, also
     /// when a cool-down is over: whoever comes next is the probe.
-    pub fn kept_back(&self, server: &str, name: &str) -> Duration {
+    pub(crate) fn kept_back(&self, server: &str, name: &str) -> Duration {
         let cools_down = |breaker: &Breaker| match breaker.snapshot() {
             BreakerSnapshot { mode: BreakerMode::ForcedOpen, .. } => Duration::MAX,
             BreakerSnapshot { mode: BreakerMode::Auto, remaining, .. } => {
@@ -25,7 +25,7 @@ impl PolicyRegistry {
     }
 
     /// Changes when a breaker has changed.
-    pub fn breaker_changes(&self) -> watch::Receiver<u64> {
+    pub(crate) fn breaker_changes(&self) -> watch::Receiver<u64> {
         self.breaker_changes.subscribe()
     }
 }

@@ -36,7 +36,7 @@ const SETTLED: Duration = Duration::from_secs(1);
 
 /// The writes under way in this process, and those that other ones left.
 #[derive(Debug, Default)]
-pub struct Journal(OnceLock<OpenJournal>);
+pub(crate) struct Journal(OnceLock<OpenJournal>);
 
 #[derive(Debug)]
 struct OpenJournal {
@@ -49,7 +49,7 @@ struct OpenJournal {
 
 /// Which processes may be at a place at the same time.
 #[derive(Clone, Debug)]
-pub enum JournalPlace {
+pub(crate) enum JournalPlace {
     /// One, and another only after it: those that listen on the same address.
     ForOne,
     /// Any number. Who was started with other circumstances may look at something else, and lifts
@@ -96,7 +96,7 @@ impl OpenJournal {
 
 /// Whose look at which server shows what became of a write.
 #[derive(Clone, Copy, Debug)]
-pub struct Looker<'a> {
+pub(crate) struct Looker<'a> {
     /// The conversation.
     pub conversation: &'a str,
     /// The server.
@@ -118,7 +118,7 @@ impl Looker<'_> {
 impl Journal {
     /// Opens the journal of a place, which has a `folder` of its own: what other processes there
     /// left is known from now on.
-    pub fn open(&self, folder: &Path, place: JournalPlace) {
+    pub(crate) fn open(&self, folder: &Path, place: JournalPlace) {
         match OpenJournal::new(folder, place) {
             Ok(open) => _ = self.0.set(open),
             Err(error) => slots::warn(folder, &error),
@@ -126,7 +126,7 @@ impl Journal {
     }
 
     /// A write that is to be sent. `None` if nothing is noted here.
-    pub fn write(
+    pub(crate) fn write(
         self: &Arc<Self>,
         rejoin: &Rejoin,
         looker: Looker<'_>,
@@ -145,7 +145,7 @@ impl Journal {
     }
 
     /// Somebody has read from a server, and can know what became of writes there.
-    pub fn looked(&self, looker: Looker<'_>) {
+    pub(crate) fn looked(&self, looker: Looker<'_>) {
         let Some(open) = self.0.get() else { return };
         let left = open.left();
         if !left.is_empty() || !open.own.is_empty() {
@@ -157,14 +157,14 @@ impl Journal {
 
     /// The client closed its end: what it had given up by then is other processes' affair from now
     /// on.
-    pub fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.0.get().into_iter().for_each(|open| open.own.leave());
     }
 }
 
 /// One write of a client.
 #[derive(Debug)]
-pub struct JournaledWrite {
+pub(crate) struct JournaledWrite {
     journal: Arc<Journal>,
     call: u128,
     who: u128,
@@ -179,13 +179,13 @@ pub struct JournaledWrite {
 impl JournaledWrite {
     /// How long ago the same write was sent by another process, and for how long nobody has known
     /// what became of it, if that is so.
-    pub fn left_behind(&self) -> Option<(Duration, Duration)> {
+    pub(crate) fn left_behind(&self) -> Option<(Duration, Duration)> {
         let open = self.journal.0.get()?;
         open.left().iter().filter_map(|left| left.since(self.call)).min()
     }
 
     /// It is about to be sent.
-    pub fn begin(&self) {
+    pub(crate) fn begin(&self) {
         if let Some(open) = self.journal.0.get().filter(|_| !self.is_noted()) {
             self.number.store(
                 open.own.note(JournalSlot::new(self.call, self.who), self.patience),
@@ -199,7 +199,7 @@ impl JournaledWrite {
     }
 
     /// It ended. One that was certainly not executed concerns nobody any more.
-    pub fn ended(&self, end: WriteEnd) {
+    pub(crate) fn ended(&self, end: WriteEnd) {
         self.is_known.store(end == WriteEnd::Answered, Ordering::Relaxed);
         let Some(open) = self.journal.0.get().filter(|_| self.is_noted()) else { return };
         match end {
@@ -210,7 +210,7 @@ impl JournaledWrite {
     }
 
     /// Its answer was delivered.
-    pub fn delivered(&self) {
+    pub(crate) fn delivered(&self) {
         if let Some(open) = self.journal.0.get().filter(|_| self.is_known.load(Ordering::Relaxed)) {
             open.own.delivered(self.call, self.number.load(Ordering::Relaxed));
         }
@@ -219,7 +219,7 @@ impl JournaledWrite {
 
 /// How a write ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteEnd {
+pub(crate) enum WriteEnd {
     /// With an answer, for whoever is there to take it.
     Answered,
     /// It was certainly not executed.

@@ -3,7 +3,7 @@
 
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::call::list::ListRequest;
+use super::ListRequest;
 use crate::catalog::{cached_lists, quarantine};
 use crate::client::caller::Caller;
 use crate::protocol::limits;
@@ -12,7 +12,7 @@ use crate::upstream::reply::Reply;
 
 /// A list goes on for a while although nobody waits for it any more; how many do so at a time is
 /// bounded.
-pub fn go_on(asked: ListRequest, asking: AbortOnDropHandle<Reply>) {
+pub(crate) fn go_on(asked: ListRequest, asking: AbortOnDropHandle<Reply>) {
     let Some(place) = asked.server.startup.place() else { return };
     tokio::spawn(async move {
         if let Ok(Ok(Ok(answer))) = tokio::time::timeout(limits::LIST_TIME, asking).await {

@@ -1,0 +1,84 @@
+//! One call to one server, in the era it speaks; at once again if the server certainly did not take
+//! it: its session was lost, or the conversation ended before the request went out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::caller::Caller;
+use crate::protocol::MessageKind;
+use crate::protocol::names::Era;
+use crate::route::Route;
+use crate::translate::{to_legacy, to_modern};
+use crate::upstream::call::GatewayCall;
+use crate::upstream::reply::{Refusal, Reply};
+use crate::upstream::{SendAgain, Server, UpstreamFailure};
+
+/// Sends a call, and again as long as `again` allows it. `wait` says how long the server is waited
+/// for, knowing whether it was found away.
+pub(crate) async fn send(
+    route: &Arc<Route>,
+    caller: &Caller,
+    server: &Arc<Server>,
+    call: &GatewayCall,
+    again: &SendAgain,
+    wait: impl Fn(bool) -> Duration,
+) -> Reply {
+    let mut is_away = server.reconnect.last().is_some();
+    loop {
+        match once(route, caller, server, call, wait(is_away)).await {
+            Err(Refusal::Failed(name, failure)) => {
+                again.after(failure).map_err(|failure| Refusal::Failed(name, failure))?;
+            }
+            reply => return reply,
+        }
+        is_away = true;
+    }
+}
+
+/// One call to one server, in the era it speaks, once it is there; `wait` is how long it is waited
+/// for.
+pub(crate) async fn once(
+    route: &Arc<Route>,
+    caller: &Caller,
+    server: &Arc<Server>,
+    call: &GatewayCall,
+    wait: Duration,
+) -> Reply {
+    let failed = |failure| Refusal::Failed(server.name.clone(), failure);
+    match caller {
+        Caller::Legacy(session, stream) => {
+            let supervisor = session.supervisor(server).map_err(failed)?;
+            let connection = supervisor
+                .connection(wait)
+                .await
+                .map_err(UpstreamFailure::before_sending)
+                .map_err(failed)?;
+            if connection.era() == Era::Modern {
+                return to_modern::exchange(session, stream, server, &connection, call).await;
+            }
+            let answer = connection.request(call).await.map_err(failed)?;
+            if answer.kind() == MessageKind::Result {
+                session.note(server, &call.request);
+            }
+            Ok(answer)
+        }
+        Caller::Modern(_) => {
+            let Some(pool) = route.pool(server) else {
+                return Err(failed(UpstreamFailure::Unreachable(
+                    "it is not on this route".to_owned(),
+                )));
+            };
+            let connection = pool
+                .connection(server, call, wait)
+                .await
+                .map_err(UpstreamFailure::before_sending)
+                .map_err(failed)?;
+            let call =
+                &server.mirror.settle(&connection, call, server.sees_headers(&connection)).await?;
+            match connection.era() {
+                Era::Modern => connection.request(call).await.map_err(failed),
+                Era::Legacy => to_legacy::exchange(server, pool, connection, call).await,
+            }
+        }
+    }
+}
