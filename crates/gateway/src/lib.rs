@@ -26,7 +26,7 @@ mod store;
 mod translate;
 mod upstream;
 
-pub use config::{Config, SCHEMA, StartupConfig, load as load_config};
+pub use config::{Config, StartupConfig, load as load_config, schema};
 pub use protocol::names::Era;
 pub use runtime::lifecycle::Lifecycle;
 pub use runtime::{descriptors, log};

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use clap::Parser;
 use seawall_gateway::cli::Cli;
-use seawall_gateway::{SCHEMA, load_config};
+use seawall_gateway::{load_config, schema};
 
 /// The pages that show how it is used.
 const PAGES: [&str; 4] =
@@ -59,7 +59,7 @@ fn every_configuration_in_the_documents_loads() {
 
 #[test]
 fn every_configuration_in_the_documents_fits_the_schema() {
-    let schema = serde_json::from_str(SCHEMA).unwrap();
+    let schema = serde_json::from_str(schema()).unwrap();
     let check = jsonschema::validator_for(&schema).unwrap();
     let files = blocks("toml");
     assert!(files.len() >= 2);

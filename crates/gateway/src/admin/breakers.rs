@@ -9,7 +9,7 @@ use super::body::{self, BreakerWish, ForcedState};
 use super::respond::{self, AdminResponse};
 use crate::admin::telemetry::Telemetry;
 use crate::admin::telemetry::breakers::{self, BreakerScope};
-use crate::policy::explain::scope_word;
+use crate::config::policy::value::{SCOPES, word};
 use crate::policy::registry::PolicyRegistry;
 use crate::protocol::limits;
 use crate::runtime::log;
@@ -89,7 +89,7 @@ pub(super) async fn force(policies: &PolicyRegistry, tool: &str, body: Incoming)
         StatusCode::OK,
         &json!({
             "status": breaker.status(), "mode": mode, "tool": tool,
-            "scope": scope_word(covers.scope), "tools": named, "more": covers.tools.len() - named.len(),
+            "scope": word(&SCOPES, covers.scope), "tools": named, "more": covers.tools.len() - named.len(),
         }),
     )
 }

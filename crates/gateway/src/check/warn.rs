@@ -147,13 +147,13 @@ fn stand_ins(config: &Config, report: &CheckReport) -> Vec<String> {
         rules.kinds.iter().map(|(_, layer)| layer).chain([&rules.defaults]).chain(of_servers);
     let layers = layers.chain(rules.tools.iter().map(|(_, layer)| layer));
     let mut warnings = Vec::new();
-    for step in layers.filter_map(|layer| layer.fallback.as_ref()).flatten() {
+    for step in layers.flat_map(|layer| layer.alone().fallback) {
         let Fallback::Alternate { server: of, tool, .. } = step else { continue };
         let Some(names) = tools(report, |server| server == of) else { continue };
         if !names.contains(&tool.as_str()) {
             let text = format!(
                 "{of}/{tool} is to stand in for others, and {of} has no such tool{}",
-                meant(tool, &names)
+                meant(&tool, &names)
             );
             warnings.push(text);
         }

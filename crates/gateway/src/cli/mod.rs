@@ -211,7 +211,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         }
         Command::Check(check) => check::run(&check).await,
         Command::Schema => {
-            out(config::SCHEMA.trim_end());
+            out(config::schema());
             Ok(())
         }
         Command::Explain(explain) => explain::run(&explain),

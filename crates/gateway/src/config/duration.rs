@@ -36,3 +36,35 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
         .filter(|duration| *duration <= LONGEST)
         .ok_or_else(|| "must not exceed 7 days".to_owned())
 }
+
+/// A duration as a configuration spells it.
+pub(crate) fn spelled(duration: Duration) -> String {
+    let (seconds, ms) = (duration.as_secs(), duration.subsec_millis());
+    match (seconds, ms) {
+        (_, 1..) => format!("{}ms", duration.as_millis()),
+        (3600.., 0) if seconds % 3600 == 0 => format!("{}h", seconds / 3600),
+        (121.., 0) if seconds % 60 == 0 => format!("{}m", seconds / 60),
+        _ => format!("{seconds}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seawall::Rate;
+
+    use super::*;
+    use crate::config::rules::spelled_rate;
+
+    #[test]
+    fn durations_are_spelled_as_they_are_read() {
+        for text in ["250ms", "0s", "1500ms", "60s", "90s", "120s", "5m", "1h"] {
+            assert_eq!(spelled(parse(text).unwrap()), text);
+        }
+        let rate =
+            |count, per| spelled_rate(&Rate { count, per: Duration::from_secs(per), burst: count });
+        assert_eq!(
+            (rate(20, 1), rate(5, 60), rate(9, 3600)),
+            ("20/s".into(), "5/m".into(), "9/h".into())
+        );
+    }
+}

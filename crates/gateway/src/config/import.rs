@@ -14,6 +14,7 @@ use super::raw::{self, RawServer};
 use super::settings::{self, ServeSettings};
 use super::source::FileFormat;
 use super::tree::{ConfigField, ConfigString};
+use crate::config::policy::keys::call_timeout;
 
 /// How clients call the address of a server.
 pub(super) const ADDRESSES: [&str; 3] = ["url", "httpUrl", "serverUrl"];
@@ -137,7 +138,7 @@ fn read_server(
         }
     }
     // What is said to us wins over what is said to its own client.
-    if server.rules.layer.timeout.is_none() {
+    if !server.rules.layer.says("timeout") {
         limit(&mut server, field, is_in_seconds, &mut found);
     }
     server.is_partial = found.count() > 0;
@@ -166,7 +167,7 @@ fn limit(
         _ => limit::in_seconds(&value, problems),
     };
     if let Some((time, line)) = limit {
-        server.rules.layer.timeout = Some(time);
+        server.rules.layer.say(call_timeout(time));
         let heading = format!("[{}] {key}", field.place.path());
         server.rules.written.note_elsewhere(&["policy", "timeout"], heading, line);
     }

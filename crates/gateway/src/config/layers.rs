@@ -136,17 +136,17 @@ impl PolicyRules {
             effect: None,
         };
         known.facts = self.preset.informed(&known.facts);
-        if let Some((place, layer)) = nearest(None).find(|(_, layer)| layer.kind.is_some()) {
-            (known.facts.kind, known.kind) = (layer.kind, Some(place));
+        if let Some((place, layer)) = nearest(None).find(|(_, layer)| layer.kind().is_some()) {
+            (known.facts.kind, known.kind) = (layer.kind(), Some(place));
         }
         let near = nearest(None)
             .filter(|(place, _)| *place != PolicyPlace::Defaults)
-            .find(|(_, layer)| layer.effect.is_some());
+            .find(|(_, layer)| layer.effect().is_some());
         // What its kind says of its effect counts only where no nearer place says something.
-        let stated =
-            near.or_else(|| nearest(known.facts.kind()).find(|(_, layer)| layer.effect.is_some()));
+        let stated = near
+            .or_else(|| nearest(known.facts.kind()).find(|(_, layer)| layer.effect().is_some()));
         if let Some((place, layer)) = stated {
-            (known.facts.effect, known.effect) = (layer.effect, Some(place));
+            (known.facts.effect, known.effect) = (layer.effect(), Some(place));
         }
         known
     }
@@ -219,7 +219,7 @@ impl PolicyRules {
     /// The breaker of all tools that share one.
     pub fn global_breaker(&self) -> BreakerPolicy {
         let mut breaker = Some(BreakerPolicy::default());
-        self.defaults.breaker.apply(&mut breaker);
+        self.defaults.apply_to_breaker(&mut breaker);
         breaker.unwrap_or_default()
     }
 
@@ -273,14 +273,13 @@ pub(crate) fn glob(pattern: &str, name: &str) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use super::super::layer::{BreakerLayer, CacheLayer, RetryLayer};
+    use serde_json::json;
+
     use super::*;
+    use crate::config::policy::layer;
 
     fn attempts(attempts: u32) -> PolicyLayer {
-        PolicyLayer {
-            retry: RetryLayer { attempts: Some(attempts), ..RetryLayer::default() },
-            ..PolicyLayer::default()
-        }
+        layer(&json!({"retry": {"attempts": attempts}}))
     }
 
     #[test]
@@ -329,7 +328,7 @@ mod tests {
 
     #[test]
     fn an_effect_that_is_stated_for_a_kind_or_for_all_holds_where_none_is_stated_nearer() {
-        let effect = |effect| PolicyLayer { effect: Some(effect), ..PolicyLayer::default() };
+        let effect = |effect: Effect| layer(&json!({"effect": effect}));
         let mut rules =
             PolicyRules { defaults: effect(Effect::Destructive), ..PolicyRules::default() };
         let of = |rules: &PolicyRules, name: &str| {
@@ -359,23 +358,18 @@ mod tests {
         assert_eq!(rules.tool("s", &own, "frob", reads).0.effect, Effect::ReadOnly);
         let distrust = ServerRules { distrust_annotations: true, ..ServerRules::default() };
         assert_eq!(rules.tool("s", &distrust, "frob", reads).0.effect, Effect::Write);
-        rules.tools.push((
-            "s/frob".to_owned(),
-            PolicyLayer { effect: Some(Effect::Destructive), ..PolicyLayer::default() },
-        ));
+        rules.tools.push(("s/frob".to_owned(), layer(&json!({"effect": "destructive"}))));
         assert_eq!(rules.tool("s", &own, "frob", reads).0.effect, Effect::Destructive);
     }
 
     #[test]
     fn what_is_said_of_all_tools_leaves_out_those_it_would_harm() {
-        let cache = CacheLayer { ttl: Some(Duration::from_secs(5)), stale_if_error: None };
-        let all = PolicyLayer {
-            cache,
-            hedge: Some(Some(seawall::HedgePolicy::Quantile(0.95))),
-            fallback: Some(vec![Fallback::Cached, Fallback::PreviousPage(None), Fallback::Queue]),
-            breaker: BreakerLayer { failures: Some(0), ..BreakerLayer::default() },
-            ..PolicyLayer::default()
-        };
+        let all = layer(&json!({
+            "cache": {"ttl": "5s"},
+            "hedge": "p95",
+            "fallback": ["cached", "previous_page", "queue"],
+            "breaker": {"failures": 0},
+        }));
         let rules = PolicyRules { defaults: all, ..PolicyRules::default() };
         let policy = |name| rules.tool("s", &ServerRules::default(), name, ToolHints::default()).0;
         let (read, write) = (policy("get_x"), policy("create_x"));

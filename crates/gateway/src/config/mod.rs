@@ -8,7 +8,7 @@ mod address;
 mod admin;
 pub(crate) mod client_files;
 mod command;
-mod duration;
+pub(crate) mod duration;
 mod env;
 mod env_file;
 mod expand;
@@ -23,13 +23,14 @@ mod mentions;
 mod name;
 mod native;
 pub(crate) mod place;
-mod policy;
+pub(crate) mod policy;
 pub(crate) mod prefix;
 mod problem;
 mod raw;
 mod reconnect;
 mod resolve;
-mod rules;
+pub(crate) mod rules;
+mod schema;
 mod secret;
 mod settings;
 mod size;
@@ -37,7 +38,6 @@ mod source;
 mod startup;
 mod suggest;
 mod toml;
-mod tool_errors;
 mod tree;
 mod words;
 pub(crate) mod written;
@@ -57,6 +57,7 @@ pub(crate) use self::hide::SecretTexts;
 use self::problem::ConfigPlace;
 pub(crate) use self::problem::{Problem, Problems};
 pub(crate) use self::reconnect::ReconnectConfig;
+pub use self::schema::schema;
 pub(crate) use self::secret::Secret;
 pub use self::startup::StartupConfig;
 pub(crate) use self::suggest::nearest;
@@ -66,9 +67,6 @@ use crate::protocol::hash;
 use self::expand::Variables;
 use self::source::FileFormat;
 use self::tree::{ConfigField, ConfigNode};
-
-/// The JSON schema of Seawall's own file, for editors.
-pub const SCHEMA: &str = include_str!("schema.json");
 
 /// What the gateway is asked to do.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,9 +6,10 @@ use seawall::{BulkheadPolicy, Preset, Rate, Scope, TextStyle};
 use super::problem::{Problem, Problems};
 use super::reconnect::some_time;
 use super::tree::{ConfigField, ConfigString};
-use super::{policy, suggest};
-use crate::config::layer::{BreakerLayer, PolicyLayer};
+use super::{duration, policy, suggest};
+use crate::config::layer::PolicyLayer;
 use crate::config::layers::{PolicyRules, ServerRules};
+use crate::config::policy::value::{KINDS, named, one_of};
 
 /// The keys [`set`] knows.
 pub(super) const KEYS: [&str; 6] = ["preset", "timeouts", "defaults", "kinds", "tools", "messages"];
@@ -33,13 +34,13 @@ pub(super) fn set(
                 ("gitnexus", Preset::Gitnexus),
                 ("caipe", Preset::Caipe),
             ];
-            rules.preset = problems.keep(policy::one_of(value, &known)).unwrap_or_default();
+            rules.preset = problems.keep(one_of(value, &known)).unwrap_or_default();
         }
         "timeouts" => timeouts(rules, value, problems),
         "defaults" => rules.defaults = policy::read(value, problems),
         "kinds" => {
             for (name, field) in value.entries(problems) {
-                match policy::kind_of_key(name) {
+                match named(&KINDS, name) {
                     Some(kind) => {
                         if let Some(again) = field.find("kind") {
                             problems.push(
@@ -49,7 +50,7 @@ pub(super) fn set(
                         rules.kinds.push((kind, of_some_tools(&field, problems)));
                     }
                     None => {
-                        let known = ["read", "write", "search", "list", "batch"];
+                        let known = KINDS.map(|(name, _)| name);
                         problems.push(field.place.problem(suggest::unknown(name, &known)));
                     }
                 }
@@ -97,7 +98,7 @@ fn tools(rules: &mut PolicyRules, table: &ConfigField<'_>, problems: &mut Proble
 /// that one is.
 fn of_some_tools(table: &ConfigField<'_>, problems: &mut Problems) -> PolicyLayer {
     let layer = policy::read(table, problems);
-    if let Some(scope @ (Scope::Server | Scope::Global)) = layer.breaker.scope {
+    if let Some(scope @ (Scope::Server | Scope::Global)) = layer.scope() {
         let place = if scope == Scope::Server {
             "[servers.NAME.policy] or [defaults]"
         } else {
@@ -110,11 +111,8 @@ fn of_some_tools(table: &ConfigField<'_>, problems: &mut Problems) -> PolicyLaye
 
 /// A shared breaker is set where all who share it are meant.
 fn only_shared(layer: &PolicyLayer, table: &ConfigField<'_>, place: &str, problems: &mut Problems) {
-    let says_nothing_else = BreakerLayer { scope: layer.breaker.scope, ..BreakerLayer::default() };
-    let is_off = layer.breaker.failures == Some(0);
-    if let Some(breaker) =
-        table.find("breaker").filter(|_| layer.breaker != says_nothing_else && !is_off)
-    {
+    let is_described = layer.describes_breaker() && !layer.switches_breaker_off();
+    if let Some(breaker) = table.find("breaker").filter(|_| is_described) {
         problems.push(
             breaker
                 .place
@@ -129,11 +127,11 @@ fn messages(rules: &mut PolicyRules, table: &ConfigField<'_>, problems: &mut Pro
         match key {
             "style" => {
                 let known = [("plain", TextStyle::Plain), ("classic", TextStyle::Classic)];
-                messages.style = problems.keep(policy::one_of(&value, &known));
+                messages.style = problems.keep(one_of(&value, &known));
             }
             "format" => {
                 let known = [("text", false), ("json", true)];
-                messages.as_json = problems.keep(policy::one_of(&value, &known));
+                messages.as_json = problems.keep(one_of(&value, &known));
             }
             "debug" => messages.debug = problems.keep(value.flag()).unwrap_or_default(),
             "debug_on_request" => {
@@ -173,7 +171,7 @@ pub(super) fn set_server(
         }
         "policy" => {
             rules.layer = policy::read(value, problems);
-            if rules.layer.breaker.scope == Some(Scope::Global) {
+            if rules.layer.scope() == Some(Scope::Global) {
                 only_shared(&rules.layer, value, "[defaults]", problems);
             }
         }
@@ -205,4 +203,15 @@ fn rate(value: &ConfigField<'_>) -> Result<Rate, Problem> {
         .ok_or_else(unreadable)?;
     let rate = Rate { count, per: std::time::Duration::from_secs(seconds), burst: count };
     rate.validate().map(|()| rate).map_err(|invalid| place.problem(invalid.to_string()))
+}
+
+/// A rate as a configuration spells it.
+pub(crate) fn spelled_rate(rate: &Rate) -> String {
+    let unit = match rate.per.as_secs() {
+        1 => "s".to_owned(),
+        60 => "m".to_owned(),
+        3600 => "h".to_owned(),
+        _ => duration::spelled(rate.per),
+    };
+    format!("{}/{unit}", rate.count)
 }

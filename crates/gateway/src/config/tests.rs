@@ -8,6 +8,7 @@ mod names;
 mod own;
 mod parts;
 mod policy;
+mod reference;
 mod references;
 mod safety;
 mod schema;

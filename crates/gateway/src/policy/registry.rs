@@ -507,10 +507,7 @@ mod tests {
 
     #[test]
     fn what_the_configuration_says_of_a_tool_holds_before_anybody_listed_it() {
-        let layer = crate::config::layer::PolicyLayer {
-            timeout: Some(Duration::from_secs(2)),
-            ..Default::default()
-        };
+        let layer = crate::config::policy::layer(&serde_json::json!({"timeout": "2s"}));
         let policies = policies(&[
             ("s/get_x", layer.clone()),
             ("t/get_y", layer.clone()),

@@ -4,9 +4,9 @@
 use std::io;
 use std::path::Path;
 
-use seawall_gateway::SCHEMA;
 use seawall_gateway::demo::client::ServerRoute;
 use seawall_gateway::demo::gateway::DemoGateway;
+use seawall_gateway::schema;
 
 use super::peers::{Peer, Peers};
 
@@ -125,7 +125,7 @@ pub(crate) fn settings(without: &str) -> String {
         if without == name { off.to_owned() } else { with.to_owned() }
     };
     let known = |key: &str, line: &str| {
-        if SCHEMA.contains(&format!("\"{key}\"")) { line.to_owned() } else { String::new() }
+        if schema().contains(&format!("\"{key}\"")) { line.to_owned() } else { String::new() }
     };
     let of_kind = |kind: &str, retry: &str, cooldown: &str| {
         let retry = part("retry", &format!("retry = {{ base = {retry:?} }}\n"), "");

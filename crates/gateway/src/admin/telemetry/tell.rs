@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::counts::UNKNOWN;
 use crate::catalog::names;
-use crate::policy::explain::scope_word;
+use crate::config::policy::value::{SCOPES, word};
 use crate::policy::registry::{PolicyName, PolicyRegistry};
 use crate::protocol::limits;
 
@@ -136,11 +136,14 @@ fn details(event: &Event) -> Option<(&'static str, EventDetails)> {
 
 /// Who shares the breaker of this name.
 fn scope(name: &str) -> Value {
-    json!(scope_word(match name {
-        tool if tool.contains('/') => Scope::Tool,
-        "global" => Scope::Global,
-        _ => Scope::Server,
-    }))
+    json!(word(
+        &SCOPES,
+        match name {
+            tool if tool.contains('/') => Scope::Tool,
+            "global" => Scope::Global,
+            _ => Scope::Server,
+        }
+    ))
 }
 
 fn millis(time: Duration) -> Value {

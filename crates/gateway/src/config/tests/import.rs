@@ -1,6 +1,7 @@
 //! Files of other clients, as they are.
 
 use super::*;
+use crate::config::layer::PolicyLayer;
 
 fn listed(config: &Config) -> Vec<String> {
     config.servers.iter().map(|it| format!("{}: {}", it.name, shown(&it.transport))).collect()
@@ -244,7 +245,9 @@ fn limits(kit: &Kit, file: &str) -> (Vec<Option<Duration>>, Vec<String>) {
         .warnings
         .iter()
         .map(|warning| warning.to_string().replace(&kit.text_of_folder(), ""));
-    (config.servers.iter().map(|server| server.rules.layer.timeout).collect(), warnings.collect())
+    let limits = config.servers.iter().map(|server| &server.rules.layer);
+    let limit = |layer: &PolicyLayer| layer.says("timeout").then(|| layer.alone().timeout);
+    (limits.map(limit).collect(), warnings.collect())
 }
 
 #[test]

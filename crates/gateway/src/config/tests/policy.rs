@@ -291,7 +291,9 @@ fn tool_errors_are_a_switch_or_patterns() {
         let mut problems = Problems::default();
         let config = read_text(Path::new("seawall.toml"), &file, &|_| None, true, &mut problems);
         let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        (config.and_then(|config| config.rules.defaults.tool_errors), told.join("; "))
+        let defaults = config.map(|config| config.rules.defaults);
+        let said = defaults.filter(|defaults| defaults.says("tool_errors"));
+        (said.map(|defaults| defaults.alone().tool_errors), told.join("; "))
     };
     assert_eq!(read("true").0, Some(ToolErrors::MARKED));
     assert_eq!(read("false").0, Some(ToolErrors::NONE));

@@ -8,7 +8,8 @@ use serde_json::{Map, Value as Json, json};
 use super::*;
 use crate::config::tree::{ConfigNode, ConfigValue};
 
-static SHOWN: LazyLock<Json> = LazyLock::new(|| serde_json::from_str(SCHEMA).unwrap());
+static SHOWN: LazyLock<Json> =
+    LazyLock::new(|| serde_json::from_str(crate::config::schema()).unwrap());
 pub(super) static CHECK: LazyLock<jsonschema::Validator> =
     LazyLock::new(|| jsonschema::validator_for(&SHOWN).unwrap());
 

@@ -1,15 +1,14 @@
 //! How a tool is treated and why: every value of its policy, where it comes from, and what follows
 //! in plain words.
 //!
-//! The layers are those of `rules`, laid in the same order by the same code (`origin`); `values`
-//! gives each value a key, `told` its place, `words` answers what people ask, `show` writes it
-//! down. Nothing is started, nothing is asked.
+//! The layers are those of `rules`, laid in the same order by the same code (`origin`); `told`
+//! gives each value its place, `words` answers what people ask, `show` writes it down. Nothing is
+//! started, nothing is asked.
 
 pub(crate) mod find;
 mod origin;
 mod show;
 mod told;
-mod values;
 mod words;
 
 #[cfg(test)]
@@ -23,10 +22,10 @@ use serde_json::{Value, json};
 
 use self::origin::{Origin, TracedPolicy};
 use self::told::ExplainedValue;
-pub(crate) use self::values::scope_word;
 use crate::catalog::listed::ListedTool;
-use crate::config::layer::PolicyLayer;
+use crate::config::layer::{PolicyLayer, is_of_breaker};
 use crate::config::layers::{PolicyPlace, PolicyRules, ServerRules, fit};
+use crate::config::rules::spelled_rate;
 
 /// Of which tool, and what is known.
 #[derive(Clone, Copy)]
@@ -88,7 +87,7 @@ pub(crate) fn explain(asked: &ExplainQuery<'_>) -> ExplainedTool {
     share_breaker(asked, &traced, &mut values);
     let policy = &asked.of_server.policy;
     let slots = policy.slots.map_or(Value::Null, |slots| json!(slots.concurrency));
-    let rate = policy.rate.as_ref().map_or(Value::Null, |rate| json!(values::rate(rate)));
+    let rate = policy.rate.as_ref().map_or(Value::Null, |rate| json!(spelled_rate(rate)));
     values.extend([asked.of_server("concurrency", slots), asked.of_server("rate", rate)]);
     let mut explained = ExplainedTool {
         server: asked.server.to_owned(),
@@ -193,7 +192,7 @@ fn share_breaker(
     }
     let why = "the breaker is shared, and set where all who share it are meant";
     for ((key, value), origin) in shared.values().into_iter().zip(&shared.origins) {
-        let is_shared = key.starts_with("breaker.") && key != "breaker.scope";
+        let is_shared = is_of_breaker(key);
         let Some(told) = values.iter_mut().find(|told| told.key == key).filter(|_| is_shared)
         else {
             continue;

@@ -8,17 +8,8 @@ use serde_json::{Map, Value, json};
 use super::ExplainedTool;
 use super::told::{ExplainedValue, IgnoredSetting};
 use crate::catalog::names;
+use crate::config::policy::keys;
 use crate::runtime::log;
-
-/// The headings, and the value that each stands before.
-const GROUPS: [(&str, &str); 6] = [
-    ("What it is", "kind"),
-    ("Time", "timeout"),
-    ("Attempts", "retry.attempts"),
-    ("Breaker", "breaker.failures"),
-    ("When it fails", "cache.ttl"),
-    ("Bounds", "loop.mode"),
-];
 
 impl ExplainedTool {
     /// For programs. The keys of `values` are those of a configuration.
@@ -63,9 +54,11 @@ impl ExplainedTool {
         let shown: Vec<String> = self.values.iter().map(|told| plain(&told.value)).collect();
         let width =
             shown.iter().map(|value| value.chars().count()).max().unwrap_or_default().min(24);
+        let mut heading = "";
         for (told, value) in self.values.iter().zip(shown) {
-            if let Some((heading, _)) = GROUPS.iter().find(|(_, first)| *first == told.key) {
-                lines.extend([String::new(), (*heading).to_owned()]);
+            if let Some(key) = keys::find(told.key).filter(|key| key.heading != heading) {
+                heading = key.heading;
+                lines.extend([String::new(), heading.to_owned()]);
             }
             let file = self.file.as_deref();
             let ignored = told.ignored.as_ref().map(|ignored| {

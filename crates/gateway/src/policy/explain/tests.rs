@@ -3,166 +3,82 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use seawall::{
-    Annotations, Effect, ErrorMatcher, ErrorMode, ErrorPattern, Fallback, HedgePolicy, Kind,
-    LoopMode, Preset, Scope, ToolErrors, TransientErrors,
-};
+use seawall::{Annotations, Kind, Preset, Scope};
+use serde_json::{Map, json};
 
+use super::origin::values;
 use super::*;
-use crate::config::layer::{
-    BreakerLayer, CacheLayer, GatewayLayer, LoopLayer, OnAbandon, Rejoining, RetryLayer,
-};
+use crate::config;
 use crate::config::layers::ToolHints;
+use crate::config::policy::keys::KEYS;
+use crate::config::policy::value::KINDS;
 
-fn time() -> BoxedStrategy<Option<Duration>> {
-    maybe((1..400_u64).prop_map(Duration::from_secs))
+/// A value that the schema allows for a key.
+fn value(key: &'static str, schema: &Value) -> BoxedStrategy<Value> {
+    let steps = ["cached", "queue", "split_batch"].map(|step| json!(step)).into_iter();
+    let steps: Vec<Value> = steps.chain([json!({"text": "down"})]).collect();
+    let errors = ["error", "status.error"].map(|path| json!({"json": path, "mode": "count"}));
+    let errors: Vec<Value> =
+        errors.into_iter().chain([json!({"text": "^Error:", "transient": ["later"]})]).collect();
+    let list = |of: Vec<Value>| proptest::collection::vec(proptest::sample::select(of), 0..4);
+    let seconds = || (1..400_u64).prop_map(|seconds| json!(format!("{seconds}s")));
+    match (schema["enum"].as_array(), schema["type"].as_str()) {
+        _ if key == "fallback" => list(steps).prop_map(Value::Array).boxed(),
+        _ if key == "tool_errors" => {
+            let flag = any::<bool>().prop_map(Value::Bool);
+            let listed = list(errors).prop_map(Value::Array);
+            prop_oneof![flag, listed.prop_filter("some", |list| *list != json!([]))].boxed()
+        }
+        _ if key == "hedge" => prop_oneof![Just(json!("off")), seconds()].boxed(),
+        (Some(words), _) => proptest::sample::select(words.clone()).boxed(),
+        (None, Some("integer")) => {
+            let least = schema["minimum"].as_u64().unwrap();
+            (least..least + 4).prop_map(|count| json!(count)).boxed()
+        }
+        (None, Some("number")) => (0.0..1.0_f64).prop_map(|share| json!(share)).boxed(),
+        (None, Some("boolean")) => any::<bool>().prop_map(Value::Bool).boxed(),
+        (None, _) => seconds().boxed(),
+    }
 }
 
-fn maybe<T: Clone + std::fmt::Debug + 'static>(
-    choice: impl Strategy<Value = T> + 'static,
-) -> BoxedStrategy<Option<T>> {
-    proptest::option::weighted(0.3, choice).boxed()
+/// What a place may say: any of the keys, under its full name.
+fn said() -> BoxedStrategy<Map<String, Value>> {
+    let of = |key: &'static config::policy::keys::PolicyKey| {
+        let value = value(key.name, &key.schema());
+        proptest::option::weighted(0.3, value.prop_map(|value| (key.name.to_owned(), value)))
+    };
+    let keys: Vec<_> = KEYS.iter().map(of).collect();
+    keys.prop_map(|said| said.into_iter().flatten().collect()).boxed()
+}
+
+/// The layer that a place with these keys is.
+fn layer_of(said: &Map<String, Value>) -> PolicyLayer {
+    let mut written = json!({});
+    for (key, value) in said {
+        match key.split_once('.') {
+            Some((table, key)) => written[table][key] = value.clone(),
+            None => written[key] = value.clone(),
+        }
+    }
+    config::policy::layer(&written)
+}
+
+fn layer() -> BoxedStrategy<PolicyLayer> {
+    said().prop_map(|said| layer_of(&said)).boxed()
 }
 
 fn kinds() -> impl Strategy<Value = Kind> {
-    prop_oneof![
-        Just(Kind::Read),
-        Just(Kind::Write),
-        Just(Kind::Search),
-        Just(Kind::List),
-        Just(Kind::Batch)
-    ]
+    proptest::sample::select(KINDS.map(|(_, kind)| kind).to_vec())
 }
 
-fn effects() -> impl Strategy<Value = Effect> {
-    prop_oneof![
-        Just(Effect::ReadOnly),
-        Just(Effect::Idempotent),
-        Just(Effect::Write),
-        Just(Effect::Destructive)
-    ]
-}
-
-fn breaker() -> BoxedStrategy<BreakerLayer> {
-    let scope = maybe(prop_oneof![Just(Scope::Tool), Just(Scope::Server), Just(Scope::Global)]);
-    (
-        maybe(0..4_u32),
-        time(),
-        maybe(1..4_u32),
-        maybe(1..4_u32),
-        maybe(0..4_u32),
-        scope,
-        maybe(any::<bool>()),
-    )
-        .prop_map(|(failures, cooldown, probes, successes, slow_start, scope, trip_on_429)| {
-            BreakerLayer { failures, cooldown, probes, successes, slow_start, scope, trip_on_429 }
-        })
-        .boxed()
-}
-
-fn steps() -> impl Strategy<Value = Vec<Fallback>> {
-    let step = prop_oneof![
-        Just(Fallback::Cached),
-        Just(Fallback::Queue),
-        Just(Fallback::OneByOne(None)),
-        Just(Fallback::Text("down".to_owned()))
-    ];
-    proptest::collection::vec(step, 0..4)
-}
-
-fn own() -> BoxedStrategy<GatewayLayer> {
-    let ways =
-        prop_oneof![Just(OnAbandon::Cancel), Just(OnAbandon::Finish), Just(OnAbandon::Forget)];
-    let whose =
-        prop_oneof![Just(Rejoining::Caller), Just(Rejoining::Session), Just(Rejoining::Off)];
-    (time(), time(), maybe(ways), maybe(whose), time(), time(), maybe(1..9_usize))
-        .prop_map(
-            |(
-                idle_timeout,
-                client_timeout,
-                on_abandon,
-                rejoin,
-                rejoin_after,
-                question_time,
-                max_result,
-            )| {
-                GatewayLayer {
-                    idle_timeout,
-                    client_timeout,
-                    on_abandon,
-                    rejoin,
-                    rejoin_after,
-                    question_time,
-                    max_result,
-                }
-            },
-        )
-        .boxed()
-}
-
-fn tool_errors() -> BoxedStrategy<ToolErrors> {
-    let find = prop_oneof![
-        Just(ErrorMatcher::Json("error".to_owned())),
-        Just(ErrorMatcher::Text("^Error:".to_owned()))
-    ];
-    let words = TransientErrors::Saying(vec!["retry later".to_owned()]);
-    let transient =
-        prop_oneof![Just(TransientErrors::Plain), Just(words), Just(TransientErrors::All)];
-    let mode = prop_oneof![Just(ErrorMode::Fail), Just(ErrorMode::Count)];
-    let pattern = (find, transient, mode).prop_map(|(find, transient, mode)| ErrorPattern {
-        find,
-        transient,
-        mode,
+#[test]
+fn a_layer_says_what_its_place_says() {
+    proptest!(|(said in said())| {
+        let layer = layer_of(&said);
+        for key in KEYS.iter() {
+            prop_assert_eq!(layer.value(key.name).is_some(), said.contains_key(key.name), "{}", key.name);
+        }
     });
-    let listed = proptest::collection::vec(pattern, 1..3)
-        .prop_map(|patterns| ToolErrors { patterns, ..ToolErrors::MARKED });
-    prop_oneof![Just(ToolErrors::MARKED), Just(ToolErrors::NONE), listed].boxed()
-}
-
-/// Boxed, as the others here: so many values at once do not fit on a stack.
-fn layer() -> BoxedStrategy<PolicyLayer> {
-    let retry = (maybe(1..9_u32), time(), time(), maybe(0.0..1.0_f64))
-        .prop_map(|(attempts, base, max, jitter)| RetryLayer { attempts, base, max, jitter });
-    let cache =
-        (time(), time()).prop_map(|(ttl, stale_if_error)| CacheLayer { ttl, stale_if_error });
-    let modes = prop_oneof![Just(LoopMode::Failures), Just(LoopMode::Calls), Just(LoopMode::Off)];
-    let loops = (maybe(2..5_u32), maybe(5..9_u32), maybe(modes))
-        .prop_map(|(repeats, window, mode)| LoopLayer { repeats, window, mode });
-    let hedge = maybe(maybe(
-        time().prop_map(|time| HedgePolicy::After(time.unwrap_or(Duration::from_secs(7)))),
-    ));
-    let first = (
-        maybe(kinds()),
-        maybe(effects()),
-        time(),
-        time(),
-        maybe(0..9_u32),
-        retry,
-        breaker(),
-        cache,
-    );
-    (first, maybe(steps()), loops, time(), hedge, maybe(tool_errors()), own())
-        .prop_map(|(first, fallback, loops, uncertain_write_hold, hedge, tool_errors, own)| {
-            let (kind, effect, timeout, attempt_timeout, tool_concurrency, retry, breaker, cache) =
-                first;
-            PolicyLayer {
-                kind,
-                effect,
-                timeout,
-                attempt_timeout,
-                tool_concurrency,
-                retry,
-                breaker,
-                cache,
-                fallback,
-                loops,
-                uncertain_write_hold,
-                hedge,
-                tool_errors,
-                own,
-            }
-        })
-        .boxed()
 }
 
 fn hints() -> impl Strategy<Value = ToolHints> {
@@ -177,53 +93,22 @@ fn hints() -> impl Strategy<Value = ToolHints> {
 
 prop_compose! {
     fn rules()(
-        defaults in layer(), kind in layer(), glob in layer(), plain in layer(), of in kinds(),
+        defaults in layer(), kind in said(), glob in layer(), plain in layer(), of in kinds(),
         preset in prop_oneof![Just(Preset::Default), Just(Preset::Blog), Just(Preset::Gitnexus), Just(Preset::Caipe)],
     ) -> PolicyRules {
         // A table of a kind does not state a kind: the parser says so.
-        let kinds = vec![(of, PolicyLayer { kind: None, ..kind })];
+        let kind = kind.into_iter().filter(|(key, _)| key != "kind").collect();
+        let kinds = vec![(of, layer_of(&kind))];
         let tools = vec![("*/*_x".to_owned(), glob), ("s/get_x".to_owned(), plain)];
         PolicyRules { preset, defaults, kinds, tools, ..PolicyRules::default() }
     }
 }
 
-/// What one layer says under a key, written down a second time: the model.
+/// What one layer says under a key: the model.
 fn says(layer: &PolicyLayer, key: &str) -> bool {
-    let PolicyLayer { retry, breaker, cache, loops, own, .. } = layer;
-    let is_off = breaker.failures == Some(0);
-    match key {
-        "timeout" => layer.timeout.is_some(),
-        "attempt_timeout" => layer.attempt_timeout.is_some(),
-        "idle_timeout" => own.idle_timeout.is_some(),
-        "client_timeout" => own.client_timeout.is_some(),
-        "on_abandon" => own.on_abandon.is_some(),
-        "rejoin" => own.rejoin.is_some(),
-        "rejoin_after" => own.rejoin_after.is_some(),
-        "question_time" => own.question_time.is_some(),
-        "max_result" => own.max_result.is_some(),
-        "tool_concurrency" => layer.tool_concurrency.is_some(),
-        "retry.attempts" => retry.attempts.is_some(),
-        "retry.base" => retry.base.is_some(),
-        "retry.max" => retry.max.is_some(),
-        "retry.jitter" => retry.jitter.is_some(),
-        "uncertain_write_hold" => layer.uncertain_write_hold.is_some(),
-        "tool_errors" => layer.tool_errors.is_some(),
-        "hedge" => layer.hedge.is_some(),
-        "breaker.failures" => breaker.failures.is_some(),
-        "breaker.cooldown" => is_off || breaker.cooldown.is_some(),
-        "breaker.probes" => is_off || breaker.probes.is_some(),
-        "breaker.successes" => is_off || breaker.successes.is_some(),
-        "breaker.slow_start" => is_off || breaker.slow_start.is_some(),
-        "breaker.trip_on_429" => is_off || breaker.trip_on_429.is_some(),
-        "breaker.scope" => breaker.scope.is_some(),
-        "cache.ttl" => cache.ttl.is_some(),
-        "cache.stale_if_error" => cache.stale_if_error.is_some(),
-        "fallback" => layer.fallback.is_some(),
-        "loop.mode" => loops.mode.is_some(),
-        "loop.repeats" => loops.repeats.is_some(),
-        "loop.window" => loops.window.is_some(),
-        _ => panic!("{key} is not known to the model"),
-    }
+    let is_off = layer.value("breaker.failures") == Some(&json!(0));
+    let is_of_breaker = key.starts_with("breaker.") && key != "breaker.scope";
+    layer.value(key).is_some() || (is_off && is_of_breaker)
 }
 
 fn asked<'a>(
@@ -266,7 +151,7 @@ proptest! {
             Scope::Server => rules.server(&of_server).shared,
             Scope::Global => rules.global_breaker(),
         });
-        for (key, value) in values::of(&policy, &decided.own) {
+        for (key, value) in values(&policy, &decided.own) {
             prop_assert_eq!(&told.value(key).unwrap().value, &value, "{}", key);
         }
     }
@@ -283,7 +168,7 @@ proptest! {
             let nearest = layers.iter().rev().find(|(_, layer)| says(layer, key)).map(|(place, _)| *place);
             // A breaker that is switched on again starts from the built-in one: whoever switches it
             // on brings its values.
-            let is_revived = key.starts_with("breaker.") && layers.iter().any(|(_, layer)| layer.breaker.failures == Some(0));
+            let is_revived = key.starts_with("breaker.") && layers.iter().any(|(_, layer)| layer.switches_breaker_off());
             match (nearest, origin) {
                 (Some(place), Origin::Config(from)) => prop_assert!(is_revived || place == *from, "{}", key),
                 (None, Origin::Config(_)) | (Some(_), _) => prop_assert!(is_revived, "{}: {:?}", key, origin),

@@ -4,8 +4,10 @@ use seawall::{Ground, Tiers};
 use serde_json::Value;
 
 use super::origin::Origin;
-use super::{ExplainQuery, show, values};
+use super::{ExplainQuery, show};
+use crate::config::duration::spelled;
 use crate::config::layers::PolicyPlace;
+use crate::config::policy::value::{EFFECTS, KINDS, word};
 
 /// One value, and where it comes from.
 #[derive(Clone)]
@@ -60,11 +62,11 @@ impl ExplainQuery<'_> {
         let at = match origin {
             Origin::BuiltIn => ("built in", None, None),
             Origin::OfKind(Some(kind)) => {
-                ("built in", Some(format!("kind {}", values::kind(kind))), None)
+                ("built in", Some(format!("kind {}", word(&KINDS, kind))), None)
             }
             Origin::OfKind(None) => ("built in", Some("unknown kind".to_owned()), None),
             Origin::OfEffect(effect) => {
-                ("built in", Some(format!("effect {}", values::effect(effect))), None)
+                ("built in", Some(format!("effect {}", word(&EFFECTS, effect))), None)
             }
             Origin::Preset | Origin::Concluded(Ground::Preset) => {
                 let line = self.rules.written.line(&["preset"]);
@@ -100,7 +102,7 @@ impl ExplainQuery<'_> {
         let (rules, of_server) = (&self.rules.written, &self.of_server.written);
         let (written, table) = match place {
             PolicyPlace::Defaults => (rules, vec!["defaults"]),
-            PolicyPlace::Kind(kind) => (rules, vec!["kinds", values::kind(kind)]),
+            PolicyPlace::Kind(kind) => (rules, vec!["kinds", word(&KINDS, kind)]),
             PolicyPlace::Tools(pattern) => (rules, vec!["tools", pattern]),
             PolicyPlace::Server => (of_server, vec!["policy"]),
         };
@@ -122,7 +124,7 @@ impl ExplainQuery<'_> {
             ),
             false => ("built in", None, None),
         };
-        told("reconnect.wait", values::time(self.wait), at)
+        told("reconnect.wait", spelled(self.wait).into(), at)
     }
 
     /// A setting of the server.

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::origin::TracedPolicy;
 use super::told::ExplainedValue;
-use super::values::spelled;
 use super::{ExplainQuery, ExplainedTool, show};
+use crate::config::duration::spelled;
 use crate::protocol::limits;
 
 /// One question and its answer.

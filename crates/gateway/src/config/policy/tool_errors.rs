@@ -4,15 +4,55 @@
 //! with `transient` and `mode`.
 
 use seawall::{ErrorMatcher, ErrorMode, ErrorPattern, ToolErrors, TransientErrors};
+use serde_json::{Value as Json, json};
 
-use super::problem::{Problem, Problems};
-use super::tree::{ConfigField, ConfigString};
-use super::{policy, suggest};
+use super::value::{ValueType, one_of};
+use crate::config::problem::{Problem, Problems};
+use crate::config::suggest;
+use crate::config::tree::{ConfigField, ConfigString};
 
 const KEYS: [&str; 4] = ["json", "text", "transient", "mode"];
 
-/// Reads the setting.
-pub(super) fn read(value: &ConfigField<'_>, problems: &mut Problems) -> Option<ToolErrors> {
+/// Which errors are failures.
+pub(super) struct Errors;
+
+impl ValueType for Errors {
+    type Value = ToolErrors;
+
+    fn read(&self, field: &ConfigField<'_>, problems: &mut Problems) -> Option<ToolErrors> {
+        read(field, problems)
+    }
+
+    fn spell(&self, value: &ToolErrors) -> Json {
+        match value.patterns.as_slice() {
+            [] => json!(value.marked),
+            patterns => patterns.iter().map(spelled).collect(),
+        }
+    }
+
+    fn schema(&self) -> Json {
+        json!({"$ref": "#/$defs/tool_errors"})
+    }
+}
+
+/// A pattern, as a configuration writes it.
+fn spelled(pattern: &ErrorPattern) -> Json {
+    let mut written = match &pattern.find {
+        ErrorMatcher::Json(path) => json!({"json": path}),
+        ErrorMatcher::Text(text) => json!({"text": text}),
+    };
+    match &pattern.transient {
+        TransientErrors::Plain => {}
+        TransientErrors::Saying(words) => written["transient"] = json!(words),
+        TransientErrors::All => written["transient"] = json!(true),
+    }
+    if pattern.mode == ErrorMode::Count {
+        written["mode"] = json!("count");
+    }
+    written
+}
+
+fn read(value: &ConfigField<'_>, problems: &mut Problems) -> Option<ToolErrors> {
     if !value.is_list() {
         let flag = value
             .flag()
@@ -37,7 +77,7 @@ fn pattern(item: &ConfigField<'_>, problems: &mut Problems) -> Option<ErrorPatte
             "transient" => transient = may_pass(&value, problems),
             "mode" => {
                 let modes = [("fail", ErrorMode::Fail), ("count", ErrorMode::Count)];
-                mode = problems.keep(policy::one_of(&value, &modes)).unwrap_or_default();
+                mode = problems.keep(one_of(&value, &modes)).unwrap_or_default();
             }
             _ => problems.push(value.place.problem(suggest::unknown(key, &KEYS))),
         }

@@ -1,0 +1,532 @@
+//! Every policy key, described once: its name, its values, what it means and which field of a
+//! policy it sets.
+//!
+//! Reading a file, laying one place over another, the schema, `explain` and the reference page
+//! follow this list. A new key is a field of its policy, an entry here, and a line of the reference
+//! page that its test writes.
+
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use seawall::{BreakerPolicy, Cooldown, Policy};
+use serde_json::{Map, Value as Json, json};
+
+use super::steps::Steps;
+use super::tool_errors::Errors;
+use super::value::{
+    Concurrency, Count, EFFECTS, Flag, Hedge, JitterShare, KINDS, LOOP_MODES, ON_ABANDON, REJOIN,
+    SCOPES, SomeTime, Time, ValueType, Word,
+};
+use crate::config::layer::GatewayPolicy;
+use crate::config::problem::Problems;
+use crate::config::tree::ConfigField;
+
+/// One key.
+pub(crate) struct PolicyKey {
+    /// Its name; behind a dot, within a table.
+    pub(crate) name: &'static str,
+    /// What it means.
+    pub(crate) doc: &'static str,
+    /// Among which others it is told.
+    pub(crate) heading: &'static str,
+    schema: Json,
+    read: Box<ReadSetting>,
+    get: Box<GetValue>,
+}
+
+type ReadSetting = dyn Fn(&ConfigField<'_>, &mut Problems) -> Option<Setting> + Send + Sync;
+type GetValue = dyn Fn(&Policy, &GatewayPolicy) -> Json + Send + Sync;
+type LaySetting = dyn Fn(&mut Policy, &mut GatewayPolicy) + Send + Sync;
+
+/// What a file says under one key.
+#[derive(Clone)]
+pub(crate) struct Setting {
+    /// The key.
+    pub(super) key: &'static str,
+    /// The value, as it is spelled.
+    pub(super) value: Json,
+    lay: Arc<LaySetting>,
+}
+
+impl Setting {
+    /// Lays it over a policy.
+    pub(crate) fn apply(&self, policy: &mut Policy, own: &mut GatewayPolicy) {
+        (self.lay)(policy, own);
+    }
+
+    /// The key.
+    pub(crate) fn key(&self) -> &'static str {
+        self.key
+    }
+
+    /// The value, as it is spelled.
+    pub(crate) fn value(&self) -> &Json {
+        &self.value
+    }
+}
+
+impl PartialEq for Setting {
+    fn eq(&self, other: &Self) -> bool {
+        (self.key, &self.value) == (other.key, &other.value)
+    }
+}
+
+impl fmt::Debug for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}", self.key, self.value)
+    }
+}
+
+impl PolicyKey {
+    /// Reads what a file says under it.
+    pub(super) fn read(&self, field: &ConfigField<'_>, problems: &mut Problems) -> Option<Setting> {
+        (self.read)(field, problems)
+    }
+
+    /// Its value in a policy, as a file spells it; null where it is not set.
+    pub(crate) fn get(&self, policy: &Policy, own: &GatewayPolicy) -> Json {
+        (self.get)(policy, own)
+    }
+
+    /// What an editor is told of it.
+    pub(crate) fn schema(&self) -> Json {
+        let mut schema = self.schema.clone();
+        schema["description"] = json!(self.doc);
+        schema
+    }
+}
+
+/// All keys, in the order in which they are told and laid: `breaker.failures` switches a breaker on
+/// or off before the others set what it is like.
+pub(crate) static KEYS: LazyLock<Vec<PolicyKey>> = LazyLock::new(|| {
+    let groups = [
+        ("What it is", what_it_is()),
+        ("Time", time()),
+        ("Attempts", attempts()),
+        ("Breaker", breaker()),
+        ("When it fails", failure()),
+        ("Bounds", bounds()),
+    ];
+    let under = |(heading, keys): (&'static str, Vec<PolicyKey>)| {
+        keys.into_iter().map(move |key| PolicyKey { heading, ..key })
+    };
+    groups.into_iter().flat_map(under).collect()
+});
+
+/// The tables among the keys, and what each is about.
+pub(super) const TABLES: [(&str, &str); 4] = [
+    ("retry", "How often a failed call is tried."),
+    ("breaker", "When a tool that keeps failing is not called for a while."),
+    ("cache", "How long answers of tools that read are good for."),
+    ("loop", "When an agent is going in circles."),
+];
+
+/// The key of a name.
+pub(crate) fn find(name: &str) -> Option<&'static PolicyKey> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+/// The names of the keys within a table, or of those and of the tables outside of any.
+pub(super) fn known(table: Option<&str>) -> Vec<&'static str> {
+    let tables = TABLES.iter().map(|(name, _)| *name).filter(|_| table.is_none());
+    let names = KEYS.iter().filter_map(|key| match (key.name.split_once('.'), table) {
+        (Some((of, name)), Some(table)) => (of == table).then_some(name),
+        (None, None) => Some(key.name),
+        _ => None,
+    });
+    names.chain(tables).collect()
+}
+
+/// What an editor is told of all keys.
+pub(crate) fn schema() -> Map<String, Json> {
+    let within = |table: Option<&str>| -> Map<String, Json> {
+        let full = |name: &str| table.map_or(name.to_owned(), |table| format!("{table}.{name}"));
+        let keys = known(table).into_iter();
+        keys.filter_map(|name| Some((name.to_owned(), find(&full(name))?.schema()))).collect()
+    };
+    let mut keys = within(None);
+    for (name, doc) in TABLES {
+        let mut table = json!({"description": doc, "type": "object"});
+        table["properties"] = within(Some(name)).into();
+        table["additionalProperties"] = json!(false);
+        if name == "loop" {
+            table["allOf"] = loop_bounds();
+        }
+        keys.insert(name.to_owned(), table);
+    }
+    keys
+}
+
+/// How many repeats are too many depends on the window, wherever only one of the two is set.
+fn loop_bounds() -> Json {
+    json!([
+        {"anyOf": [{"required": ["window"]}, {"properties": {"repeats": {"maximum": 10}}}]},
+        {"anyOf": [{"required": ["repeats"]}, {"properties": {"window": {"minimum": 3}}}]},
+    ])
+}
+
+/// Describes one key: its name, the type of its values, what it means, how it is set, and how it is
+/// read from a policy.
+fn key<T: ValueType>(
+    name: &'static str,
+    of: T,
+    doc: &'static str,
+    set: fn(&mut Policy, &mut GatewayPolicy, T::Value),
+    get: fn(&Policy, &GatewayPolicy) -> Option<T::Value>,
+) -> PolicyKey {
+    let (schema, of) = (of.schema(), Arc::new(of));
+    let spelled = Arc::clone(&of);
+    let read = move |field: &ConfigField<'_>, problems: &mut Problems| {
+        of.read(field, problems).map(|value| setting(name, of.spell(&value), value, set))
+    };
+    let get = move |policy: &Policy, own: &GatewayPolicy| {
+        get(policy, own).map_or(Json::Null, |value| spelled.spell(&value))
+    };
+    PolicyKey { name, doc, heading: "", schema, read: Box::new(read), get: Box::new(get) }
+}
+
+fn setting<V: Clone + Send + Sync + 'static>(
+    key: &'static str,
+    spelled: Json,
+    value: V,
+    set: fn(&mut Policy, &mut GatewayPolicy, V),
+) -> Setting {
+    let lay = move |policy: &mut Policy, own: &mut GatewayPolicy| set(policy, own, value.clone());
+    Setting { key, value: spelled, lay: Arc::new(lay) }
+}
+
+/// The limit of whole calls that a client's own file sets for a server.
+pub(crate) fn call_timeout(limit: Duration) -> Setting {
+    setting("timeout", SomeTime.spell(&limit), limit, |policy, _, limit| policy.timeout = limit)
+}
+
+fn what_it_is() -> Vec<PolicyKey> {
+    // Both decide which policy a tool starts from, so they are looked up before anything is laid.
+    vec![
+        key(
+            "kind",
+            Word(&KINDS),
+            "The policy family; else annotations decide, else the name.",
+            |_, _, _| {},
+            |policy, _| policy.kind,
+        ),
+        key(
+            "effect",
+            Word(&EFFECTS),
+            "What repeating the tool would do: decides whether a failed call may be sent again.",
+            |_, _, _| {},
+            |policy, _| Some(policy.effect),
+        ),
+    ]
+}
+
+fn time() -> Vec<PolicyKey> {
+    vec![
+        key(
+            "timeout",
+            SomeTime,
+            "The limit over the whole call: attempts, pauses and fallbacks.",
+            |policy, _, limit| policy.timeout = limit,
+            |policy, _| Some(policy.timeout),
+        ),
+        key(
+            "attempt_timeout",
+            SomeTime,
+            "The limit of one attempt.",
+            |policy, _, limit| policy.attempt_timeout = Some(limit),
+            |policy, _| policy.attempt_timeout,
+        ),
+        key(
+            "idle_timeout",
+            SomeTime,
+            "An attempt of which nothing is heard for so long is given up; progress counts.",
+            |_, own, limit| own.idle_timeout = Some(limit),
+            |_, own| own.idle_timeout,
+        ),
+        key(
+            "client_timeout",
+            SomeTime,
+            "The client's own limit: shortly before it, the client is told that the call still runs.",
+            |_, own, limit| own.client_timeout = Some(limit),
+            |_, own| own.client_timeout,
+        ),
+        key(
+            "on_abandon",
+            Word(&ON_ABANDON),
+            "What becomes of a call whose client gave up.",
+            |_, own, way| own.on_abandon = way,
+            |_, own| Some(own.on_abandon),
+        ),
+        key(
+            "rejoin",
+            Word(&REJOIN),
+            "Who counts as the same caller when the identical call is made again while the first runs: \
+             the client, its session only, or nobody.",
+            |_, own, whose| own.rejoin = whose,
+            |_, own| Some(own.rejoin),
+        ),
+        key(
+            "rejoin_after",
+            Time,
+            "How long after a call the identical one means that its client has given it up; sooner, \
+             both are meant.",
+            |_, own, after| own.rejoin_after = after,
+            |_, own| Some(own.rejoin_after),
+        ),
+        key(
+            "question_time",
+            Time,
+            "How long a call waits for what its server asks the client, over all questions; its own \
+             time stands still meanwhile.",
+            |_, own, limit| own.question_time = limit,
+            |_, own| Some(own.question_time),
+        ),
+    ]
+}
+
+fn attempts() -> Vec<PolicyKey> {
+    vec![
+        key(
+            "tool_concurrency",
+            Concurrency,
+            "How many calls of each tool run at a time, so that a slow one does not take all that its \
+             server bears; 0: no limit of its own.",
+            |policy, _, bulkhead| policy.slots = bulkhead,
+            |policy, _| Some(policy.slots),
+        ),
+        key(
+            "retry.attempts",
+            Count { least: 1, most: 100, example: 3 },
+            "Attempts in all, the first included.",
+            |policy, _, attempts| policy.retry.attempts = attempts,
+            |policy, _| Some(policy.retry.attempts),
+        ),
+        key(
+            "retry.base",
+            Time,
+            "The first pause; each is twice the one before.",
+            |policy, _, base| policy.retry.backoff.base = base,
+            |policy, _| Some(policy.retry.backoff.base),
+        ),
+        key(
+            "retry.max",
+            SomeTime,
+            "The longest pause.",
+            |policy, _, max| policy.retry.backoff.max = max,
+            |policy, _| Some(policy.retry.backoff.max),
+        ),
+        key(
+            "retry.jitter",
+            JitterShare,
+            "The share of a pause that is added by chance, at most.",
+            |policy, _, jitter| policy.retry.backoff.jitter = jitter,
+            |policy, _| Some(policy.retry.backoff.jitter),
+        ),
+        key(
+            "uncertain_write_hold",
+            Time,
+            "How long a write that may have run is not sent again, unless its client read from the \
+             server since; \"0s\" switches it off.",
+            |policy, _, hold| policy.uncertain_write_hold = (!hold.is_zero()).then_some(hold),
+            |policy, _| policy.uncertain_write_hold,
+        ),
+        key(
+            "tool_errors",
+            Errors,
+            "Which of a tool's own errors are failures: those marked as errors that plainly carry an \
+             upstream status (true), none (false), or those and the ones that a pattern finds in \
+             answers not marked as errors.",
+            |policy, _, errors| policy.tool_errors = errors,
+            |policy, _| Some(policy.tool_errors.clone()),
+        ),
+        key(
+            "hedge",
+            Hedge,
+            "When a slow read gets a second attempt beside it: after the time in which so many of its \
+             calls end, after a time, or never.",
+            |policy, _, hedge| policy.hedge = hedge,
+            |policy, _| Some(policy.hedge),
+        ),
+    ]
+}
+
+/// Sets something of a breaker that is on.
+fn on(policy: &mut Policy, set: impl FnOnce(&mut BreakerPolicy)) {
+    if let Some(breaker) = &mut policy.breaker {
+        set(breaker);
+    }
+}
+
+/// Reads something of a breaker that is on.
+fn of_breaker<T>(policy: &Policy, get: fn(&BreakerPolicy) -> T) -> Option<T> {
+    policy.breaker.as_ref().map(get)
+}
+
+fn breaker() -> Vec<PolicyKey> {
+    vec![
+        key(
+            "breaker.failures",
+            Count { least: 0, most: 10_000, example: 5 },
+            "Failures in a row that open it; 0 switches it off.",
+            |policy, _, failures| match failures {
+                0 => policy.breaker = None,
+                failures => policy.breaker.get_or_insert_default().failures = failures,
+            },
+            |policy, _| Some(of_breaker(policy, |breaker| breaker.failures).unwrap_or_default()),
+        ),
+        key(
+            "breaker.cooldown",
+            SomeTime,
+            "How long it stays open.",
+            |policy, _, time| on(policy, |breaker| breaker.cooldown = Cooldown::fixed(time)),
+            |policy, _| of_breaker(policy, |breaker| breaker.cooldown.base),
+        ),
+        key(
+            "breaker.probes",
+            Count { least: 1, most: 1000, example: 1 },
+            "Calls that are tried at a time after that.",
+            |policy, _, probes| on(policy, |breaker| breaker.probes = probes),
+            |policy, _| of_breaker(policy, |breaker| breaker.probes),
+        ),
+        key(
+            "breaker.successes",
+            Count { least: 1, most: 1000, example: 1 },
+            "How many of them must succeed to close it.",
+            |policy, _, successes| on(policy, |breaker| breaker.successes = successes),
+            |policy, _| of_breaker(policy, |breaker| breaker.successes),
+        ),
+        key(
+            "breaker.slow_start",
+            Count { least: 0, most: 100_000, example: 10 },
+            "Calls at once after that; each that succeeds makes room for one more, for one cool-down. \
+             0 sets no bound.",
+            |policy, _, calls| on(policy, |breaker| breaker.slow_start = calls),
+            |policy, _| of_breaker(policy, |breaker| breaker.slow_start),
+        ),
+        key(
+            "breaker.trip_on_429",
+            Flag,
+            "Whether a server that asks for a pause (429) counts as failing.",
+            |policy, _, trips| on(policy, |breaker| breaker.trip_on_429 = trips),
+            |policy, _| of_breaker(policy, |breaker| breaker.trip_on_429),
+        ),
+        key(
+            "breaker.scope",
+            Word(&SCOPES),
+            "With whom it is shared.",
+            |policy, _, scope| policy.scope = scope,
+            |policy, _| Some(policy.scope),
+        ),
+    ]
+}
+
+fn failure() -> Vec<PolicyKey> {
+    vec![
+        key(
+            "cache.ttl",
+            SomeTime,
+            "A copy answers calls for so long, without asking the server.",
+            |policy, _, ttl| policy.cache.fresh = Some(ttl),
+            |policy, _| policy.cache.fresh,
+        ),
+        key(
+            "cache.stale_if_error",
+            SomeTime,
+            "A copy stands in for a failed call for so long, labelled with its age.",
+            |policy, _, stale| policy.cache.stale_if_error = Some(stale),
+            |policy, _| policy.cache.stale_if_error,
+        ),
+        key(
+            "fallback",
+            Steps,
+            "What to do when the tool fails, in this order.",
+            |policy, _, steps| policy.fallback = steps,
+            |policy, _| Some(policy.fallback.clone()),
+        ),
+    ]
+}
+
+fn bounds() -> Vec<PolicyKey> {
+    vec![
+        key(
+            "loop.mode",
+            Word(&LOOP_MODES),
+            "What counts: calls that failed, all calls, or nothing.",
+            |policy, _, mode| policy.loops.mode = mode,
+            |policy, _| Some(policy.loops.mode),
+        ),
+        key(
+            "loop.repeats",
+            Count { least: 2, most: 1000, example: 3 },
+            "How many identical calls are too many; not more than the window.",
+            |policy, _, repeats| policy.loops.repeats = repeats,
+            |policy, _| Some(policy.loops.repeats),
+        ),
+        key(
+            "loop.window",
+            Count { least: 2, most: 1000, example: 10 },
+            "Among how many of the session's last calls.",
+            |policy, _, window| policy.loops.window = window,
+            |policy, _| Some(policy.loops.window),
+        ),
+        key(
+            "max_result",
+            Count { least: 0, most: u32::MAX, example: 1_000_000 },
+            "The largest result that is passed on whole, in bytes.",
+            |_, own, bytes| own.max_result = Some(bytes as usize),
+            |_, own| own.max_result.and_then(|bytes| u32::try_from(bytes).ok()),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use seawall::{Backoff, CachePolicy, LoopPolicy, RetryPolicy};
+
+    use super::*;
+
+    /// A policy that gets a field more does not compile here until the field has its key.
+    #[test]
+    fn every_field_of_a_policy_has_its_key() {
+        let reads = seawall::ToolFacts::named("get_x");
+        let policy = seawall::Preset::Default.policy(&reads, &seawall::Tiers::default());
+        let Policy {
+            kind: _,
+            effect: _,
+            timeout: _,
+            attempt_timeout: _,
+            slots: _,
+            retry: RetryPolicy { attempts: _, backoff, .. },
+            breaker: _,
+            scope: _,
+            cache: CachePolicy { fresh: _, stale_if_error: _ },
+            fallback: _,
+            loops: LoopPolicy { mode: _, repeats: _, window: _ },
+            uncertain_write_hold: _,
+            hedge: _,
+            tool_errors: _,
+        } = policy;
+        let Backoff { base: _, max: _, jitter: _, clamp: _ } = backoff;
+        let GatewayPolicy {
+            idle_timeout: _,
+            client_timeout: _,
+            on_abandon: _,
+            rejoin: _,
+            rejoin_after: _,
+            question_time: _,
+            max_result: _,
+        } = GatewayPolicy::default();
+    }
+
+    #[test]
+    fn a_key_stands_once_and_in_a_table_that_there_is() {
+        let names: BTreeSet<&str> = KEYS.iter().map(|key| key.name).collect();
+        assert_eq!(names.len(), KEYS.len());
+        for (table, _) in names.iter().filter_map(|name| name.split_once('.')) {
+            assert!(TABLES.iter().any(|(known, _)| *known == table), "{table}");
+        }
+    }
+}
