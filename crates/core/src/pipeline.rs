@@ -36,7 +36,7 @@ pub struct Settings<T> {
     pub env: Env,
     /// What errors mean.
     pub classifier: Classifier,
-    /// How often one caller may call.
+    /// How often one caller may call tools; lists and other methods do not count.
     pub caller_rate: Option<Rate>,
     /// The breaker of all tools that share one ([`Scope::Global`]).
     pub global_breaker: BreakerPolicy,

@@ -138,9 +138,8 @@ impl<T: Clone> Gatekeeper<T> {
     }
 
     fn within_rate<'a>(&'a self, run: &Run<'a, T>, leading: Leading<'a, T>) -> Admitted<'a, T> {
-        if let Some(Err(wait)) =
-            self.callers.as_ref().map(|callers| callers.check(&run.call.caller))
-        {
+        let callers = self.callers.as_ref().filter(|_| run.tool.policy.is_of_a_tool());
+        if let Some(Err(wait)) = callers.map(|callers| callers.check(&run.call.caller)) {
             return Admitted::refused(run.refuse(
                 Cause::RateLimited,
                 Some(wait),

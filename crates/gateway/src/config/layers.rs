@@ -6,7 +6,7 @@
 
 use seawall::{
     Annotations, BreakerPolicy, Effect, Fallback, HedgePolicy, Kind, LoopPolicy, Policy, Preset,
-    ServerPolicy, Siblings, TextStyle, Tiers, ToolFacts,
+    Rate, ServerPolicy, Siblings, TextStyle, Tiers, ToolFacts,
 };
 
 use super::layer::{GatewayPolicy, PolicyLayer};
@@ -20,6 +20,8 @@ pub struct PolicyRules {
     pub preset: Preset,
     /// The timeouts of tools.
     pub tiers: Tiers,
+    /// How often one caller may call.
+    pub caller_rate: Option<Rate>,
     /// For all tools.
     pub defaults: PolicyLayer,
     /// For the tools of a kind.

@@ -12,7 +12,8 @@ use crate::config::layers::{PolicyRules, ServerRules};
 use crate::config::policy::value::{KINDS, named, one_of};
 
 /// The keys [`set`] knows.
-pub(super) const KEYS: [&str; 6] = ["preset", "timeouts", "defaults", "kinds", "tools", "messages"];
+pub(super) const KEYS: [&str; 7] =
+    ["preset", "timeouts", "caller_rate", "defaults", "kinds", "tools", "messages"];
 /// More calls than these in a time are no bound.
 const MOST_CALLS: u32 = 999_999_999;
 /// The keys [`set_server`] knows.
@@ -37,6 +38,7 @@ pub(super) fn set(
             rules.preset = problems.keep(one_of(value, &known)).unwrap_or_default();
         }
         "timeouts" => timeouts(rules, value, problems),
+        "caller_rate" => rules.caller_rate = problems.keep(rate(value)),
         "defaults" => rules.defaults = policy::read(value, problems),
         "kinds" => {
             for (name, field) in value.entries(problems) {

@@ -139,6 +139,7 @@ impl PolicyRegistry {
             .map_err(|error| Invalid::new("events", error.to_string()))?;
         let pipeline = Pipeline::new(Settings {
             env: env.clone(),
+            caller_rate: rules.caller_rate,
             global_breaker: rules.global_breaker(),
             style: rules.style(),
             debug: rules.messages.debug,

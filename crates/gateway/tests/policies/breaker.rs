@@ -242,3 +242,71 @@ async fn a_probe_whose_client_leaves_does_not_hold_the_breaker_open() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn half_of_the_calls_failing_opens_the_breaker_where_a_share_is_set() {
+    // Never two failures in a row.
+    let flaky = |_: &str, count: usize, _: &Value| {
+        if count.is_multiple_of(2) { DOWN } else { End::Text("well") }
+    };
+    let server = Faulty::start(flaky).await;
+    let policy = "breaker = { failures = 5, failure_rate = 0.5, min_calls = 8 }\n";
+    let served = server.served(&format!("{ONCE}{policy}")).await;
+    let session = served.session("/mcp/gh").await;
+    for id in 0..8 {
+        let answer = ask(&session, id).await;
+        match id % 2 {
+            0 => assert_eq!(text(&answer), "well"),
+            _ => assert_eq!(failure(&answer)["code"], "UPSTREAM_ERROR"),
+        }
+    }
+    let before = server.calls("get_issue");
+    assert_eq!(failure(&ask(&session, 8).await)["code"], "CIRCUIT_OPEN");
+    assert_eq!(server.calls("get_issue"), before);
+}
+
+#[tokio::test]
+async fn slow_calls_open_the_breaker_where_they_count() {
+    let server = Faulty::start(|_, _, _| End::After(60, "late")).await;
+    let policy = "breaker = { slow_call = \"50ms\", slow_call_rate = 1.0, min_calls = 3 }\n";
+    let served = server.served(&format!("{ONCE}{policy}")).await;
+    let session = served.session("/mcp/gh").await;
+    for id in 0..3 {
+        assert_eq!(text(&ask(&session, id).await), "late");
+    }
+    assert_eq!(failure(&ask(&session, 3).await)["code"], "CIRCUIT_OPEN");
+}
+
+#[tokio::test]
+async fn a_breaker_that_opens_again_stays_open_for_longer_up_to_its_longest_time() {
+    let server = Faulty::start(|_, _, _| DOWN).await;
+    let policy = "breaker = { failures = 1, cooldown = \"1s\", max_cooldown = \"1h\" }\n";
+    let served = server.served(&format!("{ONCE}{policy}")).await;
+    let session = served.session("/mcp/gh").await;
+    let mut last = 0;
+    until("it is open for eight seconds", async || {
+        let answer = ask(&session, 0).await;
+        last = last.max(failure(&answer)["retryAfter"].as_u64().unwrap_or_default());
+        last >= 7
+    })
+    .await;
+    assert!(server.calls("get_issue") <= 5, "{}", server.calls("get_issue"));
+}
+
+#[tokio::test]
+async fn a_client_that_uses_up_its_rate_is_told_when_to_come_back_and_others_go_on() {
+    let server = Faulty::start(|_, _, _| End::Text("well")).await;
+    let served = server.served("caller_rate = \"2/h\"\n").await;
+    let (eager, other) = (served.session("/mcp/gh").await, served.session("/mcp/gh").await);
+    for id in 0..2 {
+        assert_eq!(text(&ask(&eager, id).await), "well");
+    }
+    let refused = ask(&eager, 2).await;
+    let told = failure(&refused);
+    assert_eq!((&told["code"], &told["mayHaveExecuted"]), (&json!("RATE_LIMITED"), &json!(false)));
+    assert!(told["retryAfter"].as_u64().is_some_and(|wait| wait > 1000), "{refused}");
+    assert_eq!(server.calls("get_issue"), 2);
+    let listed = eager.ask(9, "tools/list", json!({})).await;
+    assert!(listed["result"]["tools"].is_array(), "lists do not count: {listed}");
+    assert_eq!(text(&ask(&other, 0).await), "well");
+}

@@ -9,14 +9,14 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use seawall::{BreakerPolicy, Cooldown, Policy};
+use seawall::{BreakerPolicy, Cooldown, Policy, SlowRule, WindowRule};
 use serde_json::{Map, Value as Json, json};
 
 use super::steps::Steps;
 use super::tool_errors::Errors;
 use super::value::{
     Concurrency, Count, EFFECTS, Flag, Hedge, JitterShare, KINDS, LOOP_MODES, ON_ABANDON, REJOIN,
-    SCOPES, SomeTime, Time, ValueType, Word,
+    SCOPES, Share, ShareAboveZero, SomeTime, Time, ValueType, Word,
 };
 use crate::config::layer::GatewayPolicy;
 use crate::config::problem::Problems;
@@ -105,6 +105,7 @@ pub(crate) static KEYS: LazyLock<Vec<PolicyKey>> = LazyLock::new(|| {
         ("Time", time()),
         ("Attempts", attempts()),
         ("Breaker", breaker()),
+        ("Breaker", breaker_window()),
         ("When it fails", failure()),
         ("Bounds", bounds()),
     ];
@@ -363,6 +364,35 @@ fn of_breaker<T>(policy: &Policy, get: fn(&BreakerPolicy) -> T) -> Option<T> {
     policy.breaker.as_ref().map(get)
 }
 
+/// A cool-down of another length that grows if the one before did.
+fn of_length(base: Duration, breaker: &BreakerPolicy) -> Cooldown {
+    let before = breaker.cooldown;
+    let max = if before.growth > 1.0 { before.max.max(base) } else { base };
+    Cooldown { base, max, ..before }
+}
+
+/// The window of a breaker, switched on where it was off.
+fn window(breaker: &mut BreakerPolicy) -> &mut WindowRule {
+    let length = Duration::from_secs(60);
+    let usual = WindowRule { length, min_calls: 20, failure_rate: 0.5, slow: None };
+    breaker.window.get_or_insert(usual)
+}
+
+/// Which calls of a breaker's window are slow.
+fn slow(breaker: &mut BreakerPolicy) -> &mut SlowRule {
+    window(breaker).slow.get_or_insert(SlowRule { after: Duration::from_secs(60), rate: 0.5 })
+}
+
+/// Reads something of a breaker's window, where it has one.
+fn of_window<T>(policy: &Policy, get: fn(&WindowRule) -> T) -> Option<T> {
+    policy.breaker.as_ref()?.window.as_ref().map(get)
+}
+
+/// Reads which calls are slow, where that counts.
+fn of_slow<T>(policy: &Policy, get: fn(&SlowRule) -> T) -> Option<T> {
+    policy.breaker.as_ref()?.window.as_ref()?.slow.as_ref().map(get)
+}
+
 fn breaker() -> Vec<PolicyKey> {
     vec![
         key(
@@ -379,8 +409,23 @@ fn breaker() -> Vec<PolicyKey> {
             "breaker.cooldown",
             SomeTime,
             "How long it stays open.",
-            |policy, _, time| on(policy, |breaker| breaker.cooldown = Cooldown::fixed(time)),
+            |policy, _, base| on(policy, |breaker| breaker.cooldown = of_length(base, breaker)),
             |policy, _| of_breaker(policy, |breaker| breaker.cooldown.base),
+        ),
+        key(
+            "breaker.max_cooldown",
+            SomeTime,
+            "The longest time that it stays open: each opening in a row lasts twice as long as the one \
+             before, up to this.",
+            |policy, _, max| {
+                on(policy, |breaker| {
+                    breaker.cooldown = Cooldown::growing(breaker.cooldown.base, max);
+                })
+            },
+            |policy, _| {
+                let cooldown = policy.breaker.as_ref()?.cooldown;
+                (cooldown.growth > 1.0).then_some(cooldown.max)
+            },
         ),
         key(
             "breaker.probes",
@@ -417,6 +462,52 @@ fn breaker() -> Vec<PolicyKey> {
             "With whom it is shared.",
             |policy, _, scope| policy.scope = scope,
             |policy, _| Some(policy.scope),
+        ),
+    ]
+}
+
+fn breaker_window() -> Vec<PolicyKey> {
+    vec![
+        key(
+            "breaker.failure_rate",
+            Share,
+            "The share of failed calls within the window that opens it too, beside a row of failures; \
+             0 switches the window off. Any key of the window switches it on, with 0.5, 60s, 20 calls.",
+            |policy, _, rate| {
+                on(policy, |breaker| match rate {
+                    0.0 => breaker.window = None,
+                    rate => window(breaker).failure_rate = rate,
+                })
+            },
+            |policy, _| of_window(policy, |window| window.failure_rate),
+        ),
+        key(
+            "breaker.window",
+            SomeTime,
+            "How far back calls count for the shares of failed and slow ones.",
+            |policy, _, length| on(policy, |breaker| window(breaker).length = length),
+            |policy, _| of_window(policy, |window| window.length),
+        ),
+        key(
+            "breaker.min_calls",
+            Count { least: 1, most: 1_000_000, example: 20 },
+            "Below so many calls within the window, no share opens it.",
+            |policy, _, calls| on(policy, |breaker| window(breaker).min_calls = calls),
+            |policy, _| of_window(policy, |window| window.min_calls),
+        ),
+        key(
+            "breaker.slow_call",
+            SomeTime,
+            "A call that takes longer is slow.",
+            |policy, _, after| on(policy, |breaker| slow(breaker).after = after),
+            |policy, _| of_slow(policy, |slow| slow.after),
+        ),
+        key(
+            "breaker.slow_call_rate",
+            ShareAboveZero,
+            "The share of slow calls within the window that opens it too; 0.5 where `slow_call` is set.",
+            |policy, _, rate| on(policy, |breaker| slow(breaker).rate = rate),
+            |policy, _| of_slow(policy, |slow| slow.rate),
         ),
     ]
 }

@@ -46,6 +46,12 @@ pub(super) struct Flag;
 /// One of a few words.
 pub(super) struct Word<T: 'static>(pub(super) &'static [(&'static str, T)]);
 
+/// A share, from 0 to 1.
+pub(super) struct Share;
+
+/// A share that is not zero.
+pub(super) struct ShareAboveZero;
+
 /// The share of a pause that is added by chance.
 pub(super) struct JitterShare;
 
@@ -134,6 +140,38 @@ impl<T: Copy + PartialEq + Send + Sync> ValueType for Word<T> {
     fn schema(&self) -> Json {
         let words: Vec<&str> = self.0.iter().map(|(word, _)| *word).collect();
         json!({"enum": words})
+    }
+}
+
+impl ValueType for Share {
+    type Value = f64;
+
+    fn read(&self, field: &ConfigField<'_>, problems: &mut Problems) -> Option<f64> {
+        problems.keep(field.number())
+    }
+
+    fn spell(&self, value: &f64) -> Json {
+        json!(value)
+    }
+
+    fn schema(&self) -> Json {
+        json!({"type": "number", "minimum": 0, "maximum": 1, "examples": [0.5]})
+    }
+}
+
+impl ValueType for ShareAboveZero {
+    type Value = f64;
+
+    fn read(&self, field: &ConfigField<'_>, problems: &mut Problems) -> Option<f64> {
+        Share.read(field, problems)
+    }
+
+    fn spell(&self, value: &f64) -> Json {
+        Share.spell(value)
+    }
+
+    fn schema(&self) -> Json {
+        json!({"type": "number", "exclusiveMinimum": 0, "maximum": 1, "examples": [0.5]})
     }
 }
 

@@ -34,7 +34,8 @@ fn values(key: &PolicyKey) -> String {
             words.join(", ")
         }
         (None, Some("integer"), _) => format!("{} to {}", bound("minimum"), bound("maximum")),
-        (None, Some("number"), _) => format!("{} to {}", bound("minimum"), bound("maximum")),
+        (None, Some("number"), _) if schema["minimum"].is_null() => "above 0, to 1".to_owned(),
+        (None, Some("number"), _) => "0 to 1".to_owned(),
         (None, Some("boolean"), _) => "`true`, `false`".to_owned(),
         (None, _, Some("#/$defs/some_time")) => "a time, not zero".to_owned(),
         (None, _, Some("#/$defs/time")) => "a time".to_owned(),

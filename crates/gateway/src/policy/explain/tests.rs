@@ -104,6 +104,15 @@ prop_compose! {
     }
 }
 
+/// The keys that switch a breaker's window on.
+const WINDOW: [&str; 5] = [
+    "breaker.failure_rate",
+    "breaker.window",
+    "breaker.min_calls",
+    "breaker.slow_call",
+    "breaker.slow_call_rate",
+];
+
 /// What one layer says under a key: the model.
 fn says(layer: &PolicyLayer, key: &str) -> bool {
     let is_off = layer.value("breaker.failures") == Some(&json!(0));
@@ -168,7 +177,13 @@ proptest! {
             let nearest = layers.iter().rev().find(|(_, layer)| says(layer, key)).map(|(place, _)| *place);
             // A breaker that is switched on again starts from the built-in one: whoever switches it
             // on brings its values.
-            let is_revived = key.starts_with("breaker.") && layers.iter().any(|(_, layer)| layer.switches_breaker_off());
+            let is_off = layers.iter().any(|(_, layer)| layer.switches_breaker_off());
+            // So does whoever switches its window on, and a longer cool-down moves the longest one.
+            let is_window = |key: &str| WINDOW.contains(&key);
+            let has_window = || layers.iter().any(|(_, layer)| WINDOW.iter().any(|key| says(layer, key)));
+            let is_revived = (key.starts_with("breaker.") && is_off)
+                || (is_window(key) && has_window())
+                || key == "breaker.max_cooldown";
             match (nearest, origin) {
                 (Some(place), Origin::Config(from)) => prop_assert!(is_revived || place == *from, "{}", key),
                 (None, Origin::Config(_)) | (Some(_), _) => prop_assert!(is_revived, "{}: {:?}", key, origin),

@@ -211,8 +211,25 @@ fn breaker(
             ", then {slow_start} at once and more with each that succeeds, for another {cooldown}"
         ),
     };
+    let shares = shares(explained);
     format!(
-        "{failures}{whose} open it for {cooldown}. After that, calls are tried {tried} at a time until {succeeded}{then}. \
+        "{failures}{whose} open it for {cooldown}.{shares} After that, calls are tried {tried} at a time until {succeeded}{then}. \
          {counted} count; a tool's own error does not{soft}.",
+    )
+}
+
+/// Which shares of failed or slow calls open a breaker, where it has a window.
+fn shares(explained: &ExplainedTool) -> String {
+    let value = |key: &str| explained.value(key).map_or(&Value::Null, |told| &told.value);
+    let percent = |key: &str| value(key).as_f64().map(|share| format!("{:.0} %", share * 100.0));
+    let Some(failed) = percent("breaker.failure_rate") else { return String::new() };
+    let text = |key: &str| value(key).as_str().unwrap_or_default().to_owned();
+    let slow = percent("breaker.slow_call_rate")
+        .map(|rate| format!(", or {rate} that took longer than {}", text("breaker.slow_call")));
+    format!(
+        " So do {failed} that failed{} of the last {}, if they were {} calls or more.",
+        slow.unwrap_or_default(),
+        text("breaker.window"),
+        value("breaker.min_calls"),
     )
 }
