@@ -247,7 +247,6 @@ const LAYERS: [(&str, &[&str]); 2] = [
             "admin",
             "check",
             "remote",
-            "demo",
             "cli",
         ],
     ),

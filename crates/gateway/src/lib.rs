@@ -3,7 +3,7 @@
 //!
 //! The folders are layers: `protocol`, `config`, `runtime`, `store`, `upstream`, `client`,
 //! `translate`, `catalog`, `policy`, `route`, `call`, `queue`, `gateway`, `frontend`, `admin`,
-//! `check`, `remote`, `demo`, `cli`. A folder uses only those before it. `call` is the life of a
+//! `check`, `remote`, `cli`. A folder uses only those before it. `call` is the life of a
 //! call; read [`call`] first.
 
 mod admin;
@@ -13,7 +13,6 @@ mod check;
 pub mod cli;
 mod client;
 mod config;
-pub mod demo;
 mod frontend;
 mod gateway;
 mod policy;

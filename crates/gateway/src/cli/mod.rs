@@ -16,7 +16,6 @@ use clap::{Args, Parser, Subcommand};
 
 use self::serve::{memory, on_http, on_stdio};
 use super::config;
-use super::demo;
 use crate::runtime::log;
 use crate::upstream::{child, watcher};
 
@@ -194,12 +193,12 @@ pub async fn run(cli: Cli) -> ExitCode {
     let ended = match cli.command {
         Command::StartServer(_) | Command::WatchGateway { .. } => Ok(()),
         Command::Demo(DemoArgs { seed, calls, pace }) => {
-            let played = demo::run(seed, calls, pace).await;
+            let played = seawall_demo::run(seed, calls, pace).await;
             played.map_err(|error| (UNREACHABLE, format!("the demo could not be played: {error}")))
         }
         Command::Remote(remote) => remote::run(remote).await,
         Command::FaultyServer { folder } => {
-            demo::serve(&folder).await;
+            seawall_demo::serve(&folder).await;
             Ok(())
         }
         Command::Run(run) => {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use seawall::{BreakerPolicy, Effect, Kind, Policy, Preset, Scope, ServerPolicy, Tiers, ToolFacts};
 use serde_json::Value as Json;
 
-use crate::config::policy::keys::{KEYS, Setting};
+use crate::config::policy::key::Setting;
+use crate::config::policy::keys::KEYS;
 use crate::config::policy::value::{EFFECTS, KINDS, SCOPES, named};
 
 /// What `[defaults]`, `[kinds.K]`, `[servers.S.policy]` or `[tools."S/T"]` says.

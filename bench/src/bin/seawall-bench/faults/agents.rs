@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use seawall_gateway::demo::client::{ClientAnswer, DemoClient};
-use seawall_gateway::demo::faults::drawn;
-use seawall_gateway::demo::faulty::{APPEND, arguments};
-use seawall_gateway::demo::verdict::{FailureText, Verdict, judge};
-use seawall_gateway::demo::world::{LedgerEntry, World};
+use seawall_demo::client::{ClientAnswer, DemoClient};
+use seawall_demo::faults::drawn;
+use seawall_demo::faulty::{APPEND, arguments};
+use seawall_demo::verdict::{FailureText, Verdict, judge};
+use seawall_demo::world::{LedgerEntry, World};
 use tokio::time::Instant;
 
 use super::tally::{AGAIN, Tally};

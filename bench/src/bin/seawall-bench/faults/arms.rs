@@ -4,8 +4,8 @@
 use std::io;
 use std::path::Path;
 
-use seawall_gateway::demo::client::ServerRoute;
-use seawall_gateway::demo::gateway::DemoGateway;
+use seawall_demo::client::ServerRoute;
+use seawall_demo::gateway::DemoGateway;
 use seawall_gateway::schema;
 
 use super::peers::{Peer, Peers};

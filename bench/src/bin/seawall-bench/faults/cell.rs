@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use seawall_gateway::demo::client::{ClientAnswer, DemoClient, ServerRoute};
-use seawall_gateway::demo::faults::{Fault, FaultPlan};
-use seawall_gateway::demo::faulty::{APPEND, Faulty, TOOLS, arguments};
-use seawall_gateway::demo::verdict::{Verdict, judge};
-use seawall_gateway::demo::web::Web;
-use seawall_gateway::demo::world::{LedgerEntry, World};
+use seawall_demo::client::{ClientAnswer, DemoClient, ServerRoute};
+use seawall_demo::faults::{Fault, FaultPlan};
+use seawall_demo::faulty::{APPEND, Faulty, TOOLS, arguments};
+use seawall_demo::verdict::{Verdict, judge};
+use seawall_demo::web::Web;
+use seawall_demo::world::{LedgerEntry, World};
 use serde_json::json;
 use tokio::time::Instant;
 

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use seawall_gateway::demo::client::{ClientAnswer, DemoClient, ServerRoute};
-use seawall_gateway::demo::faults::{FaultPlan, ListFault};
-use seawall_gateway::demo::faulty::Faulty;
-use seawall_gateway::demo::gateway::DemoGateway;
-use seawall_gateway::demo::web::Web;
-use seawall_gateway::demo::world::World;
+use seawall_demo::client::{ClientAnswer, DemoClient, ServerRoute};
+use seawall_demo::faults::{FaultPlan, ListFault};
+use seawall_demo::faulty::Faulty;
+use seawall_demo::gateway::DemoGateway;
+use seawall_demo::web::Web;
+use seawall_demo::world::World;
 use serde_json::json;
 use tokio::time::Instant;
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use seawall_gateway::demo::client::ServerRoute;
+use seawall_demo::client::ServerRoute;
 use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::process::Command;

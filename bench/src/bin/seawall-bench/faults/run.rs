@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::{StreamExt, stream};
 use seawall_bench::{Setup, machine};
-use seawall_gateway::demo::Folder;
+use seawall_demo::Folder;
 use tokio::time::Instant;
 
 use super::arms::{self, Arm};

@@ -1,7 +1,7 @@
 //! What goes wrong: one kind of fault at a time, on a server that was well before and is well again
 //! after.
 
-use seawall_gateway::demo::faults::{Fault, FaultPlan, ListFault, Strike};
+use seawall_demo::faults::{Fault, FaultPlan, ListFault, Strike};
 
 /// One kind of trouble.
 pub(crate) struct Scenario {

@@ -174,8 +174,8 @@ impl Policy {
         self.fallback.iter().try_for_each(|step| self.validate_fallback(step))
     }
 
-    /// Whether it is the policy of a tool, and not of a list or another method that anybody may use:
-    /// a tool that may be repeated always has a kind.
+    /// Whether it is the policy of a tool, and not of a list or another method: a tool that may be
+    /// repeated always has a kind.
     pub(crate) fn is_of_a_tool(&self) -> bool {
         self.kind.is_some() || !self.effect.is_replayable()
     }

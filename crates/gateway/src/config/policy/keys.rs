@@ -5,97 +5,19 @@
 //! follow this list. A new key is a field of its policy, an entry here, and a line of the reference
 //! page that its test writes.
 
-use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use seawall::{BreakerPolicy, Cooldown, Policy, SlowRule, WindowRule};
 use serde_json::{Map, Value as Json, json};
 
+use super::key::{PolicyKey, Setting, key, setting};
 use super::steps::Steps;
 use super::tool_errors::Errors;
 use super::value::{
     Concurrency, Count, EFFECTS, Flag, Hedge, JitterShare, KINDS, LOOP_MODES, ON_ABANDON, REJOIN,
     SCOPES, Share, ShareAboveZero, SomeTime, Time, ValueType, Word,
 };
-use crate::config::layer::GatewayPolicy;
-use crate::config::problem::Problems;
-use crate::config::tree::ConfigField;
-
-/// One key.
-pub(crate) struct PolicyKey {
-    /// Its name; behind a dot, within a table.
-    pub(crate) name: &'static str,
-    /// What it means.
-    pub(crate) doc: &'static str,
-    /// Among which others it is told.
-    pub(crate) heading: &'static str,
-    schema: Json,
-    read: Box<ReadSetting>,
-    get: Box<GetValue>,
-}
-
-type ReadSetting = dyn Fn(&ConfigField<'_>, &mut Problems) -> Option<Setting> + Send + Sync;
-type GetValue = dyn Fn(&Policy, &GatewayPolicy) -> Json + Send + Sync;
-type LaySetting = dyn Fn(&mut Policy, &mut GatewayPolicy) + Send + Sync;
-
-/// What a file says under one key.
-#[derive(Clone)]
-pub(crate) struct Setting {
-    /// The key.
-    pub(super) key: &'static str,
-    /// The value, as it is spelled.
-    pub(super) value: Json,
-    lay: Arc<LaySetting>,
-}
-
-impl Setting {
-    /// Lays it over a policy.
-    pub(crate) fn apply(&self, policy: &mut Policy, own: &mut GatewayPolicy) {
-        (self.lay)(policy, own);
-    }
-
-    /// The key.
-    pub(crate) fn key(&self) -> &'static str {
-        self.key
-    }
-
-    /// The value, as it is spelled.
-    pub(crate) fn value(&self) -> &Json {
-        &self.value
-    }
-}
-
-impl PartialEq for Setting {
-    fn eq(&self, other: &Self) -> bool {
-        (self.key, &self.value) == (other.key, &other.value)
-    }
-}
-
-impl fmt::Debug for Setting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} = {}", self.key, self.value)
-    }
-}
-
-impl PolicyKey {
-    /// Reads what a file says under it.
-    pub(super) fn read(&self, field: &ConfigField<'_>, problems: &mut Problems) -> Option<Setting> {
-        (self.read)(field, problems)
-    }
-
-    /// Its value in a policy, as a file spells it; null where it is not set.
-    pub(crate) fn get(&self, policy: &Policy, own: &GatewayPolicy) -> Json {
-        (self.get)(policy, own)
-    }
-
-    /// What an editor is told of it.
-    pub(crate) fn schema(&self) -> Json {
-        let mut schema = self.schema.clone();
-        schema["description"] = json!(self.doc);
-        schema
-    }
-}
 
 /// All keys, in the order in which they are told and laid: `breaker.failures` switches a breaker on
 /// or off before the others set what it is like.
@@ -110,7 +32,7 @@ pub(crate) static KEYS: LazyLock<Vec<PolicyKey>> = LazyLock::new(|| {
         ("Bounds", bounds()),
     ];
     let under = |(heading, keys): (&'static str, Vec<PolicyKey>)| {
-        keys.into_iter().map(move |key| PolicyKey { heading, ..key })
+        keys.into_iter().map(move |key| key.under(heading))
     };
     groups.into_iter().flat_map(under).collect()
 });
@@ -165,36 +87,6 @@ fn loop_bounds() -> Json {
         {"anyOf": [{"required": ["window"]}, {"properties": {"repeats": {"maximum": 10}}}]},
         {"anyOf": [{"required": ["repeats"]}, {"properties": {"window": {"minimum": 3}}}]},
     ])
-}
-
-/// Describes one key: its name, the type of its values, what it means, how it is set, and how it is
-/// read from a policy.
-fn key<T: ValueType>(
-    name: &'static str,
-    of: T,
-    doc: &'static str,
-    set: fn(&mut Policy, &mut GatewayPolicy, T::Value),
-    get: fn(&Policy, &GatewayPolicy) -> Option<T::Value>,
-) -> PolicyKey {
-    let (schema, of) = (of.schema(), Arc::new(of));
-    let spelled = Arc::clone(&of);
-    let read = move |field: &ConfigField<'_>, problems: &mut Problems| {
-        of.read(field, problems).map(|value| setting(name, of.spell(&value), value, set))
-    };
-    let get = move |policy: &Policy, own: &GatewayPolicy| {
-        get(policy, own).map_or(Json::Null, |value| spelled.spell(&value))
-    };
-    PolicyKey { name, doc, heading: "", schema, read: Box::new(read), get: Box::new(get) }
-}
-
-fn setting<V: Clone + Send + Sync + 'static>(
-    key: &'static str,
-    spelled: Json,
-    value: V,
-    set: fn(&mut Policy, &mut GatewayPolicy, V),
-) -> Setting {
-    let lay = move |policy: &mut Policy, own: &mut GatewayPolicy| set(policy, own, value.clone());
-    Setting { key, value: spelled, lay: Arc::new(lay) }
 }
 
 /// The limit of whole calls that a client's own file sets for a server.
@@ -578,6 +470,7 @@ mod tests {
     use seawall::{Backoff, CachePolicy, LoopPolicy, RetryPolicy};
 
     use super::*;
+    use crate::config::layer::GatewayPolicy;
 
     /// A policy that gets a field more does not compile here until the field has its key.
     #[test]

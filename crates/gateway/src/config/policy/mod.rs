@@ -5,6 +5,7 @@
 //! values. Every key and value is checked here, where its line is known; so is what is said as a
 //! whole, laid over a tool that reads.
 
+pub(crate) mod key;
 pub(crate) mod keys;
 mod steps;
 mod tool_errors;

@@ -8,7 +8,8 @@ use seawall::{Effect, Kind, Preset, Tiers, ToolFacts};
 use serde_json::Value as Json;
 
 use crate::config::layer::GatewayPolicy;
-use crate::config::policy::keys::{KEYS, PolicyKey};
+use crate::config::policy::key::PolicyKey;
+use crate::config::policy::keys::KEYS;
 use crate::config::policy::value::KINDS;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/policy-keys.md");

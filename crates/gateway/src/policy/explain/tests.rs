@@ -43,7 +43,7 @@ fn value(key: &'static str, schema: &Value) -> BoxedStrategy<Value> {
 
 /// What a place may say: any of the keys, under its full name.
 fn said() -> BoxedStrategy<Map<String, Value>> {
-    let of = |key: &'static config::policy::keys::PolicyKey| {
+    let of = |key: &'static config::policy::key::PolicyKey| {
         let value = value(key.name, &key.schema());
         proptest::option::weighted(0.3, value.prop_map(|value| (key.name.to_owned(), value)))
     };

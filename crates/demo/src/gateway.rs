@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use super::client::ServerRoute;
+use crate::client::ServerRoute;
 
 /// How long it may take to start.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -10,7 +10,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::faults::FaultPlan;
+use crate::faults::FaultPlan;
 
 /// One server's world.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Stdout};
 use tokio::sync::Mutex;
 
-use super::faulty::{Ending, Faulty};
+use crate::faulty::{Ending, Faulty};
 
 /// Serves until stdin ends; or until the world says that this server dies.
 pub async fn serve(server: Faulty) {

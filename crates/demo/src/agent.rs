@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use super::client::{ClientAnswer, DemoClient};
-use super::faults::drawn;
-use super::faulty::{APPEND, WRITTEN, arguments};
-use super::verdict::{Verdict, judge};
+use crate::client::{ClientAnswer, DemoClient};
+use crate::faults::drawn;
+use crate::faulty::{APPEND, WRITTEN, arguments};
+use crate::verdict::{Verdict, judge};
 
 /// How often a failed call is made again.
 const REPEATS: u64 = 3;

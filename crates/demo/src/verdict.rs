@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use super::client::ClientAnswer;
-use super::faulty::truth;
+use crate::client::ClientAnswer;
+use crate::faulty::truth;
 
 /// What an answer is worth.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,8 +14,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::faulty::{Ending, Faulty};
-use super::pipe::reason;
+use crate::faulty::{Ending, Faulty};
+use crate::pipe::reason;
 
 /// How long it takes until a server that died is there again.
 pub const RESTART: Duration = Duration::from_millis(150);

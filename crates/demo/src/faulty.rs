@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::faults::{Fault, FaultPlan, ListFault};
-use super::world::{LedgerEntry, World};
+use crate::faults::{Fault, FaultPlan, ListFault};
+use crate::world::{LedgerEntry, World};
 
 /// How late a slow answer comes.
 pub const SLOW: Duration = Duration::from_millis(400);
