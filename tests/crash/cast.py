@@ -102,7 +102,7 @@ class Gateway:
         config.write_text(f'listen = "127.0.0.1:0"\n[store]\npath = "{folder}/store"\n'
                           '[defaults]\nretry = { attempts = 1 }\nbreaker = { failures = 0 }\n'
                           f'[servers.s]\nurl = "http://127.0.0.1:{server.server_port}/mcp"\ntype = "http"\n')
-        self.command = [*before, SEAWALL, "serve", "--no-memory", "--config", config]
+        self.command = [*before, SEAWALL, "serve", "--no-catalog-cache", "--config", config]
         self.said, self.port, self.listens = [], None, threading.Event()
 
     def __enter__(self):

@@ -39,7 +39,7 @@ def warm(command, here):
         session.tell("notifications/initialized")
         session.ask("tools/call", {"name": "no-such-tool"}, 2)  # Waits until the server is there.
         tools = session.ask("tools/list", None, 3)
-        memory = here.folder / ".local/state/seawall/memory"
+        memory = here.folder / ".local/state/seawall/catalog"
         until(lambda: any(b'"tools/list"' in file.read_bytes() for file in memory.glob("*.json")), "not remembered")
         idle = proc.resident(session.pid)
         session.close()

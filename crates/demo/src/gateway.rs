@@ -35,7 +35,7 @@ impl DemoGateway {
         std::fs::write(&file, config(settings, servers))?;
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("serve").arg("--config").arg(file).env("XDG_STATE_HOME", folder);
-        command.args((!remembers).then_some("--no-memory"));
+        command.args((!remembers).then_some("--no-catalog-cache"));
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -44,10 +44,10 @@ impl Gateway {
     /// A gateway as it is configured; servers start when the first client needs them.
     pub(crate) fn new(
         config: &Config,
-        memory: CatalogCache,
+        catalog_cache: CatalogCache,
         store: Option<QueueStore>,
     ) -> std::io::Result<Arc<Self>> {
-        let memory = Arc::new(memory);
+        let catalog_cache = Arc::new(catalog_cache);
         let durable = store.clone().map(|store| Arc::new(store) as Arc<dyn DurableQueue>);
         let policies =
             Arc::new(PolicyRegistry::new(config, durable).map_err(std::io::Error::other)?);
@@ -66,17 +66,17 @@ impl Gateway {
             )
         };
         let servers: Vec<Arc<Server>> = config.servers.iter().map(server).collect();
-        servers
-            .iter()
-            .for_each(|server| server.when_greeted(startup::when_greeted(&memory, &policies)));
-        servers.iter().for_each(|server| startup::recall(&memory, &policies, server));
+        servers.iter().for_each(|server| {
+            server.when_greeted(startup::when_greeted(&catalog_cache, &policies))
+        });
+        servers.iter().for_each(|server| startup::recall(&catalog_cache, &policies, server));
         let names = || servers.iter().map(|server| server.name.clone());
         let shared: Arc<SharedConnections> =
             Arc::new(names().map(|name| (name, Default::default())).collect());
         let pools: Arc<HashMap<String, ConnectionPool>> =
             Arc::new(names().map(|name| (name, ConnectionPool::default())).collect());
         let conversations: Arc<dyn SessionHooks> =
-            Arc::new(CatalogHooks { memory: Arc::clone(&memory) });
+            Arc::new(CatalogHooks { catalog_cache: Arc::clone(&catalog_cache) });
         let (detached, results): (DetachedCalls, Arc<ResultStore>) = Default::default();
         let client_limits: Arc<ClientLimits> = Arc::default();
         let pending = Arc::new(PendingAnswers::new(config.answer_memory));
@@ -93,7 +93,7 @@ impl Gateway {
                 set: Arc::new(set),
                 is_prefixed,
                 lifecycle: Arc::clone(&lifecycle),
-                memory: Arc::clone(&memory),
+                catalog_cache: Arc::clone(&catalog_cache),
                 policies: Arc::clone(&policies),
                 detached: detached.clone(),
                 client_limits: Arc::clone(&client_limits),
@@ -138,7 +138,7 @@ impl Gateway {
     /// Notes writes under way for the next process at the same place, which has this `name`, where
     /// anything is kept.
     pub(crate) fn note_writes(&self, name: &str, place: JournalPlace) {
-        if let Some(folder) = self.all.memory.journal() {
+        if let Some(folder) = self.all.catalog_cache.journal() {
             self.all.journal.open(&folder.join(name), place);
         }
     }

@@ -27,7 +27,7 @@ pub(crate) struct Route {
     /// How the gateway ends.
     pub lifecycle: Arc<Lifecycle>,
     /// What the servers said last time.
-    pub memory: Arc<CatalogCache>,
+    pub catalog_cache: Arc<CatalogCache>,
     /// How tools are treated.
     pub policies: Arc<PolicyRegistry>,
     /// The places for calls that run on without their clients.

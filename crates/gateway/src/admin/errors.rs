@@ -1,4 +1,4 @@
-//! Why the operator's door answers 403, as both sides of it write it: each reason has another way
+//! Why the admin API answers 403, as both sides of it write it: each reason has another way
 //! out.
 
 use serde::{Deserialize, Serialize};

@@ -27,8 +27,8 @@ use crate::admin::telemetry::tell;
 use crate::protocol::{limits, sse};
 
 /// Begins to tell.
-pub(super) fn stream(door: &Arc<AdminServer>, request: &Parts) -> AdminResponse {
-    let reading = match EventReader::begin(door, request) {
+pub(super) fn stream(admin: &Arc<AdminServer>, request: &Parts) -> AdminResponse {
+    let reading = match EventReader::begin(admin, request) {
         Ok(reading) => reading,
         Err(wrong) => return *wrong,
     };
@@ -48,7 +48,7 @@ pub(super) fn stream(door: &Arc<AdminServer>, request: &Parts) -> AdminResponse 
 
 /// One who reads along.
 struct EventReader {
-    door: Arc<AdminServer>,
+    admin: Arc<AdminServer>,
     reader: RingReader,
     wanted: EventFilter,
     /// What was there before, and was not told yet.
@@ -74,7 +74,7 @@ impl EventFilter {
 }
 
 impl EventReader {
-    fn begin(door: &Arc<AdminServer>, request: &Parts) -> Result<Self, Box<AdminResponse>> {
+    fn begin(admin: &Arc<AdminServer>, request: &Parts) -> Result<Self, Box<AdminResponse>> {
         let query = QueryString::read(&request.uri, &["tool", "class", "last"])?;
         let last = query.number("last", limits::EVENTS)?;
         let text = |name| query.get(name).map(str::to_owned);
@@ -83,14 +83,19 @@ impl EventReader {
             let why = format!("{} others read along already", limits::EVENT_READERS);
             Box::new(respond::error(StatusCode::SERVICE_UNAVAILABLE, &why))
         };
-        let place = Arc::clone(&door.readers).try_acquire_owned().map_err(full)?;
+        let place = Arc::clone(&admin.readers).try_acquire_owned().map_err(full)?;
         let came_back =
-            request.headers.get("last-event-id").and_then(|id| door.number(id.to_str().ok()?));
-        let reader = door.telemetry.ring.reader(came_back);
-        let mut reading =
-            Self { door: Arc::clone(door), reader, wanted, first: VecDeque::new(), _place: place };
+            request.headers.get("last-event-id").and_then(|id| admin.number(id.to_str().ok()?));
+        let reader = admin.telemetry.ring.reader(came_back);
+        let mut reading = Self {
+            admin: Arc::clone(admin),
+            reader,
+            wanted,
+            first: VecDeque::new(),
+            _place: place,
+        };
         if came_back.is_none() {
-            while let Some(told) = reading.reader.take(&door.telemetry.ring) {
+            while let Some(told) = reading.reader.take(&admin.telemetry.ring) {
                 reading.first.extend(reading.event(&told));
             }
             reading.first.drain(..reading.first.len().saturating_sub(last));
@@ -103,17 +108,17 @@ impl EventReader {
         if let Some(first) = self.first.pop_front() {
             return Some(first);
         }
-        let door = Arc::clone(&self.door);
+        let admin = Arc::clone(&self.admin);
         let alive = Instant::now() + limits::KEEP_ALIVE;
         loop {
             tokio::select! {
                 biased;
                 () = tokio::time::sleep_until(alive) => return Some(Bytes::from_static(sse::COMMENT)),
-                told = self.reader.next(&door.telemetry.ring) => match self.event(&told?) {
+                told = self.reader.next(&admin.telemetry.ring) => match self.event(&told?) {
                     Some(event) => return Some(event),
                     None => continue,
                 },
-                () = door.gateway.lifecycle.closing.cancelled() => return None,
+                () = admin.gateway.lifecycle.closing.cancelled() => return None,
             }
         }
     }
@@ -121,7 +126,7 @@ impl EventReader {
     /// What is told of an event, if it is wanted.
     fn event(&self, RecordedEvent { number, at, what }: &RecordedEvent) -> Option<Bytes> {
         let told = match what {
-            EventKind::Event(event) => tell::told(event, &self.door.gateway.all().policies)?,
+            EventKind::Event(event) => tell::told(event, &self.admin.gateway.all().policies)?,
             EventKind::Shown(told) => told.clone(),
         };
         let mut told = Value::Object(told);
@@ -130,11 +135,11 @@ impl EventReader {
         }
         if let Some(error) = told["error"].as_str() {
             let server =
-                self.door.gateway.servers.iter().find(|server| told["server"] == *server.name);
+                self.admin.gateway.servers.iter().find(|server| told["server"] == *server.name);
             told["error"] =
                 json!(server.map_or_else(|| quote(error), |server| server.without_secrets(error)));
         }
-        let id = format!("{}-{number}", self.door.life);
+        let id = format!("{}-{number}", self.admin.life);
         told["id"] = json!(id);
         told["time"] = json!(iso(*at));
         Some(sse::event(Some(&id), &told.to_string().into()))

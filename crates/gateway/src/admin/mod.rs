@@ -1,4 +1,4 @@
-//! The operator's door: what is asked of a running gateway, by whom, and what it answers.
+//! The admin API: what is asked of a running gateway, by whom, and what it answers.
 //!
 //! `access` says who may, `breakers`, `servers`, `queue`, `events`, `policy` and `health` what they
 //! get, `respond` how it is written. It is a listener of its own, with the guard and the limits of
@@ -42,7 +42,7 @@ use crate::runtime::random;
 
 /// A listener for operators.
 pub(crate) struct AdminListener {
-    door: Arc<AdminServer>,
+    admin: Arc<AdminServer>,
     tcp: TcpListener,
 }
 
@@ -62,9 +62,9 @@ impl AdminListener {
         let telemetry = Telemetry::listen(&gateway.all().policies, &gateway.lifecycle);
         let readers = Arc::new(Semaphore::new(limits::EVENT_READERS));
         let life = random::secret().chars().take(8).collect();
-        let door =
+        let admin =
             AdminServer { gateway: Arc::clone(gateway), telemetry, guard, access, readers, life };
-        Ok(Some(Self { door: Arc::new(door), tcp }))
+        Ok(Some(Self { admin: Arc::new(admin), tcp }))
     }
 
     /// The address it listens on.
@@ -74,13 +74,13 @@ impl AdminListener {
 
     /// Serves while the gateway does, and while it drains: whoever watches it must see that.
     pub(crate) async fn serve(self) {
-        let lifecycle = Arc::clone(&self.door.gateway.lifecycle);
+        let lifecycle = Arc::clone(&self.admin.gateway.lifecycle);
         let places = ConnectionLimit::new(limits::ADMIN_CONNECTIONS);
         loop {
             let accepted = lifecycle.closing.run_until_cancelled(places.accept(&self.tcp));
             let Some(accepted) = accepted.await else { return };
             let Some((tcp, peer, place)) = accepted else { continue };
-            lifecycle.connect(Arc::clone(&self.door).connection(place, tcp, peer.ip()));
+            lifecycle.connect(Arc::clone(&self.admin).connection(place, tcp, peer.ip()));
         }
     }
 }
@@ -101,10 +101,10 @@ impl AdminServer {
     async fn connection(self: Arc<Self>, place: ConnectionPermit, tcp: TcpStream, peer: IpAddr) {
         let lifecycle = Arc::clone(&self.gateway.lifecycle);
         let answer = move |request| {
-            let door = Arc::clone(&self);
+            let admin = Arc::clone(&self);
             async move {
-                let answer = door.answer(request).await;
-                door.access.slowed(peer, answer).await
+                let answer = admin.answer(request).await;
+                admin.access.slowed(peer, answer).await
             }
         };
         connection::serve(place, tcp, &lifecycle.closing, &lifecycle.ended, answer).await;

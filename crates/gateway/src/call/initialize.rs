@@ -113,12 +113,12 @@ async fn meet(route: &Route, session: &Arc<Session>, server: &Arc<Server>) -> Gr
         session.key(server),
         session.handshake.get().map(HandshakeParams::version).unwrap_or_default(),
     );
-    if let Some(info) = route.memory.info(&key).filter(|_| supervisor.now().is_none()) {
+    if let Some(info) = route.catalog_cache.info(&key).filter(|_| supervisor.now().is_none()) {
         session.promise(server, info.result.clone());
         return Greeted::there(info);
     }
     let of_any =
-        route.memory.server_info_of_any(&key).map(|info| in_version(info, &agreed(&asked)));
+        route.catalog_cache.server_info_of_any(&key).map(|info| in_version(info, &agreed(&asked)));
     // A server that has been away for as long as a handshake may take keeps nobody waiting: its
     // tools are told when it is there.
     let wait = server.startup.patience(if of_any.is_some() {
@@ -158,7 +158,7 @@ async fn listed(
         .unwrap_or(ListingProgress::UnderWay);
     let has_tools = matches!(listing, ListingProgress::Done | ListingProgress::Unasked);
     // What it listed last stands in: nothing is missing.
-    if has_tools || cached_lists::known(&route.memory, key, era, "tools/list").is_some() {
+    if has_tools || cached_lists::known(&route.catalog_cache, key, era, "tools/list").is_some() {
         return Greeted::there(info);
     }
     let starting = UpstreamFailure::Starting(server.reconnect.wait());
@@ -296,7 +296,8 @@ async fn meet_modern(route: &Route, server: &Arc<Server>, call: &GatewayCall) ->
         );
     };
     let key = pool::handshake(call).key(server);
-    let of_any = route.memory.info(&key).or_else(|| route.memory.server_info_of_any(&key));
+    let of_any =
+        route.catalog_cache.info(&key).or_else(|| route.catalog_cache.server_info_of_any(&key));
     let wait = server.startup.patience(if of_any.is_some() {
         limits::GREETING_WAIT
     } else {

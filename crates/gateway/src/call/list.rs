@@ -100,7 +100,7 @@ async fn shown(
 impl ListRequest {
     /// What clients like this one were shown last; else what any other was.
     fn known(&self) -> Option<Bytes> {
-        known(&self.route.memory, &self.key, self.caller.era(), &name(&self.call.request))
+        known(&self.route.catalog_cache, &self.key, self.caller.era(), &name(&self.call.request))
     }
 
     /// How long this list may keep others or its client waiting; for ever if there is nothing else
@@ -151,7 +151,7 @@ impl ListRequest {
                 .await;
         match listing {
             Ok(ListingProgress::Done) if connection.take_unread_list() => {
-                let list = self.route.memory.list(&self.key, &name(&self.call.request));
+                let list = self.route.catalog_cache.list(&self.key, &name(&self.call.request));
                 list.map_or(ControlFlow::Continue(Some(connection)), |list| {
                     ControlFlow::Break(answered(&list))
                 })
@@ -302,10 +302,10 @@ impl ListRequest {
 fn keep(route: &Route, key: &str, server: &str, request: &Message, answer: &Message) {
     let name = name(request);
     let (_, entries, _) = part_of(request.method());
-    if let Some(before) = route.memory.list(key, &name) {
+    if let Some(before) = route.catalog_cache.list(key, &name) {
         report(server, &name, drift::between(&before, answer.body_json(), entries));
     }
-    route.memory.keep_list(key, &name, answer.body_json());
+    route.catalog_cache.keep_list(key, &name, answer.body_json());
     learn(route, server, request, answer, true);
 }
 

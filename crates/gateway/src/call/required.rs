@@ -47,7 +47,7 @@ impl ConnectServer<()> for ToolLookup<'_> {
     async fn connect(&self, _: &str) -> Result<Vec<()>, FailureSignals> {
         let found = self.server.list_once(&self.handshake).await?;
         startup::keep_found(
-            &self.route.memory,
+            &self.route.catalog_cache,
             &self.route.policies,
             self.server,
             &self.handshake,

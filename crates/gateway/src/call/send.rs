@@ -73,8 +73,10 @@ pub(crate) async fn once(
                 .await
                 .map_err(UpstreamFailure::before_sending)
                 .map_err(failed)?;
-            let call =
-                &server.mirror.settle(&connection, call, server.sees_headers(&connection)).await?;
+            let call = &server
+                .header_params
+                .settle(&connection, call, server.sees_headers(&connection))
+                .await?;
             match connection.era() {
                 Era::Modern => connection.request(call).await.map_err(failed),
                 Era::Legacy => to_legacy::exchange(server, pool, connection, call).await,

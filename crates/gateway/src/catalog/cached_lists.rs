@@ -73,9 +73,14 @@ pub(crate) fn is_same(method: &str, before: &[u8], answer: &Message) -> bool {
 
 /// What clients of this kind and era were shown last; else what clients of any other kind were, in
 /// this era's words.
-pub(crate) fn known(memory: &CatalogCache, key: &str, era: Era, name: &str) -> Option<Bytes> {
-    let of_any = || memory.list_of_any(key, name).map(|list| fitted(era, &list).into());
-    memory.list(key, name).or_else(of_any)
+pub(crate) fn known(
+    catalog_cache: &CatalogCache,
+    key: &str,
+    era: Era,
+    name: &str,
+) -> Option<Bytes> {
+    let of_any = || catalog_cache.list_of_any(key, name).map(|list| fitted(era, &list).into());
+    catalog_cache.list(key, name).or_else(of_any)
 }
 
 /// A list in the words of an era: only the modern one says how long an answer is good, and for
@@ -99,14 +104,14 @@ pub(crate) fn fitted(era: Era, list: &[u8]) -> Vec<u8> {
 /// A server is back: if its lists of other things than tools are not what they were, the client is
 /// told, once. Its tools are compared at its startup.
 async fn compare(
-    memory: &CatalogCache,
+    catalog_cache: &CatalogCache,
     session: &Arc<Session>,
     key: &str,
     connection: &Arc<Connection>,
 ) {
     let mut told = Vec::new();
     for (method, entries, notification) in LISTS.into_iter().skip(1) {
-        let Some(before) = memory.list(key, method) else { continue };
+        let Some(before) = catalog_cache.list(key, method) else { continue };
         let answer =
             list(session, connection, method).await.filter(|answer| holds_list(answer, entries));
         let Some(answer) =
@@ -115,7 +120,7 @@ async fn compare(
             continue;
         };
         report(&connection.server, method, drift::between(&before, answer.body_json(), entries));
-        memory.keep_list(key, method, answer.body_json());
+        catalog_cache.keep_list(key, method, answer.body_json());
         if !told.contains(&notification) {
             told.push(notification);
         }
@@ -147,7 +152,7 @@ async fn list(
 #[derive(Debug)]
 pub(crate) struct CatalogHooks {
     /// What servers listed last.
-    pub memory: Arc<CatalogCache>,
+    pub catalog_cache: Arc<CatalogCache>,
 }
 
 impl SessionHooks for CatalogHooks {
@@ -156,8 +161,8 @@ impl SessionHooks for CatalogHooks {
     }
 
     fn compare(&self, session: &Arc<Session>, key: String, connection: &Arc<Connection>) {
-        let (memory, session, connection) =
-            (Arc::clone(&self.memory), Arc::clone(session), Arc::clone(connection));
-        tokio::spawn(async move { compare(&memory, &session, &key, &connection).await });
+        let (catalog_cache, session, connection) =
+            (Arc::clone(&self.catalog_cache), Arc::clone(session), Arc::clone(connection));
+        tokio::spawn(async move { compare(&catalog_cache, &session, &key, &connection).await });
     }
 }

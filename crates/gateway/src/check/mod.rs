@@ -107,7 +107,7 @@ pub(crate) async fn keep(gateway: &Gateway, looked: &[ServerCheck]) {
             && remembered(found).is_none()
         {
             startup::keep_found(
-                &route.memory,
+                &route.catalog_cache,
                 &route.policies,
                 server,
                 &required::handshake(),
@@ -115,7 +115,7 @@ pub(crate) async fn keep(gateway: &Gateway, looked: &[ServerCheck]) {
             );
         }
     }
-    route.memory.flush().await;
+    route.catalog_cache.flush().await;
 }
 
 /// What follows from it, once everything has ended: how a process ended is known only then.

@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::config_args::{located, variable};
-use super::serve::{StopSignals, end, memory};
+use super::serve::{StopSignals, catalog_cache, end};
 use super::{AUTH, CommandEnd, UNREACHABLE, USAGE};
 use crate::check;
 use crate::config;
@@ -29,7 +29,7 @@ pub(super) struct CheckArgs {
     timeout: Duration,
     /// Do not keep what the servers list
     #[arg(long)]
-    no_memory: bool,
+    no_catalog_cache: bool,
     /// Write JSON
     #[arg(long)]
     json: bool,
@@ -77,8 +77,9 @@ async fn report(config: &Config, asked: &CheckArgs) -> Result<check::CheckReport
     // A check makes no store: what is kept in one that is not there yet is kept by the first
     // gateway.
     let has_place = config.store.as_ref().is_none_or(|store| store.exists());
-    let memory = memory(config, asked.no_memory || !has_place);
-    let gateway = Gateway::new(config, memory, None).map_err(|error| (USAGE, error.to_string()))?;
+    let catalog_cache = catalog_cache(config, asked.no_catalog_cache || !has_place);
+    let gateway =
+        Gateway::new(config, catalog_cache, None).map_err(|error| (USAGE, error.to_string()))?;
     let needs = check::needs::look(config).await;
     let looked = tokio::select! {
         looked = check::look(&gateway, timeout, progress) => Some(looked),

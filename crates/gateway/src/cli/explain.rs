@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::config_args::{configured, variable, warn};
-use super::serve::memory_folder;
+use super::serve::catalog_folder;
 use super::{CommandEnd, USAGE};
 use crate::catalog::listed::ListedTool;
 use crate::config::{Config, ServerConfig};
@@ -33,7 +33,7 @@ pub(super) struct ExplainArgs {
 pub(super) fn run(explain: &ExplainArgs) -> CommandEnd {
     let config = configured(explain.config.as_deref()).map_err(|problems| (USAGE, problems))?;
     warn(&config);
-    let folder = memory_folder(&config);
+    let folder = catalog_folder(&config);
     let lists: Vec<_> =
         config.servers.iter().map(|server| listed(folder.as_deref(), server)).collect();
     let has = |(server, list): (&ServerConfig, &KnownTools)| ServerTools {

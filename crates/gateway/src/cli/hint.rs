@@ -40,8 +40,8 @@ mod tests {
             Some("seawall run --name a -- npx -y foo")
         );
         assert_eq!(
-            line("run --no-memory --name=a npx $x").as_deref(),
-            Some("seawall run --no-memory --name=a -- npx '$x'")
+            line("run --no-catalog-cache --name=a npx $x").as_deref(),
+            Some("seawall run --no-catalog-cache --name=a -- npx '$x'")
         );
         for other in [
             "run -- npx",

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use self::serve::{memory, on_http, on_stdio};
+use self::serve::{catalog_cache, on_http, on_stdio};
 use super::config;
 use crate::runtime::log;
 use crate::upstream::{child, watcher};
@@ -124,7 +124,7 @@ struct RunArgs {
     config: Option<PathBuf>,
     /// Remember nothing of the server between runs
     #[arg(long)]
-    no_memory: bool,
+    no_catalog_cache: bool,
     /// The name of the server: in messages, and to choose one from a configuration
     #[arg(long)]
     name: Option<String>,
@@ -146,7 +146,7 @@ struct ServeArgs {
     listen: Option<SocketAddr>,
     /// Remember nothing between runs, neither what servers said nor the sessions of clients
     #[arg(long)]
-    no_memory: bool,
+    no_catalog_cache: bool,
     /// Speak stdio to one client instead of listening
     #[arg(long, conflicts_with = "listen")]
     stdio: bool,
@@ -202,9 +202,9 @@ pub async fn run(cli: Cli) -> ExitCode {
             Ok(())
         }
         Command::Run(run) => {
-            let no_memory = run.no_memory;
+            let no_catalog_cache = run.no_catalog_cache;
             match config_args::wrapped(run) {
-                Ok(config) => on_stdio(&config, memory(&config, no_memory)).await,
+                Ok(config) => on_stdio(&config, catalog_cache(&config, no_catalog_cache)).await,
                 Err(problems) => Err((USAGE, problems)),
             }
         }
@@ -217,8 +217,10 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Install(install) => install::install(&install),
         Command::Uninstall(uninstall) => install::uninstall(&uninstall),
         Command::Serve(serve) => match config_args::served(&serve) {
-            Ok(config) if serve.stdio => on_stdio(&config, memory(&config, serve.no_memory)).await,
-            Ok(config) => on_http(&config, memory(&config, serve.no_memory)).await,
+            Ok(config) if serve.stdio => {
+                on_stdio(&config, catalog_cache(&config, serve.no_catalog_cache)).await
+            }
+            Ok(config) => on_http(&config, catalog_cache(&config, serve.no_catalog_cache)).await,
             Err(problems) => Err((USAGE, problems)),
         },
     };

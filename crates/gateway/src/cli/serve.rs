@@ -21,8 +21,8 @@ use crate::store::embedded::{QueueBounds, QueueStore, StoreTrouble};
 use crate::upstream::orphans;
 
 /// What is remembered stands in the store where there is one.
-pub(super) fn memory(config: &Config, is_off: bool) -> CatalogCache {
-    let folder = memory_folder(config).filter(|_| !is_off);
+pub(super) fn catalog_cache(config: &Config, is_off: bool) -> CatalogCache {
+    let folder = catalog_folder(config).filter(|_| !is_off);
     if folder.is_none() && !is_off {
         log::warn(
             "neither XDG_STATE_HOME nor HOME is set: nothing is remembered, also no write that is under way when seawall is killed",
@@ -32,18 +32,18 @@ pub(super) fn memory(config: &Config, is_off: bool) -> CatalogCache {
 }
 
 /// Where it stands.
-pub(super) fn memory_folder(config: &Config) -> Option<PathBuf> {
-    let folder = config.store.as_ref().map(|store| store.join("memory"));
+pub(super) fn catalog_folder(config: &Config) -> Option<PathBuf> {
+    let folder = config.store.as_ref().map(|store| store.join("catalog"));
     folder.or_else(|| CatalogCache::default_folder(&variable))
 }
 
 async fn gateway(
     config: &Config,
-    memory: CatalogCache,
+    catalog_cache: CatalogCache,
     store: Option<QueueStore>,
 ) -> Result<Arc<Gateway>, (u8, String)> {
     tell_lacking(config);
-    let gateway = Gateway::new(config, memory, store)
+    let gateway = Gateway::new(config, catalog_cache, store)
         .map_err(|error| (UNREACHABLE, format!("cannot prepare connections: {error}")))?;
     // What a gateway that crashed has left behind goes; nobody waits for that.
     gateway.lifecycle.spawn(orphans::sweep());
@@ -61,7 +61,7 @@ async fn store(config: &Config) -> Result<Option<QueueStore>, StoreTrouble> {
     opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())).map(Some)
 }
 
-pub(super) async fn on_stdio(config: &Config, memory: CatalogCache) -> CommandEnd {
+pub(super) async fn on_stdio(config: &Config, catalog_cache: CatalogCache) -> CommandEnd {
     warn(config);
     // A client's server must not fail because another client's has the store, or the port.
     let store = match store(config).await {
@@ -71,7 +71,7 @@ pub(super) async fn on_stdio(config: &Config, memory: CatalogCache) -> CommandEn
         }
         opened => opened.map_err(|trouble| (USAGE, trouble.to_string()))?,
     };
-    let gateway = gateway(config, memory, store).await?;
+    let gateway = gateway(config, catalog_cache, store).await?;
     let mut stop = StopSignals::new()?;
     if let Err((_, why)) = open_admin(&gateway, config).await {
         log::warn(&why);
@@ -87,10 +87,10 @@ pub(super) async fn on_stdio(config: &Config, memory: CatalogCache) -> CommandEn
     Ok(())
 }
 
-pub(super) async fn on_http(config: &Config, memory: CatalogCache) -> CommandEnd {
+pub(super) async fn on_http(config: &Config, catalog_cache: CatalogCache) -> CommandEnd {
     warn(config);
     let store = store(config).await.map_err(|trouble| (USAGE, trouble.to_string()))?;
-    let gateway = gateway(config, memory, store).await?;
+    let gateway = gateway(config, catalog_cache, store).await?;
     let mut stop = StopSignals::new()?;
     open_admin(&gateway, config).await?;
     loaded_required(&gateway, &mut stop).await?;

@@ -60,7 +60,7 @@ impl HttpListener {
             largest: gateway.max_request,
             budget: ByteBudget::new(limits::REQUEST_BYTES),
         };
-        let folder = gateway.all().memory.sessions();
+        let folder = gateway.all().catalog_cache.sessions();
         gateway.note_writes(&records::place(tcp.local_addr()?), JournalPlace::ForOne);
         let sessions = Arc::new(Sessions::new(&gateway, folder.as_deref(), tcp.local_addr()?));
         Ok(Self { gateway, guard, sessions, room, tcp })
@@ -75,27 +75,27 @@ impl HttpListener {
     pub(crate) async fn serve(self) {
         let draining = self.gateway.lifecycle.draining.clone();
         let places = ConnectionLimit::new(limits::CONNECTIONS);
-        let face = Arc::new(HttpServer {
+        let frontend = Arc::new(HttpServer {
             gateway: self.gateway,
             guard: self.guard,
             sessions: self.sessions,
             room: self.room,
         });
         let mut sweep =
-            tokio::time::interval(limits::SESSION_LOOK.min(face.gateway.session_idle / 4));
+            tokio::time::interval(limits::SESSION_LOOK.min(frontend.gateway.session_idle / 4));
         loop {
             tokio::select! {
                 () = draining.cancelled() => break,
-                _ = sweep.tick() => face.sweep(),
+                _ = sweep.tick() => frontend.sweep(),
                 accepted = places.accept(&self.tcp) => if let Some((tcp, _, place)) = accepted {
-                    face.gateway.lifecycle.connect(Arc::clone(&face).connection(place, tcp));
+                    frontend.gateway.lifecycle.connect(Arc::clone(&frontend).connection(place, tcp));
                 },
             }
         }
         // Who comes now is refused at once, and need not wait for the end to learn it.
         drop(self.tcp);
-        face.gateway.lifecycle.closing.cancelled().await;
-        for session in face.sessions.remove_all() {
+        frontend.gateway.lifecycle.closing.cancelled().await;
+        for session in frontend.sessions.remove_all() {
             session.session.close().await;
         }
     }
@@ -138,8 +138,8 @@ impl HttpServer {
     ) {
         let lifecycle = Arc::clone(&self.gateway.lifecycle);
         let answer = move |request| {
-            let face = Arc::clone(&self);
-            async move { face.answer(request).await }
+            let frontend = Arc::clone(&self);
+            async move { frontend.answer(request).await }
         };
         connection::serve(place, io, &lifecycle.draining, &lifecycle.ended, answer).await;
     }

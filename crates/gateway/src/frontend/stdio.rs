@@ -1,4 +1,4 @@
-//! One client on a pipe, in either era: the face of `run`, and of `serve --stdio`.
+//! One client on a pipe, in either era: the frontend of `run`, and of `serve --stdio`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,7 +41,7 @@ pub(crate) async fn serve(
         Session::new(ON_A_PIPE, Arc::default(), Arc::clone(&gateway.all().set), Arc::clone(&out));
     let receipts: Arc<WriteReceipts> = Arc::default();
     let writer = tokio::spawn(write(out.reader(0), output, Arc::clone(&receipts)));
-    let face = StdioServer {
+    let frontend = StdioServer {
         route: Arc::clone(gateway.all()),
         session,
         out,
@@ -53,30 +53,29 @@ pub(crate) async fn serve(
     loop {
         // A client that takes no answers is not read either.
         let next = async {
-            face.out.room().await;
+            frontend.out.room().await;
             lines.next().await
         };
         let Some(read) = draining.run_until_cancelled(next).await else { break };
         let Ok(Some(line)) = read else {
-            face.route.journal.leave();
+            frontend.route.journal.leave();
             break;
         };
-        if !face.out.is_read() {
+        if !frontend.out.is_read() {
             break;
         }
         match line {
             PipeLine::Whole(line) if line.iter().all(u8::is_ascii_whitespace) => {}
-            PipeLine::Whole(line) => face.take(line).await,
-            PipeLine::TooLong(outline) => {
-                face.refuse(&RefusedMessage::Rejected(Reject::Size(gateway.max_request)), &outline)
-            }
+            PipeLine::Whole(line) => frontend.take(line).await,
+            PipeLine::TooLong(outline) => frontend
+                .refuse(&RefusedMessage::Rejected(Reject::Size(gateway.max_request)), &outline),
         }
     }
-    face.calls.close();
-    let _in_time = tokio::time::timeout(grace, face.calls.wait()).await;
-    face.out.end();
+    frontend.calls.close();
+    let _in_time = tokio::time::timeout(grace, frontend.calls.wait()).await;
+    frontend.out.end();
     let _in_time = tokio::time::timeout(limits::CHILD_GRACE, writer).await;
-    face.session.close().await;
+    frontend.session.close().await;
 }
 
 /// Answers whose delivery somebody waits for, by their places on the stream: delivered is what the

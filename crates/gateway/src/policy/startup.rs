@@ -36,16 +36,16 @@ const AGAIN: [Duration; 5] = [
 
 /// What is done with every conversation once the server was greeted in it.
 pub(crate) fn when_greeted(
-    memory: &Arc<CatalogCache>,
+    catalog_cache: &Arc<CatalogCache>,
     policies: &Arc<PolicyRegistry>,
 ) -> GreetedHook {
-    let (memory, policies) = (Arc::clone(memory), Arc::clone(policies));
+    let (catalog_cache, policies) = (Arc::clone(catalog_cache), Arc::clone(policies));
     Box::new(move |server, handshake, connection| {
         connection.note_listing(ListingProgress::UnderWay);
         let prefer = connection.client_era();
         let key = HandshakeParams { prefer, ..handshake.clone() }.key(server);
         let startup = ConnectionStartup {
-            memory: Arc::clone(&memory),
+            catalog_cache: Arc::clone(&catalog_cache),
             policies: Arc::clone(&policies),
             server: Arc::clone(server),
             handshake: handshake.clone(),
@@ -59,8 +59,8 @@ pub(crate) fn when_greeted(
 
 /// What a server listed last says what its tools are, until it is heard: a server that is away is
 /// not one whose tools nobody knows.
-pub(crate) fn recall(memory: &CatalogCache, policies: &PolicyRegistry, server: &Server) {
-    for (cursor, page) in memory.pages_of_any(&server.remembered_as(), "tools/list") {
+pub(crate) fn recall(catalog_cache: &CatalogCache, policies: &PolicyRegistry, server: &Server) {
+    for (cursor, page) in catalog_cache.pages_of_any(&server.remembered_as(), "tools/list") {
         if let Ok(page) = answered(&page) {
             policies.learn(&server.name, &cursor, &page, false);
         }
@@ -69,14 +69,14 @@ pub(crate) fn recall(memory: &CatalogCache, policies: &PolicyRegistry, server: &
 
 /// Keeps what one look at a server found, for whoever comes.
 pub(crate) fn keep_found(
-    memory: &Arc<CatalogCache>,
+    catalog_cache: &Arc<CatalogCache>,
     policies: &Arc<PolicyRegistry>,
     server: &Arc<Server>,
     handshake: &HandshakeParams,
     found: &ProbeResult,
 ) {
     let startup = ConnectionStartup {
-        memory: Arc::clone(memory),
+        catalog_cache: Arc::clone(catalog_cache),
         policies: Arc::clone(policies),
         server: Arc::clone(server),
         handshake: handshake.clone(),
@@ -84,7 +84,7 @@ pub(crate) fn keep_found(
         key: handshake.key(server),
     };
     if let Some(info) = &found.info {
-        memory.keep_server_info(&startup.key, info);
+        catalog_cache.keep_server_info(&startup.key, info);
     }
     if count(&found.pages) > 0 {
         startup.keep_tools(&found.pages);
@@ -93,7 +93,7 @@ pub(crate) fn keep_found(
 
 /// The startup of one conversation.
 struct ConnectionStartup {
-    memory: Arc<CatalogCache>,
+    catalog_cache: Arc<CatalogCache>,
     policies: Arc<PolicyRegistry>,
     server: Arc<Server>,
     handshake: HandshakeParams,
@@ -112,7 +112,7 @@ impl ConnectionStartup {
                 return;
             };
             if let Some(info) = connection.info() {
-                self.memory.keep_server_info(&self.key, info);
+                self.catalog_cache.keep_server_info(&self.key, info);
             }
             connection.initialized().await;
             match self.load(&connection, &options).await {
@@ -191,7 +191,7 @@ impl ConnectionStartup {
         over: &CancellationToken,
         mut pages: Vec<Message>,
     ) {
-        let before = self.memory.list(&self.key, "tools/list").is_some();
+        let before = self.catalog_cache.list(&self.key, "tools/list").is_some();
         for pause in AGAIN {
             if over.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
                 return;
@@ -220,7 +220,7 @@ impl ConnectionStartup {
     /// clients were shown.
     fn keep_tools(&self, pages: &[Message]) -> Vec<&'static str> {
         let (method, entries, notification) = LISTS[0];
-        let before = cached_lists::known(&self.memory, &self.key, self.era, method);
+        let before = cached_lists::known(&self.catalog_cache, &self.key, self.era, method);
         let (mut name, mut changed) = (method.to_owned(), Vec::new());
         for page in pages {
             let page = cached_lists::fitted(self.era, page.body_json());
@@ -236,7 +236,7 @@ impl ConnectionStartup {
                 );
                 changed.push(notification);
             }
-            self.memory.keep_list(&self.key, &name, page.body_json());
+            self.catalog_cache.keep_list(&self.key, &name, page.body_json());
             let cursor = name.strip_prefix(method).map(str::trim_start).unwrap_or_default();
             self.policies.learn(&self.server.name, cursor, &page, true);
             name = format!("{method} {}", page.field_text("nextCursor").unwrap_or_default());
@@ -251,7 +251,9 @@ impl ConnectionStartup {
             let can = connection
                 .info()
                 .is_some_and(|info| info.can(method.split('/').next().unwrap_or_default()));
-            if !can || cached_lists::known(&self.memory, &self.key, self.era, method).is_some() {
+            if !can
+                || cached_lists::known(&self.catalog_cache, &self.key, self.era, method).is_some()
+            {
                 continue;
             }
             let mut params = JsonObject::default();
@@ -266,7 +268,7 @@ impl ConnectionStartup {
             if let Ok(Ok(answer)) = asked
                 && holds_list(&answer, entries)
             {
-                self.memory.keep_list(
+                self.catalog_cache.keep_list(
                     &self.key,
                     method,
                     &cached_lists::fitted(self.era, answer.body_json()),

@@ -1,5 +1,5 @@
-//! Where the gateway's door is, and what opens it: what the command line says, else what the
-//! gateway's own configuration says.
+//! Where the gateway's admin API is, and which token it takes: what the command line says, else
+//! what the gateway's own configuration says.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -14,7 +14,7 @@ const DEFAULT: &str = "127.0.0.1:7333";
 /// The variable that holds the token.
 const TOKEN: &str = "SEAWALL_ADMIN_TOKEN";
 
-/// The door of a gateway.
+/// The admin API of a gateway.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct AdminAddress {
     /// `http://127.0.0.1:7333`, without a path.

@@ -73,7 +73,7 @@ struct KnownServerInfo {
 }
 
 impl CatalogCache {
-    /// A memory that lasts in `folder`, or only as long as the process.
+    /// A cache that lasts in `folder`, or only as long as the process.
     pub(crate) fn new(folder: Option<PathBuf>) -> Self {
         if let Some(folder) = &folder {
             let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
@@ -93,7 +93,7 @@ impl CatalogCache {
     pub(crate) fn default_folder(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
         let state = env("XDG_STATE_HOME").filter(|path| path.starts_with('/')).map(PathBuf::from);
         let home = || env("HOME").map(|home| Path::new(&home).join(".local/state"));
-        Some(state.or_else(home)?.join("seawall/memory"))
+        Some(state.or_else(home)?.join("seawall/catalog"))
     }
 
     /// The folder in which a gateway keeps its sessions, if it keeps anything.
@@ -301,14 +301,14 @@ mod tests {
     #[tokio::test]
     async fn what_was_said_is_there_after_a_restart_byte_for_byte() {
         let folder = tempfile::TempDir::new().unwrap();
-        let path = folder.path().join("memory");
-        let memory = CatalogCache::new(Some(path.clone()));
+        let path = folder.path().join("catalog");
+        let catalog_cache = CatalogCache::new(Some(path.clone()));
         let name = key(&[b"server", b"client"]);
-        assert!(memory.info(&name).is_none());
-        memory.keep_server_info(&name, &info(r#"{ "b":1.0, "a":[] }"#));
-        memory.keep_list(&name, "tools/list", br#"{"tools": [{"name":"x"} ]}"#);
+        assert!(catalog_cache.info(&name).is_none());
+        catalog_cache.keep_server_info(&name, &info(r#"{ "b":1.0, "a":[] }"#));
+        catalog_cache.keep_list(&name, "tools/list", br#"{"tools": [{"name":"x"} ]}"#);
         let file = path.join(format!("{name}.json"));
-        memory.flush().await;
+        catalog_cache.flush().await;
         let again = CatalogCache::new(Some(path));
         assert_eq!(again.info(&name).unwrap().result, r#"{ "b":1.0, "a":[] }"#);
         assert_eq!(again.list(&name, "tools/list").unwrap(), r#"{"tools": [{"name":"x"} ]}"#);
@@ -330,28 +330,28 @@ mod tests {
     #[tokio::test]
     async fn clients_that_say_something_else_each_time_fill_no_memory() {
         let folder = tempfile::TempDir::new().unwrap();
-        let memory = CatalogCache::new(Some(folder.path().to_path_buf()));
+        let catalog_cache = CatalogCache::new(Some(folder.path().to_path_buf()));
         for client in 0..FILES + 100 {
-            memory.keep_server_info(&key(&[&client.to_le_bytes()]), &info("{}"));
+            catalog_cache.keep_server_info(&key(&[&client.to_le_bytes()]), &info("{}"));
         }
-        assert!(memory.known.lock().unwrap().len() <= KEPT);
+        assert!(catalog_cache.known.lock().unwrap().len() <= KEPT);
         let files = || std::fs::read_dir(folder.path()).unwrap().count();
-        memory.flush().await;
+        catalog_cache.flush().await;
         assert_eq!(files(), FILES);
     }
 
     #[tokio::test]
     async fn a_list_takes_the_pages_of_the_one_before_with_it_and_pages_are_bounded() {
-        let memory = CatalogCache::default();
-        memory.keep_list("s-c", "tools/list", b"[1]");
-        memory.keep_list("s-c", "tools/list a", b"[2]");
-        memory.keep_list("s-c", "tools/list", b"[1]");
-        assert!(memory.list("s-c", "tools/list a").is_some(), "it is still the same list");
-        memory.keep_list("s-c", "tools/list", b"[3]");
-        assert!(memory.list("s-c", "tools/list a").is_none());
+        let catalog_cache = CatalogCache::default();
+        catalog_cache.keep_list("s-c", "tools/list", b"[1]");
+        catalog_cache.keep_list("s-c", "tools/list a", b"[2]");
+        catalog_cache.keep_list("s-c", "tools/list", b"[1]");
+        assert!(catalog_cache.list("s-c", "tools/list a").is_some(), "it is still the same list");
+        catalog_cache.keep_list("s-c", "tools/list", b"[3]");
+        assert!(catalog_cache.list("s-c", "tools/list a").is_none());
         for page in 0..1_000 {
-            memory.keep_list("s-c", &format!("tools/list {page}"), b"[]");
+            catalog_cache.keep_list("s-c", &format!("tools/list {page}"), b"[]");
         }
-        assert_eq!(memory.known("s-c")["s-c"].lists.len(), limits::LISTS_KEPT);
+        assert_eq!(catalog_cache.known("s-c")["s-c"].lists.len(), limits::LISTS_KEPT);
     }
 }

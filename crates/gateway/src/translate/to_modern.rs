@@ -53,8 +53,10 @@ async fn rounds(
     for _ in 0..limits::INPUT_ROUNDS {
         let request = with_body(&call.request, &params)?;
         let round = GatewayCall { request, ..call.clone() };
-        let round =
-            server.mirror.settle(connection, &round, server.sees_headers(connection)).await?;
+        let round = server
+            .header_params
+            .settle(connection, &round, server.sees_headers(connection))
+            .await?;
         let answer = connection
             .request(&round)
             .await

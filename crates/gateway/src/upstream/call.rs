@@ -1,4 +1,5 @@
-//! What a client asked for, once: the request, where its company goes, and how it is called off.
+//! What a client asked for, once: the request, where its related messages go, and how it is called
+//! off.
 
 use std::sync::{Arc, OnceLock};
 

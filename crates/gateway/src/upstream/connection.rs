@@ -48,7 +48,7 @@ pub struct Connection {
     wire: Wire,
     info: OnceLock<ServerInfo>,
     initialized: OnceLock<()>,
-    mirror: OnceLock<Arc<HeaderParams>>,
+    header_params: OnceLock<Arc<HeaderParams>>,
     status: OnceLock<Arc<ServerStatus>>,
     incidents: OnceLock<Arc<Incidents>>,
     has_strays: AtomicBool,
@@ -114,7 +114,7 @@ impl Connection {
             wire,
             info: OnceLock::new(),
             initialized: OnceLock::new(),
-            mirror: OnceLock::new(),
+            header_params: OnceLock::new(),
             status: OnceLock::new(),
             incidents: OnceLock::new(),
             has_strays: AtomicBool::new(false),
@@ -152,7 +152,7 @@ impl Connection {
 
     /// Notes what was agreed on, and who must hear what is said.
     pub fn agree(&self, info: ServerInfo, server: &Server) {
-        let _once = self.mirror.set(Arc::clone(&server.mirror));
+        let _once = self.header_params.set(Arc::clone(&server.header_params));
         let _once = self.status.set(Arc::clone(&server.status));
         if let Wire::Http(http) = &self.wire {
             // All conversations are with one and the same process; behind a pipe each has its own.

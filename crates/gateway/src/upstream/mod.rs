@@ -4,7 +4,7 @@
 //! `sse`) or over `http`; `handshake` opens it, `startup` tries that a few times, `probe` once,
 //! `supervisor` keeps it open, `reconnect` says how soon; `status` is what is known of a server,
 //! `place` how its address is shown, `said` what it says outside the protocol, `mark` finds what it
-//! started, `watcher` outlives us for that; `mirror` puts arguments into headers where a tool wants
+//! started, `watcher` outlives us for that; `header_params` puts arguments into headers where a tool wants
 //! that.
 
 pub(crate) mod call;
@@ -72,7 +72,7 @@ pub struct Server {
     /// Whether all clients share one conversation.
     pub shared: bool,
     /// Which arguments its tools want in headers.
-    pub mirror: Arc<header_params::HeaderParams>,
+    pub header_params: Arc<header_params::HeaderParams>,
     /// Whether the start fails if it cannot be loaded.
     pub required: bool,
     /// What came of loading it.
@@ -133,7 +133,7 @@ impl Server {
             shared,
             required,
             startup: startup::ServerStartup::new(startup, env),
-            mirror: Arc::default(),
+            header_params: Arc::default(),
             incidents: Arc::default(),
             life,
             status,

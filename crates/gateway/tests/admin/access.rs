@@ -1,4 +1,4 @@
-//! Who is let in, and where the door is.
+//! Who is let in, and where the admin is.
 
 use std::process::Stdio;
 
@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use super::door::{ADMIN, Door, TOKEN};
+use super::admin_api::{ADMIN, AdminApi, TOKEN};
 use super::kit::{Served, Wrapped, children, fixture, program, soon, until};
 use super::server::{End, Faulty, call, text};
 
@@ -15,7 +15,7 @@ async fn well() -> Faulty {
 }
 
 #[tokio::test]
-async fn without_a_section_there_is_no_door() {
+async fn without_a_section_there_is_no_admin_api() {
     let server = well().await;
     let served = server.served("").await;
     assert!(!served.log.lock().unwrap().iter().any(|line| line.contains("admin")));
@@ -30,10 +30,10 @@ async fn without_a_section_there_is_no_door() {
 async fn a_foreign_page_is_turned_away_and_so_is_a_foreign_name() {
     let server = well().await;
     let served = server.served(ADMIN).await;
-    let door = Door::of(&served);
+    let admin = AdminApi::of(&served);
     for headers in [[("host", "evil.example")], [("origin", "https://evil.example")]] {
         for path in ["/healthz", "/metrics", "/resilience/breakers"] {
-            let (status, body) = door.send(Method::GET, path, &headers).await;
+            let (status, body) = admin.send(Method::GET, path, &headers).await;
             assert!(
                 status == 403 && body.starts_with(r#"{"error":"#),
                 "{path} {headers:?}: {body}"
@@ -41,7 +41,7 @@ async fn a_foreign_page_is_turned_away_and_so_is_a_foreign_name() {
         }
     }
     assert_eq!(
-        door.send(Method::GET, "/metrics", &[("origin", "http://localhost:3000")]).await.0,
+        admin.send(Method::GET, "/metrics", &[("origin", "http://localhost:3000")]).await.0,
         200
     );
 }
@@ -50,18 +50,18 @@ async fn a_foreign_page_is_turned_away_and_so_is_a_foreign_name() {
 async fn off_loopback_reading_needs_the_key_too() {
     let server = well().await;
     let served = server.served(&ADMIN.replace("127.0.0.1", "0.0.0.0")).await;
-    let door = Door::of(&served);
+    let admin = AdminApi::of(&served);
     call(&served.session("/mcp/gh").await, "get_issue", json!({})).await;
     for path in
         ["/metrics", "/resilience/breakers", "/resilience/servers", "/resilience/policy/get_issue"]
     {
-        assert_eq!(door.send(Method::GET, path, &[]).await.0, 401, "{path}");
-        assert_eq!(door.send(Method::GET, path, &[("x-api-key", "wrong")]).await.0, 403, "{path}");
-        assert_eq!(door.send(Method::GET, path, &[("x-api-key", TOKEN)]).await.0, 200, "{path}");
+        assert_eq!(admin.send(Method::GET, path, &[]).await.0, 401, "{path}");
+        assert_eq!(admin.send(Method::GET, path, &[("x-api-key", "wrong")]).await.0, 403, "{path}");
+        assert_eq!(admin.send(Method::GET, path, &[("x-api-key", TOKEN)]).await.0, 200, "{path}");
     }
     for path in ["/healthz", "/readyz"] {
         assert_eq!(
-            door.send(Method::GET, path, &[]).await.0,
+            admin.send(Method::GET, path, &[]).await.0,
             200,
             "{path}: whoever watches the process has no key"
         );
@@ -72,11 +72,11 @@ async fn off_loopback_reading_needs_the_key_too() {
 async fn whoever_guesses_tokens_waits_and_whoever_has_one_does_not() {
     let server = well().await;
     let served = server.served(ADMIN).await;
-    let door = Door::of(&served);
+    let admin = AdminApi::of(&served);
     call(&served.session("/mcp/gh").await, "get_issue", json!({})).await;
     let took = async |key: &str, expected: u16| {
         let began = std::time::Instant::now();
-        let (status, _) = door.reset("get_issue", &[("x-api-key", key)]).await;
+        let (status, _) = admin.reset("get_issue", &[("x-api-key", key)]).await;
         assert_eq!(status.as_u16(), expected, "{key}");
         began.elapsed().as_millis()
     };
@@ -95,7 +95,7 @@ async fn whoever_guesses_tokens_waits_and_whoever_has_one_does_not() {
     until("it is told", async || warned()).await;
     // While guesses wait, and more of them than may wait, the right one is let in at once.
     let guesses = futures_util::future::join_all(
-        (0..20).map(|_| door.reset("get_issue", &[("x-api-key", "wrong")])),
+        (0..20).map(|_| admin.reset("get_issue", &[("x-api-key", "wrong")])),
     );
     let right = async {
         for _ in 0..5 {
@@ -111,11 +111,11 @@ async fn whoever_guesses_tokens_waits_and_whoever_has_one_does_not() {
 async fn without_a_token_nothing_is_changed() {
     let server = well().await;
     let served = server.served("[admin]\nlisten = \"127.0.0.1:0\"\n").await;
-    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp/gh").await, AdminApi::of(&served));
     assert_eq!(text(&call(&session, "get_issue", json!({})).await), "well");
-    assert_eq!(door.breakers().await["breakers"]["get_issue"], "closed");
+    assert_eq!(admin.breakers().await["breakers"]["get_issue"], "closed");
     for key in ["", "x"] {
-        let (status, why) = door.reset("get_issue", &[("x-api-key", key)]).await;
+        let (status, why) = admin.reset("get_issue", &[("x-api-key", key)]).await;
         assert!(
             status == 403 && why["error"].as_str().unwrap().contains("no admin token"),
             "{why}"
@@ -127,7 +127,7 @@ async fn without_a_token_nothing_is_changed() {
 async fn what_is_asked_wrongly_is_answered_clearly() {
     let server = well().await;
     let served = server.served(ADMIN).await;
-    let door = Door::of(&served);
+    let admin = AdminApi::of(&served);
     for (method, path, status) in [
         (Method::GET, "/", 404),
         (Method::GET, "/resilience", 404),
@@ -137,10 +137,10 @@ async fn what_is_asked_wrongly_is_answered_clearly() {
         (Method::POST, "/resilience/breakers//reset", 404),
         (Method::POST, "/resilience/breakers/%ff/reset", 404),
     ] {
-        let (got, body) = door.send(method.clone(), path, &[("x-api-key", TOKEN)]).await;
+        let (got, body) = admin.send(method.clone(), path, &[("x-api-key", TOKEN)]).await;
         assert!(got == status && body.starts_with(r#"{"error":"#), "{method} {path}: {got} {body}");
     }
-    let (status, body) = door.send(Method::HEAD, "/metrics", &[]).await;
+    let (status, body) = admin.send(Method::HEAD, "/metrics", &[]).await;
     assert!(status == 200 && body.is_empty());
 }
 
@@ -149,7 +149,7 @@ async fn nothing_that_is_asked_here_starts_a_process() {
     let folder = tempfile::TempDir::new().unwrap();
     let store = format!("[store]\npath = \"{}\"\n", folder.path().display());
     let served = Served::with(&format!("{ADMIN}{store}{}", fixture("it", "legacy"))).await;
-    let door = Door::of(&served);
+    let admin = AdminApi::of(&served);
     let gateway = served.child.id().unwrap();
     let before = children(gateway);
     let command = json!({
@@ -184,7 +184,7 @@ async fn nothing_that_is_asked_here_starts_a_process() {
             for body in ["", &command.to_string(), "\u{0}", "[[[["] {
                 let method = Method::from_bytes(method.as_bytes()).unwrap();
                 let (status, _) =
-                    door.send_with(method.clone(), path, &[("x-api-key", TOKEN)], body).await;
+                    admin.send_with(method.clone(), path, &[("x-api-key", TOKEN)], body).await;
                 assert!(status.as_u16() < 500, "{method} {path}: {status}");
             }
         }
@@ -208,7 +208,7 @@ async fn a_port_that_is_taken_fails_a_gateway_and_not_a_client_s_server() {
     .unwrap();
     let seawall = |args: &[&str]| {
         let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
-        process.args(args).args(["--no-memory", "--config"]).arg(&file).kill_on_drop(true);
+        process.args(args).args(["--no-catalog-cache", "--config"]).arg(&file).kill_on_drop(true);
         process
     };
     let output = soon(seawall(&["serve"]).output()).await.unwrap();
@@ -221,19 +221,19 @@ async fn a_port_that_is_taken_fails_a_gateway_and_not_a_client_s_server() {
 }
 
 #[tokio::test]
-async fn a_wrapper_has_a_door_too() {
+async fn a_wrapper_has_an_admin_api_too() {
     let folder = tempfile::TempDir::new().unwrap();
     let file = folder.path().join("seawall.toml");
     let server =
         format!("[servers.it]\ncommand = {:?}\nargs = [\"--stdio\"]\n", program("seawall-fixture"));
     std::fs::write(&file, format!("{ADMIN}{server}")).unwrap();
     let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
-    process.args(["run", "--no-memory", "--config"]).arg(&file).stderr(Stdio::piped());
+    process.args(["run", "--no-catalog-cache", "--config"]).arg(&file).stderr(Stdio::piped());
     let mut wrapped = Wrapped::start(process);
     let mut said = BufReader::new(wrapped.child.stderr.take().unwrap()).lines();
     let line = soon(said.next_line()).await.unwrap().unwrap();
-    let door = Door::at(line.split("admin at ").nth(1).expect(&line));
+    let admin = AdminApi::at(line.split("admin at ").nth(1).expect(&line));
     wrapped.initialize(json!({})).await;
     wrapped.ask(1, "tools/list", json!({})).await;
-    assert_eq!(door.get("/resilience/servers").await.1["servers"]["it"]["status"], "up");
+    assert_eq!(admin.get("/resilience/servers").await.1["servers"]["it"]["status"], "up");
 }

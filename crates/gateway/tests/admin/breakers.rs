@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::door::{ADMIN, Door, TOKEN};
+use super::admin_api::{ADMIN, AdminApi, TOKEN};
 use super::kit::{Served, until};
 use super::server::{End, Faulty, call, failure, text};
 
@@ -47,9 +47,9 @@ const LISTED: [&str; 9] = [
 async fn breakers_have_the_names_that_clients_use() {
     let (server, _) = patient().await;
     let served = server.served(&format!("prefix = \"always\"\n{ONCE}{ADMIN}")).await;
-    let (session, door) = (served.session("/mcp").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp").await, AdminApi::of(&served));
     session.ask(1, "tools/list", json!({})).await;
-    let told = door.breakers().await;
+    let told = admin.breakers().await;
     assert_eq!(
         names(&told),
         LISTED.map(|name| format!("gh__{name}")).iter().map(String::as_str).collect(),
@@ -61,12 +61,12 @@ async fn breakers_have_the_names_that_clients_use() {
 async fn a_reset_needs_the_key_and_closes_the_breaker_for_the_next_call() {
     let (server, is_well) = patient().await;
     let served = server.served(&format!("{ONCE}{ADMIN}")).await;
-    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp/gh").await, AdminApi::of(&served));
     for _ in 0..3 {
         call(&session, "get_issue", json!({})).await;
     }
     is_well.store(true, Ordering::SeqCst);
-    let seen = door.breakers().await;
+    let seen = admin.breakers().await;
     assert_eq!(
         (&seen["breakers"]["get_issue"], &seen["breakers"]["list_issues"]),
         (&json!("open"), &json!("closed"))
@@ -90,12 +90,12 @@ async fn a_reset_needs_the_key_and_closes_the_breaker_for_the_next_call() {
 
     let missing = (http::StatusCode::UNAUTHORIZED, json!({"error": "Missing X-API-Key header"}));
     let invalid = (http::StatusCode::FORBIDDEN, json!({"error": "Invalid API key"}));
-    assert_eq!(door.reset("get_issue", &[]).await, missing);
-    assert_eq!(door.reset("nobody", &[]).await, missing, "who has no key learns nothing");
-    assert_eq!(door.reset("get_issue", &[("x-api-key", "open-sesame-1002")]).await, invalid);
-    assert_eq!(door.reset("get_issue", &[("authorization", "Bearer no")]).await, invalid);
+    assert_eq!(admin.reset("get_issue", &[]).await, missing);
+    assert_eq!(admin.reset("nobody", &[]).await, missing, "who has no key learns nothing");
+    assert_eq!(admin.reset("get_issue", &[("x-api-key", "open-sesame-1002")]).await, invalid);
+    assert_eq!(admin.reset("get_issue", &[("authorization", "Bearer no")]).await, invalid);
     let bearer = format!("Bearer {TOKEN}");
-    let (status, why) = door.reset("nobody", &[("authorization", &bearer)]).await;
+    let (status, why) = admin.reset("nobody", &[("authorization", &bearer)]).await;
     assert!(status == 404 && why["error"].is_string(), "{why}");
     assert_eq!(
         failure(&call(&session, "get_issue", json!({})).await)["code"],
@@ -103,9 +103,9 @@ async fn a_reset_needs_the_key_and_closes_the_breaker_for_the_next_call() {
         "it is still open"
     );
 
-    let done = door.reset("get%5Fissue", &[("authorization", &bearer)]).await;
+    let done = admin.reset("get%5Fissue", &[("authorization", &bearer)]).await;
     assert_eq!(done, (http::StatusCode::OK, json!({"status": "reset", "tool": "get_issue"})));
-    assert_eq!(door.breakers().await["breakers"]["get_issue"], "closed");
+    assert_eq!(admin.breakers().await["breakers"]["get_issue"], "closed");
     assert_eq!(text(&call(&session, "get_issue", json!({})).await), "well");
 }
 
@@ -114,9 +114,9 @@ async fn nothing_is_listed_that_was_only_asked_about() {
     let (server, is_well) = patient().await;
     is_well.store(true, Ordering::SeqCst);
     let served = server.served(&format!("{ONCE}{ADMIN}")).await;
-    let door = Door::of(&served);
+    let admin = AdminApi::of(&served);
     assert_eq!(
-        names(&door.breakers().await),
+        names(&admin.breakers().await),
         BTreeSet::new(),
         "no server was asked for its tools yet"
     );
@@ -128,14 +128,14 @@ async fn nothing_is_listed_that_was_only_asked_about() {
     for tool in
         ["invented-by-a-client", "invented-by-an-operator", "gh", "global", "unknown", "tools/list"]
     {
-        assert_eq!(door.reset(tool, &key).await.0, 404, "{tool}");
+        assert_eq!(admin.reset(tool, &key).await.0, 404, "{tool}");
         assert_eq!(
-            door.send(Method::GET, &format!("/resilience/breakers/{tool}"), &[]).await.0,
+            admin.send(Method::GET, &format!("/resilience/breakers/{tool}"), &[]).await.0,
             404
         );
     }
-    assert_eq!(names(&door.breakers().await), BTreeSet::from(LISTED));
-    let states = door.scrape().await.all("circuit_breaker_state");
+    assert_eq!(names(&admin.breakers().await), BTreeSet::from(LISTED));
+    let states = admin.scrape().await.all("circuit_breaker_state");
     assert_eq!(
         states.iter().map(|(labels, _)| labels["tool"].as_str()).collect::<BTreeSet<_>>(),
         BTreeSet::from(LISTED)
@@ -151,7 +151,7 @@ async fn several_servers_have_public_names_and_shared_breakers_have_their_own() 
         one.url, two.url
     );
     let served = Served::with(&servers).await;
-    let (session, door) = (served.session("/mcp").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp").await, AdminApi::of(&served));
     session.ask(1, "tools/list", json!({})).await;
     for n in 0..3 {
         call(&session, "one__get_issue", json!({})).await;
@@ -159,7 +159,7 @@ async fn several_servers_have_public_names_and_shared_breakers_have_their_own() 
         // Another write each time: the same one would not be sent again.
         call(&session, "two__invented", json!({ "n": n })).await;
     }
-    let seen = door.breakers().await;
+    let seen = admin.breakers().await;
     let all =
         [LISTED.map(|tool| format!("one__{tool}")), LISTED.map(|tool| format!("two__{tool}"))]
             .concat();
@@ -182,10 +182,10 @@ async fn several_servers_have_public_names_and_shared_breakers_have_their_own() 
     );
 
     one_is_well.store(true, Ordering::SeqCst);
-    assert_eq!(door.reset("one", &[("x-api-key", TOKEN)]).await.0, 200);
+    assert_eq!(admin.reset("one", &[("x-api-key", TOKEN)]).await.0, 200);
     assert_eq!(text(&call(&session, "one__cypher", json!({})).await), "well");
     assert_eq!(
-        door.breakers().await["breakers"]["two__get_issue"],
+        admin.breakers().await["breakers"]["two__get_issue"],
         "open",
         "the other server is not touched"
     );
@@ -196,7 +196,7 @@ async fn every_transition_is_told_once_and_resetting_a_closed_breaker_is_none() 
     let (server, is_well) = patient().await;
     let short = ONCE.replace("10m", "200ms");
     let served = server.served(&format!("{short}{ADMIN}")).await;
-    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp/gh").await, AdminApi::of(&served));
     let key = [("x-api-key", TOKEN)];
     for _ in 0..3 {
         call(&session, "get_issue", json!({})).await;
@@ -213,14 +213,14 @@ async fn every_transition_is_told_once_and_resetting_a_closed_breaker_is_none() 
     })
     .await;
     for _ in 0..3 {
-        assert_eq!(door.reset("get_issue", &key).await.0, 200);
+        assert_eq!(admin.reset("get_issue", &key).await.0, 200);
     }
     is_well.store(false, Ordering::SeqCst);
     for _ in 0..3 {
         call(&session, "get_issue", json!({})).await;
     }
     for _ in 0..3 {
-        assert_eq!(door.reset("get_issue", &key).await.0, 200);
+        assert_eq!(admin.reset("get_issue", &key).await.0, 200);
     }
     let told = || -> Vec<String> {
         let log = served.log.lock().unwrap();
@@ -240,7 +240,7 @@ async fn every_transition_is_told_once_and_resetting_a_closed_breaker_is_none() 
     ];
     until("everything is told", async || told().len() >= expected.len()).await;
     // Whatever else would be told is told before this.
-    assert_eq!(door.reset("cypher", &key).await.0, 200);
+    assert_eq!(admin.reset("cypher", &key).await.0, 200);
     let is_over = |line: &String| line.contains("resets the breaker of cypher");
     until("the last reset is told", async || served.log.lock().unwrap().iter().any(is_over)).await;
     assert_eq!(told(), expected);

@@ -9,8 +9,8 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 
+use super::admin_api::{ADMIN, AdminApi, TOKEN};
 use super::breakers::{ONCE, patient};
-use super::door::{ADMIN, Door, TOKEN};
 use super::kit::{Served, program, soon, until};
 use super::server::{End, Faulty, call, failure};
 
@@ -22,8 +22,8 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
-    pub(crate) fn before(door: &Door) -> Self {
-        let address = door.url.strip_prefix("http://").unwrap().to_owned();
+    pub(crate) fn before(admin: &AdminApi) -> Self {
+        let address = admin.url.strip_prefix("http://").unwrap().to_owned();
         Self { address, token: Some(TOKEN), home: TempDir::new().unwrap() }
     }
 
@@ -77,8 +77,8 @@ impl Shell {
 async fn an_operator_sees_the_breakers_and_throws_their_switches() {
     let (server, is_well) = patient().await;
     let served = server.served(&format!("{ONCE}{ADMIN}")).await;
-    let door = Door::of(&served);
-    let shell = Shell::before(&door);
+    let admin = AdminApi::of(&served);
+    let shell = Shell::before(&admin);
     assert!(shell.ok("breakers").await.starts_with("no server has listed its tools yet"));
     let session = served.session("/mcp/gh").await;
     for _ in 0..3 {
@@ -93,7 +93,7 @@ async fn an_operator_sees_the_breakers_and_throws_their_switches() {
     assert_eq!(row("TOOL"), ["TOOL", "STATE", "FAILURES", "OPENED", "NEXT", "TRY"]);
     assert_eq!(row("get_issue")[..6], ["get_issue", "open", "3", "1", "in", "10m"], "{table}");
     assert_eq!(row("cypher"), ["cypher", "closed", "0", "0"]);
-    let of_api = door.breakers().await;
+    let of_api = admin.breakers().await;
     assert_eq!(shell.json("breakers").await["breakers"], of_api["breakers"]);
     let status = shell.ok("status").await;
     assert!(
@@ -153,8 +153,8 @@ async fn an_operator_sends_and_drops_what_waits() {
     let store = format!("[store]\npath = \"{}\"\n", folder.path().display());
     let served =
         server.served(&format!("{ADMIN}{store}[defaults]\nretry = {{ attempts = 1 }}\n")).await;
-    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
-    let shell = Shell::before(&door);
+    let (session, admin) = (served.session("/mcp/gh").await, AdminApi::of(&served));
+    let shell = Shell::before(&admin);
     assert_eq!(
         shell.ok("queue").await,
         "nothing to show: 0 waiting, 0 delivering, 0 dead, 0 delivered"
@@ -162,10 +162,10 @@ async fn an_operator_sends_and_drops_what_waits() {
     for n in 0..2 {
         call(&session, "create_issue", json!({ "n": n })).await;
     }
-    let first = async || door.get("/resilience/queue").await.1["items"][0].clone();
+    let first = async || admin.get("/resilience/queue").await.1["items"][0].clone();
     until("it was tried", async || first().await["lastError"].is_string()).await;
-    assert_eq!(door.force("create_issue", "open").await.0, 200);
-    until("it waits", async || door.get("/resilience/queue").await.1["waiting"] == 2).await;
+    assert_eq!(admin.force("create_issue", "open").await.0, 200);
+    until("it waits", async || admin.get("/resilience/queue").await.1["waiting"] == 2).await;
     let table = shell.ok("queue list").await;
     let words: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(words[..4], ["q1", "create_issue", "gh", "waiting"], "{table}");
@@ -179,8 +179,8 @@ async fn an_operator_sends_and_drops_what_waits() {
         shell.ok("queue retry q1").await,
         "q1 is sent as soon as its turn comes and its server is well"
     );
-    assert_eq!(door.force("create_issue", "auto").await.0, 200);
-    until("it is made", async || door.get("/resilience/queue").await.1["delivered"] == 1).await;
+    assert_eq!(admin.force("create_issue", "auto").await.0, 200);
+    until("it is made", async || admin.get("/resilience/queue").await.1["delivered"] == 1).await;
     assert!(shell.ok("queue").await.starts_with("nothing to show: 0 waiting"));
     assert_eq!(shell.json("queue list --all").await["items"][0]["id"], "q1");
     let (code, _, said) = shell.run("queue retry q1").await;
@@ -202,11 +202,11 @@ async fn an_operator_sees_the_servers_restarts_one_and_reads_what_it_said() {
         "[servers.a]\ncommand = \"sh\"\nargs = [\"-c\", {script:?}]\nenv = {{ KEY = \"canary-12345\" }}\n"
     );
     let served = Served::with(&format!("{ADMIN}{server}")).await;
-    let door = Door::of(&served);
-    let shell = Shell::before(&door);
+    let admin = AdminApi::of(&served);
+    let shell = Shell::before(&admin);
     let session = served.session("/mcp/a").await;
     session.ask(1, "tools/list", json!({})).await;
-    let pids = async || door.get("/resilience/servers").await.1["servers"]["a"]["pids"].clone();
+    let pids = async || admin.get("/resilience/servers").await.1["servers"]["a"]["pids"].clone();
     let before = pids().await;
     let table = shell.ok("servers").await;
     let words: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
@@ -248,8 +248,8 @@ async fn an_operator_sees_the_servers_restarts_one_and_reads_what_it_said() {
 async fn an_operator_reads_along_until_it_is_enough_or_over() {
     let server = Faulty::start(|_, _, _| End::Text("well")).await;
     let served = server.served(&format!("{ONCE}{ADMIN}")).await;
-    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
-    let shell = Shell::before(&door);
+    let (session, admin) = (served.session("/mcp/gh").await, AdminApi::of(&served));
+    let shell = Shell::before(&admin);
     call(&session, "get_issue", json!({})).await;
     let (mut all, mut told) = shell.tap("--last 1000 --class ok --tool get_issue");
     let line = soon(told.next_line()).await.unwrap().unwrap();
@@ -277,9 +277,9 @@ async fn an_operator_reads_along_until_it_is_enough_or_over() {
 async fn each_end_has_its_code_and_says_what_to_do() {
     let server = Faulty::start(|_, _, _| End::Text("well")).await;
     let served = server.served(&format!("{ONCE}{ADMIN}")).await;
-    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp/gh").await, AdminApi::of(&served));
     call(&session, "get_issue", json!({})).await;
-    let mut shell = Shell::before(&door);
+    let mut shell = Shell::before(&admin);
     let file = shell.home.path().join("seawall.toml");
     let write = |admin: &str| {
         std::fs::write(&file, format!("{admin}\n[servers.gh]\nurl = \"http://127.0.0.1:1/mcp\"\n"))

@@ -10,8 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 use tokio::process::Command;
 
+use super::admin_api::{ADMIN, AdminApi, TOKEN};
 use super::breakers::{ONCE, patient};
-use super::door::{ADMIN, Door, TOKEN};
 use super::kit::{Served, soon, until};
 use super::server::{End, Faulty, call};
 
@@ -32,9 +32,9 @@ async fn well() -> Faulty {
 async fn what_happens_is_told_as_it_happens() {
     let (server, _) = patient().await;
     let served = server.served(&format!("{ONCE}{ADMIN}")).await;
-    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp/gh").await, AdminApi::of(&served));
     session.ask(1, "tools/list", json!({})).await;
-    let mut tap = door.tap("?tool=get_issue", &[]).await.unwrap();
+    let mut tap = admin.tap("?tool=get_issue", &[]).await.unwrap();
     for _ in 0..3 {
         call(&session, "get_issue", json!({"title": "private-canary"})).await;
     }
@@ -82,12 +82,12 @@ async fn what_happens_is_told_as_it_happens() {
 async fn who_comes_later_reads_what_was_and_only_what_is_wanted() {
     let server = well().await;
     let served = server.served(&format!("{ONCE}{ADMIN}")).await;
-    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp/gh").await, AdminApi::of(&served));
     for tool in ["get_issue", "list_issues", "get_issue", "invented"] {
         call(&session, tool, json!({})).await;
     }
     let ended = async |query: &str, count: usize| {
-        let mut tap = door.tap(query, &[]).await.unwrap();
+        let mut tap = admin.tap(query, &[]).await.unwrap();
         let mut found = Vec::new();
         while found.len() < count {
             let event = tap.event().await.unwrap();
@@ -105,7 +105,7 @@ async fn who_comes_later_reads_what_was_and_only_what_is_wanted() {
     ];
     // Methods of the protocol are calls too.
     until("all are told", async || {
-        let mut tap = door.tap("?class=ok", &[]).await.unwrap();
+        let mut tap = admin.tap("?class=ok", &[]).await.unwrap();
         let mut found = Vec::new();
         while !found.contains(&finished("unknown")) {
             let event = tap.event().await.unwrap();
@@ -119,21 +119,21 @@ async fn who_comes_later_reads_what_was_and_only_what_is_wanted() {
     assert_eq!(ended("?class=ok&tool=list_issues", 1).await, all[1..2]);
     assert_eq!(ended("?tool=get_issue&last=1", 1).await, all[2..3]);
 
-    let mut tap = door.tap("?class=ok", &[]).await.unwrap();
+    let mut tap = admin.tap("?class=ok", &[]).await.unwrap();
     let first = tap.event().await.unwrap()["id"].as_str().unwrap().to_owned();
     let second = tap.event().await.unwrap();
-    let mut back = door.tap("?class=ok", &[("last-event-id", &first)]).await.unwrap();
+    let mut back = admin.tap("?class=ok", &[("last-event-id", &first)]).await.unwrap();
     assert_eq!(back.event().await.unwrap(), second, "it goes on where it was");
     for foreign in ["00000000-3", "7", "x", ""] {
-        let mut tap = door.tap("?class=ok", &[("last-event-id", foreign)]).await.unwrap();
+        let mut tap = admin.tap("?class=ok", &[("last-event-id", foreign)]).await.unwrap();
         assert_eq!(tap.event().await.unwrap()["id"], first, "{foreign}");
     }
 
-    let mut news = door.tap("?last=0&class=ok", &[]).await.unwrap();
+    let mut news = admin.tap("?last=0&class=ok", &[]).await.unwrap();
     call(&session, "web_search", json!({})).await;
     assert_eq!(news.event().await.unwrap()["tool"], "web_search");
     for wrong in ["?last=x", "?tools=get_issue", "?tool=%ff"] {
-        assert_eq!(door.tap(wrong, &[]).await.err(), Some(StatusCode::BAD_REQUEST), "{wrong}");
+        assert_eq!(admin.tap(wrong, &[]).await.err(), Some(StatusCode::BAD_REQUEST), "{wrong}");
     }
 }
 
@@ -150,9 +150,9 @@ async fn an_error_is_told_without_secrets_and_tools_have_their_public_names() {
     };
     let quick = "[defaults]\nretry = { base = \"1ms\" }\n";
     let served = Served::with(&format!("{ADMIN}{quick}{}{}", to("one"), to("two"))).await;
-    let (session, door) = (served.session("/mcp").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp").await, AdminApi::of(&served));
     session.ask(1, "tools/list", json!({})).await;
-    let mut tap = door.tap("?tool=one__get_issue", &[]).await.unwrap();
+    let mut tap = admin.tap("?tool=one__get_issue", &[]).await.unwrap();
     call(&session, "one__get_issue", json!({})).await;
     let events = tap.until(is_end).await;
     let retry = events
@@ -168,7 +168,7 @@ async fn an_error_is_told_without_secrets_and_tools_have_their_public_names() {
     );
 
     call(&session, "two__invented", json!({})).await;
-    let mut tap = door.tap("?tool=two__unknown", &[]).await.unwrap();
+    let mut tap = admin.tap("?tool=two__unknown", &[]).await.unwrap();
     assert_eq!(tap.until(is_end).await.last().unwrap()["class"], "UPSTREAM_ERROR");
 }
 
@@ -176,14 +176,14 @@ async fn an_error_is_told_without_secrets_and_tools_have_their_public_names() {
 async fn a_reader_that_does_not_read_holds_nobody_up_and_learns_what_it_missed() {
     let server = well().await;
     let served = server.served(&format!("{ONCE}{ADMIN}")).await;
-    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp/gh").await, AdminApi::of(&served));
     call(&session, "get_issue", json!({})).await;
-    assert_eq!(door.force("get_issue", "open").await.0, 200);
+    assert_eq!(admin.force("get_issue", "open").await.0, 200);
     let socket = TcpSocket::new_v4().unwrap();
     // Not less: who reads from a buffer smaller than a segment may wait for the sender's probes, a
     // fraction of a second each.
     socket.set_recv_buffer_size(64 << 10).unwrap();
-    let address = door.url.strip_prefix("http://").unwrap();
+    let address = admin.url.strip_prefix("http://").unwrap();
     let mut stalled = socket.connect(address.parse().unwrap()).await.unwrap();
     let request = format!("GET /resilience/events?last=0 HTTP/1.1\r\nhost: {address}\r\n\r\n");
     stalled.write_all(request.as_bytes()).await.unwrap();
@@ -225,24 +225,24 @@ async fn a_reader_that_does_not_read_holds_nobody_up_and_learns_what_it_missed()
 async fn there_are_only_so_many_readers_and_each_needs_what_reading_needs() {
     let server = well().await;
     let served = server.served(ADMIN).await;
-    let door = Door::of(&served);
+    let admin = AdminApi::of(&served);
     let mut taps = Vec::new();
     for _ in 0..16 {
-        taps.push(door.tap("", &[]).await.unwrap_or_else(|status| panic!("{status}")));
+        taps.push(admin.tap("", &[]).await.unwrap_or_else(|status| panic!("{status}")));
     }
-    assert_eq!(door.tap("", &[]).await.err(), Some(StatusCode::SERVICE_UNAVAILABLE));
+    assert_eq!(admin.tap("", &[]).await.err(), Some(StatusCode::SERVICE_UNAVAILABLE));
     taps.pop();
-    until("a place is free", async || door.tap("", &[]).await.is_ok()).await;
+    until("a place is free", async || admin.tap("", &[]).await.is_ok()).await;
     assert_eq!(
-        door.send(http::Method::POST, "/resilience/events", &[("x-api-key", TOKEN)]).await.0,
+        admin.send(http::Method::POST, "/resilience/events", &[("x-api-key", TOKEN)]).await.0,
         405
     );
 
     let served = server.served(&ADMIN.replace("127.0.0.1", "0.0.0.0")).await;
-    let door = Door::of(&served);
-    assert_eq!(door.tap("", &[]).await.err(), Some(StatusCode::UNAUTHORIZED));
-    assert_eq!(door.tap("", &[("x-api-key", "wrong")]).await.err(), Some(StatusCode::FORBIDDEN));
-    assert!(door.tap("", &[("x-api-key", TOKEN)]).await.is_ok());
+    let admin = AdminApi::of(&served);
+    assert_eq!(admin.tap("", &[]).await.err(), Some(StatusCode::UNAUTHORIZED));
+    assert_eq!(admin.tap("", &[("x-api-key", "wrong")]).await.err(), Some(StatusCode::FORBIDDEN));
+    assert!(admin.tap("", &[("x-api-key", TOKEN)]).await.is_ok());
 }
 
 #[tokio::test]
@@ -250,8 +250,8 @@ async fn a_stream_with_nothing_to_say_shows_that_it_is_alive_and_ends_with_the_g
     let (server, is_well) = patient().await;
     is_well.store(true, Ordering::SeqCst);
     let served = server.served(ADMIN).await;
-    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
-    let mut tap = door.tap("?tool=nobody", &[]).await.unwrap();
+    let (session, admin) = (served.session("/mcp/gh").await, AdminApi::of(&served));
+    let mut tap = admin.tap("?tool=nobody", &[]).await.unwrap();
     let busy = async {
         for _ in 0..200 {
             call(&session, "get_issue", json!({})).await;

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use http::Method;
 use serde_json::{Value, json};
 
+use super::admin_api::{ADMIN, AdminApi};
 use super::breakers::{ONCE, patient};
-use super::door::{ADMIN, Door};
 use super::kit::{Served, until};
 use super::server::{End, Faulty, call, failure, text};
 
@@ -16,10 +16,10 @@ async fn a_tool_that_is_held_open_is_not_called_and_says_who_switched_it_off() {
     let (server, is_well) = patient().await;
     is_well.store(true, Ordering::SeqCst);
     let served = server.served(&format!("{ONCE}{ADMIN}")).await;
-    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp/gh").await, AdminApi::of(&served));
     assert_eq!(text(&call(&session, "get_issue", json!({})).await), "well");
 
-    let held = door.force("get_issue", "open").await;
+    let held = admin.force("get_issue", "open").await;
     let covers = json!({"scope": "tool", "tools": ["get_issue"], "more": 0});
     let answered = |status: &str, mode: &str| {
         let mut told = json!({"status": status, "mode": mode, "tool": "get_issue"});
@@ -43,7 +43,7 @@ async fn a_tool_that_is_held_open_is_not_called_and_says_who_switched_it_off() {
         "well",
         "the others are not touched"
     );
-    let seen = door.breakers().await;
+    let seen = admin.breakers().await;
     let detail = &seen["details"]["get_issue"];
     assert_eq!(
         (
@@ -55,15 +55,15 @@ async fn a_tool_that_is_held_open_is_not_called_and_says_who_switched_it_off() {
         (&json!("open"), &json!("open"), &json!("forced_open"), &Value::Null)
     );
     let state = [("server", "gh"), ("tool", "get_issue"), ("state", "open")];
-    assert_eq!(door.scrape().await.value("circuit_breaker_state", &state), 1.0);
-    let reset = door.change(Method::POST, "/resilience/breakers/get_issue/reset", "").await;
+    assert_eq!(admin.scrape().await.value("circuit_breaker_state", &state), 1.0);
+    let reset = admin.change(Method::POST, "/resilience/breakers/get_issue/reset", "").await;
     assert!(
         reset.0 == 409 && reset.1["error"].as_str().unwrap().contains("an operator holds it open"),
         "{reset:?}"
     );
     assert_eq!(server.calls("get_issue"), 1);
 
-    let back = door.force("get_issue", "auto").await;
+    let back = admin.force("get_issue", "auto").await;
     assert_eq!(back, answered("closed", "auto"));
     assert_eq!(text(&call(&session, "get_issue", json!({})).await), "well");
     let told = ["closed → open", "open → closed"]
@@ -80,9 +80,9 @@ async fn a_copy_says_that_the_tool_is_switched_off() {
     let (server, is_well) = patient().await;
     is_well.store(true, Ordering::SeqCst);
     let served = server.served(ADMIN).await;
-    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp/gh").await, AdminApi::of(&served));
     call(&session, "get_issue", json!({})).await;
-    assert_eq!(door.force("get_issue", "open").await.0, 200);
+    assert_eq!(admin.force("get_issue", "open").await.0, 200);
     let answer = call(&session, "get_issue", json!({})).await;
     assert!(text(&answer).ends_with("live read failed (switched off by an operator)."), "{answer}");
 }
@@ -91,12 +91,12 @@ async fn a_copy_says_that_the_tool_is_switched_off() {
 async fn a_breaker_that_is_left_out_lets_every_call_pass_and_counts_nothing() {
     let (server, _) = patient().await;
     let served = server.served(&format!("{ONCE}{ADMIN}")).await;
-    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp/gh").await, AdminApi::of(&served));
     for _ in 0..3 {
         call(&session, "get_issue", json!({})).await;
     }
-    assert_eq!(door.breakers().await["breakers"]["get_issue"], "open");
-    let out = door.force("get_issue", "closed").await;
+    assert_eq!(admin.breakers().await["breakers"]["get_issue"], "open");
+    let out = admin.force("get_issue", "closed").await;
     assert_eq!(
         (out.0, &out.1["status"], &out.1["mode"]),
         (200, &json!("closed"), &json!("disabled"))
@@ -108,10 +108,10 @@ async fn a_breaker_that_is_left_out_lets_every_call_pass_and_counts_nothing() {
         );
     }
     assert_eq!(server.calls("get_issue"), 8);
-    let detail = door.breakers().await["details"]["get_issue"].clone();
+    let detail = admin.breakers().await["details"]["get_issue"].clone();
     assert_eq!((&detail["status"], &detail["trips"]), (&json!("closed"), &json!(1)), "{detail}");
 
-    assert_eq!(door.force("get_issue", "auto").await.1["status"], "closed", "it decides anew");
+    assert_eq!(admin.force("get_issue", "auto").await.1["status"], "closed", "it decides anew");
     for _ in 0..3 {
         call(&session, "get_issue", json!({})).await;
     }
@@ -123,19 +123,19 @@ async fn what_is_asked_wrongly_changes_nothing_and_is_told_what_is_allowed() {
     let (server, is_well) = patient().await;
     is_well.store(true, Ordering::SeqCst);
     let served = server.served(&format!("{ONCE}{ADMIN}")).await;
-    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp/gh").await, AdminApi::of(&served));
     call(&session, "get_issue", json!({})).await;
     let path = "/resilience/breakers/get_issue/force";
     let open = r#"{"state": "open"}"#;
     for (headers, status) in [([].as_slice(), 401), (&[("x-api-key", "wrong")], 403)] {
-        assert_eq!(door.send_with(Method::POST, path, headers, open).await.0, status);
+        assert_eq!(admin.send_with(Method::POST, path, headers, open).await.0, status);
     }
-    assert_eq!(door.change(Method::GET, path, "").await.0, 405);
-    assert_eq!(door.force("nobody", "open").await.0, 404);
+    assert_eq!(admin.change(Method::GET, path, "").await.0, 405);
+    assert_eq!(admin.force("nobody", "open").await.0, 404);
     for body in
         ["", "{}", "[]", "open", r#"{"state": "half-open"}"#, r#"{"state": "open", "for": "1h"}"#]
     {
-        let (status, why) = door.change(Method::POST, path, body).await;
+        let (status, why) = admin.change(Method::POST, path, body).await;
         assert_eq!(status, 400, "{body}");
         let allowed =
             r#"the body must be {"state": "open"}, {"state": "closed"} or {"state": "auto"}"#;
@@ -143,10 +143,10 @@ async fn what_is_asked_wrongly_changes_nothing_and_is_told_what_is_allowed() {
     }
     for size in [4_097, 1 << 20] {
         let padded = format!("{}{open}", " ".repeat(size));
-        assert_eq!(door.change(Method::POST, path, &padded).await.0, 413, "{size}");
+        assert_eq!(admin.change(Method::POST, path, &padded).await.0, 413, "{size}");
     }
-    assert_eq!(door.breakers().await["details"]["get_issue"]["mode"], "auto");
-    assert_eq!(door.change(Method::POST, path, open).await.0, 200);
+    assert_eq!(admin.breakers().await["details"]["get_issue"]["mode"], "auto");
+    assert_eq!(admin.change(Method::POST, path, open).await.0, 200);
 }
 
 #[tokio::test]
@@ -158,16 +158,16 @@ async fn a_shared_breaker_is_held_open_by_its_own_name() {
         server.url
     );
     let served = Served::with(&servers).await;
-    let (session, door) = (served.session("/mcp").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp").await, AdminApi::of(&served));
     session.ask(1, "tools/list", json!({})).await;
     for (name, tool, other) in
         [("one", "one__cypher", "two__get_issue"), ("global", "two__cypher", "two__get_issue")]
     {
-        assert_eq!(door.force(name, "open").await.1["mode"], "forced_open");
-        assert_eq!(door.breakers().await["details"][tool]["mode"], "forced_open", "{tool}");
+        assert_eq!(admin.force(name, "open").await.1["mode"], "forced_open");
+        assert_eq!(admin.breakers().await["details"][tool]["mode"], "forced_open", "{tool}");
         assert_eq!(failure(&call(&session, tool, json!({})).await)["code"], "SERVER_UNAVAILABLE");
         assert_eq!(text(&call(&session, other, json!({})).await), "well");
-        assert_eq!(door.force(name, "auto").await.1["mode"], "auto");
+        assert_eq!(admin.force(name, "auto").await.1["mode"], "auto");
         assert_eq!(text(&call(&session, tool, json!({})).await), "well");
     }
 }
@@ -191,11 +191,11 @@ async fn whoever_forces_one_tool_is_told_what_else_its_breaker_covers() {
         few.url, server.url
     );
     let served = Served::with(&servers).await;
-    let (session, door) = (served.session("/mcp").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp").await, AdminApi::of(&served));
     session.ask(1, "tools/list", json!({})).await;
-    let mut tap = door.tap("?last=0", &[]).await.unwrap();
+    let mut tap = admin.tap("?last=0", &[]).await.unwrap();
 
-    let (status, told) = door.force("one__cypher", "open").await;
+    let (status, told) = admin.force("one__cypher", "open").await;
     let of_one = [
         "batch_label_issues",
         "create_issue",
@@ -239,9 +239,9 @@ async fn whoever_forces_one_tool_is_told_what_else_its_breaker_covers() {
         served.log.lock().unwrap().iter().any(|told| told.contains(line))
     })
     .await;
-    assert_eq!(door.force("one", "auto").await.1["tools"], json!(of_one), "by its own name too");
+    assert_eq!(admin.force("one", "auto").await.1["tools"], json!(of_one), "by its own name too");
 
-    let (_, told) = door.force("two__t07", "open").await;
+    let (_, told) = admin.force("two__t07", "open").await;
     assert_eq!((&told["scope"], &told["more"]), (&json!("global"), &json!(11)), "{told}");
     let named = told["tools"].as_array().unwrap();
     assert_eq!(

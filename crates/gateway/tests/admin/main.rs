@@ -1,4 +1,4 @@
-//! The operator's door as an operator finds it: the gateway in its own process, its admin listener
+//! The operator's admin as an operator finds it: the gateway in its own process, its admin listener
 //! over real sockets.
 
 #![allow(
@@ -10,9 +10,9 @@
 #![allow(clippy::disallowed_methods, reason = "the gateway runs in its own process, in real time")]
 
 mod access;
+mod admin_api;
 mod breakers;
 mod commands;
-mod door;
 mod events;
 mod force;
 mod health;

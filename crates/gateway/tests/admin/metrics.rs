@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::admin_api::{ADMIN, AdminApi, TOKEN};
 use super::breakers::ONCE;
 use super::commands::Shell;
-use super::door::{ADMIN, Door, TOKEN};
 use super::kit::{Served, until};
 use super::server::{End, Faulty, QUICK, call};
 use super::upstream::{Upstream, answer, honest, response, write};
@@ -12,9 +12,9 @@ use super::upstream::{Upstream, answer, honest, response, write};
 const DOWN: End = End::Status("503 Service Unavailable", "", "");
 
 /// Waits until a number is what it must become.
-async fn counts(door: &Door, name: &str, labels: &[(&str, &str)], value: f64) {
+async fn counts(admin: &AdminApi, name: &str, labels: &[(&str, &str)], value: f64) {
     until(&format!("{name} {labels:?} is {value}"), async || {
-        let now = door.scrape().await.value(name, labels);
+        let now = admin.scrape().await.value(name, labels);
         assert!(now <= value, "{name} {labels:?} is {now}, over {value}");
         (now - value).abs() < f64::EPSILON
     })
@@ -27,14 +27,14 @@ async fn errors_that_a_tool_does_not_mark_are_counted_also_where_nothing_else_is
     let policies = "[defaults]\nretry = { base = \"20ms\", jitter = 0.0 }\ntool_errors = [{ json = \"error\", transient = true }]\n\
                     [tools.\"gh/get_issue\"]\ntool_errors = [{ json = \"error\", mode = \"count\" }]\n";
     let served = server.served(&format!("{policies}{ADMIN}")).await;
-    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp/gh").await, AdminApi::of(&served));
     for tool in ["get_issue", "search_issues"] {
         call(&session, tool, json!({})).await;
     }
     for (tool, found, class) in [("get_issue", 1.0, "ok"), ("search_issues", 3.0, "tool_error")] {
         let labels = [("server", "gh"), ("tool", tool), ("class", class)];
-        counts(&door, "seawall_calls_total", &labels, 1.0).await;
-        counts(&door, "seawall_unmarked_errors_total", &labels[..2], found).await;
+        counts(&admin, "seawall_calls_total", &labels, 1.0).await;
+        counts(&admin, "seawall_unmarked_errors_total", &labels[..2], found).await;
     }
 }
 
@@ -52,19 +52,19 @@ async fn a_scrape_parses_and_tells_what_happened() {
                     [tools.\"gh/cypher\"]\ntimeout = \"200ms\"\nfallback = []\n\
                     [tools.\"gh/web_search\"]\nretry = { attempts = 1 }\nbreaker = { failures = 1 }\nfallback = []\n";
     let served = server.served(&format!("{policies}{ADMIN}")).await;
-    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp/gh").await, AdminApi::of(&served));
     for tool in ["get_issue", "list_issues", "list_issues", "cypher", "web_search", "web_search"] {
         call(&session, tool, json!({})).await;
     }
     let of = |tool| [("server", "gh"), ("tool", tool)];
     counts(
-        &door,
+        &admin,
         "seawall_calls_total",
         &[("server", "gh"), ("tool", "web_search"), ("class", "CIRCUIT_OPEN")],
         1.0,
     )
     .await;
-    let scrape = door.scrape().await;
+    let scrape = admin.scrape().await;
     for (name, tool, value) in [
         ("retry_attempts_total", "get_issue", 2.0),
         ("seawall_attempts_total", "get_issue", 3.0),
@@ -93,7 +93,7 @@ async fn a_scrape_parses_and_tells_what_happened() {
         [(std::collections::BTreeMap::new(), 0.0)]
     );
     assert!(scrape.all("seawall_queue_depth").is_empty(), "nothing can wait without a store");
-    let sums = &door.breakers().await["metrics"];
+    let sums = &admin.breakers().await["metrics"];
     assert_eq!(
         (&sums["calls"], &sums["errors"], &sums["timeouts"]),
         (&json!(6), &json!(3), &json!(2)),
@@ -116,20 +116,20 @@ async fn a_scrape_parses_and_tells_what_happened() {
 async fn names_that_clients_invent_are_counted_as_unknown_only() {
     let server = Faulty::start(|_, _, _| End::Text("well")).await;
     let served = server.served(&format!("{QUICK}{ADMIN}")).await;
-    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp/gh").await, AdminApi::of(&served));
     call(&session, "get_issue", json!({})).await;
-    let before = door.scrape().await.values_of("tool");
+    let before = admin.scrape().await.values_of("tool");
     for number in 0..50 {
         call(&session, &format!("zz-invented-{number}"), json!({"zz-argument": "zz-value"})).await;
     }
     let unknown = [("server", "gh"), ("tool", "unknown"), ("class", "ok")];
-    counts(&door, "seawall_calls_total", &unknown, 50.0).await;
-    let scrape = door.scrape().await;
+    counts(&admin, "seawall_calls_total", &unknown, 50.0).await;
+    let scrape = admin.scrape().await;
     assert_eq!(scrape.value("agent_tool_calls_total", &[("tool", "unknown")]), 50.0);
     let more: Vec<String> = scrape.values_of("tool").difference(&before).cloned().collect();
     assert!(more.iter().all(|tool| tool == "unknown" || tool.contains('/')), "{more:?}");
     assert!(
-        !scrape.text.contains("zz-") && !door.breakers().await.to_string().contains("zz-"),
+        !scrape.text.contains("zz-") && !admin.breakers().await.to_string().contains("zz-"),
         "{}",
         scrape.text
     );
@@ -164,18 +164,18 @@ async fn what_servers_call_their_tools_cannot_break_a_scrape() {
     let served =
         Served::with(&format!("{ADMIN}[servers.gh]\nurl = \"{}\"\ntype = \"http\"\n", server.url))
             .await;
-    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp/gh").await, AdminApi::of(&served));
     session.ask(1, "tools/list", json!({})).await;
     for name in &wicked {
         call(&session, name, json!({"text": "x"})).await;
     }
     // The one with the name of a method is counted with that.
     until("all are counted", async || {
-        let calls = door.scrape().await.all("agent_tool_calls_total");
+        let calls = admin.scrape().await.all("agent_tool_calls_total");
         calls.iter().map(|(_, count)| count).sum::<f64>() >= 6.0
     })
     .await;
-    let scrape = door.scrape().await;
+    let scrape = admin.scrape().await;
     let tools = scrape.values_of("tool");
     assert!(tools.contains(wicked[0].as_str()) && tools.contains("back\\slash"), "{tools:?}");
     assert!(scrape.all("wicked_total").is_empty());
@@ -183,7 +183,7 @@ async fn what_servers_call_their_tools_cannot_break_a_scrape() {
 }
 
 #[tokio::test]
-async fn secrets_are_in_no_answer_of_the_door() {
+async fn secrets_are_in_no_answer_of_the_admin_api() {
     let words = "no upstream-secret-77 here, nor Bearer upstream-secret-77, nor key=sk-live-abcdefgh12345678";
     let server =
         Faulty::start(move |_, _, _| End::Status("503 Service Unavailable", "", words)).await;
@@ -202,20 +202,20 @@ async fn secrets_are_in_no_answer_of_the_door() {
         server.url, broken.url
     );
     let served = Served::with(&config).await;
-    let (session, door) = (served.session("/mcp").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp").await, AdminApi::of(&served));
     session.ask(1, "tools/list", json!({})).await;
     for tool in ["gh__get_issue", "gh__argument-secret-66"] {
         call(&session, tool, json!({"password": "argument-secret-66"})).await;
     }
-    let servers = || async { door.get("/resilience/servers").await.1["servers"].clone() };
+    let servers = || async { admin.get("/resilience/servers").await.1["servers"].clone() };
     until("all has failed", async || {
         let servers = servers().await;
         servers["broken"]["lastError"].is_string() && servers["child"]["stderr"][0].is_string()
     })
     .await;
-    let (breakers, servers) = (door.breakers().await, servers().await);
+    let (breakers, servers) = (admin.breakers().await, servers().await);
     assert!(servers["child"]["stderr"][0].as_str().unwrap().starts_with("I have"), "{servers}");
-    let scrape = door.scrape().await;
+    let scrape = admin.scrape().await;
     assert_eq!(scrape.value("seawall_server_up", &[("server", "child")]), 0.0, "{}", scrape.text);
     for told in [breakers.to_string(), servers.to_string(), scrape.text] {
         for secret in ["secret-66", "secret-77", "secret-88", "secret-99", "sk-live", TOKEN] {
@@ -233,9 +233,9 @@ async fn servers_are_told_with_what_is_known_of_them() {
         server.url
     ))
     .await;
-    let (session, door) = (served.session("/mcp").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp").await, AdminApi::of(&served));
     session.ask(1, "tools/list", json!({})).await;
-    let (status, answer) = door.get("/resilience/servers").await;
+    let (status, answer) = admin.get("/resilience/servers").await;
     assert_eq!(status, 200);
     let (gh, gone): (&Value, &Value) = (&answer["servers"]["gh"], &answer["servers"]["gone"]);
     assert_eq!(
@@ -251,7 +251,7 @@ async fn servers_are_told_with_what_is_known_of_them() {
     );
     assert_eq!((&gh["load"], &gone["load"]), (&json!("available"), &json!("permanent")));
     assert!(gone["lastError"].as_str().unwrap().contains("cannot be started"), "{gone}");
-    let scrape = door.scrape().await;
+    let scrape = admin.scrape().await;
     assert_eq!(
         scrape.value("seawall_load_outcome", &[("server", "gone"), ("status", "permanent")]),
         1.0
@@ -283,8 +283,8 @@ async fn a_server_that_was_greeted_and_could_not_be_listed_is_not_up() {
         remote("gh", &well.url)
     ))
     .await;
-    let (_session, door) = (served.session("/mcp").await, Door::of(&served));
-    let (_, answer) = door.get("/resilience/servers").await;
+    let (_session, admin) = (served.session("/mcp").await, AdminApi::of(&served));
+    let (_, answer) = admin.get("/resilience/servers").await;
     let closed = &answer["servers"]["closed"];
     let said = ["status", "load", "tools"].map(|key| closed[key].clone());
     assert_eq!(said, [json!("unlisted"), json!("denied"), Value::Null], "{closed}");
@@ -294,7 +294,7 @@ async fn a_server_that_was_greeted_and_could_not_be_listed_is_not_up() {
     );
     let gh = ["status", "load", "tools"].map(|key| answer["servers"]["gh"][key].clone());
     assert_eq!(gh, [json!("up"), json!("available"), json!(9)], "listed by nobody but the gateway");
-    let scrape = door.scrape().await;
+    let scrape = admin.scrape().await;
     for (server, status, up) in [("closed", "denied", 0.0), ("gh", "available", 1.0)] {
         assert_eq!(
             scrape.value("seawall_load_outcome", &[("server", server), ("status", status)]),
@@ -302,7 +302,7 @@ async fn a_server_that_was_greeted_and_could_not_be_listed_is_not_up() {
         );
         assert_eq!(scrape.value("seawall_server_up", &[("server", server)]), up);
     }
-    let table = Shell::before(&door).ok("servers").await;
+    let table = Shell::before(&admin).ok("servers").await;
     let row = table.lines().find(|line| line.starts_with("closed")).unwrap();
     assert!(row.starts_with("closed  unlisted (denied)  -  "), "{table}");
 }

@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::json;
 
-use super::door::{ADMIN, Door, TOKEN};
+use super::admin_api::{ADMIN, AdminApi, TOKEN};
 use super::kit::{Served, fixture};
 use super::server::{End, Faulty, call};
 
@@ -16,12 +16,12 @@ async fn a_running_gateway_explains_what_its_servers_listed() {
     let server = well().await;
     let served =
         server.served(&format!("{ADMIN}[kinds.write]\nretry = {{ attempts = 5 }}\n")).await;
-    let door = Door::of(&served);
-    assert_eq!(door.get("/resilience/policy/get_issue").await.0, 404, "nobody has listed it yet");
+    let admin = AdminApi::of(&served);
+    assert_eq!(admin.get("/resilience/policy/get_issue").await.0, 404, "nobody has listed it yet");
     let session = served.session("/mcp/gh").await;
     call(&session, "get_issue", json!({})).await;
 
-    let (status, told) = door.get("/resilience/policy/get_issue").await;
+    let (status, told) = admin.get("/resilience/policy/get_issue").await;
     assert_eq!((status.as_u16(), &told["listed"]), (200, &json!(true)), "{told}");
     let effect = &told["values"]["effect"];
     assert_eq!(
@@ -29,7 +29,7 @@ async fn a_running_gateway_explains_what_its_servers_listed() {
         (&json!("read_only"), &json!("annotation")),
         "{effect}"
     );
-    let (_, write) = door.get("/resilience/policy/gh%2Fcreate_issue").await;
+    let (_, write) = admin.get("/resilience/policy/gh%2Fcreate_issue").await;
     let attempts = &write["values"]["retry.attempts"];
     assert_eq!(
         (&attempts["value"], &attempts["place"]),
@@ -41,13 +41,13 @@ async fn a_running_gateway_explains_what_its_servers_listed() {
         "{attempts}"
     );
 
-    let (status, why) = door.get("/resilience/policy/get_isue").await;
+    let (status, why) = admin.get("/resilience/policy/get_isue").await;
     assert!(
         status == 404 && why["error"].as_str().unwrap().contains("did you mean \"get_issue\"?"),
         "{why}"
     );
     assert_eq!(
-        door.send(Method::POST, "/resilience/policy/get_issue", &[("x-api-key", TOKEN)]).await.0,
+        admin.send(Method::POST, "/resilience/policy/get_issue", &[("x-api-key", TOKEN)]).await.0,
         405
     );
 }
@@ -57,10 +57,10 @@ async fn among_several_servers_a_tool_has_its_public_name() {
     let served =
         Served::with(&format!("{ADMIN}{}{}", fixture("one", "legacy"), fixture("two", "modern")))
             .await;
-    let (session, door) = (served.session("/mcp").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp").await, AdminApi::of(&served));
     session.ask(1, "tools/list", json!({})).await;
-    assert_eq!(door.get("/resilience/policy/two__slow").await.1["server"], "two");
-    let (status, why) = door.get("/resilience/policy/slow").await;
+    assert_eq!(admin.get("/resilience/policy/two__slow").await.1["server"], "two");
+    let (status, why) = admin.get("/resilience/policy/slow").await;
     assert!(
         status == 404 && why["error"].as_str().unwrap().contains("one, two have a tool \"slow\""),
         "{why}"

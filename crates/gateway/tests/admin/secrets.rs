@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::door::{ADMIN, Door};
+use super::admin_api::{ADMIN, AdminApi};
 use super::kit::{Served, until};
 use super::server::{End, Faulty, call};
 
@@ -45,8 +45,8 @@ async fn logged(served: &Served, words: &[&str]) {
 
 /// Everything that the gateway ever said of its servers: its log, its events, what is known of
 /// them.
-async fn said(served: &Served, door: &Door) -> String {
-    let mut tap = door.tap("?last=1000", &[]).await.unwrap();
+async fn said(served: &Served, admin: &AdminApi) -> String {
+    let mut tap = admin.tap("?last=1000", &[]).await.unwrap();
     let told = tap
         .until(|event| {
             event["event"] == "call_finished" && event["tool"].as_str().unwrap().ends_with("cypher")
@@ -58,7 +58,7 @@ async fn said(served: &Served, door: &Door) -> String {
     );
     let mut said = serde_json::to_string(&told).unwrap();
     for path in ["/resilience/servers", "/resilience/breakers"] {
-        said += &door.get(path).await.1.to_string();
+        said += &admin.get(path).await.1.to_string();
     }
     said + &served.log.lock().unwrap().join("\n")
 }
@@ -77,7 +77,7 @@ async fn what_a_process_repeats_of_its_secret_is_in_no_log_and_in_no_event() {
     );
     let last = Faulty::start(|_, _, _| End::Text("well")).await;
     let served = Served::with(&last.config(&format!("{QUICK}{ADMIN}"), &server)).await;
-    let (session, door) = (served.session("/mcp").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp").await, AdminApi::of(&served));
     for tool in ["a__get_it", "a__get_death", "a__get_it"] {
         let answer = call(&session, tool, json!({})).await;
         assert!(answer["result"]["isError"] == true || answer["error"].is_object(), "{answer}");
@@ -93,7 +93,7 @@ async fn what_a_process_repeats_of_its_secret_is_in_no_log_and_in_no_event() {
     )
     .await;
     call(&session, "gh__cypher", json!({})).await;
-    silent(&said(&served, &door).await);
+    silent(&said(&served, &admin).await);
 }
 
 #[tokio::test]
@@ -121,11 +121,11 @@ async fn what_a_remote_server_repeats_of_its_credentials_is_in_no_log_and_in_no_
     let other =
         format!("{headers}[servers.no]\nurl = \"{}\"\ntype = \"http\"\n{headers}", hostile.url);
     let served = Served::with(&server.config(&format!("{QUICK}{ADMIN}"), &other)).await;
-    let (session, door) = (served.session("/mcp").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp").await, AdminApi::of(&served));
     for tool in ["get_issue", "list_issues", "search_issues"] {
         call(&session, &format!("gh__{tool}"), json!({})).await;
     }
     logged(&served, &["no room for ***", "Service Unavailable: ***", "no key like ***"]).await;
     call(&session, "gh__cypher", json!({})).await;
-    silent(&said(&served, &door).await);
+    silent(&said(&served, &admin).await);
 }

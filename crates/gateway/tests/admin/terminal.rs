@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::admin_api::{ADMIN, AdminApi};
 use super::commands::Shell;
-use super::door::{ADMIN, Door};
 use super::kit::{soon, until};
 use super::server::{End, Faulty, call};
 
@@ -40,15 +40,15 @@ async fn a_tool_cannot_speak_to_the_terminal_by_its_name() {
                     [kinds.read]\nfallback = []\n";
     let store = format!("[store]\npath = \"{}\"\n", folder.path().display());
     let served = server.served(&format!("{ADMIN}{store}{policies}")).await;
-    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp/gh").await, AdminApi::of(&served));
     session.ask(1, "tools/list", json!({})).await;
-    let shell = Shell::before(&door);
+    let shell = Shell::before(&admin);
     for _ in 0..3 {
         call(&session, EVIL, json!({})).await;
     }
     let queued = call(&session, &format!("set_{EVIL}"), json!({})).await;
     assert_eq!(queued["result"]["_meta"]["seawall/served"]["code"], "QUEUED", "{queued}");
-    until("it opened", async || door.breakers().await["breakers"][EVIL] == "open").await;
+    until("it opened", async || admin.breakers().await["breakers"][EVIL] == "open").await;
 
     // Each is checked for what a terminal would obey where it is run.
     for args in ["breakers", "queue", "queue list --all", "status"] {
@@ -64,7 +64,7 @@ async fn a_tool_cannot_speak_to_the_terminal_by_its_name() {
     for _ in 0..3 {
         call(&session, EVIL, json!({})).await;
     }
-    until("it opened again", async || door.breakers().await["breakers"][EVIL] == "open").await;
+    until("it opened again", async || admin.breakers().await["breakers"][EVIL] == "open").await;
     assert_eq!(shell.ok("breakers reset --all").await, format!("closed: {SHOWN}"));
     let reset = shell.ok(&format!("breakers reset {EVIL}")).await;
     assert_eq!(reset, format!("{SHOWN} is closed, and its failures are forgotten"));

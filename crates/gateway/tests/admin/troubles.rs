@@ -3,8 +3,8 @@
 
 use serde_json::json;
 
+use super::admin_api::{ADMIN, AdminApi};
 use super::commands::Shell;
-use super::door::{ADMIN, Door};
 use super::server::{End, Faulty, call};
 use super::upstream::{Upstream, response, write};
 
@@ -23,9 +23,9 @@ async fn answering(status: &'static str, body: &'static str) -> (Upstream, Strin
 async fn a_name_that_the_gateway_does_not_go_by_is_no_wrong_token() {
     let server = Faulty::start(|_, _, _| End::Text("well")).await;
     let served = server.served(&ADMIN.replace("127.0.0.1", "0.0.0.0")).await;
-    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp/gh").await, AdminApi::of(&served));
     call(&session, "get_issue", json!({})).await;
-    let mut shell = Shell::before(&door);
+    let mut shell = Shell::before(&admin);
     assert_eq!(shell.run("status").await.0, 0);
     // The same listener under a name that it was not told.
     shell.address = shell.address.replace("127.0.0.1", "127.0.0.2");
@@ -46,9 +46,9 @@ async fn a_name_that_the_gateway_does_not_go_by_is_no_wrong_token() {
 async fn a_gateway_without_a_token_is_not_said_to_refuse_ours() {
     let server = Faulty::start(|_, _, _| End::Text("well")).await;
     let served = server.served("[admin]\nlisten = \"127.0.0.1:0\"\n").await;
-    let (session, door) = (served.session("/mcp/gh").await, Door::of(&served));
+    let (session, admin) = (served.session("/mcp/gh").await, AdminApi::of(&served));
     call(&session, "get_issue", json!({})).await;
-    let shell = Shell::before(&door);
+    let shell = Shell::before(&admin);
     let (code, _, said) = shell.run("breakers reset get_issue").await;
     let told = format!(
         "seawall: {} has no admin token, so nothing can be changed there; set token under [admin] in its configuration",
@@ -61,7 +61,7 @@ async fn a_gateway_without_a_token_is_not_said_to_refuse_ours() {
 async fn who_answers_and_cannot_do_it_is_not_said_to_be_away() {
     let server = Faulty::start(|_, _, _| End::Text("well")).await;
     let served = server.served(ADMIN).await;
-    let shell = Shell::before(&Door::of(&served));
+    let shell = Shell::before(&AdminApi::of(&served));
     let gateway = |why: &str| {
         format!("cannot do it now (503 Service Unavailable): {why}; its log may say more")
     };

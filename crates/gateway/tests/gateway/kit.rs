@@ -53,7 +53,7 @@ pub(crate) struct Wrapped {
 impl Wrapped {
     pub(crate) fn run(command: &[&str]) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_seawall"));
-        process.args(["run", "--no-memory", "--"]).args(command);
+        process.args(["run", "--no-catalog-cache", "--"]).args(command);
         Self::start(process)
     }
 
@@ -153,7 +153,7 @@ impl Served {
         let config = folder.path().join("seawall.toml");
         std::fs::write(&config, format!("listen = \"127.0.0.1:0\"\n{servers}")).unwrap();
         let mut process = Command::new(env!("CARGO_BIN_EXE_seawall"));
-        process.args(["serve", "--no-memory", "--config"]).arg(&config);
+        process.args(["serve", "--no-catalog-cache", "--config"]).arg(&config);
         let mut child = process.stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let log: Arc<Mutex<Vec<String>>> = Arc::default();

@@ -53,7 +53,7 @@ async fn a_program_that_is_not_there_is_named() {
 async fn a_machine_without_certificates_can_run_commands() {
     let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
     process
-        .args(["run", "--no-memory", "--", "cat"])
+        .args(["run", "--no-catalog-cache", "--", "cat"])
         .env("SSL_CERT_FILE", "/dev/null")
         .env("SSL_CERT_DIR", "/nonexistent");
     let ended = soon(process.stdin(std::process::Stdio::null()).status()).await.unwrap();
@@ -79,7 +79,7 @@ async fn what_is_remembered_stands_in_the_store_where_there_is_one() {
     soon(wrapped.child.wait()).await.unwrap();
     let files = |path: std::path::PathBuf| std::fs::read_dir(path).map_or(0, Iterator::count);
     // One file for clients of this kind, and one for those of any other.
-    assert_eq!((files(store.join("memory")), files(folder.path().join("state"))), (2, 0));
+    assert_eq!((files(store.join("catalog")), files(folder.path().join("state"))), (2, 0));
 }
 
 #[tokio::test]

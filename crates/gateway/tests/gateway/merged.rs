@@ -76,7 +76,7 @@ async fn with_prefix_always_a_second_server_changes_no_name() {
     let config = folder.path().join("seawall.toml");
     std::fs::write(&config, format!("{ALWAYS}{}", fixture("it", "legacy"))).unwrap();
     let mut run = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
-    run.args(["run", "--no-memory", "--config"]).arg(&config);
+    run.args(["run", "--no-catalog-cache", "--config"]).arg(&config);
     let mut wrapped = Wrapped::start(run);
     wrapped.initialize(json!({})).await;
     assert_eq!(names(&wrapped.ask(1, "tools/list", json!({})).await, "tools"), own);
@@ -175,7 +175,7 @@ async fn a_listener_that_others_could_reach_is_refused_at_the_start() {
     let config = folder.path().join("seawall.toml");
     std::fs::write(&config, fixture("a", "both")).unwrap();
     let mut serve = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
-    serve.args(["serve", "--no-memory", "--listen", "0.0.0.0:0", "--config"]).arg(&config);
+    serve.args(["serve", "--no-catalog-cache", "--listen", "0.0.0.0:0", "--config"]).arg(&config);
     let output = super::kit::soon(serve.output()).await.unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(4), "{text}");

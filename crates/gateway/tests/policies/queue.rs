@@ -394,7 +394,7 @@ async fn on_a_pipe(folder: &TempDir, server: &Faulty) -> Wrapped {
     let to = format!("[servers.gh]\nurl = \"{}\"\ntype = \"http\"\n", server.url);
     std::fs::write(&config, format!("{}{to}", policies(folder))).unwrap();
     let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
-    process.args(["serve", "--stdio", "--no-memory", "--config"]).arg(&config);
+    process.args(["serve", "--stdio", "--no-catalog-cache", "--config"]).arg(&config);
     let mut client = Wrapped::start(process);
     client.initialize(json!({})).await;
     client
@@ -546,7 +546,7 @@ async fn a_wrapper_whose_store_another_one_has_works_without_it() {
         .unwrap();
     let start = || {
         let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
-        process.args(["run", "--no-memory", "--config"]).arg(&config).arg("--");
+        process.args(["run", "--no-catalog-cache", "--config"]).arg(&config).arg("--");
         process.args([&program("seawall-fixture"), "--stdio", "--era", "legacy"]);
         Wrapped::start(process)
     };

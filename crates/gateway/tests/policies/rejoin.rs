@@ -296,7 +296,7 @@ async fn a_wrapper_executes_a_write_once_that_its_client_repeats_in_silence() {
     let config = folder.path().join("seawall.toml");
     std::fs::write(&config, server.config("[defaults]\nrejoin_after = \"200ms\"\n", "")).unwrap();
     let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_seawall"));
-    process.args(["serve", "--stdio", "--no-memory", "--config"]).arg(&config);
+    process.args(["serve", "--stdio", "--no-catalog-cache", "--config"]).arg(&config);
     let mut client = super::kit::Wrapped::start(process);
     client.initialize(json!({})).await;
     client.ask(1, "tools/list", json!({})).await;

@@ -298,7 +298,7 @@ async fn no_tool_is_called_and_nothing_is_left_behind() {
     let stubborn = "trap '' TERM; (trap '' TERM; sleep 611) & sleep 612";
     let toml = format!("[servers.gh]\nurl = \"{}\"\n{}", server.url, script("stubborn", stubborn));
     let place = Place::toml(&toml);
-    let ended = place.seawall(&["check", "--timeout", "2s", "--no-memory"]).await;
+    let ended = place.seawall(&["check", "--timeout", "2s", "--no-catalog-cache"]).await;
     assert!(ended.code == 4 && ended.out.contains("✓ gh: http://127.0.0.1:"), "{}", ended.out);
     assert!(
         ended.out.contains("✗ stubborn: ") && ended.err.is_empty(),

@@ -165,7 +165,7 @@ async fn the_limit_of_a_users_own_file_holds_and_what_is_passed_over_is_said() {
     let told = place.json(&["check", "--config", "mcp.json"]).await;
     assert!(told["warnings"][0].as_str().unwrap().starts_with(passed_over), "{told}");
     let started =
-        place.seawall(&["run", "--name", "a", "--no-memory", "--config", "mcp.json"]).await;
+        place.seawall(&["run", "--name", "a", "--no-catalog-cache", "--config", "mcp.json"]).await;
     assert!(started.err.contains(passed_over), "{}", started.err);
 }
 
@@ -256,7 +256,7 @@ async fn what_a_check_listed_is_explained_unless_nothing_is_to_be_kept() {
     let place = Place::toml(&format!("[servers.a]\ncommand = {command:?}\nargs = [\"--stdio\"]\n"));
     let unknown = "is not known yet";
     assert!(place.seawall(&["explain", "a/echo_meta"]).await.out.contains(unknown));
-    assert_eq!(place.seawall(&["check", "--no-memory"]).await.code, 0);
+    assert_eq!(place.seawall(&["check", "--no-catalog-cache"]).await.code, 0);
     assert!(
         place.seawall(&["explain", "a/echo_meta"]).await.out.contains(unknown),
         "it was told to keep nothing"

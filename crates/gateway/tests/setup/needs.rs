@@ -112,7 +112,7 @@ async fn a_gateway_that_runs_is_told_and_left_alone() {
     let mut serve = Command::new(env!("CARGO_BIN_EXE_seawall"));
     serve
         .arg("serve")
-        .arg("--no-memory")
+        .arg("--no-catalog-cache")
         .current_dir(place.home())
         .stdin(Stdio::null())
         .stderr(Stdio::piped());

@@ -87,7 +87,7 @@ impl Client {
         command.args(["serve", "--stdio", "--config"]).arg(&file);
         match state {
             Some(state) => command.env("XDG_STATE_HOME", state),
-            None => command.arg("--no-memory"),
+            None => command.arg("--no-catalog-cache"),
         };
         command
             .stdin(Stdio::piped())
@@ -292,7 +292,9 @@ impl Served {
     /// Listens as the configuration says, at a port of its own.
     pub(crate) async fn start(config: &std::path::Path) -> Self {
         let mut command = Command::new(SEAWALL);
-        command.args(["serve", "--no-memory", "--listen", "127.0.0.1:0", "--config"]).arg(config);
+        command
+            .args(["serve", "--no-catalog-cache", "--listen", "127.0.0.1:0", "--config"])
+            .arg(config);
         let mut process =
             command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();

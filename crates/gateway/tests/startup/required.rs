@@ -9,7 +9,7 @@ use super::kit::*;
 async fn ended(args: &[&str], config: &str) -> (Option<i32>, String) {
     let (_folder, file) = configured(config);
     let mut command = tokio::process::Command::new(SEAWALL);
-    command.args(args).args(["--no-memory", "--config"]).arg(&file).kill_on_drop(true);
+    command.args(args).args(["--no-catalog-cache", "--config"]).arg(&file).kill_on_drop(true);
     let output = soon("it ends", command.stdin(Stdio::null()).output()).await.unwrap();
     assert!(output.stdout.is_empty(), "stdout belongs to MCP");
     (output.status.code(), String::from_utf8(output.stderr).unwrap())

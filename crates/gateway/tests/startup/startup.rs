@@ -236,7 +236,7 @@ async fn while_it_starts(then: &str) -> (Value, Duration, usize, Value) {
     let (mut client, _, _) = Client::start_with(&config, Some(folder.path())).greeted().await;
     let before = client.list().await;
     assert_eq!(names(&before).len(), 2);
-    let memory = folder.path().join("seawall/memory");
+    let memory = folder.path().join("seawall/catalog");
     let is_kept = |entry: std::fs::DirEntry| {
         std::fs::read_to_string(entry.path()).unwrap().contains("tool_0_1")
     };

@@ -69,7 +69,9 @@ impl Client {
     /// A client at a gateway of its own, in front of the server at `url`.
     pub(crate) async fn of(face: Face, url: &str) -> Self {
         match face {
-            Face::Run => Self::piped(seawall(&["run", "--no-memory", "--name", "it", url]), None),
+            Face::Run => {
+                Self::piped(seawall(&["run", "--no-catalog-cache", "--name", "it", url]), None)
+            }
             Face::Serve => Self::served(&json!({ "url": url })).await,
         }
     }
@@ -78,7 +80,7 @@ impl Client {
     pub(crate) fn configured(server: &Value) -> Self {
         let config = config(server);
         Self::piped(
-            seawall(&["run", "--no-memory", "--config", config.path().to_str().unwrap()]),
+            seawall(&["run", "--no-catalog-cache", "--config", config.path().to_str().unwrap()]),
             Some(config),
         )
     }
@@ -109,7 +111,7 @@ impl Client {
         let config = config(server);
         let mut child = seawall(&[
             "serve",
-            "--no-memory",
+            "--no-catalog-cache",
             "--config",
             config.path().to_str().unwrap(),
             "--listen",

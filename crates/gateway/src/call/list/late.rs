@@ -21,8 +21,10 @@ pub(crate) fn go_on(asked: ListRequest, asking: AbortOnDropHandle<Reply>) {
             if holds_list(&answer, cached_lists::part_of(method).1)
                 && !cached_lists::is_empty(method, &answer)
             {
-                let before =
-                    asked.route.memory.list(&asked.key, &cached_lists::name(&asked.call.request));
+                let before = asked
+                    .route
+                    .catalog_cache
+                    .list(&asked.key, &cached_lists::name(&asked.call.request));
                 let is_news =
                     before.is_none_or(|before| !cached_lists::is_same(method, &before, &answer));
                 asked.keep(&answer);

@@ -1,4 +1,4 @@
-//! What the commands do that talk to a running gateway through its door for operators, and how they
+//! What the commands do that talk to a running gateway through its admin API, and how they
 //! end.
 
 use std::io::{self, Write};

@@ -35,7 +35,7 @@ fn a_file_of_another_client_may_say_so_too() {
 }
 
 #[test]
-fn a_door_that_others_can_reach_needs_a_token() {
+fn an_admin_api_that_others_can_reach_needs_a_token() {
     let problems = |text: &str| toml_file(&format!("{text}\n{SERVER}")).problems("seawall.toml");
     let open = "others can reach 0.0.0.0:80; set admin.token, or listen on 127.0.0.1";
     assert_eq!(

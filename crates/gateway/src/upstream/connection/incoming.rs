@@ -74,8 +74,8 @@ impl Connection {
         }
         if notification.method() == "notifications/tools/list_changed" {
             self.forget_unread_list();
-            if let Some(mirror) = self.mirror.get() {
-                mirror.forget();
+            if let Some(header_params) = self.header_params.get() {
+                header_params.forget();
             }
         }
         match notification.method() {

@@ -115,7 +115,7 @@ impl Gateway {
             }
             None => Command::new(SEAWALL),
         };
-        command.args(["serve", "--no-memory", "--config"]).arg(&file);
+        command.args(["serve", "--no-catalog-cache", "--config"]).arg(&file);
         let process =
             command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         Self { address: ([127, 0, 0, 1], 0).into(), log: Arc::default(), tag, process, folder }

@@ -25,7 +25,7 @@ impl Stdio {
         let tag = process::tag();
         let mut command = Command::new(SEAWALL);
         command
-            .args(["run", "--no-memory", "--", scripted()])
+            .args(["run", "--no-catalog-cache", "--", scripted()])
             .args(args.iter().map(|arg| arg.replace("$TAG", &tag)));
         command
             .stdin(Pipes::piped())

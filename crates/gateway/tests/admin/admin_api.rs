@@ -1,4 +1,4 @@
-//! An operator at the door of a running gateway.
+//! An operator at the admin of a running gateway.
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
@@ -19,17 +19,17 @@ pub(crate) const TOKEN: &str = "open-sesame-1001";
 pub(crate) const ADMIN: &str = "[admin]\nlisten = \"127.0.0.1:0\"\ntoken = \"open-sesame-1001\"\n";
 
 /// One operator.
-pub(crate) struct Door {
+pub(crate) struct AdminApi {
     pub(crate) url: String,
     client: Client<HttpConnector, Full<Bytes>>,
 }
 
-impl Door {
+impl AdminApi {
     pub(crate) fn at(url: &str) -> Self {
         Self { url: url.to_owned(), client: Client::builder(TokioExecutor::new()).build_http() }
     }
 
-    /// The door of a gateway, as its log tells.
+    /// The admin of a gateway, as its log tells.
     pub(crate) fn of(served: &Served) -> Self {
         let log = served.log.lock().unwrap();
         let url =
