@@ -18,7 +18,7 @@ use crate::model::invalid::Invalid;
 use crate::model::policy::breaker::BreakerPolicy;
 use crate::model::policy::rate::Rate;
 use crate::model::policy::{Policy, Scope, ServerPolicy};
-use crate::model::report::TextStyle;
+use crate::model::style::TextStyle;
 use crate::model::tool_errors::Content;
 use crate::registry::durable::DurableQueue;
 use crate::registry::{Server, Tool};

@@ -23,9 +23,9 @@ use crate::model::invalid::{self, Invalid};
 use crate::model::note::Flag;
 use crate::model::policy::backoff::Backoff;
 use crate::model::policy::retry::{MOST_ATTEMPTS, RetryPolicy};
-use crate::model::report::DeniedText;
 use crate::model::sanitize::{one_line, without_credentials};
 use crate::model::signals::FailureSignals;
+use crate::model::style::DeniedText;
 use crate::report::event::Event;
 use crate::time::deadline::{Deadline, within};
 

@@ -20,6 +20,7 @@ use crate::model::failure::{Cause, Disposition, Failure, Sent};
 use crate::model::invalid::Invalid;
 use crate::model::sanitize::without_credentials;
 use crate::model::signals::{FailureSignals, LONGEST_PAUSE};
+#[cfg(feature = "pipeline")]
 use crate::model::tool_errors::FoundError;
 
 /// Classifies failures by the operator's rules, then by the built-in ones.
@@ -72,6 +73,7 @@ impl Classifier {
 
     /// What an error means that an operator's pattern found in an answer. Who may pass is retried;
     /// the rest is the caller's fault.
+    #[cfg(feature = "pipeline")]
     pub(crate) fn classify_found(&self, found: &FoundError<'_>) -> Failure {
         let signals = FailureSignals::text(&found.words).with_sent(Sent::Yes);
         self.classify_soft(&found.words).unwrap_or_else(|| {

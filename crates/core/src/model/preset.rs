@@ -13,7 +13,7 @@ use crate::model::policy::breaker::BreakerPolicy;
 use crate::model::policy::cache::CachePolicy;
 use crate::model::policy::loops::{LoopMode, LoopPolicy};
 use crate::model::policy::retry::RetryPolicy;
-use crate::model::report::{DeniedText, TextStyle};
+use crate::model::style::{DeniedText, TextStyle};
 
 /// A named set of defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,12 +25,12 @@ use crate::model::policy::breaker::BreakerPolicy;
 use crate::model::policy::retry::RetryPolicy;
 use crate::model::sanitize::one_line;
 use crate::model::signals::FailureSignals;
-use crate::registry::durable::Promise;
 use crate::report::event::Event;
 use crate::time::clock::millis;
 use crate::time::deadline::{Deadline, within};
 
-type Execute<T> = Box<dyn Fn() -> Promise<'static, Result<T, FailureSignals>> + Send + Sync>;
+type Running<T> = Pin<Box<dyn Future<Output = Result<T, FailureSignals>> + Send>>;
+type Execute<T> = Box<dyn Fn() -> Running<T> + Send + Sync>;
 /// How long a chain takes at most unless set: none of its steps can hang for ever.
 const TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::model::answer::{Answer, BatchItem, FallbackAnswer, FallbackBody, Outcome, ToolError};
-use crate::model::report::{ErrorCode, FailureReport, TextStyle};
+use crate::model::report::{ErrorCode, FailureReport};
+use crate::model::style::TextStyle;
 use crate::time::clock::whole_seconds;
 
 /// What the text of a failure is.

@@ -22,8 +22,6 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::classify::{Classifier, Describe};
 use crate::env::Env;
 use crate::model::failure::{Blame, Cause, Failure};
@@ -48,8 +46,12 @@ mod sync {
 }
 
 /// Who decides: the state machine, or an operator.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum BreakerMode {
     /// The state machine.
     #[default]
@@ -63,7 +65,8 @@ pub enum BreakerMode {
 }
 
 /// A breaker as it can be stored: time as what remains, never as a date.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BreakerSnapshot {
     /// The state of the machine, whoever decides.
     pub status: BreakerStatus,

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::model::invalid::{self, Invalid};
 
 /// When a breaker opens, how long, and what closes it.
@@ -167,8 +165,12 @@ impl WindowRule {
 }
 
 /// What a breaker shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "kebab-case")
+)]
 pub enum BreakerStatus {
     /// Calls pass; right after it closed, a growing number at a time.
     Closed,
