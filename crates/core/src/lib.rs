@@ -97,6 +97,8 @@ mod registry;
 mod report;
 #[cfg(feature = "pipeline")]
 mod run;
+#[cfg(feature = "tower")]
+mod service;
 #[cfg(feature = "startup")]
 mod startup;
 mod time;
@@ -162,6 +164,9 @@ pub use {
     registry::{MemoryQueue, Server, Tool},
     report::{Format, Rendering},
 };
+
+#[cfg(feature = "tower")]
+pub use service::{AnyResponse, EffectOf, FailureOf, ResilienceLayer, Resilient};
 
 #[cfg(any(feature = "pipeline", feature = "startup"))]
 pub use model::style::DeniedText;

@@ -22,9 +22,9 @@ use crate::time::deadline::Deadline;
 /// [`Retry::timeout`] or [`Retry::attempt_timeout`] does; they come last.
 #[derive(Clone, Debug)]
 pub struct Retry {
-    effect: Effect,
+    pub(super) effect: Effect,
     policy: RetryPolicy,
-    classifier: Classifier,
+    pub(super) classifier: Classifier,
     budget: Option<Arc<RetryBudget>>,
     pub(super) env: Env,
 }

@@ -17,10 +17,17 @@ use crate::time::deadline::{Deadline, within};
 /// A [`Retry`] whose attempts are limited in time, or have to pass a breaker.
 #[derive(Clone, Debug)]
 pub struct LimitedRetry {
-    retry: Retry,
+    pub(super) retry: Retry,
     timeout: Option<Duration>,
     attempt_timeout: Option<Duration>,
-    breaker: Option<Arc<Breaker>>,
+    pub(super) breaker: Option<Arc<Breaker>>,
+}
+
+/// Without limits and without a breaker.
+impl From<Retry> for LimitedRetry {
+    fn from(retry: Retry) -> Self {
+        Self::new(retry)
+    }
 }
 
 impl LimitedRetry {
