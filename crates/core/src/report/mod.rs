@@ -10,6 +10,8 @@ mod render;
 pub(crate) mod texts;
 #[cfg(feature = "pipeline")]
 pub(crate) mod tool_result;
+#[cfg(feature = "tracing")]
+mod trace;
 
 #[cfg(feature = "pipeline")]
 pub use render::{Format, Rendering};
