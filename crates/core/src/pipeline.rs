@@ -31,6 +31,15 @@ const KEPT_BYTES: u64 = 64 * 1024 * 1024;
 const TOOLS: usize = 20_000;
 
 /// What a pipeline is made of. `T` is what a tool answers with.
+///
+/// ```
+/// # use seawall::{Env, Rate, Rng, Settings};
+/// let settings: Settings<String> = Settings {
+///     env: Env::new().with_rng(Rng::seeded(1)),
+///     caller_rate: Some(Rate::per_second(5)),
+///     ..Settings::default()
+/// };
+/// ```
 pub struct Settings<T> {
     /// The surroundings.
     pub env: Env,
@@ -114,6 +123,19 @@ impl Default for Settings<Value> {
 }
 
 /// The stages, what they share, and the tools that can be called. See [`Pipeline::run`].
+///
+/// ```
+/// # use seawall::{Call, Pipeline, Preset, ServerPolicy, Settings, Tiers, ToolFacts};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Invalid> {
+/// let pipeline = Pipeline::<String>::new(Settings::default())?;
+/// pipeline.server("github", ServerPolicy::default())?;
+/// let policy = Preset::default().policy(&ToolFacts::named("get_issue"), &Tiers::default());
+/// let tool = pipeline.tool("github", "get_issue", policy)?;
+/// let call = Call::new(serde_json::json!({"number": 7})).by("ann");
+/// let answer = pipeline.run(&tool, &call, |_| async { Ok("issue 7".to_owned()) }).await;
+/// assert_eq!(answer.value().map(String::as_str), Some("issue 7"));
+/// # Ok(()) }
+/// ```
 pub struct Pipeline<T> {
     pub(crate) env: Env,
     pub(crate) classifier: Classifier,

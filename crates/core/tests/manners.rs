@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 fn read(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -89,6 +89,52 @@ fn the_documents_name_the_rust_version_of_the_workspace() {
     let version = table(&manifest, "workspace.package")["rust-version"].trim_matches('"');
     for page in ["docs/library.md", "CONTRIBUTING.md"] {
         assert!(read(page).contains(version), "{page} does not name Rust {version}");
+    }
+}
+
+/// What a user of the library writes first, and what decides for them.
+const WITH_EXAMPLES: &str = "Backoff Breaker BreakerPolicy BudgetPolicy Bulkhead BulkheadPolicy \
+    CachePolicy CircuitBreaker Classifier Clock Cooldown Deadline Effect Env Events FailureSignals \
+    Fallback FallbackChain HedgePolicy Jitter LimitedRetry LoadOptions LoopGuard LoopPolicy \
+    MemoryQueue Pipeline Policy Preset Rate RateLimiter ResilienceLayer ResponseCache Retry \
+    RetryBudget RetryPolicy Scope ServerPolicy Settings SlowRule Step Tiers ToolCaller ToolErrors \
+    ToolFacts WindowRule";
+
+/// The sources of the library, one after another.
+fn sources(folder: &Path) -> String {
+    let mut entries: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    let text = |path: &PathBuf| match path.is_dir() {
+        true => sources(path),
+        false => fs::read_to_string(path).unwrap(),
+    };
+    entries.iter().map(text).collect()
+}
+
+#[test]
+fn every_policy_has_an_example_that_is_run() {
+    let sources = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    let is_head = |line: &str| line.starts_with("///") || line.starts_with(['#', ' ', ')']);
+    let mut head = String::new();
+    let mut with_examples = BTreeSet::new();
+    for line in sources.lines() {
+        let words: Vec<&str> = line.split(|c: char| !c.is_alphanumeric()).collect();
+        if let ["pub", "struct" | "enum", name, ..] = words[..]
+            && head.contains("/// ```\n")
+        {
+            with_examples.insert(name);
+        }
+        match is_head(line) {
+            true => head += &format!("{line}\n"),
+            false => head.clear(),
+        }
+    }
+    for name in WITH_EXAMPLES.split(' ') {
+        assert!(with_examples.contains(name), "{name} has no example in its documentation");
+    }
+    for policy in with_examples.iter().filter(|name| name.ends_with("Policy")) {
+        assert!(WITH_EXAMPLES.contains(policy), "{policy} is not in the list");
     }
 }
 

@@ -24,6 +24,15 @@ use crate::model::signals::{FailureSignals, LONGEST_PAUSE};
 use crate::model::tool_errors::FoundError;
 
 /// Classifies failures by the operator's rules, then by the built-in ones.
+///
+/// ```
+/// # use seawall::{Cause, Classifier, Disposition, FailureSignals, Rule, Verdict};
+/// let busy = Verdict::new(Cause::RateLimited, Disposition::Transient);
+/// let classifier = Classifier::new().with_rule(Rule::phrases("busy", ["come back later"], busy))?;
+/// let failure = classifier.classify(&FailureSignals::text("please come back later"));
+/// assert_eq!((failure.cause, failure.disposition), (Cause::RateLimited, Disposition::Transient));
+/// # Ok::<(), seawall::Invalid>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Classifier {
     extra: Vec<Rule>,

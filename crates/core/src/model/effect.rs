@@ -6,6 +6,12 @@
 use super::siblings::Siblings;
 
 /// What repeating an attempt would do.
+///
+/// ```
+/// # use seawall::{Effect, ToolFacts};
+/// assert!(Effect::Idempotent.is_replayable() && !Effect::Write.is_replayable());
+/// assert_eq!(ToolFacts::named("frobnicate").effect(), Effect::Write, "nobody knows better");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(
     feature = "serde",
@@ -84,6 +90,16 @@ pub enum Ground {
 }
 
 /// What is known about a tool before its first call.
+///
+/// ```
+/// # use seawall::{Annotations, Effect, Kind, ToolFacts};
+/// assert_eq!(ToolFacts::named("list_issues").effect(), Effect::ReadOnly);
+/// assert_eq!(ToolFacts::named("delete_repo").effect(), Effect::Write);
+///
+/// let annotations = Annotations { idempotent_hint: Some(true), ..Annotations::default() };
+/// let hinted = ToolFacts { annotations, ..ToolFacts::named("set_label") };
+/// assert_eq!(hinted.effect(), Effect::Idempotent);
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ToolFacts<'a> {
     /// The tool's name at its server.

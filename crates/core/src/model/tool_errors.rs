@@ -23,6 +23,16 @@ const MOST: usize = 32;
 pub const LOOKED_AT: usize = 64 * 1024;
 
 /// Which of a tool's own answers are failures.
+///
+/// ```
+/// # use seawall::{ErrorMatcher, ErrorMode, ErrorPattern, ToolErrors, TransientErrors};
+/// let pattern = ErrorPattern {
+///     find: ErrorMatcher::Json("status.error".into()),
+///     transient: TransientErrors::Saying(vec!["not ready".into()]),
+///     mode: ErrorMode::Fail,
+/// };
+/// assert!(ToolErrors { marked: true, patterns: vec![pattern] }.validate().is_ok());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolErrors {
     /// One that the tool marked (`isError`), if it plainly carries an upstream status.

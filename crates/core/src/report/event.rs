@@ -196,6 +196,17 @@ impl fmt::Display for Event {
 const QUEUE: usize = 1024;
 
 /// The stream of events. Clones feed the same listeners.
+///
+/// ```
+/// # use seawall::{BreakerMode, BreakerPolicy, CircuitBreaker, Env};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Invalid> {
+/// let env = Env::new();
+/// let mut listener = env.events.subscribe();
+/// let breakers = CircuitBreaker::new(BreakerPolicy::default(), &env)?;
+/// breakers.breaker("jira").set_mode(BreakerMode::ForcedOpen);
+/// assert_eq!(listener.drain()[0].to_string(), "[CircuitBreaker] jira: closed → open");
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Events(Arc<EventStream>);
 

@@ -125,6 +125,19 @@ impl CircuitOpen {
 }
 
 /// One circuit breaker.
+///
+/// ```
+/// # use seawall::{Breaker, BreakerPolicy, BreakerStatus, Env};
+/// # use std::time::Duration;
+/// let policy = BreakerPolicy::new(2, Duration::from_secs(30));
+/// let breaker = Breaker::new("jira", policy, &Env::new())?;
+/// for _ in 0..2 {
+///     breaker.admit().unwrap().badly();
+/// }
+/// assert_eq!(breaker.status(), BreakerStatus::Open);
+/// assert_eq!(breaker.admit().unwrap_err().name, "jira");
+/// # Ok::<(), seawall::Invalid>(())
+/// ```
 #[derive(Debug)]
 pub struct Breaker {
     name: Arc<str>,

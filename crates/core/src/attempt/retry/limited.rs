@@ -15,6 +15,17 @@ use crate::model::invalid::{self, Invalid};
 use crate::time::deadline::{Deadline, within};
 
 /// A [`Retry`] whose attempts are limited in time, or have to pass a breaker.
+///
+/// ```
+/// # use seawall::{Effect, Retry};
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), seawall::Invalid> {
+/// let retry = Retry::new(Effect::ReadOnly).attempt_timeout(Duration::from_secs(1))?;
+/// let hung = retry.call(|_| std::future::pending::<Result<(), String>>()).await.unwrap_err();
+/// assert_eq!((hung.attempts, hung.error), (3, None));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct LimitedRetry {
     pub(super) retry: Retry,
