@@ -52,8 +52,9 @@ pub struct Settings<T> {
     /// How many bytes of answers are kept; 1 KiB to 1 TiB. What must not be kept is said by
     /// [`Policy::cache`].
     pub kept_bytes: u64,
-    /// In whose words a copy is labelled. A failure is told in both: see [`crate::Report::message`]
-    /// and [`crate::Report::classic`]; [`crate::Rendering`] chooses.
+    /// In whose words a copy is labelled. A failure is told in both: see
+    /// [`crate::FailureReport::message`] and [`crate::FailureReport::classic`];
+    /// [`crate::Rendering`] chooses.
     pub style: TextStyle,
     /// Whether failures always carry details.
     pub debug: bool,

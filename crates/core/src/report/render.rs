@@ -38,7 +38,8 @@ impl Answer<Value> {
     /// The answer as an MCP tool result; the values are results themselves.
     ///
     /// The server's own result is passed on as it is. A fallback's gets its note as first text
-    /// block. A failure is a result with `isError`, never an empty one; see [`Report::is_error`].
+    /// block. A failure is a result with `isError`, never an empty one; see
+    /// [`FailureReport::is_error`].
     pub fn to_tool_result(&self, rendering: Rendering) -> Value {
         match &self.outcome {
             Outcome::Live(value) => value.clone(),

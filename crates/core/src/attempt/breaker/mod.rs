@@ -273,7 +273,7 @@ impl Breaker {
         self.tell(change.into_iter().collect(), None);
     }
 
-    /// Says who decides from now on. Coming back to [`Mode::Auto`] starts closed.
+    /// Says who decides from now on. Coming back to [`BreakerMode::Auto`] starts closed.
     pub fn set_mode(&self, mode: BreakerMode) {
         let now = self.env.clock.now();
         let change = self.gate.change(|guarded| {
