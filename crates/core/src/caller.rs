@@ -30,6 +30,19 @@ const NAMES: usize = 1024;
 /// name shares one breaker with others and is not remembered, so that invented names can neither
 /// fill memory nor make anybody forget a breaker that still protects. So does a name of more than
 /// 256 bytes.
+///
+/// ```
+/// # use seawall::{Settings, ToolCaller, ToolFacts};
+/// # use serde_json::json;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), seawall::Invalid> {
+/// let tools = ToolCaller::<String>::new(Settings::default())?;
+/// tools.tool(ToolFacts::named("get_issue"), |policy| policy.retry.attempts = 2)?;
+/// let down = |_| async { Err("503 Service Unavailable".into()) };
+/// let answer = tools.call("get_issue", json!({}), down).await;
+/// assert_eq!((answer.attempts, answer.value()), (2, None));
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct ToolCaller<T> {
     pipeline: Pipeline<T>,

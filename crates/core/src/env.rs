@@ -7,6 +7,13 @@ use crate::report::event::Events;
 use crate::time::clock::Clock;
 
 /// The injected surroundings. Clones share the same clock, chance and listeners.
+///
+/// ```
+/// # use seawall::{Clock, Env, Rng};
+/// let repeatable = Env::new().with_clock(Clock::manual()).with_rng(Rng::seeded(7));
+/// let mut listener = repeatable.events.subscribe();
+/// assert!(listener.drain().is_empty());
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Env {
     /// The one clock.

@@ -13,7 +13,8 @@
 //!
 //! Four front doors, each usable alone: [`Retry`], [`CircuitBreaker`], [`FallbackChain`], and
 //! [`ToolCaller`], which combines them. [`load_tools`] gets an agent its tools at the start;
-//! [`Pipeline`] is what a gateway builds on.
+//! [`Pipeline`] is what a gateway builds on. Without the default features the first three and the
+//! policies they are made of remain, with six dependencies.
 //!
 //! # Retry
 //! ```
@@ -74,23 +75,34 @@
 //! # Ok(()) }
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+// What a feature leaves out is then used or exported by nobody.
+#![cfg_attr(
+    not(all(feature = "pipeline", feature = "startup")),
+    allow(dead_code, unreachable_pub, reason = "its users are behind a feature")
+)]
+
 mod admit;
 mod attempt;
+#[cfg(feature = "pipeline")]
 mod caller;
 mod classify;
 mod env;
 mod model;
+#[cfg(feature = "pipeline")]
 mod pipeline;
 mod recover;
+#[cfg(feature = "pipeline")]
 mod registry;
 mod report;
+#[cfg(feature = "pipeline")]
 mod run;
+#[cfg(feature = "tower")]
+mod service;
+#[cfg(feature = "startup")]
 mod startup;
 mod time;
 
-pub use admit::cache::{ResponseCache, StaleResponse};
-pub use admit::key::{CallKey, Keys};
-pub use admit::ledger::loops::LoopGuard;
 pub use admit::rate_limiter::RateLimiter;
 pub use attempt::breaker::{
     Breaker, BreakerMode, BreakerRefusal, BreakerSnapshot, CircuitBreaker, CircuitOpen,
@@ -99,15 +111,11 @@ pub use attempt::breaker::{
 pub use attempt::budget::{RetryBudget, RetryToken};
 pub use attempt::bulkhead::{Bulkhead, BulkheadFull, BulkheadPermit};
 pub use attempt::retry::{GaveUp, LimitedRetry, Retried, Retry};
-pub use caller::{CallerOptions, ToolCaller};
 pub use classify::{
     Classifier, Describe, Phrases, Prepared, Rule, Test, Verdict, built_in, classify,
     classify_load_error, says_too_many_items,
 };
 pub use env::Env;
-pub use model::answer::{Answer, BatchItem, FallbackAnswer, FallbackBody, Outcome, ToolError};
-pub use model::call::{Attempt, Call, Rejoin};
-pub use model::control::{CallControl, Question};
 pub use model::duration::{parse_duration, parse_env_timeout};
 pub use model::effect::{Annotations, Effect, Ground, Kind, ToolFacts};
 pub use model::failure::{Blame, Cause, Disposition, Failure, Sent};
@@ -116,40 +124,60 @@ pub use model::policy::backoff::{Backoff, Jitter};
 pub use model::policy::breaker::{BreakerPolicy, BreakerStatus, Cooldown, SlowRule, WindowRule};
 pub use model::policy::budget::BudgetPolicy;
 pub use model::policy::bulkhead::BulkheadPolicy;
-pub use model::policy::cache::CachePolicy;
-pub use model::policy::hedge::HedgePolicy;
-pub use model::policy::loops::{LoopMode, LoopPolicy};
 pub use model::policy::rate::Rate;
 pub use model::policy::retry::RetryPolicy;
-pub use model::policy::{Fallback, Policy, Scope, ServerPolicy};
-pub use model::preset::{Preset, Tiers, debug_from_env};
-pub use model::report::{DebugDetails, DeniedText, ErrorCode, FailureReport, TextStyle};
 pub use model::rng::Rng;
-pub use model::sanitize::{is_unseen, quote, sanitize};
-pub use model::siblings::Siblings;
+pub use model::sanitize::{is_unseen, quote};
 pub use model::signals::{FailureSignals, ProcessExit, TransportFailure, parse_retry_after};
-pub use model::tool_errors::{
-    Content, ErrorMatcher, ErrorMode, ErrorPattern, LOOKED_AT, ToolErrors, TransientErrors,
-};
-pub use pipeline::{Pipeline, Settings};
 pub use recover::chain::{ChainError, Chained, FallbackChain, Step};
-pub use recover::{page::previous_page, simplify::simplified, split::one_by_one};
-pub use registry::durable::{
-    DurableQueue, EarlierWrite, NotQueued, Promise, QueuedWrite, WriteFate,
-};
-pub use registry::{MemoryQueue, Server, Tool};
 pub use report::event::{Event, Events, Listener};
-pub use report::{Format, Rendering};
-pub use startup::{
-    ConnectServer, LoadOptions, LoadReport, ServerOutcome, Warnings, legacy_denied_text, load_each,
-    load_step, load_tools,
-};
 pub use time::clock::{Clock, Moment, whole_seconds};
 pub use time::deadline::{Deadline, Elapsed, within};
 pub use time::stamp::iso;
 
+#[cfg(feature = "pipeline")]
+pub use {
+    admit::cache::{ResponseCache, StaleResponse},
+    admit::key::{CallKey, Keys},
+    admit::ledger::loops::LoopGuard,
+    caller::{CallerOptions, ToolCaller},
+    model::answer::{Answer, BatchItem, FallbackAnswer, FallbackBody, Outcome, ToolError},
+    model::call::{Attempt, Call, Rejoin},
+    model::control::{CallControl, Question},
+    model::policy::cache::CachePolicy,
+    model::policy::hedge::HedgePolicy,
+    model::policy::loops::{LoopMode, LoopPolicy},
+    model::policy::{Fallback, Policy, Scope, ServerPolicy},
+    model::preset::{Preset, Tiers, debug_from_env},
+    model::report::{DebugDetails, ErrorCode, FailureReport},
+    model::sanitize::sanitize,
+    model::siblings::Siblings,
+    model::style::TextStyle,
+    model::tool_errors::{
+        Content, ErrorMatcher, ErrorMode, ErrorPattern, LOOKED_AT, ToolErrors, TransientErrors,
+    },
+    pipeline::{Pipeline, Settings},
+    recover::page::previous_page,
+    recover::simplify::simplified,
+    recover::split::one_by_one,
+    registry::durable::{DurableQueue, EarlierWrite, NotQueued, Promise, QueuedWrite, WriteFate},
+    registry::{MemoryQueue, Server, Tool},
+    report::{Format, Rendering},
+};
+
+#[cfg(feature = "tower")]
+pub use service::{AnyResponse, EffectOf, FailureOf, ResilienceLayer, Resilient};
+
+#[cfg(any(feature = "pipeline", feature = "startup"))]
+pub use model::style::DeniedText;
+#[cfg(feature = "startup")]
+pub use startup::{
+    ConnectServer, LoadOptions, LoadReport, ServerOutcome, Warnings, legacy_denied_text, load_each,
+    load_step, load_tools,
+};
+
 /// The examples of the README are run too.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "pipeline", feature = "startup"))]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/library.md")]
 struct Readme;

@@ -18,7 +18,7 @@ use crate::model::invalid::Invalid;
 use crate::model::policy::breaker::BreakerPolicy;
 use crate::model::policy::rate::Rate;
 use crate::model::policy::{Policy, Scope, ServerPolicy};
-use crate::model::report::TextStyle;
+use crate::model::style::TextStyle;
 use crate::model::tool_errors::Content;
 use crate::registry::durable::DurableQueue;
 use crate::registry::{Server, Tool};
@@ -31,6 +31,15 @@ const KEPT_BYTES: u64 = 64 * 1024 * 1024;
 const TOOLS: usize = 20_000;
 
 /// What a pipeline is made of. `T` is what a tool answers with.
+///
+/// ```
+/// # use seawall::{Env, Rate, Rng, Settings};
+/// let settings: Settings<String> = Settings {
+///     env: Env::new().with_rng(Rng::seeded(1)),
+///     caller_rate: Some(Rate::per_second(5)),
+///     ..Settings::default()
+/// };
+/// ```
 pub struct Settings<T> {
     /// The surroundings.
     pub env: Env,
@@ -43,8 +52,9 @@ pub struct Settings<T> {
     /// How many bytes of answers are kept; 1 KiB to 1 TiB. What must not be kept is said by
     /// [`Policy::cache`].
     pub kept_bytes: u64,
-    /// In whose words a copy is labelled. A failure is told in both: see [`crate::Report::message`]
-    /// and [`crate::Report::classic`]; [`crate::Rendering`] chooses.
+    /// In whose words a copy is labelled. A failure is told in both: see
+    /// [`crate::FailureReport::message`] and [`crate::FailureReport::classic`];
+    /// [`crate::Rendering`] chooses.
     pub style: TextStyle,
     /// Whether failures always carry details.
     pub debug: bool,
@@ -114,6 +124,19 @@ impl Default for Settings<Value> {
 }
 
 /// The stages, what they share, and the tools that can be called. See [`Pipeline::run`].
+///
+/// ```
+/// # use seawall::{Call, Pipeline, Preset, ServerPolicy, Settings, Tiers, ToolFacts};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Invalid> {
+/// let pipeline = Pipeline::<String>::new(Settings::default())?;
+/// pipeline.server("github", ServerPolicy::default())?;
+/// let policy = Preset::default().policy(&ToolFacts::named("get_issue"), &Tiers::default());
+/// let tool = pipeline.tool("github", "get_issue", policy)?;
+/// let call = Call::new(serde_json::json!({"number": 7})).by("ann");
+/// let answer = pipeline.run(&tool, &call, |_| async { Ok("issue 7".to_owned()) }).await;
+/// assert_eq!(answer.value().map(String::as_str), Some("issue 7"));
+/// # Ok(()) }
+/// ```
 pub struct Pipeline<T> {
     pub(crate) env: Env,
     pub(crate) classifier: Classifier,

@@ -23,13 +23,24 @@ use crate::model::invalid::{self, Invalid};
 use crate::model::note::Flag;
 use crate::model::policy::backoff::Backoff;
 use crate::model::policy::retry::{MOST_ATTEMPTS, RetryPolicy};
-use crate::model::report::DeniedText;
 use crate::model::sanitize::{one_line, without_credentials};
 use crate::model::signals::FailureSignals;
+use crate::model::style::DeniedText;
 use crate::report::event::Event;
 use crate::time::deadline::{Deadline, within};
 
 /// How servers are loaded.
+///
+/// ```
+/// # use seawall::{LoadOptions, load_tools};
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), seawall::Invalid> {
+/// let options = LoadOptions { attempts: 2, ..LoadOptions::default() };
+/// let connect = |_| async { Err::<Vec<&str>, _>("503 Service Unavailable".into()) };
+/// let report = load_tools(["jira"], &connect, &options).await?;
+/// assert_eq!(report.failed_servers(), ["jira"]);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
     /// Attempts for each server, up to 100; 0 means 1.

@@ -224,7 +224,7 @@ const LAYERS: [(&str, &[&str]); 2] = [
         "crates/core/src",
         &[
             "time", "model", "classify", "report", "env", "admit", "attempt", "registry",
-            "recover", "pipeline", "run", "caller", "startup",
+            "recover", "pipeline", "run", "caller", "startup", "service",
         ],
     ),
     (

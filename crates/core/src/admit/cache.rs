@@ -47,6 +47,19 @@ impl<T> Weighter<CallKey, CachedResponse<T>> for ResponseWeight<T> {
 const MOST_BYTES: u64 = 1 << 40;
 
 /// The kept answers, bounded by their weight in bytes.
+///
+/// ```
+/// # use seawall::{Clock, Keys, ResponseCache};
+/// # use std::time::Duration;
+/// let clock = Clock::manual();
+/// let cache = ResponseCache::new(1 << 20, String::len, clock.clone())?;
+/// let key = Keys::default().key(&["github", "get_issue"], &serde_json::json!({"number": 7}));
+/// cache.keep(key, "issue 7".to_owned(), 0);
+/// clock.advance(Duration::from_secs(90));
+/// assert_eq!(cache.fresh(key, Duration::from_secs(60), 0), None);
+/// assert_eq!(cache.stale(key, Duration::from_secs(600), 0).unwrap().value, "issue 7");
+/// # Ok::<(), seawall::Invalid>(())
+/// ```
 #[derive(Debug)]
 pub struct ResponseCache<T> {
     copies: Cache<CallKey, CachedResponse<T>, ResponseWeight<T>, AsItIs>,

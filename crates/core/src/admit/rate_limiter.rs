@@ -9,6 +9,18 @@ use crate::model::policy::rate::Rate;
 use crate::time::clock::{Clock, Moment, nanos};
 
 /// One rate limit. Shared by reference; happy and rejecting paths touch one word.
+///
+/// ```
+/// # use seawall::{Clock, Rate, RateLimiter};
+/// # use std::time::Duration;
+/// let clock = Clock::manual();
+/// let limiter = RateLimiter::new(Rate::per_second(1), &clock)?;
+/// assert_eq!(limiter.check(), Ok(()));
+/// assert_eq!(limiter.check(), Err(Duration::from_secs(1)));
+/// clock.advance(Duration::from_secs(1));
+/// assert_eq!(limiter.check(), Ok(()));
+/// # Ok::<(), seawall::Invalid>(())
+/// ```
 #[derive(Debug)]
 pub struct RateLimiter {
     arrival: Gcra,

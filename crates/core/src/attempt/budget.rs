@@ -14,6 +14,17 @@ use crate::model::policy::budget::BudgetPolicy;
 use crate::time::clock::Clock;
 
 /// The retry budget of one server.
+///
+/// ```
+/// # use seawall::{BudgetPolicy, Clock, RetryBudget};
+/// let policy = BudgetPolicy { share: 0.5, floor: 0, saved: 10 };
+/// let budget = RetryBudget::new(policy, &Clock::manual())?;
+/// (0..4).for_each(|_| budget.deposit());
+/// assert_eq!(budget.saved(), 2, "four calls pay for two retries");
+/// budget.withdraw().map(|token| token.spend());
+/// assert_eq!(budget.saved(), 1);
+/// # Ok::<(), seawall::Invalid>(())
+/// ```
 #[derive(Debug)]
 pub struct RetryBudget {
     balance: Balance,

@@ -16,6 +16,18 @@ use crate::time::deadline::within;
 pub struct BulkheadFull;
 
 /// The slots of one server or tool: a bulkhead. First come, first served.
+///
+/// ```
+/// # use seawall::{Bulkhead, BulkheadFull, BulkheadPolicy};
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Invalid> {
+/// let bulkhead = Bulkhead::new(BulkheadPolicy { waiting: 0, ..BulkheadPolicy::new(1) })?;
+/// let slot = bulkhead.take(Duration::from_secs(1)).await;
+/// assert_eq!(bulkhead.take(Duration::from_secs(1)).await.err(), Some(BulkheadFull));
+/// drop(slot);
+/// assert!(bulkhead.take(Duration::from_secs(1)).await.is_ok());
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Bulkhead {
     policy: BulkheadPolicy,

@@ -5,12 +5,18 @@ mod balance;
 pub(crate) mod breaker;
 pub(crate) mod budget;
 pub(crate) mod bulkhead;
+#[cfg(feature = "pipeline")]
 pub(crate) mod hedge;
 pub(crate) mod line;
+#[cfg(feature = "pipeline")]
 pub(crate) mod rate_queue;
 pub(crate) mod retry;
+#[cfg(feature = "pipeline")]
 pub(crate) mod retry_after;
+#[cfg(feature = "pipeline")]
 pub(crate) mod silence;
 pub(crate) mod watch;
 
-use std::sync::{self, atomic};
+#[cfg(feature = "pipeline")]
+use std::sync;
+use std::sync::atomic;

@@ -20,9 +20,19 @@ use crate::model::failure::{Cause, Disposition, Failure, Sent};
 use crate::model::invalid::Invalid;
 use crate::model::sanitize::without_credentials;
 use crate::model::signals::{FailureSignals, LONGEST_PAUSE};
+#[cfg(feature = "pipeline")]
 use crate::model::tool_errors::FoundError;
 
 /// Classifies failures by the operator's rules, then by the built-in ones.
+///
+/// ```
+/// # use seawall::{Cause, Classifier, Disposition, FailureSignals, Rule, Verdict};
+/// let busy = Verdict::new(Cause::RateLimited, Disposition::Transient);
+/// let classifier = Classifier::new().with_rule(Rule::phrases("busy", ["come back later"], busy))?;
+/// let failure = classifier.classify(&FailureSignals::text("please come back later"));
+/// assert_eq!((failure.cause, failure.disposition), (Cause::RateLimited, Disposition::Transient));
+/// # Ok::<(), seawall::Invalid>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Classifier {
     extra: Vec<Rule>,
@@ -72,6 +82,7 @@ impl Classifier {
 
     /// What an error means that an operator's pattern found in an answer. Who may pass is retried;
     /// the rest is the caller's fault.
+    #[cfg(feature = "pipeline")]
     pub(crate) fn classify_found(&self, found: &FoundError<'_>) -> Failure {
         let signals = FailureSignals::text(&found.words).with_sent(Sent::Yes);
         self.classify_soft(&found.words).unwrap_or_else(|| {

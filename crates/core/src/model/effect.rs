@@ -3,13 +3,21 @@
 //! Kind and effect come from the operator's config, else from annotations, else from the name. A
 //! name never widens against an annotation, and what nobody knows is a `Write`.
 
-use serde::{Deserialize, Serialize};
-
 use super::siblings::Siblings;
 
 /// What repeating an attempt would do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+///
+/// ```
+/// # use seawall::{Effect, ToolFacts};
+/// assert!(Effect::Idempotent.is_replayable() && !Effect::Write.is_replayable());
+/// assert_eq!(ToolFacts::named("frobnicate").effect(), Effect::Write, "nobody knows better");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum Effect {
     /// Changes nothing.
     ReadOnly,
@@ -29,8 +37,12 @@ impl Effect {
 }
 
 /// The policy family of a tool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum Kind {
     /// Reads one thing.
     Read,
@@ -45,8 +57,12 @@ pub enum Kind {
 }
 
 /// The hints a server gives about a tool; `None` where it gives none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "camelCase", default)
+)]
 pub struct Annotations {
     /// The tool changes nothing.
     pub read_only_hint: Option<bool>,
@@ -74,6 +90,16 @@ pub enum Ground {
 }
 
 /// What is known about a tool before its first call.
+///
+/// ```
+/// # use seawall::{Annotations, Effect, Kind, ToolFacts};
+/// assert_eq!(ToolFacts::named("list_issues").effect(), Effect::ReadOnly);
+/// assert_eq!(ToolFacts::named("delete_repo").effect(), Effect::Write);
+///
+/// let annotations = Annotations { idempotent_hint: Some(true), ..Annotations::default() };
+/// let hinted = ToolFacts { annotations, ..ToolFacts::named("set_label") };
+/// assert_eq!(hinted.effect(), Effect::Idempotent);
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ToolFacts<'a> {
     /// The tool's name at its server.

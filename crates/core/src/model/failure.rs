@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use super::effect::Effect;
 
 /// How far the request got; decides whether a write may be tried again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum Sent {
     /// The server certainly did not act on it.
     Never,
@@ -20,8 +22,12 @@ pub enum Sent {
 }
 
 /// What may be done about a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum Disposition {
     /// Trying again later can help.
     Transient,
@@ -32,8 +38,12 @@ pub enum Disposition {
 }
 
 /// Why a call or an attempt failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum Cause {
     /// The server asked for a pause (429), or our own limit for it did.
     RateLimited,

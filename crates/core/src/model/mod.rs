@@ -1,7 +1,10 @@
 //! Decides the words: what a call, an attempt, a failure, an answer and a policy are.
 
+#[cfg(feature = "pipeline")]
 pub(crate) mod answer;
+#[cfg(feature = "pipeline")]
 pub(crate) mod call;
+#[cfg(feature = "pipeline")]
 pub(crate) mod control;
 pub(crate) mod duration;
 pub(crate) mod effect;
@@ -11,12 +14,15 @@ pub(crate) mod invalid;
 pub(crate) mod names;
 pub(crate) mod note;
 pub(crate) mod policy;
+#[cfg(feature = "pipeline")]
 pub(crate) mod preset;
+#[cfg(feature = "pipeline")]
 pub(crate) mod report;
 pub(crate) mod rng;
 pub(crate) mod sanitize;
 pub(crate) mod siblings;
 pub(crate) mod signals;
+pub(crate) mod style;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tool_errors;

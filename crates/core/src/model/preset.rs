@@ -13,9 +13,17 @@ use crate::model::policy::breaker::BreakerPolicy;
 use crate::model::policy::cache::CachePolicy;
 use crate::model::policy::loops::{LoopMode, LoopPolicy};
 use crate::model::policy::retry::RetryPolicy;
-use crate::model::report::{DeniedText, TextStyle};
+use crate::model::style::{DeniedText, TextStyle};
 
 /// A named set of defaults.
+///
+/// ```
+/// # use seawall::{Effect, Fallback, Preset, Tiers, ToolFacts};
+/// let policy = Preset::Default.policy(&ToolFacts::named("create_issue"), &Tiers::default());
+/// assert_eq!((policy.effect, &policy.fallback[0]), (Effect::Write, &Fallback::Queue));
+/// let query = Preset::Gitnexus.policy(&ToolFacts::named("query"), &Tiers::default());
+/// assert_eq!(query.retry.attempts, 1);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preset {
     /// Safe defaults by kind of tool: docs/requirements.md, Defaults and presets.
@@ -31,6 +39,15 @@ pub enum Preset {
 }
 
 /// Two limits for whole calls, and which tools get the longer one.
+///
+/// ```
+/// # use seawall::{Preset, Tiers};
+/// # use std::time::Duration;
+/// let tiers = Tiers { heavy_tools: Some(vec!["analyze".into()]), ..Tiers::default() };
+/// let tiers = tiers.from_env(|name| (name == "SEAWALL_TIMEOUT_HEAVY").then(|| "90s".into()))?;
+/// assert_eq!(tiers.limit(Preset::Default, "analyze"), Duration::from_secs(90));
+/// # Ok::<(), seawall::Invalid>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tiers {
     /// For most tools.

@@ -1,55 +1,19 @@
 //! Decides what may be shown of arguments and of other people's texts: no secrets, and not too
 //! much.
 
-use serde_json::Value;
+#[cfg(feature = "pipeline")]
+mod arguments;
+
+#[cfg(feature = "pipeline")]
+pub use arguments::sanitize;
 
 const REDACTED: &str = "[REDACTED]";
-/// Longer texts are cut here.
-const LONGEST: usize = 1000;
 /// Longer quotations are cut here.
 const LONGEST_QUOTE: usize = 300;
 /// No more of a text than this is made ready to be shown. What follows is not even looked at.
 const MOST: usize = 8 * 1024;
 /// Names of secrets are not longer.
 const LONGEST_NAME: usize = 200;
-/// Deeper values are left out.
-const DEEPEST: usize = 32;
-
-/// The arguments of a call without secrets: values of telling keys are replaced, long texts cut,
-/// user names and passwords removed from URLs.
-pub fn sanitize(value: &Value) -> Value {
-    sanitize_at(value, 0)
-}
-
-fn sanitize_at(value: &Value, depth: usize) -> Value {
-    if depth > DEEPEST {
-        return Value::String("[TOO DEEP]".into());
-    }
-    match value {
-        Value::String(text) => Value::String(cut(&without_credentials(text), LONGEST)),
-        Value::Array(items) => items
-            .iter()
-            .enumerate()
-            .map(|(at, item)| {
-                let before = at.checked_sub(1).and_then(|before| items[before].as_str());
-                if before.is_some_and(is_option) {
-                    REDACTED.into()
-                } else {
-                    sanitize_at(item, depth + 1)
-                }
-            })
-            .collect(),
-        Value::Object(members) => members
-            .iter()
-            .map(|(name, value)| {
-                let is_hidden = is_secret(name) || (name == "value" && is_named_secret(members));
-                let shown = if is_hidden { REDACTED.into() } else { sanitize_at(value, depth + 1) };
-                (name.clone(), shown)
-            })
-            .collect(),
-        other => other.clone(),
-    }
-}
 
 /// Whether a letter tells whoever shows it what to do, and is nothing to see itself: control
 /// characters, and those that turn the direction of a text, which make a line look like another
@@ -100,12 +64,6 @@ fn is_secret(name: &str) -> bool {
 /// `--token`: what follows it in a command is a secret.
 fn is_option(word: &str) -> bool {
     word.starts_with('-') && !word.contains(['=', ' ']) && is_secret(word)
-}
-
-/// A header or variable as tools like to take it: `{"name": "Authorization", "value": "…"}`.
-fn is_named_secret(members: &serde_json::Map<String, Value>) -> bool {
-    let is_telling = |name: &str| members.get(name).and_then(Value::as_str).is_some_and(is_secret);
-    ["name", "key", "header"].into_iter().any(is_telling)
 }
 
 fn cut(text: &str, longest: usize) -> String {
@@ -269,7 +227,7 @@ fn without_userinfo(word: &str) -> String {
     clean + rest
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "pipeline"))]
 mod tests {
     use super::*;
     use serde_json::json;

@@ -55,6 +55,13 @@ pub enum ProcessExit {
 }
 
 /// The facts of a failed attempt. Fill in what is known; the classifier ranks it.
+///
+/// ```
+/// # use seawall::{Cause, FailureSignals, Sent, TransportFailure, classify};
+/// let lost = FailureSignals::transport(TransportFailure::Lost, "connection reset");
+/// assert_eq!(classify(&lost).sent, Sent::Maybe);
+/// assert_eq!(classify(&FailureSignals::http(429, "slow down")).cause, Cause::RateLimited);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct FailureSignals {

@@ -7,7 +7,13 @@
 //! part of their text. No regular expressions: a pattern is read as it stands, and no answer can
 //! make matching slow.
 
-use serde_json::Value;
+#[cfg(feature = "pipeline")]
+mod find;
+
+#[cfg(feature = "pipeline")]
+pub use find::Content;
+#[cfg(feature = "pipeline")]
+pub(crate) use find::FoundError;
 
 use super::invalid::Invalid;
 
@@ -15,10 +21,18 @@ use super::invalid::Invalid;
 const MOST: usize = 32;
 /// No more of an answer is looked at: what tells of an error is short.
 pub const LOOKED_AT: usize = 64 * 1024;
-/// How much of an error is kept to tell what it said.
-const KEPT: usize = 1000;
 
 /// Which of a tool's own answers are failures.
+///
+/// ```
+/// # use seawall::{ErrorMatcher, ErrorMode, ErrorPattern, ToolErrors, TransientErrors};
+/// let pattern = ErrorPattern {
+///     find: ErrorMatcher::Json("status.error".into()),
+///     transient: TransientErrors::Saying(vec!["not ready".into()]),
+///     mode: ErrorMode::Fail,
+/// };
+/// assert!(ToolErrors { marked: true, patterns: vec![pattern] }.validate().is_ok());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolErrors {
     /// One that the tool marked (`isError`), if it plainly carries an upstream status.
@@ -71,25 +85,6 @@ pub enum ErrorMode {
     Count,
 }
 
-/// What is read off an answer to look for errors in it; no more than [`LOOKED_AT`] of each.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Content {
-    /// Its text.
-    pub text: String,
-    /// Its structured content.
-    pub structured: Option<Value>,
-}
-
-/// An error that a pattern found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FoundError<'a> {
-    pub(crate) pattern: &'a ErrorPattern,
-    /// What it says.
-    pub(crate) words: String,
-    /// The operator says that it may pass.
-    pub(crate) may_pass: bool,
-}
-
 impl ToolErrors {
     /// Marked errors that plainly carry an upstream status.
     pub const MARKED: ToolErrors = ToolErrors { marked: true, patterns: Vec::new() };
@@ -105,11 +100,6 @@ impl ToolErrors {
             ));
         }
         self.patterns.iter().try_for_each(ErrorPattern::validate)
-    }
-
-    /// The first error that a pattern finds.
-    pub(crate) fn find(&self, content: &Content) -> Option<FoundError<'_>> {
-        self.patterns.iter().find_map(|pattern| pattern.find(content))
     }
 }
 
@@ -137,61 +127,9 @@ impl ErrorPattern {
             _ => Ok(()),
         }
     }
-
-    fn find(&self, content: &Content) -> Option<FoundError<'_>> {
-        let text = content.text.trim_start();
-        let words = match &self.find {
-            ErrorMatcher::Json(path) => said_at(path, content)?,
-            ErrorMatcher::Text(pattern) => match pattern.strip_prefix('^') {
-                Some(start) => begins_with(text, start),
-                None => contains(text, pattern),
-            }
-            .then(|| text.to_owned())?,
-        };
-        let may_pass = match &self.transient {
-            TransientErrors::Plain => false,
-            TransientErrors::Saying(phrases) => {
-                phrases.iter().any(|phrase| contains(&words, phrase) || contains(text, phrase))
-            }
-            TransientErrors::All => true,
-        };
-        Some(FoundError { pattern: self, words: words.chars().take(KEPT).collect(), may_pass })
-    }
 }
 
-/// What an answer says at a path: the text there, or all of the object if that is no text.
-fn said_at(path: &str, content: &Content) -> Option<String> {
-    // GitNexus writes advice behind the object: only the beginning has to be one.
-    let read = || {
-        serde_json::Deserializer::from_str(content.text.trim_start())
-            .into_iter::<Value>()
-            .next()?
-            .ok()
-    };
-    let objects = content.structured.clone().into_iter().chain(
-        Some(()).filter(|()| content.text.trim_start().starts_with('{')).and_then(|()| read()),
-    );
-    objects.filter(Value::is_object).find_map(|object| {
-        let said = path.split('.').try_fold(&object, |at, name| at.get(name))?;
-        match said {
-            Value::Null | Value::Bool(false) => None,
-            Value::String(text) => (!text.trim().is_empty()).then(|| text.clone()),
-            Value::Array(items) if items.is_empty() => None,
-            Value::Object(members) if members.is_empty() => None,
-            _ => Some(object.to_string()),
-        }
-    })
-}
-
-fn begins_with(text: &str, start: &str) -> bool {
-    text.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start))
-}
-
-fn contains(text: &str, part: &str) -> bool {
-    text.to_ascii_lowercase().contains(&part.to_ascii_lowercase())
-}
-
-#[cfg(test)]
+#[cfg(all(test, feature = "pipeline"))]
 mod tests {
     use super::*;
     use serde_json::json;

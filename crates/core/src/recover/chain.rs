@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,18 +25,30 @@ use crate::model::policy::breaker::BreakerPolicy;
 use crate::model::policy::retry::RetryPolicy;
 use crate::model::sanitize::one_line;
 use crate::model::signals::FailureSignals;
-use crate::registry::durable::Promise;
 use crate::report::event::Event;
 use crate::time::clock::millis;
 use crate::time::deadline::{Deadline, within};
 
-type Execute<T> = Box<dyn Fn() -> Promise<'static, Result<T, FailureSignals>> + Send + Sync>;
+type Running<T> = Pin<Box<dyn Future<Output = Result<T, FailureSignals>> + Send>>;
+type Execute<T> = Box<dyn Fn() -> Running<T> + Send + Sync>;
 /// How long a chain takes at most unless set: none of its steps can hang for ever.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 type Available = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// One way to an answer.
+///
+/// ```
+/// # use seawall::{FallbackChain, Step};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Invalid> {
+/// let steps = vec![
+///     Step::new("cluster", || async { Ok(1) }).when(|| false),
+///     Step::new("laptop", || async { Ok(2) }),
+/// ];
+/// let result = FallbackChain::new(steps)?.run().await.unwrap();
+/// assert_eq!((result.value, &*result.warnings[0]), (2, "cluster: unavailable, skipping"));
+/// # Ok(()) }
+/// ```
 pub struct Step<T> {
     pub(crate) name: String,
     execute: Execute<T>,
@@ -115,6 +128,18 @@ pub enum ChainError {
 }
 
 /// Several ways to an answer, tried in order.
+///
+/// ```
+/// # use seawall::{ChainError, FallbackChain, Step};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Invalid> {
+/// let chain = FallbackChain::<u32>::new(vec![
+///     Step::new("live", || async { Err("400 Bad Request: no such field".into()) }),
+///     Step::new("copy", || async { Ok(7) }),
+/// ])?;
+/// // The caller's own fault would be one on every step.
+/// assert!(matches!(chain.run().await, Err(ChainError::Stopped { .. })));
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct FallbackChain<T> {
     steps: Vec<Step<T>>,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::argument;
+use super::argument::argument;
 
 const PAGES: &[&str] = &["page", "page_number", "pageNumber", "page_num"];
 const OFFSETS: &[&str] = &["offset", "skip", "start", "from"];

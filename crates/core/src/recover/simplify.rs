@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::argument;
+use super::argument::argument;
 
 /// Argument names that usually hold the query.
 const NAMES: &[&str] = &[

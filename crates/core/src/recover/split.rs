@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::argument;
+use super::argument::argument;
 
 /// Endings of argument names that usually hold the items of a batch.
 const ENDINGS: &[&str] = &[

@@ -99,7 +99,7 @@ pub trait DurableQueue: Send + Sync {
     }
 
     /// Whether certainly nothing waits for this server or has left it lately, also nothing of an
-    /// earlier process. Told at once, from memory: if so, nobody [asks](Durable::find).
+    /// earlier process. Told at once, from memory: if so, nobody [asks](DurableQueue::find).
     fn is_idle(&self, server: &str) -> bool {
         let _unknown = server;
         false

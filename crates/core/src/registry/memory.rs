@@ -6,6 +6,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::durable::{DurableQueue, EarlierWrite, NotQueued, Promise, QueuedWrite, WriteFate};
 
 /// A queue for tests, and for programs that can afford to lose what waits when they end.
+///
+/// ```
+/// # use seawall::{MemoryQueue, Settings};
+/// # use std::sync::Arc;
+/// let queue = Arc::new(MemoryQueue::new(100));
+/// let settings = Settings::<String> { durable: Some(queue), ..Settings::default() };
+/// ```
 #[derive(Debug)]
 pub struct MemoryQueue {
     capacity: usize,

@@ -10,7 +10,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::listening::{Listeners, Listening};
@@ -19,8 +18,12 @@ use crate::model::policy::breaker::BreakerStatus;
 use crate::time::clock::millis;
 
 /// Something that happened on the path of a call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(tag = "event", rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum Event {
     /// An attempt went out to the server.
@@ -161,6 +164,7 @@ pub enum Event {
     },
 }
 
+/// A line for people; programs read the fields, or serialize them.
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -183,7 +187,7 @@ impl fmt::Display for Event {
             Event::BreakerChanged { name, from, to } => {
                 write!(f, "[CircuitBreaker] {name}: {from} → {to}")
             }
-            other => write!(f, "{}", serde_json::to_string(other).unwrap_or_default()),
+            other => write!(f, "{other:?}"),
         }
     }
 }
@@ -192,6 +196,17 @@ impl fmt::Display for Event {
 const QUEUE: usize = 1024;
 
 /// The stream of events. Clones feed the same listeners.
+///
+/// ```
+/// # use seawall::{BreakerMode, BreakerPolicy, CircuitBreaker, Env};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Invalid> {
+/// let env = Env::new();
+/// let mut listener = env.events.subscribe();
+/// let breakers = CircuitBreaker::new(BreakerPolicy::default(), &env)?;
+/// breakers.breaker("jira").set_mode(BreakerMode::ForcedOpen);
+/// assert_eq!(listener.drain()[0].to_string(), "[CircuitBreaker] jira: closed → open");
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Events(Arc<EventStream>);
 

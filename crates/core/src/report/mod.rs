@@ -2,13 +2,21 @@
 
 pub(crate) mod event;
 mod listening;
+#[cfg(feature = "pipeline")]
 pub(crate) mod readers;
+#[cfg(feature = "pipeline")]
 mod render;
+#[cfg(feature = "pipeline")]
 pub(crate) mod texts;
+#[cfg(feature = "pipeline")]
 pub(crate) mod tool_result;
+#[cfg(feature = "tracing")]
+mod trace;
 
+#[cfg(feature = "pipeline")]
 pub use render::{Format, Rendering};
 
 use std::sync::atomic;
 
+#[cfg(feature = "pipeline")]
 pub(crate) use texts::served;

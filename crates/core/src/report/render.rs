@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::model::answer::{Answer, BatchItem, FallbackAnswer, FallbackBody, Outcome, ToolError};
-use crate::model::report::{ErrorCode, FailureReport, TextStyle};
+use crate::model::report::{ErrorCode, FailureReport};
+use crate::model::style::TextStyle;
 use crate::time::clock::whole_seconds;
 
 /// What the text of a failure is.
@@ -37,7 +38,8 @@ impl Answer<Value> {
     /// The answer as an MCP tool result; the values are results themselves.
     ///
     /// The server's own result is passed on as it is. A fallback's gets its note as first text
-    /// block. A failure is a result with `isError`, never an empty one; see [`Report::is_error`].
+    /// block. A failure is a result with `isError`, never an empty one; see
+    /// [`FailureReport::is_error`].
     pub fn to_tool_result(&self, rendering: Rendering) -> Value {
         match &self.outcome {
             Outcome::Live(value) => value.clone(),

@@ -53,6 +53,15 @@ pub fn whole_seconds(wait: Duration) -> u64 {
 }
 
 /// A monotonic clock. Waiting always uses tokio's timer, whichever clock is read.
+///
+/// ```
+/// # use seawall::Clock;
+/// # use std::time::Duration;
+/// let clock = Clock::manual();
+/// let before = clock.now();
+/// clock.advance(Duration::from_secs(5));
+/// assert_eq!(clock.now().since(before), Duration::from_secs(5));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Clock(ClockSource);
 

@@ -19,6 +19,16 @@ pub struct Elapsed;
 /// Runs `work` for at most `limit`, which [`Duration::MAX`] is none of. Work that is ready at once
 /// never touches a timer. When the time is up, `work` is dropped: what it already sent must be
 /// cancelled by its own drop.
+///
+/// ```
+/// # use seawall::{Elapsed, within};
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+/// let limit = Duration::from_secs(1);
+/// assert_eq!(within(limit, async { 7 }).await, Ok(7));
+/// assert_eq!(within(limit, std::future::pending::<()>()).await, Err(Elapsed));
+/// # }
+/// ```
 #[inline]
 pub fn within<F: Future>(
     limit: Duration,
@@ -72,6 +82,16 @@ fn is_over(
 }
 
 /// A moment by which a call has to be answered.
+///
+/// ```
+/// # use seawall::{Clock, Deadline};
+/// # use std::time::Duration;
+/// let clock = Clock::manual();
+/// let deadline = Deadline::after(clock.now(), Duration::from_secs(10));
+/// clock.advance(Duration::from_secs(7));
+/// assert_eq!(deadline.remaining(&clock), Duration::from_secs(3));
+/// assert!(!deadline.allows(Duration::from_secs(4), &clock));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline(Option<Moment>);
 

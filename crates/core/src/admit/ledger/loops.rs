@@ -29,6 +29,18 @@ struct RecentCall {
 }
 
 /// The recent calls of every session.
+///
+/// ```
+/// # use seawall::{Clock, Keys, LoopGuard, LoopPolicy};
+/// # use std::sync::Arc;
+/// let (guard, policy) = (LoopGuard::new(Clock::manual()), LoopPolicy::default());
+/// let (session, keys): (Arc<str>, _) = ("s1".into(), Keys::default());
+/// let key = || keys.key(&["github", "get_issue"], &serde_json::json!({"number": 7}));
+/// (0..3).for_each(|_| drop(guard.failed(&policy, &session, key)));
+/// assert_eq!(guard.check(&policy, &session, key), Some(3));
+/// guard.succeeded(&policy, &session);
+/// assert_eq!(guard.check(&policy, &session, key), None);
+/// ```
 #[derive(Debug)]
 pub struct LoopGuard {
     sessions: Cache<Arc<str>, Arc<Mutex<VecDeque<RecentCall>>>>,

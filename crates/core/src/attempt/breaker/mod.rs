@@ -22,8 +22,6 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::classify::{Classifier, Describe};
 use crate::env::Env;
 use crate::model::failure::{Blame, Cause, Failure};
@@ -48,8 +46,12 @@ mod sync {
 }
 
 /// Who decides: the state machine, or an operator.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum BreakerMode {
     /// The state machine.
     #[default]
@@ -63,7 +65,8 @@ pub enum BreakerMode {
 }
 
 /// A breaker as it can be stored: time as what remains, never as a date.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BreakerSnapshot {
     /// The state of the machine, whoever decides.
     pub status: BreakerStatus,
@@ -122,6 +125,19 @@ impl CircuitOpen {
 }
 
 /// One circuit breaker.
+///
+/// ```
+/// # use seawall::{Breaker, BreakerPolicy, BreakerStatus, Env};
+/// # use std::time::Duration;
+/// let policy = BreakerPolicy::new(2, Duration::from_secs(30));
+/// let breaker = Breaker::new("jira", policy, &Env::new())?;
+/// for _ in 0..2 {
+///     breaker.admit().unwrap().badly();
+/// }
+/// assert_eq!(breaker.status(), BreakerStatus::Open);
+/// assert_eq!(breaker.admit().unwrap_err().name, "jira");
+/// # Ok::<(), seawall::Invalid>(())
+/// ```
 #[derive(Debug)]
 pub struct Breaker {
     name: Arc<str>,
@@ -257,7 +273,7 @@ impl Breaker {
         self.tell(change.into_iter().collect(), None);
     }
 
-    /// Says who decides from now on. Coming back to [`Mode::Auto`] starts closed.
+    /// Says who decides from now on. Coming back to [`BreakerMode::Auto`] starts closed.
     pub fn set_mode(&self, mode: BreakerMode) {
         let now = self.env.clock.now();
         let change = self.gate.change(|guarded| {

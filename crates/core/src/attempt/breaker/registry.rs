@@ -23,6 +23,18 @@ const NAMES: u32 = 1024;
 /// none, the name shares one breaker with others, so that a flood of invented names can neither
 /// grow memory nor evict a breaker that still protects. Names that are [`known`](Self::known) never
 /// share and never go.
+///
+/// ```
+/// # use seawall::{BreakerPolicy, BreakerStatus, CircuitBreaker, Env};
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Invalid> {
+/// let policy = BreakerPolicy::new(1, Duration::from_secs(30));
+/// let breakers = CircuitBreaker::new(policy, &Env::new())?;
+/// let _ = breakers.call("jira", || async { Err::<(), _>("503 Service Unavailable") }).await;
+/// assert_eq!(breakers.all_status()["jira"], BreakerStatus::Open);
+/// assert!(breakers.call("github", || async { Ok::<_, String>(()) }).await.is_ok());
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct CircuitBreaker {
     policy: BreakerPolicy,

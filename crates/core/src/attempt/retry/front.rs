@@ -20,11 +20,23 @@ use crate::time::deadline::Deadline;
 /// What the work does when it is repeated has to be said: a write is tried again only when its
 /// failure proves that nothing was executed. Nothing limits how long an attempt takes, unless
 /// [`Retry::timeout`] or [`Retry::attempt_timeout`] does; they come last.
+///
+/// ```
+/// # use seawall::{Effect, Retry};
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+/// let write = Retry::new(Effect::Write);
+/// let lost = write.call(|_| async { Err::<(), _>("connection reset") }).await.unwrap_err();
+/// assert_eq!(lost.attempts, 1, "it may have been executed");
+///
+/// let busy = write.call(|_| async { Err::<(), _>("429 Too Many Requests") }).await.unwrap_err();
+/// assert_eq!(busy.attempts, 3, "it certainly was not");
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Retry {
-    effect: Effect,
+    pub(super) effect: Effect,
     policy: RetryPolicy,
-    classifier: Classifier,
+    pub(super) classifier: Classifier,
     budget: Option<Arc<RetryBudget>>,
     pub(super) env: Env,
 }

@@ -15,12 +15,30 @@ use crate::model::invalid::{self, Invalid};
 use crate::time::deadline::{Deadline, within};
 
 /// A [`Retry`] whose attempts are limited in time, or have to pass a breaker.
+///
+/// ```
+/// # use seawall::{Effect, Retry};
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), seawall::Invalid> {
+/// let retry = Retry::new(Effect::ReadOnly).attempt_timeout(Duration::from_secs(1))?;
+/// let hung = retry.call(|_| std::future::pending::<Result<(), String>>()).await.unwrap_err();
+/// assert_eq!((hung.attempts, hung.error), (3, None));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct LimitedRetry {
-    retry: Retry,
+    pub(super) retry: Retry,
     timeout: Option<Duration>,
     attempt_timeout: Option<Duration>,
-    breaker: Option<Arc<Breaker>>,
+    pub(super) breaker: Option<Arc<Breaker>>,
+}
+
+/// Without limits and without a breaker.
+impl From<Retry> for LimitedRetry {
+    fn from(retry: Retry) -> Self {
+        Self::new(retry)
+    }
 }
 
 impl LimitedRetry {

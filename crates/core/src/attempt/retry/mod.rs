@@ -5,6 +5,8 @@
 //! budget pays. All of that is asked before the pause, never after it.
 
 mod front;
+#[cfg(feature = "tower")]
+mod layered;
 mod limited;
 
 pub use front::Retry;

@@ -6,6 +6,13 @@ use crate::model::invalid::{self, Invalid};
 use crate::model::rng::Rng;
 
 /// How a delay is spread so that many callers do not come back together.
+///
+/// ```
+/// # use seawall::{Backoff, Jitter, Rng};
+/// let full = Backoff { jitter: Jitter::Full, ..Backoff::TOOL_CALL };
+/// let (soonest, latest) = (full.delay(1, &Rng::fixed(1.0)), full.delay(1, &Rng::fixed(0.0)));
+/// assert_eq!((soonest.as_millis(), latest.as_millis()), (0, 1000));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Jitter {
     /// Not at all.
@@ -21,6 +28,15 @@ pub enum Jitter {
 }
 
 /// Exponential delays: `base`, then twice as long each time, up to `max`.
+///
+/// ```
+/// # use seawall::{Backoff, Rng};
+/// # use std::time::Duration;
+/// let backoff = Backoff { max: Duration::from_secs(3), ..Backoff::TOOL_CALL };
+/// let nominal: Vec<u64> = (1..=4).map(|nth| backoff.nominal(nth).as_secs()).collect();
+/// assert_eq!(nominal, [1, 2, 3, 3]);
+/// assert_eq!(backoff.delay(1, &Rng::fixed(0.5)), Duration::from_millis(1100));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
     /// The first delay. Zero means no delay at all.

@@ -3,11 +3,21 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::model::invalid::{self, Invalid};
 
 /// When a breaker opens, how long, and what closes it.
+///
+/// ```
+/// # use seawall::{BreakerPolicy, Cooldown};
+/// # use std::time::Duration;
+/// let (base, max) = (Duration::from_secs(10), Duration::from_secs(300));
+/// let policy = BreakerPolicy {
+///     cooldown: Cooldown::growing(base, max),
+///     trip_on_429: true,
+///     ..BreakerPolicy::new(3, base)
+/// };
+/// assert!(policy.validate().is_ok());
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct BreakerPolicy {
     /// Opens at this many counted failures in a row, up to 10 000; 0 turns this rule off.
@@ -34,6 +44,15 @@ pub struct BreakerPolicy {
 }
 
 /// Opens when too many of the recent calls failed or were slow.
+///
+/// ```
+/// # use seawall::{BreakerPolicy, WindowRule};
+/// # use std::time::Duration;
+/// let length = Duration::from_secs(30);
+/// let half = WindowRule { length, min_calls: 20, failure_rate: 0.5, slow: None };
+/// let policy = BreakerPolicy { failures: 0, window: Some(half), ..BreakerPolicy::default() };
+/// assert!(policy.validate().is_ok());
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct WindowRule {
     /// How far back calls count.
@@ -47,6 +66,15 @@ pub struct WindowRule {
 }
 
 /// Opens when too many of the recent calls were slow.
+///
+/// ```
+/// # use seawall::{BreakerPolicy, SlowRule, WindowRule};
+/// # use std::time::Duration;
+/// let slow = SlowRule { after: Duration::from_secs(5), rate: 0.8 };
+/// let length = Duration::from_secs(30);
+/// let rule = WindowRule { length, min_calls: 20, failure_rate: 0.5, slow: Some(slow) };
+/// assert!(BreakerPolicy { window: Some(rule), ..BreakerPolicy::default() }.validate().is_ok());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlowRule {
     /// A call that takes longer is slow.
@@ -56,6 +84,14 @@ pub struct SlowRule {
 }
 
 /// How long a breaker stays open.
+///
+/// ```
+/// # use seawall::Cooldown;
+/// # use std::time::Duration;
+/// let (base, max) = (Duration::from_secs(30), Duration::from_secs(300));
+/// let quiet = Cooldown { jitter: 0.0, ..Cooldown::growing(base, max) };
+/// assert_eq!((quiet.growth, Cooldown::fixed(base).growth), (2.0, 1.0));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cooldown {
     /// The first time.
@@ -167,8 +203,12 @@ impl WindowRule {
 }
 
 /// What a breaker shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "kebab-case")
+)]
 pub enum BreakerStatus {
     /// Calls pass; right after it closed, a growing number at a time.
     Closed,

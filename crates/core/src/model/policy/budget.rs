@@ -4,6 +4,13 @@ use super::rate::Rate;
 use crate::model::invalid::{self, Invalid};
 
 /// How many retries a server gets.
+///
+/// ```
+/// # use seawall::BudgetPolicy;
+/// let strict = BudgetPolicy { share: 0.1, floor: 1, ..BudgetPolicy::DEFAULT };
+/// assert!(strict.validate().is_ok());
+/// assert_eq!(BudgetPolicy { share: 2.0, ..strict }.validate().unwrap_err().field, "share");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BudgetPolicy {
     /// Retries per call, as a share.

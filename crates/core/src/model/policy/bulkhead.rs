@@ -5,6 +5,13 @@ use std::time::Duration;
 use crate::model::invalid::{self, Invalid};
 
 /// How many at a time, and how long the line may be.
+///
+/// ```
+/// # use seawall::BulkheadPolicy;
+/// # use std::time::Duration;
+/// let policy = BulkheadPolicy { patience: Duration::from_secs(2), ..BulkheadPolicy::new(4) };
+/// assert_eq!((policy.concurrency, policy.waiting), (4, 32));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BulkheadPolicy {
     /// Attempts at a time; 1 to 100 000.

@@ -5,6 +5,14 @@ use std::time::Duration;
 use crate::model::invalid::{self, Invalid};
 
 /// How long answers are good for.
+///
+/// ```
+/// # use seawall::CachePolicy;
+/// # use std::time::Duration;
+/// let policy = CachePolicy { fresh: Some(Duration::from_secs(60)), ..CachePolicy::RESCUE };
+/// assert!(policy.validate().is_ok());
+/// assert_eq!(policy.stale_if_error, Some(Duration::from_secs(3600)));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CachePolicy {
     /// Answers calls without asking the server for this long; `None`: never.

@@ -5,6 +5,14 @@ use std::time::Duration;
 use crate::model::invalid::{self, Invalid};
 
 /// When the second attempt starts.
+///
+/// ```
+/// # use seawall::HedgePolicy;
+/// # use std::time::Duration;
+/// assert!(HedgePolicy::After(Duration::from_millis(300)).validate().is_ok());
+/// assert!(HedgePolicy::Quantile(0.95).validate().is_ok());
+/// assert!(HedgePolicy::Quantile(1.0).validate().is_err());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum HedgePolicy {
     /// After this long, which leaves time for it: less than the attempt has.

@@ -15,6 +15,13 @@ pub enum LoopMode {
 }
 
 /// When a call is answered with a warning instead of being executed.
+///
+/// ```
+/// # use seawall::{LoopMode, LoopPolicy};
+/// let strict = LoopPolicy { mode: LoopMode::Calls, repeats: 2, window: 5 };
+/// assert!(strict.validate().is_ok());
+/// assert_eq!(LoopPolicy { repeats: 6, ..strict }.validate().unwrap_err().field, "repeats");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopPolicy {
     /// What counts.

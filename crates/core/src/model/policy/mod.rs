@@ -27,6 +27,17 @@ use rate::Rate;
 use retry::RetryPolicy;
 
 /// Everything that decides how calls of one tool are treated.
+///
+/// ```
+/// # use seawall::{Fallback, Policy, Preset, Tiers, ToolFacts};
+/// # use std::time::Duration;
+/// let preset = Preset::default().policy(&ToolFacts::named("search_issues"), &Tiers::default());
+/// let policy = Policy { timeout: Duration::from_secs(20), ..preset };
+/// assert!(policy.validate().is_ok() && policy.retry.attempts == 3);
+///
+/// let typo = Policy { fallback: vec![Fallback::Text(String::new())], ..policy };
+/// assert_eq!(typo.validate().unwrap_err().field, "fallback");
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     /// The policy family, where it is known. What only reads and has none is no tool: nobody is
@@ -65,6 +76,12 @@ pub struct Policy {
 }
 
 /// With whom a tool shares its breaker.
+///
+/// ```
+/// # use seawall::{Preset, Scope, Tiers, ToolFacts};
+/// let policy = Preset::Caipe.policy(&ToolFacts::named("get_issue"), &Tiers::default());
+/// assert_eq!(policy.scope, Scope::Server);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
     /// With nobody.
@@ -77,6 +94,16 @@ pub enum Scope {
 }
 
 /// One step to take when a tool fails.
+///
+/// ```
+/// # use seawall::{Effect, Fallback, Policy, Preset, Tiers, ToolFacts};
+/// let read = Preset::default().policy(&ToolFacts::named("get_issue"), &Tiers::default());
+/// assert_eq!(read.fallback, [Fallback::Cached]);
+///
+/// // An old answer of a write would be a lie.
+/// let write = Policy { effect: Effect::Write, ..read };
+/// assert!(write.validate().is_err());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fallback {
     /// The last good answer, labelled with its age.
@@ -105,6 +132,16 @@ pub enum Fallback {
 }
 
 /// Everything that decides how one server is treated.
+///
+/// ```
+/// # use seawall::{BulkheadPolicy, Rate, ServerPolicy};
+/// let policy = ServerPolicy {
+///     slots: Some(BulkheadPolicy::new(8)),
+///     rate: Some(Rate::per_second(20)),
+///     ..ServerPolicy::default()
+/// };
+/// assert!(policy.validate().is_ok());
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerPolicy {
     /// How many attempts run at a time.

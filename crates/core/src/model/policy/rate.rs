@@ -6,6 +6,14 @@ use crate::model::invalid::{self, Invalid};
 use crate::time::clock::nanos;
 
 /// A rate: so many per so long. The burst is the count itself unless set.
+///
+/// ```
+/// # use seawall::Rate;
+/// # use std::time::Duration;
+/// let hourly = Rate { count: 5000, per: Duration::from_secs(3600), burst: 100 };
+/// assert!(hourly.validate().is_ok());
+/// assert_eq!(Rate::per_second(10).burst, 10);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// How many; at least 1, and no more than one for each nanosecond.

@@ -6,6 +6,16 @@ use super::backoff::Backoff;
 use crate::model::invalid::{self, Invalid};
 
 /// How often and how patiently to try.
+///
+/// ```
+/// # use seawall::{Backoff, Effect, Retry, RetryPolicy};
+/// let policy = RetryPolicy::new(5, Backoff::RECONNECT);
+/// let retry = Retry::new(Effect::Idempotent).policy(policy)?;
+///
+/// let too_many = RetryPolicy { attempts: 101, ..policy };
+/// assert_eq!(too_many.validate().unwrap_err().field, "attempts");
+/// # Ok::<(), seawall::Invalid>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryPolicy {
     /// Attempts in all, the first included; 1 to 100.

@@ -1,7 +1,7 @@
 //! Decides what a fallback says of itself: what it is, and why the live answer is missing.
 
 use super::*;
-use crate::model::report::TextStyle;
+use crate::model::style::TextStyle;
 
 fn why(failure: &Failure) -> String {
     match failure.status {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::failure::{Disposition, Sent};
-use crate::model::report::TextStyle;
+use crate::model::style::TextStyle;
 
 const CAUSES: [Cause; 20] = [
     Cause::RateLimited,

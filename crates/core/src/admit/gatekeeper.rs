@@ -1,0 +1,61 @@
+//! Decides what the first stage of a call remembers between calls.
+
+use std::sync::Arc;
+
+use quick_cache::sync::Cache;
+
+use super::cache;
+use super::ledger::Ledger;
+use super::rate_limiter::RateLimiter;
+use crate::model::invalid::Invalid;
+use crate::model::policy::rate::Rate;
+use crate::time::clock::Clock;
+
+/// What this stage remembers between calls.
+#[derive(Debug)]
+pub(crate) struct Gatekeeper<T> {
+    pub(crate) ledger: Ledger<T>,
+    pub(crate) copies: cache::ResponseCache<T>,
+    pub(crate) callers: Option<CallerRates>,
+}
+
+impl<T: Clone> Gatekeeper<T> {
+    pub(crate) fn new(
+        caller_rate: Option<Rate>,
+        kept_bytes: u64,
+        weigh: fn(&T) -> usize,
+        clock: &Clock,
+    ) -> Result<Self, Invalid> {
+        Ok(Self {
+            ledger: Ledger::new(weigh, clock),
+            copies: cache::ResponseCache::new(kept_bytes, weigh, clock.clone())?,
+            callers: caller_rate.map(|rate| CallerRates::new(rate, clock)).transpose()?,
+        })
+    }
+}
+
+/// How many callers are remembered; one that was long silent starts afresh.
+const CALLERS: usize = 10_000;
+
+/// One rate limit per caller.
+#[derive(Debug)]
+pub(crate) struct CallerRates {
+    rate: Rate,
+    clock: Clock,
+    limits: Cache<Arc<str>, Arc<RateLimiter>>,
+}
+
+impl CallerRates {
+    fn new(rate: Rate, clock: &Clock) -> Result<Self, Invalid> {
+        rate.validate().map_err(|error| error.within("caller_rate"))?;
+        Ok(Self { rate, clock: clock.clone(), limits: Cache::new(CALLERS) })
+    }
+
+    pub(crate) fn check(&self, caller: &Arc<str>) -> Result<(), std::time::Duration> {
+        let limit = self
+            .limits
+            .get_or_insert_with(caller, || RateLimiter::new(self.rate, &self.clock).map(Arc::new));
+        // The rate was checked when the pipeline was built.
+        limit.map_or(Ok(()), |limit| limit.check())
+    }
+}

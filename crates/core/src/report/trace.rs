@@ -1,0 +1,93 @@
+//! Decides how events become events of `tracing`: which level, which fields.
+//!
+//! Names and fields are those of [`Event`], times in milliseconds. The target is `seawall`.
+
+use std::io;
+
+use tracing::field::debug;
+use tracing::{debug, dispatcher, info, warn};
+
+use super::event::{Event, Events};
+use crate::time::clock::millis;
+
+impl Events {
+    /// Tells every event to the `tracing` subscriber that is current now, from a thread of its own:
+    /// a slow subscriber misses events and slows no call. So they are in no span of the caller's.
+    /// What fails or changes is a warning, what is refused an information, the rest for debugging.
+    ///
+    /// ```
+    /// # fn main() -> std::io::Result<()> {
+    /// let env = seawall::Env::new();
+    /// env.events.trace()?;
+    /// let retry = seawall::Retry::new(seawall::Effect::ReadOnly).env(env);
+    /// # Ok(()) }
+    /// ```
+    pub fn trace(&self) -> io::Result<()> {
+        let subscriber = dispatcher::get_default(Clone::clone);
+        self.for_each(move |event| dispatcher::with_default(&subscriber, || event.trace()))
+    }
+}
+
+impl Event {
+    /// Tells it to the current `tracing` subscriber, in the current span: for those who listen
+    /// themselves, see [`Events::subscribe`].
+    pub fn trace(&self) {
+        match self {
+            Event::RetryScheduled { server, tool, attempt, of, delay, error } => {
+                let delay_ms = millis(*delay);
+                warn!(target: TARGET, server, tool, attempt, of, delay_ms, error, "retry_scheduled");
+            }
+            Event::RetryBudgetSpent { server, tool } => {
+                warn!(target: TARGET, server, tool, "retry_budget_spent");
+            }
+            Event::BreakerChanged { name, from, to } => {
+                warn!(target: TARGET, name, %from, %to, "breaker_changed");
+            }
+            Event::FallbackServed { server, tool, step } => {
+                warn!(target: TARGET, server, tool, step, "fallback_served");
+            }
+            Event::Degraded { server, tool } => warn!(target: TARGET, server, tool, "degraded"),
+            Event::ServerLoaded { server, failed: Some(failed), attempts, tools } => {
+                warn!(target: TARGET, server, ?failed, attempts, tools, "server_loaded");
+            }
+            Event::ServerLoaded { server, failed: None, attempts, tools } => {
+                info!(target: TARGET, server, attempts, tools, "server_loaded");
+            }
+            Event::BreakerRejected { name, retry_after, shadow } => {
+                let retry_after_ms = millis(*retry_after);
+                info!(target: TARGET, name, retry_after_ms, shadow, "breaker_rejected");
+            }
+            Event::Refused { server, tool, cause } => {
+                info!(target: TARGET, server, tool, ?cause, "refused");
+            }
+            Event::ToolErrorFound { server, tool, counted_only } => {
+                info!(target: TARGET, server, tool, counted_only, "tool_error_found");
+            }
+            often => often.trace_often(),
+        }
+    }
+
+    /// What happens on the path of every call.
+    fn trace_often(&self) {
+        match self {
+            Event::AttemptStarted { server, tool, attempt } => {
+                debug!(target: TARGET, server, tool, attempt, "attempt_started");
+            }
+            Event::AttemptEnded { server, tool, attempt, elapsed, cause } => {
+                let (elapsed_ms, cause) = (millis(*elapsed), cause.map(debug));
+                debug!(target: TARGET, server, tool, attempt, elapsed_ms, cause, "attempt_ended");
+            }
+            Event::Hedged { server, tool } => debug!(target: TARGET, server, tool, "hedged"),
+            Event::CacheHit { server, tool, shared_flight } => {
+                debug!(target: TARGET, server, tool, shared_flight, "cache_hit");
+            }
+            Event::CallFinished { server, tool, class, attempts, elapsed } => {
+                let elapsed_ms = millis(*elapsed);
+                debug!(target: TARGET, server, tool, class, attempts, elapsed_ms, "call_finished");
+            }
+            other => debug!(target: TARGET, event = ?other, "event"),
+        }
+    }
+}
+
+const TARGET: &str = "seawall";
