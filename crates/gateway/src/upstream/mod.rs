@@ -3,9 +3,9 @@
 //! `connection` is one conversation, over a `pipe` (to a `child`, over `websocket`, over legacy
 //! `sse`) or over `http`; `handshake` opens it, `startup` tries that a few times, `probe` once,
 //! `supervisor` keeps it open, `reconnect` says how soon; `status` is what is known of a server,
-//! `place` how its address is shown, `said` what it says outside the protocol, `mark` finds what it
-//! started, `watcher` outlives us for that; `header_params` puts arguments into headers where a tool wants
-//! that.
+//! `endpoint` how its address is shown, `stderr` what it says outside the protocol, `orphans` finds
+//! what it started, `watcher` outlives us for that; `header_params` puts arguments into headers
+//! where a tool wants that.
 
 pub(crate) mod call;
 pub(crate) mod child;
