@@ -4,7 +4,7 @@
 //! The folders are layers: `protocol`, `config`, `runtime`, `store`, `upstream`, `client`,
 //! `translate`, `catalog`, `policy`, `route`, `call`, `queue`, `gateway`, `frontend`, `admin`,
 //! `check`, `remote`, `cli`. A folder uses only those before it. `call` is the life of a
-//! call; read [`call`] first.
+//! call; read `call` first.
 
 mod admin;
 mod call;
